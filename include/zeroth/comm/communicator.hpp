@@ -1,0 +1,120 @@
+/// Collectives among a fixed group of ranks, in stream order. Backends: local (threads), mpi.
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "zeroth/core/dtype.hpp"
+#include "zeroth/device/device.hpp"
+
+namespace zeroth::comm {
+
+class FlightRecorder;
+
+enum class Operation : std::uint8_t {
+  all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all, send, receive, barrier
+};
+[[nodiscard]] std::string_view name_of(Operation operation) noexcept;
+
+/// One collective. `count` is what NCCL means by it, with W ranks:
+///
+/// | operation      | input             | output           | in place when               |
+/// |----------------|-------------------|------------------|-----------------------------|
+/// | all_reduce     | [count]           | [count]          | input == output             |
+/// | all_gather     | [count]           | [W * count]      | input == output + rank*count|
+/// | reduce_scatter | [W * count]       | [count]          | output == input + rank*count|
+/// | broadcast      | [count] on root   | [count]          | input == output             |
+/// | reduce         | [count]           | [count] on root  | input == output             |
+/// | gather         | [count]           | [W * count] root | input == output + rank*count|
+/// | scatter        | [W * count] root  | [count]          | output == input + rank*count|
+/// | all_to_all     | [W * count]       | [W * count]      | never                       |
+/// | send, receive  | [count], null     | null, [count]    |                             |
+/// | barrier        | null              | null             |                             |
+///
+/// Any other overlap of memory is undefined. Reductions are sums in rank order: in fp32, rounded once, for bf16 and
+/// fp16; in the type itself otherwise. In-place reduce_scatter leaves the other blocks of `input` untouched.
+struct Collective {
+  Operation operation = Operation::barrier;
+  void const* input = nullptr;
+  void* output = nullptr;
+  std::int64_t count = 0;
+  Dtype dtype = Dtype::fp32;
+  int peer = 0;  ///< Root, or the partner of send and receive.
+};
+
+/// What a transaction is for, in messages. All ranks give the same. Views that outlive the transaction's execution.
+struct Label {
+  std::string_view purpose;  ///< "forward", "backward", "publish", "step"; at most 23 characters are shown
+  std::string_view unit;     ///< At most 47 characters are shown.
+};
+
+enum class Transport : std::uint8_t { local, mpi };
+[[nodiscard]] std::string_view name_of(Transport transport) noexcept;
+
+/// What a backend needs of scratch memory to run reductions of at most `largest_count` elements (of `dtype`, per rank's
+/// full input) without allocating. Zero for local.
+[[nodiscard]] std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int64_t largest_count);
+
+struct CommOptions {
+  std::chrono::milliseconds timeout{600'000};  ///< After this long in one collective: abort, and say who was missing.
+  bool check = false;  ///< Compare every transaction among the ranks before it runs. `local` always does.
+};
+
+/// A fixed group of ranks. Every rank submits the same transactions in the same order. One thread at a time submits.
+///
+/// Errors: ContractError from submit() for a shape that is wrong, before anything is enqueued. What happens later fails
+/// the stream with PeerError, on every rank of the group: a rank that failed, left, does something else (both are
+/// named), or did not come within the timeout.
+class Communicator {
+ public:
+  Communicator() = default;
+  Communicator(Communicator const&) = delete;
+  Communicator& operator=(Communicator const&) = delete;
+  virtual ~Communicator() = default;
+  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int world() const noexcept = 0;
+  [[nodiscard]] virtual Transport transport() const noexcept = 0;
+  [[nodiscard]] virtual std::string const& name() const noexcept = 0;
+  [[nodiscard]] virtual FlightRecorder& recorder() noexcept = 0;
+
+  /// Enqueues `collectives` as one transaction on `stream`: nothing of it starts before the stream reaches it, and the
+  /// stream goes on when nobody needs this rank's buffers any more. The list is copied. No allocation once the longest
+  /// list has been seen. Empty transactions and counts of zero are allowed, the same on all ranks.
+  void submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives);
+
+  // One collective as a transaction of its own; see Collective for shapes.
+  void all_reduce(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
+                  Dtype dtype);
+  void all_gather(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
+                  Dtype dtype);
+  void reduce_scatter(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
+                      Dtype dtype);
+  void broadcast(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
+                 Dtype dtype, int root);
+  void gather(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
+              Dtype dtype, int root);
+  /// Waits on the host until all ranks are here.
+  void barrier(device::Stream& stream, Label const& label);
+
+  /// A communicator of the ranks that give the same `color`, ordered by `key`, then by rank. Collective on this one;
+  /// waits. Null for a negative color. Inherits options. `name` labels messages, at most 15 characters.
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string const& name);
+
+  /// Applies to transactions submitted from now on. The same on all ranks.
+  virtual void set_options(CommOptions const& options) = 0;
+  /// Memory for staging_bytes(), which the caller keeps until the communicator ends.
+  virtual void set_staging(std::span<std::byte> staging) = 0;
+  /// Ends every wait of every rank of the job, on all communicators split from one: they throw PeerError with `reason`.
+  /// Any thread. Only the first reason counts.
+  virtual void abort(std::string const& reason) noexcept = 0;
+
+ private:
+  virtual void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) = 0;
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,50 @@
+/// What a rank did last: a ring of records that is written as JSON when a job fails.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeroth/core/dtype.hpp"
+
+namespace zeroth::comm {
+
+/// Names are copied, so that a record outlives what it speaks of.
+struct Record {
+  char what[32] = {};          ///< "all_gather", "wait", "release", "update" ...
+  char purpose[24] = {};       ///< "forward", "backward", "step" ...
+  char unit[48] = {};          ///< Cut off if longer.
+  char communicator[16] = {};  ///< Empty for what is no collective.
+  std::uint64_t sequence = 0;  ///< On that communicator, from 1.
+  std::int64_t count = 0;
+  Dtype dtype = Dtype::byte;
+  std::int64_t enqueued_ns = 0, started_ns = 0, finished_ns = 0;  ///< Since the recorder was made; 0: not yet.
+};
+
+/// One rank's ring. Any thread may call anything. No allocation after construction.
+class FlightRecorder {
+ public:
+  explicit FlightRecorder(int rank, int world, std::size_t capacity = 1024);
+  /// Returns a ticket for started() and finished(); the oldest record is overwritten when the ring is full.
+  std::uint64_t enqueue(Record const& record) noexcept;
+  void started(std::uint64_t ticket) noexcept;
+  void finished(std::uint64_t ticket) noexcept;
+  /// A moment: enqueued, started and finished at once.
+  void note(std::string_view what, std::string_view purpose, std::string_view unit) noexcept;
+  [[nodiscard]] std::vector<Record> snapshot() const;  ///< Oldest first.
+  [[nodiscard]] std::string to_json(std::string_view reason) const;
+  /// Writes to a file beside `path` first, then renames. Never throws: logs what went wrong.
+  void write(std::filesystem::path const& path, std::string_view reason) const noexcept;
+
+ private:
+  int rank_, world_;
+  mutable std::mutex mutex_;
+  std::vector<Record> ring_;
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,50 @@
+/// The stage file as types: every value resolved, none optional. What the layers below the file work from.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+
+#include "zeroth/core/dtype.hpp"
+#include "zeroth/optim/step_scalars.hpp"
+
+namespace zeroth {
+
+/// When gradients leave a rank: after every micro-step, or once, after they were summed up locally.
+enum class ReduceGradients : std::uint8_t { every_micro_step, last_micro_step };
+
+/// Samples. train == micro * accumulation * world.
+struct BatchSettings {
+  std::int64_t train = 1, micro = 1, accumulation = 1;
+};
+
+/// The five dtypes, each named: what the math reads, what backward writes, what travels, what reductions are summed into,
+/// and the master, which is always fp32.
+struct PrecisionSettings {
+  Dtype compute = Dtype::fp32;
+  Dtype gradient = Dtype::fp32;
+  Dtype reduce = Dtype::fp32;
+  Dtype accumulate = Dtype::fp32;
+};
+
+struct Settings {
+  int stage = 0;
+  BatchSettings batch;
+  PrecisionSettings precision;
+  ReduceGradients reduce_gradients = ReduceGradients::last_micro_step;
+
+  std::int64_t reduce_bucket_count = 500'000'000;   ///< Elements.
+  std::int64_t prefetch_count = 50'000'000;         ///< Elements ahead of the unit in use. 0: no prefetch.
+  std::int64_t max_live_count = 1'000'000'000;      ///< Elements gathered at once; the unit in use always fits.
+  int gradient_slots = 2;                           ///< Units whose full gradients are held at once, stages 2 and 3.
+  bool overlap_comm = false;
+
+  optim::StepRules rules;  ///< Optimizer, schedule, loss scale, clipping. gradient_prescale is the engine's to set.
+
+  std::chrono::milliseconds timeout{600'000};
+  bool check = false;   ///< Compare transactions among ranks in every step, not only in the first two.
+  bool poison = false;  ///< Fill memory with NaN when what it held is no longer valid.
+  std::filesystem::path flight_recorder;  ///< Folder for the record of the last collectives; empty: the working folder.
+};
+
+}  // namespace zeroth

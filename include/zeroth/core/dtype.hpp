@@ -1,0 +1,103 @@
+/// Element types: storage for bf16 and fp16, names, sizes, and conversions that round to nearest even on every device.
+#pragma once
+#include <bit>
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#if defined(__CUDACC__)
+#define ZEROTH_HOST_DEVICE __host__ __device__
+#else
+#define ZEROTH_HOST_DEVICE
+#endif
+
+namespace zeroth {
+
+struct bf16 {
+  std::uint16_t bits;
+};  ///< Storage only; the layout of __nv_bfloat16, Eigen::bfloat16, at::BFloat16.
+struct fp16 {
+  std::uint16_t bits;
+};  ///< Storage only; the layout of __half, Eigen::half, at::Half.
+
+/// What parameters, gradients and messages are made of. A model's math uses the first three.
+enum class Dtype : std::uint8_t { fp32, bf16, fp16, fp64, int32, int64, byte };
+
+[[nodiscard]] constexpr std::int64_t bytes_of(Dtype dtype) noexcept {
+  switch (dtype) {
+    case Dtype::fp64:
+    case Dtype::int64: return 8;
+    case Dtype::fp32:
+    case Dtype::int32: return 4;
+    case Dtype::bf16:
+    case Dtype::fp16: return 2;
+    case Dtype::byte: return 1;
+  }
+  return 0;
+}
+
+[[nodiscard]] constexpr std::string_view name_of(Dtype dtype) noexcept {
+  switch (dtype) {
+    case Dtype::fp32: return "fp32";
+    case Dtype::bf16: return "bf16";
+    case Dtype::fp16: return "fp16";
+    case Dtype::fp64: return "fp64";
+    case Dtype::int32: return "int32";
+    case Dtype::int64: return "int64";
+    case Dtype::byte: return "byte";
+  }
+  return "?";
+}
+
+template <class T>
+concept Element = std::same_as<T, float> || std::same_as<T, bf16> || std::same_as<T, fp16>;
+/// Gradients are written in the type of the math, or in fp32.
+template <class G, class T>
+concept GradientOf = Element<G> && (std::same_as<G, T> || std::same_as<G, float>);
+
+template <Element T>
+inline constexpr Dtype dtype_of =
+    std::same_as<T, float> ? Dtype::fp32 : (std::same_as<T, bf16> ? Dtype::bf16 : Dtype::fp16);
+
+// ---- conversions: branch-free where it matters, so that loops over them vectorise; the same bits everywhere ----------
+
+[[nodiscard]] ZEROTH_HOST_DEVICE constexpr float to_float(float value) noexcept { return value; }
+
+[[nodiscard]] ZEROTH_HOST_DEVICE constexpr float to_float(bf16 value) noexcept {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16U);
+}
+
+/// Exact, subnormals included.
+[[nodiscard]] ZEROTH_HOST_DEVICE constexpr float to_float(fp16 value) noexcept {
+  std::uint32_t const sign = static_cast<std::uint32_t>(value.bits & 0x8000U) << 16U;
+  std::uint32_t const magnitude = static_cast<std::uint32_t>(value.bits & 0x7fffU) << 13U;
+  // Rebias by multiplication with 2^112: exact for normal and subnormal numbers alike.
+  float const finite = std::bit_cast<float>(magnitude) * 0x1p112F;
+  std::uint32_t const special = magnitude >= 0x0f800000U ? 0x7f800000U : 0U;  // inf or NaN keeps its mantissa
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(finite) | special | sign);
+}
+
+template <Element T>
+[[nodiscard]] ZEROTH_HOST_DEVICE constexpr T from_float(float value) noexcept {
+  std::uint32_t const bits = std::bit_cast<std::uint32_t>(value);
+  std::uint32_t const magnitude = bits & 0x7fffffffU;
+  if constexpr (std::same_as<T, float>) {
+    return value;
+  } else if constexpr (std::same_as<T, bf16>) {
+    std::uint32_t const rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
+    std::uint32_t const quiet = (bits >> 16U) | 0x40U;
+    return {static_cast<std::uint16_t>(magnitude > 0x7f800000U ? quiet : rounded)};
+  } else {
+    std::uint32_t const sign = (bits >> 16U) & 0x8000U;
+    // Below 2^-14 the result is subnormal: adding 0.5 lets the fp32 adder round at the right place.
+    std::uint32_t const small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
+    std::uint32_t const normal = (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13U) & 1U)) >> 13U;
+    std::uint32_t const finite = magnitude < 0x38800000U ? small : normal;
+    std::uint32_t const bounded = magnitude >= 0x47800000U ? 0x7c00U : finite;  // 65520 and more round to infinity
+    std::uint32_t const result = magnitude > 0x7f800000U ? 0x7e00U : bounded;
+    return {static_cast<std::uint16_t>(sign | result)};
+  }
+}
+
+}  // namespace zeroth

@@ -1,0 +1,43 @@
+/// The CPU as a device: a stream is a worker thread with a queue, the compute stream is the caller's own thread.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+#include "zeroth/device/device.hpp"
+
+namespace zeroth::device {
+
+/// A call that is stored in place, so that enqueueing never allocates. Only for callables that are copied as bytes.
+class Task {
+ public:
+  static constexpr std::size_t capacity = 232;
+
+  template <class F>
+    requires std::is_trivially_copyable_v<F> && std::is_trivially_destructible_v<F> && (sizeof(F) <= capacity)
+  Task(F const& function)  // NOLINT(google-explicit-constructor): a lambda is a task
+      : call_{[](void* self) { (*std::launder(static_cast<F*>(self)))(); }} {
+    ::new (static_cast<void*>(storage_)) F(function);
+  }
+  Task() = default;
+  void operator()() { call_(storage_); }
+
+ private:
+  alignas(std::max_align_t) std::byte storage_[capacity];
+  void (*call_)(void*) = nullptr;
+};
+
+/// A stream of the CPU. A task that throws fails the stream: later tasks are passed over, events still pass, and every
+/// synchronize() or wait() that depends on it throws the same error.
+class CpuStream : public Stream {
+ public:
+  /// Runs `task` after all that was enqueued before. Waits while the queue is full.
+  virtual void post(Task const& task) = 0;
+};
+/// The CPU stream behind `stream`. Throws ContractError if it belongs to another device.
+[[nodiscard]] CpuStream& as_cpu(Stream& stream);
+
+[[nodiscard]] std::unique_ptr<Device> make_cpu_device();
+
+}  // namespace zeroth::device

@@ -1,0 +1,80 @@
+/// What the runtime needs of a device: memory, streams, events. Kernels are in device/kernels.hpp.
+///
+/// An event is what it is in CUDA on every device: record() marks a point of a stream, and a wait that is enqueued later
+/// waits for the point that was recorded last before it. An event that was never recorded counts as done.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "zeroth/device/memory.hpp"
+
+namespace zeroth::device {
+
+/// A point of a stream. Recorded again and again; one thread records and enqueues waits.
+class Event {
+ public:
+  Event() = default;
+  Event(Event const&) = delete;
+  Event& operator=(Event const&) = delete;
+  virtual ~Event() = default;
+  [[nodiscard]] virtual bool done() const = 0;
+  /// Blocks the host until the point recorded last has passed. Throws what went wrong on the stream before it.
+  virtual void synchronize() const = 0;
+};
+
+/// An ordered queue of work. Calls return once enqueued; one thread enqueues.
+class Stream {
+ public:
+  Stream() = default;
+  Stream(Stream const&) = delete;
+  Stream& operator=(Stream const&) = delete;
+  virtual ~Stream() = default;
+  /// Work enqueued after this call starts only when the point that `event` marks now has passed.
+  virtual void wait(Event const& event) = 0;
+  virtual void record(Event& event) = 0;
+  /// Blocks the host until all work enqueued so far has passed. Throws what went wrong.
+  virtual void synchronize() = 0;
+  /// Milliseconds that this stream has spent in wait(), in all. On the compute stream: communication that was not hidden.
+  [[nodiscard]] virtual double waited_ms() const = 0;
+};
+
+/// Memory of one category, zero-filled, aligned to 4096 bytes. Returned to the system and the ledger when it ends.
+class Memory {
+ public:
+  Memory() = default;
+  Memory(Memory const&) = delete;
+  Memory& operator=(Memory const&) = delete;
+  virtual ~Memory() = default;
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+
+ protected:
+  std::byte* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+class Kernels;
+enum class Overlap : bool { off, on };
+
+/// One rank's device. Belongs to the thread that made it; outlives what it made.
+class Device {
+ public:
+  Device() = default;
+  Device(Device const&) = delete;
+  Device& operator=(Device const&) = delete;
+  virtual ~Device() = default;
+  [[nodiscard]] virtual std::string name() const = 0;  ///< "cpu", "cuda:3"
+  /// Throws SystemError naming category and bytes if the memory is not to be had. Zero bytes are allowed.
+  [[nodiscard]] virtual std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+  /// With overlap off the work runs when it is enqueued, in line with the caller.
+  [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) = 0;
+  /// The caller's stream: on the CPU the calling thread itself, so its work is done when the call returns.
+  [[nodiscard]] virtual Stream& compute() = 0;
+  [[nodiscard]] virtual Kernels& kernels() = 0;
+  [[nodiscard]] virtual Ledger const& ledger() const = 0;
+};
+
+}  // namespace zeroth::device

@@ -1,0 +1,57 @@
+/// The arithmetic that the runtime enqueues on a stream. Every kernel gives the same bits on every device and
+/// instruction set: element-wise IEEE operations without contraction, sums in a fixed order.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "zeroth/core/dtype.hpp"
+#include "zeroth/device/device.hpp"
+#include "zeroth/optim/adamw.hpp"
+#include "zeroth/optim/step_scalars.hpp"
+
+namespace zeroth::device {
+
+/// Elements that one partial sum covers. Fixed, because it decides the order of additions.
+inline constexpr std::int64_t sum_block_count = 1024;
+[[nodiscard]] constexpr std::int64_t sum_blocks(std::int64_t count) noexcept {
+  return (count + sum_block_count - 1) / sum_block_count;
+}
+
+/// `destination[i] = source[i]`, or `+=` with `accumulate`; and the block sums of the squares of what
+/// `destination[sums_begin, sums_begin + sums_count)` then holds.
+/// The addition is in fp32 and is rounded once to the destination's dtype. In place (one address, one dtype, no
+/// accumulate) nothing is copied.
+struct ReduceEpilogue {
+  void const* source = nullptr;
+  Dtype source_dtype = Dtype::fp32;
+  void* destination = nullptr;
+  Dtype destination_dtype = Dtype::fp32;
+  std::int64_t count = 0;
+  bool accumulate = false;
+  float* block_sums = nullptr;  ///< [sum_blocks(sums_count)], or null for none
+  std::int64_t sums_begin = 0, sums_count = 0;
+};
+
+/// What the runtime runs on a device. Every call returns once enqueued on `stream`, which belongs to the same device;
+/// pointers must stay valid until the stream has passed. One thread enqueues.
+class Kernels {
+ public:
+  Kernels() = default;
+  Kernels(Kernels const&) = delete;
+  Kernels& operator=(Kernels const&) = delete;
+  virtual ~Kernels() = default;
+  virtual void fill(Stream& stream, void* data, std::int64_t bytes, std::uint8_t value) = 0;
+  virtual void copy(Stream& stream, void* destination, void const* source, std::int64_t bytes) = 0;  ///< No overlap.
+  virtual void convert(Stream& stream, void* destination, Dtype destination_dtype, void const* source,
+                       Dtype source_dtype, std::int64_t count) = 0;
+  virtual void reduce_epilogue(Stream& stream, ReduceEpilogue const& args) = 0;
+  /// Adds up block sums in fp64, in order, into `contribution->sum_of_squares`, and takes the other fields from `host`.
+  virtual void collect(Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
+                       optim::StepSums* contribution) = 0;
+  /// optim::advance on the device: the one place that decides on an update.
+  virtual void advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
+                       optim::StepScalars* scalars) = 0;
+  virtual void adamw(Stream& stream, optim::AdamwArgs const& args) = 0;
+};
+
+}  // namespace zeroth::device

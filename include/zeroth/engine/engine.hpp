@@ -1,0 +1,109 @@
+/// Trains a model as a stage file says. A Model says what, a Config says how, an Engine does it.
+///
+/// Rules for every call, said once:
+/// - **Collective:** all calls on an Engine and its passes are made by every rank in the same order, except where noted.
+/// - **Stream order:** work on parameters and gradients is ordered on the compute stream, which the caller owns. No call
+///   blocks the host unless it says "waits". On the CPU the compute stream is the calling thread.
+/// - **Threads:** an object belongs to the thread that made it; a Config may be shared.
+/// - **Errors:** a destructor never throws; what it found is thrown by the next call on the same engine.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "zeroth/comm/job.hpp"
+#include "zeroth/config/config.hpp"
+#include "zeroth/device/memory.hpp"
+#include "zeroth/engine/pass.hpp"
+#include "zeroth/engine/report.hpp"
+#include "zeroth/model/model.hpp"
+
+namespace zeroth {
+
+struct PlanOptions {
+  comm::Transport transport = comm::Transport::local;
+};
+/// What each rank's engine will hold. Arithmetic: needs no job, and equals what is measured later. Not collective.
+[[nodiscard]] MemoryBytes plan(Model const& model, Config const& config, int world, PlanOptions const& options = {});
+/// The same for people: a table by category, and a line for everything that the plan decided (slots, caps, dtypes).
+[[nodiscard]] std::string explain_plan(Model const& model, Config const& config, int world,
+                                       PlanOptions const& options = {});
+
+struct StepOptions {
+  std::optional<float> learning_rate;  ///< For this step, instead of the file's schedule. The same on all ranks.
+};
+
+namespace detail {
+struct EngineDeleter {
+  void operator()(EngineState* state) const noexcept;
+};
+using EnginePointer = std::unique_ptr<EngineState, EngineDeleter>;
+[[nodiscard]] EnginePointer make_engine(Job& job, Model const& model, Config const& config, Dtype compute,
+                                        Dtype gradient);
+[[nodiscard]] int accumulation_steps(EngineState const& engine) noexcept;
+[[nodiscard]] std::optional<StepReport> step(EngineState& engine, StepOptions const& options);
+[[nodiscard]] std::optional<StepReport> finish(EngineState& engine);
+void begin_evaluation(EngineState& engine, int passes);
+void save_weights(EngineState& engine, std::filesystem::path const& file);
+void load_weights(EngineState& engine, std::filesystem::path const& file);
+[[nodiscard]] std::int64_t micro_batch(EngineState const& engine) noexcept;
+[[nodiscard]] MemoryBytes peak(EngineState const& engine) noexcept;
+[[nodiscard]] MemoryBytes planned(EngineState const& engine) noexcept;
+}  // namespace detail
+
+/// Trains `model` as `config` says. The program states what its math reads (T) and writes (G); the constructor throws
+/// ConfigError, naming both, if the file says otherwise. All memory is allocated here, none in a steady-state step.
+template <Element T, GradientOf<T> G = T>
+class Engine {
+ public:
+  /// On the CPU. Waits until all ranks are here and have shown the same model and config.
+  Engine(Job& job, Model const& model, Config const& config)
+      : state_{detail::make_engine(job, model, config, dtype_of<T>, dtype_of<G>)} {}
+  Engine(Engine const&) = delete;
+  Engine& operator=(Engine const&) = delete;
+
+  /// The file's gradient_accumulation_steps of them. Then comes step().
+  Passes<MicroStep<T, G>> micro_steps() { return {state_.get(), detail::accumulation_steps(*state_)}; }
+  /// Enqueues the update and returns the report of the *previous* step, so the first time none. That never idles the
+  /// device, stops the host from running further ahead, and puts each report at the same place of the loop on every rank.
+  std::optional<StepReport> step(StepOptions const& options = {}) { return detail::step(*state_, options); }
+  /// Waits for all work; returns the report that step() still owes. After the loop.
+  std::optional<StepReport> finish() { return detail::finish(*state_); }
+  /// Between micro-steps or steps; `passes` batches on every rank. No effect on training.
+  Evaluation<T> evaluation(int passes) {
+    detail::begin_evaluation(*state_, passes);
+    return {{state_.get(), passes}};
+  }
+  /// One safetensors file of the fp32 masters, written by rank 0 from the shards piece by piece. Waits.
+  void save_weights(std::filesystem::path const& file) { detail::save_weights(*state_, file); }
+  /// Each rank reads its ranges only; names and shapes must match. fp32, bf16 and fp16 files. Waits.
+  void load_weights(std::filesystem::path const& file) { detail::load_weights(*state_, file); }
+  [[nodiscard]] std::int64_t micro_batch() const noexcept {  ///< Samples per rank and pass. Not collective.
+    return detail::micro_batch(*state_);
+  }
+  [[nodiscard]] MemoryBytes peak() const noexcept { return detail::peak(*state_); }  ///< Measured. Not collective.
+  [[nodiscard]] MemoryBytes planned() const noexcept { return detail::planned(*state_); }
+
+ private:
+  detail::EnginePointer state_;
+};
+
+template <Element T, GradientOf<T> G>
+struct Precision {
+  using Compute = T;
+  using Gradient = G;
+};
+/// Calls `f(Precision<T, G>{})` with the file's types, for programs whose math is a template. Not collective.
+template <class F>
+void with_precision(Config const& config, F const& f) {
+  bool const wide = config.gradient_dtype() == Dtype::fp32;
+  switch (config.compute_dtype()) {
+    case Dtype::bf16: return wide ? f(Precision<bf16, float>{}) : f(Precision<bf16, bf16>{});
+    case Dtype::fp16: return wide ? f(Precision<fp16, float>{}) : f(Precision<fp16, fp16>{});
+    default: return f(Precision<float, float>{});
+  }
+}
+
+}  // namespace zeroth

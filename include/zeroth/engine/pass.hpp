@@ -1,0 +1,105 @@
+/// Once through the model: micro-steps and evaluation passes, as ranges that nobody can miscount.
+#pragma once
+#include <cstdint>
+#include <iterator>
+
+#include "zeroth/engine/guards.hpp"
+
+namespace zeroth {
+
+struct LossOptions {
+  float weight = 1;  ///< Against a full batch: 0.5 if half of the targets are padding.
+};
+
+namespace detail {
+enum class PassKind : std::uint8_t { training, evaluation };
+void begin_pass(EngineState& engine, PassKind kind);
+void end_pass(EngineState& engine, PassKind kind, int exceptions_when_opened) noexcept;
+[[nodiscard]] GuardHandle open_forward(EngineState& engine, Unit unit);
+[[nodiscard]] GuardHandle open_backward(EngineState& engine, Unit unit);
+[[nodiscard]] float report_loss(EngineState& engine, float mean, LossOptions const& options);
+void skip_unit(EngineState& engine, Unit unit);
+void skip_pass(EngineState& engine);
+[[nodiscard]] std::int64_t first_sample(EngineState const& engine) noexcept;
+[[nodiscard]] float evaluation_loss(EngineState& engine);
+}  // namespace detail
+
+/// Once through the model. What forward code takes that training and evaluation share.
+template <Element T>
+class Pass {
+ public:
+  Pass(Pass const&) = delete;
+  Pass& operator=(Pass const&) = delete;
+  /// Makes `unit` readable and prefetches those after it; another order than the model's works, and counts as misses.
+  /// Throws ContractError while another guard of this engine is open. Waits on the CPU until the unit is there.
+  [[nodiscard]] Forward<T> forward(Unit unit) { return Forward<T>{detail::open_forward(*engine_, unit)}; }
+  /// Where this rank's batch starts in the sample stream that all ranks share. Order: step, micro-step, rank.
+  [[nodiscard]] std::int64_t first_sample() const noexcept { return detail::first_sample(*engine_); }
+
+ protected:
+  Pass(detail::EngineState& engine, detail::PassKind kind)
+      : engine_{&engine}, kind_{kind}, exceptions_{detail::exceptions_in_flight()} {
+    detail::begin_pass(engine, kind);
+  }
+  ~Pass() { detail::end_pass(*engine_, kind_, exceptions_); }
+  detail::EngineState* engine_;
+
+ private:
+  detail::PassKind kind_;
+  int exceptions_;
+};
+
+/// Forward and backward on one micro-batch.
+template <Element T, GradientOf<T> G>
+class [[nodiscard]] MicroStep final : public Pass<T> {
+ public:
+  explicit MicroStep(detail::EngineState& engine) : Pass<T>{engine, detail::PassKind::training} {}
+  [[nodiscard]] Backward<T, G> backward(Unit unit) {
+    return Backward<T, G>{detail::open_backward(*this->engine_, unit)};
+  }
+  /// Takes the mean loss of this micro-batch, once, and returns the seed: what to multiply that mean's gradient by (loss
+  /// scale and weight). The engine divides by ranks and micro-steps; the caller never does.
+  [[nodiscard]] float report_loss(float mean, LossOptions const& options = {}) {
+    return detail::report_loss(*this->engine_, mean, options);
+  }
+  void skip() { detail::skip_pass(*this->engine_); }  ///< No data here this time: joins every collective, weighs 0.
+  /// Unused here this time, though perhaps not on other ranks: an expert, an image tower. Before the next unit's turn.
+  void skip(Unit unit) { detail::skip_unit(*this->engine_, unit); }
+};
+
+/// Forward only. `backward` does not exist here, so it does not compile.
+template <Element T>
+class [[nodiscard]] EvaluationPass final : public Pass<T> {
+ public:
+  explicit EvaluationPass(detail::EngineState& engine) : Pass<T>{engine, detail::PassKind::evaluation} {}
+  void report_loss(float mean, LossOptions const& options = {}) {
+    static_cast<void>(detail::report_loss(*this->engine_, mean, options));
+  }
+};
+
+/// For range-for: each iteration makes one pass and ends it. The count is the same on all ranks.
+template <class P>
+struct [[nodiscard]] Passes {
+  struct Iterator {
+    detail::EngineState* engine;
+    int left;
+    [[nodiscard]] P operator*() const { return P{*engine}; }
+    Iterator& operator++() noexcept {
+      --left;
+      return *this;
+    }
+    friend bool operator==(Iterator const& at, std::default_sentinel_t) noexcept { return at.left == 0; }
+  };
+  [[nodiscard]] Iterator begin() const noexcept { return {engine, count}; }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+  detail::EngineState* engine;
+  int count;
+};
+
+template <Element T>
+struct [[nodiscard]] Evaluation : Passes<EvaluationPass<T>> {
+  /// Weighted, over all passes and ranks. Waits. Not collective: the last pass was.
+  [[nodiscard]] float mean_loss() const { return detail::evaluation_loss(*this->engine); }
+};
+
+}  // namespace zeroth

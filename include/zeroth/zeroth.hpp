@@ -1,0 +1,9 @@
+/// Zeroth: ZeRO stages 0 to 3 for any C++ training loop.
+#pragma once
+#include "zeroth/comm/job.hpp"
+#include "zeroth/config/config.hpp"
+#include "zeroth/core/dtype.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/core/view.hpp"
+#include "zeroth/engine/engine.hpp"
+#include "zeroth/model/model.hpp"
