@@ -1,0 +1,14 @@
+# zeroth_eigen: the math of examples and benchmarks, compiled for the machine at hand (with AVX-512 several times as fast
+# as without). The library itself never needs Eigen: its kernels choose their instructions at run time.
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+add_library(zeroth_eigen INTERFACE)
+target_link_libraries(zeroth_eigen INTERFACE Eigen3::Eigen)
+# One compute thread per rank: ranks are the parallelism.
+target_compile_definitions(zeroth_eigen INTERFACE EIGEN_DONT_PARALLELIZE)
+target_compile_options(zeroth_eigen INTERFACE -march=native)
+if(ZEROTH_EIGEN_BLAS)
+  set(BLA_VENDOR OpenBLAS)
+  find_package(BLAS REQUIRED)
+  target_compile_definitions(zeroth_eigen INTERFACE EIGEN_USE_BLAS)
+  target_link_libraries(zeroth_eigen INTERFACE BLAS::BLAS)
+endif()
