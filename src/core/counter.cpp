@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <bit>
 #include <climits>
 #include <ctime>
 
@@ -13,24 +14,41 @@ namespace {
 // A handful of looks: enough when the other side is just finishing on another core, nothing on a shared one.
 constexpr int spins = 64;
 
-void futex_wait(std::atomic<std::uint32_t> const& word, std::uint32_t seen, timespec const* timeout) noexcept {
-  // Returns on a wake, a change of the word, a signal or the timeout: callers look again in every case.
-  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, timeout, nullptr, 0);
+static_assert(sizeof(std::atomic<std::uint64_t>) == 8 && std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// The half of the word that holds the value: what the kernel compares.
+std::uint32_t const* futex_word(std::atomic<std::uint64_t> const& word) noexcept {
+  return reinterpret_cast<std::uint32_t const*>(&word) + (std::endian::native == std::endian::little ? 1 : 0);
+}
+
+void futex_wait(std::uint32_t const* address, std::uint32_t seen, std::chrono::nanoseconds left) noexcept {
+  timespec const timeout{left.count() / 1'000'000'000, left.count() % 1'000'000'000};
+  // Returns on a wake, a changed value, a signal or the timeout: callers look again in every case.
+  syscall(SYS_futex, address, FUTEX_WAIT_PRIVATE, seen, &timeout, nullptr, 0);
+}
+
+void pause_core() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
 }
 
 }  // namespace
 
 std::uint32_t Counter::add(std::uint32_t amount) noexcept {
-  std::uint32_t const now = value_.fetch_add(amount, std::memory_order_seq_cst) + amount;
-  if (sleepers_.load(std::memory_order_seq_cst) != 0) {
-    wake_all();
+  auto const* address = futex_word(word_);
+  std::uint64_t const before = word_.fetch_add(std::uint64_t{amount} << 32U, std::memory_order_acq_rel);
+  // From here on *this may be gone. A wake at an address that has become something else's is a spurious one there.
+  if (static_cast<std::uint32_t>(before) != 0) {
+    syscall(SYS_futex, address, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
   }
-  return now;
+  return value_of(before) + amount;
 }
 
-void Counter::wake_all() noexcept { syscall(SYS_futex, &value_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0); }
-
 void Counter::wait_for(std::uint32_t target) const noexcept {
+  if (reached(value(), target)) {
+    return;  // before a clock is read
+  }
   while (!wait_until(target, Clock::now() + std::chrono::hours{1})) {
   }
 }
@@ -40,25 +58,21 @@ bool Counter::wait_until(std::uint32_t target, Clock::time_point deadline) const
     if (reached(value(), target)) {
       return true;
     }
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    pause_core();
   }
   while (true) {
-    // Announce first, look again, then sleep: add() changes the word before it looks for sleepers, so no wake is lost.
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    std::uint32_t const seen = value_.load(std::memory_order_seq_cst);
+    // One operation announces the sleeper and reads the value: an add() before it is seen here, one after it sees us.
+    std::uint32_t const seen = value_of(word_.fetch_add(1, std::memory_order_acq_rel));
     bool const done = reached(seen, target);
-    auto const left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()).count();
-    if (!done && left > 0) {
-      timespec const timeout{left / 1'000'000'000, left % 1'000'000'000};
-      futex_wait(value_, seen, &timeout);
+    auto const left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now());
+    if (!done && left.count() > 0) {
+      futex_wait(futex_word(word_), seen, left);
     }
-    sleepers_.fetch_sub(1, std::memory_order_seq_cst);
-    if (done || reached(value(), target)) {
+    std::uint32_t const now = value_of(word_.fetch_sub(1, std::memory_order_acq_rel));
+    if (reached(now, target)) {
       return true;
     }
-    if (left <= 0) {
+    if (left.count() <= 0) {
       return false;
     }
   }

@@ -1,0 +1,167 @@
+#include "device/cpu_stream.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <system_error>
+#include <utility>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::device {
+namespace {
+
+CpuEvent const& as_cpu(Event const& event) {
+  auto const* const cpu = dynamic_cast<CpuEvent const*>(&event);
+  ZEROTH_EXPECTS(cpu != nullptr, "a CPU stream was given an event of another device");
+  return *cpu;
+}
+
+CpuEvent& as_cpu(Event& event) { return const_cast<CpuEvent&>(as_cpu(std::as_const(event))); }
+
+}  // namespace
+
+CpuStream& as_cpu(Stream& stream) {
+  auto* const cpu = dynamic_cast<CpuStream*>(&stream);
+  ZEROTH_EXPECTS(cpu != nullptr, "a stream of another device was given where one of the CPU is needed");
+  return *cpu;
+}
+
+void Failure::set(std::exception_ptr error) noexcept {
+  std::lock_guard const lock{mutex_};
+  if (!failed()) {
+    error_ = std::move(error);
+    failed_.store(true, std::memory_order_release);
+  }
+}
+
+void Failure::adopt(Failure const& other) noexcept {
+  if (&other != this && other.failed()) {
+    set(other.error_);
+  }
+}
+
+void Failure::rethrow() const {
+  if (failed()) {
+    std::rethrow_exception(error_);
+  }
+}
+
+void Mark::wait() const noexcept {
+  if (progress != nullptr) {
+    progress->passed.wait_for(number);
+  }
+}
+
+void CpuEvent::synchronize() const {
+  mark.wait();
+  if (mark.progress != nullptr) {
+    mark.progress->failure.rethrow();
+  }
+}
+
+void WaitClock::wait(Mark const& mark) noexcept {
+  if (mark.passed()) {
+    return;
+  }
+  auto const begin = Clock::now();
+  mark.wait();
+  auto const spent = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
+  nanoseconds_.fetch_add(spent.count(), std::memory_order_relaxed);
+}
+
+double WaitClock::milliseconds() const noexcept {
+  return static_cast<double>(nanoseconds_.load(std::memory_order_relaxed)) * 1e-6;
+}
+
+void InlineStream::post(Task const& task) {
+  if (progress_.failure.failed()) {
+    return;
+  }
+  try {
+    Task{task}();
+  } catch (...) {
+    progress_.failure.set(std::current_exception());
+  }
+}
+
+void InlineStream::wait(Event const& event) {
+  auto const mark = as_cpu(event).mark;
+  waited_.wait(mark);
+  if (mark.progress != nullptr) {
+    progress_.failure.adopt(mark.progress->failure);
+  }
+  progress_.failure.rethrow();
+}
+
+void InlineStream::record(Event& event) { as_cpu(event).mark = {&progress_, progress_.passed.value()}; }
+
+WorkerStream::WorkerStream(std::string const& name, Progress& progress) : progress_{progress} {
+  try {
+    thread_ = std::thread{[this, rank = this_rank()] {
+      this_rank() = rank;
+      work();
+    }};
+  } catch (std::system_error const& error) {
+    throw SystemError{fmt::format("no thread for stream '{}': {}", name, error.what())};
+  }
+  auto const rank = this_rank().rank;
+  auto const label = rank < 0 ? name : fmt::format("{}/{}", name.substr(0, 10), rank);
+  pthread_setname_np(thread_.native_handle(), label.substr(0, 15).c_str());
+}
+
+WorkerStream::~WorkerStream() {
+  push({[this] { running_ = false; }, true});
+  thread_.join();
+}
+
+void WorkerStream::push(Entry const& entry) noexcept {
+  std::uint32_t const posted = posted_.value();
+  completed_.wait_for(posted - capacity + 1);
+  ring_[posted % capacity] = entry;
+  posted_.add();
+}
+
+void WorkerStream::work() noexcept {
+  for (std::uint32_t next = 0; running_; ++next) {
+    posted_.wait_for(next + 1);
+    run(ring_[next % capacity]);
+    completed_.add();
+  }
+}
+
+void WorkerStream::run(Entry& entry) noexcept {
+  if (progress_.failure.failed() && !entry.even_if_failed) {
+    return;
+  }
+  try {
+    entry.task();
+  } catch (...) {
+    progress_.failure.set(std::current_exception());
+  }
+}
+
+void WorkerStream::wait(Event const& event) {
+  progress_.failure.rethrow();
+  auto const mark = as_cpu(event).mark;
+  if (mark.progress == nullptr || mark.progress == &progress_) {
+    return;  // never recorded, or on this very stream
+  }
+  post([this, mark] {
+    waited_.wait(mark);
+    progress_.failure.adopt(mark.progress->failure);
+  });
+}
+
+void WorkerStream::record(Event& event) {
+  auto& mark = as_cpu(event).mark;
+  push({[progress = &progress_] { progress->passed.add(); }, true});
+  mark = {&progress_, ++marks_};
+}
+
+void WorkerStream::synchronize() {
+  completed_.wait_for(posted_.value());
+  progress_.failure.rethrow();
+}
+
+}  // namespace zeroth::device

@@ -1,0 +1,115 @@
+/// Streams and events of the CPU device.
+#pragma once
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "zeroth/core/counter.hpp"
+#include "zeroth/device/cpu.hpp"
+
+namespace zeroth::device {
+
+/// The first thing that went wrong on any stream of one device. From then on all its streams pass over their tasks:
+/// they work on each other's results, and what a failed task left behind must not be used.
+class Failure {
+ public:
+  [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  void set(std::exception_ptr error) noexcept;
+  /// Fails as `other` did, if it did: this device waited for a point of that one.
+  void adopt(Failure const& other) noexcept;
+  void rethrow() const;
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;  // written once, before failed_
+  std::atomic<bool> failed_{false};
+};
+
+/// How far a stream has come, counted in marks. Kept by the device, because events outlive the stream they are on.
+struct Progress {
+  explicit Progress(Failure& device_failure) : failure{device_failure} {}
+  Counter passed;
+  Failure& failure;
+};
+
+/// A point of a stream. Events of one stream share its counter, so recording an event again, or on another stream,
+/// leaves alone those who wait for the point that it marked before.
+struct Mark {
+  Progress* progress = nullptr;  ///< Null in an event that was never recorded.
+  std::uint32_t number = 0;
+  [[nodiscard]] bool passed() const noexcept {
+    return progress == nullptr || Counter::reached(progress->passed.value(), number);
+  }
+  void wait() const noexcept;
+};
+
+class CpuEvent final : public Event {
+ public:
+  [[nodiscard]] bool done() const override { return mark.passed(); }
+  void synchronize() const override;
+  Mark mark;
+};
+
+/// Time that a stream has spent in waits. One thread adds.
+class WaitClock {
+ public:
+  void wait(Mark const& mark) noexcept;
+  [[nodiscard]] double milliseconds() const noexcept;
+
+ private:
+  std::atomic<std::int64_t> nanoseconds_{0};
+};
+
+/// Runs its work when it is enqueued, on the caller's thread.
+class InlineStream final : public CpuStream {
+ public:
+  explicit InlineStream(Progress& progress) : progress_{progress} {}
+  void post(Task const& task) override;
+  void wait(Event const& event) override;
+  void record(Event& event) override;
+  void synchronize() override { progress_.failure.rethrow(); }
+  [[nodiscard]] double waited_ms() const override { return waited_.milliseconds(); }
+
+ private:
+  Progress& progress_;
+  WaitClock waited_;
+};
+
+/// A worker thread and its queue: a ring of tasks stored in place, one producer, one consumer.
+class WorkerStream final : public CpuStream {
+ public:
+  /// The worker speaks as the rank of the thread that makes the stream.
+  WorkerStream(std::string const& name, Progress& progress);
+  ~WorkerStream() override;  ///< Runs what is enqueued, then ends the thread.
+  void post(Task const& task) override { push({task, false}); }
+  void wait(Event const& event) override;
+  void record(Event& event) override;
+  void synchronize() override;
+  [[nodiscard]] double waited_ms() const override { return waited_.milliseconds(); }
+
+ private:
+  static constexpr std::uint32_t capacity = 256;
+  struct Entry {
+    Task task;
+    bool even_if_failed = false;
+  };
+
+  void push(Entry const& entry) noexcept;
+  void work() noexcept;
+  void run(Entry& entry) noexcept;
+
+  Progress& progress_;
+  WaitClock waited_;
+  std::array<Entry, capacity> ring_;
+  Counter posted_, completed_;
+  std::uint32_t marks_ = 0;  // the producer's
+  bool running_ = true;      // the worker's
+  std::thread thread_;
+};
+
+}  // namespace zeroth::device

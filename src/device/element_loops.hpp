@@ -1,0 +1,14 @@
+/// What the CPU kernels do to elements. On the calling thread; the same bits on every instruction set.
+#pragma once
+#include "zeroth/device/kernels.hpp"
+
+namespace zeroth::device {
+
+/// `destination[i] = source[i]`, rounded to nearest even. The blocks do not overlap, or are the same one of one dtype.
+void convert_elements(void* destination, Dtype destination_dtype, void const* source, Dtype source_dtype,
+                      std::int64_t count) noexcept;
+
+/// Kernels::reduce_epilogue, in one pass over memory.
+void reduce_epilogue(ReduceEpilogue const& args) noexcept;
+
+}  // namespace zeroth::device
