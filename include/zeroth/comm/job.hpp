@@ -46,7 +46,7 @@ struct LaunchOptions {
   int thread_ranks = 1;  ///< Ranks to run as threads if mpirun, torchrun or srun started none.
   /// Empty: mpi if a launcher started this process, otherwise local. Asking for local under a launcher, or for mpi where
   /// the library was built without it, is refused.
-  std::optional<comm::Transport> transport;
+  std::optional<comm::Transport> transport = std::nullopt;
 };
 namespace detail {
 int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
