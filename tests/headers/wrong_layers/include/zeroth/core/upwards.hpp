@@ -1,0 +1,3 @@
+/// Input of the test headers_layers_finds: core must not know the engine.
+#pragma once
+#include "zeroth/engine/engine.hpp"

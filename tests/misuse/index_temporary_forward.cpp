@@ -1,0 +1,12 @@
+// expect: use of deleted function .*operator\[\]
+// The view would outlive the guard.
+#include "layer.hpp"
+
+float const* use(MicroStep& micro, Layer const& layer) {
+#ifdef MISUSE
+  return micro.forward(layer.unit)[layer.weight].data();
+#else
+  auto const p = micro.forward(layer.unit);
+  return p[layer.weight].data();
+#endif
+}

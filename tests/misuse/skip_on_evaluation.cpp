@@ -1,0 +1,11 @@
+// expect: has no member named 'skip'
+#include "layer.hpp"
+
+void use(zeroth::EvaluationPass<float>& pass, MicroStep& micro) {
+#ifdef MISUSE
+  pass.skip();
+#else
+  micro.skip();
+#endif
+  static_cast<void>(pass), static_cast<void>(micro);
+}
