@@ -1,0 +1,38 @@
+# Sourced. require_packages PACKAGE...: installs what is missing, or says what to install.
+
+require_packages() {
+  local missing=() package
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    echo "note: this is no Debian or Ubuntu; needed (Debian's names): $*" >&2
+    return 0
+  fi
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+  done
+  if [ ${#missing[@]} -eq 0 ]; then
+    return 0
+  fi
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      echo "error: missing packages, and neither root nor sudo here. As root: apt-get install ${missing[*]}" >&2
+      return 1
+    fi
+    as_root=(sudo)
+  fi
+  echo "== installing ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# What the library and its examples are built from; what the tests and benchmarks need beside it.
+library_packages=(g++ cmake ninja-build libfmt-dev libspdlog-dev nlohmann-json3-dev libeigen3-dev libcli11-dev
+  libopenmpi-dev openmpi-bin python3)
+test_packages=("${library_packages[@]}" catch2 libbenchmark-dev)
+
+use_ccache_if_present() {
+  if command -v ccache >/dev/null; then
+    export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  fi
+}

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, runs all tests. Arguments go to ctest: scripts/test.sh -R parity
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/lib/packages.sh
+
+require_packages "${test_packages[@]}"
+use_ccache_if_present
+cmake --preset dev
+cmake --build --preset dev
+ctest --preset dev --parallel "$(nproc)" "$@"
