@@ -1,6 +1,5 @@
 /// What a rank did last: a ring of records that is written as JSON when a job fails.
 #pragma once
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "zeroth/core/counter.hpp"
 #include "zeroth/core/dtype.hpp"
 
 namespace zeroth::comm {
@@ -36,12 +36,16 @@ class FlightRecorder {
   /// A moment: enqueued, started and finished at once.
   void note(std::string_view what, std::string_view purpose, std::string_view unit) noexcept;
   [[nodiscard]] std::vector<Record> snapshot() const;  ///< Oldest first.
+  [[nodiscard]] std::int64_t now_ns() const noexcept;  ///< On the clock of the records.
   [[nodiscard]] std::string to_json(std::string_view reason) const;
   /// Writes to a file beside `path` first, then renames. Never throws: logs what went wrong.
   void write(std::filesystem::path const& path, std::string_view reason) const noexcept;
 
  private:
+  [[nodiscard]] Record* find(std::uint64_t ticket) noexcept;  ///< Under the lock; null if overwritten.
+
   int rank_, world_;
+  Clock::time_point origin_ = Clock::now();
   mutable std::mutex mutex_;
   std::vector<Record> ring_;
   std::uint64_t next_ = 0;

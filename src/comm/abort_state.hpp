@@ -1,0 +1,22 @@
+/// The end of a job before its time.
+#pragma once
+#include <atomic>
+#include <mutex>
+#include <string>
+
+namespace zeroth::comm {
+
+/// Shared by all ranks and communicators of one job. The first reason counts. Any thread may call anything.
+class AbortState {
+ public:
+  void abort(std::string const& reason) noexcept;
+  [[nodiscard]] bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::string reason() const;
+
+ private:
+  std::atomic<bool> aborted_{false};
+  mutable std::mutex mutex_;
+  std::string reason_;
+};
+
+}  // namespace zeroth::comm

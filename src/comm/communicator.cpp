@@ -1,0 +1,216 @@
+#include "zeroth/comm/communicator.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "comm/describe.hpp"
+#include "comm/staging.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+/// What a collective reads and writes on one rank, in elements, and where they may share memory.
+struct Access {
+  std::int64_t input_count = 0, output_count = 0;
+  bool may_be_in_place = false;
+  /// Of the output's start against the input's, in elements, when in place.
+  std::int64_t output_offset = 0;
+};
+
+bool has_peer(Operation operation) noexcept {
+  switch (operation) {
+    case Operation::broadcast:
+    case Operation::reduce:
+    case Operation::gather:
+    case Operation::scatter:
+    case Operation::send:
+    case Operation::receive: return true;
+    default: return false;
+  }
+}
+
+/// Collective's table, for one rank.
+Access access_of(Collective const& collective, int rank, int world) noexcept {
+  std::int64_t const count = collective.count;
+  std::int64_t const all = world * count;
+  std::int64_t const mine = rank * count;
+  bool const is_root = collective.peer == rank;
+  switch (collective.operation) {
+    case Operation::all_reduce: return {count, count, true, 0};
+    case Operation::all_gather: return {count, all, true, -mine};
+    case Operation::reduce_scatter: return {all, count, true, mine};
+    case Operation::broadcast: return {is_root ? count : 0, count, true, 0};
+    case Operation::reduce: return {count, is_root ? count : 0, true, 0};
+    case Operation::gather: return {count, is_root ? all : 0, true, -mine};
+    case Operation::scatter: return {is_root ? all : 0, count, true, mine};
+    case Operation::all_to_all: return {all, all, false, 0};
+    case Operation::send: return {count, 0, false, 0};
+    case Operation::receive: return {0, count, false, 0};
+    case Operation::barrier: return {};
+  }
+  return {};
+}
+
+/// Says nothing where there is nothing to say, because a correct program pays for this on every call.
+class Contract {
+ public:
+  Contract(Communicator const& communicator, Label const& label, Collective const& collective) noexcept
+      : communicator_{communicator}, label_{label}, collective_{collective} {}
+
+  void check() const {
+    check_values();
+    Access const access = access_of(collective_, communicator_.rank(), communicator_.world());
+    check_buffer("input", collective_.input, access.input_count);
+    check_buffer("output", collective_.output, access.output_count);
+    check_overlap(access);
+  }
+
+ private:
+  void check_values() const {
+    std::int64_t const bytes = bytes_of(collective_.dtype);
+    int const world = communicator_.world();
+    ZEROTH_EXPECTS(bytes > 0, say(fmt::format("unknown dtype {}", static_cast<int>(collective_.dtype))));
+    ZEROTH_EXPECTS(collective_.operation <= Operation::barrier,
+                   say(fmt::format("unknown operation {}", static_cast<int>(collective_.operation))));
+    std::int64_t const most = std::numeric_limits<std::int64_t>::max() / bytes / world;
+    ZEROTH_EXPECTS(collective_.count >= 0 && collective_.count <= most,
+                   say(fmt::format("count is {}; allowed are 0 to {}", collective_.count, most)));
+    ZEROTH_EXPECTS(collective_.operation != Operation::barrier || collective_.count == 0,
+                   say(fmt::format("count is {}; a barrier has none", collective_.count)));
+    ZEROTH_EXPECTS(!has_peer(collective_.operation) || (collective_.peer >= 0 && collective_.peer < world),
+                   say(fmt::format("peer is {}; allowed are 0 to {}", collective_.peer, world - 1)));
+  }
+
+  void check_buffer(char const* name, void const* data, std::int64_t count) const {
+    ZEROTH_EXPECTS(count == 0 || data != nullptr, say(fmt::format("{} is null; {} elements are needed", name, count)));
+    ZEROTH_EXPECTS(count == 0 || address(data) % static_cast<std::uintptr_t>(bytes_of(collective_.dtype)) == 0,
+                   say(fmt::format("{} {} is not aligned to its {} bytes", name, data, bytes_of(collective_.dtype))));
+  }
+
+  /// The one overlap that is allowed is the one in the table.
+  void check_overlap(Access const& access) const {
+    if (access.input_count == 0 || access.output_count == 0) {
+      return;
+    }
+    std::int64_t const bytes = bytes_of(collective_.dtype);
+    auto const input = static_cast<std::int64_t>(address(collective_.input));
+    auto const output = static_cast<std::int64_t>(address(collective_.output));
+    bool const apart = input + access.input_count * bytes <= output || output + access.output_count * bytes <= input;
+    bool const in_place = access.may_be_in_place && output - input == access.output_offset * bytes;
+    ZEROTH_EXPECTS(
+        apart || in_place,
+        access.may_be_in_place
+            ? say(fmt::format("input {} and output {} overlap; in place means output == input + {} elements here",
+                              collective_.input, collective_.output, access.output_offset))
+            : say(fmt::format("input {} and output {} overlap; this operation is never in place", collective_.input,
+                              collective_.output)));
+  }
+
+  static std::uintptr_t address(void const* data) noexcept { return reinterpret_cast<std::uintptr_t>(data); }
+
+  [[nodiscard]] std::string say(std::string const& what) const {
+    return fmt::format("{} on communicator '{}': {}", describe(label_, collective_), communicator_.name(), what);
+  }
+
+  Communicator const& communicator_;
+  Label const& label_;
+  Collective const& collective_;
+};
+
+/// A message to oneself is received in the same transaction, or never.
+void check_self_messages(Communicator const& communicator, Label const& label,
+                         std::span<Collective const> collectives) {
+  std::int64_t open = 0;
+  for (auto const& each : collectives) {
+    if (each.peer == communicator.rank()) {
+      open += each.operation == Operation::send ? 1 : each.operation == Operation::receive ? -1 : 0;
+    }
+  }
+  ZEROTH_EXPECTS(open == 0, fmt::format("{} on communicator '{}': {} more {} with this rank itself than {} in one "
+                                        "transaction; such messages go in pairs",
+                                        label.purpose, communicator.name(), open > 0 ? open : -open,
+                                        open > 0 ? "sends" : "receives", open > 0 ? "receives" : "sends"));
+}
+
+}  // namespace
+
+std::string_view name_of(Operation operation) noexcept {
+  switch (operation) {
+    case Operation::all_reduce: return "all_reduce";
+    case Operation::all_gather: return "all_gather";
+    case Operation::reduce_scatter: return "reduce_scatter";
+    case Operation::broadcast: return "broadcast";
+    case Operation::reduce: return "reduce";
+    case Operation::gather: return "gather";
+    case Operation::scatter: return "scatter";
+    case Operation::all_to_all: return "all_to_all";
+    case Operation::send: return "send";
+    case Operation::receive: return "receive";
+    case Operation::barrier: return "barrier";
+  }
+  return "?";
+}
+
+std::string_view name_of(Transport transport) noexcept { return transport == Transport::local ? "local" : "mpi"; }
+
+std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int64_t largest_count) {
+  ZEROTH_EXPECTS(world > 0, fmt::format("staging of a world of {} ranks", world));
+  ZEROTH_EXPECTS(largest_count >= 0, fmt::format("staging for {} elements", largest_count));
+  return transport == Transport::mpi ? mpi_staging_bytes(world, dtype, largest_count) : 0;
+}
+
+void Communicator::submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
+  for (auto const& each : collectives) {
+    Contract{*this, label, each}.check();
+  }
+  check_self_messages(*this, label, collectives);
+  do_submit(stream, label, collectives);
+}
+
+void Communicator::all_reduce(device::Stream& stream, Label const& label, void const* input, void* output,
+                              std::int64_t count, Dtype dtype) {
+  Collective const one{Operation::all_reduce, input, output, count, dtype, 0};
+  submit(stream, label, {&one, 1});
+}
+
+void Communicator::all_gather(device::Stream& stream, Label const& label, void const* input, void* output,
+                              std::int64_t count, Dtype dtype) {
+  Collective const one{Operation::all_gather, input, output, count, dtype, 0};
+  submit(stream, label, {&one, 1});
+}
+
+void Communicator::reduce_scatter(device::Stream& stream, Label const& label, void const* input, void* output,
+                                  std::int64_t count, Dtype dtype) {
+  Collective const one{Operation::reduce_scatter, input, output, count, dtype, 0};
+  submit(stream, label, {&one, 1});
+}
+
+void Communicator::broadcast(device::Stream& stream, Label const& label, void const* input, void* output,
+                             std::int64_t count, Dtype dtype, int root) {
+  Collective const one{Operation::broadcast, input, output, count, dtype, root};
+  submit(stream, label, {&one, 1});
+}
+
+void Communicator::gather(device::Stream& stream, Label const& label, void const* input, void* output,
+                          std::int64_t count, Dtype dtype, int root) {
+  Collective const one{Operation::gather, input, output, count, dtype, root};
+  submit(stream, label, {&one, 1});
+}
+
+void Communicator::barrier(device::Stream& stream, Label const& label) {
+  Collective const one{};
+  submit(stream, label, {&one, 1});
+  stream.synchronize();
+}
+
+std::unique_ptr<Communicator> Communicator::split(int color, int key, std::string const& name) {
+  constexpr std::size_t longest_name = sizeof(Record::communicator) - 1;
+  ZEROTH_EXPECTS(!name.empty() && name.size() <= longest_name,
+                 fmt::format("split of communicator '{}': the new name '{}' has {} characters; allowed are 1 to {}",
+                             this->name(), name, name.size(), longest_name));
+  return do_split(color, key, name);
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,66 @@
+#include "comm/describe.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace zeroth::comm {
+namespace {
+
+/// "forward of unit 'block 3'", "step".
+std::string purpose_and_unit(std::string_view purpose, std::string_view unit) {
+  return unit.empty() ? std::string{purpose} : fmt::format("{} of unit '{}'", purpose, unit);
+}
+
+std::string_view peer_word(Operation operation) noexcept {
+  switch (operation) {
+    case Operation::broadcast:
+    case Operation::reduce:
+    case Operation::gather:
+    case Operation::scatter: return "root";
+    case Operation::send: return "to rank";
+    case Operation::receive: return "from rank";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+std::string describe(Label const& label, Collective const& collective) {
+  std::string_view const purpose = label.purpose.substr(0, sizeof(Record::purpose) - 1);
+  std::string_view const unit = label.unit.substr(0, sizeof(Record::unit) - 1);
+  std::string words = purpose_and_unit(purpose, unit);
+  if (collective.operation != Operation::barrier) {
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", collective.count, name_of(collective.dtype));
+  }
+  if (std::string_view const peer = peer_word(collective.operation); !peer.empty()) {
+    words += fmt::format(", {} {}", peer, collective.peer);
+  }
+  return fmt::format("{} ({})", name_of(collective.operation), words);
+}
+
+std::string describe(std::chrono::nanoseconds duration) {
+  double const seconds = std::chrono::duration<double>{duration}.count();
+  return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
+}
+
+std::string describe_last(FlightRecorder const& recorder) {
+  auto const records = recorder.snapshot();
+  auto const last = std::max_element(records.begin(), records.end(),
+                                     [](auto const& a, auto const& b) { return a.started_ns < b.started_ns; });
+  if (last == records.end() || last->started_ns == 0) {
+    return "started nothing yet";
+  }
+  std::string words = purpose_and_unit(last->purpose, last->unit);
+  if (last->count > 0) {
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", last->count, name_of(last->dtype));
+  }
+  std::string const where = last->communicator[0] == '\0' ? std::string{}
+                                                          : fmt::format(", transaction {} of communicator '{}',",
+                                                                        last->sequence, last->communicator);
+  auto const age = std::chrono::nanoseconds{std::max<std::int64_t>(0, recorder.now_ns() - last->started_ns)};
+  return fmt::format("last started {} ({}){} {} ago and {}", last->what, words, where, describe(age),
+                     last->finished_ns != 0 ? "finished it" : "has not finished it");
+}
+
+}  // namespace zeroth::comm

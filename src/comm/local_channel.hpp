@@ -1,0 +1,42 @@
+/// Messages from one thread to one other.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "comm/local_transaction.hpp"
+#include "zeroth/core/counter.hpp"
+
+namespace zeroth::comm {
+
+/// The sender posts all messages of a transaction at once, as pointers, and keeps their memory until they are taken.
+/// The receiver copies. Messages are numbered from 0.
+class alignas(64) LocalChannel {
+ public:
+  // the sender's
+  /// Everything that was posted before has been taken.
+  void post(LocalTransaction const& transaction, std::uint32_t count) noexcept;
+  [[nodiscard]] bool wait_until_taken(Clock::time_point deadline) const noexcept;
+  [[nodiscard]] bool all_taken() const noexcept { return taken_.value() == posted_.value(); }
+  /// For a sender that does not want to wait any longer: no further message is taken, and nothing is being copied when
+  /// this returns.
+  void close() noexcept;
+
+  // the receiver's
+  [[nodiscard]] bool wait_until_posted(Clock::time_point deadline) const noexcept;
+  [[nodiscard]] bool any_posted() const noexcept { return taken_.value() != posted_.value(); }
+  /// The oldest message that is posted. Null if the sender has closed; otherwise taken() follows.
+  [[nodiscard]] Collective const* claim(int receiver) noexcept;
+  /// The transaction that the claimed message belongs to.
+  [[nodiscard]] LocalTransaction const& transaction() const noexcept { return *transaction_; }
+  void taken() noexcept { taken_.add(); }
+
+ private:
+  static constexpr std::uint64_t closed = std::uint64_t{1} << 63U;
+
+  Counter posted_, taken_;
+  std::atomic<std::uint64_t> claimed_{0};          // how many, and `closed`
+  LocalTransaction const* transaction_ = nullptr;  // what follows is written while nothing is posted
+  std::uint32_t first_ = 0;                        // the number of the transaction's first message
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,231 @@
+#include "comm/local_communicator.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/describe.hpp"
+#include "comm/operations.hpp"
+#include "comm/record.hpp"
+#include "zeroth/comm/local.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/device/cpu.hpp"
+#include "zeroth/device/rank_sum.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+/// Calls `function` when it ends.
+template <class F>
+class Finally {
+ public:
+  explicit Finally(F const& function) : function_{function} {}
+  Finally(Finally const&) = delete;
+  Finally& operator=(Finally const&) = delete;
+  ~Finally() { function_(); }
+
+ private:
+  F function_;
+};
+
+std::uint32_t count_sends(LocalTransaction const& transaction, int to) noexcept {
+  return static_cast<std::uint32_t>(
+      std::count_if(transaction.messages.begin(), transaction.messages.end(),
+                    [to](Collective const& each) { return each.operation == Operation::send && each.peer == to; }));
+}
+
+void check(CommOptions const& options) {
+  using namespace std::chrono_literals;
+  ZEROTH_EXPECTS(options.timeout > 0ms && options.timeout <= 24h * 365,
+                 fmt::format("CommOptions::timeout is {} ms; allowed are 1 to {}, a year", options.timeout.count(),
+                             std::chrono::milliseconds{24h * 365}.count()));
+}
+
+}  // namespace
+
+LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank, CommOptions const& options)
+    : group_{std::move(group)},
+      rank_{rank},
+      options_{options},
+      share_{rank, group_->world()},
+      of_ranks_(static_cast<std::size_t>(group_->world())) {}
+
+LocalCommunicator::~LocalCommunicator() {
+  group_->member(rank_).left.store(true, std::memory_order_release);
+  ended_.wait_for(begun_.load(std::memory_order_acquire));
+}
+
+void LocalCommunicator::set_options(CommOptions const& options) {
+  check(options);
+  options_ = options;
+}
+
+void LocalCommunicator::do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
+  auto& cpu = device::as_cpu(stream);
+  LocalTransaction& transaction = pool_.take(label, collectives);
+  transaction.sequence = ++submitted_;
+  positions_ += transaction.messages.empty() || !transaction.group.empty() ? 1 : 0;
+  transaction.position = positions_;
+  transaction.timeout = options_.timeout;
+  for (auto const& each : collectives) {
+    transaction.tickets.push_back(recorder().enqueue(make_record(name(), transaction.sequence, label, each)));
+  }
+  cpu.post([this, &transaction] { run(transaction); });
+}
+
+void LocalCommunicator::run(LocalTransaction& transaction) {
+  begun_.fetch_add(1, std::memory_order_acq_rel);
+  Finally const end{[this, &transaction] {
+    pool_.give_back(transaction);
+    turn_.add();
+    ended_.add();  // last: from here on the communicator may be gone
+  }};
+  await_turn(transaction);
+  for (auto const ticket : transaction.tickets) {
+    recorder().started(ticket);
+  }
+  if (group_->abort().aborted()) {
+    group_->fail(fmt::format("{}; {} was about to enter {}, transaction {} of communicator '{}'",
+                             group_->abort().reason(), group_->describe_rank(rank_), describe(transaction),
+                             transaction.sequence, name()));
+  }
+  post_sends(transaction);
+  try {
+    do_group(transaction);
+    for (auto const& each : transaction.messages) {
+      if (each.operation == Operation::receive) {
+        receive(transaction, each);
+      }
+    }
+    for (int to = 0; to < world() && !transaction.messages.empty(); ++to) {
+      await_taken(transaction, to);
+    }
+  } catch (...) {
+    close_sends(transaction);
+    throw;
+  }
+  for (auto const ticket : transaction.tickets) {
+    recorder().finished(ticket);
+  }
+}
+
+/// Transactions of one communicator run one after another, on whatever streams they are.
+void LocalCommunicator::await_turn(LocalTransaction const& transaction) {
+  auto const before = static_cast<std::uint32_t>(transaction.sequence - 1);
+  auto const why = group_->wait(
+      rank_, transaction.timeout, [&](Clock::time_point until) { return turn_.wait_until(before, until); },
+      [](int) { return false; },
+      [&] {
+        return fmt::format("the queue before {}, transaction {}, behind this rank's earlier ones on other streams,",
+                           describe(transaction), transaction.sequence);
+      });
+  if (!why.empty()) {
+    group_->fail(why);
+  }
+}
+
+void LocalCommunicator::post_sends(LocalTransaction const& transaction) {
+  for (int to = 0; to < world() && !transaction.messages.empty(); ++to) {
+    if (auto const count = count_sends(transaction, to); count > 0) {
+      group_->channel(rank_, to).post(transaction, count);
+    }
+  }
+}
+
+void LocalCommunicator::do_group(LocalTransaction const& transaction) {
+  if (transaction.group.empty()) {
+    return;
+  }
+  std::string disagreement;
+  group_->enter(rank_, transaction);
+  {
+    Finally const leave{[this] { group_->leave(rank_); }};
+    disagreement = group_->disagreement();
+    for (std::size_t i = 0; i < transaction.group.size() && disagreement.empty(); ++i) {
+      for (int rank = 0; rank < world(); ++rank) {
+        of_ranks_[static_cast<std::size_t>(rank)] = &group_->member(rank).transaction->group[i];
+      }
+      share_.run(of_ranks_);
+    }
+  }
+  if (!disagreement.empty()) {
+    group_->fail(disagreement);
+  }
+}
+
+void LocalCommunicator::receive(LocalTransaction const& transaction, Collective const& message) {
+  LocalChannel& channel = group_->channel(message.peer, rank_);
+  auto const why = group_->wait(
+      rank_, transaction.timeout, [&](Clock::time_point until) { return channel.wait_until_posted(until); },
+      [&](int other) { return other == message.peer && !channel.any_posted(); },
+      [&] { return fmt::format("{}, transaction {}", describe(transaction.label, message), transaction.sequence); });
+  if (!why.empty()) {
+    group_->fail(why);
+  }
+  Collective const* const sent = channel.claim(rank_);
+  if (sent == nullptr) {
+    group_->fail(group_->abort().reason());  // who closes a channel has aborted, or seen it
+  }
+  Finally const taken{[&channel] { channel.taken(); }};
+  if (sent->count != message.count || sent->dtype != message.dtype) {
+    group_->fail(
+        fmt::format("a message differs on communicator '{}': {} in its transaction {} does {}, but {} in its "
+                    "transaction {} does {}",
+                    name(), group_->describe_rank(message.peer), channel.transaction().sequence,
+                    describe(channel.transaction().label, *sent), group_->describe_rank(rank_), transaction.sequence,
+                    describe(transaction.label, message)));
+  }
+  device::copy_bytes(message.output, sent->input, message.count * bytes_of(message.dtype));
+}
+
+void LocalCommunicator::await_taken(LocalTransaction const& transaction, int receiver) {
+  if (count_sends(transaction, receiver) == 0) {
+    return;
+  }
+  LocalChannel& channel = group_->channel(rank_, receiver);
+  auto const why = group_->wait(
+      rank_, transaction.timeout, [&](Clock::time_point until) { return channel.wait_until_taken(until); },
+      [&](int other) { return other == receiver && !channel.all_taken(); },
+      [&] { return fmt::format("{}, transaction {}", describe(transaction), transaction.sequence); });
+  if (!why.empty()) {
+    group_->fail(why);
+  }
+  if (group_->abort().aborted()) {  // taken, perhaps, and found to be wrong
+    group_->fail(group_->abort().reason());
+  }
+}
+
+void LocalCommunicator::close_sends(LocalTransaction const& transaction) noexcept {
+  for (int to = 0; to < world(); ++to) {
+    if (count_sends(transaction, to) > 0) {
+      group_->channel(rank_, to).close();
+    }
+  }
+}
+
+std::unique_ptr<Communicator> LocalCommunicator::do_split(int color, int key, std::string const& name) {
+  auto const place = group_->split(rank_, color, key, name, options_.timeout);
+  return place.group == nullptr ? nullptr : std::make_unique<LocalCommunicator>(place.group, place.rank, options_);
+}
+
+std::vector<std::unique_ptr<Communicator>> make_local(int world, CommOptions const& options,
+                                                      std::vector<std::shared_ptr<FlightRecorder>> recorders) {
+  ZEROTH_EXPECTS(world > 0, fmt::format("make_local of {} ranks; at least 1 is needed", world));
+  ZEROTH_EXPECTS(recorders.empty() || recorders.size() == static_cast<std::size_t>(world),
+                 fmt::format("make_local of {} ranks was given {} flight recorders", world, recorders.size()));
+  check(options);
+  std::vector<LocalGroup::Seat> seats;
+  for (int rank = 0; rank < world; ++rank) {
+    seats.push_back({rank, recorders.empty() ? std::make_shared<FlightRecorder>(rank, world)
+                                             : recorders[static_cast<std::size_t>(rank)]});
+    ZEROTH_EXPECTS(seats.back().recorder != nullptr, fmt::format("the flight recorder of rank {} is null", rank));
+  }
+  auto const group = std::make_shared<LocalGroup>("world", seats, std::make_shared<AbortState>());
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (int rank = 0; rank < world; ++rank) {
+    communicators.push_back(std::make_unique<LocalCommunicator>(group, rank, options));
+  }
+  return communicators;
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,152 @@
+#include "comm/local_group.hpp"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "comm/describe.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+
+LocalGroup::LocalGroup(std::string name, std::vector<Seat> const& seats, std::shared_ptr<AbortState> abort)
+    : name_{std::move(name)},
+      abort_{std::move(abort)},
+      members_(seats.size()),
+      channels_(seats.size() * seats.size()),
+      entrance_{world()},
+      exit_{world()},
+      split_entrance_{world()},
+      wishes_(seats.size()) {
+  for (std::size_t rank = 0; rank < seats.size(); ++rank) {
+    members_[rank].job_rank = seats[rank].job_rank;
+    members_[rank].recorder = seats[rank].recorder;
+  }
+}
+
+std::string LocalGroup::describe_rank(int rank) {
+  int const job_rank = member(rank).job_rank;
+  return rank == job_rank ? fmt::format("rank {}", rank)
+                          : fmt::format("rank {} of '{}' (rank {} of the job)", rank, name_, job_rank);
+}
+
+void LocalGroup::fail(std::string const& reason) {
+  abort_->abort(reason);
+  throw PeerError{reason};
+}
+
+void LocalGroup::enter(int rank, LocalTransaction const& transaction) {
+  LocalMember& mine = member(rank);
+  mine.transaction = &transaction;
+  std::uint64_t const number = mine.meetings.load(std::memory_order_relaxed) + 1;
+  mine.meetings.store(number, std::memory_order_release);
+  entrance_.arrive(number);
+  auto const why = wait(
+      rank, transaction.timeout, [&](Clock::time_point until) { return entrance_.wait_until(number, until); },
+      [&](int other) { return member(other).meetings.load(std::memory_order_acquire) < number; },
+      [&] { return fmt::format("{}, transaction {}", describe(transaction), transaction.sequence); });
+  if (!why.empty() && entrance_.give_up(number)) {
+    fail(why);
+  }
+}
+
+void LocalGroup::leave(int rank) noexcept {
+  std::uint64_t const number = member(rank).meetings.load(std::memory_order_relaxed);
+  exit_.arrive(number);
+  exit_.wait_for(number);
+}
+
+std::string LocalGroup::disagreement() {
+  auto const& first = *member(0).transaction;
+  for (int rank = 1; rank < world(); ++rank) {
+    auto const& other = *member(rank).transaction;
+    if (!same(first, other)) {
+      return fmt::format(
+          "the ranks of communicator '{}' do different things: {}. All ranks must submit the same "
+          "transactions in the same order",
+          name_, difference(describe_rank(0), first, describe_rank(rank), other));
+    }
+  }
+  return {};
+}
+
+LocalGroup::Place LocalGroup::split(int rank, int color, int key, std::string const& name,
+                                    std::chrono::milliseconds timeout) {
+  LocalMember& mine = member(rank);
+  Wish& wish = wishes_[static_cast<std::size_t>(rank)];
+  wish = {color, key, {}};
+  std::uint64_t const number = mine.splits.load(std::memory_order_relaxed) + 1;
+  mine.splits.store(number, std::memory_order_release);
+  split_entrance_.arrive(number);
+  auto const why = wait(
+      rank, timeout, [&](Clock::time_point until) { return split_entrance_.wait_until(number, until); },
+      [&](int other) { return member(other).splits.load(std::memory_order_acquire) < number; },
+      [&] { return fmt::format("split into '{}'", name); });
+  if (!why.empty() && split_entrance_.give_up(number)) {
+    fail(why);
+  }
+  std::scoped_lock const lock{split_mutex_};
+  if (splits_done_ < number) {  // whoever comes first does it for all
+    distribute(name);
+    splits_done_ = number;
+  }
+  return std::exchange(wish.granted, {});
+}
+
+void LocalGroup::distribute(std::string const& name) {
+  std::vector<int> ranks(members_.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  auto const wish_of = [this](int rank) -> Wish& { return wishes_[static_cast<std::size_t>(rank)]; };
+  std::sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return std::tuple{wish_of(a).color, wish_of(a).key, a} < std::tuple{wish_of(b).color, wish_of(b).key, b};
+  });
+  for (auto begin = ranks.begin(); begin != ranks.end();) {
+    int const color = wish_of(*begin).color;
+    auto const end = std::find_if(begin, ranks.end(), [&](int rank) { return wish_of(rank).color != color; });
+    if (color >= 0) {
+      std::vector<Seat> seats;
+      std::transform(begin, end, std::back_inserter(seats), [this](int rank) {
+        return Seat{member(rank).job_rank, member(rank).recorder};
+      });
+      auto const group = std::make_shared<LocalGroup>(name, seats, abort_);
+      for (auto each = begin; each != end; ++each) {
+        wish_of(*each).granted = {group, static_cast<int>(each - begin)};
+      }
+    }
+    begin = end;
+  }
+}
+
+std::string LocalGroup::why_to_end(int rank, Clock::time_point begin, Clock::time_point deadline, Misses const& misses,
+                                   What const& what) {
+  auto const where = [&] { return fmt::format("{} of communicator '{}'", what(), name_); };
+  if (abort_->aborted()) {
+    return fmt::format("{}; {} was in {}", abort_->reason(), describe_rank(rank), where());
+  }
+  if (member(rank).left.load(std::memory_order_acquire)) {
+    return fmt::format("{} left during its own {}", describe_rank(rank), where());
+  }
+  for (int other = 0; other < world(); ++other) {
+    // `left` is read first, so that what the rank did before it left is seen.
+    if (member(other).left.load(std::memory_order_acquire) && misses(other)) {
+      return fmt::format("{} left; {} was waiting for it in {}", describe_rank(other), describe_rank(rank), where());
+    }
+  }
+  auto const now = Clock::now();
+  if (now < deadline) {
+    return {};
+  }
+  std::string missing;
+  for (int other = 0; other < world(); ++other) {
+    if (misses(other)) {
+      missing += fmt::format("{}{}, which {}", missing.empty() ? "" : "; ", describe_rank(other),
+                             describe_last(*member(other).recorder));
+    }
+  }
+  return fmt::format("{} waited {} in {}; missing: {}", describe_rank(rank), describe(now - begin), where(),
+                     missing.empty() ? "nobody any more" : missing);
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,111 @@
+/// What the ranks of a local communicator share.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/abort_state.hpp"
+#include "comm/local_channel.hpp"
+#include "comm/local_transaction.hpp"
+#include "comm/meeting.hpp"
+#include "zeroth/comm/flight_recorder.hpp"
+
+namespace zeroth::comm {
+
+/// A rank as the others of its group see it.
+struct alignas(64) LocalMember {
+  int job_rank = 0;  ///< In the communicator that all others were split from.
+  std::shared_ptr<FlightRecorder> recorder;
+  LocalTransaction const* transaction = nullptr;  ///< What it brought; for the others between enter() and leave().
+  std::atomic<std::uint64_t> meetings{0};         ///< The last one that it came to.
+  std::atomic<std::uint64_t> splits{0};           ///< Likewise.
+  std::atomic<bool> left{false};                  ///< Will come to nothing any more.
+};
+
+class LocalGroup {
+ public:
+  /// Of a member, in order of rank.
+  struct Seat {
+    int job_rank;
+    std::shared_ptr<FlightRecorder> recorder;
+  };
+  LocalGroup(std::string name, std::vector<Seat> const& seats, std::shared_ptr<AbortState> abort);
+
+  [[nodiscard]] int world() const noexcept { return static_cast<int>(members_.size()); }
+  [[nodiscard]] std::string const& name() const noexcept { return name_; }
+  [[nodiscard]] AbortState& abort() noexcept { return *abort_; }
+  [[nodiscard]] LocalMember& member(int rank) noexcept { return members_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] LocalChannel& channel(int from, int to) noexcept {
+    return channels_[static_cast<std::size_t>(from * world() + to)];
+  }
+  /// "rank 2", with its number in the job where that is another.
+  [[nodiscard]] std::string describe_rank(int rank);
+
+  /// Brings `transaction` to the others and returns when all have brought theirs. Throws PeerError if that is not to
+  /// be, and then it is so for everybody. After it comes leave(), on all paths.
+  void enter(int rank, LocalTransaction const& transaction);
+  /// Returns when nobody uses what this rank brought: soon, because who has entered works without waiting.
+  void leave(int rank) noexcept;
+  /// Between the two: which ranks brought different things, in words; empty if none did. The same text on all ranks.
+  [[nodiscard]] std::string disagreement();
+
+  /// A rank's place in what a split made; null for a negative color.
+  struct Place {
+    std::shared_ptr<LocalGroup> group;
+    int rank = 0;
+  };
+  /// Collective.
+  [[nodiscard]] Place split(int rank, int color, int key, std::string const& name, std::chrono::milliseconds timeout);
+
+  /// Waits in slices until `reached(deadline)` says so. Empty then; otherwise why not to wait any longer: the job was
+  /// aborted, a rank of which `misses(rank)` is true left, or time is up. `what()` says what this rank waits in.
+  template <class Reached>
+  [[nodiscard]] std::string wait(int rank, std::chrono::milliseconds timeout, Reached const& reached,
+                                 auto const& misses, auto const& what);
+  /// Ends the job for this reason, if nothing did before.
+  [[noreturn]] void fail(std::string const& reason);
+
+ private:
+  struct Wish {
+    int color = 0, key = 0;
+    Place granted;
+  };
+  void distribute(std::string const& name);
+  using Misses = std::function<bool(int)>;
+  using What = std::function<std::string()>;
+  [[nodiscard]] std::string why_to_end(int rank, Clock::time_point begin, Clock::time_point deadline,
+                                       Misses const& misses, What const& what);
+
+  std::string name_;
+  std::shared_ptr<AbortState> abort_;
+  std::vector<LocalMember> members_;
+  std::vector<LocalChannel> channels_;
+  Meeting entrance_, exit_;
+
+  Meeting split_entrance_;
+  std::mutex split_mutex_;
+  std::vector<Wish> wishes_;  // by rank; its own until it arrives, then under the mutex
+  std::uint64_t splits_done_ = 0;
+};
+
+template <class Reached>
+std::string LocalGroup::wait(int rank, std::chrono::milliseconds timeout, Reached const& reached, auto const& misses,
+                             auto const& what) {
+  constexpr std::chrono::milliseconds slice{50};  // how late an abort may be noticed
+  auto const begin = Clock::now();
+  auto const deadline = begin + timeout;
+  for (auto now = begin; !reached(std::min<Clock::time_point>(now + slice, deadline)); now = Clock::now()) {
+    if (auto why = why_to_end(rank, begin, deadline, misses, what); !why.empty()) {
+      return why;
+    }
+  }
+  return {};
+}
+
+}  // namespace zeroth::comm

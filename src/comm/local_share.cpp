@@ -1,0 +1,105 @@
+#include "comm/local_share.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "zeroth/device/rank_sum.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+constexpr std::int64_t cache_line_bytes = 64;
+
+std::byte const* at(void const* base, std::int64_t bytes) noexcept {
+  return static_cast<std::byte const*>(base) + bytes;
+}
+std::byte* at(void* base, std::int64_t bytes) noexcept { return static_cast<std::byte*>(base) + bytes; }
+
+struct Slice {
+  std::int64_t first, count;
+};
+
+/// Rank's part of `count` elements: about as much as the others', in whole cache lines.
+Slice slice_of(std::int64_t count, Dtype dtype, int rank, int world) noexcept {
+  std::int64_t const line = cache_line_bytes / bytes_of(dtype);
+  std::int64_t const lines = count / line / world + 1;
+  std::int64_t const first = std::min(count, rank * lines * line);
+  return {first, std::min(lines * line, count - first)};
+}
+
+}  // namespace
+
+LocalShare::LocalShare(int rank, int world)
+    : rank_{rank}, world_{world}, inputs_(static_cast<std::size_t>(world)), outputs_(static_cast<std::size_t>(world)) {}
+
+void LocalShare::run(std::span<Collective const* const> all) {
+  Collective const& mine = *all[static_cast<std::size_t>(rank_)];
+  if (mine.count == 0) {
+    return;
+  }
+  std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
+  auto const root = [&]() -> Collective const& { return *all[static_cast<std::size_t>(mine.peer)]; };
+  switch (mine.operation) {
+    case Operation::all_reduce:
+    case Operation::reduce_scatter:
+    case Operation::reduce: return reduce(all);
+    case Operation::all_gather: return gather_blocks(all);
+    case Operation::all_to_all: return exchange_blocks(all);
+    case Operation::broadcast: return broadcast(all);
+    case Operation::gather: return device::copy_bytes(at(root().output, rank_ * bytes), mine.input, bytes);
+    case Operation::scatter: return device::copy_bytes(mine.output, at(root().input, rank_ * bytes), bytes);
+    case Operation::send:
+    case Operation::receive:
+    case Operation::barrier: return;
+  }
+}
+
+/// Sums one slice of everybody's input, once, to wherever it is wanted.
+void LocalShare::reduce(std::span<Collective const* const> all) {
+  Collective const& mine = *all[static_cast<std::size_t>(rank_)];
+  std::transform(all.begin(), all.end(), inputs_.begin(), [](Collective const* each) { return each->input; });
+  if (mine.operation == Operation::reduce_scatter) {
+    // Elements are counted from the start of the input, and the output begins at this rank's block of it.
+    std::int64_t const first = rank_ * mine.count;
+    std::int64_t const offset = first * bytes_of(mine.dtype);
+    std::transform(inputs_.begin(), inputs_.end(), inputs_.begin(),
+                   [offset](void const* input) { return at(input, offset); });
+    return device::rank_sum(&mine.output, 1, inputs_.data(), world_, mine.dtype, 0, mine.count);
+  }
+  bool const to_all = mine.operation == Operation::all_reduce;
+  std::transform(all.begin(), all.end(), outputs_.begin(), [](Collective const* each) { return each->output; });
+  void* const* outputs = to_all ? outputs_.data() : &outputs_[static_cast<std::size_t>(mine.peer)];
+  auto const [first, count] = slice_of(mine.count, mine.dtype, rank_, world_);
+  device::rank_sum(outputs, to_all ? world_ : 1, inputs_.data(), world_, mine.dtype, first, count);
+}
+
+void LocalShare::gather_blocks(std::span<Collective const* const> all) {
+  Collective const& mine = *all[static_cast<std::size_t>(rank_)];
+  std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
+  for (int i = 0; i < world_; ++i) {
+    int const from = (rank_ + i) % world_;  // each rank starts elsewhere
+    device::copy_bytes(at(mine.output, from * bytes), all[static_cast<std::size_t>(from)]->input, bytes);
+  }
+}
+
+void LocalShare::exchange_blocks(std::span<Collective const* const> all) {
+  Collective const& mine = *all[static_cast<std::size_t>(rank_)];
+  std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
+  for (int i = 0; i < world_; ++i) {
+    int const from = (rank_ + i) % world_;
+    device::copy_bytes(at(mine.output, from * bytes), at(all[static_cast<std::size_t>(from)]->input, rank_ * bytes),
+                       bytes);
+  }
+}
+
+void LocalShare::broadcast(std::span<Collective const* const> all) {
+  Collective const& mine = *all[static_cast<std::size_t>(rank_)];
+  void const* const input = all[static_cast<std::size_t>(mine.peer)]->input;
+  auto const [first, count] = slice_of(mine.count, mine.dtype, rank_, world_);
+  std::int64_t const offset = first * bytes_of(mine.dtype);
+  for (auto const* each : all) {
+    device::copy_bytes(at(each->output, offset), at(input, offset), count * bytes_of(mine.dtype));
+  }
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,97 @@
+#include "comm/local_transaction.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/describe.hpp"
+#include "comm/operations.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+constexpr std::size_t expected_at_a_time = 16;
+
+void reserve(LocalTransaction& transaction, std::size_t count) {
+  transaction.group.reserve(count);
+  transaction.messages.reserve(count);
+  transaction.tickets.reserve(count);
+}
+
+bool same_collective(Collective const& a, Collective const& b) noexcept {
+  return a.operation == b.operation && a.count == b.count && a.dtype == b.dtype &&
+         (!has_root(a.operation) || a.peer == b.peer);
+}
+
+bool same(Label const& a, Label const& b) noexcept { return a.purpose == b.purpose && a.unit == b.unit; }
+
+}  // namespace
+
+std::string describe(LocalTransaction const& transaction) {
+  std::size_t const count = transaction.group.size() + transaction.messages.size();
+  if (count == 0) {
+    return fmt::format("an empty transaction ({}{}{})", transaction.label.purpose,
+                       transaction.label.unit.empty() ? "" : " of ", transaction.label.unit);
+  }
+  auto const& first = transaction.group.empty() ? transaction.messages.front() : transaction.group.front();
+  return describe(transaction.label, first) + (count == 1 ? "" : fmt::format(" and {} more", count - 1));
+}
+
+bool same(LocalTransaction const& a, LocalTransaction const& b) noexcept {
+  return a.position == b.position && same(a.label, b.label) &&
+         std::equal(a.group.begin(), a.group.end(), b.group.begin(), b.group.end(), same_collective);
+}
+
+std::string difference(std::string const& who_a, LocalTransaction const& a, std::string const& who_b,
+                       LocalTransaction const& b) {
+  auto const differs = std::mismatch(a.group.begin(), a.group.end(), b.group.begin(), b.group.end(), same_collective);
+  auto const index = same(a.label, b.label) ? static_cast<std::size_t>(differs.first - a.group.begin()) : 0;
+  auto const side = [index](std::string const& who, LocalTransaction const& transaction) {
+    std::size_t const count = transaction.group.size();
+    return fmt::format("{} in its transaction {} does {}{}", who, transaction.sequence,
+                       index < count ? describe(transaction.label, transaction.group[index]) : "nothing more",
+                       count > 1 ? fmt::format(" as collective {} of {}", index + 1, count) : "");
+  };
+  return fmt::format("{}, but {}", side(who_a, a), side(who_b, b));
+}
+
+TransactionPool::TransactionPool() {
+  for (std::size_t i = 0; i < expected_at_a_time; ++i) {
+    add_one();
+  }
+}
+
+void TransactionPool::add_one() {
+  reserve(all_.emplace_back(), longest_);
+  free_.reserve(all_.size());  // so that giving back never allocates
+  free_.push_back(&all_.back());
+}
+
+LocalTransaction& TransactionPool::take(Label const& label, std::span<Collective const> collectives) {
+  std::scoped_lock const lock{mutex_};
+  if (collectives.size() > longest_) {
+    longest_ = collectives.size();
+    std::for_each(free_.begin(), free_.end(), [this](LocalTransaction* each) { reserve(*each, longest_); });
+  }
+  if (free_.empty()) {
+    add_one();
+  }
+  LocalTransaction& transaction = *free_.back();
+  reserve(transaction, longest_);
+  free_.pop_back();
+  transaction.label = label;
+  transaction.group.clear();
+  transaction.messages.clear();
+  transaction.tickets.clear();
+  for (auto const& each : collectives) {
+    (is_message(each.operation) ? transaction.messages : transaction.group).push_back(each);
+  }
+  return transaction;
+}
+
+void TransactionPool::give_back(LocalTransaction& transaction) noexcept {
+  std::scoped_lock const lock{mutex_};
+  free_.push_back(&transaction);
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,51 @@
+/// A transaction as a rank holds it until it has run.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "zeroth/comm/communicator.hpp"
+
+namespace zeroth::comm {
+
+struct LocalTransaction {
+  Label label;
+  std::uint64_t sequence = 0;  ///< Among those of this rank's communicator, from 1.
+  std::uint64_t position = 0;  ///< As sequence, but without those that are messages alone: the same on all ranks.
+  std::chrono::milliseconds timeout{};
+  std::vector<Collective> group;       ///< What all ranks do together, in order.
+  std::vector<Collective> messages;    ///< Sends and receives, in order.
+  std::vector<std::uint64_t> tickets;  ///< Of the flight recorder, one per collective.
+};
+
+/// "all_gather (forward of unit 'a', 12 fp32) and 2 more"
+[[nodiscard]] std::string describe(LocalTransaction const& transaction);
+/// Of what concerns all ranks.
+[[nodiscard]] bool same(LocalTransaction const& a, LocalTransaction const& b) noexcept;
+/// How two transactions that are not the same differ; `who_a` and `who_b` are the ranks in words.
+[[nodiscard]] std::string difference(std::string const& who_a, LocalTransaction const& a, std::string const& who_b,
+                                     LocalTransaction const& b);
+
+/// Transactions that wait for their turn or run. Memory is used again: no allocation once the longest list and the most
+/// transactions at a time have been seen. Any thread may call anything.
+class TransactionPool {
+ public:
+  TransactionPool();
+  /// Holds a copy of `collectives`.
+  [[nodiscard]] LocalTransaction& take(Label const& label, std::span<Collective const> collectives);
+  void give_back(LocalTransaction& transaction) noexcept;
+
+ private:
+  void add_one();
+
+  std::mutex mutex_;
+  std::size_t longest_ = 16;
+  std::deque<LocalTransaction> all_;
+  std::vector<LocalTransaction*> free_;
+};
+
+}  // namespace zeroth::comm

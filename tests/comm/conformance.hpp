@@ -1,0 +1,47 @@
+/// What every communicator must do, as programs that know no backend.
+///
+/// A case is one program that all ranks run at the same time, as ranks do. It checks its own rank against closed-form
+/// values and returns what is wrong in words, or nothing; so it runs unchanged as a thread among threads and as a
+/// process under mpirun. Who runs it asserts on the main thread:
+///
+///   for (auto const& each : conformance_cases()) {
+///     INFO(each.name);
+///     CHECK(problem_of(each, rank) == "");  // CHECK: the ranks must stay together
+///   }
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "zeroth/comm/communicator.hpp"
+#include "zeroth/device/device.hpp"
+
+namespace zeroth::comm::conformance {
+
+/// What a case gets: a communicator of all ranks with staging for `largest_count` elements of fp64, and a device that
+/// belongs to the calling thread.
+struct Rank {
+  Communicator& communicator;
+  device::Device& device;
+};
+inline constexpr std::int64_t largest_count = 1 << 16;
+
+struct Case {
+  std::string name;
+  std::function<std::string(Rank&)> run;
+};
+
+/// The case's own findings, or what it threw.
+[[nodiscard]] std::string problem_of(Case const& each, Rank& rank) noexcept;
+
+/// All may run one after another on one communicator, at any world size.
+[[nodiscard]] std::vector<Case> conformance_cases();
+
+/// Each ends the job: it needs a communicator of a job of its own, and at least two ranks. Backends check transactions
+/// (CommOptions::check) when these run.
+[[nodiscard]] std::vector<Case> fault_cases();
+
+/// More than 2^31 elements: needs 5 GiB of memory at two ranks.
+[[nodiscard]] std::vector<Case> large_cases();
+
+}  // namespace zeroth::comm::conformance
