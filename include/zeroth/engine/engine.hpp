@@ -1,8 +1,10 @@
 /// Trains a model as a stage file says. A Model says what, a Config says how, an Engine does it.
 ///
 /// Rules for every call, said once:
-/// - **Collective:** all calls on an Engine and its passes are made by every rank in the same order, except where noted.
-/// - **Stream order:** work on parameters and gradients is ordered on the compute stream, which the caller owns. No call
+/// - **Collective:** all calls on an Engine and its passes are made by every rank in the same order, except where
+/// noted.
+/// - **Stream order:** work on parameters and gradients is ordered on the compute stream, which the caller owns. No
+/// call
 ///   blocks the host unless it says "waits". On the CPU the compute stream is the calling thread.
 /// - **Threads:** an object belongs to the thread that made it; a Config may be shared.
 /// - **Errors:** a destructor never throws; what it found is thrown by the next call on the same engine.
@@ -67,7 +69,8 @@ class Engine {
   /// The file's gradient_accumulation_steps of them. Then comes step().
   Passes<MicroStep<T, G>> micro_steps() { return {state_.get(), detail::accumulation_steps(*state_)}; }
   /// Enqueues the update and returns the report of the *previous* step, so the first time none. That never idles the
-  /// device, stops the host from running further ahead, and puts each report at the same place of the loop on every rank.
+  /// device, stops the host from running further ahead, and puts each report at the same place of the loop on every
+  /// rank.
   std::optional<StepReport> step(StepOptions const& options = {}) { return detail::step(*state_, options); }
   /// Waits for all work; returns the report that step() still owes. After the loop.
   std::optional<StepReport> finish() { return detail::finish(*state_); }

@@ -43,8 +43,7 @@ class Params {
   void operator[](Param<D> const&) const&& = delete;  // name the guard: it must outlive the view
 
  protected:
-  explicit Params(detail::GuardHandle handle) noexcept
-      : handle_{handle}, exceptions_{detail::exceptions_in_flight()} {}
+  explicit Params(detail::GuardHandle handle) noexcept : handle_{handle}, exceptions_{detail::exceptions_in_flight()} {}
   Params(Params&& other) noexcept
       : handle_{std::exchange(other.handle_, detail::GuardHandle{})}, exceptions_{other.exceptions_} {}
   ~Params() {
@@ -64,8 +63,8 @@ class [[nodiscard]] Forward final : public Params<T> {
   Forward(Forward&&) noexcept = default;
 };
 
-/// One contribution to a gradient: write every element once, as `beta() * old + new`. At beta 0 the old value is garbage
-/// (NaN under `zeroth.poison`). Asking for it is the promise to write it, so it cannot be copied.
+/// One contribution to a gradient: write every element once, as `beta() * old + new`. At beta 0 the old value is
+/// garbage (NaN under `zeroth.poison`). Asking for it is the promise to write it, so it cannot be copied.
 template <Element G, std::size_t D>
 class [[nodiscard]] Gradient {
  public:

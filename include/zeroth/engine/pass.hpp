@@ -57,8 +57,8 @@ class [[nodiscard]] MicroStep final : public Pass<T> {
   [[nodiscard]] Backward<T, G> backward(Unit unit) {
     return Backward<T, G>{detail::open_backward(*this->engine_, unit)};
   }
-  /// Takes the mean loss of this micro-batch, once, and returns the seed: what to multiply that mean's gradient by (loss
-  /// scale and weight). The engine divides by ranks and micro-steps; the caller never does.
+  /// Takes the mean loss of this micro-batch, once, and returns the seed: what to multiply that mean's gradient by
+  /// (loss scale and weight). The engine divides by ranks and micro-steps; the caller never does.
   [[nodiscard]] float report_loss(float mean, LossOptions const& options = {}) {
     return detail::report_loss(*this->engine_, mean, options);
   }

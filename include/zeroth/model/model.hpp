@@ -22,8 +22,8 @@ class Params;
 template <Element T, GradientOf<T> G>
 class Backward;
 
-/// How a parameter starts. Each rank fills only the elements that it owns, from (seed, name, element index): the start is
-/// the same at every stage and world size, and nobody ever holds a whole parameter.
+/// How a parameter starts. Each rank fills only the elements that it owns, from (seed, name, element index): the start
+/// is the same at every stage and world size, and nobody ever holds a whole parameter.
 struct Constant {
   float value;
 };

@@ -8,12 +8,13 @@
 
 namespace zeroth::optim {
 
-/// One rank's contribution to a step; summed over ranks, in rank order, as four fp64.
+/// One rank's contribution to a step; summed over ranks, in rank order, as fp64.
 struct StepSums {
   double sum_of_squares = 0;  ///< Of this rank's slices of the summed, still scaled gradients.
   double loss = 0;            ///< Sum of weight times mean loss over this rank's micro-steps.
   double weight = 0;          ///< Sum of weights.
   double stop = 0;            ///< 1 where a rank asked to stop.
+  double history = 0;         ///< 32-bit hash of what a rank did since the last step: sums of it are exact.
 };
 
 struct AdamRules {

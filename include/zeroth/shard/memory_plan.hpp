@@ -1,0 +1,53 @@
+/// Every byte that a rank will hold, before the first is allocated. Pure arithmetic.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "zeroth/config/settings.hpp"
+#include "zeroth/device/memory.hpp"
+#include "zeroth/shard/layout.hpp"
+#include "zeroth/shard/placement.hpp"
+#include "zeroth/shard/slots.hpp"
+
+namespace zeroth::shard {
+
+/// What a plan is made from.
+struct PlanRequest {
+  Placements placements;
+  PrecisionSettings precision;
+  bool several_reductions = false;  ///< In a step: then their results are summed up beside what backward writes.
+  SlotCounts parameter_slots;       ///< No slots where parameters are whole.
+  SlotCounts gradient_slots;        ///< No slots where gradients are whole.
+  std::int64_t largest_bucket_count = 0;
+  std::int64_t comm_staging_bytes = 0;
+};
+
+/// Where a flat unit's states start, in bytes from the start of their category's memory. -1: there is none.
+struct FlatOffsets {
+  std::int64_t parameters = -1;  ///< compute dtype; the whole or this rank's slices: trainable, then frozen
+  std::int64_t master = -1;      ///< fp32, trainable; -1 where the parameters are the master
+  std::int64_t m = -1, v = -1;   ///< fp32, trainable
+  std::int64_t gradient = -1;    ///< gradient dtype, trainable, whole; -1: in slots
+  std::int64_t reduced = -1;     ///< accumulation dtype, trainable; -1: in place, in `gradient`
+  std::int64_t block_sums = -1;  ///< Index of the first partial sum of squares of this rank's slice.
+};
+
+struct MemoryPlan {
+  MemoryBytes bytes;
+  std::vector<FlatOffsets> flats;
+  // scratch
+  std::int64_t block_sums = 0, block_sum_count = 0;  ///< fp32
+  std::int64_t scalars = 0;                          ///< See ShardManager.
+  std::int64_t conversion = -1;                      ///< A bucket in the reduction dtype; -1: not needed.
+  std::int64_t comm_staging = 0, comm_staging_bytes = 0;
+  std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
+  // slots
+  std::int64_t parameter_slots = 0, gradient_slots = 0;
+};
+
+[[nodiscard]] MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request);
+
+/// The elements of `part` that a rank holds under `placement`.
+[[nodiscard]] Range held(Part const& part, Placement placement, int rank) noexcept;
+
+}  // namespace zeroth::shard

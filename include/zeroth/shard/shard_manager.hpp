@@ -1,0 +1,156 @@
+/// Owns a rank's parameters, gradients and optimizer states, and moves them: gather, release, reduce, update, publish.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "zeroth/comm/communicator.hpp"
+#include "zeroth/device/device.hpp"
+#include "zeroth/device/kernels.hpp"
+#include "zeroth/model/description.hpp"
+#include "zeroth/shard/layout.hpp"
+#include "zeroth/shard/memory_plan.hpp"
+#include "zeroth/shard/slots.hpp"
+#include "zeroth/shard/step_memory.hpp"
+
+namespace zeroth::shard {
+
+/// What a manager works with. All outlive it. Gathers and reductions have a stream and a communicator each, so that
+/// neither waits for the other.
+struct ManagerContext {
+  device::Device* device = nullptr;
+  device::Stream* gather_stream = nullptr;
+  device::Stream* reduce_stream = nullptr;
+  comm::Communicator* gather_comm = nullptr;
+  comm::Communicator* reduce_comm = nullptr;
+  model::Description const* model = nullptr;
+  Layout const* layout = nullptr;
+  bool poison = false;  ///< Fill with NaN what holds nothing valid.
+};
+
+/// Bytes handed to collectives, of full units.
+struct Traffic {
+  std::int64_t gathered_bytes = 0, reduced_bytes = 0;
+};
+
+enum class Drop : std::uint8_t { trainable, all };
+
+/// Verbs are enqueued, in program order on every rank; none blocks the host on a GPU, and on the CPU only those that
+/// work on the compute stream wait. Nothing here knows a stage: placements say what there is to do.
+class ShardManager {
+ public:
+  ShardManager(ManagerContext const& context, PlanRequest const& request);
+
+  // ---- parameters ----
+  /// Is `flat` readable, or on its way? Always, where parameters are whole.
+  [[nodiscard]] bool gathered(std::uint32_t flat) noexcept;
+  /// Starts to gather `flat`. Takes a slot away from the unpinned unit with the greatest `distance` if all are bound.
+  /// Throws ContractError if all are pinned. Only where !gathered(flat).
+  void gather(std::uint32_t flat, std::string_view purpose, std::function<std::int64_t(std::uint32_t)> const& distance);
+  /// A use begins: the slot is not to be taken away. Only where gathered(flat).
+  void pin(std::uint32_t flat) noexcept;
+  /// Makes the compute stream wait until `flat`, which is pinned, is readable.
+  void await(std::uint32_t flat, std::string_view purpose);
+  /// A use ends.
+  void release(std::uint32_t flat, std::string_view purpose);
+  /// Address of a parameter of a unit that is pinned.
+  [[nodiscard]] std::byte const* parameter(std::uint32_t param) noexcept;
+
+  // ---- gradients ----
+  /// Has memory to write `flat`'s gradients to, or gets it now. False if every slot is taken: reduce something first.
+  [[nodiscard]] bool begin_gradient(std::uint32_t flat);
+  struct Contribution {
+    std::byte* data;
+    float beta;
+  };
+  /// Where to add a contribution to `param`'s gradient; beta is 0 for the first since the last reduction.
+  [[nodiscard]] Contribution contribute(std::uint32_t param) noexcept;
+  /// All contributions of this micro-step are enqueued. Before a reduction, zeroes what had none.
+  void end_gradient(std::uint32_t flat, bool reduce_next);
+  /// Reduces complete gradients in one transaction, adds the results up over the step's reductions, and with `last`
+  /// leaves the block sums of their squares.
+  void reduce(std::span<std::uint32_t const> flats, bool last);
+
+  // ---- update ----
+  /// Sums `mine` over ranks, and turns the sums into the step's scalars: see StepMemory. `slot` of its results.
+  void decide(optim::StepSums const& mine, optim::StepRules const& rules, std::size_t slot);
+  /// Makes the compute stream wait for decide(), and for everything that still reads what update() writes.
+  void begin_update();
+  void update(std::uint32_t flat, optim::AdamRules const& rules);
+  /// Hands this rank's updated slice to all, where parameters are whole and the optimizer is not.
+  void publish(std::uint32_t flat);
+  /// Gathered copies of trainable units, or of all, are no longer valid.
+  void drop_gathered(Drop what) noexcept;
+  /// Makes the compute stream wait until nobody reads this rank's shards any more.
+  void await_gathers();
+  /// As decide, for the loss of evaluation passes alone. Waits.
+  [[nodiscard]] optim::StepSums sum_evaluation(optim::StepSums const& mine);
+  /// Results of the last two decide()s, by slot. Waits until they can be read.
+  [[nodiscard]] StepMemory const& results();
+  [[nodiscard]] float loss_scale() const noexcept { return step_->scalars.loss_scale.scale; }
+
+  // ---- values ----
+  /// Fills every element that this rank holds.
+  void initialise();
+  /// Elements of `param` that this rank holds in any state.
+  [[nodiscard]] Range held_of(std::uint32_t param) const noexcept;
+  /// Elements of `param` in rank `rank`'s slice; begin == end if there are none.
+  [[nodiscard]] Range slice_of(std::uint32_t param, int rank) const noexcept;
+  /// Sets elements [first, first + values.size()) of `param`: master and compute copy, as far as they are held. Waits.
+  void store(std::uint32_t param, std::int64_t first, std::span<float const> values);
+  /// Reads elements of this rank's slice: the master, or the compute copy of a frozen one. Waits.
+  void load(std::uint32_t param, std::int64_t first, std::span<float> values);
+
+  void set_loss_scale(optim::LossScaleState const& state) noexcept { step_->scalars.loss_scale = state; }
+  [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
+  [[nodiscard]] Traffic const& traffic() const noexcept { return traffic_; }
+  [[nodiscard]] int parameter_slots_high_water() const noexcept { return parameter_pool_.high_water(); }
+  [[nodiscard]] int gradient_slots_high_water() const noexcept { return gradient_pool_.high_water(); }
+  /// Memory for a piece of a shard on its way to or from a file.
+  [[nodiscard]] std::span<float> transfer() noexcept;
+
+ private:
+  struct Addresses {
+    std::byte *parameters, *gradient;  // null: in slots
+    float *master, *m, *v;             // of what the optimizer holds
+    std::byte* reduced;                // what the optimizer reads, of what it holds
+    Dtype reduced_dtype;
+    std::byte* updated_parameters;  // compute copy of what the optimizer holds; null where the master is all there is
+    float* block_sums;
+  };
+  [[nodiscard]] Addresses addresses(std::uint32_t flat) const noexcept;
+  [[nodiscard]] bool empty(std::uint32_t flat) const noexcept;
+  [[nodiscard]] bool parameters_whole() const noexcept;
+  [[nodiscard]] bool gradients_whole() const noexcept;
+  [[nodiscard]] bool optimizer_whole() const noexcept;
+  [[nodiscard]] Slot& parameter_slot(std::uint32_t flat) noexcept;
+  [[nodiscard]] Slot& gradient_slot(std::uint32_t flat) noexcept;
+  [[nodiscard]] std::string_view name(std::uint32_t flat) const noexcept;
+  void fill(device::Stream& stream, std::byte* data, Range range, Dtype dtype, std::uint8_t value);
+  void reduced(std::uint32_t flat, std::byte* data, bool last);
+
+  ManagerContext context_;
+  PlanRequest request_;
+  MemoryPlan plan_;
+  int rank_;
+  device::Kernels* kernels_;
+  std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
+  StepMemory* step_;
+  SlotPool parameter_pool_, gradient_pool_;
+  std::vector<Slot> whole_parameters_, whole_gradients_;
+  std::vector<std::vector<optim::AdamwSegment>> segments_;  // by flat unit
+  std::vector<std::unique_ptr<device::Event>> written_;     // by flat unit: its gradients, on the compute stream
+  std::vector<std::unique_ptr<device::Event>> updated_;     // by flat unit, on the compute stream
+  std::unique_ptr<device::Event> decided_, gathers_done_;
+  std::vector<char> accumulating_;    // by flat unit: holds gradients that were not reduced
+  std::vector<char> reduced_before_;  // by flat unit, in this step
+  std::vector<char> touched_;         // by parameter: beta is 1
+  std::vector<comm::Collective> transaction_;
+  Traffic traffic_;
+};
+
+}  // namespace zeroth::shard

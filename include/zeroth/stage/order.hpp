@@ -1,0 +1,53 @@
+/// The declared order of a pass: what is used when, what to have ready ahead of it, how many slots that takes.
+/// Pure logic: the same on every rank, whatever has or has not completed.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "zeroth/config/settings.hpp"
+#include "zeroth/shard/layout.hpp"
+#include "zeroth/shard/slots.hpp"
+
+namespace zeroth::stage {
+
+enum class Phase : std::uint8_t { forward, backward };
+enum class PassKind : std::uint8_t { training, evaluation };
+
+/// A unit's turn in a pass. Training goes forward through the units, then back; evaluation only forward.
+struct Turn {
+  PassKind pass = PassKind::training;
+  Phase phase = Phase::forward;
+  std::uint32_t unit = 0;
+};
+
+/// How far ahead parameters are gathered.
+struct PrefetchBudget {
+  std::int64_t prefetch_count = 0;  ///< Units are gathered while fewer elements than this are ahead. 0: none.
+  std::int64_t max_live_count = 0;  ///< Gathered elements, those in use included, that prefetch does not exceed.
+};
+
+class Order {
+ public:
+  Order(shard::Layout const& layout, PrefetchBudget const& budget);
+
+  /// Turns in a pass of this kind; turn t + turns(pass) is turn t of the next pass.
+  [[nodiscard]] std::int64_t turns(PassKind pass) const noexcept;
+  [[nodiscard]] std::int64_t position(Turn const& turn) const noexcept;
+  [[nodiscard]] std::uint32_t unit_at(PassKind pass, std::int64_t position) const noexcept;
+  /// Turns until `flat` is used again after `position`, at least 1, at most turns(pass).
+  [[nodiscard]] std::int64_t next_use(PassKind pass, std::int64_t position, std::uint32_t flat) const noexcept;
+  /// Flat units to have gathered while the unit at `position` is in use, nearest first, without those that it uses
+  /// itself. Looks no further than position `end`. Position -1 is before the first turn. Clears and fills `ahead`.
+  void ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead) const;
+
+  /// Parameter slots so that every turn in declared order finds its units and those ahead of it a place.
+  [[nodiscard]] shard::SlotCounts parameter_slots() const;
+  /// Gradient slots so that `units_at_once` units' gradients can be held beyond the units that ties keep open.
+  [[nodiscard]] shard::SlotCounts gradient_slots(int units_at_once) const;
+
+ private:
+  shard::Layout const* layout_;
+  PrefetchBudget budget_;
+};
+
+}  // namespace zeroth::stage

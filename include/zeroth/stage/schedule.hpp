@@ -1,0 +1,70 @@
+/// When states move: the one schedule that drives the shard manager at every stage.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "zeroth/config/settings.hpp"
+#include "zeroth/shard/buckets.hpp"
+#include "zeroth/shard/layout.hpp"
+#include "zeroth/shard/shard_manager.hpp"
+#include "zeroth/stage/order.hpp"
+
+namespace zeroth::stage {
+
+[[nodiscard]] std::string_view name_of(Phase phase) noexcept;
+
+/// "forward", "backward" or "evaluation": what messages call a turn.
+[[nodiscard]] std::string_view purpose_of(Turn const& turn) noexcept;
+
+/// What the schedule takes from the settings. Slots and limits of a world without a job: what a plan shows.
+struct ScheduleLimits {
+  shard::SlotCounts parameter_slots, gradient_slots;  ///< No slots where the state is whole.
+  std::int64_t bucket_count = 0;                      ///< Elements in a bucket, unless a single unit has more.
+  int bucket_units = 0;                               ///< Units in a bucket.
+};
+[[nodiscard]] ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings);
+
+/// Turns of a pass, in the order in which the caller takes them, become gathers ahead, waits, releases and reductions.
+/// The same calls on every rank give the same transactions on every rank.
+class Schedule {
+ public:
+  Schedule(shard::Layout const& layout, Settings const& settings, ScheduleLimits const& limits,
+           shard::ShardManager& manager);
+
+  /// `passes_left`, this one included, will follow without an update between them. `reduces`: gradients that this pass
+  /// completes are reduced; `last`: for the last time before the update.
+  void begin_pass(PassKind pass, int passes_left, bool reduces, bool last);
+  /// The unit's parameters become readable on the compute stream; in backward it can take gradients. Gathers what comes
+  /// next before it waits for what is needed now.
+  void open(Turn const& turn);
+  void close(Turn const& turn);
+  /// Sends what is left. Every unit has had all its backward turns.
+  void end_pass();
+  /// The update of every unit, in forward order, with publishing and the first gathers of the next pass right behind.
+  void update(optim::AdamRules const& rules);
+  /// After a failure: nothing more is sent.
+  void abandon() noexcept { buckets_.reset(); }
+
+  [[nodiscard]] std::int64_t prefetch_misses() const noexcept { return misses_; }
+
+ private:
+  void gather(std::uint32_t flat, std::string_view purpose);
+  void prefetch(std::int64_t position, std::int64_t end, std::string_view purpose);
+  void open_gradients(std::uint32_t unit);
+  void close_gradients(std::uint32_t unit);
+
+  shard::Layout const* layout_;
+  shard::ShardManager* manager_;
+  Order order_;
+  shard::Buckets buckets_;
+  PassKind pass_ = PassKind::training;
+  std::int64_t position_ = 0, end_ = 0;
+  bool reduces_ = false, last_ = false;
+  std::vector<int> uses_left_;  // by flat unit: backward turns until its gradient is complete
+  std::vector<std::uint32_t> ahead_;
+  std::int64_t misses_ = 0;
+};
+
+}  // namespace zeroth::stage

@@ -1,0 +1,58 @@
+/// What the templates of the public API call: one line each.
+#include "zeroth/engine/engine.hpp"
+
+#include <exception>
+
+#include "engine/engine_state.hpp"
+
+namespace zeroth::detail {
+
+int exceptions_in_flight() noexcept { return std::uncaught_exceptions(); }
+
+// guards.hpp
+void const* parameter_address(GuardHandle handle, std::uint32_t model, std::uint32_t param) {
+  return handle.engine->parameter_address(handle.guard, model, param);
+}
+Contribution contribute(GuardHandle handle, std::uint32_t model, std::uint32_t param) {
+  return handle.engine->contribute(handle.guard, model, param);
+}
+void close(GuardHandle handle, int exceptions_when_opened) noexcept {
+  handle.engine->close(handle.guard, std::uncaught_exceptions() > exceptions_when_opened);
+}
+void fill_zero(EngineState* engine, void* data, std::int64_t bytes) { engine->fill_zero(data, bytes); }
+
+// pass.hpp
+void begin_pass(EngineState& engine, PassKind kind) { engine.begin_pass(kind); }
+void end_pass(EngineState& engine, PassKind, int exceptions_when_opened) noexcept {
+  engine.end_pass(std::uncaught_exceptions() > exceptions_when_opened);
+}
+GuardHandle open_forward(EngineState& engine, Unit unit) { return {&engine, engine.open(stage::Phase::forward, unit)}; }
+GuardHandle open_backward(EngineState& engine, Unit unit) {
+  return {&engine, engine.open(stage::Phase::backward, unit)};
+}
+float report_loss(EngineState& engine, float mean, LossOptions const& options) {
+  return engine.report_loss(mean, options);
+}
+void skip_unit(EngineState& engine, Unit unit) { engine.skip_unit(unit); }
+void skip_pass(EngineState& engine) { engine.skip_pass(); }
+std::int64_t first_sample(EngineState const& engine) noexcept { return engine.first_sample(); }
+float evaluation_loss(EngineState& engine) { return engine.evaluation_loss(); }
+
+// engine.hpp
+void EngineDeleter::operator()(EngineState* state) const noexcept { delete state; }
+EnginePointer make_engine(Job& job, Model const& model, Config const& config, Dtype compute, Dtype gradient) {
+  return EnginePointer{new EngineState{job, model, config, compute, gradient}};
+}
+int accumulation_steps(EngineState const& engine) noexcept {
+  return static_cast<int>(engine.settings().batch.accumulation);
+}
+std::optional<StepReport> step(EngineState& engine, StepOptions const& options) { return engine.step(options); }
+std::optional<StepReport> finish(EngineState& engine) { return engine.finish(); }
+void begin_evaluation(EngineState& engine, int passes) { engine.begin_evaluation(passes); }
+void save_weights(EngineState& engine, std::filesystem::path const& file) { engine.save_weights(file); }
+void load_weights(EngineState& engine, std::filesystem::path const& file) { engine.load_weights(file); }
+std::int64_t micro_batch(EngineState const& engine) noexcept { return engine.settings().batch.micro; }
+MemoryBytes peak(EngineState const& engine) noexcept { return engine.peak(); }
+MemoryBytes planned(EngineState const& engine) noexcept { return engine.planned(); }
+
+}  // namespace zeroth::detail

@@ -1,0 +1,124 @@
+/// Behind every Engine<T, G>: holds the parts together, checks every call, and keeps the books of a step.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/history.hpp"
+#include "engine/planning.hpp"
+#include "zeroth/comm/communicator.hpp"
+#include "zeroth/core/counter.hpp"
+#include "zeroth/device/device.hpp"
+#include "zeroth/engine/engine.hpp"
+#include "zeroth/shard/shard_manager.hpp"
+#include "zeroth/stage/schedule.hpp"
+
+namespace zeroth::detail {
+
+class EngineState {
+ public:
+  EngineState(Job& job, Model const& model, Config const& config, Dtype compute, Dtype gradient);
+  EngineState(EngineState const&) = delete;
+  EngineState& operator=(EngineState const&) = delete;
+  ~EngineState();
+
+  // passes
+  void begin_pass(PassKind kind);
+  void end_pass(bool by_exception) noexcept;
+  void begin_evaluation(int passes);
+  [[nodiscard]] float report_loss(float mean, LossOptions const& options);
+  void skip_unit(Unit unit);
+  void skip_pass();
+  [[nodiscard]] std::int64_t first_sample() const noexcept;
+  [[nodiscard]] float evaluation_loss();
+
+  // guards
+  [[nodiscard]] std::uint64_t open(stage::Phase phase, Unit unit);
+  void close(std::uint64_t guard, bool by_exception) noexcept;
+  [[nodiscard]] void const* parameter_address(std::uint64_t guard, std::uint32_t model, std::uint32_t param);
+  [[nodiscard]] Contribution contribute(std::uint64_t guard, std::uint32_t model, std::uint32_t param);
+  void fill_zero(void* data, std::int64_t bytes);
+
+  // steps
+  [[nodiscard]] std::optional<StepReport> step(StepOptions const& options);
+  [[nodiscard]] std::optional<StepReport> finish();
+
+  // values
+  void save_weights(std::filesystem::path const& file);
+  void load_weights(std::filesystem::path const& file);
+
+  [[nodiscard]] Settings const& settings() const noexcept { return blueprint_.settings; }
+  [[nodiscard]] MemoryBytes peak() const noexcept { return device_->ledger().peak(); }
+  [[nodiscard]] MemoryBytes planned() const noexcept { return manager_->plan().bytes; }
+
+ private:
+  struct OpenGuard {
+    std::uint64_t id;
+    stage::Turn turn;
+  };
+  /// What a pass has seen of a unit.
+  struct UnitProgress {
+    int forwards = 0, backwards = 0;
+    bool skipped = false;
+  };
+
+  void agree(Config const& config);
+  void check_usable(char const* call);
+  void remember_failure(std::exception_ptr error) noexcept;
+  void check_between_passes(char const* call);
+  [[nodiscard]] std::string const& unit_name(std::uint32_t unit) const noexcept;
+  [[nodiscard]] std::string state() const;
+  void check_param(std::uint32_t model, std::uint32_t param, char const* call) const;
+  void check_open(stage::Phase phase, Unit unit) const;
+  void settle_skips(std::int64_t position);
+  void take_turn(stage::Turn const& turn);
+  void record_turn(stage::Turn const& turn);
+  void end_training_pass();
+  void end_evaluation_pass();
+  [[nodiscard]] optim::StepRules rules_for(StepOptions const& options) const;
+  [[nodiscard]] std::optional<StepReport> take_report();
+
+  JobState* job_;
+  std::shared_ptr<model::Description const> model_;
+  engine::Blueprint blueprint_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<comm::Communicator> gather_comm_, reduce_comm_;
+  std::unique_ptr<device::Stream> gather_stream_, reduce_stream_;  // end first: their work uses all of the rest
+  std::unique_ptr<shard::ShardManager> manager_;
+  std::unique_ptr<stage::Schedule> schedule_;
+  float gradient_prescale_ = 1;
+  int exceptions_at_start_;
+  std::exception_ptr failure_;
+
+  // the pass
+  std::optional<PassKind> pass_;
+  std::optional<OpenGuard> guard_;
+  std::uint64_t guards_ = 0;
+  std::vector<UnitProgress> progress_;
+  std::int64_t position_ = -1;  ///< Of the last turn in declared order.
+  bool loss_reported_ = false;
+  bool pass_skipped_ = false;
+
+  // the step
+  std::int64_t steps_ = 0;  ///< Completed.
+  int micro_steps_ = 0;     ///< Of this step.
+  optim::StepSums sums_;
+  std::array<engine::History, 2> histories_;
+  std::optional<StepReport> owed_;  ///< Of the last step, without what the device knows.
+  Clock::time_point step_began_;
+  double waited_ms_ = 0;
+  shard::Traffic traffic_;
+  std::int64_t misses_ = 0;
+
+  // evaluation
+  int evaluation_passes_ = 0, evaluation_done_ = 0;
+  optim::StepSums evaluation_sums_;
+  std::optional<float> evaluation_loss_;
+};
+
+}  // namespace zeroth::detail

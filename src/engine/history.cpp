@@ -1,0 +1,76 @@
+#include "engine/history.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::engine {
+namespace {
+
+constexpr std::uint32_t unit_bits = 28;
+constexpr std::uint32_t no_call = 0xffffffffU;
+
+std::string describe(std::uint32_t call, model::Description const& model) {
+  if (call == no_call) {
+    return "no further call";
+  }
+  auto const& unit = [&]() -> std::string const& { return model.units[call & ((1U << unit_bits) - 1)].name; };
+  switch (static_cast<Verb>(call >> unit_bits)) {
+    case Verb::forward: return fmt::format("forward of unit \"{}\"", unit());
+    case Verb::backward: return fmt::format("backward of unit \"{}\"", unit());
+    case Verb::evaluation: return fmt::format("forward of unit \"{}\" in an evaluation pass", unit());
+    case Verb::begin_micro_step: return "the begin of a micro-step";
+    case Verb::begin_evaluation: return "the begin of an evaluation pass";
+    case Verb::load_weights: return "load_weights()";
+    case Verb::save_weights: return "save_weights()";
+  }
+  return "?";
+}
+
+}  // namespace
+
+void History::add(Verb verb, std::uint32_t unit) {
+  auto const call = (static_cast<std::uint32_t>(verb) << unit_bits) | unit;
+  calls_.push_back(call);
+  for (int byte = 0; byte < 4; ++byte) {
+    hash_ = (hash_ ^ ((call >> (8 * byte)) & 0xffU)) * 16777619U;
+  }
+}
+
+void History::clear() noexcept {
+  calls_.clear();
+  hash_ = 2166136261U;
+}
+
+void compare_histories(History const& mine, std::int64_t step, model::Description const& model,
+                       comm::Communicator& communicator, device::Stream& stream) {
+  auto const world = static_cast<std::size_t>(communicator.world());
+  auto const rank = static_cast<std::size_t>(communicator.rank());
+  std::vector<std::int64_t> counts(world);
+  counts[rank] = static_cast<std::int64_t>(mine.calls().size());
+  communicator.all_gather(stream, {"histories", ""}, &counts[rank], counts.data(), 1, Dtype::int64);
+  stream.synchronize();
+  auto const longest = static_cast<std::size_t>(*std::ranges::max_element(counts)) + 1;
+  std::vector<std::uint32_t> all(world * longest, no_call);
+  std::ranges::copy(mine.calls(), all.begin() + static_cast<std::ptrdiff_t>(rank * longest));
+  communicator.all_gather(stream, {"histories", ""}, &all[rank * longest], all.data(),
+                          static_cast<std::int64_t>(longest), Dtype::int32);
+  stream.synchronize();
+  for (std::size_t call = 0; call < longest; ++call) {
+    for (std::size_t other = 1; other < world; ++other) {
+      auto const first = all[call];
+      auto const second = all[other * longest + call];
+      if (first != second) {
+        throw PeerError{
+            fmt::format("ranks took different paths in step {}: as call {} of the step, rank 0 made {}, rank {} "
+                        "made {}; all ranks must make the same calls in the same order (skip(unit) takes "
+                        "the place of a unit that a rank does not use)",
+                        step, call + 1, describe(first, model), other, describe(second, model))};
+      }
+    }
+  }
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,151 @@
+/// EngineState: micro-steps and evaluation passes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/engine_state.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::detail {
+
+using engine::Verb;
+using stage::Phase;
+
+void EngineState::begin_pass(PassKind kind) {
+  check_between_passes(kind == PassKind::training ? "a micro-step begins" : "an evaluation pass begins");
+  auto const accumulation = static_cast<int>(settings().batch.accumulation);
+  auto& history = histories_[static_cast<std::size_t>(steps_ % 2)];
+  if (kind == PassKind::training) {
+    ZEROTH_EXPECTS(micro_steps_ < accumulation,
+                   fmt::format("a micro-step begins after {} of {} of step {}: step() comes now", micro_steps_,
+                               accumulation, steps_ + 1));
+    bool const last = micro_steps_ + 1 == accumulation;
+    bool const reduces = last || settings().reduce_gradients == ReduceGradients::every_micro_step;
+    schedule_->begin_pass(stage::PassKind::training, accumulation - micro_steps_, reduces, last);
+    history.add(Verb::begin_micro_step);
+  } else {
+    ZEROTH_EXPECTS(evaluation_done_ < evaluation_passes_,
+                   "an evaluation pass begins, but evaluation() announced no more");
+    schedule_->begin_pass(stage::PassKind::evaluation, evaluation_passes_ - evaluation_done_, false, false);
+    history.add(Verb::begin_evaluation);
+  }
+  pass_ = kind;
+  position_ = -1;
+  loss_reported_ = pass_skipped_ = false;
+  std::ranges::fill(progress_, UnitProgress{});
+}
+
+void EngineState::end_pass(bool by_exception) noexcept {
+  if (!pass_) {
+    return;
+  }
+  try {
+    ZEROTH_EXPECTS(!by_exception,
+                   fmt::format("{} when it ended by an exception: nothing more of it was sent", state()));
+    if (!failure_) {
+      *pass_ == PassKind::training ? end_training_pass() : end_evaluation_pass();
+    }
+  } catch (...) {
+    remember_failure(std::current_exception());
+  }
+  pass_.reset();
+}
+
+void EngineState::end_training_pass() {
+  settle_skips(2 * static_cast<std::int64_t>(model_->units.size()));
+  for (std::uint32_t unit = 0; unit < progress_.size(); ++unit) {
+    auto const uses = model_->units[unit].uses_per_micro_step;
+    ZEROTH_EXPECTS(
+        progress_[unit].backwards == uses,
+        fmt::format("micro-step {} of step {} ended after {} of {} backward turns of unit \"{}\"; skip(unit) "
+                    "takes the place of a unit that is not used",
+                    micro_steps_ + 1, steps_ + 1, progress_[unit].backwards, uses, unit_name(unit)));
+  }
+  ZEROTH_EXPECTS(loss_reported_, fmt::format("micro-step {} of step {} ended without report_loss() or skip()",
+                                             micro_steps_ + 1, steps_ + 1));
+  schedule_->end_pass();
+  ++micro_steps_;
+}
+
+void EngineState::end_evaluation_pass() {
+  ZEROTH_EXPECTS(loss_reported_, fmt::format("evaluation pass {} of {} ended without report_loss()",
+                                             evaluation_done_ + 1, evaluation_passes_));
+  if (++evaluation_done_ == evaluation_passes_) {
+    auto const total = manager_->sum_evaluation(evaluation_sums_);
+    evaluation_loss_ = static_cast<float>(total.loss / total.weight);
+  }
+}
+
+void EngineState::begin_evaluation(int passes) {
+  check_between_passes("evaluation()");
+  ZEROTH_EXPECTS(passes >= 1, fmt::format("evaluation({}): at least one pass", passes));
+  ZEROTH_EXPECTS(
+      evaluation_done_ == evaluation_passes_,
+      fmt::format("evaluation() after {} of the {} passes of the one before", evaluation_done_, evaluation_passes_));
+  evaluation_passes_ = passes;
+  evaluation_done_ = 0;
+  evaluation_sums_ = {};
+  evaluation_loss_.reset();
+}
+
+float EngineState::evaluation_loss() {
+  check_usable("mean_loss()");
+  ZEROTH_EXPECTS(evaluation_loss_.has_value(),
+                 fmt::format("mean_loss() after {} of {} evaluation passes", evaluation_done_, evaluation_passes_));
+  return *evaluation_loss_;
+}
+
+float EngineState::report_loss(float mean, LossOptions const& options) {
+  check_usable("report_loss()");
+  ZEROTH_EXPECTS(pass_, "report_loss() outside of a pass");
+  ZEROTH_EXPECTS(!loss_reported_, fmt::format("report_loss() for the second time: {}", state()));
+  ZEROTH_EXPECTS(std::isfinite(options.weight) && options.weight >= 0,
+                 fmt::format("report_loss(): weight is {}, must be 0 or more and finite", options.weight));
+  loss_reported_ = true;
+  auto& sums = *pass_ == PassKind::training ? sums_ : evaluation_sums_;
+  if (options.weight > 0) {
+    sums.loss += static_cast<double>(options.weight) * static_cast<double>(mean);
+    sums.weight += static_cast<double>(options.weight);
+  }
+  return *pass_ == PassKind::training ? manager_->loss_scale() * options.weight * gradient_prescale_ : 0.0F;
+}
+
+void EngineState::skip_unit(Unit unit) {
+  check_usable("skip(unit)");
+  ZEROTH_EXPECTS(unit.model() == model_->id, "skip(unit): the unit belongs to another model");
+  auto& progress = progress_[unit.index()];
+  ZEROTH_EXPECTS(!guard_ || guard_->turn.unit != unit.index(),
+                 fmt::format("skip of unit \"{}\" while {}", unit_name(unit.index()), state()));
+  ZEROTH_EXPECTS(progress.backwards == 0 && !progress.skipped,
+                 fmt::format("skip of unit \"{}\", which {} in this micro-step", unit_name(unit.index()),
+                             progress.skipped ? "was skipped already" : "has run backward"));
+  progress.skipped = true;
+}
+
+void EngineState::skip_pass() {
+  check_usable("skip()");
+  ZEROTH_EXPECTS(position_ < 0 && !loss_reported_ && !guard_,
+                 fmt::format("skip() of a micro-step that has begun its work: {}", state()));
+  loss_reported_ = true;
+  for (auto& progress : progress_) {
+    progress.skipped = true;
+  }
+  try {
+    settle_skips(2 * static_cast<std::int64_t>(model_->units.size()));
+  } catch (...) {
+    remember_failure(std::current_exception());
+    throw;
+  }
+  pass_skipped_ = true;
+}
+
+std::int64_t EngineState::first_sample() const noexcept {
+  auto const& batch = settings().batch;
+  auto const world = std::int64_t{gather_comm_->world()};
+  auto const micro_step =
+      pass_ == PassKind::evaluation ? std::int64_t{evaluation_done_} : steps_ * batch.accumulation + micro_steps_;
+  return (micro_step * world + gather_comm_->rank()) * batch.micro;
+}
+
+}  // namespace zeroth::detail

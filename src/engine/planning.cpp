@@ -1,0 +1,122 @@
+#include "engine/planning.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "zeroth/engine/engine.hpp"
+#include "zeroth/shard/buckets.hpp"
+#include "zeroth/stage/policy.hpp"
+
+namespace zeroth {
+
+using engine::Blueprint;
+using shard::Placement;
+
+namespace engine {
+
+Blueprint make_blueprint(Model const& model, Config const& config, int world, comm::Transport transport) {
+  shard::Layout layout{model.description(), world};
+  std::int64_t largest_unit = 1;
+  for (auto const& flat : layout.flats()) {
+    largest_unit = std::max(largest_unit, flat.padded_count());
+  }
+  auto settings = config.settings(world, largest_unit);
+  auto limits = stage::limits_of(layout, settings);
+  shard::PlanRequest request;
+  request.placements = stage::placements_for(settings);
+  request.precision = settings.precision;
+  request.several_reductions =
+      settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::every_micro_step;
+  request.parameter_slots = limits.parameter_slots;
+  request.gradient_slots = limits.gradient_slots;
+  auto const bucket_limit = request.placements.gradients == Placement::shard
+                                ? std::min(limits.bucket_count, limits.bucket_units * largest_unit)
+                                : limits.bucket_count;
+  request.largest_bucket_count = shard::Buckets::largest_count(layout, bucket_limit);
+  std::int64_t largest_reduction = 0;
+  for (auto const& flat : layout.flats()) {
+    largest_reduction = std::max(largest_reduction, flat.trainable.padded_count);
+  }
+  request.comm_staging_bytes = comm::staging_bytes(transport, world, settings.precision.reduce, largest_reduction);
+  return {std::move(settings), std::move(layout), std::move(limits), std::move(request)};
+}
+
+}  // namespace engine
+
+MemoryBytes plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
+  auto const blueprint = engine::make_blueprint(model, config, world, options.transport);
+  return shard::plan_memory(blueprint.layout, blueprint.request).bytes;
+}
+
+namespace {
+
+std::string megabytes(std::int64_t bytes) {
+  return fmt::format("{:>14} B {:>10.2f} MiB", bytes, static_cast<double>(bytes) / 0x1p20);
+}
+
+std::string slots_line(char const* what, shard::SlotCounts const& slots, Dtype dtype) {
+  std::string line = fmt::format("{}:", what);
+  for (auto const& c : slots.classes) {
+    line += fmt::format(" {} x {} elements ({} units)", c.slots, c.capacity_count, c.flats.size());
+  }
+  return line + fmt::format(", {}\n", name_of(dtype));
+}
+
+std::string decisions(Blueprint const& blueprint) {
+  auto const& [settings, layout, limits, request] = blueprint;
+  auto const& precision = settings.precision;
+  auto const place = [](Placement placement) { return placement == Placement::whole ? "whole" : "shard"; };
+  std::string text;
+  text += fmt::format("placements: parameters {}, gradients {}, optimizer {}\n", place(request.placements.parameters),
+                      place(request.placements.gradients), place(request.placements.optimizer));
+  text += fmt::format("dtypes: compute {}, gradient {}, reduce {}, accumulate {}, master fp32\n",
+                      name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce),
+                      name_of(precision.accumulate));
+  text += fmt::format("batch: {} = {} samples x {} micro-steps x {} ranks\n", settings.batch.train,
+                      settings.batch.micro, settings.batch.accumulation, layout.world());
+  if (request.placements.parameters == Placement::shard) {
+    text += slots_line("parameter slots", limits.parameter_slots, precision.compute);
+  }
+  if (request.placements.gradients == Placement::shard) {
+    text += slots_line("gradient slots", limits.gradient_slots, precision.gradient);
+    text +=
+        fmt::format("buckets: at most {} units, half of zeroth.gradient_slots, whatever reduce_bucket_size allows\n",
+                    limits.bucket_units);
+  } else if (stage::placements_of(settings.stage).gradients == Placement::shard) {
+    text += "gradients are whole: with zeroth.reduce_gradients last_micro_step they are held between micro-steps\n";
+  }
+  if (settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::last_micro_step) {
+    text += fmt::format("micro-steps add up in {} (zeroth.gradient_dtype), and are reduced once\n",
+                        name_of(precision.gradient));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string explain_plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
+  auto const blueprint = engine::make_blueprint(model, config, world, options.transport);
+  auto const bytes = shard::plan_memory(blueprint.layout, blueprint.request).bytes;
+  std::int64_t used = 0;
+  std::int64_t padded = 0;
+  for (auto const& flat : blueprint.layout.flats()) {
+    used += flat.used_count();
+    padded += flat.padded_count();
+  }
+  std::string text =
+      fmt::format("stage {}, {} rank{}, {} parameters ({} with padding) in {} flat units\n", blueprint.settings.stage,
+                  world, world == 1 ? "" : "s", used, padded, blueprint.layout.flats().size());
+  text += decisions(blueprint);
+  text += "each rank holds:\n";
+  text += fmt::format("  parameters {}\n", megabytes(bytes.parameters));
+  text += fmt::format("  gradients  {}\n", megabytes(bytes.gradients));
+  text += fmt::format("  optimizer  {}\n", megabytes(bytes.optimizer));
+  text += fmt::format("  slots      {}\n", megabytes(bytes.slots));
+  text += fmt::format("  scratch    {}\n", megabytes(bytes.scratch));
+  text += fmt::format("  total      {}\n", megabytes(bytes.total()));
+  return text;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,109 @@
+/// EngineState: the update and its report.
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "engine/engine_state.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::detail {
+
+optim::StepRules EngineState::rules_for(StepOptions const& options) const {
+  auto rules = settings().rules;
+  rules.gradient_prescale = gradient_prescale_;
+  if (options.learning_rate) {
+    rules.has_learning_rate = true;
+    rules.given_learning_rate = *options.learning_rate;
+  }
+  return rules;
+}
+
+std::optional<StepReport> EngineState::step(StepOptions const& options) {
+  check_between_passes("step()");
+  ZEROTH_EXPECTS(micro_steps_ == settings().batch.accumulation,
+                 fmt::format("step() after {} of {} micro-steps of step {}", micro_steps_,
+                             settings().batch.accumulation, steps_ + 1));
+  try {
+    auto report = take_report();
+    auto const slot = static_cast<std::size_t>(steps_ % 2);
+    auto const rules = rules_for(options);
+    sums_.stop = job_->stop_requested() ? 1 : 0;
+    sums_.history = histories_[slot].hash();
+    manager_->decide(sums_, rules, slot);
+    schedule_->update(rules.adam);
+    ++steps_;
+
+    auto const now = Clock::now();
+    StepReport owed;
+    owed.step = steps_;
+    owed.step_ms = std::chrono::duration<double, std::milli>(now - step_began_).count();
+    auto const waited = device_->compute().waited_ms();
+    owed.exposed_comm_ms = waited - waited_ms_;
+    auto const traffic = manager_->traffic();
+    owed.gathered_bytes = traffic.gathered_bytes - traffic_.gathered_bytes;
+    owed.reduced_bytes = traffic.reduced_bytes - traffic_.reduced_bytes;
+    owed.prefetch_misses = schedule_->prefetch_misses() - misses_;
+    owed.parameter_slots_used = manager_->parameter_slots_high_water();
+    owed.gradient_slots_used = manager_->gradient_slots_high_water();
+    owed_ = owed;
+
+    step_began_ = now;
+    waited_ms_ = waited;
+    traffic_ = traffic;
+    misses_ = schedule_->prefetch_misses();
+    micro_steps_ = 0;
+    sums_ = {};
+    histories_[static_cast<std::size_t>(steps_ % 2)].clear();
+    if (steps_ == 2 && !settings().check) {
+      gather_comm_->set_options({settings().timeout, false});
+      reduce_comm_->set_options({settings().timeout, false});
+    }
+    return report;
+  } catch (...) {
+    remember_failure(std::current_exception());
+    throw;
+  }
+}
+
+std::optional<StepReport> EngineState::take_report() {
+  if (!owed_) {
+    return std::nullopt;
+  }
+  auto report = *std::exchange(owed_, std::nullopt);
+  auto const slot = static_cast<std::size_t>((report.step - 1) % 2);
+  auto const& memory = manager_->results();
+  auto const& scalars = memory.results[slot];
+  if (memory.totals[slot].history != gather_comm_->world() * histories_[slot].hash()) {
+    engine::compare_histories(histories_[slot], report.step, *model_, *gather_comm_, *gather_stream_);
+  }
+  if (scalars.loss_scale.exhausted) {
+    throw Error{
+        fmt::format("step {}: a gradient was not finite, and the loss scale is at its smallest value, {} "
+                    "(fp16.min_loss_scale): training cannot go on. Look for what overflows first; bf16 has fp32's "
+                    "range and needs no loss scale",
+                    report.step, scalars.loss_scale_used)};
+  }
+  report.loss = scalars.loss;
+  report.grad_norm = scalars.gradient_norm;
+  report.learning_rate = scalars.learning_rate;
+  report.loss_scale = scalars.loss_scale_used;
+  report.skipped = scalars.skip;
+  report.stop = scalars.stop;
+  return report;
+}
+
+std::optional<StepReport> EngineState::finish() {
+  check_between_passes("finish()");
+  try {
+    auto report = take_report();
+    gather_stream_->synchronize();
+    reduce_stream_->synchronize();
+    device_->compute().synchronize();
+    return report;
+  } catch (...) {
+    remember_failure(std::current_exception());
+    throw;
+  }
+}
+
+}  // namespace zeroth::detail

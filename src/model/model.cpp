@@ -1,0 +1,80 @@
+#include "zeroth/model/model.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+
+#include "zeroth/core/error.hpp"
+#include "zeroth/model/description.hpp"
+
+namespace zeroth {
+namespace {
+
+std::uint32_t next_id() {
+  static std::atomic<std::uint32_t> ids{1};
+  return ids.fetch_add(1);
+}
+
+std::int64_t count_of(std::string const& name, std::span<std::int64_t const> shape) {
+  std::int64_t count = 1;
+  for (auto const extent : shape) {
+    ZEROTH_EXPECTS(extent > 0, fmt::format("parameter \"{}\" has shape [{}]: every extent must be positive", name,
+                                           fmt::join(shape, ", ")));
+    ZEROTH_EXPECTS(
+        count <= std::numeric_limits<std::int64_t>::max() / extent / 16,
+        fmt::format("parameter \"{}\" of shape [{}] is too large to count its bytes", name, fmt::join(shape, ", ")));
+    count *= extent;
+  }
+  return count;
+}
+
+}  // namespace
+
+Model::Model(std::uint64_t seed) : state_{std::make_shared<model::Description>()} {
+  state_->id = next_id();
+  state_->seed = seed;
+}
+
+Unit Model::unit(std::string name, UnitOptions const& options) {
+  ZEROTH_EXPECTS(
+      options.uses_per_micro_step >= 1,
+      fmt::format("unit \"{}\": uses_per_micro_step is {}, must be 1 or more", name, options.uses_per_micro_step));
+  state_->units.push_back({std::move(name), options.uses_per_micro_step, {}, {}});
+  return Unit{state_->id, static_cast<std::uint32_t>(state_->units.size() - 1)};
+}
+
+std::uint32_t Model::add(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
+                         ParamOptions const& options) {
+  ZEROTH_EXPECTS(unit.model_ == state_->id, fmt::format("parameter \"{}\" is added to a unit of another model", name));
+  auto const same = [&](auto const& param) { return param.name == name; };
+  ZEROTH_EXPECTS(std::ranges::none_of(state_->params, same),
+                 fmt::format("parameter name \"{}\" is taken: names are global, and are what files use", name));
+  auto const index = static_cast<std::uint32_t>(state_->params.size());
+  model::ParamDescription param;
+  param.name = std::move(name);
+  param.shape.assign(shape.begin(), shape.end());
+  param.count = count_of(param.name, shape);
+  param.init = init;
+  param.options = options;
+  param.owner = unit.index_;
+  state_->params.push_back(std::move(param));
+  state_->units[unit.index_].params.push_back(index);
+  return index;
+}
+
+void Model::add_use(Unit unit, std::uint32_t model, std::uint32_t param) {
+  ZEROTH_EXPECTS(unit.model_ == state_->id && model == state_->id, "tie() mixes units and parameters of two models");
+  auto& description = state_->params[param];
+  auto& user = state_->units[unit.index_];
+  ZEROTH_EXPECTS(description.owner != unit.index_,
+                 fmt::format("unit \"{}\" made parameter \"{}\" and uses it already", user.name, description.name));
+  ZEROTH_EXPECTS(std::ranges::find(user.ties, param) == user.ties.end(),
+                 fmt::format("unit \"{}\" is tied to parameter \"{}\" twice", user.name, description.name));
+  user.ties.push_back(param);
+  description.ties.insert(std::ranges::upper_bound(description.ties, unit.index_), unit.index_);
+}
+
+}  // namespace zeroth

@@ -1,0 +1,126 @@
+#include "zeroth/shard/layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::shard {
+namespace {
+
+constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) noexcept {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+void place(Part& part, std::uint32_t param, std::int64_t count) {
+  auto const offset =
+      part.params.empty() ? 0 : round_up(part.params.back().offset + part.params.back().count, alignment_count);
+  part.params.push_back({param, offset, count});
+  part.used_count += count;
+}
+
+void cut(Part& part, int world) {
+  std::int64_t end = 0;
+  for (auto const& placed : part.params) {
+    if (placed.offset > end) {
+      part.padding.push_back({end, placed.offset});
+    }
+    end = placed.offset + placed.count;
+  }
+  part.shard_count = round_up(end, world * alignment_count) / world;
+  part.padded_count = world * part.shard_count;
+  if (part.padded_count > end) {
+    part.padding.push_back({end, part.padded_count});
+  }
+}
+
+}  // namespace
+
+Layout::Layout(model::Description const& description, int world) : world_{world} {
+  ZEROTH_EXPECTS(world >= 1, fmt::format("a layout for {} ranks", world));
+  by_unit_.resize(description.units.size());
+  by_param_.resize(description.params.size());
+
+  auto const open_flat = [&](std::string name) {
+    flats_.push_back({std::move(name), {}, {}, {}, 0});
+    return static_cast<std::uint32_t>(flats_.size() - 1);
+  };
+  auto const add = [&](std::uint32_t flat, std::uint32_t param) {
+    auto const& described = description.params[param];
+    auto& part = described.options.trainable ? flats_[flat].trainable : flats_[flat].frozen;
+    place(part, param, described.count);
+    by_param_[param] = {flat, described.options.trainable, part.params.back().offset};
+  };
+  auto const use = [&](std::uint32_t flat, std::uint32_t unit) {
+    auto& users = flats_[flat].users;
+    users.insert(std::ranges::upper_bound(users, unit), unit);
+    flats_[flat].uses_per_micro_step += description.units[unit].uses_per_micro_step;
+  };
+
+  std::vector<std::uint32_t> flat_of_tied(description.params.size());
+  for (std::uint32_t unit = 0; unit < description.units.size(); ++unit) {
+    auto const& described = description.units[unit];
+    auto const tied = [&](std::uint32_t param) { return !description.params[param].ties.empty(); };
+    if (!std::ranges::all_of(described.params, tied)) {
+      auto const own = open_flat(described.name);
+      for (auto const param : described.params) {
+        if (!tied(param)) {
+          add(own, param);
+        }
+      }
+      use(own, unit);
+      by_unit_[unit].push_back(own);
+    }
+    for (auto const param : described.params) {
+      if (tied(param)) {
+        auto const flat = open_flat(description.params[param].name);
+        add(flat, param);
+        use(flat, unit);
+        flat_of_tied[param] = flat;
+        by_unit_[unit].push_back(flat);
+      }
+    }
+  }
+  for (std::uint32_t unit = 0; unit < description.units.size(); ++unit) {
+    for (auto const param : description.units[unit].ties) {
+      use(flat_of_tied[param], unit);
+      by_unit_[unit].push_back(flat_of_tied[param]);
+    }
+  }
+  for (auto& flat : flats_) {
+    cut(flat.trainable, world);
+    cut(flat.frozen, world);
+  }
+  for (auto& location : by_param_) {
+    if (!location.trainable) {
+      location.offset += flats_[location.flat].trainable.padded_count;
+    }
+  }
+  for (std::uint32_t flat = 0; flat < flats_.size(); ++flat) {
+    if (flats_[flat].trainable.padded_count > 0) {
+      completion_order_.push_back(flat);
+    }
+  }
+  std::ranges::stable_sort(completion_order_, [&](std::uint32_t a, std::uint32_t b) {
+    auto const first_a = flats_[a].users.front();
+    auto const first_b = flats_[b].users.front();
+    return first_a != first_b ? first_a > first_b : a > b;
+  });
+}
+
+std::vector<optim::AdamwSegment> segments(model::Description const& description, Part const& part, Range range) {
+  std::vector<optim::AdamwSegment> result;
+  for (auto const& placed : part.params) {
+    auto const begin = std::max(placed.offset, range.begin);
+    auto const end = std::min(placed.offset + placed.count, range.end);
+    if (begin < end) {
+      auto const& options = description.params[placed.param].options;
+      result.push_back(
+          {begin - range.begin, end - range.begin, options.learning_rate_factor, options.weight_decay_factor});
+    }
+  }
+  return result;
+}
+
+}  // namespace zeroth::shard

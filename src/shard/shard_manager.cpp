@@ -1,0 +1,464 @@
+#include "zeroth/shard/shard_manager.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+
+#include "zeroth/comm/flight_recorder.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::shard {
+
+using comm::Collective;
+using comm::Operation;
+using device::Category;
+
+namespace {
+
+static_assert(sizeof(optim::StepSums) % sizeof(double) == 0);
+constexpr std::int64_t sums_count = sizeof(optim::StepSums) / sizeof(double);
+
+std::vector<std::unique_ptr<device::Event>> events(device::Device& device, std::size_t count) {
+  std::vector<std::unique_ptr<device::Event>> result(count);
+  std::ranges::generate(result, [&] { return device.make_event(); });
+  return result;
+}
+
+}  // namespace
+
+ShardManager::ShardManager(ManagerContext const& context, PlanRequest const& request)
+    : context_{context},
+      request_{request},
+      plan_{plan_memory(*context.layout, request)},
+      rank_{context.gather_comm->rank()},
+      kernels_{&context.device->kernels()},
+      parameters_{context.device->allocate(Category::parameters, plan_.bytes.parameters)},
+      gradients_{context.device->allocate(Category::gradients, plan_.bytes.gradients)},
+      optimizer_{context.device->allocate(Category::optimizer, plan_.bytes.optimizer)},
+      slots_{context.device->allocate(Category::slots, plan_.bytes.slots)},
+      scratch_{context.device->allocate(Category::scratch, plan_.bytes.scratch)},
+      step_{::new (scratch_->data() + plan_.scalars) StepMemory{}},
+      parameter_pool_{*context.device, request.parameter_slots, slots_->data() + plan_.parameter_slots,
+                      bytes_of(request.precision.compute)},
+      gradient_pool_{*context.device, request.gradient_slots, slots_->data() + plan_.gradient_slots,
+                     bytes_of(request.precision.gradient)},
+      written_{events(*context.device, context.layout->flats().size())},
+      updated_{events(*context.device, context.layout->flats().size())},
+      decided_{context.device->make_event()},
+      gathers_done_{context.device->make_event()},
+      accumulating_(context.layout->flats().size(), 0),
+      reduced_before_(context.layout->flats().size(), 0),
+      touched_(context.model->params.size(), 0) {
+  auto const& flats = context.layout->flats();
+  for (std::uint32_t flat = 0; flat < flats.size(); ++flat) {
+    auto const& part = flats[flat].trainable;
+    segments_.push_back(segments(*context.model, part, held(part, request.placements.optimizer, rank_)));
+    auto const whole = [&](std::byte* data) {
+      return Slot{data, context.device->make_event(), context.device->make_event(), std::int64_t{flat}};
+    };
+    if (parameters_whole()) {
+      whole_parameters_.push_back(whole(parameters_->data() + plan_.flats[flat].parameters));
+    }
+    if (gradients_whole()) {
+      whole_gradients_.push_back(whole(gradients_->data() + plan_.flats[flat].gradient));
+    }
+  }
+  transaction_.reserve(2 * flats.size() + 2);
+  context.reduce_comm->set_staging(
+      {scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)});
+}
+
+bool ShardManager::empty(std::uint32_t flat) const noexcept {
+  return context_.layout->flats()[flat].padded_count() == 0;
+}
+bool ShardManager::parameters_whole() const noexcept { return request_.placements.parameters == Placement::whole; }
+bool ShardManager::gradients_whole() const noexcept { return request_.placements.gradients == Placement::whole; }
+bool ShardManager::optimizer_whole() const noexcept { return request_.placements.optimizer == Placement::whole; }
+std::string_view ShardManager::name(std::uint32_t flat) const noexcept { return context_.layout->flats()[flat].name; }
+
+Slot& ShardManager::parameter_slot(std::uint32_t flat) noexcept {
+  return parameters_whole() ? whole_parameters_[flat] : *parameter_pool_.find(flat);
+}
+Slot& ShardManager::gradient_slot(std::uint32_t flat) noexcept {
+  return gradients_whole() ? whole_gradients_[flat] : *gradient_pool_.find(flat);
+}
+
+ShardManager::Addresses ShardManager::addresses(std::uint32_t flat) const noexcept {
+  auto const& at = plan_.flats[flat];
+  auto const& part = context_.layout->flats()[flat].trainable;
+  auto const& precision = request_.precision;
+  // Where the optimizer's elements begin in memory that holds the whole.
+  auto const own = held(part, request_.placements.optimizer, rank_).begin;
+  auto const own_parameters = parameters_whole() ? own * bytes_of(precision.compute) : 0;
+  auto const fp32_at = [&](std::unique_ptr<device::Memory> const& memory, std::int64_t offset) {
+    return reinterpret_cast<float*>(memory->data() + offset);
+  };
+  Addresses result{};
+  result.parameters = parameters_->data() + at.parameters;
+  result.gradient = at.gradient < 0 ? nullptr : gradients_->data() + at.gradient;
+  result.master = at.master < 0 ? fp32_at(parameters_, at.parameters + own_parameters) : fp32_at(optimizer_, at.master);
+  result.m = fp32_at(optimizer_, at.m);
+  result.v = fp32_at(optimizer_, at.v);
+  result.reduced =
+      at.reduced < 0 ? result.gradient + own * bytes_of(precision.gradient) : gradients_->data() + at.reduced;
+  result.reduced_dtype = at.reduced < 0 ? precision.gradient : precision.accumulate;
+  result.updated_parameters = at.master < 0 ? nullptr : result.parameters + own_parameters;
+  result.block_sums = fp32_at(scratch_, plan_.block_sums) + at.block_sums;
+  return result;
+}
+
+void ShardManager::fill(device::Stream& stream, std::byte* data, Range range, Dtype dtype, std::uint8_t value) {
+  kernels_->fill(stream, data + range.begin * bytes_of(dtype), range.count() * bytes_of(dtype), value);
+}
+
+// ---- parameters -----------------------------------------------------------------------------------------------------
+
+bool ShardManager::gathered(std::uint32_t flat) noexcept {
+  return parameters_whole() || empty(flat) || parameter_pool_.find(flat) != nullptr;
+}
+
+void ShardManager::gather(std::uint32_t flat, std::string_view purpose,
+                          std::function<std::int64_t(std::uint32_t)> const& distance) {
+  Slot* const slot = parameter_pool_.bind_or_evict(flat, distance);
+  ZEROTH_EXPECTS(slot != nullptr,
+                 fmt::format("no parameter slot for unit \"{}\": all hold units that are in use", name(flat)));
+  auto const& unit = context_.layout->flats()[flat];
+  auto const dtype = request_.precision.compute;
+  auto& stream = *context_.gather_stream;
+  stream.wait(*slot->free);
+  stream.wait(*updated_[flat]);
+  if (context_.poison) {
+    kernels_->fill(stream, slot->data, parameter_pool_.slot_bytes(flat), 0xff);
+  }
+  transaction_.clear();
+  std::byte const* source = parameters_->data() + plan_.flats[flat].parameters;
+  std::byte* destination = slot->data;
+  for (auto const* part : {&unit.trainable, &unit.frozen}) {
+    if (part->shard_count > 0) {
+      transaction_.push_back({Operation::all_gather, source, destination, part->shard_count, dtype});
+      source += part->shard_count * bytes_of(dtype);
+      destination += part->padded_count * bytes_of(dtype);
+    }
+  }
+  context_.gather_comm->submit(stream, {purpose, name(flat)}, transaction_);
+  stream.record(*slot->ready);
+  traffic_.gathered_bytes += unit.padded_count() * bytes_of(dtype);
+}
+
+void ShardManager::pin(std::uint32_t flat) noexcept {
+  if (!empty(flat)) {
+    ++parameter_slot(flat).pins;
+  }
+}
+
+void ShardManager::await(std::uint32_t flat, std::string_view purpose) {
+  if (!empty(flat)) {
+    context_.gather_comm->recorder().note("wait", purpose, name(flat));
+    context_.device->compute().wait(*parameter_slot(flat).ready);
+  }
+}
+
+void ShardManager::release(std::uint32_t flat, std::string_view purpose) {
+  if (empty(flat)) {
+    return;
+  }
+  auto& slot = parameter_slot(flat);
+  context_.gather_comm->recorder().note("release", purpose, name(flat));
+  if (--slot.pins == 0) {
+    context_.device->compute().record(*slot.free);
+  }
+}
+
+std::byte const* ShardManager::parameter(std::uint32_t param) noexcept {
+  auto const& location = context_.layout->location(param);
+  return parameter_slot(location.flat).data + location.offset * bytes_of(request_.precision.compute);
+}
+
+// ---- gradients ------------------------------------------------------------------------------------------------------
+
+bool ShardManager::begin_gradient(std::uint32_t flat) {
+  if (accumulating_[flat] != 0) {
+    return true;
+  }
+  if (!gradients_whole() && gradient_pool_.bind(flat) == nullptr) {
+    return false;
+  }
+  auto& slot = gradient_slot(flat);
+  auto& compute = context_.device->compute();
+  auto const& part = context_.layout->flats()[flat].trainable;
+  auto const dtype = request_.precision.gradient;
+  compute.wait(*slot.free);
+  if (context_.poison) {
+    for (auto const& placed : part.params) {
+      fill(compute, slot.data, {placed.offset, placed.offset + placed.count}, dtype, 0xff);
+    }
+  }
+  if (!gradients_whole()) {  // a slot held another unit; memory of its own keeps the zeros that it was allocated with
+    for (auto const& gap : part.padding) {
+      fill(compute, slot.data, gap, dtype, 0);
+    }
+  }
+  accumulating_[flat] = 1;
+  return true;
+}
+
+ShardManager::Contribution ShardManager::contribute(std::uint32_t param) noexcept {
+  auto const& location = context_.layout->location(param);
+  float const beta = touched_[param] != 0 ? 1.0F : 0.0F;
+  touched_[param] = 1;
+  return {gradient_slot(location.flat).data + location.offset * bytes_of(request_.precision.gradient), beta};
+}
+
+void ShardManager::end_gradient(std::uint32_t flat, bool reduce_next) {
+  auto& compute = context_.device->compute();
+  if (reduce_next) {
+    for (auto const& placed : context_.layout->flats()[flat].trainable.params) {
+      if (touched_[placed.param] == 0) {
+        fill(compute, gradient_slot(flat).data, {placed.offset, placed.offset + placed.count},
+             request_.precision.gradient, 0);
+      }
+      touched_[placed.param] = 0;
+    }
+  }
+  compute.record(*written_[flat]);
+}
+
+void ShardManager::reduce(std::span<std::uint32_t const> flats, bool last) {
+  auto& stream = *context_.reduce_stream;
+  auto const& precision = request_.precision;
+  auto const dtype = precision.reduce;
+  bool const converts = precision.reduce != precision.gradient;
+  transaction_.clear();
+  std::byte* conversion = converts ? scratch_->data() + plan_.conversion : nullptr;
+  for (auto const flat : flats) {
+    auto const& part = context_.layout->flats()[flat].trainable;
+    stream.wait(*written_[flat]);
+    std::byte* data = gradient_slot(flat).data;
+    if (converts) {
+      kernels_->convert(stream, conversion, dtype, data, precision.gradient, part.padded_count);
+      data = conversion;
+      conversion += part.padded_count * bytes_of(dtype);
+    }
+    if (optimizer_whole()) {
+      transaction_.push_back({Operation::all_reduce, data, data, part.padded_count, dtype});
+    } else {
+      auto* const own = data + part.slice(rank_).begin * bytes_of(dtype);
+      transaction_.push_back({Operation::reduce_scatter, data, own, part.shard_count, dtype});
+    }
+    traffic_.reduced_bytes += part.padded_count * bytes_of(dtype);
+  }
+  context_.reduce_comm->submit(stream, {"backward", name(flats.front())}, transaction_);
+  for (std::size_t i = 0; i < flats.size(); ++i) {
+    // Both collectives leave what the optimizer holds at their output.
+    reduced(flats[i], static_cast<std::byte*>(transaction_[i].output), last);
+  }
+}
+
+void ShardManager::reduced(std::uint32_t flat, std::byte* data, bool last) {
+  auto& stream = *context_.reduce_stream;
+  auto const& part = context_.layout->flats()[flat].trainable;
+  auto const at = addresses(flat);
+  device::ReduceEpilogue epilogue;
+  epilogue.source = data;
+  epilogue.source_dtype = request_.precision.reduce;
+  epilogue.destination = at.reduced;
+  epilogue.destination_dtype = at.reduced_dtype;
+  epilogue.count = held(part, request_.placements.optimizer, rank_).count();
+  epilogue.accumulate = reduced_before_[flat] != 0;
+  if (last) {
+    epilogue.block_sums = at.block_sums;
+    epilogue.sums_begin = optimizer_whole() ? part.slice(rank_).begin : 0;
+    epilogue.sums_count = part.shard_count;
+  }
+  kernels_->reduce_epilogue(stream, epilogue);
+  auto& slot = gradient_slot(flat);
+  stream.record(*slot.free);
+  if (!gradients_whole()) {
+    gradient_pool_.unbind(slot);
+  }
+  accumulating_[flat] = 0;
+  reduced_before_[flat] = last ? 0 : 1;
+}
+
+// ---- update ---------------------------------------------------------------------------------------------------------
+
+void ShardManager::decide(optim::StepSums const& mine, optim::StepRules const& rules, std::size_t slot) {
+  auto& stream = *context_.reduce_stream;
+  std::span const block_sums{reinterpret_cast<float const*>(scratch_->data() + plan_.block_sums),
+                             static_cast<std::size_t>(plan_.block_sum_count)};
+  kernels_->collect(stream, block_sums, mine, &step_->mine);
+  context_.reduce_comm->all_reduce(stream, {"step", ""}, &step_->mine, &step_->total, sums_count, Dtype::fp64);
+  kernels_->advance(stream, rules, &step_->total, &step_->scalars);
+  kernels_->copy(stream, &step_->results[slot], &step_->scalars, sizeof(optim::StepScalars));
+  kernels_->copy(stream, &step_->totals[slot], &step_->total, sizeof(optim::StepSums));
+  stream.record(*decided_);
+}
+
+void ShardManager::await_gathers() {
+  context_.gather_stream->record(*gathers_done_);
+  context_.device->compute().wait(*gathers_done_);
+}
+
+void ShardManager::begin_update() {
+  context_.device->compute().wait(*decided_);
+  // Other ranks may still be reading this rank's shards, or slices that it published, until the last gather is done.
+  await_gathers();
+}
+
+void ShardManager::update(std::uint32_t flat, optim::AdamRules const& rules) {
+  auto& compute = context_.device->compute();
+  auto const at = addresses(flat);
+  optim::AdamwArgs args;
+  args.master = at.master;
+  args.m = at.m;
+  args.v = at.v;
+  args.gradient = at.reduced;
+  args.gradient_dtype = at.reduced_dtype;
+  args.parameter = at.updated_parameters;
+  args.parameter_dtype = request_.precision.compute;
+  args.count = held(context_.layout->flats()[flat].trainable, request_.placements.optimizer, rank_).count();
+  args.segments = segments_[flat];
+  args.rules = rules;
+  args.scalars = &step_->scalars;
+  kernels_->adamw(compute, args);
+  compute.record(*updated_[flat]);
+  context_.gather_comm->recorder().note("update", "step", name(flat));
+}
+
+void ShardManager::publish(std::uint32_t flat) {
+  if (!parameters_whole() || optimizer_whole()) {
+    return;
+  }
+  auto& stream = *context_.gather_stream;
+  auto& slot = parameter_slot(flat);
+  auto const& part = context_.layout->flats()[flat].trainable;
+  auto const dtype = request_.precision.compute;
+  stream.wait(*updated_[flat]);
+  transaction_.assign(1, {Operation::all_gather, slot.data + part.slice(rank_).begin * bytes_of(dtype), slot.data,
+                          part.shard_count, dtype});
+  context_.gather_comm->submit(stream, {"publish", name(flat)}, transaction_);
+  stream.record(*slot.ready);
+  traffic_.gathered_bytes += part.padded_count * bytes_of(dtype);
+}
+
+void ShardManager::drop_gathered(Drop what) noexcept {
+  auto const updated = [&](std::int64_t flat) {
+    return context_.layout->flats()[static_cast<std::size_t>(flat)].trainable.padded_count > 0;
+  };
+  for (auto& slot : parameter_pool_.slots()) {
+    if (slot.flat >= 0 && (what == Drop::all || updated(slot.flat))) {
+      parameter_pool_.unbind(slot);
+    }
+  }
+}
+
+optim::StepSums ShardManager::sum_evaluation(optim::StepSums const& mine) {
+  auto& stream = *context_.reduce_stream;
+  kernels_->collect(stream, {}, mine, &step_->evaluation_mine);
+  context_.reduce_comm->all_reduce(stream, {"evaluation", ""}, &step_->evaluation_mine, &step_->evaluation_total,
+                                   sums_count, Dtype::fp64);
+  stream.synchronize();
+  return step_->evaluation_total;
+}
+
+StepMemory const& ShardManager::results() {
+  decided_->synchronize();
+  return *step_;
+}
+
+// ---- values ---------------------------------------------------------------------------------------------------------
+
+Range ShardManager::slice_of(std::uint32_t param, int rank) const noexcept {
+  auto const& location = context_.layout->location(param);
+  auto const& flat = context_.layout->flats()[location.flat];
+  auto const& part = location.trainable ? flat.trainable : flat.frozen;
+  auto const start = location.offset - (location.trainable ? 0 : flat.trainable.padded_count);
+  auto const slice = part.slice(rank);
+  auto const count = context_.model->params[param].count;
+  auto const begin = std::clamp(slice.begin - start, std::int64_t{0}, count);
+  return {begin, std::clamp(slice.end - start, begin, count)};
+}
+
+Range ShardManager::held_of(std::uint32_t param) const noexcept {
+  return parameters_whole() || optimizer_whole() ? Range{0, context_.model->params[param].count}
+                                                 : slice_of(param, rank_);
+}
+
+void ShardManager::initialise() {
+  std::vector<float> values(std::size_t{1} << 16U);
+  for (std::uint32_t param = 0; param < context_.model->params.size(); ++param) {
+    auto const range = held_of(param);
+    for (auto first = range.begin; first < range.end; first += static_cast<std::int64_t>(values.size())) {
+      auto const count = std::min(static_cast<std::int64_t>(values.size()), range.end - first);
+      std::span const piece{values.data(), static_cast<std::size_t>(count)};
+      model::initialise(context_.model->seed, context_.model->params[param], first, piece);
+      store(param, first, piece);
+    }
+  }
+}
+
+namespace {
+
+/// Where elements of a part are in memory that holds `held` of it: the overlap of both, and its place.
+struct Overlap {
+  Range elements;
+  std::int64_t at = 0;
+};
+Overlap overlap(Range elements, Range held) noexcept {
+  auto const begin = std::max(elements.begin, held.begin);
+  auto const end = std::max(begin, std::min(elements.end, held.end));
+  return {{begin, end}, begin - held.begin};
+}
+
+}  // namespace
+
+void ShardManager::store(std::uint32_t param, std::int64_t first, std::span<float const> values) {
+  auto const& location = context_.layout->location(param);
+  auto const& flat = context_.layout->flats()[location.flat];
+  auto const& part = location.trainable ? flat.trainable : flat.frozen;
+  auto& compute = context_.device->compute();
+  auto const start = first + location.offset - (location.trainable ? 0 : flat.trainable.padded_count);
+  Range const elements{start, start + static_cast<std::int64_t>(values.size())};
+  auto const at = addresses(location.flat);
+
+  auto const in_copy = overlap(elements, held(part, request_.placements.parameters, rank_));
+  auto const dtype = request_.precision.compute;
+  auto const before = location.trainable ? 0 : held(flat.trainable, request_.placements.parameters, rank_).count();
+  kernels_->convert(compute, at.parameters + (before + in_copy.at) * bytes_of(dtype), dtype,
+                    values.data() + (in_copy.elements.begin - start), Dtype::fp32, in_copy.elements.count());
+  if (location.trainable && plan_.flats[location.flat].master >= 0) {
+    auto const in_master = overlap(elements, held(part, request_.placements.optimizer, rank_));
+    kernels_->copy(compute, at.master + in_master.at, values.data() + (in_master.elements.begin - start),
+                   in_master.elements.count() * bytes_of(Dtype::fp32));
+  }
+  compute.synchronize();
+}
+
+void ShardManager::load(std::uint32_t param, std::int64_t first, std::span<float> values) {
+  auto const& location = context_.layout->location(param);
+  auto const& flat = context_.layout->flats()[location.flat];
+  auto& compute = context_.device->compute();
+  auto const count = static_cast<std::int64_t>(values.size());
+  auto const at = addresses(location.flat);
+  auto const start = first + location.offset - (location.trainable ? 0 : flat.trainable.padded_count);
+  if (location.trainable) {
+    auto const own = held(flat.trainable, request_.placements.optimizer, rank_);
+    kernels_->copy(compute, values.data(), at.master + (start - own.begin), count * bytes_of(Dtype::fp32));
+  } else {
+    auto const dtype = request_.precision.compute;
+    auto const own = held(flat.frozen, request_.placements.parameters, rank_);
+    auto const before = held(flat.trainable, request_.placements.parameters, rank_).count();
+    kernels_->convert(compute, values.data(), Dtype::fp32,
+                      at.parameters + (before + start - own.begin) * bytes_of(dtype), dtype, count);
+  }
+  compute.synchronize();
+}
+
+std::span<float> ShardManager::transfer() noexcept {
+  return {reinterpret_cast<float*>(scratch_->data() + plan_.transfer),
+          static_cast<std::size_t>(plan_.transfer_bytes) / sizeof(float)};
+}
+
+}  // namespace zeroth::shard

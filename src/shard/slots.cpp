@@ -1,0 +1,106 @@
+#include "zeroth/shard/slots.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace zeroth::shard {
+
+std::int64_t SlotCounts::total_count() const noexcept {
+  return std::accumulate(classes.begin(), classes.end(), std::int64_t{0},
+                         [](std::int64_t sum, SlotClass const& c) { return sum + c.slots * c.capacity_count; });
+}
+
+int SlotCounts::total_slots() const noexcept {
+  return std::accumulate(classes.begin(), classes.end(), 0, [](int sum, SlotClass const& c) { return sum + c.slots; });
+}
+
+SlotCounts classify(std::span<std::int64_t const> counts) {
+  std::vector<std::uint32_t> by_size(counts.size());
+  std::iota(by_size.begin(), by_size.end(), 0U);
+  std::ranges::stable_sort(by_size, [&](std::uint32_t a, std::uint32_t b) { return counts[a] > counts[b]; });
+  SlotCounts result;
+  result.class_of.assign(counts.size(), -1);
+  for (auto const flat : by_size) {
+    if (counts[flat] == 0) {
+      break;
+    }
+    if (result.classes.empty() || 2 * counts[flat] <= result.classes.back().capacity_count) {
+      result.classes.push_back({counts[flat], {}, 0});
+    }
+    result.classes.back().flats.push_back(flat);
+    result.class_of[flat] = static_cast<int>(result.classes.size()) - 1;
+  }
+  return result;
+}
+
+SlotPool::SlotPool(device::Device& device, SlotCounts const& counts, std::byte* memory, std::int64_t element_bytes)
+    : class_of_{counts.class_of}, by_flat_(counts.class_of.size(), nullptr) {
+  slots_.reserve(static_cast<std::size_t>(counts.total_slots()));
+  for (auto const& slot_class : counts.classes) {
+    auto const bytes = slot_class.capacity_count * element_bytes;
+    auto const first = slots_.size();
+    for (int i = 0; i < slot_class.slots; ++i, memory += bytes) {
+      slots_.push_back({memory, device.make_event(), device.make_event()});
+    }
+    classes_.push_back({first, slots_.size(), bytes});
+  }
+}
+
+Slot* SlotPool::find(std::uint32_t flat) noexcept { return by_flat_[flat]; }
+
+std::span<Slot> SlotPool::members(std::uint32_t flat) noexcept {
+  auto const& c = classes_[static_cast<std::size_t>(class_of_[flat])];
+  return std::span{slots_}.subspan(c.first, c.last - c.first);
+}
+
+std::int64_t SlotPool::slot_bytes(std::uint32_t flat) const noexcept {
+  return classes_[static_cast<std::size_t>(class_of_[flat])].bytes;
+}
+
+Slot* SlotPool::take(Slot& slot, std::uint32_t flat) noexcept {
+  slot.flat = flat;
+  by_flat_[flat] = &slot;
+  high_water_ = std::max(high_water_, ++bound_);
+  return &slot;
+}
+
+Slot* SlotPool::bind(std::uint32_t flat) {
+  Slot* oldest = nullptr;
+  for (auto& slot : members(flat)) {
+    if (slot.flat < 0 && (oldest == nullptr || slot.unbound_at < oldest->unbound_at)) {
+      oldest = &slot;
+    }
+  }
+  return oldest == nullptr ? nullptr : take(*oldest, flat);
+}
+
+Slot* SlotPool::bind_or_evict(std::uint32_t flat, std::function<std::int64_t(std::uint32_t)> const& distance) {
+  if (auto* const slot = bind(flat)) {
+    return slot;
+  }
+  Slot* farthest = nullptr;
+  std::int64_t farthest_distance = -1;
+  for (auto& slot : members(flat)) {
+    if (slot.pins == 0) {
+      auto const d = distance(static_cast<std::uint32_t>(slot.flat));
+      if (d > farthest_distance) {
+        farthest = &slot;
+        farthest_distance = d;
+      }
+    }
+  }
+  if (farthest == nullptr) {
+    return nullptr;
+  }
+  unbind(*farthest);
+  return take(*farthest, flat);
+}
+
+void SlotPool::unbind(Slot& slot) noexcept {
+  by_flat_[static_cast<std::size_t>(slot.flat)] = nullptr;
+  slot.flat = -1;
+  slot.unbound_at = ++unbound_;
+  --bound_;
+}
+
+}  // namespace zeroth::shard

@@ -1,0 +1,120 @@
+#include "zeroth/stage/order.hpp"
+
+#include <algorithm>
+
+namespace zeroth::stage {
+
+using shard::SlotCounts;
+
+Order::Order(shard::Layout const& layout, PrefetchBudget const& budget) : layout_{&layout}, budget_{budget} {}
+
+std::int64_t Order::turns(PassKind pass) const noexcept {
+  return pass == PassKind::training ? 2 * std::int64_t{layout_->unit_count()} : std::int64_t{layout_->unit_count()};
+}
+
+std::int64_t Order::position(Turn const& turn) const noexcept {
+  return turn.phase == Phase::forward ? std::int64_t{turn.unit} : turns(turn.pass) - 1 - std::int64_t{turn.unit};
+}
+
+std::uint32_t Order::unit_at(PassKind pass, std::int64_t position) const noexcept {
+  auto const in_pass = position % turns(pass);
+  auto const units = std::int64_t{layout_->unit_count()};
+  return static_cast<std::uint32_t>(in_pass < units ? in_pass : 2 * units - 1 - in_pass);
+}
+
+std::int64_t Order::next_use(PassKind pass, std::int64_t position, std::uint32_t flat) const noexcept {
+  auto const cycle = turns(pass);
+  auto nearest = cycle;
+  auto const consider = [&](std::int64_t use) {
+    auto const distance = (use - position - 1 + 2 * cycle) % cycle + 1;
+    nearest = std::min(nearest, distance);
+  };
+  for (auto const unit : layout_->flats()[flat].users) {
+    consider(std::int64_t{unit});
+    if (pass == PassKind::training) {
+      consider(cycle - 1 - std::int64_t{unit});
+    }
+  }
+  return nearest;
+}
+
+void Order::ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead) const {
+  ahead.clear();
+  auto const& flats = layout_->flats();
+  std::span<std::uint32_t const> const in_use =
+      position < 0 ? std::span<std::uint32_t const>{} : layout_->flats_of(unit_at(pass, position));
+  std::int64_t live = 0;
+  for (auto const flat : in_use) {
+    live += flats[flat].padded_count();
+  }
+  auto const in_use_count = live;
+  // A pass has every unit within turns(pass); looking further finds nothing new.
+  end = std::min(end, position + turns(pass));
+  for (auto next = position + 1; next < end && live - in_use_count < budget_.prefetch_count; ++next) {
+    for (auto const flat : layout_->flats_of(unit_at(pass, next))) {
+      auto const known =
+          std::ranges::find(in_use, flat) != in_use.end() || std::ranges::find(ahead, flat) != ahead.end();
+      if (known) {
+        continue;
+      }
+      if (live + flats[flat].padded_count() > budget_.max_live_count) {
+        return;
+      }
+      live += flats[flat].padded_count();
+      ahead.push_back(flat);
+    }
+  }
+}
+
+SlotCounts Order::parameter_slots() const {
+  auto const& flats = layout_->flats();
+  std::vector<std::int64_t> counts;
+  for (auto const& flat : flats) {
+    counts.push_back(flat.padded_count());
+  }
+  auto result = shard::classify(counts);
+  std::vector<int> needed(result.classes.size());
+  std::vector<std::uint32_t> next;
+  auto const need = [&](std::uint32_t flat) {
+    if (result.class_of[flat] >= 0) {
+      ++needed[static_cast<std::size_t>(result.class_of[flat])];
+    }
+  };
+  for (auto const pass : {PassKind::training, PassKind::evaluation}) {
+    for (std::int64_t position = -1; position < turns(pass); ++position) {
+      std::ranges::fill(needed, 0);
+      ahead(pass, position, position + turns(pass), next);
+      std::ranges::for_each(next, need);
+      if (position >= 0) {
+        std::ranges::for_each(layout_->flats_of(unit_at(pass, position)), need);
+      }
+      for (std::size_t c = 0; c < needed.size(); ++c) {
+        result.classes[c].slots = std::max(result.classes[c].slots, needed[c]);
+      }
+    }
+  }
+  return result;
+}
+
+SlotCounts Order::gradient_slots(int units_at_once) const {
+  auto const& flats = layout_->flats();
+  std::vector<std::int64_t> counts;
+  for (auto const& flat : flats) {
+    counts.push_back(flat.trainable.padded_count);
+  }
+  auto result = shard::classify(counts);
+  // A tied parameter's gradient is open from backward of its last user to backward of its first.
+  for (auto& slot_class : result.classes) {
+    int most = 0;
+    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) {
+      auto const open = [&](std::uint32_t flat) {
+        return flats[flat].users.front() <= unit && unit <= flats[flat].users.back();
+      };
+      most = std::max(most, static_cast<int>(std::ranges::count_if(slot_class.flats, open)));
+    }
+    slot_class.slots = std::min(static_cast<int>(slot_class.flats.size()), most + units_at_once - 1);
+  }
+  return result;
+}
+
+}  // namespace zeroth::stage
