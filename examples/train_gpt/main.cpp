@@ -1,0 +1,57 @@
+/// Trains a GPT-2 on text, byte by byte, at the stage that the config file says.
+///
+///   train_gpt --config configs/zero3.json --data book.txt --ranks 4
+///   mpirun -n 4 train_gpt --config configs/zero3.json --data book.txt
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+
+#include "train.hpp"
+
+namespace {
+
+using zeroth::comm::Transport;
+
+void print_plan(gpt::Options const& options, zeroth::Config const& config, gpt::Shape const& shape) {
+  zeroth::Model model{options.seed};
+  gpt::Gpt<float> const gpt{model, shape, gpt::Recompute::off};
+  auto const world = options.ranks.value_or(1);
+  std::cout << zeroth::explain_plan(model, config, world, {.transport = options.transport.value_or(Transport::local)});
+}
+
+int run(gpt::Options const& options) {
+  auto const config = zeroth::Config::from_file(options.config);
+  auto const shape = gpt::resolve_shape(options.shape, options.init);
+  if (options.plan) {
+    print_plan(options, config, shape);
+    return 0;
+  }
+  gpt::Corpus const corpus{options.data};
+  gpt::Batches const batches{corpus, shape.context, options.order, options.seed};
+  gpt::Task const task{options, config, shape, batches};
+  return zeroth::launch({.thread_ranks = options.ranks.value_or(1), .transport = options.transport},
+                        [&](zeroth::Job& job) {
+                          if (options.ranks && *options.ranks != job.world()) {
+                            throw zeroth::ConfigError{
+                                fmt::format("--ranks {}: the launcher started {} ranks", *options.ranks, job.world())};
+                          }
+                          with_precision(config, [&](auto precision) { gpt::train(job, task, precision); });
+                        });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  auto const [options, exit_status] = gpt::parse(argc, argv, std::cout, std::cerr);
+  if (!options) {
+    return exit_status;
+  }
+  try {
+    return run(*options);
+  } catch (std::exception const& error) {
+    std::fputs(fmt::format("train_gpt: {}\n", error.what()).c_str(), stderr);
+    return 1;
+  }
+}

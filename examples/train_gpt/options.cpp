@@ -1,0 +1,76 @@
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <limits>
+#include <map>
+#include <ostream>
+#include <string>
+
+namespace gpt {
+
+namespace {
+
+using zeroth::comm::Transport;
+
+std::map<std::string, std::optional<Transport>> const transports{
+    {"auto", std::nullopt}, {"local", Transport::local}, {"mpi", Transport::mpi}};
+std::map<std::string, Order> const orders{{"sequential", Order::sequential}, {"shuffled", Order::shuffled}};
+
+/// A whole number from `lowest`; CLI11's own bounds speak of floating point.
+CLI::Validator at_least(std::int64_t lowest) {
+  return CLI::Validator{[lowest](std::string const& text) {
+                          std::int64_t value = 0;
+                          return CLI::detail::lexical_cast(text, value) && value >= lowest
+                                     ? std::string{}
+                                     : text + " is not a whole number of at least " + std::to_string(lowest);
+                        },
+                        "INT >= " + std::to_string(lowest)};
+}
+
+void declare(CLI::App& app, Options& o, std::string& order, std::string& comm) {
+  app.add_option("--config", o.config, "Stage file: stage, batch, precision, optimizer, schedule")->required();
+  app.add_option("--data", o.data, "Text file, or folder of text files; a byte is a token");
+  app.add_option("--ranks", o.ranks, "Ranks, as threads, unless mpirun, torchrun or srun started this process [1]")
+      ->check(at_least(1));
+  app.add_option("--steps", o.steps, "Optimizer steps")->check(at_least(0))->capture_default_str();
+  app.add_option("--layers", o.shape.layers, "Transformer blocks [6]")->check(at_least(1));
+  app.add_option("--heads", o.shape.heads, "Attention heads per block [6]")->check(at_least(1));
+  app.add_option("--channels", o.shape.channels, "Width of the model, a multiple of --heads [384]")->check(at_least(1));
+  app.add_option("--context", o.shape.context, "Tokens per sequence [256]")->check(at_least(1));
+  app.add_option("--seed", o.seed, "Of initialisation and shuffling")->capture_default_str();
+  app.add_option("--order", order, "Of the sequences in an epoch")
+      ->check(CLI::IsMember{{"sequential", "shuffled"}})
+      ->capture_default_str();
+  app.add_option("--report", o.report, "Write the run as JSON lines");
+  app.add_option("--save-initial", o.save_initial, "Write the model before the first step (Hugging Face's format)");
+  app.add_option("--save-final", o.save_final, "Write the model after the last step (Hugging Face's format)");
+  app.add_option("--init", o.init, "Start from a model folder; it also says the shapes");
+  app.add_option("--comm", comm, "What ranks talk through; auto: mpi under a launcher, otherwise local")
+      ->check(CLI::IsMember{{"auto", "local", "mpi"}})
+      ->capture_default_str();
+  app.add_flag("--plan", o.plan, "Print what each rank will hold, and end");
+  app.add_flag("--recompute", o.recompute, "Keep only the blocks' inputs and compute their insides again in backward");
+}
+
+}  // namespace
+
+CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ostream& err) {
+  CLI::App app{"Trains a GPT-2 on text, byte by byte, with its state sharded over ranks as the stage file says."};
+  Options options;
+  std::string order = "sequential";
+  std::string comm = "auto";
+  declare(app, options, order, comm);
+  try {
+    app.parse(argc, argv);
+    if (options.data.empty() && !options.plan) {
+      throw CLI::RequiredError{"--data"};
+    }
+  } catch (CLI::ParseError const& error) {
+    return {std::nullopt, app.exit(error, out, err) == 0 ? 0 : 2};
+  }
+  options.order = orders.at(order);
+  options.transport = transports.at(comm);
+  return {options, 0};
+}
+
+}  // namespace gpt

@@ -1,0 +1,34 @@
+/// The command line.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <iosfwd>
+#include <optional>
+
+#include <zeroth/comm/job.hpp>
+
+#include "batches.hpp"
+#include "model_folder.hpp"
+
+namespace gpt {
+
+struct Options {
+  std::filesystem::path config, data;
+  std::optional<int> ranks;
+  std::int64_t steps = 100;
+  ShapeOptions shape;
+  std::uint64_t seed = 0;
+  Order order = Order::sequential;
+  std::filesystem::path report, save_initial, save_final, init;
+  std::optional<zeroth::comm::Transport> transport;
+  bool plan = false, recompute = false;
+};
+
+struct CommandLine {
+  std::optional<Options> options;  ///< None if there is nothing to do: help was asked for, or something is wrong.
+  int exit_status = 0;             ///< Then: 0 or 2.
+};
+/// Prints help to `out` and what is wrong to `err`.
+[[nodiscard]] CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ostream& err);
+
+}  // namespace gpt

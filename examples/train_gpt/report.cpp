@@ -1,0 +1,39 @@
+#include "report.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace gpt {
+
+namespace {
+
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.9g}", value) : "null"; }
+
+std::string bytes(zeroth::MemoryBytes const& m) {
+  return fmt::format(R"({{"parameters":{},"gradients":{},"optimizer":{},"slots":{},"scratch":{},"total":{}}})",
+                     m.parameters, m.gradients, m.optimizer, m.slots, m.scratch, m.total());
+}
+
+}  // namespace
+
+double tokens_per_second(zeroth::StepReport const& step, std::int64_t tokens) {
+  return static_cast<double>(tokens) / step.step_ms * 1e3;
+}
+
+std::string step_record(zeroth::StepReport const& step, std::int64_t tokens) {
+  return fmt::format(R"({{"record":"step","step":{},"loss":{},"grad_norm":{},"lr":{},"loss_scale":{},"skipped":{},)"
+                     R"("step_ms":{},"tokens_per_s":{},"exposed_comm_ms":{}}})"
+                     "\n",
+                     step.step, number(step.loss), number(step.grad_norm), number(step.learning_rate),
+                     number(step.loss_scale), step.skipped, number(step.step_ms),
+                     number(tokens_per_second(step, tokens)), number(step.exposed_comm_ms));
+}
+
+std::string memory_record(int rank, RankMemory const& memory) {
+  return fmt::format(R"({{"record":"memory","rank":{},"planned":{},"measured_peak":{}}})"
+                     "\n",
+                     rank, bytes(memory.planned), bytes(memory.measured));
+}
+
+}  // namespace gpt

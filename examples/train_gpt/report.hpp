@@ -1,0 +1,27 @@
+/// The run as JSON lines.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include <zeroth/device/memory.hpp>
+#include <zeroth/engine/report.hpp>
+
+#include "output_file.hpp"
+
+namespace gpt {
+
+/// What one rank planned to hold, and held at most.
+struct RankMemory {
+  zeroth::MemoryBytes planned, measured;
+};
+
+/// One line each, floats with 9 significant digits (enough to give back every fp32 value), null for what is not finite.
+[[nodiscard]] std::string step_record(zeroth::StepReport const& step, std::int64_t tokens);
+[[nodiscard]] std::string memory_record(int rank, RankMemory const& memory);
+
+/// Tokens per second of a step over `tokens`, on all ranks together.
+[[nodiscard]] double tokens_per_second(zeroth::StepReport const& step, std::int64_t tokens);
+
+}  // namespace gpt

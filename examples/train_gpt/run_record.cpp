@@ -1,0 +1,28 @@
+#include "run_record.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace gpt {
+
+std::string run_record(Options const& options, zeroth::Config const& config, Shape const& shape, Batches const& batches,
+                       int world) {
+  nlohmann::ordered_json const record{
+      {"record", "run"},
+      {"world", world},
+      {"steps", options.steps},
+      {"seed", options.seed},
+      {"order", options.order == Order::sequential ? "sequential" : "shuffled"},
+      {"recompute", options.recompute},
+      {"data", {{"path", options.data.string()}, {"sequences", batches.sequences()}}},
+      {"init", options.init.empty() ? nlohmann::ordered_json{} : nlohmann::ordered_json(options.init.string())},
+      {"model",
+       {{"layers", shape.layers},
+        {"heads", shape.heads},
+        {"channels", shape.channels},
+        {"context", shape.context},
+        {"vocabulary", shape.vocabulary}}},
+      {"config", nlohmann::ordered_json::parse(config.to_json())}};
+  return record.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace gpt

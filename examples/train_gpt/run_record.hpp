@@ -1,0 +1,16 @@
+/// The first line of a report: what was run.
+#pragma once
+#include <string>
+
+#include <zeroth/config/config.hpp>
+
+#include "batches.hpp"
+#include "options.hpp"
+#include "shape.hpp"
+
+namespace gpt {
+
+[[nodiscard]] std::string run_record(Options const& options, zeroth::Config const& config, Shape const& shape,
+                                     Batches const& batches, int world);
+
+}  // namespace gpt
