@@ -1,0 +1,110 @@
+#include "config/assemble.hpp"
+
+#include <cmath>
+
+namespace zeroth::config {
+namespace {
+
+PrecisionSettings precision(Values const& values) {
+  auto const reduce = dtype_named(values.get<"communication_data_type">());
+  auto const& accumulate = values.entries[index_of<"data_types.grad_accum_dtype">].value;
+  // Null, or the dtype in which micro-steps add up before the one reduction: the shard then keeps what was reduced.
+  bool const wide = accumulate && *accumulate == Value{"fp32"};
+  return {.compute = dtype_named(compute_dtype(values)),
+          .gradient = dtype_named(values.get<"zeroth.gradient_dtype">()),
+          .reduce = reduce,
+          .accumulate = wide ? Dtype::fp32 : reduce};
+}
+
+optim::AdamRules adam(Values const& values) {
+  auto const betas = values.get<"optimizer.params.betas">();
+  return {.beta1 = static_cast<float>(betas[0]),
+          .beta2 = static_cast<float>(betas[1]),
+          .epsilon = static_cast<float>(values.get<"optimizer.params.eps">()),
+          .weight_decay = static_cast<float>(values.get<"optimizer.params.weight_decay">()),
+          .decoupled_decay = values.get<"optimizer.params.adam_w_mode">(),
+          .bias_correction = values.get<"optimizer.params.bias_correction">()};
+}
+
+optim::ScheduleKind schedule_kind(std::string_view type) {
+  return type == "WarmupLR"        ? optim::ScheduleKind::warmup
+         : type == "WarmupDecayLR" ? optim::ScheduleKind::warmup_decay
+                                   : optim::ScheduleKind::warmup_cosine;
+}
+
+optim::Schedule schedule(Values const& values) {
+  optim::Schedule result;
+  result.base = static_cast<float>(values.get<"optimizer.params.lr">());
+  if (!values.in_file<"scheduler.type">()) {
+    return result;  // constant
+  }
+  result.kind = schedule_kind(values.get<"scheduler.type">());
+  result.warmup = values.get<"scheduler.params.warmup_type">() == "log" ? optim::WarmupKind::logarithmic
+                                                                        : optim::WarmupKind::linear;
+  result.warmup_steps = values.get<"scheduler.params.warmup_num_steps">();
+  result.warmup_min = static_cast<float>(values.get<"scheduler.params.warmup_min_lr">());
+  result.warmup_max = static_cast<float>(values.get<"scheduler.params.warmup_max_lr">());
+  result.warmup_min_ratio = static_cast<float>(values.get<"scheduler.params.warmup_min_ratio">());
+  result.cosine_min_ratio = static_cast<float>(values.get<"scheduler.params.cos_min_ratio">());
+  if (result.kind != optim::ScheduleKind::warmup) {
+    result.total_steps = values.get<"scheduler.params.total_num_steps">();
+  }
+  return result;
+}
+
+optim::LossScaleRules loss_scale(Values const& values) {
+  if (!values.get<"fp16.enabled">()) {
+    return {};  // static, 1
+  }
+  auto const scale = values.get<"fp16.loss_scale">();
+  auto const power = static_cast<int>(values.get<"fp16.initial_scale_power">());
+  bool const dynamic = scale == 0;
+  return {.dynamic = dynamic,
+          .initial = static_cast<float>(dynamic ? std::ldexp(1.0, power) : scale),
+          .minimum = static_cast<float>(values.get<"fp16.min_loss_scale">()),
+          .window = values.get<"fp16.loss_scale_window">(),
+          .hysteresis = static_cast<int>(values.get<"fp16.hysteresis">()),
+          .consecutive_hysteresis = values.get<"fp16.consecutive_hysteresis">()};
+}
+
+optim::StepRules step_rules(Values const& values) {
+  bool const checked_bf16 = values.get<"bf16.enabled">() && values.get<"bf16.check_grad_overflow">();
+  optim::StepRules rules;
+  rules.adam = adam(values);
+  rules.schedule = schedule(values);
+  rules.loss_scale = loss_scale(values);
+  rules.clip = static_cast<float>(values.get<"gradient_clipping">());
+  rules.skip_nonfinite = values.get<"fp16.enabled">() || checked_bf16;
+  return rules;
+}
+
+}  // namespace
+
+Dtype dtype_named(std::string_view name) {
+  return name == "fp16" ? Dtype::fp16 : (name == "bf16" ? Dtype::bf16 : Dtype::fp32);
+}
+
+Settings assemble(Values const& values) {
+  Settings settings;
+  settings.stage = static_cast<int>(values.get<"zero_optimization.stage">());
+  settings.batch = {.train = values.get<"train_batch_size">(),
+                    .micro = values.get<"train_micro_batch_size_per_gpu">(),
+                    .accumulation = values.get<"gradient_accumulation_steps">()};
+  settings.precision = precision(values);
+  settings.reduce_gradients = values.get<"zeroth.reduce_gradients">() == "every_micro_step"
+                                  ? ReduceGradients::every_micro_step
+                                  : ReduceGradients::last_micro_step;
+  settings.reduce_bucket_count = values.get<"zero_optimization.reduce_bucket_size">();
+  settings.prefetch_count = values.get<"zero_optimization.stage3_prefetch_bucket_size">();
+  settings.max_live_count = values.get<"zero_optimization.stage3_max_live_parameters">();
+  settings.gradient_slots = static_cast<int>(values.get<"zeroth.gradient_slots">());
+  settings.overlap_comm = values.get<"zero_optimization.overlap_comm">();
+  settings.rules = step_rules(values);
+  settings.timeout = std::chrono::milliseconds{values.get<"zeroth.timeout_ms">()};
+  settings.check = values.get<"zeroth.check">();
+  settings.poison = values.get<"zeroth.poison">();
+  settings.flight_recorder = values.get<"zeroth.flight_recorder">();
+  return settings;
+}
+
+}  // namespace zeroth::config

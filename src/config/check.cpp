@@ -1,0 +1,171 @@
+#include "config/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "config/names.hpp"
+
+namespace zeroth::config {
+namespace {
+
+Checked wrong(Node const& node, std::string_view why) { return {{}, fmt::format("{} {}", show(node), why)}; }
+Checked wrong_type(Node const& node) { return wrong(node, fmt::format("is {}", describe(node))); }
+
+bool in_range(double value, Range const& range) {
+  bool const enough = range.above_least ? value > range.least : value >= range.least;
+  bool const few = range.below_most ? value < range.most : value <= range.most;
+  return enough && few;
+}
+
+Checked check_integer(Key const& key, Node const& node) {
+  auto const* const number = std::get_if<Number>(&node.value);
+  if (number == nullptr) {
+    return wrong_type(node);
+  }
+  if (std::trunc(number->real) != number->real) {
+    return wrong(node, "is not a whole number");
+  }
+  if (!number->integer || !in_range(number->real, key.range)) {
+    return wrong(node, "is out of range");
+  }
+  return {*number->integer, {}};
+}
+
+/// Empty if `value` and what the library will make of it, an fp32, are both in range.
+std::string_view wrong_real(double value, Range const& range) {
+  auto const rounded = std::abs(value) <= std::numeric_limits<float>::max() ? static_cast<float>(value) : INFINITY;
+  if (!in_range(value, range)) {
+    return "is out of range";
+  }
+  if (std::isinf(rounded) || (rounded == 0 && value != 0) || !in_range(rounded, range)) {
+    return "is out of range once it is rounded to fp32";
+  }
+  return {};
+}
+
+Checked check_real(Key const& key, Node const& node) {
+  auto const* const number = std::get_if<Number>(&node.value);
+  if (number == nullptr) {
+    return wrong_type(node);
+  }
+  auto const why = wrong_real(number->real, key.range);
+  return why.empty() ? Checked{number->real, {}} : wrong(node, why);
+}
+
+Checked check_pair(Key const& key, Node const& node) {
+  auto const* const array = std::get_if<Array>(&node.value);
+  if (array == nullptr) {
+    return wrong_type(node);
+  }
+  if (array->size() != 2) {
+    return wrong(node, fmt::format("has length {}", array->size()));
+  }
+  Pair pair = {};
+  for (std::size_t i = 0; i < pair.size(); ++i) {
+    auto const item = check_real(key, (*array)[i]);
+    if (!item.wrong.empty()) {
+      return {{}, fmt::format("{} in {}", item.wrong, show(node))};
+    }
+    pair[i] = std::get<double>(item.value);
+  }
+  return {pair, {}};
+}
+
+std::string lower(std::string_view text) {
+  std::string result{text};
+  std::ranges::transform(result, result.begin(),
+                         [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return result;
+}
+
+Checked check_name(Key const& key, Node const& node) {
+  auto const* const text = std::get_if<std::string>(&node.value);
+  if (text == nullptr) {
+    return wrong_type(node);
+  }
+  std::vector<std::string_view> written;
+  for (auto const& name : key.names) {
+    if (*text == name.written || (key.any_case && lower(*text) == lower(name.written))) {
+      return {name.stored, {}};
+    }
+    written.push_back(name.written);
+  }
+  if (has_word(lower(key.foreign_names), lower(*text))) {
+    return wrong(node, "is DeepSpeed's, and Zeroth does not support it yet");
+  }
+  auto const near = nearest(*text, written);
+  return wrong(node, near.empty() ? "is unknown" : fmt::format("is unknown; did you mean \"{}\"?", near));
+}
+
+/// Equal; of an object, `node` has at least the members of `pattern`.
+bool matches(Node const& node, Node const& pattern) {
+  if (auto const* const number = std::get_if<Number>(&pattern.value)) {
+    auto const* const value = std::get_if<Number>(&node.value);
+    return value != nullptr && value->real == number->real;
+  }
+  if (auto const* const object = std::get_if<Object>(&pattern.value)) {
+    auto const* const value = std::get_if<Object>(&node.value);
+    return value != nullptr && std::ranges::all_of(*object, [&](Member const& wanted) {
+             auto const found = std::ranges::find(*value, wanted.name, &Member::name);
+             return found != value->end() && matches(found->node, wanted.node);
+           });
+  }
+  if (auto const* const text = std::get_if<std::string>(&pattern.value)) {
+    auto const* const value = std::get_if<std::string>(&node.value);
+    return value != nullptr && *value == *text;
+  }
+  auto const* const flag = std::get_if<bool>(&pattern.value);
+  auto const* const value = std::get_if<bool>(&node.value);
+  return flag != nullptr && value != nullptr && *value == *flag;
+}
+
+}  // namespace
+
+Checked check(Key const& key, Node const& node) {
+  switch (key.kind) {
+    case Kind::boolean: {
+      auto const* const value = std::get_if<bool>(&node.value);
+      return value == nullptr ? wrong_type(node) : Checked{*value, {}};
+    }
+    case Kind::integer: return check_integer(key, node);
+    case Kind::real: return check_real(key, node);
+    case Kind::pair: return check_pair(key, node);
+    case Kind::name: return check_name(key, node);
+    case Kind::text: {
+      auto const* const value = std::get_if<std::string>(&node.value);
+      return value == nullptr ? wrong_type(node) : Checked{std::string_view{*value}, {}};
+    }
+  }
+  return {};
+}
+
+bool asks_for_nothing(ForeignKey const& key, Node const& node) {
+  auto const* const object = std::get_if<Object>(&node.value);
+  if (is_null(node) || is_auto(node) || (object != nullptr && object->empty())) {
+    return true;
+  }
+  constexpr std::string_view separator = " or ";
+  for (auto rest = key.accepted; !rest.empty();) {
+    auto const end = std::min(rest.find(separator), rest.size());
+    Problems none;
+    auto const pattern = read_document(fmt::format("{{\"accepted\": {}}}", rest.substr(0, end)), none);
+    if (matches(node, pattern.front().node)) {
+      return true;
+    }
+    rest.remove_prefix(std::min(end + separator.size(), rest.size()));
+  }
+  return false;
+}
+
+bool is_auto(Node const& node) {
+  auto const* const text = std::get_if<std::string>(&node.value);
+  return text != nullptr && *text == "auto";
+}
+bool is_null(Node const& node) { return std::holds_alternative<std::nullptr_t>(node.value); }
+
+}  // namespace zeroth::config

@@ -1,0 +1,115 @@
+#include <limits>
+
+#include "config/values.hpp"
+
+namespace zeroth::config {
+namespace {
+
+std::int64_t quotient(std::int64_t dividend, std::int64_t divisor) {
+  return dividend % divisor == 0 ? dividend / divisor : throw Unknown{};  // a rule says what is wrong
+}
+
+bool derive_one(Key const& key, Entry& entry, Values const& values) {
+  if (entry.value || entry.source == Source::mistake) {
+    return false;
+  }
+  try {
+    bool const largest_unit = key.automatic && entry.source == Source::automatic;
+    entry.value = largest_unit ? Value{values.job().largest_unit_count} : key.derive(values);
+    return true;
+  } catch (Unknown const&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Values::Values() {
+  for (std::size_t i = 0; i < key_count; ++i) {
+    if (keys[i].derive == nullptr) {
+      entries[i].value = keys[i].value;
+    }
+  }
+}
+
+void derive_all(Values& values) {
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (std::size_t i = 0; i < key_count; ++i) {
+      progress = derive_one(keys[i], values.entries[i], values) || progress;
+    }
+  }
+}
+
+std::string_view compute_dtype(Values const& values) {
+  bool const fp16 = values.get<"fp16.enabled">();
+  bool const bf16 = values.get<"bf16.enabled">();
+  if (fp16 && bf16) {
+    throw Unknown{};
+  }
+  return fp16 ? "fp16" : (bf16 ? "bf16" : "fp32");
+}
+
+bool applies(Key const& key, Values const& values) {
+  if (key.schedulers.empty()) {
+    return true;
+  }
+  auto const& type = values.entries[index_of<"scheduler.type">].value;
+  auto const* const name = type ? std::get_if<std::string_view>(&*type) : nullptr;
+  return name != nullptr && has_word(key.schedulers, *name);
+}
+
+namespace derive {
+
+// Of train = micro x accumulation x world, what the file leaves out. Where the world is not known yet, neither are
+// they.
+
+Value train_batch(Values const& values) {
+  // Each factor fits an int. In double, because all three together need not fit 64 bits; exact where it counts.
+  auto const micro = static_cast<double>(values.get<"train_micro_batch_size_per_gpu">());
+  auto const accumulation = static_cast<double>(values.get<"gradient_accumulation_steps">());
+  double const product = micro * accumulation * values.job().world;
+  return product <= int_limit ? Value{static_cast<std::int64_t>(product)} : throw Unknown{};
+}
+
+Value micro_batch(Values const& values) {
+  return quotient(values.get<"train_batch_size">(), values.get<"gradient_accumulation_steps">() * values.job().world);
+}
+
+Value accumulation_steps(Values const& values) {
+  bool const both = values.in_file<"train_batch_size">() && values.in_file<"train_micro_batch_size_per_gpu">();
+  return both ? quotient(values.get<"train_batch_size">(),
+                         values.get<"train_micro_batch_size_per_gpu">() * values.job().world)
+              : std::int64_t{1};
+}
+
+Value param_dtype(Values const& values) { return compute_dtype(values); }
+
+Value gradient_dtype(Values const& values) { return compute_dtype(values); }
+
+Value reduce_dtype(Values const& values) { return values.get<"zeroth.gradient_dtype">(); }
+
+Value accumulate_dtype(Values const& values) {
+  if (values.get<"gradient_accumulation_steps">() == 1) {
+    return values.get<"communication_data_type">();
+  }
+  return values.get<"zeroth.reduce_gradients">() == "every_micro_step" ? Value{"fp32"} : Value{};
+}
+
+Value reduce_gradients(Values const& values) {
+  return values.get<"zero_optimization.stage">() < 2 ? "last_micro_step" : "every_micro_step";
+}
+
+Value overlap(Values const& values) { return values.get<"zero_optimization.stage">() == 3; }
+
+Value gradient_slots(Values const& values) {
+  return std::int64_t{values.get<"zero_optimization.overlap_comm">() ? 2 : 1};
+}
+
+Value warmup_max(Values const& values) {
+  auto const type = values.get<"scheduler.type">();
+  return type == "WarmupLR" ? values.get<"optimizer.params.lr">() : 1e-3;
+}
+
+}  // namespace derive
+}  // namespace zeroth::config

@@ -1,0 +1,251 @@
+#include "config/document.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <utility>
+
+namespace zeroth::config {
+namespace {
+
+constexpr std::size_t depth_limit = 32;  // a stage file needs 4; what walks the tree, its destructor too, is recursive
+constexpr std::size_t shown_limit = 60;  // characters of a value that a message repeats
+
+/// Lets the parser's events be placed: `furthest` is how much of the text it has consumed.
+struct Cursor {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = char const*;
+  using reference = char const&;
+
+  char const* at;
+  char const** furthest;
+
+  reference operator*() const { return *at; }
+  Cursor& operator++() {
+    *furthest = ++at;
+    return *this;
+  }
+  Cursor operator++(int) {
+    auto const before = *this;
+    ++*this;
+    return before;
+  }
+  bool operator==(Cursor const& other) const { return at == other.at; }
+};
+
+/// For the parser's own words about a text that may hold anything.
+std::string ascii(std::string_view text) {
+  std::string shown;
+  for (char const character : text) {
+    auto const code = static_cast<unsigned char>(character);
+    shown += code < 0x20 || code > 0x7e ? fmt::format("\\x{:02x}", code) : std::string(1, character);
+  }
+  return shown;
+}
+
+std::optional<std::int64_t> whole(double real) {
+  // 2^63 itself does not fit; every double below it that is whole does.
+  bool const fits = real >= -0x1p63 && real < 0x1p63 && std::trunc(real) == real;
+  return fits ? std::optional{static_cast<std::int64_t>(real)} : std::nullopt;
+}
+
+class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  TreeBuilder(std::string_view text, Problems& problems)
+      : text_{text}, furthest_{text.data()}, line_start_{text.data()}, problems_{problems} {}
+
+  Object build() {
+    Cursor const first{text_.data(), &furthest_};
+    Cursor const last{text_.data() + text_.size(), &furthest_};
+    bool const parsed = nlohmann::json::sax_parse(first, last, this, nlohmann::json::input_format_t::json,
+                                                  /*strict=*/true, /*ignore_comments=*/true);
+    if (!parsed) {
+      return {};
+    }
+    if (auto* const object = std::get_if<Object>(&root_.value)) {
+      return std::move(*object);
+    }
+    problems_.push_back({"", 0, fmt::format("holds {}; allowed: one JSON object", describe(root_))});
+    return {};
+  }
+
+  bool null() override { return add({nullptr}); }
+  bool boolean(bool value) override { return add({value}); }
+  bool number_integer(std::int64_t value) override {
+    return add({Number{static_cast<double>(value), value, std::to_string(value)}});
+  }
+  bool number_unsigned(std::uint64_t value) override {
+    auto const fits = std::in_range<std::int64_t>(value);
+    return add({Number{static_cast<double>(value),
+                       fits ? std::optional{static_cast<std::int64_t>(value)} : std::nullopt, std::to_string(value)}});
+  }
+  bool number_float(double value, std::string const& spelling) override {
+    return add({Number{value, whole(value), spelling}});
+  }
+  bool string(std::string& value) override { return add({std::move(value)}); }
+  bool binary(nlohmann::json::binary_t& /*value*/) override { return false; }  // only in formats other than text
+
+  bool start_object(std::size_t /*count*/) override { return open({Object{}}); }
+  bool start_array(std::size_t /*count*/) override { return open({Array{}}); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(std::string& name) override {
+    auto& object = open_.back();
+    object.line = line_here();
+    auto const [first, is_new] = object.lines.try_emplace(name, object.line);
+    object.name = std::move(name);
+    object.drop = !is_new;
+    if (!is_new) {
+      problems_.push_back({path_here(), object.line, fmt::format("given twice, first on line {}", first->second)});
+    }
+    return true;
+  }
+
+  bool parse_error(std::size_t position, std::string const& /*last_token*/,
+                   nlohmann::json::exception const& error) override {
+    std::string_view why{error.what()};
+    why.remove_prefix(std::min(why.size(), why.find("] ") + 2));
+    if (why.starts_with("parse error at")) {
+      why.remove_prefix(std::min(why.size(), why.find(": ") + 2));
+    }
+    return fail(position, ascii(why));
+  }
+
+ private:
+  struct Open {
+    Node node;
+    std::string name;   // of the member being read
+    int line = 0;       // of that name
+    bool drop = false;  // that name was given before
+    std::unordered_map<std::string, int> lines;
+  };
+
+  bool open(Node node) {
+    if (open_.size() == depth_limit) {
+      return fail(static_cast<std::size_t>(furthest_ - text_.data()),
+                  fmt::format("nested deeper than {} levels", depth_limit));
+    }
+    open_.push_back({std::move(node), {}, 0, false, {}});
+    return true;
+  }
+
+  bool close() {
+    auto node = std::move(open_.back().node);
+    open_.pop_back();
+    return add(std::move(node));
+  }
+
+  bool add(Node node) {
+    if (open_.empty()) {
+      root_ = std::move(node);
+    } else if (auto& parent = open_.back(); auto* const array = std::get_if<Array>(&parent.node.value)) {
+      array->push_back(std::move(node));
+    } else if (!parent.drop) {
+      std::get<Object>(parent.node.value).push_back({parent.name, parent.line, std::move(node)});
+    }
+    return true;
+  }
+
+  bool fail(std::size_t position, std::string const& why) {
+    // `position` counts the characters read, the offending one included.
+    auto const before = text_.substr(0, position == 0 ? 0 : position - 1);
+    auto const line = std::count(before.begin(), before.end(), '\n') + 1;
+    auto const column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
+    problems_.push_back({"", 0, fmt::format("line {}, column {}: not valid JSON: {}", line, column, why)});
+    return false;
+  }
+
+  int line_here() {
+    line_ += static_cast<int>(std::count(line_start_, furthest_, '\n'));
+    line_start_ = furthest_;
+    return line_;
+  }
+
+  std::string path_here() const {
+    std::string path;
+    for (auto const& level : open_) {
+      if (auto const* const array = std::get_if<Array>(&level.node.value)) {
+        path += fmt::format("[{}]", array->size());
+      } else {
+        path += (path.empty() ? "" : ".") + path_part(level.name);
+      }
+    }
+    return path;
+  }
+
+  std::string_view text_;
+  char const* furthest_;
+  char const* line_start_;  // up to here lines are counted
+  int line_ = 1;
+  Problems& problems_;
+  std::vector<Open> open_;
+  Node root_;
+};
+
+}  // namespace
+
+Object read_document(std::string_view text, Problems& problems) { return TreeBuilder{text, problems}.build(); }
+
+std::string in_quotes(std::string_view text) {
+  bool const whole_text = text.size() <= shown_limit;
+  auto shown = text.substr(0, shown_limit);
+  while (!whole_text && !shown.empty() && (static_cast<unsigned char>(text[shown.size()]) & 0xc0U) == 0x80U) {
+    shown.remove_suffix(1);  // not in the middle of a character
+  }
+  std::string result{'"'};
+  for (char const character : shown) {
+    auto const code = static_cast<unsigned char>(character);
+    if (code < 0x20 || code == 0x7f) {
+      result += fmt::format("\\u{:04x}", code);
+    } else {
+      result += (character == '"' || character == '\\') ? "\\" : "";
+      result += character;
+    }
+  }
+  return result + (whole_text ? "\"" : "...\"");
+}
+
+std::string path_part(std::string_view name) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  bool const safe =
+      !name.empty() && name.size() <= shown_limit && name.find_first_not_of(plain) == std::string_view::npos;
+  return safe ? std::string{name} : in_quotes(name);
+}
+
+std::string show(Node const& node) {
+  struct Shown {
+    std::string operator()(std::nullptr_t) const { return "null"; }
+    std::string operator()(bool value) const { return value ? "true" : "false"; }
+    std::string operator()(Number const& value) const { return value.spelling.substr(0, shown_limit); }
+    std::string operator()(std::string const& value) const { return in_quotes(value); }
+    std::string operator()(Array const& value) const {
+      std::string list;
+      for (auto const& item : value) {
+        list += (list.empty() ? "" : ", ") + show(item);
+        if (list.size() > shown_limit) {
+          return "[" + list + ", ...]";
+        }
+      }
+      return "[" + list + "]";
+    }
+    std::string operator()(Object const& value) const {
+      return value.empty() ? "{}" : "{" + in_quotes(value.front().name) + ": ...}";
+    }
+  };
+  return std::visit(Shown{}, node.value);
+}
+
+std::string_view describe(Node const& node) {
+  constexpr std::string_view kinds[] = {"null", "a boolean", "a number", "a string", "an array", "an object"};
+  return kinds[node.value.index()];
+}
+
+}  // namespace zeroth::config

@@ -1,0 +1,44 @@
+/// JSON text as a tree that remembers what a message about it needs: lines, spellings, and keys given twice.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "config/problem.hpp"
+
+namespace zeroth::config {
+
+struct Number {
+  double real = 0;
+  std::optional<std::int64_t> integer;  ///< For whole numbers that fit, however they are spelled: 5e8 is one.
+  std::string spelling;
+};
+
+struct Member;
+using Array = std::vector<struct Node>;
+using Object = std::vector<Member>;  ///< In the order of the file; of a key given twice only the first.
+
+struct Node {
+  std::variant<std::nullptr_t, bool, Number, std::string, Array, Object> value;
+};
+
+struct Member {
+  std::string name;
+  int line = 0;
+  Node node;
+};
+
+/// Reads one JSON object, with // and /* */ comments. Adds a problem for each key given twice, and one for a text that
+/// is not a JSON object or is nested deeper than any stage file; the result is then empty.
+[[nodiscard]] Object read_document(std::string_view text, Problems& problems);
+
+[[nodiscard]] std::string show(Node const& node);           ///< As in the file, shortened, safe for a terminal.
+[[nodiscard]] std::string_view describe(Node const& node);  ///< "a string", "an object", ...
+[[nodiscard]] std::string in_quotes(
+    std::string_view text);  ///< In double quotes, shortened, control characters escaped.
+[[nodiscard]] std::string path_part(std::string_view name);  ///< As it is, but quoted if it could pass for more.
+
+}  // namespace zeroth::config

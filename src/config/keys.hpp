@@ -1,0 +1,255 @@
+/// The table of keys: what a stage file may say. Checking, defaults, derived values, printing, the nearest known name
+/// and the documentation all follow from it.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace zeroth::config {
+
+class Values;
+
+/// A value, or null. Names are in the spelling that Zeroth prints ("float16" is stored as "fp16").
+using Pair = std::array<double, 2>;
+using Value = std::variant<std::monostate, bool, std::int64_t, double, Pair, std::string_view>;
+
+enum class Kind : std::uint8_t { boolean, integer, real, pair, name, text };
+
+inline constexpr double unbounded = std::numeric_limits<double>::infinity();
+struct Range {
+  double least = 0, most = unbounded;
+  bool above_least = false, below_most = false;  ///< The bound itself is not allowed.
+};
+
+struct Name {
+  std::string_view written, stored;
+};
+
+struct Key {
+  std::string_view path;
+  Kind kind = Kind::boolean;
+  Range range = {};                          ///< Of integer, real and both numbers of a pair.
+  std::span<Name const> names = {};          ///< Of a name.
+  bool any_case = false;                     ///< Names match in upper and lower case.
+  std::string_view foreign_names = {};       ///< Words that DeepSpeed takes here and Zeroth does not support yet.
+  Value value = {};                          ///< Where the file has none; null if there is none either.
+  Value (*derive)(Values const&) = nullptr;  ///< Instead of `value`, from other values.
+  std::string_view why = {};                 ///< What `derive` does, for people.
+  bool automatic = false;                    ///< "auto" stands for the elements of the model's largest unit.
+  std::string_view schedulers = {};          ///< Words: the scheduler types that have this parameter; none: not one.
+  std::string_view meaning = {};
+};
+
+/// From other values. Each throws Unknown as long as a value that it needs is not known.
+namespace derive {
+Value train_batch(Values const& values);
+Value micro_batch(Values const& values);
+Value accumulation_steps(Values const& values);
+Value param_dtype(Values const& values);
+Value reduce_dtype(Values const& values);
+Value accumulate_dtype(Values const& values);
+Value overlap(Values const& values);
+Value warmup_max(Values const& values);
+Value gradient_dtype(Values const& values);
+Value reduce_gradients(Values const& values);
+Value gradient_slots(Values const& values);
+}  // namespace derive
+
+inline constexpr double int_limit = std::numeric_limits<int>::max();
+
+inline constexpr Name dtype_names[] = {
+    {"fp32", "fp32"},    {"bf16", "bf16"},          {"fp16", "fp16"},          {"float32", "fp32"},
+    {"float", "fp32"},   {"torch.float32", "fp32"}, {"bfloat16", "bf16"},      {"torch.bfloat16", "bf16"},
+    {"float16", "fp16"}, {"half", "fp16"},          {"torch.float16", "fp16"},
+};
+inline constexpr std::span<Name const> reduce_dtype_names{dtype_names, 3};  // DeepSpeed takes the short ones only
+inline constexpr Name optimizer_names[] = {{"AdamW", "AdamW"}, {"Adam", "Adam"}};
+inline constexpr Name scheduler_names[] = {
+    {"WarmupLR", "WarmupLR"}, {"WarmupDecayLR", "WarmupDecayLR"}, {"WarmupCosineLR", "WarmupCosineLR"}};
+inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
+inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
+                                                  {"last_micro_step", "last_micro_step"}};
+
+// clang-format off
+inline constexpr Key keys[] = {
+  {.path = "train_batch_size", .kind = Kind::integer, .range = {1, int_limit},
+   .derive = derive::train_batch, .why = "micro-batch x accumulation x world",
+   .meaning = "Samples per update, over all ranks."},
+  {.path = "train_micro_batch_size_per_gpu", .kind = Kind::integer, .range = {1, int_limit},
+   .derive = derive::micro_batch, .why = "train batch / (accumulation x world)",
+   .meaning = "Samples per rank and micro-step."},
+  {.path = "gradient_accumulation_steps", .kind = Kind::integer, .range = {1, int_limit},
+   .derive = derive::accumulation_steps,
+   .why = "train batch / (micro-batch x world) if both are given, else 1",
+   .meaning = "Micro-steps per update."},
+
+  {.path = "gradient_clipping", .kind = Kind::real, .value = 1.0,
+   .meaning = "Largest global L2 norm of the gradient of the whole batch; 0 is no clipping."},
+  {.path = "communication_data_type", .kind = Kind::name, .names = reduce_dtype_names, .any_case = true,
+   .derive = derive::reduce_dtype, .why = "zeroth.gradient_dtype",
+   .meaning = "Dtype in which gradients travel."},
+  {.path = "data_types.grad_accum_dtype", .kind = Kind::name, .names = dtype_names,
+   .derive = derive::accumulate_dtype,
+   .why = "fp32 if a step reduces several times, the reduced dtype if it has one micro-step, otherwise none",
+   .meaning = "Dtype in which gradients are added up: those of micro-steps after each reduction or, before the one "
+              "reduction of `last_micro_step`, on the rank, where it must be zeroth.gradient_dtype."},
+  {.path = "data_types.param_dtype", .kind = Kind::name, .names = dtype_names,
+   .derive = derive::param_dtype, .why = "fp16.enabled and bf16.enabled",
+   .meaning = "Dtype of the parameters that the math reads; it must be the one that `fp16` and `bf16` enable."},
+
+  {.path = "zero_optimization.stage", .kind = Kind::integer, .range = {0, 3}, .value = 0,
+   .meaning = "What is sharded: 0 nothing, 1 the optimizer, 2 also the gradients, 3 also the parameters."},
+  {.path = "zero_optimization.reduce_bucket_size", .kind = Kind::integer, .value = 500'000'000, .automatic = true,
+   .meaning = "Elements of gradients that leave together; a larger unit leaves by itself."},
+  {.path = "zero_optimization.overlap_comm", .kind = Kind::boolean,
+   .derive = derive::overlap, .why = "true at stage 3 only",
+   .meaning = "Communicate while computing."},
+  {.path = "zero_optimization.stage3_prefetch_bucket_size", .kind = Kind::integer, .value = 50'000'000,
+   .automatic = true,
+   .meaning = "Stage 3: units are gathered ahead while fewer elements than this are; 0 is no prefetch."},
+  {.path = "zero_optimization.stage3_max_live_parameters", .kind = Kind::integer, .value = 1'000'000'000,
+   .meaning = "Stage 3: elements that may be gathered at once. Bounds prefetch; the unit in use always fits."},
+
+  {.path = "fp16.enabled", .kind = Kind::boolean, .value = false,
+   .meaning = "Compute in fp16, with fp32 masters."},
+  {.path = "fp16.loss_scale", .kind = Kind::real, .value = 0.0,
+   .meaning = "Static loss scale; 0 is dynamic."},
+  {.path = "fp16.initial_scale_power", .kind = Kind::integer, .range = {0, 126}, .value = 16,
+   .meaning = "The dynamic loss scale starts at 2 to this power."},
+  {.path = "fp16.loss_scale_window", .kind = Kind::integer, .range = {1}, .value = 1000,
+   .meaning = "Steps without overflow after which the scale doubles."},
+  {.path = "fp16.hysteresis", .kind = Kind::integer, .range = {1, int_limit}, .value = 2,
+   .meaning = "Overflows until the scale halves."},
+  {.path = "fp16.consecutive_hysteresis", .kind = Kind::boolean, .value = false,
+   .meaning = "Every step without overflow restores the hysteresis."},
+  {.path = "fp16.min_loss_scale", .kind = Kind::integer, .range = {1}, .value = 1,
+   .meaning = "Smallest dynamic scale; an overflow there ends training."},
+
+  {.path = "bf16.enabled", .kind = Kind::boolean, .value = false,
+   .meaning = "Compute in bf16, with fp32 masters."},
+  {.path = "bf16.check_grad_overflow", .kind = Kind::boolean, .value = true,
+   .meaning = "With bf16: skip an update whose gradient is not finite. (fp16 always does, fp32 never.)"},
+
+  {.path = "optimizer.type", .kind = Kind::name, .names = optimizer_names, .any_case = true,
+   .foreign_names = "Adagrad Lamb Lion Muon OneBitAdam ZeroOneAdam OneBitLamb MuAdam MuAdamW MuSGD SGD",
+   .value = "AdamW",
+   .meaning = "In upper or lower case. Adam is AdamW unless `adam_w_mode` is false."},
+  {.path = "optimizer.params.lr", .kind = Kind::real, .value = 1e-3,
+   .meaning = "Learning rate, where no schedule says otherwise."},
+  {.path = "optimizer.params.betas", .kind = Kind::pair, .range = {0, 1, false, true}, .value = Pair{0.9, 0.999},
+   .meaning = "Decay rates of the two moments."},
+  {.path = "optimizer.params.eps", .kind = Kind::real, .range = {0, unbounded, true}, .value = 1e-8,
+   .meaning = "Added to the root of the second moment."},
+  {.path = "optimizer.params.weight_decay", .kind = Kind::real, .value = 0.0,
+   .meaning = "Weight decay of parameters that do not say otherwise."},
+  {.path = "optimizer.params.bias_correction", .kind = Kind::boolean, .value = true,
+   .meaning = "Correct the moments for their start at zero."},
+  {.path = "optimizer.params.adam_w_mode", .kind = Kind::boolean, .value = true,
+   .meaning = "Decay apart from the gradient (AdamW); false, for type Adam only, adds it to the gradient."},
+
+  {.path = "scheduler.type", .kind = Kind::name, .names = scheduler_names,
+   .foreign_names = "OneCycle LRRangeTest",
+   .meaning = "Learning-rate schedule; none is a constant rate. Updates that are skipped do not count."},
+  {.path = "scheduler.params.warmup_min_lr", .kind = Kind::real, .value = 0.0,
+   .schedulers = "WarmupLR WarmupDecayLR",
+   .meaning = "Rate that the warm-up starts from, and that WarmupDecayLR ends at."},
+  {.path = "scheduler.params.warmup_max_lr", .kind = Kind::real,
+   .derive = derive::warmup_max, .why = "optimizer.params.lr for WarmupLR, 0.001 for WarmupDecayLR",
+   .schedulers = "WarmupLR WarmupDecayLR",
+   .meaning = "Rate that the warm-up ends at."},
+  {.path = "scheduler.params.warmup_num_steps", .kind = Kind::integer, .range = {1}, .value = 1000,
+   .schedulers = "WarmupLR WarmupDecayLR WarmupCosineLR",
+   .meaning = "Updates that the warm-up takes; 1 is taken as 2."},
+  {.path = "scheduler.params.warmup_type", .kind = Kind::name, .names = warmup_names, .value = "log",
+   .schedulers = "WarmupLR WarmupDecayLR WarmupCosineLR",
+   .meaning = "Shape of the warm-up."},
+  {.path = "scheduler.params.total_num_steps", .kind = Kind::integer, .range = {1},
+   .schedulers = "WarmupDecayLR WarmupCosineLR",
+   .meaning = "Updates after which the rate has reached its end. Required."},
+  {.path = "scheduler.params.warmup_min_ratio", .kind = Kind::real, .value = 0.0,
+   .schedulers = "WarmupCosineLR",
+   .meaning = "Fraction of optimizer.params.lr that the warm-up starts from."},
+  {.path = "scheduler.params.cos_min_ratio", .kind = Kind::real, .value = 1e-4,
+   .schedulers = "WarmupCosineLR",
+   .meaning = "Fraction of optimizer.params.lr that the cosine ends at."},
+
+  {.path = "zeroth.gradient_dtype", .kind = Kind::name, .names = dtype_names,
+   .derive = derive::gradient_dtype, .why = "the compute dtype",
+   .meaning = "Dtype of the memory that backward writes: fp32 or the compute dtype."},
+  {.path = "zeroth.reduce_gradients", .kind = Kind::name, .names = reduce_gradients_names,
+   .derive = derive::reduce_gradients, .why = "last_micro_step at stages 0 and 1, every_micro_step at stages 2 and 3",
+   .meaning = "When gradients leave a rank: after every micro-step, or once, after they were added up on the rank."},
+  {.path = "zeroth.gradient_slots", .kind = Kind::integer, .range = {1, int_limit},
+   .derive = derive::gradient_slots, .why = "2 with overlap_comm, 1 without",
+   .meaning = "Stages 2 and 3: units whose full gradients are held at once."},
+  {.path = "zeroth.timeout_ms", .kind = Kind::integer, .range = {1, 31'536'000'000.0}, .value = 600'000,
+   .meaning = "Milliseconds after which a rank that does not answer ends the job."},
+  {.path = "zeroth.check", .kind = Kind::boolean, .value = false,
+   .meaning = "Compare what the ranks are about to communicate in every step, not only in the first two."},
+  {.path = "zeroth.poison", .kind = Kind::boolean, .value = false,
+   .meaning = "Fill memory with NaN when what it held is no longer valid."},
+  {.path = "zeroth.flight_recorder", .kind = Kind::text, .value = "",
+   .meaning = "Folder for the record of the last collectives, written on a fault; empty is the working folder."},
+};
+// clang-format on
+
+inline constexpr std::size_t key_count = std::size(keys);
+
+/// Another spelling of a key or section.
+struct Alias {
+  std::string_view written, path;
+};
+inline constexpr Alias aliases[] = {
+    {"bfloat16", "bf16"},
+    {"zero_optimization.prefetch_bucket_size", "zero_optimization.stage3_prefetch_bucket_size"},
+    {"zero_optimization.max_live_parameters", "zero_optimization.stage3_max_live_parameters"},
+    {"zero_optimization.max_reuse_distance", "zero_optimization.stage3_max_reuse_distance"},
+    {"zero_optimization.param_persistence_threshold", "zero_optimization.stage3_param_persistence_threshold"},
+    {"zero_optimization.model_persistence_threshold", "zero_optimization.stage3_model_persistence_threshold"},
+    {"zero_optimization.module_granularity_threshold", "zero_optimization.stage3_module_granularity_threshold"},
+    {"zero_optimization.use_all_reduce_for_fetch_params", "zero_optimization.stage3_use_all_reduce_for_fetch_params"},
+    {"zero_optimization.allgather_sequential", "zero_optimization.stage3_allgather_sequential"},
+    {"zero_optimization.gather_16bit_weights_on_model_save",
+     "zero_optimization.stage3_gather_16bit_weights_on_model_save"},
+    {"zero_optimization.stage3_gather_fp16_weights_on_model_save",
+     "zero_optimization.stage3_gather_16bit_weights_on_model_save"},
+};
+
+/// Whether `list`, words with one space between them, has `word`.
+[[nodiscard]] constexpr bool has_word(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    auto const end = std::min(list.find(' '), list.size());
+    if (list.substr(0, end) == word) {
+      return true;
+    }
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return false;
+}
+
+[[nodiscard]] constexpr std::optional<std::size_t> find_key(std::string_view path) {
+  auto const* const found = std::ranges::find(keys, path, &Key::path);
+  return found == std::end(keys) ? std::nullopt : std::optional<std::size_t>{found - std::begin(keys)};
+}
+
+/// A path of the table, as a template argument: a typing error does not compile, and the type of the value follows.
+template <std::size_t length>
+struct Path {
+  char text[length] = {};
+  consteval Path(char const (&literal)[length]) { std::copy_n(literal, length, text); }  // NOLINT: a literal is a path
+  [[nodiscard]] constexpr std::string_view view() const { return {text, length - 1}; }
+};
+template <Path path>
+inline constexpr std::size_t index_of = find_key(path.view()).value();
+
+[[nodiscard]] std::string allowed(Key const& key);      ///< "an integer from 0 to 3"
+[[nodiscard]] std::string to_text(Value const& value);  ///< As it would stand in the file.
+
+}  // namespace zeroth::config

@@ -1,0 +1,28 @@
+/// The names that a stage file may use, and which of them was probably meant.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeroth::config {
+
+/// Single edits (insertions, deletions, replacements, swaps of neighbours) from one to the other, in any case.
+[[nodiscard]] std::size_t edit_distance(std::string_view from, std::string_view to);
+
+/// The nearest of `names` if it is near enough to have been meant; empty otherwise.
+[[nodiscard]] std::string_view nearest(std::string_view name, std::vector<std::string_view> const& names);
+
+/// Whether `path` is that of a section, for example "optimizer.params". The empty path is: the whole file.
+[[nodiscard]] bool is_section(std::string_view path);
+
+/// What may stand directly in `section`, in the order of the table: Zeroth's keys and sections.
+[[nodiscard]] std::vector<std::string_view> names_in(std::string_view section);
+
+/// The path that `path` is another spelling of, or itself.
+[[nodiscard]] std::string canonical(std::string const& path);
+
+/// The known path, of DeepSpeed's or Zeroth's, that `section`.`name` was probably meant to be: a near name in that
+/// section, or the same name in another one. Empty if nothing is near.
+[[nodiscard]] std::string nearest_path(std::string_view section, std::string_view name);
+
+}  // namespace zeroth::config

@@ -1,0 +1,237 @@
+#include "config/rules.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace zeroth::config {
+namespace {
+
+// A rule returns what is wrong with the key that it stands beside in the table below, and the remedy; empty if all is
+// well.
+
+std::string batch_is_given(Values const& values) {
+  bool const given = values.in_file<"train_batch_size">() || values.in_file<"train_micro_batch_size_per_gpu">();
+  return given ? "" : "missing; give train_batch_size or train_micro_batch_size_per_gpu";
+}
+
+class Product {
+ public:
+  void multiply(std::int64_t factor, std::string_view name) {
+    factors_.push_back(fmt::format("{} ({})", factor, name));
+    value_ *= factor;
+  }
+  [[nodiscard]] std::int64_t value() const { return value_; }
+  [[nodiscard]] std::string text() const {  // "4 (train_micro_batch_size_per_gpu) x 2 (world size) = 8"
+    auto const factors = fmt::format("{}", fmt::join(factors_, " x "));
+    return factors_.size() == 1 ? factors : fmt::format("{} = {}", factors, value_);
+  }
+
+ private:
+  std::int64_t value_ = 1;
+  std::vector<std::string> factors_;
+};
+
+/// The batch size is a multiple of the product of what is known, or equal to it if all is.
+std::string batch_is_product(Values const& values) {
+  bool const has_micro = values.in_file<"train_micro_batch_size_per_gpu">();
+  bool const has_steps = values.in_file<"gradient_accumulation_steps">();
+  auto const train = values.in_file<"train_batch_size">() ? values.get<"train_batch_size">() : throw Unknown{};
+  Product product;
+  if (has_micro) {
+    product.multiply(values.get<"train_micro_batch_size_per_gpu">(), "train_micro_batch_size_per_gpu");
+  }
+  if (has_steps) {
+    product.multiply(values.get<"gradient_accumulation_steps">(), "gradient_accumulation_steps");
+  }
+  if (product.value() > train) {
+    return fmt::format("{} is less than {}", train, product.text());  // and may grow beyond 64 bits
+  }
+  if (values.given) {
+    product.multiply(values.given->world, "world size");
+  }
+  if (has_micro && has_steps && values.given && train != product.value()) {
+    return fmt::format("{} is not {}; make it so, or leave out one of the three keys", train, product.text());
+  }
+  if (auto const below = train / product.value() * product.value(); below != train) {
+    auto const lower = below > 0 ? fmt::format("{} or ", below) : std::string{};
+    return fmt::format("{} is not a multiple of {}; nearest: {}{}", train, product.text(), lower,
+                       below + product.value());
+  }
+  return {};
+}
+
+std::string batch_fits(Values const& values) {
+  if (values.in_file<"train_batch_size">()) {
+    return {};
+  }
+  auto const micro = values.get<"train_micro_batch_size_per_gpu">();
+  auto const steps = values.get<"gradient_accumulation_steps">();
+  auto const world = values.given ? values.given->world : 1;
+  bool const fits = static_cast<double>(micro) * static_cast<double>(steps) * world <= int_limit;
+  return fits ? ""
+              : fmt::format(
+                    "{} x {} (gradient_accumulation_steps) x {} (world size) is out of range; allowed: a "
+                    "train_batch_size up to {:.0f}",
+                    micro, steps, world, int_limit);
+}
+
+std::string one_16_bit_dtype(Values const& values) {
+  bool const both = values.get<"fp16.enabled">() && values.get<"bf16.enabled">();
+  return both ? "true, and fp16.enabled too; enable one of them" : "";
+}
+
+std::string param_dtype_is_computed(Values const& values) {
+  auto const dtype = values.get<"data_types.param_dtype">();
+  auto const compute = compute_dtype(values);
+  return dtype == compute ? ""
+                          : fmt::format(
+                                "\"{}\", but fp16.enabled and bf16.enabled make it \"{}\"; change those or "
+                                "leave this key out",
+                                dtype, compute);
+}
+
+std::string gradient_dtype_is_wide_or_computed(Values const& values) {
+  auto const dtype = values.get<"zeroth.gradient_dtype">();
+  auto const compute = compute_dtype(values);
+  auto const other = compute == "fp32" ? std::string{} : fmt::format(" or \"{}\", the compute dtype", compute);
+  return dtype == "fp32" || dtype == compute
+             ? ""
+             : fmt::format("\"{}\", but the compute dtype is \"{}\"; allowed: \"fp32\"{}", dtype, compute, other);
+}
+
+std::string reduce_dtype_is_wide_or_gradient(Values const& values) {
+  auto const dtype = values.get<"communication_data_type">();
+  auto const gradient = values.get<"zeroth.gradient_dtype">();
+  // fp32 gradients may be rounded to either 16-bit dtype; between those two, each loses what the other keeps.
+  return dtype == "fp32" || gradient == "fp32" || dtype == gradient
+             ? ""
+             : fmt::format(
+                   "\"{}\", but gradients are \"{}\"; allowed: \"fp32\" or \"{}\", or set zeroth.gradient_dtype "
+                   "to \"fp32\"",
+                   dtype, gradient, gradient);
+}
+
+std::string accumulate_dtype_is_used(Values const& values) {
+  auto const dtype =
+      values.in_file<"data_types.grad_accum_dtype">() ? values.get<"data_types.grad_accum_dtype">() : throw Unknown{};
+  if (values.get<"zeroth.reduce_gradients">() == "last_micro_step" && values.get<"gradient_accumulation_steps">() > 1) {
+    auto const gradient = values.get<"zeroth.gradient_dtype">();
+    return dtype == gradient
+               ? ""
+               : fmt::format(
+                     "\"{}\", but with zeroth.reduce_gradients \"last_micro_step\" micro-steps add up in the "
+                     "gradient dtype, \"{}\"; set zeroth.gradient_dtype to \"{}\", or zeroth.reduce_gradients to "
+                     "\"every_micro_step\"",
+                     dtype, gradient, dtype);
+  }
+  auto const reduce = values.get<"communication_data_type">();
+  auto const other = reduce == "fp32" ? std::string{} : fmt::format(" or \"{}\", the dtype that is reduced", reduce);
+  return dtype == "fp32" || dtype == reduce
+             ? ""
+             : fmt::format("\"{}\", but \"{}\" is reduced; allowed: \"fp32\"{}", dtype, reduce, other);
+}
+
+std::string smallest_scale_is_reached_from_above(Values const& values) {
+  bool const dynamic = values.get<"fp16.loss_scale">() == 0;
+  auto const least = values.get<"fp16.min_loss_scale">();
+  auto const power = values.get<"fp16.initial_scale_power">();
+  bool const holds = !dynamic || static_cast<double>(least) <= std::ldexp(1.0, static_cast<int>(power));
+  return holds ? "" : fmt::format("{} is more than the initial scale, 2^{} (fp16.initial_scale_power)", least, power);
+}
+
+std::string adamw_is_decoupled(Values const& values) {
+  bool const contradicts = values.get<"optimizer.type">() == "AdamW" && !values.get<"optimizer.params.adam_w_mode">();
+  return contradicts ? "false, but optimizer.type is AdamW; set optimizer.type to \"Adam\" for L2 decay" : "";
+}
+
+bool any_in_file(Values const& values, std::string_view section) {
+  for (std::size_t i = 0; i < key_count; ++i) {
+    auto const source = values.entries[i].source;
+    if (keys[i].path.starts_with(section) && (source == Source::value || source == Source::mistake)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string optimizer_has_type(Values const& values) {
+  bool const holds = values.in_file<"optimizer.type">() || !any_in_file(values, "optimizer.params.");
+  return holds ? ""
+               : fmt::format("missing beside optimizer.params; allowed: {}", allowed(keys[index_of<"optimizer.type">]));
+}
+
+std::string scheduler_has_type(Values const& values) {
+  bool const holds = values.in_file<"scheduler.type">() || !any_in_file(values, "scheduler.params.");
+  return holds ? ""
+               : fmt::format("missing beside scheduler.params; allowed: {}", allowed(keys[index_of<"scheduler.type">]));
+}
+
+std::string scheduler_has_end(Values const& values) {
+  auto const& key = keys[index_of<"scheduler.params.total_num_steps">];
+  auto const type = values.get<"scheduler.type">();
+  bool const holds = !has_word(key.schedulers, type) || values.in_file<"scheduler.params.total_num_steps">();
+  return holds ? "" : fmt::format("missing; {} needs it: {}", type, allowed(key));
+}
+
+std::string warmup_ends_before_schedule(Values const& values) {
+  auto const total = values.get<"scheduler.params.total_num_steps">();
+  auto const warmup = values.get<"scheduler.params.warmup_num_steps">();
+  return total >= warmup || !applies(keys[index_of<"scheduler.params.total_num_steps">], values)
+             ? ""
+             : fmt::format("{} is less than scheduler.params.warmup_num_steps, {}", total, warmup);
+}
+
+struct Rule {
+  std::size_t key;  ///< Where the problem is reported.
+  std::string (*broken)(Values const& values);
+};
+
+constexpr Rule rules[] = {
+    {index_of<"train_batch_size">, batch_is_given},
+    {index_of<"train_batch_size">, batch_is_product},
+    {index_of<"train_micro_batch_size_per_gpu">, batch_fits},
+    {index_of<"bf16.enabled">, one_16_bit_dtype},
+    {index_of<"data_types.param_dtype">, param_dtype_is_computed},
+    {index_of<"zeroth.gradient_dtype">, gradient_dtype_is_wide_or_computed},
+    {index_of<"communication_data_type">, reduce_dtype_is_wide_or_gradient},
+    {index_of<"data_types.grad_accum_dtype">, accumulate_dtype_is_used},
+    {index_of<"fp16.min_loss_scale">, smallest_scale_is_reached_from_above},
+    {index_of<"optimizer.type">, optimizer_has_type},
+    {index_of<"optimizer.params.adam_w_mode">, adamw_is_decoupled},
+    {index_of<"scheduler.type">, scheduler_has_type},
+    {index_of<"scheduler.params.total_num_steps">, scheduler_has_end},
+    {index_of<"scheduler.params.total_num_steps">, warmup_ends_before_schedule},
+};
+
+/// A scheduler's parameter beside another scheduler.
+void check_scheduler_parameters(Values const& values, Problems& problems) {
+  auto const& type = values.entries[index_of<"scheduler.type">];
+  for (std::size_t i = 0; i < key_count && type.source == Source::value; ++i) {
+    auto const& entry = values.entries[i];
+    if (entry.source == Source::value && !applies(keys[i], values)) {
+      problems.push_back({std::string{keys[i].path}, entry.line,
+                          fmt::format("{} has no such parameter; {} has", to_text(*type.value), keys[i].schedulers)});
+    }
+  }
+}
+
+}  // namespace
+
+void check_rules(Values const& values, Problems& problems) {
+  for (auto const& rule : rules) {
+    try {
+      if (auto text = rule.broken(values); !text.empty()) {
+        problems.push_back({std::string{keys[rule.key].path}, values.entries[rule.key].line, std::move(text)});
+      }
+    } catch (Unknown const&) {
+      continue;
+    }
+  }
+  check_scheduler_parameters(values, problems);
+}
+
+}  // namespace zeroth::config

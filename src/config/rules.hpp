@@ -1,0 +1,11 @@
+/// What values may not say together.
+#pragma once
+#include "config/problem.hpp"
+#include "config/values.hpp"
+
+namespace zeroth::config {
+
+/// Adds a problem for each contradiction. A rule that needs a value that is not known says nothing.
+void check_rules(Values const& values, Problems& problems);
+
+}  // namespace zeroth::config

@@ -1,0 +1,80 @@
+/// The values of a stage file, one per key, each with where it comes from.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <variant>
+
+#include "config/keys.hpp"
+
+namespace zeroth::config {
+
+/// What a stage file says about a key.
+enum class Source : std::uint8_t {
+  nothing,
+  value,
+  automatic,  ///< "auto".
+  mistake,    ///< Something that is not allowed there; already reported.
+};
+
+struct Entry {
+  Source source = Source::nothing;
+  int line = 0;                ///< In the file.
+  std::optional<Value> value;  ///< From the file, the default or derived; none as long as it is not known.
+};
+
+/// What only the job and its model know.
+struct Given {
+  int world = 1;
+  std::int64_t largest_unit_count = 0;  ///< Elements.
+};
+
+/// Thrown by a read of a value that is not known: not before the job is, because the file has a mistake there, or
+/// because it is null. What needed the value then has nothing to say; a derivation or a rule is passed over. Never
+/// leaves here.
+struct Unknown {};
+
+template <Kind kind>
+using Stored =
+    std::variant_alternative_t<static_cast<std::size_t>(kind),
+                               std::variant<bool, std::int64_t, double, Pair, std::string_view, std::string_view>>;
+
+/// Names and texts are views: of the table, or of the document, which must live as long.
+class Values {
+ public:
+  std::array<Entry, key_count> entries;
+  std::optional<Given> given;
+
+  Values();  ///< An empty file.
+
+  /// Throws Unknown.
+  template <Path path>
+  [[nodiscard]] auto get() const {
+    auto const& entry = entries[index_of<path>];
+    using Type = Stored<keys[index_of<path>].kind>;
+    if (!entry.value || !std::holds_alternative<Type>(*entry.value)) {
+      throw Unknown{};
+    }
+    return std::get<Type>(*entry.value);
+  }
+  /// Whether the file says something here, right or wrong. "auto" and null say nothing.
+  template <Path path>
+  [[nodiscard]] bool in_file() const {
+    auto const source = entries[index_of<path>].source;
+    return source == Source::value || source == Source::mistake;
+  }
+  [[nodiscard]] Given job() const { return given ? *given : throw Unknown{}; }
+};
+
+/// Derives all values that can be from those that are known. Again once `given` is set, for those that depend on the
+/// job.
+void derive_all(Values& values);
+
+/// The dtype of the math, by fp16.enabled and bf16.enabled. Throws Unknown.
+[[nodiscard]] std::string_view compute_dtype(Values const& values);
+
+/// Whether a key plays a part: a scheduler's parameter does so only with its scheduler.
+[[nodiscard]] bool applies(Key const& key, Values const& values);
+
+}  // namespace zeroth::config
