@@ -1,0 +1,132 @@
+"""scripts/report.py against reports made by hand."""
+
+import contextlib
+import html.parser
+import io
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "scripts"))
+import report  # noqa: E402
+import sample_runs  # noqa: E402
+from lib import svg  # noqa: E402
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def report(self, runs, *options):
+        """(exit status, standard output, standard error) of the program on `runs`, a list of lists of records."""
+        arguments = list(options)
+        for stage, lines in enumerate(runs):
+            path = self.folder / f"stage{stage}.jsonl"
+            sample_runs.write(path, lines)
+            arguments.append(f"stage {stage}={path}")
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = report.main(arguments)
+        return status, out.getvalue(), err.getvalue()
+
+    def test_table_has_every_figure(self):
+        status, out, _ = self.report([sample_runs.records(stage) for stage in range(4)])
+        self.assertEqual(status, 0)
+        lines = [re.split(r" {2,}", line) for line in out.splitlines()]
+        self.assertIn(["stage 0", "planned", "12.59", "12.59", "25.18", "0.00", "0.02", "50.38"], lines)
+        self.assertIn(["", "measured", "3.15", "3.15", "6.29", "12.05", "0.02", "24.66", "51.0 %", "2.23311374", "4,796"],
+                      lines)
+        self.assertIn("The losses of all 60 steps are equal, digit for digit.", out)
+        self.assertIn("Measured memory is what was planned, to the byte, on every rank.", out)
+
+    def test_the_fullest_rank_counts(self):
+        lines = sample_runs.records(0)
+        lines[-2]["planned"]["parameters"] += 1024 * 1024
+        lines[-2]["planned"]["total"] += 1024 * 1024
+        lines[-2]["measured_peak"] = lines[-2]["planned"]
+        status, out, _ = self.report([lines])
+        self.assertEqual(status, 0)
+        self.assertIn("13.59", out)
+
+    def test_one_digit_of_one_loss_is_found(self):
+        other = sample_runs.records(1)
+        other[17]["loss"] += 1e-8
+        status, out, _ = self.report([sample_runs.records(0), other])
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: The losses differ from step 17 on: stage 0 ", out)
+
+    def test_a_shorter_run_is_found(self):
+        status, out, _ = self.report([sample_runs.records(0), sample_runs.records(1, steps=59)])
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: The losses differ from step 60 on: stage 0 2.23311374.", out)
+
+    def test_one_byte_over_plan_is_found(self):
+        other = sample_runs.records(1)
+        other[-1]["measured_peak"] = dict(other[-1]["measured_peak"])
+        other[-1]["measured_peak"]["scratch"] += 1
+        other[-1]["measured_peak"]["total"] += 1
+        status, out, _ = self.report([sample_runs.records(0), other])
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: Measured memory is not what was planned: stage 1.", out)
+
+    def test_bad_files_are_named_with_their_line(self):
+        lines = sample_runs.records(0)
+        cases = [
+            ([lines[0], {"record": "stop"}], r"stage0\.jsonl:2: no record of a run: \"stop\" is not"),
+            ([lines[0], lines[2]], r"stage0\.jsonl:2: .* step 2 where step 1 should be"),
+            ([lines[0], {**lines[1], "loss": None}], r"stage0\.jsonl:2: "),
+            ([lines[0]], r"stage0\.jsonl: no step was recorded"),
+            (lines[:5], r"stage0\.jsonl: no memory was recorded"),
+            ([*lines[:5], {**lines[-1], "planned": {**lines[-1]["planned"], "total": 1}}],
+             r"stage0\.jsonl:6: .* planned adds up to 52826112, not 1"),
+        ]
+        for bad, message in cases:
+            with self.subTest(message=message):
+                status, _, err = self.report([bad])
+                self.assertEqual(status, 2)
+                self.assertRegex(err, message)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            self.assertEqual(report.main(["stage 0=/nowhere/run.jsonl"]), 2)
+        self.assertIn("/nowhere/run.jsonl: No such file or directory", err.getvalue())
+
+    def test_page_needs_nothing_else(self):
+        page = self.folder / "page.html"
+        options = ("--html", str(page), "--title", "A<B")
+        status, _, _ = self.report([sample_runs.records(stage) for stage in range(4)], *options)
+        self.assertEqual(status, 0)
+        text = page.read_text(encoding="utf-8")
+        for resource in ("<script", "<link", "<img", "@import", "url(", "src="):
+            self.assertNotIn(resource, text)
+        self.assertEqual(re.findall(r"https?://[^\"]*", text), ["http://www.w3.org/2000/svg"] * 3)
+        self.assertIn("<h1>A&lt;B</h1>", text)
+        self.assertIn("51.0 % saved", text)
+        drawings = [xml.etree.ElementTree.fromstring(d) for d in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+        self.assertEqual(len(drawings), 3)
+        self.assertTrue(all(self.inside(drawing) for drawing in drawings))
+        html.parser.HTMLParser().feed(text)
+
+    def inside(self, drawing):
+        """Every bar has an extent that can be seen, and lies within the drawing."""
+        width = float(drawing.attrib["viewBox"].split()[2])
+        bars = drawing.findall(".//{http://www.w3.org/2000/svg}rect")
+        return all(float(b.attrib["width"]) > 0 and float(b.attrib["x"]) + float(b.attrib["width"]) < width for b in bars)
+
+    def test_ticks_are_round_and_enclose(self):
+        for low, high in ((0, 50.4), (2.17, 5.5), (0, 0.003), (0, 431.7), (1, 60)):
+            marks = svg.ticks(low, high)
+            self.assertLessEqual(marks[0], low + 1e-12)
+            self.assertGreaterEqual(marks[-1], high - 1e-12)
+            self.assertTrue(3 <= len(marks) <= 9, marks)
+        self.assertEqual(svg.tick_text(1234.5, 2.5), "1,234.5")
+        self.assertEqual(svg.tick_text(0.25, 0.05), "0.25")
+
+
+if __name__ == "__main__":
+    unittest.main()
