@@ -1,0 +1,159 @@
+/// Stages 0, 1, 2 and 3 train the same, bit for bit: at every world size, dtype, reduction rule, bucket size, number of
+/// slots, prefetch budget, with and without overlap, with delays in odd places, and with freed memory full of NaN.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/delayed.hpp"
+#include "support/job.hpp"
+#include "support/synthetic.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+struct Types {
+  char const* name;
+  char const* keys;
+};
+Types const all_types[] = {
+    {"fp32", ""},
+    {"bf16", R"("bf16": {"enabled": true},)"},
+    {"fp16", R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2},)"},
+    {"bf16 with fp32 gradients", R"("bf16": {"enabled": true}, "ZEROTH": "fp32",)"},
+    {"fp32 reduced in bf16", R"("communication_data_type": "bf16",)"},
+    {"bf16 reduced in fp32", R"("bf16": {"enabled": true}, "communication_data_type": "fp32",)"},
+};
+
+struct Movement {
+  std::int64_t bucket, prefetch;
+  int gradient_slots;
+  bool overlap;
+};
+Movement const movements[] = {
+    {500'000'000, 50'000'000, 2, true},
+    {1, 0, 1, false},
+    {1500, 1000, 4, true},
+    {3000, 1, 3, false},
+};
+
+std::string file(Types const& types, int stage, int accumulation, char const* reduce, Movement const& move,
+                 std::string const& more = "") {
+  std::string keys = types.keys;
+  std::string gradient;
+  if (auto const at = keys.find(R"("ZEROTH": "fp32",)"); at != std::string::npos) {
+    keys.erase(at);
+    gradient = R"("gradient_dtype": "fp32", )";
+  }
+  return fmt::format(R"({{
+    "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": {}, {} "gradient_clipping": 0.5,
+    "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}, "stage3_prefetch_bucket_size": {}, "overlap_comm": {}}},
+    "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01, "weight_decay": 0.1}}}},
+    "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 3}}}},
+    "zeroth": {{ {} "reduce_gradients": "{}", "gradient_slots": {}, "timeout_ms": 20000 {} }} }})",
+                     accumulation, keys, stage, move.bucket, move.prefetch, move.overlap, gradient, reduce,
+                     move.gradient_slots, more);
+}
+
+/// What rank 0 saw; the outcome must be clean and all ranks must have seen the same.
+Trained train(int world, std::string const& text, TrainOptions const& options = {}, Wrap const& wrap = {}) {
+  auto const config = Config::from_json(text);
+  std::vector<Trained> results(static_cast<std::size_t>(world));
+  auto const outcome = run_job(
+      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); }, wrap);
+  REQUIRE(messages_of(outcome) == "");
+  for (auto const& result : results) {
+    REQUIRE(bits_of(result) == bits_of(results.front()));
+    REQUIRE(result.planned == result.peak);
+  }
+  return results.front();
+}
+
+}  // namespace
+
+TEST_CASE("stages are bit-equal") {
+  auto const world = GENERATE(1, 2, 3, 4);
+  auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  auto const accumulation = GENERATE(1, 3);
+  auto const* const reduce = GENERATE("every_micro_step", "last_micro_step");
+  INFO(fmt::format("{} ranks, {}, {} micro-steps, {}", world, types.name, accumulation, reduce));
+  auto const base = train(world, file(types, 0, accumulation, reduce, movements[1]));
+  REQUIRE(base.reports.size() == 4);
+  for (auto const& report : base.reports) {
+    REQUIRE(std::isfinite(report.loss));
+    REQUIRE(report.grad_norm > 0);
+    REQUIRE_FALSE(report.skipped);
+  }
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const& move : movements) {
+      INFO(fmt::format("stage {}, bucket {}, prefetch {}, gradient slots {}, overlap {}", stage, move.bucket, move.prefetch,
+                       move.gradient_slots, move.overlap));
+      auto const poison = move.gradient_slots == 1 ? "" : R"(, "poison": true)";
+      REQUIRE(bits_of(train(world, file(types, stage, accumulation, reduce, move, poison))) == bits_of(base));
+    }
+  }
+}
+
+TEST_CASE("delays change nothing") {
+  auto const world = GENERATE(2, 4);
+  auto const types = GENERATE_COPY(all_types[0], all_types[1]);
+  auto const base = train(world, file(types, 0, 2, "every_micro_step", movements[1]));
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const& move : movements) {
+      INFO(fmt::format("{} ranks, {}, stage {}, bucket {}, overlap {}", world, types.name, stage, move.bucket, move.overlap));
+      TrainOptions options;
+      options.waits = true;
+      auto const text = file(types, stage, 2, "every_micro_step", move, R"(, "poison": true)");
+      REQUIRE(bits_of(train(world, text, options, delayed)) == bits_of(base));
+    }
+  }
+}
+
+TEST_CASE("with one micro-step both reduction rules are the same") {
+  auto const stage = GENERATE(0, 1, 2, 3);
+  auto const every = train(3, file(all_types[1], stage, 1, "every_micro_step", movements[0]));
+  auto const last = train(3, file(all_types[1], stage, 1, "last_micro_step", movements[0]));
+  REQUIRE(bits_of(every) == bits_of(last));
+}
+
+TEST_CASE("an overflow on one rank skips the update on all, and advances nothing") {
+  auto const stage = GENERATE(0, 1, 2, 3);
+  auto const world = GENERATE(1, 3);
+  TrainOptions options;
+  options.overflow_at_step = 2;
+  options.evaluates = false;
+  options.skips = false;
+  Types const fp16{"fp16", R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 100, "hysteresis": 1},)"};
+  auto const result = train(world, file(fp16, stage, 2, "every_micro_step", movements[2]), options);
+  auto const& reports = result.reports;
+  REQUIRE(reports.size() == 4);
+  CHECK_FALSE(reports[0].skipped);
+  CHECK(reports[1].skipped);
+  CHECK_FALSE(reports[2].skipped);
+  CHECK(reports[0].loss_scale == 16);
+  CHECK(reports[1].loss_scale == 16);  // that the step used
+  CHECK(reports[2].loss_scale == 8);
+  // The schedule did not advance over the skipped step: step 3 has the rate that step 2 would have had.
+  CHECK(reports[2].learning_rate == reports[1].learning_rate);
+  CHECK(reports[3].learning_rate > reports[2].learning_rate);
+}
+
+TEST_CASE("gradients are unscaled: the loss scale changes neither norm nor training beyond rounding") {
+  TrainOptions options;
+  options.steps = 2;
+  auto const scaled = [&](int power, int stage) {
+    auto text = fmt::format(R"("fp16": {{"enabled": true, "loss_scale": {}}},)", power);
+    Types const types{"fp16", text.c_str()};
+    return train(2, file(types, stage, 1, "every_micro_step", movements[0]), options);
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const one = scaled(1, stage);
+    auto const many = scaled(64, stage);
+    CHECK(many.reports[0].grad_norm == Approx(one.reports[0].grad_norm).epsilon(1e-3));
+    CHECK(many.reports[1].loss == Approx(one.reports[1].loss).epsilon(1e-3));
+  }
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,71 @@
+/// Runs a function on every rank of a job of threads, over communicators that a test may wrap.
+#pragma once
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "zeroth/comm/job.hpp"
+#include "zeroth/comm/local.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::testing {
+
+using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
+
+/// What went wrong on a rank, or nothing.
+using Outcome = std::vector<std::exception_ptr>;
+
+/// Runs `rank_main` on `world` threads; an exception on one rank ends the others, as under launch().
+inline Outcome run_job(int world, std::function<void(Job&)> const& rank_main, Wrap const& wrap = {}) {
+  auto communicators = comm::make_local(world);
+  Outcome outcome(static_cast<std::size_t>(world));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    auto& communicator = communicators[static_cast<std::size_t>(rank)];
+    if (wrap) {
+      communicator = wrap(std::move(communicator));
+    }
+    threads.emplace_back([&, rank] {
+      this_rank() = {rank, world, ""};
+      detail::JobState state;
+      state.communicator = std::move(communicators[static_cast<std::size_t>(rank)]);
+      try {
+        Job job = state.job();
+        rank_main(job);
+      } catch (std::exception const& error) {
+        outcome[static_cast<std::size_t>(rank)] = std::current_exception();
+        state.communicator->abort("rank " + std::to_string(rank) + " failed: " + error.what());
+      }
+    });
+  }
+  std::ranges::for_each(threads, [](std::thread& thread) { thread.join(); });
+  return outcome;
+}
+
+inline std::string message_of(std::exception_ptr const& error) {
+  if (!error) {
+    return {};
+  }
+  try {
+    std::rethrow_exception(error);
+  } catch (std::exception const& e) {
+    return e.what();
+  }
+}
+
+/// The message of every rank that failed, one a line.
+inline std::string messages_of(Outcome const& outcome) {
+  std::string all;
+  for (auto const& error : outcome) {
+    if (error) {
+      all += message_of(error) + "\n";
+    }
+  }
+  return all;
+}
+
+}  // namespace zeroth::testing
