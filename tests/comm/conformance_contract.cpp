@@ -1,0 +1,101 @@
+/// Wrong shapes are refused when they are submitted, on the rank that submits them, and nothing else happens.
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+
+#include "comm/conformance_parts.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm::conformance {
+namespace {
+
+struct Wrong {
+  Collective collective;
+  std::string says;  ///< What the message must contain.
+};
+
+std::vector<Wrong> wrong_collectives(std::vector<float>& memory, int rank, int world) {
+  float* const data = memory.data();
+  float* const other = data + 512;
+  constexpr auto fp32 = Dtype::fp32;
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  return {
+      {{Operation::all_reduce, data, data, -1, fp32, 0}, "count is -1"},
+      {{Operation::all_gather, data, other, most / 4, Dtype::fp64, 0}, "allowed are 0 to"},
+      {{Operation::all_reduce, nullptr, data, 8, fp32, 0}, "input is null"},
+      {{Operation::all_reduce, data, nullptr, 8, fp32, 0}, "output is null"},
+      {{Operation::send, nullptr, nullptr, 8, fp32, 0}, "input is null"},
+      {{Operation::receive, nullptr, nullptr, 8, fp32, 0}, "output is null"},
+      {{Operation::broadcast, data, data, 8, fp32, world}, fmt::format("peer is {}", world)},
+      {{Operation::reduce, data, other, 8, fp32, -1}, "peer is -1"},
+      {{Operation::send, data, nullptr, 8, fp32, world}, fmt::format("allowed are 0 to {}", world - 1)},
+      {{Operation::send, data, nullptr, 8, fp32, rank}, "1 more sends"},
+      {{Operation::receive, nullptr, data, 8, fp32, rank}, "1 more receives"},
+      {{Operation::barrier, nullptr, nullptr, 8, fp32, 0}, "a barrier has none"},
+      {{Operation::all_reduce, data, data + 1, 8, fp32, 0}, "overlap"},
+      {{Operation::all_to_all, data, data, 8, fp32, 0}, "never in place"},
+      {{Operation::all_gather, data + rank * 8 + 1, data, 8, fp32, 0}, "overlap"},
+      {{Operation::reduce_scatter, data, data + rank * 8 + 4, 8, fp32, 0}, "overlap"},
+      {{Operation::gather, data + rank * 8 + 1, data, 8, fp32, rank}, "in place means output =="},
+      {{Operation::scatter, data, data + rank * 8 + 1, 8, fp32, rank}, "in place means output =="},
+      {{Operation::all_reduce, reinterpret_cast<std::byte*>(data) + 1, other, 8, fp32, 0}, "is not aligned"},
+      {{Operation::all_reduce, data, other, 8, static_cast<Dtype>(99), 0}, "unknown dtype 99"},
+      {{static_cast<Operation>(99), data, other, 8, fp32, 0}, "unknown operation 99"},
+  };
+}
+
+std::string check_wrong_shapes(Rank& rank) {
+  auto& communicator = rank.communicator;
+  int const me = communicator.rank(), world = communicator.world();
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  std::vector<float> memory(1024, 1);
+  std::string problem;
+  for (auto const& wrong : wrong_collectives(memory, me, world)) {
+    std::string says = "nothing was thrown";
+    try {
+      communicator.submit(*stream, {"testing", "shapes"}, {&wrong.collective, 1});
+    } catch (ContractError const& error) {
+      says = error.what();
+    }
+    bool const good = says.find(wrong.says) != std::string::npos && says.find(communicator.name()) != std::string::npos;
+    problem = first_of(problem, good ? "" : fmt::format("'{}' was expected and came: {}", wrong.says, says));
+  }
+  // Each rank may have been refused other things: nothing of it was enqueued.
+  communicator.all_reduce(*stream, {"testing", "shapes"}, memory.data(), memory.data(), std::ssize(memory),
+                          Dtype::fp32);
+  stream->synchronize();
+  return first_of(problem,
+                  memory[1023] == static_cast<float>(world) ? "" : "the collective after refused ones is wrong");
+}
+
+std::string check_names(Rank& rank) {
+  std::string problem;
+  for (std::string const name : {"", "sixteen_letters_"}) {
+    std::string says = "nothing was thrown";
+    try {
+      auto const part = rank.communicator.split(0, 0, name);
+    } catch (ContractError const& error) {
+      says = error.what();
+    }
+    problem = first_of(problem, says.find("allowed are 1 to 15") != std::string::npos ? "" : says);
+  }
+  return problem;
+}
+
+std::string check_identity(Rank& rank) {
+  auto& communicator = rank.communicator;
+  bool const good =
+      communicator.rank() >= 0 && communicator.rank() < communicator.world() && !communicator.name().empty();
+  return good ? "" : fmt::format("rank {} of {}", communicator.rank(), communicator.world());
+}
+
+}  // namespace
+
+std::vector<Case> contract_cases() {
+  return {{"rank, world and name", check_identity},
+          {"wrong shapes are refused", check_wrong_shapes},
+          {"wrong names are refused", check_names}};
+}
+
+}  // namespace zeroth::comm::conformance

@@ -1,0 +1,169 @@
+/// Ranks that are lost, late or elsewhere: every rank of the job ends soon, and knows why.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+#include "comm/conformance_parts.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/device/cpu.hpp"
+
+namespace zeroth::comm::conformance {
+namespace {
+
+std::string expect(std::string const& text, std::vector<std::string> const& words) {
+  for (auto const& word : words) {
+    if (text.find(word) == std::string::npos) {
+      return fmt::format("'{}' is not in: {}", word, text.empty() ? "nothing, for nothing was thrown" : text);
+    }
+  }
+  return {};
+}
+
+std::string last_rank(Rank const& rank) { return fmt::format("rank {}", rank.communicator.world() - 1); }
+bool is_last(Rank const& rank) { return rank.communicator.rank() == rank.communicator.world() - 1; }
+
+/// Everything that is tried after the end fails for the same reason.
+std::string check_ended(Rank& rank, std::vector<std::string> const& words) {
+  auto const device = device::make_cpu_device();  // the rank's own failed with its stream
+  auto const stream = device->make_stream("after", device::Overlap::on);
+  float data = 1;
+  rank.communicator.all_reduce(*stream, {"after", "the end"}, &data, &data, 1, Dtype::fp32);
+  auto const later = error_of(*stream);
+  std::string split = "nothing was thrown";
+  try {
+    auto const part = rank.communicator.split(0, 0, "after");
+  } catch (PeerError const& error) {
+    split = error.what();
+  }
+  return first_of(expect(later, words), expect(split, words));
+}
+
+/// One rank gives up, from a thread of its own, while the others wait in a collective; two of its streams wait as well.
+std::string check_abort(Rank& rank) {
+  Part part{rank.communicator, 0, rank.communicator.rank(), "other"};
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  std::vector<float> data(100);
+  if (is_last(rank)) {
+    std::thread{[&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds{20});
+      rank.communicator.abort("the disk is full");
+      rank.communicator.abort("a second reason");
+    }}.join();
+    return check_ended(rank, {"the disk is full"});
+  }
+  part.communicator().all_reduce(*stream, {"backward", "block 7"}, data.data(), data.data(), 100, Dtype::fp32);
+  auto const thrown = error_of(*stream);
+  return first_of(expect(thrown, {fmt::format("[rank {}", this_rank().rank), "the disk is full", "all_reduce",
+                                  "backward", "block 7", "other"}),
+                  check_ended(rank, {"the disk is full"}));
+}
+
+/// One rank does not come. The others say for whom they waited, and what it did last.
+std::string check_timeout(Rank& rank) {
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  std::vector<float> data(12);
+  rank.communicator.all_reduce(*stream, {"step", ""}, data.data(), data.data(), 12, Dtype::fp32);
+  stream->synchronize();
+  rank.communicator.set_options({std::chrono::milliseconds{300}, true});
+  if (is_last(rank)) {
+    while (check_ended(rank, {"waited"}).find("nothing was thrown") != std::string::npos) {
+    }
+    return check_ended(rank, {"waited"});
+  }
+  rank.communicator.all_reduce(*stream, {"backward", "block 7"}, data.data(), data.data(), 12, Dtype::fp32);
+  auto const thrown = error_of(*stream);
+  return expect(thrown, {"waited", "all_reduce", "backward of unit 'block 7'", "12 fp32", "transaction 2", "missing",
+                         last_rank(rank), "all_reduce (step"});
+}
+
+struct Mismatch {
+  char const* name;
+  Label common_label, odd_label;
+  std::vector<Collective> common, odd;
+  std::vector<std::string> words;  ///< That every rank's error contains.
+};
+
+float memory[2][4096];  // every rank may read and write it: nothing of a mismatch is carried out
+
+std::vector<Mismatch> mismatches() {
+  void* const in = memory[0];
+  void* const out = memory[1];
+  Collective const gather{Operation::all_gather, in, out, 10, Dtype::fp32, 0};
+  Collective const sum{Operation::all_reduce, in, out, 10, Dtype::fp32, 0};
+  Collective const longer{Operation::all_gather, in, out, 11, Dtype::fp32, 0};
+  Collective const other_type{Operation::all_gather, in, out, 10, Dtype::int32, 0};
+  Collective const from_zero{Operation::broadcast, in, out, 10, Dtype::fp32, 0};
+  Collective const from_one{Operation::broadcast, in, out, 10, Dtype::fp32, 1};
+  Label const forward{"forward", "block 3"};
+  Label const backward{"backward", "block 4"};
+  return {
+      {"ranks that issue different operations are told so",
+       forward,
+       backward,
+       {gather},
+       {sum},
+       {"all_gather (forward of unit 'block 3', 10 fp32)", "all_reduce (backward of unit 'block 4', 10 fp32)"}},
+      {"ranks that issue different counts are told so", forward, forward, {gather}, {longer}, {"10 fp32", "11 fp32"}},
+      {"ranks that issue different dtypes are told so",
+       forward,
+       forward,
+       {gather},
+       {other_type},
+       {"10 fp32", "10 int32"}},
+      {"ranks that issue different units are told so",
+       forward,
+       {"forward", "block 4"},
+       {gather},
+       {gather},
+       {"block 3", "block 4"}},
+      {"ranks that issue different roots are told so", forward, forward, {from_zero}, {from_one}, {"root 0", "root 1"}},
+      {"ranks that issue different lists are told so",
+       forward,
+       forward,
+       {sum, gather},
+       {sum, gather, sum},
+       {"nothing more", "as collective 3 of 3"}},
+  };
+}
+
+/// The last rank does something else, in its second transaction.
+std::string check_mismatch(Rank& rank, Mismatch const& mismatch) {
+  rank.communicator.set_options({std::chrono::minutes{2}, true});
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  rank.communicator.submit(*stream, {"forward", "block 1"}, {});
+  bool const odd = is_last(rank);
+  rank.communicator.submit(*stream, odd ? mismatch.odd_label : mismatch.common_label,
+                           odd ? mismatch.odd : mismatch.common);
+  auto words = mismatch.words;
+  words.insert(words.end(), {"rank 0", last_rank(rank), "transaction 2"});
+  auto const thrown = error_of(*stream);
+  return first_of(expect(thrown, words), check_ended(rank, words));
+}
+
+/// Sender and receiver disagree.
+std::string check_message_mismatch(Rank& rank) {
+  rank.communicator.set_options({std::chrono::minutes{2}, true});
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  std::vector<float> data(20);
+  Collective const send{Operation::send, data.data(), nullptr, 10, Dtype::fp32, 1};
+  Collective const receive{Operation::receive, nullptr, data.data(), 20, Dtype::fp32, 0};
+  Collective const sum{Operation::all_reduce, data.data(), data.data(), 1, Dtype::fp32, 0};
+  int const me = rank.communicator.rank();
+  rank.communicator.submit(*stream, {"forward", "stage 2"}, {me == 0 ? &send : me == 1 ? &receive : &sum, 1});
+  return expect(error_of(*stream), {"send", "10 fp32, to rank 1", "receive", "20 fp32, from rank 0", "stage 2"});
+}
+
+}  // namespace
+
+std::vector<Case> fault_cases() {
+  std::vector<Case> cases{{"an abort ends every wait", check_abort},
+                          {"a rank that does not come is named", check_timeout},
+                          {"messages that differ are told so", check_message_mismatch}};
+  for (auto const& each : mismatches()) {
+    cases.push_back({each.name, [each](Rank& rank) { return check_mismatch(rank, each); }});
+  }
+  return cases;
+}
+
+}  // namespace zeroth::comm::conformance

@@ -1,0 +1,37 @@
+/// The parts of the suite, and what they share.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/conformance.hpp"
+
+namespace zeroth::comm::conformance {
+
+[[nodiscard]] std::vector<Case> operation_cases();
+[[nodiscard]] std::vector<Case> message_cases();
+[[nodiscard]] std::vector<Case> transaction_cases();
+[[nodiscard]] std::vector<Case> split_cases();
+[[nodiscard]] std::vector<Case> contract_cases();
+
+/// A part of a communicator, with staging memory of its own for `count` elements of fp64.
+class Part {
+ public:
+  Part(Communicator& whole, int color, int key, std::string const& name, std::int64_t count = largest_count);
+  [[nodiscard]] bool exists() const noexcept { return communicator_ != nullptr; }
+  [[nodiscard]] Communicator& communicator() noexcept { return *communicator_; }
+
+ private:
+  std::vector<std::byte> staging_;  // outlives the communicator
+  std::unique_ptr<Communicator> communicator_;
+};
+
+/// The first of two findings.
+[[nodiscard]] inline std::string first_of(std::string const& one, std::string const& other) {
+  return one.empty() ? other : one;
+}
+
+/// What `stream` threw in the end; empty if nothing.
+[[nodiscard]] std::string error_of(device::Stream& stream);
+
+}  // namespace zeroth::comm::conformance

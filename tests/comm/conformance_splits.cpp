@@ -1,0 +1,92 @@
+/// Communicators out of communicators.
+#include <fmt/format.h>
+
+#include "comm/conformance_parts.hpp"
+
+namespace zeroth::comm::conformance {
+namespace {
+
+Label const label{"test", "splits"};
+
+/// The numbers of its ranks in the first communicator, in order.
+std::vector<std::int64_t> members_of(Communicator& communicator, device::Stream& stream, int rank_of_job) {
+  std::int64_t const mine = rank_of_job;
+  std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.world()));
+  communicator.all_gather(stream, label, &mine, all.data(), 1, Dtype::int64);
+  stream.synchronize();
+  return all;
+}
+
+std::string compare(char const* what, std::vector<std::int64_t> const& got, std::vector<std::int64_t> const& expected) {
+  return got == expected
+             ? ""
+             : fmt::format("{}: members {} instead of {}", what, fmt::join(got, " "), fmt::join(expected, " "));
+}
+
+/// Even ranks apart from odd ones, in reverse order.
+std::string check_colors_and_keys(Rank& rank) {
+  int const me = rank.communicator.rank(), world = rank.communicator.world();
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  Part part{rank.communicator, me % 2, -me, me % 2 == 0 ? "even" : "odd"};
+  std::vector<std::int64_t> expected;
+  for (int each = world - 1; each >= 0; --each) {
+    if (each % 2 == me % 2) {
+      expected.push_back(each);
+    }
+  }
+  auto& communicator = part.communicator();
+  if (communicator.name() != (me % 2 == 0 ? "even" : "odd")) {
+    return "the name is " + communicator.name();
+  }
+  if (expected[static_cast<std::size_t>(communicator.rank())] != me) {
+    return fmt::format("rank {} became rank {} of its part", me, communicator.rank());
+  }
+  return compare("even and odd", members_of(communicator, *stream, me), expected);
+}
+
+/// Equal keys keep the order of ranks; who gives no color gets nothing.
+std::string check_no_color(Rank& rank) {
+  int const me = rank.communicator.rank(), world = rank.communicator.world();
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  Part part{rank.communicator, me == 0 ? -1 : 7, 0, "without_zero"};
+  if (me == 0) {
+    return part.exists() ? "a communicator for a negative color" : "";
+  }
+  std::vector<std::int64_t> expected;
+  for (int each = 1; each < world; ++each) {
+    expected.push_back(each);
+  }
+  return compare("without rank 0", members_of(part.communicator(), *stream, me), expected);
+}
+
+/// Parts of parts, made, used and ended beside the whole.
+std::string check_nested(Rank& rank) {
+  int const me = rank.communicator.rank();
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  std::string problem;
+  for (int round = 0; round < 10; ++round) {
+    Part half{rank.communicator, me / 2, me, "pairs"};
+    Part single{half.communicator(), half.communicator().rank(), 0, "alone"};
+    problem = first_of(problem, compare("alone", members_of(single.communicator(), *stream, me), {me}));
+    std::int64_t sum = me;
+    half.communicator().all_reduce(*stream, label, &sum, &sum, 1, Dtype::int64);
+    std::int64_t all = me;
+    rank.communicator.all_reduce(*stream, label, &all, &all, 1, Dtype::int64);
+    stream->synchronize();
+    int const first = me / 2 * 2, world = rank.communicator.world();
+    int const expected = first + (first + 1 < world ? first + 1 : 0);
+    problem = first_of(problem, sum == expected ? "" : fmt::format("a pair's sum is {} instead of {}", sum, expected));
+    problem = first_of(problem, all == world * (world - 1) / 2 ? "" : fmt::format("the sum of all is {}", all));
+  }
+  return problem;
+}
+
+}  // namespace
+
+std::vector<Case> split_cases() {
+  return {{"split by color, ordered by key", check_colors_and_keys},
+          {"split without some ranks", check_no_color},
+          {"split of a split", check_nested}};
+}
+
+}  // namespace zeroth::comm::conformance

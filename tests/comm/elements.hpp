@@ -1,0 +1,31 @@
+/// Elements of any dtype in closed form, as their bits.
+#pragma once
+#include <cstdint>
+
+#include "zeroth/core/dtype.hpp"
+
+namespace zeroth::comm::conformance {
+
+inline constexpr Dtype all_dtypes[] = {Dtype::fp32,  Dtype::bf16,  Dtype::fp16, Dtype::fp64,
+                                       Dtype::int32, Dtype::int64, Dtype::byte};
+
+/// The low bytes_of(dtype) bytes count.
+using Bits = std::uint64_t;
+
+/// What ranks contribute, and what it adds up to in rank order.
+struct Source {
+  Bits (*element)(Dtype dtype, int rank, std::int64_t index);
+  Bits (*sum)(Dtype dtype, int world, std::int64_t index);
+};
+
+/// Small whole numbers, different on neighbouring ranks and elements: sums are exact in every dtype.
+extern Source const small_numbers;
+/// Numbers of all magnitudes and signs, so that the order of additions shows in most sums; integers that overflow.
+extern Source const rough_numbers;
+
+/// For what is moved and not added: any bits, different in nearly every element.
+[[nodiscard]] Bits pattern(Dtype dtype, int rank, std::int64_t index) noexcept;
+/// Deterministic, for programs that all ranks draw alike.
+[[nodiscard]] std::uint64_t scramble(std::uint64_t value) noexcept;
+
+}  // namespace zeroth::comm::conformance

@@ -1,0 +1,39 @@
+#include "comm/conformance.hpp"
+#include "comm/local_ranks.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::comm::conformance {
+namespace {
+
+TEST_CASE("the local communicator conforms") {
+  int const world = GENERATE(1, 2, 3, 4, 5, 7);
+  auto const cases = conformance_cases();
+  // All cases on one communicator, as a program would: no case may leave anything behind.
+  auto const problems = run_ranks(world, [&](Rank& rank) {
+    std::string all;
+    for (auto const& each : cases) {
+      if (auto const problem = problem_of(each, rank); !problem.empty()) {
+        all += each.name + ": " + problem + "\n";
+      }
+    }
+    return all;
+  });
+  for (auto const& problem : problems) {
+    CAPTURE(world);
+    CHECK(problem == "");
+  }
+}
+
+TEST_CASE("local faults end every rank") {
+  int const world = GENERATE(2, 3, 4);
+  for (auto const& each : fault_cases()) {
+    auto const problems = run_ranks(world, [&](Rank& rank) { return problem_of(each, rank); });
+    for (auto const& problem : problems) {
+      CAPTURE(world, each.name);
+      CHECK(problem == "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::comm::conformance

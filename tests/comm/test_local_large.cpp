@@ -1,0 +1,17 @@
+#include "comm/local_ranks.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::comm::conformance {
+namespace {
+
+TEST_CASE("local counts beyond 2^31") {
+  for (auto const& each : large_cases()) {
+    for (auto const& problem : run_ranks(2, [&](Rank& rank) { return problem_of(each, rank); })) {
+      CAPTURE(each.name);
+      CHECK(problem == "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::comm::conformance

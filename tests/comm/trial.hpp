@@ -1,0 +1,42 @@
+/// One collective on one rank: its memory, and what must be in it afterwards.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/elements.hpp"
+#include "zeroth/comm/communicator.hpp"
+
+namespace zeroth::comm::conformance {
+
+enum class Place : bool { out_of_place, in_place };
+
+struct Probe {
+  Operation operation = Operation::barrier;
+  Dtype dtype = Dtype::fp32;
+  std::int64_t count = 0;
+  Place place = Place::out_of_place;
+  int root = 0;
+};
+
+/// Input and output lie in one block with filler before, between and behind. Everything in the block has an expected
+/// value: a byte that is written where none should be is found as well as one that is wrong.
+class Trial {
+ public:
+  Trial(Probe const& probe, int rank, int world, Source const& source = small_numbers);
+  [[nodiscard]] Collective const& collective() const noexcept { return collective_; }
+  /// Once the stream has passed: the first element that is not as it should be, in words; empty if all are.
+  [[nodiscard]] std::string problem() const;
+
+ private:
+  [[nodiscard]] Bits expected(std::int64_t index, Source const& source) const;
+  void put(std::vector<std::byte>& block, std::int64_t at, Bits bits) const;
+  [[nodiscard]] Bits get(std::vector<std::byte> const& block, std::int64_t at) const;
+
+  Probe probe_;
+  int rank_, world_;
+  std::vector<std::byte> block_, expected_;
+  Collective collective_;
+};
+
+}  // namespace zeroth::comm::conformance
