@@ -14,7 +14,9 @@ namespace zeroth::config {
 namespace {
 
 Checked wrong(Node const& node, std::string_view why) { return {{}, fmt::format("{} {}", show(node), why)}; }
-Checked wrong_type(Node const& node) { return wrong(node, fmt::format("is {}", describe(node))); }
+Checked wrong_type(Node const& node) {
+  return wrong(node, is_null(node) ? "is not allowed" : fmt::format("is {}", describe(node)));
+}
 
 bool in_range(double value, Range const& range) {
   bool const enough = range.above_least ? value > range.least : value >= range.least;
@@ -99,7 +101,7 @@ Checked check_name(Key const& key, Node const& node) {
     return wrong(node, "is DeepSpeed's, and Zeroth does not support it yet");
   }
   auto const near = nearest(*text, written);
-  return wrong(node, near.empty() ? "is unknown" : fmt::format("is unknown; did you mean \"{}\"?", near));
+  return wrong(node, near.empty() ? "is unknown" : fmt::format("is unknown (did you mean \"{}\"?)", near));
 }
 
 /// Equal; of an object, `node` has at least the members of `pattern`.

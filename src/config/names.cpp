@@ -72,12 +72,16 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 
 std::string_view nearest(std::string_view name, std::vector<std::string_view> const& names) {
   std::string_view best;
-  std::size_t least = std::max<std::size_t>(1, name.size() / 3) + 1;  // at least this far is too far
+  std::size_t least = std::max<std::size_t>(1, name.size() / 4) + 1;  // at least this far is too far
   for (auto const candidate : names) {
     if (name.size() > longest_name) {
       break;
     }
-    if (auto const distance = edit_distance(name, candidate); distance < least) {
+    // One that only lacks its end, or has one too many, is as good as a single edit: "timeout" for "timeout_ms".
+    bool const begins =
+        std::min(name.size(), candidate.size()) >= 3 && (candidate.starts_with(name) || name.starts_with(candidate));
+    auto const distance = std::min(edit_distance(name, candidate), begins ? std::size_t{1} : longest_name);
+    if (distance < least) {
       least = distance;
       best = candidate;
     }

@@ -89,7 +89,9 @@ class Reader {
   }
 
   void unknown(std::string const& section, Member const& member, std::string const& written) {
-    auto const meant = nearest_path(section, member.name);
+    auto const as_path = canonical(section + (section.empty() ? "" : ".") + member.name);
+    bool const flat = find_key(as_path).has_value();  // "zero_optimization.stage": as messages, but not files, name it
+    auto const meant = flat ? as_path : nearest_path(section, member.name);
     auto const key = find_key(canonical(meant));
     std::string remedy;
     if (meant.empty()) {
@@ -97,7 +99,8 @@ class Reader {
       remedy = fmt::format("allowed {}: {}", section.empty() ? "at the top" : "in " + section,
                            names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", ")));
     } else if (key) {
-      remedy = fmt::format("did you mean {} ({})?", meant, allowed(keys[*key]));
+      remedy =
+          fmt::format("did you mean {}{} ({})?", meant, flat ? ", one object in another" : "", allowed(keys[*key]));
     } else {
       bool const foreign = find_foreign_key(canonical(meant)) != nullptr;
       remedy = fmt::format("did you mean {}{}?", meant, foreign ? " (DeepSpeed's, not supported by Zeroth yet)" : "");

@@ -116,19 +116,21 @@ std::string reduce_dtype_is_wide_or_gradient(Values const& values) {
 }
 
 std::string accumulate_dtype_is_used(Values const& values) {
-  auto const dtype =
-      values.in_file<"data_types.grad_accum_dtype">() ? values.get<"data_types.grad_accum_dtype">() : throw Unknown{};
+  if (!values.in_file<"data_types.grad_accum_dtype">()) {
+    return {};
+  }
+  auto const dtype = values.get<"data_types.grad_accum_dtype">();
+  auto const reduce = values.get<"communication_data_type">();
   if (values.get<"zeroth.reduce_gradients">() == "last_micro_step" && values.get<"gradient_accumulation_steps">() > 1) {
     auto const gradient = values.get<"zeroth.gradient_dtype">();
-    return dtype == gradient
-               ? ""
-               : fmt::format(
-                     "\"{}\", but with zeroth.reduce_gradients \"last_micro_step\" micro-steps add up in the "
-                     "gradient dtype, \"{}\"; set zeroth.gradient_dtype to \"{}\", or zeroth.reduce_gradients to "
-                     "\"every_micro_step\"",
-                     dtype, gradient, dtype);
+    bool const can_be_gradient = dtype == "fp32" || dtype == compute_dtype(values);
+    auto const remedy = can_be_gradient ? fmt::format("zeroth.gradient_dtype to \"{}\", or ", dtype) : std::string{};
+    return dtype == gradient ? ""
+                             : fmt::format(
+                                   "\"{}\", but with zeroth.reduce_gradients \"last_micro_step\" micro-steps add up in "
+                                   "the gradient dtype, \"{}\"; set {}zeroth.reduce_gradients to \"every_micro_step\"",
+                                   dtype, gradient, remedy);
   }
-  auto const reduce = values.get<"communication_data_type">();
   auto const other = reduce == "fp32" ? std::string{} : fmt::format(" or \"{}\", the dtype that is reduced", reduce);
   return dtype == "fp32" || dtype == reduce
              ? ""
@@ -207,6 +209,16 @@ constexpr Rule rules[] = {
     {index_of<"scheduler.params.total_num_steps">, warmup_ends_before_schedule},
 };
 
+std::vector<std::string_view> words(std::string_view list) {
+  std::vector<std::string_view> result;
+  for (auto const& name : scheduler_names) {
+    if (has_word(list, name.stored)) {
+      result.push_back(name.stored);
+    }
+  }
+  return result;
+}
+
 /// A scheduler's parameter beside another scheduler.
 void check_scheduler_parameters(Values const& values, Problems& problems) {
   auto const& type = values.entries[index_of<"scheduler.type">];
@@ -214,7 +226,8 @@ void check_scheduler_parameters(Values const& values, Problems& problems) {
     auto const& entry = values.entries[i];
     if (entry.source == Source::value && !applies(keys[i], values)) {
       problems.push_back({std::string{keys[i].path}, entry.line,
-                          fmt::format("{} has no such parameter; {} has", to_text(*type.value), keys[i].schedulers)});
+                          fmt::format("not a parameter of {}, but of {}", std::get<std::string_view>(*type.value),
+                                      fmt::join(words(keys[i].schedulers), " and "))});
     }
   }
 }
