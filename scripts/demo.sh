@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Trains the same small GPT at stages 0, 1, 2 and 3 on 4 ranks, from the same weights on the same text, and compares
+# memory, loss and speed: a table here and a page with charts. About three minutes on two cores after the build.
+#   scripts/demo.sh [TEXT FILE OR FOLDER]     without one: the headers of Eigen, which the build needs anyway
+set -euo pipefail
+invoked_from=$PWD
+cd "$(dirname "$0")/.."
+source scripts/lib/packages.sh
+
+require_packages "${library_packages[@]}"
+text=/usr/include/eigen3
+if [ $# -gt 0 ]; then
+  text=$(cd "$invoked_from" && realpath -- "$1")
+fi
+if [ ! -e "$text" ]; then
+  echo "error: no file or folder ${1:-$text}" >&2
+  exit 1
+fi
+
+use_ccache_if_present
+echo "== building"
+mkdir -p out/demo
+cmake --preset release -B build/demo -D ZEROTH_BUILD_TESTS=OFF -D ZEROTH_BUILD_BENCH=OFF >out/demo/configure.log ||
+  { cat out/demo/configure.log; exit 1; }
+cmake --build build/demo --target train_gpt
+
+ranks=4
+train() {  # stage, steps, report
+  build/demo/bin/train_gpt --config "configs/zero$1.json" --data "$text" --ranks $ranks --steps "$2" --report "$3" \
+    --layers 12 --heads 4 --channels 256 --context 128 --seed 1
+}
+
+# As many steps as fit: training in all takes two and a half minutes, on a slow machine too.
+train 0 4 out/demo/probe.jsonl >out/demo/probe.log || { cat out/demo/probe.log; exit 1; }
+steps=$(python3 scripts/lib/affordable_steps.py out/demo/probe.jsonl --seconds 36 --most 60)
+
+reports=()
+for stage in 0 1 2 3; do
+  echo "== stage $stage, $ranks ranks, $steps steps"
+  train $stage "$steps" "out/demo/stage$stage.jsonl"
+  reports+=("stage $stage=out/demo/stage$stage.jsonl")
+done
+echo
+python3 scripts/report.py "${reports[@]}" --html out/demo/report.html

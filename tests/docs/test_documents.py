@@ -1,0 +1,59 @@
+"""README and docs against the files they speak of."""
+
+import pathlib
+import re
+import subprocess
+import unittest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+
+
+def blocks(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+class Documents(unittest.TestCase):
+    def test_readme_quotes_the_example(self):
+        source = (REPOSITORY / "examples/wrap_a_model/main.cpp").read_text(encoding="utf-8")
+        region = re.search(r"^// ---- the README quotes from here ----\n(.*)^// ---- to here ----$", source,
+                           re.DOTALL | re.MULTILINE)
+        self.assertIsNotNone(region, "the example has lost its marks")
+        quoted = blocks((REPOSITORY / "README.md").read_text(encoding="utf-8"), "cpp")
+        self.assertEqual(quoted, [region.group(1)], "README.md must quote the marked lines of the example")
+
+    def test_links_lead_somewhere(self):
+        checked = 0
+        for document in DOCUMENTS:
+            prose = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+            for target in re.findall(r"\]\(([^)\s#]+)[^)]*\)", prose):
+                if "://" not in target:
+                    checked += 1
+                    self.assertTrue((document.parent / target).exists(), f"{document.name} links to {target}")
+        self.assertGreater(checked, 15)
+
+    def test_every_document_can_be_reached_from_the_readme(self):
+        readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+        for document in DOCUMENTS[1:]:
+            self.assertIn(f"(docs/{document.name})", readme)
+
+    def test_paths_in_backticks_exist(self):
+        """`folder/...` with a top-level folder of ours must exist; <...> and build products are left out."""
+        folders = "include|src|optim|examples|configs|tests|bench|scripts|docs|cmake"
+        checked = 0
+        for document in DOCUMENTS:
+            for path in re.findall(rf"`((?:{folders})/[\w./-]*)`", document.read_text(encoding="utf-8")):
+                checked += 1
+                self.assertTrue((REPOSITORY / path).exists(), f"{document.name} speaks of {path}")
+        self.assertGreater(checked, 5)
+
+    def test_scripts_are_executable_and_parse(self):
+        scripts = [*sorted((REPOSITORY / "scripts").glob("*.sh")), REPOSITORY / ".ci/run"]
+        self.assertGreaterEqual(len(scripts), 3)
+        for script in scripts:
+            self.assertTrue(script.stat().st_mode & 0o100, f"{script.name} is not executable")
+            subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
