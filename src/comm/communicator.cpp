@@ -153,6 +153,13 @@ std::string_view name_of(Operation operation) noexcept {
   return "?";
 }
 
+void check(CommOptions const& options) {
+  using namespace std::chrono_literals;
+  ZEROTH_EXPECTS(options.timeout > 0ms && options.timeout <= 24h * 365,
+                 fmt::format("CommOptions::timeout is {} ms; allowed are 1 to {}, a year", options.timeout.count(),
+                             std::chrono::milliseconds{24h * 365}.count()));
+}
+
 std::string_view name_of(Transport transport) noexcept { return transport == Transport::local ? "local" : "mpi"; }
 
 std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int64_t largest_count) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "comm/describe.hpp"
+#include "comm/finally.hpp"
 #include "comm/operations.hpp"
 #include "comm/record.hpp"
 #include "zeroth/comm/local.hpp"
@@ -15,30 +16,10 @@
 namespace zeroth::comm {
 namespace {
 
-/// Calls `function` when it ends.
-template <class F>
-class Finally {
- public:
-  explicit Finally(F const& function) : function_{function} {}
-  Finally(Finally const&) = delete;
-  Finally& operator=(Finally const&) = delete;
-  ~Finally() { function_(); }
-
- private:
-  F function_;
-};
-
 std::uint32_t count_sends(LocalTransaction const& transaction, int to) noexcept {
   return static_cast<std::uint32_t>(
       std::count_if(transaction.messages.begin(), transaction.messages.end(),
                     [to](Collective const& each) { return each.operation == Operation::send && each.peer == to; }));
-}
-
-void check(CommOptions const& options) {
-  using namespace std::chrono_literals;
-  ZEROTH_EXPECTS(options.timeout > 0ms && options.timeout <= 24h * 365,
-                 fmt::format("CommOptions::timeout is {} ms; allowed are 1 to {}, a year", options.timeout.count(),
-                             std::chrono::milliseconds{24h * 365}.count()));
 }
 
 }  // namespace
@@ -84,11 +65,7 @@ void LocalCommunicator::run(LocalTransaction& transaction) {
   for (auto const ticket : transaction.tickets) {
     recorder().started(ticket);
   }
-  if (group_->abort().aborted()) {
-    group_->fail(fmt::format("{}; {} was about to enter {}, transaction {} of communicator '{}'",
-                             group_->abort().reason(), group_->describe_rank(rank_), describe(transaction),
-                             transaction.sequence, name()));
-  }
+  group_->expect_running(rank_, [&] { return in_words(transaction); });
   post_sends(transaction);
   try {
     do_group(transaction);
@@ -185,8 +162,7 @@ void LocalCommunicator::await_taken(LocalTransaction const& transaction, int rec
   LocalChannel& channel = group_->channel(rank_, receiver);
   auto const why = group_->wait(
       rank_, transaction.timeout, [&](Clock::time_point until) { return channel.wait_until_taken(until); },
-      [&](int other) { return other == receiver && !channel.all_taken(); },
-      [&] { return fmt::format("{}, transaction {}", describe(transaction), transaction.sequence); });
+      [&](int other) { return other == receiver && !channel.all_taken(); }, [&] { return in_words(transaction); });
   if (!why.empty()) {
     group_->fail(why);
   }

@@ -55,6 +55,14 @@ std::string difference(std::string const& who_a, LocalTransaction const& a, std:
   return fmt::format("{}, but {}", side(who_a, a), side(who_b, b));
 }
 
+std::string disagreement(std::string const& communicator, std::string const& who_a, LocalTransaction const& a,
+                         std::string const& who_b, LocalTransaction const& b) {
+  return fmt::format(
+      "the ranks of communicator '{}' do different things: {}. All ranks must submit the same transactions in the same "
+      "order",
+      communicator, difference(who_a, a, who_b, b));
+}
+
 TransactionPool::TransactionPool() {
   for (std::size_t i = 0; i < expected_at_a_time; ++i) {
     add_one();

@@ -30,6 +30,10 @@ struct LocalTransaction {
 [[nodiscard]] std::string difference(std::string const& who_a, LocalTransaction const& a, std::string const& who_b,
                                      LocalTransaction const& b);
 
+/// What to say when they differ.
+[[nodiscard]] std::string disagreement(std::string const& communicator, std::string const& who_a,
+                                       LocalTransaction const& a, std::string const& who_b, LocalTransaction const& b);
+
 /// Transactions that wait for their turn or run. Memory is used again: no allocation once the longest list and the most
 /// transactions at a time have been seen. Any thread may call anything.
 class TransactionPool {

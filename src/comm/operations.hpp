@@ -1,4 +1,4 @@
-/// Kinds of operations.
+/// Kinds of operations, and options that are allowed.
 #pragma once
 #include "zeroth/comm/communicator.hpp"
 
@@ -13,5 +13,8 @@ namespace zeroth::comm {
 [[nodiscard]] constexpr bool is_message(Operation operation) noexcept {
   return operation == Operation::send || operation == Operation::receive;
 }
+
+/// Throws ContractError.
+void check(CommOptions const& options);
 
 }  // namespace zeroth::comm

@@ -1,7 +1,9 @@
 /// The job: who this rank is, and how a program becomes ranks.
 #pragma once
+#include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -21,8 +23,9 @@ class Job {
   Job& operator=(Job const&) = delete;
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int world() const noexcept;
-  [[nodiscard]] int local_rank() const noexcept;  ///< Index on this machine. Not a device: launchers may hide all but one.
-  void request_stop() noexcept;                   ///< Any thread: asks all ranks to stop, see StepReport::stop.
+  [[nodiscard]] int local_rank()
+      const noexcept;            ///< Index on this machine. Not a device: launchers may hide all but one.
+  void request_stop() noexcept;  ///< Any thread: asks all ranks to stop, see StepReport::stop.
 
  private:
   friend struct detail::JobState;
@@ -37,23 +40,36 @@ struct JobState {
   int local_rank = 0;
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void()> request_stop = [] {};
+  /// Where this job's flight records are written if it fails; the working folder otherwise. Any thread; the last one
+  /// wins.
+  std::function<void(std::filesystem::path const&)> set_flight_folder = [](std::filesystem::path const&) {};
   [[nodiscard]] static JobState& of(Job& job) noexcept { return *job.state_; }
   [[nodiscard]] Job job() noexcept { return Job{*this}; }
 };
 }  // namespace detail
 
 struct LaunchOptions {
-  int thread_ranks = 1;  ///< Ranks to run as threads if mpirun, torchrun or srun started none.
-  /// Empty: mpi if a launcher started this process, otherwise local. Asking for local under a launcher, or for mpi where
-  /// the library was built without it, is refused.
+  /// Ranks to run as threads if mpirun, mpiexec, srun or torchrun started none; otherwise this process is one rank,
+  /// whatever is given here. Under a launcher of one process, asking for local runs threads all the same.
+  int thread_ranks = 1;
+  /// Empty: mpi if a launcher started several processes or is MPI's own, otherwise local. Refused: local where a
+  /// launcher started several, and mpi where the library was built without it.
   std::optional<comm::Transport> transport = std::nullopt;
+  /// How long a rank may take to end after another one has failed, before the process is ended under it.
+  std::chrono::milliseconds failure_grace{5000};
 };
 namespace detail {
 int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
 }
-/// Runs `rank_main` once per rank; returns main()'s exit status: 0, or 1 once all ranks were ended and the first error was
-/// printed. Ctrl-C requests a stop, a second one ends the process. Thread ranks call `rank_main` at the same time, so a
-/// `mutable` lambda does not compile.
+/// Runs `rank_main` once per rank; returns main()'s exit status: 0, or 1 once all ranks were ended and the first error
+/// was printed. Thread ranks call `rank_main` at the same time, so a `mutable` lambda does not compile.
+///
+/// Failure: what one rank throws ends all ranks, with PeerError where they wait for others. The last collectives of
+/// every rank are written as zeroth_flight_rank<R>.json. A rank that does not end by itself is named, and the process
+/// ends with status 1. Across processes a failed job ends in here, by MPI_Abort, so that none is left behind. Signals,
+/// while it runs: Ctrl-C requests a stop, a second one ends the process with status 130; SIGTERM writes the flight
+/// records before it does what it did. A signal that was ignored stays so.
+/// Threads: one launch at a time. With mpi, ranks are processes and `rank_main` runs on the calling thread.
 template <class F>
   requires std::invocable<F const&, Job&>
 [[nodiscard]] int launch(LaunchOptions const& options, F const& rank_main) {

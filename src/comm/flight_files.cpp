@@ -1,0 +1,39 @@
+#include "comm/flight_files.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <utility>
+
+namespace zeroth::comm {
+
+FlightFiles::FlightFiles(int first_rank, std::vector<std::shared_ptr<FlightRecorder>> recorders)
+    : first_rank_{first_rank}, recorders_{std::move(recorders)} {}
+
+void FlightFiles::set_folder(std::filesystem::path const& folder) {
+  std::lock_guard const lock{mutex_};
+  folder_ = folder.empty() ? std::filesystem::path{"."} : folder;
+}
+
+void FlightFiles::write(std::string_view reason) noexcept {
+  std::lock_guard const lock{mutex_};
+  if (std::exchange(written_, true)) {
+    return;
+  }
+  try {
+    std::error_code ignored;  // if the folder cannot be made, writing says so
+    std::filesystem::create_directories(folder_, ignored);
+    int rank = first_rank_;
+    for (auto const& recorder : recorders_) {
+      recorder->write(folder_ / fmt::format("zeroth_flight_rank{}.json", rank++), reason);
+    }
+    std::string const names = recorders_.size() == 1
+                                  ? fmt::format("zeroth_flight_rank{}.json", first_rank_)
+                                  : fmt::format("zeroth_flight_rank{}.json to ..rank{}.json", first_rank_, rank - 1);
+    fmt::print(stderr, "zeroth: the last collectives are in {}\n", (folder_ / names).string());
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "zeroth: no flight records: %s\n", error.what());
+  }
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,44 @@
+#include <cstdlib>
+#include <optional>
+
+#include "comm/environment.hpp"
+#include "comm/rank_error.hpp"
+#include "comm/thread_job.hpp"
+#include "zeroth/comm/job.hpp"
+#ifdef ZEROTH_HAS_MPI
+#include "comm/process_job.hpp"
+#endif
+
+namespace zeroth::detail {
+namespace {
+
+#ifdef ZEROTH_HAS_MPI
+constexpr bool has_mpi = true;
+#else
+constexpr bool has_mpi = false;
+#endif
+
+int run(comm::LaunchPlan const& plan, LaunchOptions options,
+        [[maybe_unused]] std::optional<comm::Placement> const& placement, std::function<void(Job&)> const& rank_main) {
+#ifdef ZEROTH_HAS_MPI
+  if (plan.transport == comm::Transport::mpi) {
+    return comm::run_process_job(options, placement, rank_main);
+  }
+#endif
+  options.thread_ranks = plan.thread_ranks;
+  return comm::run_thread_job(options, rank_main);
+}
+
+}  // namespace
+
+int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_main) {
+  try {
+    auto const placement = comm::find_placement([](char const* name) { return std::getenv(name); });
+    return run(comm::plan_launch(options, placement, has_mpi), options, placement, rank_main);
+  } catch (...) {  // the job did not start
+    comm::print_error(comm::describe_current_exception().text);
+    return 1;
+  }
+}
+
+}  // namespace zeroth::detail

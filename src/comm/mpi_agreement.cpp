@@ -1,0 +1,96 @@
+#include "comm/mpi_agreement.hpp"
+
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+
+#include "comm/operations.hpp"
+#include "comm/record.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+struct OutlineHead {
+  std::uint64_t sequence = 0, position = 0, count = 0;
+  char purpose[sizeof(Record::purpose)] = {};
+  char unit[sizeof(Record::unit)] = {};
+};
+
+struct OutlineEntry {
+  std::int64_t count = 0;
+  std::int32_t peer = 0;
+  Operation operation{};
+  Dtype dtype{};
+};
+
+/// FNV-1a: short inputs, and nobody who tries to make two of them meet.
+class Hash {
+ public:
+  void add(void const* data, std::size_t bytes) noexcept {
+    auto const* const first = static_cast<unsigned char const*>(data);
+    for (std::size_t i = 0; i < bytes; ++i) {
+      value_ = (value_ ^ first[i]) * 0x100000001b3U;
+    }
+  }
+  void add(std::uint64_t value) noexcept { add(&value, sizeof value); }
+  void add(std::string_view text) noexcept {
+    add(text.size());
+    add(text.data(), text.size());
+  }
+  [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325U;
+};
+
+}  // namespace
+
+TransactionDigest digest_of(LocalTransaction const& transaction) noexcept {
+  Hash hash;
+  hash.add(transaction.label.purpose);
+  hash.add(transaction.label.unit);
+  for (auto const& each : transaction.group) {
+    hash.add(static_cast<std::uint64_t>(each.operation));
+    hash.add(static_cast<std::uint64_t>(each.count));
+    hash.add(static_cast<std::uint64_t>(each.dtype));
+    hash.add(has_root(each.operation) ? static_cast<std::uint64_t>(each.peer) : 0U);
+  }
+  return {hash.value(), transaction.group.size()};
+}
+
+std::size_t outline_bytes(std::uint64_t longest_count) noexcept {
+  return sizeof(OutlineHead) + longest_count * sizeof(OutlineEntry);
+}
+
+void write_outline(LocalTransaction const& transaction, std::span<std::byte> outline) {
+  OutlineHead head{transaction.sequence, transaction.position, transaction.group.size(), {}, {}};
+  copy_name(head.purpose, transaction.label.purpose);
+  copy_name(head.unit, transaction.label.unit);
+  std::memcpy(outline.data(), &head, sizeof head);
+  std::byte* place = outline.data() + sizeof head;
+  for (auto const& each : transaction.group) {
+    OutlineEntry const entry{each.count, each.peer, each.operation, each.dtype};
+    std::memcpy(place, &entry, sizeof entry);
+    place += sizeof entry;
+  }
+}
+
+LocalTransaction read_outline(std::span<std::byte const> outline) {
+  OutlineHead head;
+  std::memcpy(&head, outline.data(), sizeof head);
+  auto const* const text = reinterpret_cast<char const*>(outline.data());
+  LocalTransaction transaction;
+  transaction.label = {text + offsetof(OutlineHead, purpose), text + offsetof(OutlineHead, unit)};
+  transaction.sequence = head.sequence;
+  transaction.position = head.position;
+  std::byte const* place = outline.data() + sizeof head;
+  for (std::uint64_t i = 0; i < head.count; ++i) {
+    OutlineEntry entry;
+    std::memcpy(&entry, place, sizeof entry);
+    place += sizeof entry;
+    transaction.group.push_back({entry.operation, nullptr, nullptr, entry.count, entry.dtype, entry.peer});
+  }
+  return transaction;
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,115 @@
+/// MPI in this process: who we are, how the job ends when it must, and who knows where everybody is.
+#pragma once
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/mpi_control.hpp"
+#include "comm/mpi_thread.hpp"
+#include "zeroth/comm/flight_recorder.hpp"
+
+namespace zeroth::comm {
+
+/// Why a job ends before its time.
+struct MpiFailure {
+  int origin = 0;  ///< The rank that found out.
+  std::string reason;
+};
+
+/// A rank that has ended a communicator after transaction `last`.
+struct MpiLeaver {
+  int rank = 0;  ///< In the world.
+  std::uint64_t last = 0;
+};
+
+/// What a rank answered when it was asked where it is.
+struct Whereabouts {
+  int rank = 0;  ///< In the world.
+  bool answered = false;
+  std::uint64_t begun = 0;  ///< The last transaction of all ranks that it has begun on the communicator in question.
+  std::string words;        ///< What it did last.
+};
+
+/// One per process. Ends, and finalises MPI if it initialised it, with the process; where the program initialised MPI
+/// itself it ends with its last user instead. Any thread may call anything.
+class MpiSession {
+ public:
+  /// The session of this process. The first call waits for all ranks of the job. Throws SystemError if MPI cannot be
+  /// used: it says why.
+  [[nodiscard]] static std::shared_ptr<MpiSession> open();
+  ~MpiSession();
+  MpiSession(MpiSession const&) = delete;
+  MpiSession& operator=(MpiSession const&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int world() const noexcept { return world_; }
+  [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
+  [[nodiscard]] MPI_Comm communicator() const noexcept { return communicator_; }  ///< All ranks; the library's own.
+  [[nodiscard]] std::shared_ptr<FlightRecorder> const& recorder() const noexcept { return recorder_; }
+  [[nodiscard]] MpiThread& thread() noexcept { return *thread_; }
+
+  /// Ends the job: tells all ranks. When this returns, MPI uses no memory any more, so that waits may throw. The first
+  /// call anywhere counts.
+  void fail(int origin, std::string const& reason) noexcept;
+  /// Set once nothing that was given to MPI is used any more.
+  [[nodiscard]] std::optional<MpiFailure> failure() const;
+  /// Ends all processes of the job, this one too.
+  [[noreturn]] void abort_job(int status) noexcept;
+
+  /// A number that names one of this rank's jobs, and the same job on all ranks.
+  [[nodiscard]] std::uint64_t next_job() noexcept { return ++job_count_; }
+  /// A communicator tells how far it is, and forgets it again.
+  void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun);
+  void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last);
+  [[nodiscard]] std::vector<MpiLeaver> leavers(std::uint64_t communicator) const;
+  /// Asks `ranks` where they are. Waits until all have answered, but not for long.
+  [[nodiscard]] std::vector<Whereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks);
+
+ private:
+  struct Inquiry {
+    std::vector<Whereabouts> places;
+    Counter answers;
+  };
+
+  MpiSession();
+  void initialise();
+  void finalise();
+  // on the MPI thread
+  [[nodiscard]] bool service();
+  void announce();
+  void handle(ControlMessage const& message);
+  void answer(ControlMessage const& question);
+  void note_answer(ControlMessage const& answer);
+  void send(int to, ControlMessage const& message) { control_->send(to, message); }
+
+  bool initialised_here_ = false;
+  std::atomic<std::uint64_t> job_count_{0};
+  int rank_ = 0, world_ = 1, local_rank_ = 0;
+  MPI_Comm communicator_ = MPI_COMM_NULL;
+  std::shared_ptr<FlightRecorder> recorder_;
+
+  mutable std::mutex mutex_;
+  std::optional<MpiFailure> failure_;
+  std::map<std::uint64_t, std::atomic<std::uint64_t> const*> begun_;
+  std::multimap<std::uint64_t, MpiLeaver> leavers_;
+  std::map<std::uint64_t, std::shared_ptr<Inquiry>> inquiries_;
+  std::uint64_t inquiry_count_ = 0;
+
+  // the MPI thread's own
+  std::optional<MpiControl> control_;
+  bool announced_ = false;
+  bool told_ = false;
+  int noted_count_ = 0;
+  Clock::time_point halt_at_ = Clock::time_point::max();
+
+  std::unique_ptr<MpiThread> thread_;  // last: it uses all of the above
+};
+
+}  // namespace zeroth::comm

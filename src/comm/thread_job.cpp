@@ -1,0 +1,175 @@
+#include "comm/thread_job.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/describe.hpp"
+#include "comm/flight_files.hpp"
+#include "comm/rank_error.hpp"
+#include "comm/signals.hpp"
+#include "zeroth/comm/local.hpp"
+#include "zeroth/core/counter.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+std::vector<std::shared_ptr<FlightRecorder>> make_recorders(int world) {
+  std::vector<std::shared_ptr<FlightRecorder>> recorders;
+  for (int rank = 0; rank < world; ++rank) {
+    recorders.push_back(std::make_shared<FlightRecorder>(rank, world));
+  }
+  return recorders;
+}
+
+/// The calling thread only watches: ranks are threads of their own, so that one that is frozen can be told.
+class ThreadJob {
+ public:
+  ThreadJob(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
+  [[nodiscard]] int run();
+
+ private:
+  struct Rank {
+    detail::JobState state;
+    std::thread thread;
+    std::atomic<bool> ended{false};
+  };
+  void run_rank(int rank);
+  void note_failure(int rank, RankError const& error);
+  void wait_for_ranks();
+  void end_frozen_ranks();
+  void report();
+
+  LaunchOptions options_;
+  std::function<void(Job&)> const& rank_main_;
+  std::vector<std::shared_ptr<FlightRecorder>> recorders_;
+  FlightFiles files_;
+  std::atomic<bool> stop_{false};
+  std::vector<Rank> ranks_;
+  Counter ended_;
+  std::atomic<bool> failed_{false};
+
+  std::mutex mutex_;
+  std::optional<std::string> printed_;     // the first error, once it is printed
+  std::optional<std::string> peer_error_;  // the first of those that only say that another rank failed
+};
+
+ThreadJob::ThreadJob(LaunchOptions const& options, std::function<void(Job&)> const& rank_main)
+    : options_{options},
+      rank_main_{rank_main},
+      recorders_{make_recorders(options.thread_ranks)},
+      files_{0, recorders_},
+      ranks_(static_cast<std::size_t>(options.thread_ranks)) {
+  auto communicators = make_local(options.thread_ranks, {}, recorders_);
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    auto& state = ranks_[i].state;
+    state.communicator = std::move(communicators[i]);
+    state.local_rank = static_cast<int>(i);
+    state.stop_requested = [this] { return stop_.load(std::memory_order_relaxed); };
+    state.request_stop = [this] { stop_.store(true, std::memory_order_relaxed); };
+    state.set_flight_folder = [this](std::filesystem::path const& folder) { files_.set_folder(folder); };
+  }
+}
+
+int ThreadJob::run() {
+  SignalWatch const signals{{.interrupt =
+                                 [this] {
+                                   print_error("stopping; Ctrl-C again ends the process at once");
+                                   stop_.store(true, std::memory_order_relaxed);
+                                 },
+                             .terminate = [this] { files_.write("SIGTERM"); }}};
+  for (int rank = 0; rank < options_.thread_ranks; ++rank) {
+    ranks_[static_cast<std::size_t>(rank)].thread = std::thread{[this, rank] { run_rank(rank); }};
+  }
+  wait_for_ranks();
+  for (auto& rank : ranks_) {
+    rank.thread.join();
+  }
+  if (!failed_.load(std::memory_order_acquire)) {
+    return 0;
+  }
+  report();
+  return 1;
+}
+
+void ThreadJob::run_rank(int rank) {
+  auto& mine = ranks_[static_cast<std::size_t>(rank)];
+  this_rank() = {rank, options_.thread_ranks, {}};
+  ::pthread_setname_np(::pthread_self(), fmt::format("rank {}", rank).c_str());
+  try {
+    Job job = mine.state.job();
+    rank_main_(job);
+    mine.state.communicator.reset();  // ranks that still wait for this one learn that it left
+  } catch (...) {
+    note_failure(rank, describe_current_exception());
+  }
+  mine.ended.store(true, std::memory_order_release);
+  ended_.add();
+}
+
+/// A rank that fails because another one did may come first, while the other is still being unwound: what is no
+/// PeerError is printed as soon as it is known, and a PeerError only if nothing else explains the end.
+void ThreadJob::note_failure(int rank, RankError const& error) {
+  ranks_[static_cast<std::size_t>(rank)].state.communicator->abort(fmt::format("rank {} failed: {}", rank, error.bare));
+  std::lock_guard const lock{mutex_};
+  if (!error.is_peer_error) {
+    print_error(error.text);
+    printed_ = printed_.value_or(error.text);
+  } else if (!peer_error_) {
+    peer_error_ = error.text;
+  }
+  failed_.store(true, std::memory_order_release);
+}
+
+void ThreadJob::wait_for_ranks() {
+  constexpr std::chrono::milliseconds slice{100};
+  std::optional<Clock::time_point> deadline;
+  while (!ended_.wait_until(static_cast<std::uint32_t>(ranks_.size()), Clock::now() + slice)) {
+    if (!failed_.load(std::memory_order_acquire)) {
+      continue;
+    }
+    if (!deadline) {
+      deadline = Clock::now() + options_.failure_grace;
+    }
+    if (Clock::now() >= *deadline) {
+      end_frozen_ranks();
+    }
+  }
+}
+
+void ThreadJob::end_frozen_ranks() {
+  report();
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (!ranks_[rank].ended.load(std::memory_order_acquire)) {
+      print_error(fmt::format("rank {} did not end within {} after that: it {}. The process ends without it", rank,
+                              describe(options_.failure_grace), describe_last(*recorders_[rank])));
+    }
+  }
+  end_process(1);
+}
+
+void ThreadJob::report() {
+  std::lock_guard const lock{mutex_};
+  if (!printed_) {
+    printed_ = peer_error_.value_or("");
+    print_error(*printed_);
+  }
+  files_.write(*printed_);
+}
+
+}  // namespace
+
+int run_thread_job(LaunchOptions const& options, std::function<void(Job&)> const& rank_main) {
+  return ThreadJob{options, rank_main}.run();
+}
+
+}  // namespace zeroth::comm
