@@ -16,6 +16,10 @@
 namespace zeroth::comm {
 namespace {
 
+std::string in_words(LocalTransaction const& transaction) {
+  return fmt::format("{}, transaction {}", describe(transaction), transaction.sequence);
+}
+
 std::uint32_t count_sends(LocalTransaction const& transaction, int to) noexcept {
   return static_cast<std::uint32_t>(
       std::count_if(transaction.messages.begin(), transaction.messages.end(),

@@ -63,10 +63,7 @@ std::string LocalGroup::disagreement() {
   for (int rank = 1; rank < world(); ++rank) {
     auto const& other = *member(rank).transaction;
     if (!same(first, other)) {
-      return fmt::format(
-          "the ranks of communicator '{}' do different things: {}. All ranks must submit the same "
-          "transactions in the same order",
-          name_, difference(describe_rank(0), first, describe_rank(rank), other));
+      return zeroth::comm::disagreement(name_, describe_rank(0), first, describe_rank(rank), other);
     }
   }
   return {};
@@ -74,28 +71,29 @@ std::string LocalGroup::disagreement() {
 
 LocalGroup::Place LocalGroup::split(int rank, int color, int key, std::string const& name,
                                     std::chrono::milliseconds timeout) {
+  auto const what = [&] { return fmt::format("split into '{}'", name); };
+  expect_running(rank, what);
   LocalMember& mine = member(rank);
   Wish& wish = wishes_[static_cast<std::size_t>(rank)];
-  wish = {color, key, {}};
+  wish = {color, key, name, {}};
   std::uint64_t const number = mine.splits.load(std::memory_order_relaxed) + 1;
   mine.splits.store(number, std::memory_order_release);
   split_entrance_.arrive(number);
   auto const why = wait(
       rank, timeout, [&](Clock::time_point until) { return split_entrance_.wait_until(number, until); },
-      [&](int other) { return member(other).splits.load(std::memory_order_acquire) < number; },
-      [&] { return fmt::format("split into '{}'", name); });
+      [&](int other) { return member(other).splits.load(std::memory_order_acquire) < number; }, what);
   if (!why.empty() && split_entrance_.give_up(number)) {
     fail(why);
   }
   std::scoped_lock const lock{split_mutex_};
   if (splits_done_ < number) {  // whoever comes first does it for all
-    distribute(name);
+    distribute();
     splits_done_ = number;
   }
   return std::exchange(wish.granted, {});
 }
 
-void LocalGroup::distribute(std::string const& name) {
+void LocalGroup::distribute() {
   std::vector<int> ranks(members_.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   auto const wish_of = [this](int rank) -> Wish& { return wishes_[static_cast<std::size_t>(rank)]; };
@@ -110,7 +108,7 @@ void LocalGroup::distribute(std::string const& name) {
       std::transform(begin, end, std::back_inserter(seats), [this](int rank) {
         return Seat{member(rank).job_rank, member(rank).recorder};
       });
-      auto const group = std::make_shared<LocalGroup>(name, seats, abort_);
+      auto const group = std::make_shared<LocalGroup>(wish_of(*begin).name, seats, abort_);
       for (auto each = begin; each != end; ++each) {
         wish_of(*each).granted = {group, static_cast<int>(each - begin)};
       }
@@ -119,11 +117,15 @@ void LocalGroup::distribute(std::string const& name) {
   }
 }
 
+std::string LocalGroup::why_aborted(int rank, What const& what) {
+  return fmt::format("{}; {} was in {} of communicator '{}'", abort_->reason(), describe_rank(rank), what(), name_);
+}
+
 std::string LocalGroup::why_to_end(int rank, Clock::time_point begin, Clock::time_point deadline, Misses const& misses,
                                    What const& what) {
   auto const where = [&] { return fmt::format("{} of communicator '{}'", what(), name_); };
   if (abort_->aborted()) {
-    return fmt::format("{}; {} was in {}", abort_->reason(), describe_rank(rank), where());
+    return why_aborted(rank, what);
   }
   if (member(rank).left.load(std::memory_order_acquire)) {
     return fmt::format("{} left during its own {}", describe_rank(rank), where());

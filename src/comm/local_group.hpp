@@ -30,6 +30,9 @@ struct alignas(64) LocalMember {
 
 class LocalGroup {
  public:
+  using Misses = std::function<bool(int)>;    ///< Has this rank not come yet?
+  using What = std::function<std::string()>;  ///< What a rank waits in, in words.
+
   /// Of a member, in order of rank.
   struct Seat {
     int job_rank;
@@ -62,6 +65,8 @@ class LocalGroup {
   };
   /// Collective.
   [[nodiscard]] Place split(int rank, int color, int key, std::string const& name, std::chrono::milliseconds timeout);
+  /// Throws PeerError if the job was aborted; `what()` says what this rank was about to do.
+  void expect_running(int rank, auto const& what);
 
   /// Waits in slices until `reached(deadline)` says so. Empty then; otherwise why not to wait any longer: the job was
   /// aborted, a rank of which `misses(rank)` is true left, or time is up. `what()` says what this rank waits in.
@@ -74,11 +79,11 @@ class LocalGroup {
  private:
   struct Wish {
     int color = 0, key = 0;
+    std::string name;
     Place granted;
   };
-  void distribute(std::string const& name);
-  using Misses = std::function<bool(int)>;
-  using What = std::function<std::string()>;
+  void distribute();
+  [[nodiscard]] std::string why_aborted(int rank, What const& what);
   [[nodiscard]] std::string why_to_end(int rank, Clock::time_point begin, Clock::time_point deadline,
                                        Misses const& misses, What const& what);
 
@@ -93,6 +98,12 @@ class LocalGroup {
   std::vector<Wish> wishes_;  // by rank; its own until it arrives, then under the mutex
   std::uint64_t splits_done_ = 0;
 };
+
+void LocalGroup::expect_running(int rank, auto const& what) {
+  if (abort_->aborted()) [[unlikely]] {
+    fail(why_aborted(rank, what));
+  }
+}
 
 template <class Reached>
 std::string LocalGroup::wait(int rank, std::chrono::milliseconds timeout, Reached const& reached, auto const& misses,
