@@ -33,7 +33,9 @@ class Linear {
     auto const bias = p[bias_];
     each_panel(x.rows(), [&](auto first, auto count) {
       auto out = y.middleRows(first, count);
-      out = bias.replicate(count, 1);
+      for (Eigen::Index i = 0; i < count; ++i) {
+        out.row(i) = bias;
+      }
       out.noalias() += x.middleRows(first, count) * weight;
     });
   }
@@ -43,7 +45,9 @@ class Linear {
     auto const bias = p[bias_];
     each_panel(x.rows(), [&](auto first, auto count) {
       auto out = y.middleRows(first, count);
-      out = residual.middleRows(first, count).rowwise() + bias;
+      for (Eigen::Index i = 0; i < count; ++i) {
+        out.row(i) = residual.row(first + i) + bias;
+      }
       out.noalias() += x.middleRows(first, count) * weight;
     });
   }

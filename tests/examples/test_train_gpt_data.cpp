@@ -1,0 +1,162 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <zeroth/core/error.hpp>
+
+#include "batches.hpp"
+#include "corpus.hpp"
+#include "folder.hpp"
+#include "support/catch.hpp"
+
+using namespace gpt;
+using Catch::Contains;
+
+namespace {
+
+std::string text_of(Corpus const& corpus) { return {corpus.bytes().begin(), corpus.bytes().end()}; }
+
+}  // namespace
+
+TEST_CASE("a corpus is the bytes of a file") {
+  Folder const folder;
+  std::string all(300, '\0');
+  std::iota(all.begin(), all.end(), '\0');
+  CHECK(text_of(Corpus{folder.write("text", all)}) == all);
+  CHECK(text_of(Corpus{folder.write("empty", "")}).empty());
+}
+
+TEST_CASE("a corpus is the files of a folder in byte order of their relative paths") {
+  Folder const folder;
+  folder.write("text/b", "2");
+  folder.write("text/a/z", "1");
+  folder.write("text/a-b", "0");  // '-' comes before '/'
+  folder.write("text/a0", "1.5");
+  folder.write("text/B", "<");
+  folder.write("text/c/empty", "");
+  folder.write("text/\xc3\xa9", ">");
+  std::filesystem::create_directories(folder / "text/d");
+  CHECK(text_of(Corpus{folder / "text"}) == "<011.52>");
+  CHECK(text_of(Corpus{folder / "text/"}) == "<011.52>");
+}
+
+TEST_CASE("a corpus that cannot be read says which, and why") {
+  Folder const folder;
+  auto const open = [](auto const& path) { return [path] { Corpus const corpus{path}; }; };
+  CHECK_THAT(message_of<zeroth::SystemError>(open(folder / "gone")),
+             Contains("--data") && Contains("gone") && Contains("No such file or directory"));
+  CHECK_THAT(message_of<zeroth::ConfigError>(open(std::filesystem::path{"/dev/null"})),
+             Contains("/dev/null") && Contains("neither a file nor a folder"));
+  if (::geteuid() != 0) {  // root may read everything
+    auto const closed = folder.write("closed", "text");
+    std::filesystem::permissions(closed, std::filesystem::perms::none);
+    CHECK_THAT(message_of<zeroth::SystemError>(open(closed)), Contains("closed") && Contains("Permission denied"));
+  }
+}
+
+TEST_CASE("a corpus has as many sequences as fit, each with one byte more to predict") {
+  Folder const folder;
+  struct Row {
+    std::size_t bytes;
+    std::int64_t sequences;
+  };
+  for (auto const& row : {Row{5, 1}, Row{8, 1}, Row{9, 2}, Row{12, 2}, Row{13, 3}}) {
+    INFO(row.bytes << " bytes");
+    Corpus const corpus{folder.write("text", std::string(row.bytes, 'x'))};
+    CHECK(Batches(corpus, 4, Order::sequential, 0).sequences() == row.sequences);
+  }
+  Corpus const corpus{folder.write("text", "four")};
+  CHECK_THAT(message_of<zeroth::ConfigError>([&] { Batches(corpus, 4, Order::sequential, 0); }),
+             Contains("has 4 bytes") && Contains("--context 4 takes 5"));
+}
+
+TEST_CASE("sequential samples follow the formula, modulo the whole sequences") {
+  Folder const folder;
+  std::string text(50, '\0');
+  std::iota(text.begin(), text.end(), '\0');
+  Corpus const corpus{folder.write("text", text)};
+  std::int64_t const context = 6, sequences = 8;  // 49 / 6: byte 49 is never used
+  Batches const batches{corpus, context, Order::sequential, 1};
+  REQUIRE(batches.sequences() == sequences);
+  std::int64_t const micro = 2, accumulation = 3, world = 2, global = micro * accumulation * world;
+  Batch batch;
+  for (std::int64_t s = 0; s < 3; ++s) {
+    for (std::int64_t m = 0; m < accumulation; ++m) {
+      for (std::int64_t r = 0; r < world; ++r) {
+        batches.read(s * global + m * world * micro + r * micro, micro, batch);
+        REQUIRE(std::ssize(batch.inputs) == micro * context);
+        REQUIRE(std::ssize(batch.targets) == micro * context);
+        for (std::int64_t row = 0; row < micro; ++row) {
+          auto const i = (s * global + m * world * micro + r * micro + row) % sequences;
+          for (std::int64_t t = 0; t < context; ++t) {
+            auto const at = static_cast<std::size_t>(row * context + t);
+            CHECK(batch.inputs[at] == i * context + t);
+            CHECK(batch.targets[at] == i * context + t + 1);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a permutation reaches everything once") {
+  auto const count = GENERATE(range(1, 70), values({255, 256, 257, 1000, 4097}));
+  auto const key = GENERATE(0U, 1U, 0xffffffffU);
+  Permutation const permutation{static_cast<std::uint64_t>(count), key};
+  std::set<std::uint64_t> seen;
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(count); ++i) {
+    seen.insert(permutation(i));
+  }
+  CHECK(std::ssize(seen) == count);
+  CHECK(*seen.rbegin() + 1 == static_cast<std::uint64_t>(count));
+}
+
+TEST_CASE("shuffled order depends on epoch and seed alone, and mixes") {
+  Folder const folder;
+  Corpus const corpus{folder.write("text", std::string(2001, 'x'))};
+  auto const epoch = [&](std::int64_t number, std::uint64_t seed) {
+    Batches const batches{corpus, 2, Order::shuffled, seed};
+    std::vector<std::int64_t> order;
+    for (std::int64_t i = 0; i < 1000; ++i) {
+      order.push_back(batches.sequence_of(number * 1000 + i));
+    }
+    return order;
+  };
+  auto const first = epoch(0, 1);
+  auto sorted = first;
+  std::ranges::sort(sorted);
+  std::vector<std::int64_t> all(1000);
+  std::iota(all.begin(), all.end(), 0);
+  CHECK(sorted == all);
+  CHECK(first == epoch(0, 1));
+
+  // Of two random orders of a thousand, one pair is expected to agree, and more than ten practically never do.
+  auto const agreements = [](auto const& a, auto const& b) {
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0, std::plus{}, std::equal_to{});
+  };
+  CHECK(agreements(first, all) < 10);
+  CHECK(agreements(first, epoch(1, 1)) < 10);
+  CHECK(agreements(first, epoch(0, 2)) < 10);
+  CHECK(agreements(epoch(1, 1), epoch(0, 2)) < 10);
+
+  // Correlation of place and sequence: for a random order of standard deviation 1 / sqrt(999).
+  double sum = 0;
+  for (std::size_t i = 0; i < 1000; ++i) {
+    sum += (static_cast<double>(i) - 499.5) * (static_cast<double>(first[i]) - 499.5);
+  }
+  CHECK(std::abs(sum / (1000 * (1000.0 * 1000 - 1) / 12)) < 5 / std::sqrt(999.0));
+}
+
+TEST_CASE("reading a batch again allocates nothing") {
+  Folder const folder;
+  Corpus const corpus{folder.write("text", std::string(1000, 'x'))};
+  Batches const batches{corpus, 10, Order::shuffled, 0};
+  Batch batch;
+  batches.read(0, 8, batch);
+  auto const* const inputs = batch.inputs.data();
+  auto const* const targets = batch.targets.data();
+  batches.read(95, 8, batch);
+  CHECK(batch.inputs.data() == inputs);
+  CHECK(batch.targets.data() == targets);
+}

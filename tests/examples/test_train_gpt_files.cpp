@@ -1,0 +1,328 @@
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+#include <zeroth/core/error.hpp>
+
+#include "folder.hpp"
+#include "model_folder.hpp"
+#include "options.hpp"
+#include "output_file.hpp"
+#include "report.hpp"
+#include "support/catch.hpp"
+
+using namespace gpt;
+using Catch::Contains;
+using nlohmann::json;
+
+namespace {
+
+struct Parsed {
+  CommandLine command_line;
+  std::string out, err;
+};
+Parsed parse_words(std::initializer_list<char const*> words) {
+  std::vector<char const*> argv{"train_gpt"};
+  argv.insert(argv.end(), words);
+  std::ostringstream out, err;
+  auto const command_line = parse(static_cast<int>(argv.size()), argv.data(), out, err);
+  return {command_line, out.str(), err.str()};
+}
+
+Shape const shape{.layers = 2, .heads = 3, .channels = 12, .context = 8, .vocabulary = 300};
+
+/// A model folder as `shape` says, but for `changes`.
+std::filesystem::path model_folder(Folder const& folder, json const& changes = json::object()) {
+  ModelFolder{folder / "model"}.publish(shape);
+  auto config = json::parse(read_all(folder / "model/config.json"));
+  config.merge_patch(changes);
+  folder.write("model/config.json", config.dump());
+  return folder / "model";
+}
+std::filesystem::path publish_weights(Folder const& folder, std::string_view text) {
+  auto const path = folder / "model";
+  ModelFolder model{path};
+  std::ofstream{ModelFolder::weights(path)} << text;
+  model.publish(shape);
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("options: every one arrives") {
+  auto const o =
+      parse_words(
+          {"--config",     "c.json", "--data",  "text",     "--ranks",    "4",   "--steps",        "7",
+           "--layers",     "2",      "--heads", "3",        "--channels", "12",  "--context",      "8",
+           "--seed",       "9",      "--order", "shuffled", "--report",   "r",   "--save-initial", "i",
+           "--save-final", "f",      "--init",  "m",        "--comm",     "mpi", "--plan",         "--recompute"})
+          .command_line.options;
+  REQUIRE(o);
+  CHECK(o->config == "c.json");
+  CHECK(o->data == "text");
+  CHECK(o->ranks == 4);
+  CHECK(o->steps == 7);
+  CHECK(o->shape.layers == 2);
+  CHECK(o->shape.heads == 3);
+  CHECK(o->shape.channels == 12);
+  CHECK(o->shape.context == 8);
+  CHECK(o->seed == 9);
+  CHECK(o->order == Order::shuffled);
+  CHECK(o->report == "r");
+  CHECK(o->save_initial == "i");
+  CHECK(o->save_final == "f");
+  CHECK(o->init == "m");
+  CHECK(o->transport == zeroth::comm::Transport::mpi);
+  CHECK(o->plan);
+  CHECK(o->recompute);
+}
+
+TEST_CASE("options: what is not said is left open or has a default") {
+  auto const o = parse_words({"--config", "c.json", "--data", "text"}).command_line.options;
+  REQUIRE(o);
+  CHECK_FALSE(o->ranks);
+  CHECK(o->steps == 100);
+  CHECK_FALSE(o->shape.layers);
+  CHECK_FALSE(o->shape.context);
+  CHECK(o->order == Order::sequential);
+  CHECK_FALSE(o->transport);
+  CHECK_FALSE(o->plan);
+  CHECK_FALSE(o->recompute);
+  CHECK(parse_words({"--config", "c.json", "--plan"}).command_line.options);
+}
+
+TEST_CASE("options: what is wrong is named with its value and what is allowed") {
+  struct Row {
+    std::initializer_list<char const*> words;
+    std::vector<std::string> expected;
+  };
+  for (auto const& row : std::initializer_list<Row>{
+           {{"--data", "text"}, {"--config", "required"}},
+           {{"--config", "c"}, {"--data", "required"}},
+           {{"--config", "c", "--data", "t", "--ranks", "0"}, {"--ranks", "0", "at least 1"}},
+           {{"--config", "c", "--data", "t", "--steps", "-1"}, {"--steps", "-1", "at least 0"}},
+           {{"--config", "c", "--data", "t", "--steps", "1e3"}, {"--steps", "1e3", "whole number"}},
+           {{"--config", "c", "--data", "t", "--heads", "2.5"}, {"--heads", "2.5", "whole number"}},
+           {{"--config", "c", "--data", "t", "--layers", "0"}, {"--layers", "0", "at least 1"}},
+           {{"--config", "c", "--data", "t", "--channels", "x"}, {"--channels", "x"}},
+           {{"--config", "c", "--data", "t", "--context", ""}, {"--context"}},
+           {{"--config", "c", "--data", "t", "--seed", "-3"}, {"--seed", "-3", "at least 0"}},
+           {{"--config", "c", "--data", "t", "--ranks", "99999999999"}, {"--ranks", "99999999999"}},
+           {{"--config", "c", "--data", "t", "--order", "random"}, {"--order", "random", "sequential", "shuffled"}},
+           {{"--config", "c", "--data", "t", "--comm", "nccl"}, {"--comm", "nccl", "auto", "local", "mpi"}},
+           {{"--config", "c", "--data", "t", "--layer", "2"}, {"--layer"}},
+           {{"--config", "c", "--data", "t", "more"}, {"more"}},
+       }) {
+    auto const got = parse_words(row.words);
+    INFO(got.err);
+    CHECK_FALSE(got.command_line.options);
+    CHECK(got.command_line.exit_status == 2);
+    for (auto const& text : row.expected) {
+      CHECK_THAT(got.err, Contains(text));
+    }
+  }
+}
+
+TEST_CASE("options: help lists all of them and is no error") {
+  auto const got = parse_words({"--help"});
+  CHECK_FALSE(got.command_line.options);
+  CHECK(got.command_line.exit_status == 0);
+  for (char const* option :
+       {"--config", "--data", "--ranks", "--steps", "--layers", "--heads", "--channels", "--context", "--seed",
+        "--order", "--report", "--save-initial", "--save-final", "--init", "--comm", "--plan", "--recompute"}) {
+    CHECK_THAT(got.out, Contains(option));
+  }
+}
+
+TEST_CASE("an output file has its name only once it is complete") {
+  Folder const folder;
+  auto const file = folder.write("report", "old");
+  {
+    OutputFile output{file};
+    output.write("one\n");
+    CHECK(read_all(file) == "old");
+    CHECK(read_all(folder / "report.partial") == "one\n");  // whole lines for who reads along
+    output.write("two\n");
+    output.publish();
+    CHECK(read_all(file) == "one\ntwo\n");
+    CHECK_FALSE(std::filesystem::exists(folder / "report.partial"));
+  }
+  {
+    OutputFile output{file};
+    output.write("three\n");
+  }
+  CHECK(read_all(file) == "one\ntwo\n");
+  CHECK(read_all(folder / "report.partial") == "three\n");
+}
+
+TEST_CASE("an output file that cannot be written says which, and why") {
+  Folder const folder;
+  CHECK_THAT(message_of<zeroth::SystemError>([&] { OutputFile{folder / "gone/report"}; }),
+             Contains("gone/report") && Contains("No such file or directory"));
+  std::filesystem::create_directories(folder / "folder");
+  CHECK_THAT(message_of<zeroth::SystemError>([&] { OutputFile{folder / "folder"}.publish(); }),
+             Contains("folder") && Contains("rename"));
+  std::filesystem::create_symlink("/dev/full", folder / "full.partial");
+  CHECK_THAT(message_of<zeroth::SystemError>([&] { OutputFile{folder / "full"}.write("text"); }),
+             Contains("full.partial") && Contains("No space left on device"));
+}
+
+TEST_CASE("a model folder holds what Hugging Face expects") {
+  Folder const folder;
+  publish_weights(folder, "weights");
+  CHECK(read_all(folder / "model/model.safetensors") == "weights");
+  auto const config = json::parse(read_all(folder / "model/config.json"));
+  CHECK(config["architectures"] == json::array({"GPT2LMHeadModel"}));
+  CHECK(config["model_type"] == "gpt2");
+  CHECK(config["activation_function"] == "gelu_new");
+  CHECK(config["n_layer"] == 2);
+  CHECK(config["n_head"] == 3);
+  CHECK(config["n_embd"] == 12);
+  CHECK(config["n_positions"] == 8);
+  CHECK(config["vocab_size"] == 300);
+  CHECK(config["layer_norm_epsilon"] == 1e-5);
+  for (char const* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) {
+    CHECK(config[dropout] == 0.0);
+  }
+  CHECK_FALSE(std::filesystem::exists(folder / "model.partial"));
+  CHECK(resolve_shape({}, folder / "model") == shape);
+}
+
+TEST_CASE("a model folder replaces an older one and keeps what else is in it") {
+  Folder const folder;
+  publish_weights(folder, "old");
+  folder.write("model/tokenizer.json", "mine");
+  publish_weights(folder, "new");
+  CHECK(read_all(folder / "model/model.safetensors") == "new");
+  CHECK(read_all(folder / "model/tokenizer.json") == "mine");
+  CHECK_FALSE(std::filesystem::exists(folder / "model.partial"));
+}
+
+TEST_CASE("a model folder that is not published leaves nothing behind") {
+  Folder const folder;
+  {
+    ModelFolder const model{folder / "model/"};  // the same place as without the slash
+    CHECK(ModelFolder::weights(folder / "model/") == folder / "model.partial/model.safetensors");
+    CHECK(std::filesystem::exists(folder / "model.partial"));
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("a model folder that cannot be made is refused before training") {
+  Folder const folder;
+  auto const file = folder.write("file", "");
+  CHECK_THAT(message_of<zeroth::ConfigError>([&] { ModelFolder{file}; }), Contains("file") && Contains("is a file"));
+  CHECK_THAT(message_of<zeroth::SystemError>([&] { ModelFolder{file / "model"}; }), Contains("cannot be made"));
+}
+
+TEST_CASE("shapes: options win over defaults, the folder over both, and contradictions are errors") {
+  Folder const folder;
+  CHECK(resolve_shape({}, {}) == Shape{});
+  CHECK(resolve_shape({.layers = 2, .heads = 3, .channels = 12, .context = 8}, {}) ==
+        Shape{.layers = 2, .heads = 3, .channels = 12, .context = 8, .vocabulary = 256});
+  CHECK_THAT(message_of<zeroth::ConfigError>([] { return resolve_shape({.heads = 5, .channels = 12}, {}); }),
+             Contains("--channels 12 is not a multiple of --heads 5"));
+
+  auto const init = model_folder(folder);
+  CHECK(resolve_shape({}, init) == shape);
+  CHECK(resolve_shape({.layers = 2, .context = 8}, init) == shape);
+  struct Row {
+    ShapeOptions asked;
+    char const* expected;
+  };
+  for (auto const& row :
+       {Row{{.layers = 3}, "--layers 3 contradicts"}, Row{{.heads = 4}, "--heads 4 contradicts"},
+        Row{{.channels = 24}, "--channels 24 contradicts"}, Row{{.context = 4}, "--context 4 contradicts"}}) {
+    CHECK_THAT(message_of<zeroth::ConfigError>([&] { return resolve_shape(row.asked, init); }),
+               Contains(row.expected) && Contains(init.string()));
+  }
+}
+
+TEST_CASE("a model folder whose model is another one is refused, with the key") {
+  struct Row {
+    json changes;
+    std::vector<std::string> expected;
+  };
+  for (auto const& row : std::vector<Row>{
+           {{{"n_layer", nullptr}}, {"n_layer is missing", "at least 1"}},
+           {{{"n_head", 0}}, {"n_head is 0", "at least 1"}},
+           {{{"n_embd", "wide"}}, {"n_embd is \"wide\"", "integer"}},
+           {{{"n_positions", 8.5}}, {"n_positions is 8.5", "integer"}},
+           {{{"vocab_size", 255}}, {"vocab_size is 255", "at least 256"}},
+           {{{"model_type", "llama"}}, {"model_type is \"llama\"", "only \"gpt2\""}},
+           {{{"n_inner", 47}}, {"n_inner is 47", "only 48"}},
+           {{{"activation_function", "relu"}}, {"activation_function is \"relu\"", "gelu_new"}},
+           {{{"layer_norm_epsilon", 1e-6}}, {"layer_norm_epsilon is 1e-06", "only 1e-05"}},
+           {{{"scale_attn_weights", false}}, {"scale_attn_weights is false"}},
+           {{{"scale_attn_by_inverse_layer_idx", true}}, {"scale_attn_by_inverse_layer_idx is true"}},
+           {{{"add_cross_attention", true}}, {"add_cross_attention is true"}},
+           {{{"tie_word_embeddings", false}}, {"tie_word_embeddings is false", "only true"}},
+       }) {
+    Folder const folder;
+    auto const init = model_folder(folder, row.changes);
+    auto const message = message_of<zeroth::ConfigError>([&] { return resolve_shape({}, init); });
+    CHECK_THAT(message, Contains("config.json"));
+    for (auto const& text : row.expected) {
+      CHECK_THAT(message, Contains(text));
+    }
+  }
+}
+
+TEST_CASE("a model folder as Hugging Face writes it is read, whatever else it says") {
+  Folder const folder;
+  CHECK(resolve_shape(
+            {}, model_folder(folder, {{"n_inner", 48}, {"resid_pdrop", 0.1}, {"transformers_version", "4"}})) == shape);
+}
+
+TEST_CASE("a folder without a config.json, or with something else in it, is refused") {
+  Folder const folder;
+  auto const resolve = [&] { return resolve_shape({}, folder.path()); };
+  CHECK_THAT(message_of<zeroth::ConfigError>(resolve), Contains("--init") && Contains("cannot read"));
+  folder.write("config.json", "[1]");
+  CHECK_THAT(message_of<zeroth::ConfigError>(resolve), Contains("is not a JSON object"));
+  folder.write("config.json", "{\"n_layer\": ");
+  CHECK_THAT(message_of<zeroth::ConfigError>(resolve), Contains("is not a JSON object"));
+}
+
+TEST_CASE("a step is one line of JSON with nine significant digits") {
+  zeroth::StepReport step;
+  step.step = 3;
+  step.loss = 5.54517746F;
+  step.grad_norm = 1.0F / 3;
+  step.learning_rate = 3e-4F;
+  step.loss_scale = 65536;
+  step.step_ms = 250;
+  step.exposed_comm_ms = 0.125;
+  auto const line = step_record(step, 1024);
+  CHECK(line ==
+        R"({"record":"step","step":3,"loss":5.54517746,"grad_norm":0.333333343,"lr":0.000300000014,"loss_scale":65536,)"
+        R"("skipped":false,"step_ms":250,"tokens_per_s":4096,"exposed_comm_ms":0.125})"
+        "\n");
+  auto const record = json::parse(line);
+  CHECK(record["loss"].get<float>() == step.loss);
+  CHECK(record["grad_norm"].get<float>() == step.grad_norm);
+  CHECK(record["lr"].get<float>() == step.learning_rate);
+}
+
+TEST_CASE("a step that overflowed is still JSON") {
+  zeroth::StepReport step;
+  step.loss = std::nanf("");
+  step.grad_norm = std::numeric_limits<float>::infinity();
+  step.skipped = true;
+  step.step_ms = 1;
+  auto const record = json::parse(step_record(step, 1));
+  CHECK(record["loss"].is_null());
+  CHECK(record["grad_norm"].is_null());
+  CHECK(record["skipped"] == true);
+}
+
+TEST_CASE("memory is one line of JSON per rank") {
+  RankMemory const memory{{1, 2, 3, 4, 5}, {10, 20, 30, 40, 50}};
+  auto const line = memory_record(2, memory);
+  CHECK(line.ends_with("}\n"));
+  CHECK(json::parse(line) == json::parse(R"({"record":"memory","rank":2,
+          "planned":{"parameters":1,"gradients":2,"optimizer":3,"slots":4,"scratch":5,"total":15},
+          "measured_peak":{"parameters":10,"gradients":20,"optimizer":30,"slots":40,"scratch":50,"total":150}})"));
+}
