@@ -6,6 +6,10 @@ target_link_libraries(zeroth_eigen INTERFACE Eigen3::Eigen)
 # One compute thread per rank: ranks are the parallelism.
 target_compile_definitions(zeroth_eigen INTERFACE EIGEN_DONT_PARALLELIZE)
 target_compile_options(zeroth_eigen INTERFACE -march=native)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC bug 105593: its own AVX-512 intrinsics, which start from an undefined register, are said to be uninitialised.
+  target_compile_options(zeroth_eigen INTERFACE -Wno-maybe-uninitialized -Wno-uninitialized)
+endif()
 if(ZEROTH_EIGEN_BLAS)
   set(BLA_VENDOR OpenBLAS)
   find_package(BLAS REQUIRED)
