@@ -74,24 +74,27 @@ TEST_CASE("All problems are said at once, in the order of the file, under its na
 })";
   CHECK_THROWS_MATCHES(
       Config::from_json(text), ConfigError,
-      Catch::Message("<text>: 5 problems\n"
-                     "  train_batch_size (line 3): 30 is not a multiple of 4 (train_micro_batch_size_per_gpu); nearest: "
-                     "28 or 32\n"
-                     "  zero_optimization.stage (line 5): 4 is out of range; allowed: an integer from 0 to 3\n"
-                     "  zero_optimization.reduce_bucket_sze (line 6): unknown key, with value 5e8; did you mean "
-                     "zero_optimization.reduce_bucket_size (an integer of at least 0, or \"auto\")?\n"
-                     "  train_batch_size (line 10): given twice, first on line 3\n"
-                     "  scheduler.params.total_num_steps: missing; WarmupDecayLR needs it: an integer of at least 1"));
+      Catch::Message(
+          "<text>: 5 problems\n"
+          "  train_batch_size (line 3): 30 is not a multiple of 4 (train_micro_batch_size_per_gpu); nearest: "
+          "28 or 32\n"
+          "  zero_optimization.stage (line 5): 4 is out of range; allowed: an integer from 0 to 3\n"
+          "  zero_optimization.reduce_bucket_sze (line 6): unknown key, with value 5e8; did you mean "
+          "zero_optimization.reduce_bucket_size (an integer of at least 0, or \"auto\")?\n"
+          "  train_batch_size (line 10): given twice, first on line 3\n"
+          "  scheduler.params.total_num_steps: missing; WarmupDecayLR needs it: an integer of at least 1"));
 }
 
 TEST_CASE("A mistake in JSON is said with its line and column") {
   CHECK(problems_of("{\n  \"train_batch_size\": 8\n  \"fp16\": {}\n}") ==
-        "  line 3, column 8: not valid JSON: syntax error while parsing object - unexpected string literal; expected '}'");
+        "  line 3, column 8: not valid JSON: syntax error while parsing object - unexpected string literal; expected "
+        "'}'");
   CHECK(problems_of("{\n  \"train_batch_size\": 8,\n") ==
         "  line 3, column 1: not valid JSON: syntax error while parsing object key - unexpected end of input; expected "
         "string literal");
-  CHECK(problems_of("{\"\xff\": 1}").starts_with("  line 1, column 3: not valid JSON: syntax error while parsing object "
-                                                  "key - invalid string: ill-formed UTF-8 byte"));
+  CHECK(problems_of("{\"\xff\": 1}")
+            .starts_with("  line 1, column 3: not valid JSON: syntax error while parsing object "
+                         "key - invalid string: ill-formed UTF-8 byte"));
 }
 
 TEST_CASE("A mistake brings no further complaint about what depends on it") {
@@ -108,7 +111,8 @@ TEST_CASE("A mistake brings no further complaint about what depends on it") {
 }
 
 TEST_CASE("A message repeats of a file only what a terminal can show") {
-  auto const message = problems_of(testing::file_with(R"("\u001b[2J": 1, ")" + std::string(500, 'x') + R"(": "\u0000")"));
+  auto const message =
+      problems_of(testing::file_with(R"("\u001b[2J": 1, ")" + std::string(500, 'x') + R"(": "\u0000")"));
   CHECK(message.find('\x1b') == std::string::npos);
   CHECK(message.find('\0') == std::string::npos);
   CHECK(message.find("\"\\u001b[2J\" (line 1)") != std::string::npos);

@@ -1,0 +1,231 @@
+/// From a well-formed file to settings.
+#include <limits>
+#include <thread>
+
+#include "config/config_support.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth {
+namespace {
+
+using testing::problems_of;
+using testing::settings_of;
+
+TEST_CASE("Every key arrives") {
+  auto const settings = settings_of(R"(
+    "gradient_accumulation_steps": 2, "gradient_clipping": 0.5, "communication_data_type": "FP32",
+    "data_types": {"grad_accum_dtype": "float32", "param_dtype": "half"},
+    "zero_optimization": {"stage": 2, "reduce_bucket_size": 11, "overlap_comm": true, "stage3_prefetch_bucket_size": 12,
+                          "stage3_max_live_parameters": 13},
+    "fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 4, "loss_scale_window": 5, "hysteresis": 3,
+             "consecutive_hysteresis": true, "min_loss_scale": 2},
+    "optimizer": {"type": "adam", "params": {"lr": 0.25, "betas": [0.5, 0.75], "eps": 0.125, "weight_decay": 0.0625,
+                                             "bias_correction": false, "adam_w_mode": false}},
+    "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_min_lr": 0.5, "warmup_max_lr": 2.0,
+                  "warmup_num_steps": 6, "warmup_type": "linear", "total_num_steps": 60}},
+    "zeroth": {"gradient_dtype": "fp32", "reduce_gradients": "last_micro_step", "gradient_slots": 7, "timeout_ms": 8,
+               "check": true, "poison": true, "flight_recorder": "a/folder"})");
+  CHECK(settings.stage == 2);
+  CHECK(settings.batch.accumulation == 2);
+  CHECK(settings.batch.micro == 4);
+  CHECK(settings.precision.compute == Dtype::fp16);
+  CHECK(settings.precision.gradient == Dtype::fp32);
+  CHECK(settings.precision.reduce == Dtype::fp32);
+  CHECK(settings.precision.accumulate == Dtype::fp32);
+  CHECK(settings.reduce_gradients == ReduceGradients::last_micro_step);
+  CHECK(settings.reduce_bucket_count == 11);
+  CHECK(settings.prefetch_count == 12);
+  CHECK(settings.max_live_count == 13);
+  CHECK(settings.gradient_slots == 7);
+  CHECK(settings.overlap_comm);
+  CHECK(settings.timeout == std::chrono::milliseconds{8});
+  CHECK(settings.check);
+  CHECK(settings.poison);
+  CHECK(settings.flight_recorder == "a/folder");
+
+  auto const& rules = settings.rules;
+  CHECK(rules.clip == 0.5F);
+  CHECK(rules.skip_nonfinite);
+  CHECK(rules.gradient_prescale == 1);
+  CHECK(rules.adam.beta1 == 0.5F);
+  CHECK(rules.adam.beta2 == 0.75F);
+  CHECK(rules.adam.epsilon == 0.125F);
+  CHECK(rules.adam.weight_decay == 0.0625F);
+  CHECK_FALSE(rules.adam.decoupled_decay);
+  CHECK_FALSE(rules.adam.bias_correction);
+  CHECK(rules.loss_scale.dynamic);
+  CHECK(rules.loss_scale.initial == 16);
+  CHECK(rules.loss_scale.minimum == 2);
+  CHECK(rules.loss_scale.window == 5);
+  CHECK(rules.loss_scale.hysteresis == 3);
+  CHECK(rules.loss_scale.consecutive_hysteresis);
+  CHECK(rules.schedule.kind == optim::ScheduleKind::warmup_decay);
+  CHECK(rules.schedule.warmup == optim::WarmupKind::linear);
+  CHECK(rules.schedule.base == 0.25F);
+  CHECK(rules.schedule.warmup_min == 0.5F);
+  CHECK(rules.schedule.warmup_max == 2.0F);
+  CHECK(rules.schedule.warmup_steps == 6);
+  CHECK(rules.schedule.total_steps == 60);
+}
+
+TEST_CASE("A schedule takes its rates from the optimizer where DeepSpeed's does") {
+  auto const schedule = [](std::string const& scheduler) {
+    return settings_of(R"("optimizer": {"type": "AdamW", "params": {"lr": 0.5}})" + scheduler).rules.schedule;
+  };
+  auto const constant = schedule("");
+  CHECK(constant.kind == optim::ScheduleKind::constant);
+  CHECK(constant.base == 0.5F);
+
+  auto const warmup = schedule(R"(, "scheduler": {"type": "WarmupLR"})");
+  CHECK(warmup.kind == optim::ScheduleKind::warmup);
+  CHECK(warmup.warmup == optim::WarmupKind::logarithmic);
+  CHECK(warmup.warmup_min == 0);
+  CHECK(warmup.warmup_max == 0.5F);
+  CHECK(warmup.warmup_steps == 1000);
+
+  auto const decay = schedule(R"(, "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 2000}})");
+  CHECK(decay.kind == optim::ScheduleKind::warmup_decay);
+  CHECK(decay.warmup_max == 1e-3F);
+  CHECK(decay.total_steps == 2000);
+
+  auto const cosine = schedule(R"(, "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 2000,
+                                  "warmup_min_ratio": 0.25, "cos_min_ratio": 0.125}})");
+  CHECK(cosine.kind == optim::ScheduleKind::warmup_cosine);
+  CHECK(cosine.base == 0.5F);
+  CHECK(cosine.warmup_min_ratio == 0.25F);
+  CHECK(cosine.cosine_min_ratio == 0.125F);
+}
+
+TEST_CASE("Adam is AdamW unless adam_w_mode is false") {
+  auto const decoupled = [](char const* type, char const* mode) {
+    return settings_of(fmt::format(R"("optimizer": {{"type": "{}", "params": {{{}}}}})", type, mode))
+        .rules.adam.decoupled_decay;
+  };
+  CHECK(decoupled("AdamW", ""));
+  CHECK(decoupled("adamw", R"("adam_w_mode": true)"));
+  CHECK(decoupled("Adam", ""));
+  CHECK_FALSE(decoupled("ADAM", R"("adam_w_mode": false)"));
+}
+
+TEST_CASE("Overlap, slots and the time of reduction follow the stage and each other") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const of_stage = [&](std::string const& more) {
+      return settings_of(fmt::format(R"("zero_optimization": {{"stage": {}{}}})", stage, more));
+    };
+    auto const settings = of_stage("");
+    CHECK(settings.stage == stage);
+    CHECK(settings.overlap_comm == (stage == 3));
+    CHECK(settings.gradient_slots == (stage == 3 ? 2 : 1));
+    CHECK(settings.reduce_gradients ==
+          (stage >= 2 ? ReduceGradients::every_micro_step : ReduceGradients::last_micro_step));
+    CHECK(of_stage(R"(, "overlap_comm": true)").gradient_slots == 2);
+    CHECK(of_stage(R"(, "overlap_comm": false)").gradient_slots == 1);
+    CHECK(of_stage(R"(, "overlap_comm": null)").overlap_comm == (stage == 3));
+    for (auto const* const when : {"every_micro_step", "last_micro_step"}) {
+      auto const set = settings_of(
+          fmt::format(R"("zero_optimization": {{"stage": {}}}, "zeroth": {{"reduce_gradients": "{}"}})", stage, when));
+      CHECK((set.reduce_gradients == ReduceGradients::every_micro_step) == (when[0] == 'e'));
+    }
+  }
+}
+
+TEST_CASE("A number is what it means, however it is written") {
+  auto const bucket = [](char const* number) {
+    return settings_of(fmt::format(R"("zero_optimization": {{"reduce_bucket_size": {}}})", number)).reduce_bucket_count;
+  };
+  CHECK(bucket("5e8") == 500'000'000);
+  CHECK(bucket("5.0E+2") == 500);
+  CHECK(bucket("0") == 0);
+  CHECK(bucket("-0.0") == 0);
+  CHECK(bucket("9223372036854775807") == std::numeric_limits<std::int64_t>::max());
+  CHECK(bucket("9007199254740993") == 9007199254740993);  // not a double
+  CHECK(settings_of(R"("gradient_clipping": 2)").rules.clip == 2);
+  CHECK(settings_of(R"("optimizer": {"type": "Adam", "params": {"betas": [0, 0.5]}})").rules.adam.beta1 == 0);
+}
+
+TEST_CASE("\"auto\" is the largest unit where it is a number of elements, and absent elsewhere") {
+  auto const settings = settings_of(
+      R"("zero_optimization": {"stage": "auto", "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto",
+                               "stage3_param_persistence_threshold": "auto", "overlap_comm": "auto"},
+         "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "gradient_clipping": "auto",
+         "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}},
+         "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}},
+         "steps_per_print": "auto")",
+      2, 777);
+  CHECK(settings.reduce_bucket_count == 777);
+  CHECK(settings.prefetch_count == 777);
+  CHECK(settings.stage == 0);
+  CHECK(settings.precision.compute == Dtype::fp32);
+  CHECK(settings.rules.clip == 1);
+  CHECK(settings.rules.schedule.base == 1e-3F);
+  CHECK(settings.rules.schedule.warmup_max == 1e-3F);
+}
+
+TEST_CASE("Comments and a byte-order mark are skipped") {
+  CHECK(Config::from_json("\xef\xbb\xbf// first\n{/* a */\"train_batch_size\"/* b */: // c\n 4 /**/}\n// last")
+            .settings(1, 1)
+            .batch.train == 4);
+}
+
+TEST_CASE("Aliases are the keys that they stand for") {
+  auto const settings = settings_of(R"("bfloat16": {"enabled": true},
+                                       "zero_optimization": {"prefetch_bucket_size": 21, "max_live_parameters": 22})");
+  CHECK(settings.precision.compute == Dtype::bf16);
+  CHECK(settings.prefetch_count == 21);
+  CHECK(settings.max_live_count == 22);
+}
+
+TEST_CASE("DeepSpeed's other keys are accepted where they ask for nothing but what Zeroth does") {
+  CHECK(problems_of(testing::file_with(R"(
+    "steps_per_print": null, "wall_clock_breakdown": false, "zero_allow_untested_optimizer": true,
+    "gradient_predivide_factor": 1, "gradient_allreduce_op": "mean", "prescale_gradients": false,
+    "tensorboard": {"output_path": "x", "enabled": false}, "aio": {}, "amp": {"enabled": false, "opt_level": "auto"},
+    "timers": {"throughput": {"enabled": false, "synchronized": true}},
+    "zero_optimization": {"stage": 3, "contiguous_gradients": true, "reduce_scatter": true, "allgather_partitions": true,
+      "offload_optimizer": {"device": "none", "pin_memory": true}, "offload_param": null, "mics_shard_size": -1,
+      "stage3_param_persistence_threshold": 0.0, "gather_16bit_weights_on_model_save": false},
+    "fp16": {"auto_cast": false}, "optimizer": {"type": "Adam", "params": {"torch_adam": false, "amsgrad": false}},
+    "activation_checkpointing": {"partition_activations": false, "number_checkpoints": null}
+  )")) == "");
+}
+
+TEST_CASE("Loss is scaled for fp16 only") {
+  auto const fp16 = [](char const* more) {
+    return settings_of(fmt::format(R"("fp16": {{"enabled": true{}}})", more)).rules;
+  };
+  CHECK(fp16("").loss_scale.dynamic);
+  CHECK(fp16("").loss_scale.initial == 65536);
+  CHECK(fp16("").skip_nonfinite);
+  auto const fixed = fp16(R"(, "loss_scale": 128)");
+  CHECK_FALSE(fixed.loss_scale.dynamic);
+  CHECK(fixed.loss_scale.initial == 128);
+  CHECK(fixed.skip_nonfinite);
+  CHECK(fp16(R"(, "initial_scale_power": 126)").loss_scale.initial == 0x1p126F);
+
+  for (auto const* const members : {"", R"("bf16": {"enabled": true})", R"("fp16": {"loss_scale": 64})"}) {
+    auto const rules = settings_of(members).rules;
+    CHECK_FALSE(rules.loss_scale.dynamic);
+    CHECK(rules.loss_scale.initial == 1);
+  }
+  CHECK(settings_of(R"("bf16": {"enabled": true})").rules.skip_nonfinite);
+  CHECK_FALSE(settings_of(R"("bf16": {"enabled": true, "check_grad_overflow": false})").rules.skip_nonfinite);
+  CHECK_FALSE(settings_of("").rules.skip_nonfinite);
+}
+
+TEST_CASE("Threads share a Config") {
+  auto const config = Config::from_json(testing::file_with(R"("zeroth": {"flight_recorder": "folder"})"));
+  std::vector<Settings> settings(4);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& mine : settings) {
+      threads.emplace_back([&mine, copy = config] { mine = copy.settings(2, 10); });
+    }
+  }
+  for (auto const& each : settings) {
+    CHECK(each.batch.micro == 4);
+    CHECK(each.flight_recorder == "folder");
+  }
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,85 @@
+/// An empty file means what it means to DeepSpeed 0.19, but for the differences that are listed here and in
+/// docs/config.md.
+#include <map>
+#include <set>
+
+#include "config/config_support.hpp"
+#include "config/keys.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth {
+namespace {
+
+/// DeepSpeed's defaults, from its sources: runtime/config.py, constants.py, zero/config.py, precision_config.py,
+/// lr_schedules.py, ops/adam. Null where it computes the value or has none.
+char const* const deepspeed = R"({
+  "train_batch_size": null, "train_micro_batch_size_per_gpu": null, "gradient_accumulation_steps": null,
+  "gradient_clipping": 1.0, "communication_data_type": null,
+  "data_types.grad_accum_dtype": null, "data_types.param_dtype": null,
+  "zero_optimization.stage": 0, "zero_optimization.reduce_bucket_size": 500000000,
+  "zero_optimization.overlap_comm": null, "zero_optimization.stage3_prefetch_bucket_size": 50000000,
+  "zero_optimization.stage3_max_live_parameters": 1000000000,
+  "fp16.enabled": false, "fp16.loss_scale": 0.0, "fp16.initial_scale_power": 16, "fp16.loss_scale_window": 1000,
+  "fp16.hysteresis": 2, "fp16.consecutive_hysteresis": false, "fp16.min_loss_scale": 1,
+  "bf16.enabled": false, "bf16.check_grad_overflow": true,
+  "optimizer.type": null, "optimizer.params.lr": 0.001, "optimizer.params.betas": [0.9, 0.999],
+  "optimizer.params.eps": 1e-8, "optimizer.params.weight_decay": 0.0, "optimizer.params.bias_correction": true,
+  "optimizer.params.adam_w_mode": true,
+  "scheduler.type": null, "scheduler.params.warmup_min_lr": 0.0, "scheduler.params.warmup_max_lr": null,
+  "scheduler.params.warmup_num_steps": 1000, "scheduler.params.warmup_type": "log",
+  "scheduler.params.total_num_steps": null, "scheduler.params.warmup_min_ratio": 0.0,
+  "scheduler.params.cos_min_ratio": 0.0001
+})";
+std::set<std::string> const different = {"optimizer.type"};  // DeepSpeed expects the program to bring an optimizer
+
+TEST_CASE("Defaults are DeepSpeed's") {
+  auto const theirs = nlohmann::json::parse(deepspeed);
+  std::set<std::string> ours;
+  for (auto const& key : config::keys) {
+    std::string const path{key.path};
+    INFO(path);
+    if (path.starts_with("zeroth.")) {
+      continue;
+    }
+    ours.insert(path);
+    REQUIRE(theirs.contains(path));
+    CHECK((nlohmann::json::parse(config::to_text(key.value)) == theirs[path]) != different.contains(path));
+  }
+  CHECK(ours.size() == theirs.size());
+}
+
+TEST_CASE("An empty file resolves to the defaults") {
+  auto const settings = testing::settings_of("", 1, 123);
+  Settings expected;  // the header's
+  CHECK(settings.stage == expected.stage);
+  CHECK(settings.reduce_bucket_count == expected.reduce_bucket_count);
+  CHECK(settings.prefetch_count == expected.prefetch_count);
+  CHECK(settings.max_live_count == expected.max_live_count);
+  CHECK(settings.timeout == expected.timeout);
+  CHECK(settings.flight_recorder.empty());
+  CHECK(settings.gradient_slots == 1);
+  CHECK(settings.rules.clip == 1);
+  CHECK(settings.rules.adam.beta1 == 0.9F);
+  CHECK(settings.rules.adam.beta2 == 0.999F);
+  CHECK(settings.rules.adam.epsilon == 1e-8F);
+  CHECK(settings.rules.adam.weight_decay == 0);
+  CHECK(settings.rules.adam.decoupled_decay);
+  CHECK(settings.rules.adam.bias_correction);
+  CHECK_FALSE(settings.rules.has_learning_rate);
+}
+
+TEST_CASE("The table holds together") {
+  std::set<std::string_view> paths;
+  for (auto const& key : config::keys) {
+    INFO(key.path);
+    CHECK(paths.insert(key.path).second);
+    CHECK_FALSE(key.meaning.empty());
+    CHECK((key.derive == nullptr) == key.why.empty());
+    CHECK((key.kind == config::Kind::name) == !key.names.empty());
+    CHECK((key.derive == nullptr || std::holds_alternative<std::monostate>(key.value)));
+    CHECK(key.range.least <= key.range.most);
+  }
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,52 @@
+/// docs/config.md says what the tables of keys say.
+#include <fstream>
+#include <iterator>
+
+#include "config/config_support.hpp"
+#include "config/foreign_keys.hpp"
+#include "config/keys.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth {
+namespace {
+
+std::string code(std::string_view text) { return text.empty() ? std::string{} : fmt::format("`{}`", text); }
+
+std::string table_of_keys() {
+  std::string table = "| key | allowed | default | meaning |\n|---|---|---|---|\n";
+  for (auto const& key : config::keys) {
+    auto const standard = key.derive != nullptr ? std::string{key.why} : code(config::to_text(key.value));
+    table += fmt::format("| `{}` | {} | {} | {} |\n", key.path, config::allowed(key), standard, key.meaning);
+  }
+  return table;
+}
+
+std::string table_of_foreign_keys() {
+  std::string table = "| key | accepted if it is | instead |\n|---|---|---|\n";
+  for (auto const& key : config::foreign_keys()) {
+    table += fmt::format("| `{}` | {} | {} |\n", key.path, code(key.accepted), key.advice);
+  }
+  return table;
+}
+
+std::string table_of_aliases() {
+  std::string table = "| also | is |\n|---|---|\n";
+  for (auto const& alias : config::aliases) {
+    table += fmt::format("| `{}` | `{}` |\n", alias.written, alias.path);
+  }
+  return table;
+}
+
+TEST_CASE("The documentation has the tables of keys") {
+  auto const path = testing::source_folder() / "docs" / "config.md";
+  std::ifstream file{path};
+  std::string const text{std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
+  REQUIRE_FALSE(text.empty());
+  for (auto const& table : {table_of_keys(), table_of_aliases(), table_of_foreign_keys()}) {
+    INFO("docs/config.md lacks this table:\n" << table);
+    CHECK(text.find(table) != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,99 @@
+/// The dtypes of gradients on their way from backward to the optimizer.
+#include <vector>
+
+#include "config/config_support.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth {
+namespace {
+
+using testing::problems_of;
+using testing::settings_of;
+
+std::string to_text(PrecisionSettings const& precision) {
+  return fmt::format("{} {} {} {}", name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce),
+                     name_of(precision.accumulate));
+}
+
+std::string const every = R"("zeroth": {"reduce_gradients": "every_micro_step"})";
+std::string const last = R"("zeroth": {"reduce_gradients": "last_micro_step"})";
+std::string const every_wide = R"("zeroth": {"reduce_gradients": "every_micro_step", "gradient_dtype": "fp32"})";
+std::string const last_wide = R"("zeroth": {"reduce_gradients": "last_micro_step", "gradient_dtype": "fp32"})";
+std::string const bf16 = R"("bf16": {"enabled": true}, )";
+std::string const fp16 = R"("fp16": {"enabled": true}, )";
+std::string const twice = R"(, "gradient_accumulation_steps": 2)";
+
+TEST_CASE("Dtypes follow their rules") {
+  struct Row {
+    std::string members, compute_gradient_reduce_accumulate;
+  };
+  std::vector<Row> const table = {
+      {every, "fp32 fp32 fp32 fp32"},
+      {last, "fp32 fp32 fp32 fp32"},
+      // One reduction per step: its result is kept as it came.
+      {bf16 + every, "bf16 bf16 bf16 bf16"},
+      {bf16 + last, "bf16 bf16 bf16 bf16"},
+      {bf16 + last + twice, "bf16 bf16 bf16 bf16"},
+      {fp16 + last + twice, "fp16 fp16 fp16 fp16"},
+      // Several: they are added up in fp32.
+      {bf16 + every + twice, "bf16 bf16 bf16 fp32"},
+      {fp16 + every + twice, "fp16 fp16 fp16 fp32"},
+      // Gradients in fp32.
+      {bf16 + every_wide, "bf16 fp32 fp32 fp32"},
+      {fp16 + last_wide + twice, "fp16 fp32 fp32 fp32"},
+      // Another dtype on the wire.
+      {bf16 + every + R"(, "communication_data_type": "fp32")", "bf16 bf16 fp32 fp32"},
+      {bf16 + last + twice + R"(, "communication_data_type": "fp32")", "bf16 bf16 fp32 fp32"},
+      {every + R"(, "communication_data_type": "bf16")", "fp32 fp32 bf16 bf16"},
+      {every + twice + R"(, "communication_data_type": "fp16")", "fp32 fp32 fp16 fp32"},
+      {last + twice + R"(, "communication_data_type": "bf16")", "fp32 fp32 bf16 bf16"},
+      {fp16 + last_wide + twice + R"(, "communication_data_type": "fp16")", "fp16 fp32 fp16 fp16"},
+      // Another dtype to add up in.
+      {bf16 + every + twice + R"(, "data_types": {"grad_accum_dtype": "bf16"})", "bf16 bf16 bf16 bf16"},
+      {bf16 + every + R"(, "data_types": {"grad_accum_dtype": "fp32"})", "bf16 bf16 bf16 fp32"},
+      {bf16 + last + R"(, "data_types": {"grad_accum_dtype": "fp32"})", "bf16 bf16 bf16 fp32"},
+      {bf16 + last + twice + R"(, "data_types": {"grad_accum_dtype": "bf16"})", "bf16 bf16 bf16 bf16"},
+      {bf16 + last_wide + twice + R"(, "data_types": {"grad_accum_dtype": "fp32"})", "bf16 fp32 fp32 fp32"},
+      // Micro-steps add up in bf16 on the rank, as asked; the one reduction is in fp32, and kept so.
+      {bf16 + last + twice + R"(, "communication_data_type": "fp32", "data_types": {"grad_accum_dtype": "bf16"})",
+       "bf16 bf16 fp32 fp32"},
+  };
+  for (auto const& [members, expected] : table) {
+    INFO(members);
+    CHECK(to_text(settings_of(members).precision) == expected);
+  }
+}
+
+TEST_CASE("A Config knows the dtypes of the program without a world") {
+  auto const dtypes = [](std::string const& members) {
+    auto const config = Config::from_json(testing::file_with(members));
+    return fmt::format("{} {}", name_of(config.compute_dtype()), name_of(config.gradient_dtype()));
+  };
+  CHECK(dtypes(every) == "fp32 fp32");
+  CHECK(dtypes(bf16 + every) == "bf16 bf16");
+  CHECK(dtypes(bf16 + every_wide) == "bf16 fp32");
+  CHECK(dtypes(fp16 + every) == "fp16 fp16");
+}
+
+TEST_CASE("Dtypes have DeepSpeed's spellings") {
+  for (auto const* const name : {"bf16", "bfloat16", "torch.bfloat16"}) {
+    CHECK(problems_of(testing::file_with(fmt::format(R"({}"data_types": {{"param_dtype": "{}"}})", bf16, name))) == "");
+  }
+  for (auto const* const name : {"fp16", "float16", "half", "torch.float16"}) {
+    CHECK(problems_of(testing::file_with(fmt::format(R"({}"data_types": {{"param_dtype": "{}"}})", fp16, name))) == "");
+  }
+  for (auto const* const name : {"fp32", "float32", "float", "torch.float32"}) {
+    CHECK(problems_of(testing::file_with(fmt::format(R"("data_types": {{"param_dtype": "{}"}})", name))) == "");
+  }
+  CHECK(settings_of(R"("communication_data_type": "BF16")").precision.reduce == Dtype::bf16);
+}
+
+TEST_CASE("Accumulation that only the world size reveals decides on dtypes then") {
+  auto const config = Config::from_json(testing::file_with(
+      R"("train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2})"));
+  CHECK(config.settings(4, 1).precision.accumulate == Dtype::bf16);  // one micro-step
+  CHECK(config.settings(2, 1).precision.accumulate == Dtype::fp32);  // two
+}
+
+}  // namespace
+}  // namespace zeroth
