@@ -39,11 +39,14 @@ struct AdamwFactors {
 /// Both kinds of decay are always computed, one of them with 0: two operations that memory hides, and one loop.
 [[gnu::always_inline]] ZEROTH_HOST_DEVICE inline void update_element(AdamwFactors const& f, float gradient,
                                                                      float& master, float& m, float& v) noexcept {
-  float const g = gradient * f.gradient_scale + f.l2 * master;
-  m = f.beta1 * m + f.rest1 * g;
-  v = f.beta2 * v + f.rest2 * (g * g);
-  float const denominator = std::sqrt(v) * f.inverse_root2 + f.epsilon;
-  master = master - (f.step * (m / denominator) + f.decoupled * master);
+  float const before = master;
+  float const g = gradient * f.gradient_scale + f.l2 * before;
+  float const first = f.beta1 * m + f.rest1 * g;
+  float const second = f.beta2 * v + f.rest2 * (g * g);
+  float const denominator = std::sqrt(second) * f.inverse_root2 + f.epsilon;
+  m = first;
+  v = second;
+  master = before - (f.step * (first / denominator) + f.decoupled * before);
 }
 
 }  // namespace zeroth::optim

@@ -1,7 +1,6 @@
 #include "zeroth/device/rank_sum.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "core/isa.hpp"
@@ -94,12 +93,6 @@ void rank_sum(void* const* outputs, int output_count, void const* const* inputs,
     case Dtype::int32: return sum(std::type_identity<std::uint32_t>{});
     case Dtype::int64: return sum(std::type_identity<std::uint64_t>{});
     case Dtype::byte: return sum(std::type_identity<std::uint8_t>{});
-  }
-}
-
-void copy_bytes(void* destination, void const* source, std::int64_t bytes) noexcept {
-  if (bytes > 0 && destination != source) {
-    std::memcpy(destination, source, static_cast<std::size_t>(bytes));
   }
 }
 

@@ -70,33 +70,40 @@ inline constexpr Dtype dtype_of =
 
 /// Exact, subnormals included.
 [[nodiscard]] ZEROTH_HOST_DEVICE constexpr float to_float(fp16 value) noexcept {
-  std::uint32_t const sign = static_cast<std::uint32_t>(value.bits & 0x8000U) << 16U;
-  std::uint32_t const magnitude = static_cast<std::uint32_t>(value.bits & 0x7fffU) << 13U;
+  // Sign, then four zeros that the sign's copies leave when masked, then exponent and mantissa where fp32 has them.
+  auto const extended = static_cast<std::uint32_t>(static_cast<std::int16_t>(value.bits));
+  std::uint32_t const placed = (extended << 13U) & 0x8fffe000U;
   // Rebias by multiplication with 2^112: exact for normal and subnormal numbers alike.
-  float const finite = std::bit_cast<float>(magnitude) * 0x1p112F;
-  std::uint32_t const special = magnitude >= 0x0f800000U ? 0x7f800000U : 0U;  // inf or NaN keeps its mantissa
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(finite) | special | sign);
+  std::uint32_t const finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(placed) * 0x1p112F);
+  std::uint32_t const special = (placed & 0x0f800000U) == 0x0f800000U ? 0x7f800000U : 0U;  // inf; NaN keeps its mantissa
+  return std::bit_cast<float>(finite | special);
 }
 
+/// Rounds to nearest even; NaNs stay NaNs, with their sign. Written so that compilers make good vector code of it: what
+/// is selected is 32 bits wide, and is shifted down once, at the end.
 template <Element T>
 [[nodiscard]] ZEROTH_HOST_DEVICE constexpr T from_float(float value) noexcept {
   std::uint32_t const bits = std::bit_cast<std::uint32_t>(value);
   std::uint32_t const magnitude = bits & 0x7fffffffU;
+  bool const nan = magnitude > 0x7f800000U;
   if constexpr (std::same_as<T, float>) {
     return value;
   } else if constexpr (std::same_as<T, bf16>) {
-    std::uint32_t const rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
-    std::uint32_t const quiet = (bits >> 16U) | 0x40U;
-    return {static_cast<std::uint16_t>(magnitude > 0x7f800000U ? quiet : rounded)};
+    std::uint32_t const to_nearest = 0x7fffU + ((bits >> 16U) & 1U);
+    std::uint32_t const to_quiet = ~bits & 0x00400000U;
+    return {static_cast<std::uint16_t>((bits + (nan ? to_quiet : to_nearest)) >> 16U)};
   } else {
-    std::uint32_t const sign = (bits >> 16U) & 0x8000U;
-    // Below 2^-14 the result is subnormal: adding 0.5 lets the fp32 adder round at the right place.
-    std::uint32_t const small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
-    std::uint32_t const normal = (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13U) & 1U)) >> 13U;
-    std::uint32_t const finite = magnitude < 0x38800000U ? small : normal;
-    std::uint32_t const bounded = magnitude >= 0x47800000U ? 0x7c00U : finite;  // 65520 and more round to infinity
-    std::uint32_t const result = magnitude > 0x7f800000U ? 0x7e00U : bounded;
-    return {static_cast<std::uint16_t>(sign | result)};
+    // 65520 and more round to 65536, whose bits are those of infinity.
+    std::uint32_t const bounded = magnitude < 0x47800000U ? magnitude : 0x47800000U;
+    // The power of two in the value, but at least 2^-14, below which fp16 is subnormal. Added to one 2^13 times as large,
+    // the value is rounded by the fp32 adder to 10 binary digits after that power, and ends up in the lowest bits.
+    std::uint32_t const masked = bounded & 0x7f800000U;
+    std::uint32_t const power = masked > 0x38800000U ? masked : 0x38800000U;
+    std::uint32_t const large = power + (13U << 23U);
+    float const sum = std::bit_cast<float>(bounded) + std::bit_cast<float>(large);
+    std::uint32_t const finite = std::bit_cast<std::uint32_t>(sum) - large + ((power - 0x38800000U) >> 13U);
+    std::uint32_t const result = nan ? 0x7e00U : finite;
+    return {static_cast<std::uint16_t>(((bits & 0x80000000U) | (result << 16U)) >> 16U)};
   }
 }
 

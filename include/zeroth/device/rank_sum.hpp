@@ -14,7 +14,8 @@ namespace zeroth::device {
 void rank_sum(void* const* outputs, int output_count, void const* const* inputs, int input_count, Dtype dtype,
               std::int64_t first, std::int64_t count) noexcept;
 
-/// memcpy for large blocks. The blocks do not overlap.
+/// memcpy for blocks that may be large: from 12 MiB on the stores go around the caches, which cannot hold them anyway.
+/// The blocks do not overlap, or are the same.
 void copy_bytes(void* destination, void const* source, std::int64_t bytes) noexcept;
 
 }  // namespace zeroth::device

@@ -1,0 +1,123 @@
+/// The CPU device's loops over memory against memcpy: bytes read and written per second, one thread.
+/// bench_device_loops [MiB of one buffer, 32] [rounds, 15]
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "device/element_loops.hpp"
+#include "paired.hpp"
+#include "zeroth/device/cpu.hpp"
+#include "zeroth/device/rank_sum.hpp"
+
+namespace zeroth {
+namespace {
+
+constexpr int buffer_count = 5;
+
+class Bench {
+ public:
+  Bench(std::int64_t bytes, int rounds) : bytes_{bytes}, rounds_{rounds} {
+    for (auto& buffer : memory_) {
+      buffer = device_->allocate(device::Category::scratch, bytes);
+      std::memset(buffer->data(), 0x3c, static_cast<std::size_t>(bytes));
+    }
+    block_sums_.resize(static_cast<std::size_t>(device::sum_blocks(bytes / 2)));
+  }
+
+  void run() {
+    report("copy_bytes", 2 * bytes_, [&] { device::copy_bytes(at(0), at(1), bytes_); });
+    for (Dtype const dtype : {Dtype::fp32, Dtype::bf16, Dtype::fp16}) {
+      for (int ranks = 2; ranks < buffer_count; ++ranks) {
+        rank_sum(dtype, ranks, 1);
+        rank_sum(dtype, ranks, ranks);
+      }
+    }
+    epilogue(Dtype::fp32, Dtype::fp32, false);
+    epilogue(Dtype::fp32, Dtype::fp32, true);
+    epilogue(Dtype::bf16, Dtype::fp32, true);
+    epilogue(Dtype::bf16, Dtype::bf16, false);
+    epilogue(Dtype::fp16, Dtype::fp16, true);
+    squares(Dtype::fp32);
+    squares(Dtype::bf16);
+  }
+
+ private:
+  [[nodiscard]] std::byte* at(int buffer) const { return memory_[static_cast<std::size_t>(buffer)]->data(); }
+
+  void report(std::string const& what, std::int64_t moved_bytes, std::function<void()> const& subject) {
+    auto const paired = bench::compare(rounds_, subject, [&] {
+      std::memcpy(at(buffer_count - 1), at(buffer_count - 2), static_cast<std::size_t>(bytes_));
+    });
+    double const rate = static_cast<double>(moved_bytes) * 1e-9 / paired.subject_seconds;
+    double const work = static_cast<double>(moved_bytes) / static_cast<double>(2 * bytes_);
+    nlohmann::json const line{{"benchmark", what},
+                              {"buffer_bytes", bytes_},
+                              {"gb_per_s", rate},
+                              {"ratio_to_memcpy", paired.ratio * work},
+                              {"ratio_quartiles", {paired.ratio_low * work, paired.ratio_high * work}}};
+    std::cout << line.dump() << std::endl;
+  }
+
+  /// In place, as in a reduce-scatter (one output) or a fused all-reduce (all of them).
+  void rank_sum(Dtype dtype, int inputs, int outputs) {
+    std::array<void*, buffer_count> buffers{};
+    for (int i = 0; i < buffer_count; ++i) {
+      buffers[static_cast<std::size_t>(i)] = at(i);
+    }
+    report("rank_sum " + std::string{name_of(dtype)} + " " + std::to_string(inputs) + " to " + std::to_string(outputs),
+           (inputs + outputs) * bytes_, [&] {
+             device::rank_sum(buffers.data(), outputs, buffers.data(), inputs, dtype, 0, bytes_ / bytes_of(dtype));
+           });
+  }
+
+  void epilogue(Dtype source, Dtype destination, bool accumulate) {
+    std::int64_t const count = bytes_ / 4;
+    device::ReduceEpilogue args;
+    args.source = at(0);
+    args.source_dtype = source;
+    args.destination = at(1);
+    args.destination_dtype = destination;
+    args.count = count;
+    args.accumulate = accumulate;
+    args.block_sums = block_sums_.data();
+    args.sums_count = count;
+    auto const bytes_each = bytes_of(source) + (accumulate ? 2 : 1) * bytes_of(destination);
+    report("reduce_epilogue " + std::string{name_of(source)} + (accumulate ? " onto " : " to ") +
+               std::string{name_of(destination)},
+           count * bytes_each, [&] { device::reduce_epilogue(args); });
+  }
+
+  /// In place: nothing moves, the sums are read off.
+  void squares(Dtype dtype) {
+    device::ReduceEpilogue args;
+    args.source = args.destination = at(1);
+    args.source_dtype = args.destination_dtype = dtype;
+    args.count = args.sums_count = bytes_ / bytes_of(dtype);
+    args.block_sums = block_sums_.data();
+    report("reduce_epilogue squares of " + std::string{name_of(dtype)}, bytes_, [&] { device::reduce_epilogue(args); });
+  }
+
+  std::int64_t bytes_;
+  int rounds_;
+  std::unique_ptr<device::Device> device_ = device::make_cpu_device();
+  std::array<std::unique_ptr<device::Memory>, buffer_count> memory_;
+  std::vector<float> block_sums_;
+};
+
+}  // namespace
+}  // namespace zeroth
+
+int main(int argc, char** argv) {
+  std::int64_t const mebibytes = argc > 1 ? std::atoll(argv[1]) : 32;
+  int const rounds = argc > 2 ? std::atoi(argv[2]) : 15;
+  if (mebibytes < 1 || rounds < 1) {
+    std::cerr << "bench_device_loops [MiB of one buffer, 32] [rounds, 15]\n";
+    return 2;
+  }
+  zeroth::Bench{mebibytes << 20, rounds}.run();
+}

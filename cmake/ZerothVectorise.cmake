@@ -1,0 +1,10 @@
+# zeroth_vectorise(a.cpp ...): sources of the library whose loops must become vector code in every optimised build.
+function(zeroth_vectorise)
+  set(options "")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # -O2 vectorises next to nothing. Jamming unrolls a loop over buffers into the one over elements, which then is not
+    # vectorised: sums over four and more ranks ran at a fifth of their speed (g++ 12).
+    set(options "$<$<NOT:$<CONFIG:Debug>>:-O3>" -fno-loop-unroll-and-jam)
+  endif()
+  set_property(SOURCE ${ARGN} TARGET_DIRECTORY zeroth APPEND PROPERTY COMPILE_OPTIONS "${options}")
+endfunction()

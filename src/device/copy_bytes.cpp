@@ -1,0 +1,65 @@
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "zeroth/device/rank_sum.hpp"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace zeroth::device {
+namespace {
+
+void copy_cached(std::byte* destination, std::byte const* source, std::int64_t bytes) noexcept {
+  std::memcpy(destination, source, static_cast<std::size_t>(bytes));
+}
+
+#if defined(__SSE2__)
+constexpr std::int64_t line_bytes = 64;
+// Two threads copying 16 MiB each ran 1.4 times as fast with these stores as without, 7 MiB each 0.8 times.
+constexpr std::int64_t streamed_bytes = 12 << 20;
+
+/// Stores whole lines without reading them first. `destination` is aligned to a line.
+void stream_lines(std::byte* destination, std::byte const* source, std::int64_t lines) noexcept {
+  for (; lines > 0; --lines, destination += line_bytes, source += line_bytes) {
+    auto const* const from = reinterpret_cast<__m128i const*>(source);
+    auto* const to = reinterpret_cast<__m128i*>(destination);
+    __m128i const a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);
+    __m128i const c = _mm_loadu_si128(from + 2), d = _mm_loadu_si128(from + 3);
+    _mm_stream_si128(to, a);
+    _mm_stream_si128(to + 1, b);
+    _mm_stream_si128(to + 2, c);
+    _mm_stream_si128(to + 3, d);
+  }
+}
+
+void copy_streamed(std::byte* destination, std::byte const* source, std::int64_t bytes) noexcept {
+  auto const beyond = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(destination) % line_bytes);
+  std::int64_t const head = beyond == 0 ? 0 : line_bytes - beyond;
+  std::int64_t const lines = (bytes - head) / line_bytes;
+  std::int64_t const tail = head + lines * line_bytes;
+  copy_cached(destination, source, head);
+  stream_lines(destination + head, source + head, lines);
+  copy_cached(destination + tail, source + tail, bytes - tail);
+  _mm_sfence();  // such stores are not ordered: make them visible before whoever is told that the copy is done
+}
+#endif
+
+}  // namespace
+
+void copy_bytes(void* destination, void const* source, std::int64_t bytes) noexcept {
+  if (bytes <= 0 || destination == source) {
+    return;
+  }
+  auto* const to = static_cast<std::byte*>(destination);
+  auto const* const from = static_cast<std::byte const*>(source);
+#if defined(__SSE2__)
+  if (bytes >= streamed_bytes) {
+    return copy_streamed(to, from, bytes);
+  }
+#endif
+  copy_cached(to, from, bytes);
+}
+
+}  // namespace zeroth::device
