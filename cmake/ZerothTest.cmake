@@ -1,12 +1,19 @@
-# zeroth_test(name SOURCES a.cpp b.cpp [LABELS cpu slow] [ARGS ...] [LIBRARIES ...] [TIMEOUT seconds])
-# One Catch2 program, run as one test. Includes are relative to tests/ and src/.
-function(zeroth_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LABELS;ARGS;LIBRARIES" ${ARGN})
+# zeroth_test_program(name SOURCES ... [LIBRARIES ...])
+# The Catch2 program test_<name>, without a test. Includes are relative to tests/ and src/.
+function(zeroth_test_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(test_${name} ${arg_SOURCES})
   target_link_libraries(test_${name} PRIVATE zeroth_catch_main fmt::fmt nlohmann_json::nlohmann_json ${arg_LIBRARIES})
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(test_${name} PRIVATE -ffp-contract=off)
   zeroth_warnings(test_${name})
+endfunction()
+
+# zeroth_test(name SOURCES a.cpp b.cpp [LABELS cpu slow] [ARGS ...] [LIBRARIES ...] [TIMEOUT seconds])
+# One Catch2 program, run as one test.
+function(zeroth_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LABELS;ARGS;LIBRARIES" ${ARGN})
+  zeroth_test_program(${name} SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
   add_test(NAME ${name} COMMAND test_${name} ${arg_ARGS})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)

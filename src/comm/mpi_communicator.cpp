@@ -74,8 +74,7 @@ void MpiCommunicator::set_options(CommOptions const& options) {
   options_ = options;
 }
 
-// ---- submitting
-// ------------------------------------------------------------------------------------------------------
+// ---- submitting -----------------------------------------------------------------------------------------------------
 
 void MpiCommunicator::do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
   auto& cpu = device::as_cpu(stream);
@@ -157,8 +156,7 @@ std::unique_ptr<Communicator> MpiCommunicator::do_split(int color, int key, std:
   return std::make_unique<MpiCommunicator>(session_, std::move(group), options_);
 }
 
-// ---- running, on the stream's thread
-// ---------------------------------------------------------------------------------
+// ---- running, on the stream's thread --------------------------------------------------------------------------------
 
 template <class Work>
 void MpiCommunicator::in_turn(LocalTransaction& transaction, Work const& work) {
@@ -218,7 +216,7 @@ void MpiCommunicator::run(LocalTransaction const& transaction, bool check, std::
     compare_messages(transaction);
   }
   if (!transaction.messages.empty()) {
-    transfers_.start_messages(transaction.messages, MpiTransfers::Tag::messages);
+    transfers_.start_messages(transaction.messages);
   }
   for (auto const& each : transaction.group) {
     transfers_.run(each, staging);
@@ -254,47 +252,49 @@ void MpiCommunicator::compare(LocalTransaction const& transaction) {
        disagreement(name(), describe_rank(0), of(0), describe_rank(static_cast<int>(differing)), of(differing)));
 }
 
-/// What is sent is announced first, so that the receiver can compare it with what it wants.
+/// Sender and receiver tell each other what they are about to do, so that both find out if it is not the same.
 void MpiCommunicator::compare_messages(LocalTransaction const& transaction) {
   if (transaction.messages.empty()) {
     return;
   }
   std::size_t const bytes = outline_bytes(1);
-  std::vector<std::byte> outlines(bytes * transaction.messages.size());
-  auto const outline_of = [&](std::size_t i) { return std::span{outlines.data() + i * bytes, bytes}; };
-  std::vector<Collective> announcements = transaction.messages;
-  for (std::size_t i = 0; i < announcements.size(); ++i) {
+  std::vector<std::byte> said(bytes * transaction.messages.size());
+  std::vector<std::byte> heard(said.size());
+  auto const outline = [bytes](std::vector<std::byte>& all, std::size_t i) {
+    return std::span{all.data() + i * bytes, bytes};
+  };
+  for (std::size_t i = 0; i < transaction.messages.size(); ++i) {
     LocalTransaction alone;
     alone.label = transaction.label;
     alone.sequence = transaction.sequence;
     alone.group = {transaction.messages[i]};
-    write_outline(alone, outline_of(i));
-    std::byte* const outline = outline_of(i).data();
-    announcements[i] = {announcements[i].operation,       outline,     outline,
-                        static_cast<std::int64_t>(bytes), Dtype::byte, announcements[i].peer};
+    write_outline(alone, outline(said, i));
   }
   awaits_messages_ = true;
-  transfers_.start_messages(announcements, MpiTransfers::Tag::announcements);
-  transfers_.await_messages();
+  transfers_.exchange_with_peers(transaction.messages, said.data(), heard.data(), static_cast<std::int64_t>(bytes));
   awaits_messages_ = false;
-  for (std::size_t i = 0; i < announcements.size(); ++i) {
-    Collective const& mine = transaction.messages[i];
-    if (mine.operation != Operation::receive) {
-      continue;
-    }
-    LocalTransaction const other = read_outline(outline_of(i));
-    if (other.group[0].count != mine.count || other.group[0].dtype != mine.dtype) {
-      fail(
-          fmt::format("a message differs on communicator '{}': {} in its transaction {} does {}, but {} in its "
-                      "transaction {} does {}",
-                      name(), describe_rank(mine.peer), other.sequence, describe(other), describe_rank(rank()),
-                      transaction.sequence, describe(transaction.label, mine)));
-    }
+  for (std::size_t i = 0; i < transaction.messages.size(); ++i) {
+    check_message(transaction, transaction.messages[i], read_outline(outline(heard, i)));
   }
 }
 
-// ---- waiting
-// ---------------------------------------------------------------------------------------------------------
+void MpiCommunicator::check_message(LocalTransaction const& transaction, Collective const& mine,
+                                    LocalTransaction const& other) {
+  if (other.group[0].count == mine.count && other.group[0].dtype == mine.dtype) {
+    return;
+  }
+  auto const side = [](std::string const& who, std::uint64_t sequence, std::string const& what) {
+    return fmt::format("{} in its transaction {} does {}", who, sequence, what);
+  };
+  auto const here = side(describe_rank(rank()), transaction.sequence, describe(transaction.label, mine));
+  auto const there = side(describe_rank(mine.peer), other.sequence, describe(other));
+  bool const sends = mine.operation == Operation::send;
+  int const sender = group_.job_ranks[static_cast<std::size_t>(sends ? rank() : mine.peer)];
+  fail(sender, fmt::format("a message differs on communicator '{}': {}, but {}", name(), sends ? here : there,
+                           sends ? there : here));
+}
+
+// ---- waiting --------------------------------------------------------------------------------------------------------
 
 void MpiCommunicator::await(MpiOperation const& operation) {
   auto const begin = Clock::now();
@@ -372,8 +372,7 @@ void MpiCommunicator::fail(int origin, std::string const& reason) {
   throw PeerError{reason};
 }
 
-// ---- in words
-// --------------------------------------------------------------------------------------------------------
+// ---- in words -------------------------------------------------------------------------------------------------------
 
 std::string MpiCommunicator::describe_rank(int rank) const {
   int const job_rank = group_.job_ranks[static_cast<std::size_t>(rank)];

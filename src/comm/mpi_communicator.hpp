@@ -58,6 +58,7 @@ class MpiCommunicator final : public Communicator {
   void run(LocalTransaction const& transaction, bool check, std::span<std::byte> staging);
   void compare(LocalTransaction const& transaction);
   void compare_messages(LocalTransaction const& transaction);
+  void check_message(LocalTransaction const& transaction, Collective const& mine, LocalTransaction const& other);
   void await(MpiOperation const& operation);
   [[nodiscard]] std::vector<int> awaited() const;
   [[nodiscard]] std::optional<int> find_leaver() const;

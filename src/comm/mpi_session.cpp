@@ -142,8 +142,7 @@ void MpiSession::finalise() {
   }
 }
 
-// ---- failure
-// ---------------------------------------------------------------------------------------------------------
+// ---- failure --------------------------------------------------------------------------------------------------------
 
 void MpiSession::fail(int origin, std::string const& reason) noexcept {
   try {
@@ -201,8 +200,7 @@ void MpiSession::abort_job(int status) noexcept {
   std::_Exit(status);
 }
 
-// ---- the MPI thread's rounds
-// -----------------------------------------------------------------------------------------
+// ---- the MPI thread's rounds ----------------------------------------------------------------------------------------
 
 bool MpiSession::service() {
   if (!control_) {
@@ -271,8 +269,7 @@ void MpiSession::note_answer(ControlMessage const& answer) {
   inquiry->second->answers.add();
 }
 
-// ---- who is where
-// ----------------------------------------------------------------------------------------------------
+// ---- who is where ---------------------------------------------------------------------------------------------------
 
 void MpiSession::enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) {
   std::lock_guard const lock{mutex_};

@@ -112,8 +112,7 @@ void MpiTransfers::run(Collective const& collective, std::span<std::byte> stagin
   }
 }
 
-// ---- reductions
-// ------------------------------------------------------------------------------------------------------
+// ---- reductions -----------------------------------------------------------------------------------------------------
 
 /// As many whole slices as there are ranks by reduce-scatter and all-gather; the few elements left over by the way of
 /// small ones.
@@ -202,8 +201,7 @@ void MpiTransfers::sum_chunk(Blocks const& blocks, std::span<std::byte> staging,
   device::rank_sum(&output, 1, inputs_.data(), world_, blocks.dtype, 0, blocks.count_of(chunk));
 }
 
-// ---- the others
-// ------------------------------------------------------------------------------------------------------
+// ---- the others -----------------------------------------------------------------------------------------------------
 
 void MpiTransfers::all_gather(void const* input, std::byte* output, std::int64_t bytes) {
   void const* const mine = input == output + rank_ * bytes ? MPI_IN_PLACE : input;
@@ -254,24 +252,43 @@ void MpiTransfers::scatter(Collective const& collective) {
   });
 }
 
-void MpiTransfers::start_messages(std::span<Collective const> messages, Tag tag) {
-  messages_.start = [op = &messages_, communicator = communicator_, messages, tag] {
+void MpiTransfers::start_messages(std::span<Collective const> messages) {
+  messages_.start = [op = &messages_, communicator = communicator_, messages] {
     for (auto const& each : messages) {
       MpiExtent const extent = op->extent(each.count * bytes_of(each.dtype));
       if (each.operation == Operation::send) {
         op->begin("MPI_Isend", [&](MPI_Request* request) {
-          return MPI_Isend(each.input, extent.count, extent.type, each.peer, static_cast<int>(tag), communicator,
-                           request);
+          return MPI_Isend(each.input, extent.count, extent.type, each.peer, static_cast<int>(Tag::messages),
+                           communicator, request);
         });
       } else {
         op->begin("MPI_Irecv", [&](MPI_Request* request) {
-          return MPI_Irecv(each.output, extent.count, extent.type, each.peer, static_cast<int>(tag), communicator,
-                           request);
+          return MPI_Irecv(each.output, extent.count, extent.type, each.peer, static_cast<int>(Tag::messages),
+                           communicator, request);
         });
       }
     }
   };
   thread_.start(messages_);
+}
+
+void MpiTransfers::exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
+                                       std::int64_t bytes) {
+  once([op = &operations_[0], communicator = communicator_, messages, said, heard, count = static_cast<int>(bytes)] {
+    std::int64_t offset = 0;
+    for (auto const& each : messages) {
+      bool const sends = each.operation == Operation::send;
+      auto const mine = static_cast<int>(sends ? Tag::from_senders : Tag::from_receivers);
+      auto const theirs = static_cast<int>(sends ? Tag::from_receivers : Tag::from_senders);
+      op->begin("MPI_Isend", [&](MPI_Request* request) {
+        return MPI_Isend(said + offset, count, MPI_BYTE, each.peer, mine, communicator, request);
+      });
+      op->begin("MPI_Irecv", [&](MPI_Request* request) {
+        return MPI_Irecv(heard + offset, count, MPI_BYTE, each.peer, theirs, communicator, request);
+      });
+      offset += count;
+    }
+  });
 }
 
 }  // namespace zeroth::comm

@@ -19,7 +19,7 @@ namespace zeroth::comm {
 class MpiTransfers {
  public:
   /// Messages between two ranks do not overtake each other on one communicator and tag.
-  enum class Tag : int { chunks = 1, messages, announcements };
+  enum class Tag : int { chunks = 1, messages, from_senders, from_receivers };
   /// Waits until an operation is over, or throws.
   using Await = std::function<void(MpiOperation const&)>;
   MpiTransfers(MpiThread& thread, MPI_Comm communicator, int rank, int world, Await await);
@@ -30,8 +30,11 @@ class MpiTransfers {
   /// Runs one collective of all ranks.
   void run(Collective const& collective, std::span<std::byte> staging);
   /// Starts sends and receives, all at once, which must live until await_messages().
-  void start_messages(std::span<Collective const> messages, Tag tag);
+  void start_messages(std::span<Collective const> messages);
   void await_messages() { await_(messages_); }
+  /// For each of `messages`, whoever sends or receives it tells the other side `bytes`, and hears as much.
+  void exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
+                           std::int64_t bytes);
   /// Gathers `bytes` of every rank, small, in rank order.
   void exchange(void const* mine, void* all, std::int64_t bytes);
 

@@ -1,0 +1,31 @@
+# How to start programs under MPI in tests: a list, to which "-n <ranks> <program>" is appended. Empty if there is no MPI or
+# no way to start it.
+set(ZEROTH_MPIRUN "")
+if(MPI_CXX_FOUND AND MPIEXEC_EXECUTABLE)
+  execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE version ERROR_QUIET)
+  set(ZEROTH_MPIRUN ${MPIEXEC_EXECUTABLE})
+  if(version MATCHES "Open ?(MPI|RTE)")
+    # Test machines are often containers (root) with fewer cores than ranks.
+    list(APPEND ZEROTH_MPIRUN --allow-run-as-root --oversubscribe)
+  endif()
+endif()
+if(NOT ZEROTH_MPIRUN)
+  message(STATUS "Zeroth: no mpirun: tests across processes are left out")
+endif()
+
+# zeroth_mpi_test(name RANKS 1 2 ... SOURCES ... [LABELS ...] [ARGS ...] [LIBRARIES ...] [TIMEOUT seconds])
+# One Catch2 program, run as one test per number of ranks; every rank must succeed.
+function(zeroth_mpi_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "RANKS;SOURCES;LABELS;ARGS;LIBRARIES" ${ARGN})
+  if(NOT ZEROTH_MPIRUN)
+    return()
+  endif()
+  zeroth_test_program(${name} SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  foreach(ranks ${arg_RANKS})
+    add_test(NAME ${name}_${ranks} COMMAND ${ZEROTH_MPIRUN} -n ${ranks} $<TARGET_FILE:test_${name}> ${arg_ARGS})
+    set_tests_properties(${name}_${ranks} PROPERTIES LABELS "cpu;mpi;${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2)
+  endforeach()
+endfunction()

@@ -1,0 +1,97 @@
+// Run by mpirun. Under mpi the launch runs its ranks on the calling thread, so assertions are allowed in there.
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "comm/conformance.hpp"
+#include "support/catch.hpp"
+#include "zeroth/comm/flight_recorder.hpp"
+#include "zeroth/comm/job.hpp"
+#include "zeroth/device/cpu.hpp"
+
+namespace zeroth::comm::conformance {
+namespace {
+
+Communicator& communicator_of(Job& job) { return *detail::JobState::of(job).communicator; }
+
+int launch_mpi(std::function<void(Rank&)> const& body) {
+  return launch({.transport = Transport::mpi}, [&](Job& job) {
+    auto const device = device::make_cpu_device();
+    Rank rank{communicator_of(job), *device};
+    body(rank);
+  });
+}
+
+TEST_CASE("the mpi communicator conforms") {
+  bool const check = GENERATE(false, true);
+  bool const with_staging = GENERATE(true, false);
+  int const status = launch_mpi([&](Rank& rank) {
+    auto& communicator = rank.communicator;
+    std::vector<std::byte> staging(
+        static_cast<std::size_t>(staging_bytes(Transport::mpi, communicator.world(), Dtype::fp64, largest_count)));
+    if (with_staging) {
+      communicator.set_staging(staging);
+    }
+    communicator.set_options({std::chrono::minutes{1}, check});
+    for (auto const& each : conformance_cases()) {
+      CAPTURE(each.name, check, with_staging, communicator.rank(), communicator.world());
+      CHECK(problem_of(each, rank) == "");
+    }
+  });
+  CHECK(status == 0);
+}
+
+TEST_CASE("staging that is too small is refused before anything is enqueued") {
+  int const status = launch_mpi([](Rank& rank) {
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    std::vector<double> data(1000, 1.0);
+    std::array<std::byte, 16> staging{};
+    rank.communicator.set_staging(staging);
+    if (rank.communicator.world() > 1) {
+      CHECK_THROWS_WITH(
+          rank.communicator.all_reduce(*stream, {"step", ""}, data.data(), data.data(), 1000, Dtype::fp64),
+          Catch::Contains("needs 8000 bytes of staging") && Catch::Contains("gave 16"));
+    }
+    rank.communicator.barrier(*stream, {"test", ""});  // and the communicator is as before
+  });
+  CHECK(status == 0);
+}
+
+TEST_CASE("reductions in many chunks are exact") {
+  int const status = launch_mpi([](Rank& rank) {
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    // 8 MiB of staging hold a part of this; the count leaves a tail that no slice takes.
+    std::int64_t const count = (std::int64_t{5} << 20) + 3;
+    int const world = rank.communicator.world();
+    std::vector<std::int32_t> data(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) {
+      data[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i * (rank.communicator.rank() + 1));
+    }
+    rank.communicator.all_reduce(*stream, {"test", "large"}, data.data(), data.data(), count, Dtype::int32);
+    stream->synchronize();
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      wrong += data[static_cast<std::size_t>(i)] == static_cast<std::int32_t>(i * (world * (world + 1) / 2)) ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+  });
+  CHECK(status == 0);
+}
+
+TEST_CASE("a process launches several jobs one after another") {
+  for (int job_number = 0; job_number < 3; ++job_number) {
+    int ran = 0;
+    int const status = launch({.thread_ranks = 7}, [&ran](Job& job) {
+      ++ran;
+      CHECK(communicator_of(job).transport() == Transport::mpi);
+      CHECK(job.rank() == communicator_of(job).rank());
+      CHECK(job.world() == communicator_of(job).world());
+      CHECK(job.local_rank() == job.rank());  // on one machine
+    });
+    CHECK(status == 0);
+    CHECK(ran == 1);
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::comm::conformance
