@@ -78,11 +78,13 @@ void InlineStream::post(Task const& task) {
   if (progress_.failure.failed()) {
     return;
   }
+  auto const begin = Clock::now();
   try {
     Task{task}();
   } catch (...) {
     progress_.failure.set(std::current_exception());
   }
+  worked_ += Clock::now() - begin;
 }
 
 void InlineStream::wait(Event const& event) {

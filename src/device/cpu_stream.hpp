@@ -74,10 +74,12 @@ class InlineStream final : public CpuStream {
   void record(Event& event) override;
   void synchronize() override { progress_.failure.rethrow(); }
   [[nodiscard]] double waited_ms() const override { return waited_.milliseconds(); }
+  [[nodiscard]] double host_ms() const override { return std::chrono::duration<double, std::milli>(worked_).count(); }
 
  private:
   Progress& progress_;
   WaitClock waited_;
+  Clock::duration worked_{};
 };
 
 /// A worker thread and its queue: a ring of tasks stored in place, one producer, one consumer.
@@ -91,6 +93,7 @@ class WorkerStream final : public CpuStream {
   void record(Event& event) override;
   void synchronize() override;
   [[nodiscard]] double waited_ms() const override { return waited_.milliseconds(); }
+  [[nodiscard]] double host_ms() const override { return 0; }
 
  private:
   static constexpr std::uint32_t capacity = 256;

@@ -37,7 +37,7 @@ std::optional<StepReport> EngineState::step(StepOptions const& options) {
     StepReport owed;
     owed.step = steps_;
     owed.step_ms = std::chrono::duration<double, std::milli>(now - step_began_).count();
-    auto const waited = device_->compute().waited_ms();
+    auto const waited = device_->compute().waited_ms() + gather_stream_->host_ms() + reduce_stream_->host_ms();
     owed.exposed_comm_ms = waited - waited_ms_;
     auto const traffic = manager_->traffic();
     owed.gathered_bytes = traffic.gathered_bytes - traffic_.gathered_bytes;

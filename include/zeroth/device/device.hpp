@@ -38,6 +38,8 @@ class Stream {
   virtual void synchronize() = 0;
   /// Milliseconds that this stream has spent in wait(), in all. On the compute stream: communication that was not hidden.
   [[nodiscard]] virtual double waited_ms() const = 0;
+  /// Milliseconds that the host has spent on this stream's work, in all: 0 where the stream runs beside the host.
+  [[nodiscard]] virtual double host_ms() const = 0;
 };
 
 /// Memory of one category, zero-filled, aligned to 4096 bytes. Returned to the system and the ledger when it ends.

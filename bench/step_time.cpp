@@ -1,0 +1,153 @@
+/// Step time of stages 1, 2 and 3 over stage 0, on train_gpt's model: all stages live in one run and take turns, so that
+/// what disturbs the machine disturbs all of them. Stage 0 runs twice: its ratio to itself is the noise.
+///
+///   bench_step_time [ROUNDS [TEXT]]    prints one JSON line per stage, load and number of ranks
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "batches.hpp"
+#include "engine_parameters.hpp"
+#include "model.hpp"
+#include "paired.hpp"
+#include "zeroth/zeroth.hpp"
+
+namespace {
+
+struct Load {
+  char const* name;
+  std::int64_t micro_batch, context;
+  int steps;  ///< That a turn takes.
+};
+constexpr Load loads[] = {{"L1", 4, 256, 2}, {"L2", 1, 128, 8}};
+constexpr int stages[] = {0, 0, 1, 2, 3};
+
+std::string stage_file(int stage, Load const& load) {
+  return fmt::format(R"({{
+    "train_micro_batch_size_per_gpu": {}, "gradient_clipping": 1.0,
+    "zero_optimization": {{"stage": {}, "overlap_comm": true, "reduce_bucket_size": 2e6,
+                           "stage3_prefetch_bucket_size": 4e6}},
+    "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}} }})",
+                     load.micro_batch, stage);
+}
+
+/// One engine and its model, training.
+class Runner {
+ public:
+  Runner(zeroth::Job& job, gpt::Shape const& shape, gpt::Batches const& batches, int stage, Load const& load)
+      : batches_{batches},
+        model_{1},
+        gpt_{model_, shape, gpt::Recompute::off},
+        engine_{job, model_, zeroth::Config::from_json(stage_file(stage, load))},
+        memory_{model_},
+        workspace_{gpt_.workspace()} {}
+
+  zeroth::StepReport run(int steps) {
+    for (int step = 0; step < steps; ++step) {
+      for (auto micro : engine_.micro_steps()) {
+        batches_.read(micro.first_sample(), engine_.micro_batch(), batch_);
+        gpt::WideMicroStep<float, float> pass{micro, memory_};
+        float const loss = gpt_.forward(pass, batch_, workspace_);
+        gpt_.backward(pass, batch_, workspace_, micro.report_loss(loss));
+      }
+      engine_.step();
+    }
+    return *engine_.finish();  // nothing of this turn runs into the next
+  }
+
+ private:
+  gpt::Batches const& batches_;
+  zeroth::Model model_;
+  gpt::Gpt<float> gpt_;
+  zeroth::Engine<float> engine_;
+  gpt::WideMemory memory_;
+  decltype(gpt_.workspace()) workspace_;
+  gpt::Batch batch_;
+};
+
+struct Figures {
+  std::vector<std::vector<double>> seconds{std::size(stages)};  ///< By entry of `stages`, by round.
+  std::vector<double> exposed_ms = std::vector<double>(std::size(stages));
+};
+
+Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& batches) {
+  gpt::Shape shape;
+  shape.layers = 6;
+  shape.heads = 6;
+  shape.channels = 384;
+  shape.context = load.context;
+  Figures figures;
+  int const status = zeroth::launch({.thread_ranks = ranks}, [&](zeroth::Job& job) {
+    std::vector<std::unique_ptr<Runner>> runners;
+    for (int const stage : stages) {
+      runners.push_back(std::make_unique<Runner>(job, shape, batches, stage, load));
+      static_cast<void>(runners.back()->run(2));  // pages and caches
+    }
+    for (int round = 0; round < rounds; ++round) {
+      for (std::size_t turn = 0; turn < runners.size(); ++turn) {
+        auto const which = (turn + static_cast<std::size_t>(round)) % runners.size();
+        zeroth::StepReport report;
+        auto const spent = zeroth::bench::seconds([&] { report = runners[which]->run(load.steps); });
+        if (job.rank() == 0) {
+          figures.seconds[which].push_back(spent);
+          figures.exposed_ms[which] += report.exposed_comm_ms / rounds;
+        }
+      }
+    }
+  });
+  if (status != 0) {
+    std::exit(status);
+  }
+  return figures;
+}
+
+void print(Load const& load, int ranks, Figures const& figures) {
+  auto const& base = figures.seconds[0];
+  auto const tokens = static_cast<double>(load.micro_batch * load.context * ranks * load.steps);
+  for (std::size_t i = 0; i < std::size(stages); ++i) {
+    std::vector<double> ratios;
+    for (std::size_t round = 0; round < base.size(); ++round) {
+      ratios.push_back(figures.seconds[i][round] / base[round]);
+    }
+    auto const median = zeroth::bench::quantile(figures.seconds[i], 0.5);
+    nlohmann::ordered_json line{{"bench", "step_time"},
+                                {"load", load.name},
+                                {"ranks", ranks},
+                                {"stage", stages[i]},
+                                {"rounds", base.size()},
+                                {"step_ms", 1e3 * median / load.steps},
+                                {"exposed_ms", figures.exposed_ms[i]},
+                                {"tokens_per_s", tokens / median},
+                                {"ratio_to_stage_0", zeroth::bench::quantile(ratios, 0.5)},
+                                {"ratio_quartiles",
+                                 {zeroth::bench::quantile(ratios, 0.25), zeroth::bench::quantile(ratios, 0.75)}}};
+    if (i == 0) {
+      continue;  // the base; entry 1 is stage 0 against itself
+    }
+    fmt::print("{}\n", line.dump());
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int const rounds = argc > 1 ? std::atoi(argv[1]) : 12;
+  if (rounds < 1) {
+    fmt::print(stderr, "step_time: ROUNDS is {}, must be 1 or more\n", argv[1]);
+    return 2;
+  }
+  gpt::Corpus const corpus{argc > 2 ? argv[2] : __FILE__};
+  for (auto const& load : loads) {
+    gpt::Batches const batches{corpus, load.context, gpt::Order::sequential, 1};
+    for (int const ranks : {2, 4}) {
+      print(load, ranks, measure(load, ranks, rounds, batches));
+    }
+  }
+}
