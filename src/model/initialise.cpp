@@ -1,47 +1,30 @@
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <string_view>
 
+#include "model/philox.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::model {
 namespace {
 
-using Block = std::array<std::uint32_t, 4>;
-
-/// Philox 4x32-10: four random words that depend on key and counter alone (Salmon et al. 2011, section 5.3).
-Block philox(std::uint64_t key, std::uint64_t counter) noexcept {
-  Block x{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32U), 0, 0};
-  auto k0 = static_cast<std::uint32_t>(key);
-  auto k1 = static_cast<std::uint32_t>(key >> 32U);
-  for (int round = 0; round < 10; ++round) {
-    std::uint64_t const a = std::uint64_t{0xD2511F53U} * x[0];
-    std::uint64_t const b = std::uint64_t{0xCD9E8D57U} * x[2];
-    x = {static_cast<std::uint32_t>(b >> 32U) ^ x[1] ^ k0, static_cast<std::uint32_t>(b),
-         static_cast<std::uint32_t>(a >> 32U) ^ x[3] ^ k1, static_cast<std::uint32_t>(a)};
-    k0 += 0x9E3779B9U;
-    k1 += 0xBB67AE85U;
-  }
-  return x;
-}
-
 /// A key per parameter: names are global, so two parameters never share random numbers.
-std::uint64_t key_of(std::uint64_t seed, std::string_view name) noexcept {
+std::array<std::uint32_t, 2> key_of(std::uint64_t seed, std::string_view name) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325ULL ^ (seed * 0x9E3779B97F4A7C15ULL);
   for (char const c : name) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   }
   hash ^= hash >> 29U;
   hash *= 0xBF58476D1CE4E5B9ULL;
-  return hash ^ (hash >> 32U);
+  hash ^= hash >> 32U;
+  return {static_cast<std::uint32_t>(hash), static_cast<std::uint32_t>(hash >> 32U)};
 }
 
 /// In (0, 1): never 0, so that its logarithm is finite.
 double unit_interval(std::uint32_t word) noexcept { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
 /// Element `lane` of block `words`, standard normal: Box and Muller 1958, two elements from two words.
-double normal(Block const& words, std::size_t lane) noexcept {
+double normal(Words const& words, std::size_t lane) noexcept {
   std::size_t const pair = lane & ~std::size_t{1};
   double const radius = std::sqrt(-2.0 * std::log(unit_interval(words[pair])));
   double const angle = 2.0 * std::numbers::pi * unit_interval(words[pair + 1]);
@@ -49,7 +32,7 @@ double normal(Block const& words, std::size_t lane) noexcept {
 }
 
 struct Fill {
-  std::uint64_t key;
+  std::array<std::uint32_t, 2> key;
   std::int64_t first;
   std::span<float> values;
 
@@ -62,12 +45,12 @@ struct Fill {
   }
   template <class F>
   void each_random(F const& value_of) const {
-    Block words{};
+    Words words{};
     std::int64_t have = -1;
     each([&](std::int64_t index) {
       if (index / 4 != have) {
         have = index / 4;
-        words = philox(key, static_cast<std::uint64_t>(have));
+        words = philox(key, {static_cast<std::uint32_t>(have), static_cast<std::uint32_t>(have >> 32U), 0, 0});
       }
       return static_cast<float>(value_of(words, static_cast<std::size_t>(index % 4)));
     });
@@ -76,14 +59,14 @@ struct Fill {
     each([&](std::int64_t) { return init.value; });
   }
   void operator()(Normal const& init) const {
-    each_random([&](Block const& words, std::size_t lane) {
+    each_random([&](Words const& words, std::size_t lane) {
       return static_cast<double>(init.mean) + static_cast<double>(init.stddev) * normal(words, lane);
     });
   }
   void operator()(Uniform const& init) const {
     auto const low = static_cast<double>(init.low);
     auto const width = static_cast<double>(init.high) - low;
-    each_random([&](Block const& words, std::size_t lane) { return low + width * unit_interval(words[lane]); });
+    each_random([&](Words const& words, std::size_t lane) { return low + width * unit_interval(words[lane]); });
   }
   void operator()(PerElement const& init) const { each(init.value_at); }
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <limits>
 
 #include "zeroth/core/error.hpp"
@@ -31,6 +32,18 @@ std::int64_t count_of(std::string const& name, std::span<std::int64_t const> sha
   return count;
 }
 
+void check_values(std::string const& name, Init const& init, ParamOptions const& options) {
+  auto const* const per_element = std::get_if<PerElement>(&init);
+  ZEROTH_EXPECTS(per_element == nullptr || per_element->value_at,
+                 fmt::format("parameter \"{}\": its PerElement has no function", name));
+  auto const check_factor = [&](char const* what, float factor) {
+    ZEROTH_EXPECTS(std::isfinite(factor) && factor >= 0,
+                   fmt::format("parameter \"{}\": {} is {}, must be 0 or more and finite", name, what, factor));
+  };
+  check_factor("learning_rate_factor", options.learning_rate_factor);
+  check_factor("weight_decay_factor", options.weight_decay_factor);
+}
+
 }  // namespace
 
 Model::Model(std::uint64_t seed) : state_{std::make_shared<model::Description>()} {
@@ -49,9 +62,14 @@ Unit Model::unit(std::string name, UnitOptions const& options) {
 std::uint32_t Model::add(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
                          ParamOptions const& options) {
   ZEROTH_EXPECTS(unit.model_ == state_->id, fmt::format("parameter \"{}\" is added to a unit of another model", name));
+  ZEROTH_EXPECTS(!name.empty() && name != "__metadata__",
+                 fmt::format("parameter name \"{}\": it must not be empty, nor what safetensors files keep for "
+                             "themselves",
+                             name));
   auto const same = [&](auto const& param) { return param.name == name; };
   ZEROTH_EXPECTS(std::ranges::none_of(state_->params, same),
                  fmt::format("parameter name \"{}\" is taken: names are global, and are what files use", name));
+  check_values(name, init, options);
   auto const index = static_cast<std::uint32_t>(state_->params.size());
   model::ParamDescription param;
   param.name = std::move(name);
