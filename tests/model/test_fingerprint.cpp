@@ -1,0 +1,110 @@
+/// Ranks compare fingerprints to know that they build the same model: every field that matters must change it.
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "zeroth/model/description.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+model::Description sample(std::uint64_t seed = 5) {
+  Model model{seed};
+  auto const a = model.unit("a");
+  auto const b = model.unit("b", {.uses_per_micro_step = 2});
+  auto const w = model.param(a, "w", {6, 2}, Normal{0.5F, 0.25F});
+  static_cast<void>(model.param(a, "bias", {6}, Constant{1}));
+  static_cast<void>(model.param(b, "x", {3}, Uniform{-1, 1}));
+  static_cast<void>(model.param(b, "table", {3}, PerElement{[](std::int64_t i) { return static_cast<float>(i); }}));
+  model.tie(b, w);
+  return model.description();
+}
+
+struct Change {
+  char const* what;
+  std::function<void(model::Description&)> apply;
+};
+
+std::vector<Change> const changes = {
+    {"seed", [](auto& d) { ++d.seed; }},
+    {"a unit's name", [](auto& d) { d.units[0].name = "c"; }},
+    {"a letter that moves from one name to the next", [](auto& d) { d.units[0].name = "ab", d.units[1].name = ""; }},
+    {"uses per micro-step", [](auto& d) { d.units[1].uses_per_micro_step = 1; }},
+    {"order of units", [](auto& d) { std::swap(d.units[0], d.units[1]); }},
+    {"one more unit",
+     [](auto& d) {
+       d.units.push_back({"c", 1, {}, {}});
+     }},
+    {"order of a unit's parameters", [](auto& d) { std::swap(d.units[0].params[0], d.units[0].params[1]); }},
+    {"who owns a parameter",
+     [](auto& d) {
+       d.units[0].params.pop_back();
+       d.units[1].params.push_back(1);
+     }},
+    {"no tie", [](auto& d) { d.units[1].ties.clear(); }},
+    {"another tie", [](auto& d) { d.units[1].ties[0] = 1; }},
+    {"a parameter's name", [](auto& d) { d.params[0].name = "v"; }},
+    {"an extent", [](auto& d) { d.params[1].shape[0] = 7; }},
+    {"the same count in another shape",
+     [](auto& d) {
+       d.params[0].shape = {2, 6};
+     }},
+    {"one more dimension",
+     [](auto& d) {
+       d.params[1].shape = {6, 1};
+     }},
+    {"kind of initialiser",
+     [](auto& d) {
+       d.params[2].init = Normal{-1, 1};
+     }},
+    {"a constant", [](auto& d) { d.params[1].init = Constant{2}; }},
+    {"stddev",
+     [](auto& d) {
+       d.params[0].init = Normal{0.75F, 0.25F};
+     }},
+    {"mean",
+     [](auto& d) {
+       d.params[0].init = Normal{0.5F, 0};
+     }},
+    {"lower bound",
+     [](auto& d) {
+       d.params[2].init = Uniform{-2, 1};
+     }},
+    {"upper bound",
+     [](auto& d) {
+       d.params[2].init = Uniform{-1, 2};
+     }},
+    {"trainable", [](auto& d) { d.params[1].options.trainable = false; }},
+    {"learning rate factor", [](auto& d) { d.params[1].options.learning_rate_factor = 2; }},
+    {"weight decay factor", [](auto& d) { d.params[1].options.weight_decay_factor = 0; }},
+};
+
+}  // namespace
+
+TEST_CASE("models that were built alike have one fingerprint") {
+  CHECK(sample().id != sample().id);
+  CHECK(model::fingerprint(sample()) == model::fingerprint(sample()));
+  CHECK(model::fingerprint(sample(5)) != model::fingerprint(sample(6)));
+}
+
+TEST_CASE("every change gives a fingerprint of its own") {
+  std::vector<std::uint64_t> seen{model::fingerprint(sample())};
+  for (auto const& change : changes) {
+    auto changed = sample();
+    change.apply(changed);
+    auto const print = model::fingerprint(changed);
+    INFO(change.what);
+    CHECK(std::find(seen.begin(), seen.end(), print) == seen.end());
+    seen.push_back(print);
+  }
+}
+
+TEST_CASE("a function cannot be looked into") {
+  auto changed = sample();
+  changed.params[3].init = PerElement{[](std::int64_t) { return 1.0F; }};
+  CHECK(model::fingerprint(changed) == model::fingerprint(sample()));
+}
+
+}  // namespace zeroth::testing

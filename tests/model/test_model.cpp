@@ -1,0 +1,154 @@
+/// What a model keeps of what it is told, and what it refuses.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/model/description.hpp"
+#include "zeroth/model/model.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+template <class F>
+std::string refused(F const& call) {
+  return thrown<ContractError>(call);
+}
+
+}  // namespace
+
+TEST_CASE("a model keeps units and parameters in the order in which they were added") {
+  Model model{42};
+  auto const first = model.unit("first");
+  auto const second = model.unit("second", {.uses_per_micro_step = 3});
+  auto const late = model.param(second, "late", {4, 5}, Normal{0.5F});
+  auto const early = model.param(first, "early", {7}, Constant{1}, {.trainable = false});
+  auto const bias =
+      model.param(second, "bias", {5}, Uniform{-1, 1}, {.learning_rate_factor = 2, .weight_decay_factor = 0});
+
+  CHECK(first.index() == 0);
+  CHECK(second.index() == 1);
+  CHECK(first.model() == second.model());
+  CHECK(late.shape() == Shape<2>{4, 5});
+  CHECK(early.shape() == Shape<1>{7});
+  CHECK(bias.shape() == Shape<1>{5});
+
+  auto const& d = model.description();
+  CHECK(d.id == first.model());
+  CHECK(d.seed == 42);
+  REQUIRE(d.units.size() == 2);
+  CHECK(d.units[0].name == "first");
+  CHECK(d.units[0].uses_per_micro_step == 1);
+  CHECK(d.units[0].params == std::vector<std::uint32_t>{1});
+  CHECK(d.units[1].uses_per_micro_step == 3);
+  CHECK(d.units[1].params == std::vector<std::uint32_t>{0, 2});
+  REQUIRE(d.params.size() == 3);
+  CHECK(d.params[0].name == "late");
+  CHECK(d.params[0].shape == std::vector<std::int64_t>{4, 5});
+  CHECK(d.params[0].count == 20);
+  CHECK(d.params[0].owner == 1);
+  CHECK(d.params[1].owner == 0);
+  CHECK_FALSE(d.params[1].options.trainable);
+  CHECK(d.params[2].options.learning_rate_factor == 2);
+  CHECK(d.params[2].options.weight_decay_factor == 0);
+}
+
+TEST_CASE("ties are kept on both sides, ascending") {
+  Model model;
+  auto const a = model.unit("a");
+  auto const b = model.unit("b");
+  auto const c = model.unit("c");
+  auto const w = model.param(b, "w", {2}, Constant{0});
+  model.tie(c, w);
+  model.tie(a, w);
+  auto const& d = model.description();
+  CHECK(d.params[0].owner == 1);
+  CHECK(d.params[0].ties == std::vector<std::uint32_t>{0, 2});
+  CHECK(d.units[0].ties == std::vector<std::uint32_t>{0});
+  CHECK(d.units[1].ties.empty());
+  CHECK(d.units[2].ties == std::vector<std::uint32_t>{0});
+}
+
+TEST_CASE("names of parameters are global, and what files can hold") {
+  Model model;
+  auto const a = model.unit("a");
+  auto const b = model.unit("b");
+  static_cast<void>(model.param(a, "w", {2}, Constant{0}));
+  auto const add = [&](Unit unit, char const* name) {
+    return refused([&] { return model.param(unit, name, {2}, Constant{0}); });
+  };
+  CHECK_THAT(add(b, "w"), Contains("parameter name \"w\" is taken"));
+  CHECK_THAT(add(b, ""), Contains("parameter name \"\": it must not be empty"));
+  CHECK_THAT(add(b, "__metadata__"), Contains("what safetensors files keep for themselves"));
+  CHECK(model.description().params.size() == 1);
+  CHECK(model.description().units[1].params.empty());
+}
+
+TEST_CASE("bad shapes are refused, and leave the model as it was") {
+  Model model;
+  auto const unit = model.unit("u");
+  CHECK_THAT(refused([&] {
+               return model.param(unit, "zero", {3, 0}, Constant{0});
+             }),
+             Contains("parameter \"zero\" has shape [3, 0]: every extent must be positive"));
+  CHECK_THAT(refused([&] { return model.param(unit, "less", {-4}, Constant{0}); }), Contains("shape [-4]"));
+  auto const huge = std::int64_t{1} << 31U;
+  CHECK_THAT(refused([&] {
+               return model.param(unit, "huge", {huge, huge, 2}, Constant{0});
+             }),
+             Contains("parameter \"huge\" of shape [2147483648, 2147483648, 2] is too large"));
+  CHECK_THAT(refused([&] { return model.param(unit, "max", {std::numeric_limits<std::int64_t>::max()}, Constant{0}); }),
+             Contains("too large"));
+  CHECK(model.description().params.empty());
+  CHECK(model.description().units[0].params.empty());
+  // Past 2^31 elements is fine: nothing is allocated.
+  CHECK(model.param(unit, "large", {huge, 3}, Constant{0}).shape()[0] == huge);
+  CHECK(model.description().params[0].count == 3 * huge);
+}
+
+TEST_CASE("values that cannot work are refused") {
+  Model model;
+  auto const unit = model.unit("u");
+  CHECK_THAT(refused([&] { return model.unit("never", {.uses_per_micro_step = 0}); }),
+             Contains("unit \"never\": uses_per_micro_step is 0, must be 1 or more"));
+  CHECK_THAT(refused([&] { return model.param(unit, "w", {2}, PerElement{}); }),
+             Contains("parameter \"w\": its PerElement has no function"));
+  CHECK_THAT(refused([&] { return model.param(unit, "w", {2}, Constant{0}, {.learning_rate_factor = -1}); }),
+             Contains("parameter \"w\": learning_rate_factor is -1, must be 0 or more and finite"));
+  CHECK_THAT(refused([&] { return model.param(unit, "w", {2}, Constant{0}, {.weight_decay_factor = NAN}); }),
+             Contains("parameter \"w\": weight_decay_factor is nan"));
+  CHECK(model.description().units.size() == 1);
+  CHECK(model.description().params.empty());
+}
+
+TEST_CASE("ids of another model are refused") {
+  Model mine;
+  Model other;
+  auto const unit = mine.unit("mine");
+  auto const foreign = other.unit("other");
+  auto const w = mine.param(unit, "w", {2}, Constant{0});
+  auto const foreign_w = other.param(foreign, "w", {2}, Constant{0});
+  CHECK(unit.model() != foreign.model());
+  CHECK_THAT(refused([&] { return mine.param(foreign, "x", {2}, Constant{0}); }),
+             Contains("parameter \"x\" is added to a unit of another model"));
+  CHECK_THAT(refused([&] { mine.tie(foreign, w); }), Contains("tie() mixes units and parameters of two models"));
+  CHECK_THAT(refused([&] { mine.tie(unit, foreign_w); }), Contains("tie() mixes"));
+}
+
+TEST_CASE("a tie that says nothing new is refused") {
+  Model model;
+  auto const a = model.unit("a");
+  auto const b = model.unit("b");
+  auto const w = model.param(a, "w", {2}, Constant{0});
+  CHECK_THAT(refused([&] { model.tie(a, w); }), Contains("unit \"a\" made parameter \"w\" and uses it already"));
+  model.tie(b, w);
+  CHECK_THAT(refused([&] { model.tie(b, w); }), Contains("unit \"b\" is tied to parameter \"w\" twice"));
+  CHECK(model.description().units[1].ties.size() == 1);
+}
+
+}  // namespace zeroth::testing
