@@ -73,18 +73,19 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 std::string_view nearest(std::string_view name, std::vector<std::string_view> const& names) {
   std::string_view best;
   std::size_t least = std::max<std::size_t>(1, name.size() / 4) + 1;  // at least this far is too far
+  if (name.size() > longest_name) {
+    return best;
+  }
   for (auto const candidate : names) {
-    if (name.size() > longest_name) {
-      break;
-    }
-    // One that only lacks its end, or has one too many, is as good as a single edit: "timeout" for "timeout_ms".
-    bool const begins =
-        std::min(name.size(), candidate.size()) >= 3 && (candidate.starts_with(name) || name.starts_with(candidate));
-    auto const distance = std::min(edit_distance(name, candidate), begins ? std::size_t{1} : longest_name);
-    if (distance < least) {
+    if (auto const distance = edit_distance(name, candidate); distance < least) {
       least = distance;
       best = candidate;
     }
+  }
+  if (best.empty() && name.size() >= 3) {  // perhaps it only lacks its end, or has one too many: "timeout"
+    auto const begins = std::ranges::find_if(
+        names, [&](auto candidate) { return candidate.starts_with(name) || name.starts_with(candidate); });
+    best = begins == names.end() ? best : *begins;
   }
   return best;
 }

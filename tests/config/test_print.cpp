@@ -59,7 +59,8 @@ TEST_CASE("What is printed as JSON reads back as the same settings") {
       CHECK(as_tuple(again.settings(world, 1000)) == as_tuple(config.settings(world, 1000)));
     }
     // From then on everything that has a value has it from the file.
-    for (auto const& [path, entry] : testing::printed(again).items()) {
+    auto const values = testing::printed(again);  // items() refers to it
+    for (auto const& [path, entry] : values.items()) {
       INFO(path);
       CHECK((entry["origin"] == "file") == !entry["value"].is_null());
     }
