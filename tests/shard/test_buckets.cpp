@@ -1,0 +1,203 @@
+/// Buckets leave in declared order, within their limits, whatever the order in which units complete.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "shard/random_model.hpp"
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/shard/buckets.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using shard::Buckets;
+using shard::Layout;
+using Bucket = std::vector<std::uint32_t>;
+
+constexpr int no_limit = std::numeric_limits<int>::max();
+constexpr std::int64_t unlimited = std::int64_t{1} << 40U;
+
+/// `counts` trainable elements in one unit each; they complete from the last to the first.
+Layout layout_of(std::vector<std::int64_t> const& counts) {
+  Model model;
+  for (std::size_t u = 0; u < counts.size(); ++u) {
+    auto const unit = model.unit("u" + std::to_string(u));
+    static_cast<void>(model.param(unit, "w" + std::to_string(u), {counts[u]}, Constant{0}));
+  }
+  return Layout{model.description(), 1};
+}
+
+struct Sent {
+  std::vector<Bucket> buckets;
+  Buckets::Send send() {
+    return [this](std::span<std::uint32_t const> bucket) { buckets.emplace_back(bucket.begin(), bucket.end()); };
+  }
+};
+
+std::int64_t count_of(Layout const& layout, Bucket const& bucket) {
+  return std::accumulate(bucket.begin(), bucket.end(), std::int64_t{0}, [&](std::int64_t sum, std::uint32_t flat) {
+    return sum + layout.flats()[flat].trainable.padded_count;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a bucket leaves when the next unit would overflow it, and when it is full") {
+  auto const layout = layout_of({128, 256, 384, 512});
+  Sent sent;
+  Buckets buckets{layout, 640, no_limit, sent.send()};
+  buckets.complete(3);
+  CHECK(sent.buckets.empty());
+  buckets.complete(2);  // 512 + 384 > 640
+  CHECK(sent.buckets == std::vector<Bucket>{{3}});
+  buckets.complete(1);  // 384 + 256 = 640: full
+  CHECK(sent.buckets == std::vector<Bucket>{{3}, {2, 1}});
+  buckets.complete(0);
+  CHECK(buckets.all_complete());
+  CHECK(sent.buckets.size() == 2);
+  buckets.finish();
+  CHECK(sent.buckets == std::vector<Bucket>{{3}, {2, 1}, {0}});
+}
+
+TEST_CASE("a unit larger than the limit goes alone") {
+  auto const layout = layout_of({128, 1280, 128});
+  Sent sent;
+  Buckets buckets{layout, 256, no_limit, sent.send()};
+  buckets.complete(2);
+  buckets.complete(1);
+  CHECK(sent.buckets == std::vector<Bucket>{{2}, {1}});
+  buckets.complete(0);
+  buckets.finish();
+  CHECK(sent.buckets == std::vector<Bucket>{{2}, {1}, {0}});
+}
+
+TEST_CASE("a bucket holds at most so many units") {
+  auto const layout = layout_of({128, 128, 128, 128, 128});
+  Sent sent;
+  Buckets buckets{layout, unlimited, 2, sent.send()};
+  for (std::uint32_t flat = 5; flat-- > 0;) {
+    buckets.complete(flat);
+  }
+  CHECK(sent.buckets == std::vector<Bucket>{{4, 3}, {2, 1}});
+  buckets.finish();
+  CHECK(sent.buckets == std::vector<Bucket>{{4, 3}, {2, 1}, {0}});
+}
+
+TEST_CASE("a unit that completes early waits for those before it") {
+  auto const layout = layout_of({128, 128, 128});
+  Sent sent;
+  Buckets buckets{layout, 1, no_limit, sent.send()};
+  CHECK(buckets.waits_for() == 2);
+  buckets.complete(0);
+  buckets.complete(1);
+  CHECK(sent.buckets.empty());
+  CHECK(buckets.waits_for() == 2);
+  buckets.flush();  // nothing is collected yet
+  CHECK(sent.buckets.empty());
+  buckets.complete(2);
+  CHECK(sent.buckets == std::vector<Bucket>{{2}, {1}, {0}});
+}
+
+TEST_CASE("flush sends what is collected, once") {
+  auto const layout = layout_of({128, 128, 128});
+  Sent sent;
+  Buckets buckets{layout, unlimited, no_limit, sent.send()};
+  buckets.complete(2);
+  buckets.flush();
+  buckets.flush();
+  CHECK(sent.buckets == std::vector<Bucket>{{2}});
+  CHECK(buckets.waits_for() == 1);
+  buckets.complete(1);
+  buckets.complete(0);
+  buckets.finish();
+  CHECK(sent.buckets == std::vector<Bucket>{{2}, {1, 0}});
+}
+
+TEST_CASE("finish wants all units, and begins again") {
+  auto const layout = layout_of({128, 128});
+  Sent sent;
+  Buckets buckets{layout, unlimited, no_limit, sent.send()};
+  buckets.complete(1);
+  CHECK_THAT(thrown<ContractError>([&] { buckets.finish(); }),
+             Catch::Contains("buckets are finished before all gradients are complete"));
+  buckets.complete(0);
+  buckets.finish();
+  CHECK_FALSE(buckets.all_complete());
+  buckets.complete(1);
+  buckets.complete(0);
+  buckets.finish();
+  CHECK(sent.buckets == std::vector<Bucket>{{1, 0}, {1, 0}});
+}
+
+TEST_CASE("reset forgets what was not sent") {
+  auto const layout = layout_of({128, 128});
+  Sent sent;
+  Buckets buckets{layout, unlimited, no_limit, sent.send()};
+  buckets.complete(1);
+  buckets.reset();
+  CHECK(buckets.waits_for() == 1);
+  buckets.flush();
+  CHECK(sent.buckets.empty());
+}
+
+TEST_CASE("a model without trainable parameters has nothing to send") {
+  Model model;
+  auto const unit = model.unit("u");
+  static_cast<void>(model.param(unit, "w", {10}, Constant{0}, {.trainable = false}));
+  Layout const layout{model.description(), 2};
+  Sent sent;
+  Buckets buckets{layout, 1, 1, sent.send()};
+  CHECK(buckets.all_complete());
+  buckets.finish();
+  CHECK(sent.buckets.empty());
+  CHECK(Buckets::largest_count(layout, 100) == 0);
+}
+
+TEST_CASE("for any order of completion: the same buckets, in declared order, greedy and within limits") {
+  std::mt19937 random{11};
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    auto const model = random_model(seed);
+    Layout const layout{model.description(), 3};
+    std::int64_t const limit_count = std::array<std::int64_t, 4>{1, 1500, 8000, unlimited}[random() % 4];
+    int const limit_units = std::array{1, 2, 3, no_limit}[random() % 4];
+    std::vector<Bucket> first;
+    for (int trial = 0; trial < 5; ++trial) {
+      Bucket order(layout.completion_order().begin(), layout.completion_order().end());
+      if (trial > 0) {
+        std::ranges::shuffle(order, random);
+      }
+      Sent sent;
+      Buckets buckets{layout, limit_count, limit_units, sent.send()};
+      for (auto const flat : order) {
+        buckets.complete(flat);
+      }
+      buckets.finish();
+      if (trial == 0) {
+        first = sent.buckets;
+      }
+      CHECK(sent.buckets == first);
+    }
+    Bucket all;
+    for (std::size_t b = 0; b < first.size(); ++b) {
+      auto const& bucket = first[b];
+      REQUIRE_FALSE(bucket.empty());
+      CHECK((bucket.size() == 1 || count_of(layout, bucket) <= limit_count));
+      CHECK(bucket.size() <= static_cast<std::size_t>(limit_units));
+      CHECK(count_of(layout, bucket) <= Buckets::largest_count(layout, limit_count));
+      if (b + 1 < first.size()) {  // it could not have taken the next one too
+        auto const next = layout.flats()[first[b + 1].front()].trainable.padded_count;
+        CHECK(
+            (count_of(layout, bucket) + next > limit_count || bucket.size() == static_cast<std::size_t>(limit_units)));
+      }
+      all.insert(all.end(), bucket.begin(), bucket.end());
+    }
+    CHECK(std::ranges::equal(all, layout.completion_order()));
+  }
+}
+
+}  // namespace zeroth::testing

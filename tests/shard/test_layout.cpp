@@ -1,0 +1,276 @@
+/// Properties of the layout, over random models and world sizes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "shard/random_model.hpp"
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/shard/layout.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using model::Description;
+using shard::FlatUnit;
+using shard::Layout;
+using shard::Part;
+using shard::Range;
+
+constexpr unsigned models = 60;
+
+template <class F>
+void for_every_layout(F const& check) {
+  for (unsigned seed = 0; seed < models; ++seed) {
+    auto const model = random_model(seed);
+    for (auto const world : worlds) {
+      INFO(fmt::format("model {}, {} ranks", seed, world));
+      check(model.description(), Layout{model.description(), world});
+    }
+  }
+}
+
+template <class F>
+void for_every_part(Layout const& layout, F const& check) {
+  for (auto const& flat : layout.flats()) {
+    check(flat.trainable);
+    check(flat.frozen);
+  }
+}
+
+/// Do `ranges`, in ascending order, cover [0, count) with neither gap nor overlap?
+bool tile(std::vector<Range> ranges, std::int64_t count) {
+  std::ranges::sort(ranges, {}, &Range::begin);
+  std::int64_t end = 0;
+  for (auto const& range : ranges) {
+    if (range.begin != end || range.end <= range.begin) {
+      return false;
+    }
+    end = range.end;
+  }
+  return end == count;
+}
+
+std::vector<Range> params_of(Part const& part) {
+  std::vector<Range> ranges;
+  for (auto const& placed : part.params) {
+    ranges.push_back({placed.offset, placed.offset + placed.count});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+TEST_CASE("random models are as odd as they should be") {
+  int empty = 0;
+  int frozen = 0;
+  int tied = 0;
+  int without_units = 0;
+  for (unsigned seed = 0; seed < models; ++seed) {
+    auto const model = random_model(seed);
+    auto const& d = model.description();
+    without_units += d.units.empty() ? 1 : 0;
+    empty += std::ranges::any_of(d.units, [](auto const& unit) { return unit.params.empty(); }) ? 1 : 0;
+    frozen += std::ranges::any_of(d.params, [](auto const& param) { return !param.options.trainable; }) ? 1 : 0;
+    tied += std::ranges::any_of(d.params, [](auto const& param) { return param.ties.size() > 1; }) ? 1 : 0;
+  }
+  CHECK(without_units > 0);
+  CHECK(empty > 5);
+  CHECK(frozen > 20);
+  CHECK(tied > 20);
+}
+
+TEST_CASE("every parameter is placed once, where its location says") {
+  for_every_layout([](Description const& d, Layout const& layout) {
+    std::vector<int> placed(d.params.size(), 0);
+    bool good = true;
+    for (std::uint32_t f = 0; f < layout.flats().size(); ++f) {
+      auto const& flat = layout.flats()[f];
+      for (bool const trainable : {true, false}) {
+        auto const& part = trainable ? flat.trainable : flat.frozen;
+        auto const before = trainable ? 0 : flat.trainable.padded_count;
+        for (auto const& at : part.params) {
+          auto const& location = layout.location(at.param);
+          ++placed[at.param];
+          good = good && at.count == d.params[at.param].count && location.flat == f &&
+                 location.trainable == trainable && location.offset == before + at.offset &&
+                 d.params[at.param].options.trainable == trainable;
+        }
+      }
+    }
+    CHECK(good);
+    CHECK(std::ranges::all_of(placed, [](int times) { return times == 1; }));
+  });
+}
+
+TEST_CASE("parameters and slices are aligned, and slices are equal and cover a part once") {
+  for_every_layout([](Description const&, Layout const& layout) {
+    bool aligned = true;
+    bool covered = true;
+    for_every_part(layout, [&](Part const& part) {
+      aligned = aligned && part.shard_count % shard::alignment_count == 0;
+      for (auto const& at : part.params) {
+        aligned = aligned && at.offset % shard::alignment_count == 0;
+      }
+      covered = covered && part.padded_count == layout.world() * part.shard_count;
+      std::int64_t end = 0;
+      for (int rank = 0; rank < layout.world(); ++rank) {
+        covered = covered && part.slice(rank).begin == end && part.slice(rank).count() == part.shard_count;
+        end = part.slice(rank).end;
+      }
+      covered = covered && end == part.padded_count;
+    });
+    CHECK(aligned);
+    CHECK(covered);
+  });
+}
+
+TEST_CASE("parameters and padding are the whole, and there is no more padding than alignment takes") {
+  for_every_layout([](Description const&, Layout const& layout) {
+    bool good = true;
+    for_every_part(layout, [&](Part const& part) {
+      auto ranges = params_of(part);
+      auto const used = std::accumulate(ranges.begin(), ranges.end(), std::int64_t{0},
+                                        [](auto sum, Range r) { return sum + r.count(); });
+      auto const last = ranges.empty() ? 0 : ranges.back().end;
+      good = good && part.used_count == used;
+      good = good && part.padded_count - last < layout.world() * shard::alignment_count;
+      std::int64_t end = 0;
+      for (auto const& range : ranges) {
+        good = good && range.begin >= end && range.begin - end < shard::alignment_count;
+        end = range.end;
+      }
+      good = good && std::ranges::is_sorted(part.padding, {}, &Range::begin);
+      ranges.insert(ranges.end(), part.padding.begin(), part.padding.end());
+      good = good && tile(ranges, part.padded_count);
+      good = good && part.params.empty() == (part.padded_count == 0);
+    });
+    CHECK(good);
+  });
+}
+
+TEST_CASE("a unit's own parameters are one flat unit, and a tied one is a flat unit of its own") {
+  for_every_layout([](Description const& d, Layout const& layout) {
+    bool good = true;
+    std::vector<std::set<std::uint32_t>> used_by(d.units.size());
+    for (std::uint32_t f = 0; f < layout.flats().size(); ++f) {
+      auto const& flat = layout.flats()[f];
+      std::set<std::uint32_t> expected;
+      for (auto const* part : {&flat.trainable, &flat.frozen}) {
+        for (auto const& at : part->params) {
+          auto const& param = d.params[at.param];
+          expected.insert(param.owner);
+          expected.insert(param.ties.begin(), param.ties.end());
+          bool const alone = flat.trainable.params.size() + flat.frozen.params.size() == 1;
+          good =
+              good && (param.ties.empty() ? flat.name == d.units[param.owner].name : alone && flat.name == param.name);
+        }
+      }
+      good = good && !flat.users.empty() && std::vector(expected.begin(), expected.end()) == flat.users;
+      int uses = 0;
+      for (auto const unit : flat.users) {
+        uses += d.units[unit].uses_per_micro_step;
+        used_by[unit].insert(f);
+      }
+      good = good && uses == flat.uses_per_micro_step;
+    }
+    for (std::uint32_t unit = 0; unit < d.units.size(); ++unit) {
+      auto const flats = layout.flats_of(unit);
+      good = good && std::set(flats.begin(), flats.end()) == used_by[unit] && flats.size() == used_by[unit].size();
+    }
+    CHECK(good);
+    CHECK(layout.unit_count() == d.units.size());
+  });
+}
+
+TEST_CASE("gradients complete from the last first use to the first") {
+  for_every_layout([](Description const&, Layout const& layout) {
+    auto const order = layout.completion_order();
+    std::set<std::uint32_t> const listed(order.begin(), order.end());
+    std::set<std::uint32_t> trainable;
+    for (std::uint32_t f = 0; f < layout.flats().size(); ++f) {
+      if (!layout.flats()[f].trainable.params.empty()) {
+        trainable.insert(f);
+      }
+    }
+    CHECK(listed == trainable);
+    CHECK(order.size() == trainable.size());
+    CHECK(std::ranges::is_sorted(order, std::ranges::greater{},
+                                 [&](std::uint32_t flat) { return layout.flats()[flat].users.front(); }));
+  });
+}
+
+TEST_CASE("segments of all slices are the parameters' elements, once, with their factors") {
+  for_every_layout([](Description const& d, Layout const& layout) {
+    bool good = true;
+    for_every_part(layout, [&](Part const& part) {
+      // By parameter: the elements that segments gave it, over all slices.
+      std::vector<std::vector<Range>> seen(part.params.size());
+      auto const collect = [&](Range range) {
+        std::int64_t end = 0;
+        for (auto const& segment : shard::segments(d, part, range)) {
+          good = good && end <= segment.begin && segment.begin < segment.end && segment.end <= range.count();
+          end = segment.end;
+          Range const in_part{segment.begin + range.begin, segment.end + range.begin};
+          auto const holds = [&](shard::Placed const& at) {
+            return at.offset <= in_part.begin && in_part.end <= at.offset + at.count;
+          };
+          auto const at = std::ranges::find_if(part.params, holds);
+          if (at == part.params.end()) {
+            good = false;
+            continue;
+          }
+          auto const& options = d.params[at->param].options;
+          good = good && segment.learning_rate_factor == options.learning_rate_factor &&
+                 segment.weight_decay_factor == options.weight_decay_factor;
+          seen[static_cast<std::size_t>(at - part.params.begin())].push_back(
+              {in_part.begin - at->offset, in_part.end - at->offset});
+        }
+      };
+      auto const complete = [&] {
+        for (std::size_t i = 0; i < seen.size(); ++i) {
+          good = good && tile(seen[i], part.params[i].count);
+          seen[i].clear();
+        }
+      };
+      for (int rank = 0; rank < layout.world(); ++rank) {
+        collect(part.slice(rank));
+      }
+      complete();
+      collect({0, part.padded_count});
+      complete();
+    });
+    CHECK(good);
+  });
+}
+
+TEST_CASE("a parameter of one element in a large world leaves all slices but one empty") {
+  Model model;
+  auto const unit = model.unit("u");
+  static_cast<void>(model.param(unit, "w", {1}, Constant{1}));
+  Layout const layout{model.description(), 1024};
+  auto const& part = layout.flats().front().trainable;
+  CHECK(part.shard_count == 128);
+  CHECK(part.padded_count == 1024 * 128);
+  CHECK(part.padding == std::vector<Range>{{1, 1024 * 128}});
+  CHECK(layout.flats().front().frozen.padded_count == 0);
+  for (int rank = 0; rank < 1024; ++rank) {
+    CHECK(shard::segments(model.description(), part, part.slice(rank)).size() == (rank == 0 ? 1U : 0U));
+  }
+}
+
+TEST_CASE("a layout for nobody is refused") {
+  Model const model;
+  CHECK_THAT(thrown<ContractError>([&] {
+               return Layout{model.description(), 0};
+             }),
+             Catch::Contains("a layout for 0 ranks"));
+  CHECK(Layout{model.description(), 3}.flats().empty());
+}
+
+}  // namespace zeroth::testing

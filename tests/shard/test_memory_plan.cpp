@@ -1,0 +1,260 @@
+/// The plan against the formulas of docs/memory_model.md, and its pieces against each other.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "shard/random_model.hpp"
+#include "support/catch.hpp"
+#include "zeroth/device/kernels.hpp"
+#include "zeroth/shard/memory_plan.hpp"
+#include "zeroth/shard/step_memory.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using shard::Layout;
+using shard::MemoryPlan;
+using shard::Placement;
+using shard::Placements;
+using shard::PlanRequest;
+using shard::SlotCounts;
+
+constexpr Placements stages[] = {
+    {Placement::whole, Placement::whole, Placement::whole},
+    {Placement::whole, Placement::whole, Placement::shard},
+    {Placement::whole, Placement::shard, Placement::shard},
+    {Placement::shard, Placement::shard, Placement::shard},
+};
+
+struct Case {
+  char const* name;
+  PrecisionSettings precision;
+};
+Case const precisions[] = {
+    {"fp32", {Dtype::fp32, Dtype::fp32, Dtype::fp32, Dtype::fp32}},
+    {"bf16", {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16}},
+    {"bf16 accumulated in fp32", {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32}},
+    {"bf16 with fp32 gradients", {Dtype::bf16, Dtype::fp32, Dtype::fp32, Dtype::fp32}},
+    {"fp16 reduced in fp32", {Dtype::fp16, Dtype::fp16, Dtype::fp32, Dtype::fp32}},
+    {"fp32 reduced in bf16", {Dtype::fp32, Dtype::fp32, Dtype::bf16, Dtype::fp32}},
+};
+
+/// Slots as a schedule might ask for: two for every flat unit's class.
+SlotCounts some_slots(Layout const& layout, bool trainable_only) {
+  std::vector<std::int64_t> counts;
+  for (auto const& flat : layout.flats()) {
+    counts.push_back(trainable_only ? flat.trainable.padded_count : flat.padded_count());
+  }
+  auto slots = shard::classify(counts);
+  for (auto& slot_class : slots.classes) {
+    slot_class.slots = 2;
+  }
+  return slots;
+}
+
+PlanRequest request_for(Layout const& layout, int stage, PrecisionSettings const& precision, bool several) {
+  PlanRequest request;
+  request.placements = stages[stage];
+  request.precision = precision;
+  request.several_reductions = several;
+  if (request.placements.parameters == Placement::shard) {
+    request.parameter_slots = some_slots(layout, false);
+  }
+  if (request.placements.gradients == Placement::shard) {
+    request.gradient_slots = some_slots(layout, true);
+  }
+  request.largest_bucket_count = 1280;
+  request.comm_staging_bytes = 1000;
+  return request;
+}
+
+/// docs/memory_model.md, as it is written there.
+MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const& precision,
+                        PlanRequest const& request) {
+  std::int64_t P = 0;
+  std::int64_t F = 0;
+  std::int64_t blocks = 0;
+  std::int64_t largest = 0;
+  for (auto const& flat : layout.flats()) {
+    P += flat.trainable.padded_count;
+    F += flat.frozen.padded_count;
+    blocks += (flat.trainable.shard_count + 1023) / 1024;
+    largest = std::max({largest, flat.trainable.shard_count, flat.frozen.shard_count});
+  }
+  auto const W = std::int64_t{layout.world()};
+  auto const c = bytes_of(precision.compute);
+  auto const g = bytes_of(precision.gradient);
+  auto const a = bytes_of(precision.accumulate);
+  bool const one = !request.several_reductions && precision.gradient == precision.reduce &&
+                   precision.gradient == precision.accumulate;
+  auto const optimizer = precision.compute == Dtype::fp32 ? 8 : 12;
+  auto const rounded = [](std::int64_t bytes) { return (bytes + 255) / 256 * 256; };
+  MemoryBytes bytes;
+  bytes.parameters = stage == 3 ? c * (P + F) / W : c * (P + F);
+  switch (stage) {
+    case 0: bytes.gradients = one ? g * P : g * P + a * P; break;
+    case 1: bytes.gradients = one ? g * P : g * P + a * P / W; break;
+    default: bytes.gradients = a * P / W;
+  }
+  bytes.optimizer = stage == 0 ? optimizer * P : optimizer * P / W;
+  bytes.slots = c * request.parameter_slots.total_count() + g * request.gradient_slots.total_count();
+  bytes.scratch = rounded(4 * blocks) + rounded(sizeof(shard::StepMemory)) + rounded(1000) +
+                  rounded(std::min(4 * largest, std::int64_t{1} << 20U));
+  if (precision.gradient != precision.reduce) {
+    bytes.scratch += 1280 * bytes_of(precision.reduce);
+  }
+  return bytes;
+}
+
+struct Piece {
+  std::int64_t begin, end;
+};
+
+/// Are the pieces apart, 256-byte aligned, inside of [0, bytes), and, but for `slack` bytes, all of it?
+bool fill_exactly(std::vector<Piece> pieces, std::int64_t bytes, std::int64_t slack) {
+  std::erase_if(pieces, [](Piece const& piece) { return piece.begin == piece.end; });
+  std::ranges::sort(pieces, {}, &Piece::begin);
+  std::int64_t end = 0;
+  std::int64_t used = 0;
+  for (auto const& piece : pieces) {
+    if (piece.begin < end || piece.begin % 256 != 0) {
+      return false;
+    }
+    end = piece.end;
+    used += piece.end - piece.begin;
+  }
+  return end <= bytes && bytes - used <= slack;
+}
+
+bool states_are_apart(Layout const& layout, PlanRequest const& request, MemoryPlan const& plan) {
+  std::vector<Piece> parameters;
+  std::vector<Piece> gradients;
+  std::vector<Piece> optimizer;
+  std::vector<Piece> sums;
+  auto const add = [](std::vector<Piece>& pieces, std::int64_t begin, std::int64_t bytes) {
+    if (begin >= 0) {
+      pieces.push_back({begin, begin + bytes});
+    }
+  };
+  for (std::size_t f = 0; f < plan.flats.size(); ++f) {
+    auto const& at = plan.flats[f];
+    auto const& flat = layout.flats()[f];
+    auto const& part = flat.trainable;
+    auto const held = [&](shard::Part const& of, Placement placement) {
+      return shard::held(of, placement, layout.world() - 1).count();
+    };
+    auto const updated = held(part, request.placements.optimizer);
+    add(parameters, at.parameters,
+        (held(part, request.placements.parameters) + held(flat.frozen, request.placements.parameters)) *
+            bytes_of(request.precision.compute));
+    add(optimizer, at.master, 4 * updated);
+    add(optimizer, at.m, 4 * updated);
+    add(optimizer, at.v, 4 * updated);
+    add(gradients, at.gradient, part.padded_count * bytes_of(request.precision.gradient));
+    add(gradients, at.reduced, updated * bytes_of(request.precision.accumulate));
+    sums.push_back({at.block_sums, at.block_sums + device::sum_blocks(part.shard_count)});
+  }
+  bool good = fill_exactly(parameters, plan.bytes.parameters, 0) && fill_exactly(gradients, plan.bytes.gradients, 0) &&
+              fill_exactly(optimizer, plan.bytes.optimizer, 0);
+  std::int64_t next = 0;
+  for (auto const& sum : sums) {
+    good = good && sum.begin == next;
+    next = sum.end;
+  }
+  return good && next == plan.block_sum_count;
+}
+
+bool scratch_is_apart(PlanRequest const& request, MemoryPlan const& plan) {
+  auto const bytes = std::int64_t{sizeof(shard::StepMemory)};
+  std::vector<Piece> pieces{{plan.block_sums, plan.block_sums + 4 * plan.block_sum_count},
+                            {plan.scalars, plan.scalars + bytes},
+                            {plan.comm_staging, plan.comm_staging + plan.comm_staging_bytes},
+                            {plan.transfer, plan.transfer + plan.transfer_bytes}};
+  if (plan.conversion >= 0) {
+    pieces.push_back(
+        {plan.conversion, plan.conversion + request.largest_bucket_count * bytes_of(request.precision.reduce)});
+  }
+  return fill_exactly(pieces, plan.bytes.scratch, 4 * 255);
+}
+
+bool slots_are_apart(PlanRequest const& request, MemoryPlan const& plan) {
+  auto const parameters = request.parameter_slots.total_count() * bytes_of(request.precision.compute);
+  auto const gradients = request.gradient_slots.total_count() * bytes_of(request.precision.gradient);
+  return fill_exactly({{plan.parameter_slots, plan.parameter_slots + parameters},
+                       {plan.gradient_slots, plan.gradient_slots + gradients}},
+                      plan.bytes.slots, 0);
+}
+
+}  // namespace
+
+TEST_CASE("the plan is what the memory model says, at every stage, dtype and world, and its pieces are apart") {
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    auto const model = random_model(seed);
+    for (auto const world : worlds) {
+      Layout const layout{model.description(), world};
+      for (auto const& [name, precision] : precisions) {
+        for (int stage = 0; stage <= 3; ++stage) {
+          for (bool const several : {false, true}) {
+            auto const request = request_for(layout, stage, precision, several);
+            auto const plan = shard::plan_memory(layout, request);
+            INFO(fmt::format("model {}, {} ranks, {}, stage {}, several reductions: {}", seed, world, name, stage,
+                             several));
+            auto const expected = by_the_book(layout, stage, precision, request);
+            CHECK(plan.bytes.parameters == expected.parameters);
+            CHECK(plan.bytes.gradients == expected.gradients);
+            CHECK(plan.bytes.optimizer == expected.optimizer);
+            CHECK(plan.bytes.slots == expected.slots);
+            CHECK(plan.bytes.scratch == expected.scratch);
+            CHECK(states_are_apart(layout, request, plan));
+            CHECK(scratch_is_apart(request, plan));
+            CHECK(slots_are_apart(request, plan));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("without padding, model states are the bytes per parameter that ZeRO promises") {
+  Model model;
+  constexpr std::int64_t count = 128 * 64 * 3;
+  for (int u = 0; u < 3; ++u) {
+    auto const unit = model.unit("u" + std::to_string(u));
+    static_cast<void>(model.param(unit, "w" + std::to_string(u), {count}, Constant{0}));
+  }
+  constexpr std::int64_t P = 3 * count;
+  for (auto const world : {1, 2, 4, 64}) {
+    Layout const layout{model.description(), world};
+    auto const N = std::int64_t{world};
+    auto const states = [&](int stage, PrecisionSettings const& precision) {
+      auto const bytes = shard::plan_memory(layout, request_for(layout, stage, precision, false)).bytes;
+      return bytes.parameters + bytes.gradients + bytes.optimizer;
+    };
+    INFO(world << " ranks");
+    auto const fp32 = precisions[0].precision;
+    CHECK(states(0, fp32) == 16 * P);
+    CHECK(states(1, fp32) == 8 * P + 8 * P / N);
+    CHECK(states(2, fp32) == 4 * P + 12 * P / N);
+    CHECK(states(3, fp32) == 16 * P / N);
+    auto const bf16 = precisions[1].precision;
+    CHECK(states(0, bf16) == 16 * P);
+    CHECK(states(1, bf16) == 4 * P + 12 * P / N);
+    CHECK(states(2, bf16) == 2 * P + 14 * P / N);
+    CHECK(states(3, bf16) == 16 * P / N);
+  }
+}
+
+TEST_CASE("what a rank holds of a part is all of it or its slice") {
+  Model model;
+  auto const unit = model.unit("u");
+  static_cast<void>(model.param(unit, "w", {1000}, Constant{0}));
+  Layout const layout{model.description(), 3};
+  auto const& part = layout.flats().front().trainable;
+  CHECK(shard::held(part, Placement::whole, 2) == shard::Range{0, part.padded_count});
+  CHECK(shard::held(part, Placement::shard, 2) == part.slice(2));
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,197 @@
+/// Classes of slots, and which slot a unit gets.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "zeroth/device/cpu.hpp"
+#include "zeroth/shard/slots.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using shard::classify;
+using shard::Slot;
+using shard::SlotCounts;
+using shard::SlotPool;
+
+std::int64_t never_asked(std::uint32_t) { return -1; }
+
+/// A pool over memory of its own.
+struct Pool {
+  SlotCounts counts;
+  std::unique_ptr<device::Device> device = device::make_cpu_device();
+  std::vector<std::byte> memory;
+  SlotPool slots;
+
+  Pool(std::vector<std::int64_t> const& unit_counts, std::vector<int> const& slots_by_class,
+       std::int64_t element_bytes = 4)
+      : counts{with_slots(unit_counts, slots_by_class)},
+        memory(static_cast<std::size_t>(counts.total_count() * element_bytes)),
+        slots{*device, counts, memory.data(), element_bytes} {}
+
+  static SlotCounts with_slots(std::vector<std::int64_t> const& unit_counts, std::vector<int> const& slots_by_class) {
+    auto result = classify(unit_counts);
+    REQUIRE(result.classes.size() == slots_by_class.size());
+    for (std::size_t c = 0; c < slots_by_class.size(); ++c) {
+      result.classes[c].slots = slots_by_class[c];
+    }
+    return result;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("classes hold units of more than half of their capacity") {
+  std::mt19937 random{7};
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<std::int64_t> counts(random() % 12);
+    for (auto& count : counts) {
+      count = random() % 5 == 0 ? 0 : static_cast<std::int64_t>(random() % 4096 + 1);
+    }
+    auto const result = classify(counts);
+    REQUIRE(result.class_of.size() == counts.size());
+    std::multiset<std::uint32_t> members;
+    std::int64_t smaller_than = std::int64_t{1} << 40U;
+    for (std::size_t c = 0; c < result.classes.size(); ++c) {
+      auto const& slot_class = result.classes[c];
+      CHECK(slot_class.slots == 0);
+      CHECK(2 * slot_class.capacity_count <= smaller_than);
+      smaller_than = slot_class.capacity_count;
+      std::int64_t largest = 0;
+      for (auto const flat : slot_class.flats) {
+        members.insert(flat);
+        largest = std::max(largest, counts[flat]);
+        CHECK(2 * counts[flat] > slot_class.capacity_count);
+        CHECK(result.class_of[flat] == static_cast<int>(c));
+      }
+      CHECK(largest == slot_class.capacity_count);
+    }
+    for (std::uint32_t flat = 0; flat < counts.size(); ++flat) {
+      CHECK(members.count(flat) == (counts[flat] > 0 ? 1U : 0U));
+      CHECK((result.class_of[flat] < 0) == (counts[flat] == 0));
+    }
+  }
+}
+
+TEST_CASE("totals count every slot with its capacity") {
+  auto const counts = Pool::with_slots({1000, 600, 100, 0, 90}, {3, 2});
+  CHECK(counts.total_slots() == 5);
+  CHECK(counts.total_count() == 3 * 1000 + 2 * 100);
+  CHECK(classify({}).total_count() == 0);
+}
+
+TEST_CASE("slots lie end to end, class after class") {
+  Pool pool{{1000, 600, 100, 0, 90}, {3, 2}, 2};
+  auto& slots = pool.slots.slots();
+  REQUIRE(slots.size() == 5);
+  auto const* next = pool.memory.data();
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    CHECK(slots[i].data == next);
+    next += i < 3 ? 2000 : 200;
+  }
+  CHECK(next == pool.memory.data() + pool.memory.size());
+  CHECK(pool.slots.slot_bytes(1) == 2000);
+  CHECK(pool.slots.slot_bytes(4) == 200);
+}
+
+TEST_CASE("a unit is bound until it is unbound, to the slot that was given up first") {
+  Pool pool{{100, 100, 100, 100}, {2}};
+  auto& slots = pool.slots;
+  CHECK(slots.find(0) == nullptr);
+  auto* const a = slots.bind(0);
+  auto* const b = slots.bind(1);
+  REQUIRE(a != nullptr);
+  REQUIRE(b != nullptr);
+  CHECK(a != b);
+  CHECK(slots.find(0) == a);
+  CHECK(a->flat == 0);
+  CHECK(slots.bind(2) == nullptr);
+  CHECK(slots.bound() == 2);
+  slots.unbind(*b);
+  slots.unbind(*a);
+  CHECK(slots.find(0) == nullptr);
+  CHECK(slots.bound() == 0);
+  CHECK(slots.bind(2) == b);
+  CHECK(slots.bind(3) == a);
+  CHECK(slots.high_water() == 2);
+}
+
+TEST_CASE("units of one class do not take slots of another") {
+  Pool pool{{1000, 100, 90}, {1, 1}};
+  REQUIRE(pool.slots.bind(1) != nullptr);
+  CHECK(pool.slots.bind(2) == nullptr);
+  CHECK(pool.slots.bind_or_evict(0, never_asked) != nullptr);
+  CHECK(pool.slots.find(1) != nullptr);
+}
+
+TEST_CASE("eviction takes from the unpinned unit with the greatest distance") {
+  Pool pool{{100, 100, 100, 100, 100}, {3}};
+  auto& slots = pool.slots;
+  for (std::uint32_t flat = 0; flat < 3; ++flat) {
+    REQUIRE(slots.bind(flat) != nullptr);
+  }
+  auto const distance = [](std::uint32_t flat) { return std::array<std::int64_t, 5>{5, 9, 7, 0, 0}[flat]; };
+  auto* const second = slots.find(1);
+  second->pins = 1;
+  auto* const third = slots.find(2);
+  CHECK(slots.bind_or_evict(3, distance) == third);  // 1 is farther away, but pinned
+  CHECK(slots.find(2) == nullptr);
+  CHECK(slots.find(3) == third);
+  CHECK(slots.bound() == 3);
+  CHECK(slots.high_water() == 3);
+  for (auto& slot : slots.slots()) {
+    slot.pins = 1;
+  }
+  CHECK(slots.bind_or_evict(4, distance) == nullptr);
+  CHECK(slots.find(1) == second);
+  second->pins = 0;
+  CHECK(slots.bind_or_evict(4, distance) == second);
+}
+
+TEST_CASE("a free slot is taken before anybody is asked for a distance") {
+  Pool pool{{100, 100, 100}, {2}};
+  REQUIRE(pool.slots.bind(0) != nullptr);
+  bool asked = false;
+  CHECK(pool.slots.bind_or_evict(1, [&](std::uint32_t) {
+    asked = true;
+    return std::int64_t{0};
+  }) != nullptr);
+  CHECK_FALSE(asked);
+}
+
+TEST_CASE("the same calls give the same slots, whatever has completed") {
+  auto const run = [] {
+    Pool pool{{100, 100, 100, 100, 100, 100}, {3}};
+    std::mt19937 random{3};
+    std::vector<std::ptrdiff_t> chosen;
+    for (int i = 0; i < 300; ++i) {
+      auto const flat = static_cast<std::uint32_t>(random() % 6);
+      if (auto* const slot = pool.slots.find(flat)) {
+        if (random() % 2 == 0) {
+          pool.slots.unbind(*slot);
+        }
+        continue;
+      }
+      auto const* const slot = pool.slots.bind_or_evict(flat, [](std::uint32_t other) { return std::int64_t{other}; });
+      chosen.push_back(slot - pool.slots.slots().data());
+      std::set<std::int64_t> bound;
+      int count = 0;
+      for (auto const& each : pool.slots.slots()) {
+        if (each.flat >= 0) {
+          bound.insert(each.flat);
+          ++count;
+        }
+      }
+      CHECK(static_cast<int>(bound.size()) == count);
+      CHECK(pool.slots.bound() == count);
+    }
+    return chosen;
+  };
+  CHECK(run() == run());
+}
+
+}  // namespace zeroth::testing
