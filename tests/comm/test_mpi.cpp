@@ -44,13 +44,13 @@ TEST_CASE("the mpi communicator conforms") {
 TEST_CASE("staging that is too small is refused before anything is enqueued") {
   int const status = launch_mpi([](Rank& rank) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
-    std::vector<double> data(1000, 1.0);
+    std::vector<double> data(1200, 1.0);
     std::array<std::byte, 16> staging{};
     rank.communicator.set_staging(staging);
     if (rank.communicator.world() > 1) {
       CHECK_THROWS_WITH(
-          rank.communicator.all_reduce(*stream, {"step", ""}, data.data(), data.data(), 1000, Dtype::fp64),
-          Catch::Contains("needs 8000 bytes of staging") && Catch::Contains("gave 16"));
+          rank.communicator.all_reduce(*stream, {"step", ""}, data.data(), data.data(), 1200, Dtype::fp64),
+          Catch::Contains("needs 9600 bytes of staging") && Catch::Contains("gave 16"));
     }
     rank.communicator.barrier(*stream, {"test", ""});  // and the communicator is as before
   });

@@ -1,0 +1,29 @@
+// Run by mpirun, by test_mpi_fault_cases: runs one of the suite's fault cases, given by its number, and prints what
+// every rank found.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "comm/conformance.hpp"
+#include "zeroth/comm/job.hpp"
+#include "zeroth/device/cpu.hpp"
+
+int main(int argc, char** argv) {
+  using namespace zeroth;
+  auto const cases = comm::conformance::fault_cases();
+  auto const number = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : cases.size();
+  if (number >= cases.size()) {
+    fmt::print(stderr, "a number less than {} is needed\n", cases.size());
+    return 2;
+  }
+  return launch({.transport = comm::Transport::mpi}, [&](Job& job) {
+    auto const device = device::make_cpu_device();
+    auto& communicator = *detail::JobState::of(job).communicator;
+    communicator.set_options({std::chrono::minutes{1}, true});
+    comm::conformance::Rank rank{communicator, *device};
+    auto const problem = problem_of(cases[number], rank);
+    fmt::print("rank {}: {}\n", job.rank(), problem.empty() ? "as it should be." : problem);
+    std::fflush(stdout);
+  });
+}

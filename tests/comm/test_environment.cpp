@@ -1,0 +1,182 @@
+#include "comm/environment.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using Catch::Contains;
+using Environment = std::map<std::string, std::string>;
+
+Variables from(Environment const& environment) {
+  return [&environment](char const* name) {
+    auto const found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  };
+}
+
+std::string error_of(Environment const& environment) {
+  try {
+    (void)find_placement(from(environment));
+    return {};
+  } catch (ConfigError const& error) {
+    return error.what();
+  }
+}
+
+std::string error_of(LaunchOptions const& options, std::optional<Placement> const& placement, bool has_mpi) {
+  try {
+    (void)plan_launch(options, placement, has_mpi);
+    return {};
+  } catch (ConfigError const& error) {
+    return error.what();
+  }
+}
+
+Environment operator+(Environment a, Environment const& b) {
+  a.insert(b.begin(), b.end());
+  return a;
+}
+
+Environment const torchrun{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}};
+Environment const open_mpi{
+    {"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}};
+Environment const mpich{{"PMI_RANK", "3"}, {"PMI_SIZE", "6"}};
+Environment const srun{
+    {"SLURM_PROCID", "7"}, {"SLURM_STEP_NUM_TASKS", "16"}, {"SLURM_LOCALID", "3"}, {"SLURM_NTASKS", "16"}};
+Environment const batch_script{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}, {"SLURM_LOCALID", "0"}};
+
+Placement placed(std::string const& launcher, int rank, int world, bool starts_mpi) {
+  return {launcher, "RANK=x", rank, world, std::nullopt, starts_mpi};
+}
+
+TEST_CASE("launchers are told by their variables") {
+  struct Row {
+    char const* what;
+    Environment environment;
+    std::string launcher;  // empty: none
+    int rank, world, local_rank;
+  };
+  std::vector<Row> const rows{
+      {"nothing", {}, "", 0, 0, 0},
+      {"torchrun", torchrun, "torchrun", 5, 8, 1},
+      {"torchrun, alone", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "torchrun", 0, 1, -1},
+      {"mpirun", open_mpi, "mpirun (Open MPI)", 2, 4, 0},
+      {"mpiexec", mpich, "mpiexec (MPICH)", 3, 6, -1},
+      {"srun", srun, "srun", 7, 16, 3},
+      {"a batch script is no rank", batch_script, "", 0, 0, 0},
+      {"mpirun in a batch script", open_mpi + batch_script, "mpirun (Open MPI)", 2, 4, 0},
+      {"mpirun in a step of srun", open_mpi + srun, "mpirun (Open MPI)", 2, 4, 0},
+      {"torchrun in a step of srun", torchrun + srun, "torchrun", 5, 8, 1},
+      {"mpirun in a step with PMI", open_mpi + Environment{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "mpirun (Open MPI)",
+       2, 4, 0},
+      {"mpirun with variables for torch", open_mpi + Environment{{"RANK", "2"}, {"WORLD_SIZE", "4"}},
+       "mpirun (Open MPI)", 2, 4, 0},
+      {"a local rank alone says nothing", {{"LOCAL_RANK", "1"}}, "", 0, 0, 0},
+  };
+  for (auto const& row : rows) {
+    CAPTURE(row.what);
+    auto const placement = find_placement(from(row.environment));
+    REQUIRE(placement.has_value() == !row.launcher.empty());
+    if (placement) {
+      CHECK(placement->launcher == row.launcher);
+      CHECK(placement->rank == row.rank);
+      CHECK(placement->world == row.world);
+      CHECK(placement->local_rank.value_or(-1) == row.local_rank);
+    }
+  }
+}
+
+TEST_CASE("variables that make no sense are refused, and named") {
+  struct Row {
+    Environment environment;
+    std::vector<std::string> words;
+  };
+  std::vector<Row> const rows{
+      {{{"RANK", "1"}}, {"RANK is set", "WORLD_SIZE is not", "torchrun"}},
+      {{{"WORLD_SIZE", "4"}}, {"WORLD_SIZE is set", "RANK is not"}},
+      {{{"RANK", "one"}, {"WORLD_SIZE", "4"}}, {"RANK='one'", "whole numbers from 0"}},
+      {{{"RANK", "-1"}, {"WORLD_SIZE", "4"}}, {"RANK='-1'", "whole numbers from 0"}},
+      {{{"RANK", "1 "}, {"WORLD_SIZE", "4"}}, {"RANK='1 '"}},
+      {{{"RANK", ""}, {"WORLD_SIZE", "4"}}, {"RANK=''"}},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "0"}}, {"WORLD_SIZE='0'", "whole numbers from 1"}},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "99999999999"}}, {"WORLD_SIZE='99999999999'"}},
+      {{{"RANK", "4"}, {"WORLD_SIZE", "4"}}, {"RANK=4 WORLD_SIZE=4", "less than the world"}},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "x"}}, {"LOCAL_RANK='x'"}},
+      {{{"OMPI_COMM_WORLD_RANK", "1"}}, {"OMPI_COMM_WORLD_RANK is set", "OMPI_COMM_WORLD_SIZE is not"}},
+      {{{"PMI_RANK", "1"}}, {"PMI_RANK is set", "PMI_SIZE is not"}},
+      {{{"SLURM_STEP_NUM_TASKS", "4"}}, {"SLURM_STEP_NUM_TASKS is set", "SLURM_PROCID is not"}},
+      {torchrun + open_mpi, {"RANK=5 WORLD_SIZE=8", "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4", "contradict"}},
+      {open_mpi + Environment{{"RANK", "1"}, {"WORLD_SIZE", "4"}}, {"RANK=1 WORLD_SIZE=4", "contradict"}},
+  };
+  for (auto const& row : rows) {
+    auto const error = error_of(row.environment);
+    CAPTURE(error);
+    for (auto const& word : row.words) {
+      CHECK_THAT(error, Contains(word));
+    }
+  }
+}
+
+TEST_CASE("a launcher's processes are ranks, and otherwise threads are") {
+  auto const mpirun_of_4 = placed("mpirun (Open MPI)", 1, 4, true);
+  auto const mpirun_of_1 = placed("mpirun (Open MPI)", 0, 1, true);
+  auto const torchrun_of_4 = placed("torchrun", 1, 4, false);
+  auto const torchrun_of_1 = placed("torchrun", 0, 1, false);
+  struct Row {
+    char const* what;
+    std::optional<Placement> placement;
+    std::optional<Transport> asked;
+    bool has_mpi;
+    Transport transport;
+    int thread_ranks;
+  };
+  using enum Transport;
+  std::vector<Row> const rows{
+      {"alone", std::nullopt, std::nullopt, true, local, 4},
+      {"alone, local", std::nullopt, local, true, local, 4},
+      {"alone, mpi", std::nullopt, mpi, true, mpi, 1},
+      {"alone, without MPI", std::nullopt, std::nullopt, false, local, 4},
+      {"mpirun wins over threads", mpirun_of_4, std::nullopt, true, mpi, 1},
+      {"mpirun, mpi", mpirun_of_4, mpi, true, mpi, 1},
+      {"mpirun of one process", mpirun_of_1, std::nullopt, true, mpi, 1},
+      {"mpirun of one process, local", mpirun_of_1, local, true, local, 4},
+      {"mpirun of one process, without MPI", mpirun_of_1, std::nullopt, false, local, 1},
+      {"torchrun", torchrun_of_4, std::nullopt, true, mpi, 1},
+      {"torchrun of one process", torchrun_of_1, std::nullopt, true, local, 1},
+      {"torchrun of one process, mpi", torchrun_of_1, mpi, true, mpi, 1},
+  };
+  for (auto const& row : rows) {
+    CAPTURE(row.what);
+    auto const plan = plan_launch({.thread_ranks = 4, .transport = row.asked}, row.placement, row.has_mpi);
+    CHECK(plan.transport == row.transport);
+    CHECK(plan.thread_ranks == row.thread_ranks);
+  }
+}
+
+TEST_CASE("what cannot be run is refused") {
+  auto const mpirun = placed("mpirun (Open MPI)", 1, 4, true);
+  CHECK_THAT(error_of({.thread_ranks = 0}, std::nullopt, true), Contains("thread_ranks is 0"));
+  CHECK_THAT(error_of({.transport = Transport::local}, mpirun, true),
+             Contains("local was asked for") && Contains("mpirun (Open MPI)") && Contains("rank 1 of 4"));
+  CHECK_THAT(error_of({.transport = Transport::mpi}, std::nullopt, false),
+             Contains("mpi was asked for") && Contains("built without"));
+  CHECK_THAT(error_of({}, mpirun, false), Contains("rank 1 of 4") && Contains("built without MPI"));
+}
+
+TEST_CASE("MPI and the launcher must see the same job") {
+  Placement const torchrun_rank{"torchrun", "RANK=1 WORLD_SIZE=4", 1, 4, 1, false};
+  CHECK_NOTHROW(check_agreement(torchrun_rank, 1, 4));
+  CHECK_THROWS_WITH(check_agreement(torchrun_rank, 0, 1), Contains("RANK=1 WORLD_SIZE=4 (torchrun)") &&
+                                                              Contains("rank 0 in a world of 1") &&
+                                                              Contains("mpirun -n 4") && Contains("srun --mpi=pmix"));
+  CHECK_THROWS_AS(check_agreement(torchrun_rank, 2, 4), ConfigError);
+}
+
+}  // namespace
+}  // namespace zeroth::comm

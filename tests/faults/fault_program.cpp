@@ -1,0 +1,172 @@
+// A job in which something goes wrong, for the tests beside it: fault_program SCENARIO [--ranks N] [--comm local|mpi]
+// [--timeout MS]. Ranks are threads or, under mpirun, processes. "Odd" is rank 1.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "zeroth/comm/job.hpp"
+#include "zeroth/device/cpu.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using zeroth::Dtype;
+
+struct Arguments {
+  std::string scenario;
+  int ranks = 4;
+  std::optional<zeroth::comm::Transport> transport;
+  std::chrono::milliseconds timeout{30'000};
+};
+
+void say(std::string const& text) {
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+/// One rank with a stream, and steps to do on it.
+class Rank {
+ public:
+  Rank(zeroth::Job& job, Arguments const& arguments)
+      : job_{job},
+        state_{zeroth::detail::JobState::of(job)},
+        device_{zeroth::device::make_cpu_device()},
+        stream_{device_->make_stream("gather", zeroth::device::Overlap::on)} {
+    state_.communicator->set_options({arguments.timeout, true});
+    say(fmt::format("rank {} is process {}.", job.rank(), ::getpid()));
+  }
+
+  [[nodiscard]] bool odd() const { return job_.rank() == 1; }
+
+  /// A step of all ranks; true if one of them was asked to stop.
+  bool step() {
+    std::array<float, 2> sums{1, state_.stop_requested() ? 1.0F : 0.0F};
+    state_.communicator->all_reduce(*stream_, {"step", "h.3"}, sums.data(), sums.data(), 2, Dtype::fp32);
+    stream_->synchronize();
+    ++steps_;
+    return sums[1] > 0;
+  }
+  void step_until(int count) {
+    while (steps_ < count) {
+      step();
+    }
+  }
+  void step_for_ever() {
+    while (true) {
+      step();
+      if (steps_ == 3) {
+        say(fmt::format("rank {} is under way.", job_.rank()));
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+  void step_until_stopped() {
+    while (!step()) {
+      if (steps_ == 3) {
+        say(fmt::format("rank {} is under way.", job_.rank()));
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+    say(fmt::format("rank {} stops at step {}.", job_.rank(), steps_));
+  }
+  void do_something_else() {
+    float data = 0;
+    state_.communicator->broadcast(*stream_, {"forward", "h.4"}, &data, &data, 1, Dtype::fp32, 0);
+    stream_->synchronize();
+  }
+
+ private:
+  zeroth::Job& job_;
+  zeroth::detail::JobState& state_;
+  std::unique_ptr<zeroth::device::Device> device_;
+  std::unique_ptr<zeroth::device::Stream> stream_;
+  int steps_ = 0;
+};
+
+using Scenario = std::function<void(Rank&)>;
+
+std::map<std::string, Scenario> const scenarios{
+    {"fine", [](Rank& rank) { rank.step_until(5); }},
+    {"throw",
+     [](Rank& rank) {
+       rank.step_until(3);
+       if (rank.odd()) {
+         throw std::runtime_error{"the data are gone"};
+       }
+       rank.step_for_ever();
+     }},
+    {"throw_a_number",
+     [](Rank& rank) {
+       if (rank.odd()) {
+         throw 5;
+       }
+       rank.step_for_ever();
+     }},
+    {"freeze",
+     [](Rank& rank) {
+       rank.step_until(3);
+       while (rank.odd()) {
+         std::this_thread::sleep_for(1h);
+       }
+       rank.step_for_ever();
+     }},
+    {"out_of_order",
+     [](Rank& rank) {
+       rank.step_until(3);
+       if (rank.odd()) {
+         rank.do_something_else();
+       }
+       rank.step_for_ever();
+     }},
+    {"leave",
+     [](Rank& rank) {
+       rank.step_until(3);
+       if (!rank.odd()) {
+         rank.step_for_ever();
+       }
+     }},
+    {"steps", [](Rank& rank) { rank.step_for_ever(); }},
+    {"until_stopped", [](Rank& rank) { rank.step_until_stopped(); }},
+};
+
+Arguments parse(int argc, char** argv) {
+  Arguments arguments{.scenario = argc > 1 ? argv[1] : "", .ranks = 4, .transport = std::nullopt, .timeout = 30'000ms};
+  for (int i = 2; i + 1 < argc; i += 2) {
+    std::string const key = argv[i];
+    std::string const value = argv[i + 1];
+    if (key == "--ranks") {
+      arguments.ranks = std::stoi(value);
+    } else if (key == "--comm") {
+      arguments.transport = value == "mpi" ? zeroth::comm::Transport::mpi : zeroth::comm::Transport::local;
+    } else if (key == "--timeout") {
+      arguments.timeout = std::chrono::milliseconds{std::stoi(value)};
+    }
+  }
+  return arguments;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments const arguments = parse(argc, argv);
+  auto const scenario = scenarios.find(arguments.scenario);
+  if (scenario == scenarios.end()) {
+    fmt::print(stderr, "no scenario '{}'\n", arguments.scenario);
+    return 2;
+  }
+  zeroth::LaunchOptions const options{
+      .thread_ranks = arguments.ranks, .transport = arguments.transport, .failure_grace = 1000ms};
+  int const status = zeroth::launch(options, [&](zeroth::Job& job) {
+    Rank rank{job, arguments};
+    scenario->second(rank);
+  });
+  say("launch has returned.");
+  return status;
+}

@@ -1,0 +1,163 @@
+// Ranks as processes: one that throws, is killed, is frozen or does something else ends all.
+#include <signal.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "faults/fault_run.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+constexpr int world = 3;
+
+void check_failed(Ending const& ending) {
+  CHECK(ending.in_time);
+  CHECK(ending.status != 0);
+}
+
+/// mpirun has ended them before it ends itself, but it may be that they are not quite gone yet.
+bool is_gone(int process) {
+  for (int i = 0; i < 500; ++i) {
+    if (::kill(process, 0) != 0) {
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  }
+  return false;
+}
+
+void check_all_gone(std::string const& output) {
+  for (int rank = 0; rank < world; ++rank) {
+    CAPTURE(rank);
+    CHECK(is_gone(process_of(output, rank)));
+  }
+}
+
+TEST_CASE("processes without faults end with status 0") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"fine"}, folder)};
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.status == 0);
+  CHECK(count_of(child.output(), "launch has returned.") == world);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("an exception in one process ends all, and is what is printed") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"throw"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK(count_of(child.output(), "zeroth: [rank 1/3] the data are gone\n") == 1);
+  CHECK(count_of(child.output(), "the data are gone") == 1);
+  CHECK(problem_of_flights(folder, {0, 1, 2}, world, "rank 1 failed: the data are gone") == "");
+  check_all_gone(child.output());
+}
+
+TEST_CASE("a process that is killed ends all") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"steps"}, folder)};
+  REQUIRE(child.wait_for("is under way.", world));
+  ::kill(process_of(child.output(), 1), SIGKILL);
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK(problem_of_flights(folder, {0, 2}, world, "") == "");
+  check_all_gone(child.output());
+}
+
+TEST_CASE("a process that is stopped is missed, named and ended") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"steps", "--timeout", "1000"}, folder)};
+  REQUIRE(child.wait_for("is under way.", world));
+  int const stopped = process_of(child.output(), 1);
+  ::kill(stopped, SIGSTOP);
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK_THAT(child.output(), Contains(" waited ") && Contains("all_reduce (step of unit 'h.3', 2 fp32)") &&
+                                 Contains("missing: rank 1, which does not answer: it is frozen or gone") &&
+                                 Contains("was last seen in all_reduce (step of unit h.3)"));
+  CHECK(problem_of_flights(folder, {0, 2}, world, "missing: rank 1") == "");
+  CHECK(is_gone(stopped));
+  ::kill(stopped, SIGKILL);  // whatever came of it
+}
+
+TEST_CASE("a process that is busy elsewhere is missed, and says where it is") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"freeze", "--timeout", "1000"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK_THAT(child.output(), Contains("missing: rank 1, which last started all_reduce (step of unit 'h.3', 2 fp32), "
+                                      "transaction 3 of communicator 'world',") &&
+                                 Contains("and finished it"));
+  CHECK(problem_of_flights(folder, {0, 1, 2}, world, "missing: rank 1") == "");
+  check_all_gone(child.output());
+}
+
+TEST_CASE("processes that do different things are told so, once") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"out_of_order"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK_THAT(child.output(), Contains("rank 0 in its transaction 4 does all_reduce (step of unit 'h.3', 2 fp32)") &&
+                                 Contains("rank 1 in its transaction 4 does broadcast (forward of unit 'h.4', 1 fp32"));
+  CHECK(count_of(child.output(), "do different things") == 1);
+  CHECK(problem_of_flights(folder, {0, 1, 2}, world, "do different things") == "");
+}
+
+TEST_CASE("a process that ends early is missed") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"leave"}, folder)};
+  check_failed(child.wait());
+  CHECK_THAT(child.output(), Contains("rank 1 left"));
+}
+
+TEST_CASE("SIGINT to one process stops all at the same step") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"until_stopped"}, folder)};
+  REQUIRE(child.wait_for("is under way.", world));
+  ::kill(process_of(child.output(), 2), SIGINT);
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.status == 0);
+  auto const words = child.output().substr(child.output().find(" stops at step "));
+  auto const step = words.substr(0, words.find('.') + 1);
+  CHECK(count_of(child.output(), step) == world);
+}
+
+TEST_CASE("SIGTERM to mpirun leaves flight records") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"steps"}, folder)};
+  REQUIRE(child.wait_for("is under way.", world));
+  child.send(SIGTERM);
+  auto const ending = child.wait();
+  CHECK(ending.in_time);
+  CHECK(problem_of_flights(folder, {0, 1, 2}, world, "") == "");
+  check_all_gone(child.output());
+}
+
+TEST_CASE("threads are refused where mpirun started several processes") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(2, {"fine", "--comm", "local"}, folder)};
+  check_failed(child.wait());
+  CHECK_THAT(child.output(), Contains("transport local was asked for, but mpirun (Open MPI) started this process") &&
+                                 Contains("OMPI_COMM_WORLD_SIZE=2"));
+}
+
+TEST_CASE("variables of a launcher that MPI knows nothing of are refused") {
+  Folder const folder;
+  auto options = fault_program({"fine"}, folder);
+  options.environment = {{"RANK", "1"}, {"WORLD_SIZE", "4"}};
+  Child child{options};
+  auto const ending = child.wait();
+  CHECK(ending.status == 1);
+  CHECK_THAT(child.output(), Contains("RANK=1 WORLD_SIZE=4 (torchrun), but MPI sees rank 0 in a world of 1") &&
+                                 Contains("mpirun -n 4"));
+}
+
+}  // namespace
+}  // namespace zeroth::testing

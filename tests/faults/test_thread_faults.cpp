@@ -1,0 +1,115 @@
+// Ranks as threads: however a job ends, it says why, and leaves its flight records behind.
+#include <csignal>
+
+#include "faults/fault_run.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+/// The job ended by itself, unhappily.
+void check_failed(Ending const& ending) {
+  CHECK(ending.in_time);
+  CHECK(ending.status == 1);
+}
+
+TEST_CASE("a job without faults ends with status 0 and leaves nothing behind") {
+  Folder const folder;
+  Child child{fault_program({"fine"}, folder)};
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.status == 0);
+  CHECK_THAT(child.output(), Contains("launch has returned.") && !Contains("zeroth:"));
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("an exception on one rank ends all, and is what is printed") {
+  Folder const folder;
+  Child child{fault_program({"throw"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK(count_of(child.output(), "zeroth: [rank 1/4] the data are gone\n") == 1);
+  CHECK(count_of(child.output(), "the data are gone") == 1);  // those who were ended by it do not repeat it
+  CHECK_THAT(child.output(), Contains("launch has returned."));
+  CHECK(problem_of_flights(folder, {0, 1, 2, 3}, 4, "the data are gone") == "");
+}
+
+TEST_CASE("what is no exception of the standard library ends all ranks too") {
+  Folder const folder;
+  Child child{fault_program({"throw_a_number", "--ranks", "2"}, folder)};
+  check_failed(child.wait());
+  CHECK_THAT(child.output(), Contains("[rank 1/2] something that is no std::exception was thrown"));
+}
+
+TEST_CASE("a rank that is frozen in its own code is missed, named and left behind") {
+  Folder const folder;
+  Child child{fault_program({"freeze", "--timeout", "500"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK_THAT(child.output(), Contains(" waited ") && Contains("all_reduce (step of unit 'h.3', 2 fp32)") &&
+                                 Contains("transaction 4 of communicator 'world'") && Contains("missing: rank 1"));
+  CHECK(count_of(child.output(), "missing: ") == 1);
+  CHECK_THAT(child.output(), Contains("rank 1 did not end within 1.00 s"));
+  CHECK_THAT(child.output(), !Contains("launch has returned."));
+  CHECK(problem_of_flights(folder, {0, 1, 2, 3}, 4, "missing: rank 1") == "");
+}
+
+TEST_CASE("ranks that do different things are told so, once") {
+  Folder const folder;
+  Child child{fault_program({"out_of_order"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK_THAT(child.output(), Contains("rank 0 in its transaction 4 does all_reduce (step of unit 'h.3', 2 fp32)") &&
+                                 Contains("rank 1 in its transaction 4 does broadcast (forward of unit 'h.4', 1 fp32"));
+  CHECK(count_of(child.output(), "do different things") == 1);
+  CHECK(problem_of_flights(folder, {0, 1, 2, 3}, 4, "do different things") == "");
+}
+
+TEST_CASE("a rank that ends early is missed") {
+  Folder const folder;
+  Child child{fault_program({"leave"}, folder)};
+  check_failed(child.wait());
+  CHECK_THAT(child.output(), Contains("rank 1 left"));
+}
+
+TEST_CASE("Ctrl-C stops all ranks at the same step") {
+  Folder const folder;
+  Child child{fault_program({"until_stopped"}, folder)};
+  REQUIRE(child.wait_for("is under way.", 4));
+  child.send(SIGINT);
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.status == 0);
+  auto const words = child.output().substr(child.output().find(" stops at step "));
+  auto const step = words.substr(0, words.find('.') + 1);
+  CHECK(count_of(child.output(), step) == 4);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("a second Ctrl-C ends the process") {
+  Folder const folder;
+  Child child{fault_program({"steps"}, folder)};
+  REQUIRE(child.wait_for("is under way.", 4));
+  child.send(SIGINT);
+  REQUIRE(child.wait_for("Ctrl-C again"));
+  child.send(SIGINT);
+  auto const ending = child.wait();
+  CHECK(ending.in_time);
+  CHECK(ending.status == 130);
+}
+
+TEST_CASE("SIGTERM leaves flight records, and ends the process as it would have") {
+  Folder const folder;
+  Child child{fault_program({"steps"}, folder)};
+  REQUIRE(child.wait_for("is under way.", 4));
+  child.send(SIGTERM);
+  auto const ending = child.wait();
+  CHECK(ending.in_time);
+  CHECK(ending.signal == SIGTERM);
+  CHECK(problem_of_flights(folder, {0, 1, 2, 3}, 4, "SIGTERM") == "");
+}
+
+}  // namespace
+}  // namespace zeroth::testing
