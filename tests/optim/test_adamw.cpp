@@ -1,0 +1,264 @@
+#include "zeroth/optim/adamw.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "../../optim/adamw_element.hpp"
+#include "support/catch.hpp"
+#include "support/isa.hpp"
+
+namespace zeroth::optim {
+namespace {
+
+using testing::Numbers;
+using testing::random_floats;
+
+/// All that one call reads and writes.
+template <class G, class P>
+struct State {
+  std::vector<float> master, m, v;
+  std::vector<G> gradient;
+  std::vector<P> parameter;
+
+  State(std::int64_t count, Numbers numbers)
+      : master{random_floats(count, numbers, 1)},
+        m{random_floats(count, numbers, 2)},
+        v{random_floats(count, numbers, 3)},
+        gradient{testing::rounded<G>(random_floats(count, numbers, 4))},
+        parameter{testing::rounded<P>(random_floats(count, numbers, 5))} {
+    for (float& value : v) {
+      value = std::fabs(value);
+    }
+  }
+
+  /// Keeps no copy of the segments.
+  [[nodiscard]] AdamwArgs args(StepScalars const& scalars, std::vector<AdamwSegment> const& segments) {
+    AdamwArgs args;
+    args.master = master.data();
+    args.m = m.data();
+    args.v = v.data();
+    args.gradient = gradient.data();
+    args.gradient_dtype = dtype_of<G>;
+    args.parameter = parameter.data();
+    args.parameter_dtype = dtype_of<P>;
+    args.count = static_cast<std::int64_t>(master.size());
+    args.segments = segments;
+    args.scalars = &scalars;
+    args.rules.weight_decay = 0.1F;
+    return args;
+  }
+
+  /// First element that differs, in any stream; -1 if none does.
+  [[nodiscard]] std::int64_t difference(State const& other) const {
+    std::int64_t first = -1;
+    for (std::int64_t const at :
+         {testing::first_difference(master, other.master), testing::first_difference(m, other.m),
+          testing::first_difference(v, other.v), testing::first_difference(parameter, other.parameter)}) {
+      first = std::max(first, at);
+    }
+    return first;
+  }
+};
+
+StepScalars scalars_of_update(std::int64_t update) {
+  StepRules rules;
+  StepScalars scalars;
+  scalars.applied = update - 1;
+  rules.schedule.base = 0.01F;
+  advance(rules, {1, 0, 3, 0}, scalars);
+  return scalars;
+}
+
+/// One element after another, as the header of the arithmetic says.
+template <class G, class P>
+void update_one_by_one(State<G, P>& state, AdamwArgs const& args) {
+  for (auto const& segment : args.segments) {
+    auto const factors = factors_of(args.rules, *args.scalars, segment);
+    for (auto i = static_cast<std::size_t>(segment.begin); i < static_cast<std::size_t>(segment.end); ++i) {
+      update_element(factors, to_float(state.gradient[i]), state.master[i], state.m[i], state.v[i]);
+      if (args.parameter != nullptr) {
+        state.parameter[i] = from_float<P>(state.master[i]);
+      }
+    }
+  }
+}
+
+std::vector<AdamwSegment> whole(std::int64_t count) { return {{0, count, 1, 1}}; }
+
+/// Boundaries everywhere: empty, of one element, odd, beyond a block, with gaps between and behind.
+std::vector<AdamwSegment> ragged(std::int64_t count) {
+  return {{0, 0, 1, 1},        {1, 2, 1, 0},         {2, 19, 2, 1},
+          {64, 64 + 31, 1, 1}, {100, 1701, 0.5F, 2}, {1701, count - 3, 1, 0}};
+}
+
+TEMPLATE_TEST_CASE("every instruction set gives the bits of one element after another", "", (std::pair<float, float>),
+                   (std::pair<float, bf16>), (std::pair<float, fp16>), (std::pair<bf16, bf16>), (std::pair<bf16, fp16>),
+                   (std::pair<bf16, float>), (std::pair<fp16, fp16>), (std::pair<fp16, bf16>),
+                   (std::pair<fp16, float>)) {
+  using G = typename TestType::first_type;
+  using P = typename TestType::second_type;
+  constexpr std::int64_t count = 4001;
+  auto const numbers = GENERATE(Numbers::ordinary, Numbers::any_finite, Numbers::any);
+  bool const decoupled = GENERATE(true, false);
+  bool const writes_parameter = GENERATE(true, false);
+  auto const segments = GENERATE(whole(count), ragged(count));
+  auto const scalars = scalars_of_update(7);
+  auto const run = [&](auto const& update) {
+    State<G, P> state{count, numbers};
+    auto args = state.args(scalars, segments);
+    args.rules.decoupled_decay = decoupled;
+    args.parameter = writes_parameter ? args.parameter : nullptr;
+    update(state, args);
+    return state;
+  };
+  auto const expected = run([](auto& state, auto const& args) { update_one_by_one(state, args); });
+  for (Isa const isa : testing::all_isas()) {
+    testing::WithIsa const with{isa};
+    auto const got = run([](auto&, auto const& args) { adamw(args); });
+    INFO(testing::name_of(isa));
+    CHECK(got.difference(expected) == -1);
+  }
+}
+
+TEST_CASE("every count up to some blocks of vectors is right to the last element") {
+  auto const scalars = scalars_of_update(2);
+  for (Isa const isa : testing::all_isas()) {
+    testing::WithIsa const with{isa};
+    std::int64_t wrong = 0;
+    for (std::int64_t count = 0; count < 150; ++count) {
+      State<bf16, bf16> got{count, Numbers::ordinary}, expected{count, Numbers::ordinary};
+      adamw(got.args(scalars, whole(count)));
+      update_one_by_one(expected, expected.args(scalars, whole(count)));
+      wrong += got.difference(expected) == -1 ? 0 : 1;
+    }
+    INFO(testing::name_of(isa));
+    CHECK(wrong == 0);
+  }
+}
+
+/// Kingma and Ba's algorithm 1, and Loshchilov and Hutter's algorithm 2, in fp64 as they are printed.
+struct Textbook {
+  double theta = 0, m = 0, v = 0;
+  void update(AdamRules const& rules, double rate, double gradient, int t) {
+    double const decay = static_cast<double>(rules.weight_decay);
+    double const beta1 = static_cast<double>(rules.beta1), beta2 = static_cast<double>(rules.beta2);
+    double const g = gradient + (rules.decoupled_decay ? 0 : decay * theta);
+    m = beta1 * m + (1 - beta1) * g;
+    v = beta2 * v + (1 - beta2) * g * g;
+    double const m_hat = rules.bias_correction ? m / (1 - std::pow(beta1, t)) : m;
+    double const v_hat = rules.bias_correction ? v / (1 - std::pow(beta2, t)) : v;
+    theta -= rate * (m_hat / (std::sqrt(v_hat) + static_cast<double>(rules.epsilon)) +
+                     (rules.decoupled_decay ? decay * theta : 0));
+  }
+};
+
+TEST_CASE("twenty updates follow the textbook") {
+  StepRules rules;
+  rules.adam.weight_decay = 0.05F;
+  rules.adam.epsilon = 1e-6F;
+  rules.adam.decoupled_decay = GENERATE(true, false);
+  rules.adam.bias_correction = GENERATE(true, false);
+  rules.schedule.base = 1.0F / 64;
+  constexpr std::int64_t count = 100;
+  constexpr double weight = 4;
+  State<float, float> state{count, Numbers::ordinary};
+  std::fill(state.m.begin(), state.m.end(), 0.0F);
+  std::fill(state.v.begin(), state.v.end(), 0.0F);
+  auto const segments = whole(count);
+  std::vector<Textbook> expected;
+  for (float const master : state.master) {
+    expected.push_back({static_cast<double>(master), 0, 0});
+  }
+  StepScalars scalars;
+  for (int t = 1; t <= 20; ++t) {
+    state.gradient = random_floats(count, Numbers::ordinary, static_cast<std::uint32_t>(100 + t));
+    advance(rules, {1, 0, weight, 0}, scalars);
+    auto args = state.args(scalars, segments);
+    args.rules = rules.adam;
+    adamw(args);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      expected[i].update(rules.adam, 1.0 / 64, static_cast<double>(state.gradient[i]) / weight, t);
+    }
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    INFO(i);
+    CHECK(static_cast<double>(state.master[i]) == Approx(expected[i].theta).epsilon(0).margin(2e-6));
+    CHECK(static_cast<double>(state.m[i]) == Approx(expected[i].m).epsilon(0).margin(2e-7));
+    CHECK(static_cast<double>(state.v[i]) == Approx(expected[i].v).epsilon(1e-5));
+    CHECK(state.parameter[i] == state.master[i]);
+  }
+}
+
+TEST_CASE("the first update moves every element by the learning rate, whatever its gradient") {
+  StepScalars const scalars = scalars_of_update(1);
+  State<float, bf16> state{6, Numbers::ordinary};
+  state.gradient = {1e-3F, -1e-3F, 1, -1, 1e3F, 0};
+  state.master.assign(6, 2.0F);
+  state.m.assign(6, 0.0F);
+  state.v.assign(6, 0.0F);
+  auto const segments = whole(6);
+  auto args = state.args(scalars, segments);
+  args.rules.weight_decay = 0;
+  adamw(args);
+  for (std::size_t i = 0; i < 6; ++i) {
+    double const sign = state.gradient[i] > 0 ? 1 : state.gradient[i] < 0 ? -1 : 0;
+    INFO(i);
+    CHECK(static_cast<double>(state.master[i]) == Approx(2 - 0.01 * sign).epsilon(1e-6));
+    CHECK(state.parameter[i].bits == from_float<bf16>(state.master[i]).bits);
+  }
+}
+
+TEST_CASE("a segment's factors multiply rate and decay, and elements in no segment stay") {
+  auto const scalars = scalars_of_update(3);
+  State<float, bf16> state{30, Numbers::ordinary};
+  auto const before = state;
+  std::vector<AdamwSegment> const segments{{0, 10, 0, 1}, {10, 20, 1, 0}};
+  adamw(state.args(scalars, segments));
+  for (std::size_t i = 0; i < 10; ++i) {
+    CHECK(state.master[i] == before.master[i]);  // no rate, no decay either
+    CHECK(state.m[i] != before.m[i]);
+  }
+  State<float, bf16> undecayed{30, Numbers::ordinary};
+  auto args = undecayed.args(scalars, segments);
+  args.rules.weight_decay = 0;
+  adamw(args);
+  for (std::size_t i = 10; i < 20; ++i) {
+    CHECK(state.master[i] == undecayed.master[i]);
+  }
+  for (std::size_t i = 20; i < 30; ++i) {
+    CHECK(state.master[i] == before.master[i]);
+    CHECK(state.m[i] == before.m[i]);
+    CHECK(state.v[i] == before.v[i]);
+    CHECK(state.parameter[i].bits == before.parameter[i].bits);
+  }
+}
+
+TEST_CASE("a skipped update touches nothing, even if gradients are not numbers") {
+  State<fp16, fp16> state{100, Numbers::any};
+  auto const before = state;
+  StepScalars scalars;
+  scalars.skip = true;
+  adamw(state.args(scalars, whole(100)));
+  CHECK(std::memcmp(state.master.data(), before.master.data(), 400) == 0);
+  CHECK(std::memcmp(state.m.data(), before.m.data(), 400) == 0);
+  CHECK(std::memcmp(state.v.data(), before.v.data(), 400) == 0);
+  CHECK(std::memcmp(state.parameter.data(), before.parameter.data(), 200) == 0);
+}
+
+TEST_CASE("the master may be the parameter") {
+  auto const scalars = scalars_of_update(3);
+  State<float, float> alone{1000, Numbers::ordinary}, beside{1000, Numbers::ordinary};
+  auto const segments = whole(1000);
+  auto args = alone.args(scalars, segments);
+  args.parameter = nullptr;
+  adamw(args);
+  adamw(beside.args(scalars, segments));
+  CHECK(testing::first_difference(alone.master, beside.master) == -1);
+  CHECK(testing::first_difference(beside.parameter, beside.master) == -1);
+}
+
+}  // namespace
+}  // namespace zeroth::optim
