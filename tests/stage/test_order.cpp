@@ -1,0 +1,197 @@
+/// The declared order against brute force.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "shard/random_model.hpp"
+#include "support/catch.hpp"
+#include "zeroth/stage/order.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using shard::Layout;
+using stage::Order;
+using stage::PassKind;
+using stage::Phase;
+using stage::PrefetchBudget;
+
+constexpr unsigned models = 60;
+constexpr std::int64_t unlimited = std::int64_t{1} << 40U;
+constexpr PassKind passes[] = {PassKind::training, PassKind::evaluation};
+
+Layout layout_of(unsigned seed) { return Layout{random_model(seed).description(), 2}; }
+
+bool uses(Layout const& layout, std::uint32_t unit, std::uint32_t flat) {
+  return std::ranges::find(layout.flats_of(unit), flat) != layout.flats_of(unit).end();
+}
+
+/// Units in the order of their turns, written down turn by turn.
+std::vector<std::uint32_t> turns_of(Layout const& layout, PassKind pass) {
+  std::vector<std::uint32_t> units;
+  for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+    units.push_back(unit);
+  }
+  for (std::uint32_t unit = layout.unit_count(); pass == PassKind::training && unit-- > 0;) {
+    units.push_back(unit);
+  }
+  return units;
+}
+
+/// All flat units used after `position` and before `end`, by first use, without those in use.
+std::vector<std::uint32_t> upcoming(Layout const& layout, PassKind pass, std::int64_t position, std::int64_t end) {
+  auto const turns = turns_of(layout, pass);
+  auto const count = static_cast<std::int64_t>(turns.size());
+  auto const unit_at = [&](std::int64_t at) { return turns[static_cast<std::size_t>(at % count)]; };
+  std::vector<std::uint32_t> found;
+  for (auto at = position + 1; at < std::min(end, position + count); ++at) {
+    for (auto const flat : layout.flats_of(unit_at(at))) {
+      bool const in_use = position >= 0 && uses(layout, unit_at(position), flat);
+      if (!in_use && std::ranges::find(found, flat) == found.end()) {
+        found.push_back(flat);
+      }
+    }
+  }
+  return found;
+}
+
+std::int64_t count_of(Layout const& layout, std::vector<std::uint32_t> const& flats) {
+  std::int64_t count = 0;
+  for (auto const flat : flats) {
+    count += layout.flats()[flat].padded_count();
+  }
+  return count;
+}
+
+std::vector<std::uint32_t> in_use_at(Layout const& layout, PassKind pass, std::int64_t position) {
+  if (position < 0) {
+    return {};
+  }
+  auto const flats = layout.flats_of(turns_of(layout, pass)[static_cast<std::size_t>(position)]);
+  return {flats.begin(), flats.end()};
+}
+
+template <class F>
+void for_every_position(F const& check) {
+  for (unsigned seed = 0; seed < models; ++seed) {
+    auto const layout = layout_of(seed);
+    for (auto const pass : passes) {
+      auto const turns = static_cast<std::int64_t>(turns_of(layout, pass).size());
+      for (std::int64_t position = -1; position < turns; ++position) {
+        INFO(fmt::format("model {}, {}, position {}", seed, pass == PassKind::training ? "training" : "evaluation",
+                         position));
+        check(layout, pass, position, turns);
+      }
+    }
+  }
+}
+
+std::vector<std::uint32_t> ahead(Layout const& layout, PrefetchBudget const& budget, PassKind pass,
+                                 std::int64_t position, std::int64_t end) {
+  std::vector<std::uint32_t> result{99};  // what was there before is cleared
+  Order{layout, budget}.ahead(pass, position, end, result);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("training goes forward, then back; evaluation only forward") {
+  for (unsigned seed = 0; seed < models; ++seed) {
+    auto const layout = layout_of(seed);
+    Order const order{layout, {}};
+    for (auto const pass : passes) {
+      auto const turns = turns_of(layout, pass);
+      REQUIRE(order.turns(pass) == static_cast<std::int64_t>(turns.size()));
+      for (std::size_t at = 0; at < turns.size(); ++at) {
+        auto const phase = at < layout.unit_count() ? Phase::forward : Phase::backward;
+        auto const position = static_cast<std::int64_t>(at);
+        CHECK(order.position({pass, phase, turns[at]}) == position);
+        CHECK(order.unit_at(pass, position) == turns[at]);
+        CHECK(order.unit_at(pass, position + order.turns(pass)) == turns[at]);
+      }
+    }
+  }
+}
+
+TEST_CASE("next_use is the distance to the next turn that uses a flat unit") {
+  for_every_position([](Layout const& layout, PassKind pass, std::int64_t position, std::int64_t turns) {
+    Order const order{layout, {}};
+    auto const units = turns_of(layout, pass);
+    for (std::uint32_t flat = 0; flat < layout.flats().size(); ++flat) {
+      std::int64_t distance = 1;
+      while (!uses(layout, units[static_cast<std::size_t>((position + distance) % turns)], flat)) {
+        ++distance;
+      }
+      CHECK(order.next_use(pass, position, flat) == distance);
+      CHECK(order.next_use(pass, position, flat) <= turns);
+    }
+  });
+}
+
+TEST_CASE("without a budget nothing is ahead; with one element of budget the next unit is") {
+  for_every_position([](Layout const& layout, PassKind pass, std::int64_t position, std::int64_t turns) {
+    auto const end = position + turns;
+    CHECK(ahead(layout, {0, unlimited}, pass, position, end).empty());
+    auto const one = ahead(layout, {1, unlimited}, pass, position, end);
+    auto const next = upcoming(layout, pass, position, end);
+    CHECK(one.empty() == next.empty());
+    if (!next.empty()) {
+      // All that the nearest unit with something new needs, and nothing of the unit after it.
+      Order const order{layout, {}};
+      auto const when = order.next_use(pass, position, next.front());
+      for (auto const flat : next) {
+        bool const needed = order.next_use(pass, position, flat) == when;
+        CHECK((std::ranges::find(one, flat) != one.end()) == needed);
+      }
+    }
+  });
+}
+
+TEST_CASE("units are ahead, nearest first, while fewer elements than the budget are") {
+  for (std::int64_t const budget : {std::int64_t{300}, std::int64_t{2000}, std::int64_t{9000}, unlimited}) {
+    for_every_position([&](Layout const& layout, PassKind pass, std::int64_t position, std::int64_t turns) {
+      Order const order{layout, {}};
+      auto const next = upcoming(layout, pass, position, position + turns);
+      auto const result = ahead(layout, {budget, unlimited}, pass, position, position + turns);
+      REQUIRE(result.size() <= next.size());
+      CHECK(std::equal(result.begin(), result.end(), next.begin()));
+      CHECK((result.size() == next.size() || count_of(layout, result) >= budget));
+      if (!result.empty()) {  // before the last unit was added, the budget was not used up
+        auto before = result;
+        auto const last = order.next_use(pass, position, result.back());
+        std::erase_if(before, [&](std::uint32_t flat) { return order.next_use(pass, position, flat) == last; });
+        CHECK(count_of(layout, before) < budget);
+      }
+    });
+  }
+}
+
+TEST_CASE("prefetch does not exceed the live budget, and stops at the first unit that would") {
+  for (std::int64_t const live : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{6000}, std::int64_t{30'000}}) {
+    for_every_position([&](Layout const& layout, PassKind pass, std::int64_t position, std::int64_t turns) {
+      auto const used = count_of(layout, in_use_at(layout, pass, position));
+      auto const next = upcoming(layout, pass, position, position + turns);
+      auto const result = ahead(layout, {unlimited, live}, pass, position, position + turns);
+      REQUIRE(result.size() <= next.size());
+      CHECK(std::equal(result.begin(), result.end(), next.begin()));
+      CHECK((result.empty() || used + count_of(layout, result) <= live));
+      if (result.size() < next.size()) {
+        auto more = result;
+        more.push_back(next[result.size()]);
+        CHECK(used + count_of(layout, more) > live);
+      }
+    });
+  }
+}
+
+TEST_CASE("nothing is ahead of the last turn that will follow") {
+  for_every_position([](Layout const& layout, PassKind pass, std::int64_t position, std::int64_t turns) {
+    for (std::int64_t end = position; end <= turns; ++end) {
+      CHECK(ahead(layout, {unlimited, unlimited}, pass, position, end) == upcoming(layout, pass, position, end));
+    }
+  });
+}
+
+}  // namespace zeroth::testing

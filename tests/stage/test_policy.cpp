@@ -1,0 +1,97 @@
+/// Stages as values, and what settings make of them.
+#include <limits>
+
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/stage/policy.hpp"
+#include "zeroth/stage/schedule.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using shard::Placement;
+using shard::Placements;
+using stage::placements_for;
+using stage::placements_of;
+
+Settings settings_of(int stage, int accumulation, ReduceGradients reduce) {
+  Settings settings;
+  settings.stage = stage;
+  settings.batch.accumulation = accumulation;
+  settings.reduce_gradients = reduce;
+  return settings;
+}
+
+shard::Layout layout_of(std::vector<std::int64_t> const& counts) {
+  Model model;
+  for (auto const count : counts) {
+    auto const name = "u" + std::to_string(model.description().units.size());
+    auto const unit = model.unit(name);
+    static_cast<void>(model.param(unit, name + ".w", {count}, Constant{0}));
+  }
+  return shard::Layout{model.description(), 2};
+}
+
+}  // namespace
+
+TEST_CASE("each stage shards one state more") {
+  CHECK(placements_of(0) == Placements{Placement::whole, Placement::whole, Placement::whole});
+  CHECK(placements_of(1) == Placements{Placement::whole, Placement::whole, Placement::shard});
+  CHECK(placements_of(2) == Placements{Placement::whole, Placement::shard, Placement::shard});
+  CHECK(placements_of(3) == Placements{Placement::shard, Placement::shard, Placement::shard});
+  for (int const stage : {-1, 4}) {
+    CHECK_THAT(thrown<ContractError>([&] { return placements_of(stage); }),
+               Catch::Contains("there is no stage " + std::to_string(stage) + ": stages are 0, 1, 2 and 3"));
+  }
+}
+
+TEST_CASE("gradients are whole where micro-steps add up before they are reduced") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const base = placements_of(stage);
+    CHECK(placements_for(settings_of(stage, 1, ReduceGradients::last_micro_step)) == base);
+    CHECK(placements_for(settings_of(stage, 4, ReduceGradients::every_micro_step)) == base);
+    auto const held = placements_for(settings_of(stage, 4, ReduceGradients::last_micro_step));
+    CHECK(held == Placements{base.parameters, Placement::whole, base.optimizer});
+  }
+}
+
+TEST_CASE("there are slots only for what is sharded") {
+  auto const layout = layout_of({1000, 1000, 1000});
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const limits = stage::limits_of(layout, settings_of(stage, 1, ReduceGradients::every_micro_step));
+    CHECK((limits.parameter_slots.total_slots() > 0) == (stage == 3));
+    CHECK((limits.gradient_slots.total_slots() > 0) == (stage >= 2));
+  }
+  auto const held = stage::limits_of(layout, settings_of(3, 2, ReduceGradients::last_micro_step));
+  CHECK(held.gradient_slots.total_slots() == 0);
+  CHECK(held.parameter_slots.total_slots() > 0);
+}
+
+TEST_CASE("a bucket holds at most half of the gradient slots, where there are any") {
+  auto const layout = layout_of({1000, 1000, 1000, 1000, 1000, 1000});
+  auto settings = settings_of(2, 1, ReduceGradients::every_micro_step);
+  settings.reduce_bucket_count = 12345;
+  auto const units = [&](int slots) {
+    settings.gradient_slots = slots;
+    return stage::limits_of(layout, settings).bucket_units;
+  };
+  CHECK(units(1) == 1);
+  CHECK(units(2) == 1);
+  CHECK(units(3) == 1);
+  CHECK(units(4) == 2);
+  CHECK(units(5) == 2);
+  CHECK(stage::limits_of(layout, settings).bucket_count == 12345);
+  settings.stage = 1;
+  CHECK(units(4) == std::numeric_limits<int>::max());
+}
+
+TEST_CASE("messages call a turn by what it is for") {
+  using stage::PassKind;
+  using stage::Phase;
+  CHECK(stage::purpose_of({PassKind::training, Phase::forward, 0}) == "forward");
+  CHECK(stage::purpose_of({PassKind::training, Phase::backward, 0}) == "backward");
+  CHECK(stage::purpose_of({PassKind::evaluation, Phase::forward, 0}) == "evaluation");
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,205 @@
+/// The number of slots that a plan decides on is enough for the declared order, and no more than it needs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "shard/random_model.hpp"
+#include "support/catch.hpp"
+#include "zeroth/device/cpu.hpp"
+#include "zeroth/shard/buckets.hpp"
+#include "zeroth/shard/slots.hpp"
+#include "zeroth/stage/order.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using shard::Layout;
+using shard::SlotCounts;
+using stage::Order;
+using stage::PassKind;
+using stage::PrefetchBudget;
+
+constexpr std::int64_t unlimited = std::int64_t{1} << 40U;
+
+/// Slots without memory: only their bookkeeping is of interest.
+struct Slots {
+  std::unique_ptr<device::Device> device = device::make_cpu_device();
+  shard::SlotPool pool;
+  explicit Slots(SlotCounts const& counts) : pool{*device, counts, nullptr, 0} {}
+};
+
+/// Takes the turns of several passes and counts those that found a unit of theirs missing. -1: no slot was to be had.
+int misses_in(Layout const& layout, Order const& order, PassKind pass) {
+  Slots slots{order.parameter_slots()};
+  auto const turns = order.turns(pass);
+  std::vector<std::uint32_t> ahead;
+  int misses = 0;
+  bool first = true;
+  for (std::int64_t turn = 0; turn < 3 * turns; ++turn) {
+    auto const position = turn % turns;
+    auto const distance = [&](std::uint32_t flat) { return order.next_use(pass, position, flat); };
+    auto const flats = layout.flats_of(order.unit_at(pass, position));
+    bool missing = false;
+    for (auto const flat : flats) {
+      if (slots.pool.find(flat) == nullptr) {
+        missing = true;
+        if (slots.pool.bind_or_evict(flat, distance) == nullptr) {
+          return -1;
+        }
+      }
+      ++slots.pool.find(flat)->pins;
+    }
+    misses += missing && !first ? 1 : 0;
+    first = first && flats.empty();
+    order.ahead(pass, position, position + turns, ahead);
+    for (auto const flat : ahead) {
+      if (slots.pool.find(flat) == nullptr && slots.pool.bind_or_evict(flat, distance) == nullptr) {
+        return -1;
+      }
+    }
+    for (auto const flat : flats) {
+      --slots.pool.find(flat)->pins;
+    }
+  }
+  return misses;
+}
+
+/// Backward of one micro-step in declared order. False: a unit found no slot though everything complete was sent.
+bool backward_finds_slots(Layout const& layout, int gradient_slots, std::int64_t bucket_count) {
+  Slots slots{Order{layout, {}}.gradient_slots(gradient_slots)};
+  shard::Buckets buckets{layout, bucket_count, std::max(1, gradient_slots / 2),
+                         [&](std::span<std::uint32_t const> bucket) {
+                           for (auto const flat : bucket) {
+                             slots.pool.unbind(*slots.pool.find(flat));
+                           }
+                         }};
+  std::vector<int> users_left;
+  for (auto const& flat : layout.flats()) {
+    users_left.push_back(static_cast<int>(flat.users.size()));
+  }
+  for (auto unit = layout.unit_count(); unit-- > 0;) {
+    auto const trainable = [&](std::uint32_t flat) { return layout.flats()[flat].trainable.padded_count > 0; };
+    for (auto const flat : layout.flats_of(unit)) {
+      if (!trainable(flat) || slots.pool.find(flat) != nullptr || slots.pool.bind(flat) != nullptr) {
+        continue;
+      }
+      buckets.flush();
+      if (slots.pool.bind(flat) == nullptr) {
+        return false;
+      }
+    }
+    for (auto const flat : layout.flats_of(unit)) {
+      if (trainable(flat) && --users_left[flat] == 0) {
+        buckets.complete(flat);
+      }
+    }
+  }
+  buckets.finish();
+  return slots.pool.bound() == 0;
+}
+
+}  // namespace
+
+TEST_CASE("in declared order every unit finds a slot, and with prefetch it is there before its turn") {
+  for (unsigned seed = 0; seed < 80; ++seed) {
+    auto const model = random_model(seed);
+    Layout const layout{model.description(), 2};
+    for (auto const pass : {PassKind::training, PassKind::evaluation}) {
+      for (std::int64_t const prefetch : {std::int64_t{0}, std::int64_t{1}, std::int64_t{5000}, unlimited}) {
+        for (std::int64_t const live : {std::int64_t{1}, std::int64_t{9000}, unlimited}) {
+          INFO(fmt::format("model {}, {}, prefetch {}, live {}", seed,
+                           pass == PassKind::training ? "training" : "evaluation", prefetch, live));
+          auto const misses = misses_in(layout, Order{layout, {prefetch, live}}, pass);
+          CHECK(misses >= 0);
+          if (prefetch > 0 && live == unlimited) {
+            CHECK(misses == 0);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("without prefetch, parameter slots are those of the unit that needs most") {
+  for (unsigned seed = 0; seed < 80; ++seed) {
+    auto const model = random_model(seed);
+    Layout const layout{model.description(), 2};
+    auto const slots = Order{layout, {0, unlimited}}.parameter_slots();
+    for (std::size_t c = 0; c < slots.classes.size(); ++c) {
+      std::int64_t most = 0;
+      for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        most = std::max(most, std::ranges::count_if(layout.flats_of(unit), [&](std::uint32_t flat) {
+                          return slots.class_of[flat] == static_cast<int>(c);
+                        }));
+      }
+      CHECK(slots.classes[c].slots == most);
+    }
+  }
+}
+
+TEST_CASE("prefetch without bounds has a slot for every unit") {
+  for (unsigned seed = 0; seed < 80; ++seed) {
+    auto const model = random_model(seed);
+    Layout const layout{model.description(), 2};
+    auto const slots = Order{layout, {unlimited, unlimited}}.parameter_slots();
+    for (auto const& slot_class : slots.classes) {
+      CHECK(slot_class.slots == static_cast<int>(slot_class.flats.size()));
+    }
+  }
+}
+
+TEST_CASE("equal units: one slot without prefetch, one more for each unit ahead") {
+  Model model;
+  for (int u = 0; u < 6; ++u) {
+    auto const unit = model.unit("u" + std::to_string(u));
+    static_cast<void>(model.param(unit, "w" + std::to_string(u), {256}, Constant{0}));
+  }
+  Layout const layout{model.description(), 2};
+  auto const slots = [&](std::int64_t prefetch, std::int64_t live = unlimited) {
+    return Order{layout, {prefetch, live}}.parameter_slots().total_slots();
+  };
+  CHECK(slots(0) == 1);
+  CHECK(slots(1) == 2);
+  CHECK(slots(256) == 2);
+  CHECK(slots(257) == 3);
+  CHECK(slots(unlimited, 256) == 1);
+  CHECK(slots(unlimited, 512) == 2);
+  CHECK(slots(unlimited, 1023) == 3);
+  CHECK(slots(unlimited) == 6);
+  for (int k = 1; k <= 8; ++k) {
+    CHECK(Order(layout, {}).gradient_slots(k).total_slots() == std::min(k, 6));
+  }
+}
+
+TEST_CASE("a tied parameter holds its gradient slot from its last user to its first") {
+  Model model;
+  std::vector<Unit> units;
+  for (int u = 0; u < 4; ++u) {
+    units.push_back(model.unit("u" + std::to_string(u)));
+  }
+  auto const tied = model.param(units[0], "tied", {256}, Constant{0});
+  for (std::size_t u = 0; u < 4; ++u) {
+    static_cast<void>(model.param(units[u], "w" + std::to_string(u), {256}, Constant{0}));
+  }
+  model.tie(units[3], tied);
+  Layout const layout{model.description(), 2};
+  CHECK(Order(layout, {}).gradient_slots(1).total_slots() == 2);
+  CHECK(Order(layout, {}).gradient_slots(2).total_slots() == 3);
+}
+
+TEST_CASE("backward in declared order always finds a gradient slot, or makes one by sending what is complete") {
+  for (unsigned seed = 0; seed < 120; ++seed) {
+    auto const model = random_model(seed);
+    Layout const layout{model.description(), 2};
+    for (int gradient_slots = 1; gradient_slots <= 6; ++gradient_slots) {
+      for (std::int64_t const bucket : {std::int64_t{1}, std::int64_t{3000}, unlimited}) {
+        INFO(fmt::format("model {}, {} gradient slots, buckets of {}", seed, gradient_slots, bucket));
+        CHECK(backward_finds_slots(layout, gradient_slots, bucket));
+      }
+    }
+  }
+}
+
+}  // namespace zeroth::testing
