@@ -80,17 +80,17 @@ void MpiCommunicator::do_submit(device::Stream& stream, Label const& label, std:
   auto& cpu = device::as_cpu(stream);
   auto const staging = staging_for(label, collectives);
   LocalTransaction& transaction = take(label, collectives);
+  transaction.sequence = ++submitted_;
   for (auto const& each : collectives) {
     transaction.tickets.push_back(recorder().enqueue(make_record(name(), transaction.sequence, label, each)));
   }
-  cpu.post([this, &transaction, staging, check = options_.check] {
-    in_turn(transaction, [&] { run(transaction, check, staging); });
+  cpu.post([this, &transaction, staging, check = options_.check, turn = ++turns_] {
+    in_turn(turn, transaction, [&] { run(transaction, check, staging); });
   });
 }
 
 LocalTransaction& MpiCommunicator::take(Label const& label, std::span<Collective const> collectives) {
   LocalTransaction& transaction = pool_.take(label, collectives);
-  transaction.sequence = ++submitted_;
   positions_ += transaction.messages.empty() || !transaction.group.empty() ? 1 : 0;
   transaction.position = positions_;
   transaction.timeout = options_.timeout;
@@ -127,7 +127,7 @@ std::unique_ptr<Communicator> MpiCommunicator::do_split(int color, int key, std:
               .name = name,
               .job_ranks = {},
               .rank = 0};
-  in_turn(take({split_purpose, name}, {}), [&] {
+  in_turn(++turns_, take({split_purpose, name}, {}), [&] {
     Wish const mine{color, key};
     transfers_.exchange(&mine, wishes.data(), sizeof mine);
     // Everybody is here, so this waits for nobody who is late.
@@ -159,14 +159,14 @@ std::unique_ptr<Communicator> MpiCommunicator::do_split(int color, int key, std:
 // ---- running, on the stream's thread --------------------------------------------------------------------------------
 
 template <class Work>
-void MpiCommunicator::in_turn(LocalTransaction& transaction, Work const& work) {
+void MpiCommunicator::in_turn(std::uint32_t turn, LocalTransaction& transaction, Work const& work) {
   begun_.fetch_add(1, std::memory_order_acq_rel);
   Finally const end{[this, &transaction] {
     pool_.give_back(transaction);
     turn_.add();
     ended_.add();  // last: from here on the communicator may be gone
   }};
-  await_turn(transaction);
+  await_turn(turn, transaction);
   current_ = &transaction;
   awaits_messages_ = false;
   for (auto const ticket : transaction.tickets) {
@@ -193,11 +193,10 @@ void MpiCommunicator::in_turn(LocalTransaction& transaction, Work const& work) {
   }
 }
 
-void MpiCommunicator::await_turn(LocalTransaction const& transaction) {
-  auto const before = static_cast<std::uint32_t>(transaction.sequence - 1);
+void MpiCommunicator::await_turn(std::uint32_t turn, LocalTransaction const& transaction) {
   auto const begin = Clock::now();
   auto const deadline = begin + transaction.timeout;
-  while (!turn_.wait_until(before, std::min(deadline, Clock::now() + slice))) {
+  while (!turn_.wait_until(turn - 1, std::min(deadline, Clock::now() + slice))) {
     if (auto const failure = session_->failure()) {
       throw PeerError{failure->reason};
     }

@@ -53,8 +53,8 @@ class MpiCommunicator final : public Communicator {
 
   // on the stream's thread
   template <class Work>
-  void in_turn(LocalTransaction& transaction, Work const& work);
-  void await_turn(LocalTransaction const& transaction);
+  void in_turn(std::uint32_t turn, LocalTransaction& transaction, Work const& work);
+  void await_turn(std::uint32_t turn, LocalTransaction const& transaction);
   void run(LocalTransaction const& transaction, bool check, std::span<std::byte> staging);
   void compare(LocalTransaction const& transaction);
   void compare_messages(LocalTransaction const& transaction);
@@ -73,6 +73,7 @@ class MpiCommunicator final : public Communicator {
   Group group_;
   CommOptions options_;
   std::uint64_t submitted_ = 0, positions_ = 0, splits_ = 0;
+  std::uint32_t turns_ = 0;                                ///< Transactions and splits.
   std::span<std::byte> staging_;                           // the caller's
   std::vector<std::unique_ptr<std::byte[]>> own_staging_;  // where the caller gave none; the last is the longest
   std::int64_t own_staging_bytes_ = 0;

@@ -18,8 +18,9 @@
 namespace zeroth::comm {
 namespace {
 
-/// For the other ranks to throw, and to write their flight records, once they know.
-constexpr std::chrono::milliseconds grace_for_others{300};
+/// For the other ranks to throw, and to write their flight records: launchers kill those that are left as soon as one
+/// has ended, and a second after SIGTERM at the latest.
+constexpr std::chrono::milliseconds grace_for_others{400};
 
 /// Ends the job. The rank that failed first says why; the others wait until it has, and speak up only if it does not.
 [[noreturn]] void end_job(MpiSession& session, FlightFiles& files, RankError const& error,
@@ -74,11 +75,15 @@ int run_process_job(LaunchOptions const& options, std::optional<Placement> const
                                  [&] {
                                    auto const failure = session->failure();
                                    files.write(failure ? failure->reason : "SIGTERM");
+                                   std::this_thread::sleep_for(grace_for_others);
                                  }}};
   try {
     state.communicator = make_mpi(session);
     Job job = state.job();
     rank_main(job);
+    if (auto const failure = session->failure()) {
+      throw PeerError{failure->reason};  // which rank_main kept to itself
+    }
     state.communicator.reset();  // ranks that still wait for this one learn that it left
   } catch (...) {
     end_job(*session, files, describe_current_exception(), options.failure_grace);
