@@ -2,7 +2,7 @@
 
 namespace zeroth::comm {
 
-void LocalChannel::post(LocalTransaction const& transaction, std::uint32_t count) noexcept {
+void LocalChannel::post(Transaction const& transaction, std::uint32_t count) noexcept {
   transaction_ = &transaction;
   first_ = posted_.value();
   posted_.add(count);

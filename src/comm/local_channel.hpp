@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "comm/local_transaction.hpp"
+#include "comm/transaction.hpp"
 #include "zeroth/core/counter.hpp"
 
 namespace zeroth::comm {
@@ -14,7 +14,7 @@ class alignas(64) LocalChannel {
  public:
   // the sender's
   /// Everything that was posted before has been taken.
-  void post(LocalTransaction const& transaction, std::uint32_t count) noexcept;
+  void post(Transaction const& transaction, std::uint32_t count) noexcept;
   [[nodiscard]] bool wait_until_taken(Clock::time_point deadline) const noexcept;
   [[nodiscard]] bool all_taken() const noexcept { return taken_.value() == posted_.value(); }
   /// For a sender that does not want to wait any longer: no further message is taken, and nothing is being copied when
@@ -27,16 +27,16 @@ class alignas(64) LocalChannel {
   /// The oldest message that is posted. Null if the sender has closed; otherwise taken() follows.
   [[nodiscard]] Collective const* claim(int receiver) noexcept;
   /// The transaction that the claimed message belongs to.
-  [[nodiscard]] LocalTransaction const& transaction() const noexcept { return *transaction_; }
+  [[nodiscard]] Transaction const& transaction() const noexcept { return *transaction_; }
   void taken() noexcept { taken_.add(); }
 
  private:
   static constexpr std::uint64_t closed = std::uint64_t{1} << 63U;
 
   Counter posted_, taken_;
-  std::atomic<std::uint64_t> claimed_{0};          // how many, and `closed`
-  LocalTransaction const* transaction_ = nullptr;  // what follows is written while nothing is posted
-  std::uint32_t first_ = 0;                        // the number of the transaction's first message
+  std::atomic<std::uint64_t> claimed_{0};     // how many, and `closed`
+  Transaction const* transaction_ = nullptr;  // what follows is written while nothing is posted
+  std::uint32_t first_ = 0;                   // the number of the transaction's first message
 };
 
 }  // namespace zeroth::comm

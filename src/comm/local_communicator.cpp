@@ -16,11 +16,11 @@
 namespace zeroth::comm {
 namespace {
 
-std::string in_words(LocalTransaction const& transaction) {
+std::string in_words(Transaction const& transaction) {
   return fmt::format("{}, transaction {}", describe(transaction), transaction.sequence);
 }
 
-std::uint32_t count_sends(LocalTransaction const& transaction, int to) noexcept {
+std::uint32_t count_sends(Transaction const& transaction, int to) noexcept {
   return static_cast<std::uint32_t>(
       std::count_if(transaction.messages.begin(), transaction.messages.end(),
                     [to](Collective const& each) { return each.operation == Operation::send && each.peer == to; }));
@@ -47,7 +47,7 @@ void LocalCommunicator::set_options(CommOptions const& options) {
 
 void LocalCommunicator::do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
   auto& cpu = device::as_cpu(stream);
-  LocalTransaction& transaction = pool_.take(label, collectives);
+  Transaction& transaction = pool_.take(label, collectives);
   transaction.sequence = ++submitted_;
   positions_ += transaction.messages.empty() || !transaction.group.empty() ? 1 : 0;
   transaction.position = positions_;
@@ -58,7 +58,7 @@ void LocalCommunicator::do_submit(device::Stream& stream, Label const& label, st
   cpu.post([this, &transaction] { run(transaction); });
 }
 
-void LocalCommunicator::run(LocalTransaction& transaction) {
+void LocalCommunicator::run(Transaction& transaction) {
   begun_.fetch_add(1, std::memory_order_acq_rel);
   Finally const end{[this, &transaction] {
     pool_.give_back(transaction);
@@ -91,7 +91,7 @@ void LocalCommunicator::run(LocalTransaction& transaction) {
 }
 
 /// Transactions of one communicator run one after another, on whatever streams they are.
-void LocalCommunicator::await_turn(LocalTransaction const& transaction) {
+void LocalCommunicator::await_turn(Transaction const& transaction) {
   auto const before = static_cast<std::uint32_t>(transaction.sequence - 1);
   auto const why = group_->wait(
       rank_, transaction.timeout, [&](Clock::time_point until) { return turn_.wait_until(before, until); },
@@ -105,7 +105,7 @@ void LocalCommunicator::await_turn(LocalTransaction const& transaction) {
   }
 }
 
-void LocalCommunicator::post_sends(LocalTransaction const& transaction) {
+void LocalCommunicator::post_sends(Transaction const& transaction) {
   for (int to = 0; to < world() && !transaction.messages.empty(); ++to) {
     if (auto const count = count_sends(transaction, to); count > 0) {
       group_->channel(rank_, to).post(transaction, count);
@@ -113,7 +113,7 @@ void LocalCommunicator::post_sends(LocalTransaction const& transaction) {
   }
 }
 
-void LocalCommunicator::do_group(LocalTransaction const& transaction) {
+void LocalCommunicator::do_group(Transaction const& transaction) {
   if (transaction.group.empty()) {
     return;
   }
@@ -134,7 +134,7 @@ void LocalCommunicator::do_group(LocalTransaction const& transaction) {
   }
 }
 
-void LocalCommunicator::receive(LocalTransaction const& transaction, Collective const& message) {
+void LocalCommunicator::receive(Transaction const& transaction, Collective const& message) {
   LocalChannel& channel = group_->channel(message.peer, rank_);
   auto const why = group_->wait(
       rank_, transaction.timeout, [&](Clock::time_point until) { return channel.wait_until_posted(until); },
@@ -159,7 +159,7 @@ void LocalCommunicator::receive(LocalTransaction const& transaction, Collective 
   device::copy_bytes(message.output, sent->input, message.count * bytes_of(message.dtype));
 }
 
-void LocalCommunicator::await_taken(LocalTransaction const& transaction, int receiver) {
+void LocalCommunicator::await_taken(Transaction const& transaction, int receiver) {
   if (count_sends(transaction, receiver) == 0) {
     return;
   }
@@ -175,7 +175,7 @@ void LocalCommunicator::await_taken(LocalTransaction const& transaction, int rec
   }
 }
 
-void LocalCommunicator::close_sends(LocalTransaction const& transaction) noexcept {
+void LocalCommunicator::close_sends(Transaction const& transaction) noexcept {
   for (int to = 0; to < world(); ++to) {
     if (count_sends(transaction, to) > 0) {
       group_->channel(rank_, to).close();

@@ -7,7 +7,7 @@
 
 #include "comm/local_group.hpp"
 #include "comm/local_share.hpp"
-#include "comm/local_transaction.hpp"
+#include "comm/transaction.hpp"
 #include "zeroth/comm/communicator.hpp"
 
 namespace zeroth::comm {
@@ -32,13 +32,13 @@ class LocalCommunicator final : public Communicator {
   [[nodiscard]] std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) override;
 
   // On the stream's thread, in this order:
-  void run(LocalTransaction& transaction);
-  void await_turn(LocalTransaction const& transaction);
-  void post_sends(LocalTransaction const& transaction);
-  void do_group(LocalTransaction const& transaction);
-  void receive(LocalTransaction const& transaction, Collective const& message);
-  void await_taken(LocalTransaction const& transaction, int receiver);
-  void close_sends(LocalTransaction const& transaction) noexcept;
+  void run(Transaction& transaction);
+  void await_turn(Transaction const& transaction);
+  void post_sends(Transaction const& transaction);
+  void do_group(Transaction const& transaction);
+  void receive(Transaction const& transaction, Collective const& message);
+  void await_taken(Transaction const& transaction, int receiver);
+  void close_sends(Transaction const& transaction) noexcept;
 
   std::shared_ptr<LocalGroup> group_;
   int rank_;

@@ -37,7 +37,7 @@ void LocalGroup::fail(std::string const& reason) {
   throw PeerError{reason};
 }
 
-void LocalGroup::enter(int rank, LocalTransaction const& transaction) {
+void LocalGroup::enter(int rank, Transaction const& transaction) {
   LocalMember& mine = member(rank);
   mine.transaction = &transaction;
   std::uint64_t const number = mine.meetings.load(std::memory_order_relaxed) + 1;

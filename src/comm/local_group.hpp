@@ -12,8 +12,8 @@
 
 #include "comm/abort_state.hpp"
 #include "comm/local_channel.hpp"
-#include "comm/local_transaction.hpp"
 #include "comm/meeting.hpp"
+#include "comm/transaction.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
@@ -22,10 +22,10 @@ namespace zeroth::comm {
 struct alignas(64) LocalMember {
   int job_rank = 0;  ///< In the communicator that all others were split from.
   std::shared_ptr<FlightRecorder> recorder;
-  LocalTransaction const* transaction = nullptr;  ///< What it brought; for the others between enter() and leave().
-  std::atomic<std::uint64_t> meetings{0};         ///< The last one that it came to.
-  std::atomic<std::uint64_t> splits{0};           ///< Likewise.
-  std::atomic<bool> left{false};                  ///< Will come to nothing any more.
+  Transaction const* transaction = nullptr;  ///< What it brought; for the others between enter() and leave().
+  std::atomic<std::uint64_t> meetings{0};    ///< The last one that it came to.
+  std::atomic<std::uint64_t> splits{0};      ///< Likewise.
+  std::atomic<bool> left{false};             ///< Will come to nothing any more.
 };
 
 class LocalGroup {
@@ -52,7 +52,7 @@ class LocalGroup {
 
   /// Brings `transaction` to the others and returns when all have brought theirs. Throws PeerError if that is not to
   /// be, and then it is so for everybody. After it comes leave(), on all paths.
-  void enter(int rank, LocalTransaction const& transaction);
+  void enter(int rank, Transaction const& transaction);
   /// Returns when nobody uses what this rank brought: soon, because who has entered works without waiting.
   void leave(int rank) noexcept;
   /// Between the two: which ranks brought different things, in words; empty if none did. The same text on all ranks.

@@ -45,7 +45,7 @@ class Hash {
 
 }  // namespace
 
-TransactionDigest digest_of(LocalTransaction const& transaction) noexcept {
+TransactionDigest digest_of(Transaction const& transaction) noexcept {
   Hash hash;
   hash.add(transaction.label.purpose);
   hash.add(transaction.label.unit);
@@ -62,7 +62,7 @@ std::size_t outline_bytes(std::uint64_t longest_count) noexcept {
   return sizeof(OutlineHead) + longest_count * sizeof(OutlineEntry);
 }
 
-void write_outline(LocalTransaction const& transaction, std::span<std::byte> outline) {
+void write_outline(Transaction const& transaction, std::span<std::byte> outline) {
   OutlineHead head{transaction.sequence, transaction.position, transaction.group.size(), {}, {}};
   copy_name(head.purpose, transaction.label.purpose);
   copy_name(head.unit, transaction.label.unit);
@@ -75,11 +75,11 @@ void write_outline(LocalTransaction const& transaction, std::span<std::byte> out
   }
 }
 
-LocalTransaction read_outline(std::span<std::byte const> outline) {
+Transaction read_outline(std::span<std::byte const> outline) {
   OutlineHead head;
   std::memcpy(&head, outline.data(), sizeof head);
   auto const* const text = reinterpret_cast<char const*>(outline.data());
-  LocalTransaction transaction;
+  Transaction transaction;
   transaction.label = {text + offsetof(OutlineHead, purpose), text + offsetof(OutlineHead, unit)};
   transaction.sequence = head.sequence;
   transaction.position = head.position;

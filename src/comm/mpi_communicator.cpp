@@ -79,7 +79,7 @@ void MpiCommunicator::set_options(CommOptions const& options) {
 void MpiCommunicator::do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
   auto& cpu = device::as_cpu(stream);
   auto const staging = staging_for(label, collectives);
-  LocalTransaction& transaction = take(label, collectives);
+  Transaction& transaction = take(label, collectives);
   transaction.sequence = ++submitted_;
   for (auto const& each : collectives) {
     transaction.tickets.push_back(recorder().enqueue(make_record(name(), transaction.sequence, label, each)));
@@ -89,8 +89,8 @@ void MpiCommunicator::do_submit(device::Stream& stream, Label const& label, std:
   });
 }
 
-LocalTransaction& MpiCommunicator::take(Label const& label, std::span<Collective const> collectives) {
-  LocalTransaction& transaction = pool_.take(label, collectives);
+Transaction& MpiCommunicator::take(Label const& label, std::span<Collective const> collectives) {
+  Transaction& transaction = pool_.take(label, collectives);
   positions_ += transaction.messages.empty() || !transaction.group.empty() ? 1 : 0;
   transaction.position = positions_;
   transaction.timeout = options_.timeout;
@@ -159,7 +159,7 @@ std::unique_ptr<Communicator> MpiCommunicator::do_split(int color, int key, std:
 // ---- running, on the stream's thread --------------------------------------------------------------------------------
 
 template <class Work>
-void MpiCommunicator::in_turn(std::uint32_t turn, LocalTransaction& transaction, Work const& work) {
+void MpiCommunicator::in_turn(std::uint32_t turn, Transaction& transaction, Work const& work) {
   begun_.fetch_add(1, std::memory_order_acq_rel);
   Finally const end{[this, &transaction] {
     pool_.give_back(transaction);
@@ -193,7 +193,7 @@ void MpiCommunicator::in_turn(std::uint32_t turn, LocalTransaction& transaction,
   }
 }
 
-void MpiCommunicator::await_turn(std::uint32_t turn, LocalTransaction const& transaction) {
+void MpiCommunicator::await_turn(std::uint32_t turn, Transaction const& transaction) {
   auto const begin = Clock::now();
   auto const deadline = begin + transaction.timeout;
   while (!turn_.wait_until(turn - 1, std::min(deadline, Clock::now() + slice))) {
@@ -209,7 +209,7 @@ void MpiCommunicator::await_turn(std::uint32_t turn, LocalTransaction const& tra
   }
 }
 
-void MpiCommunicator::run(LocalTransaction const& transaction, bool check, std::span<std::byte> staging) {
+void MpiCommunicator::run(Transaction const& transaction, bool check, std::span<std::byte> staging) {
   if (check) {
     compare(transaction);
     compare_messages(transaction);
@@ -226,7 +226,7 @@ void MpiCommunicator::run(LocalTransaction const& transaction, bool check, std::
   }
 }
 
-void MpiCommunicator::compare(LocalTransaction const& transaction) {
+void MpiCommunicator::compare(Transaction const& transaction) {
   if (transaction.group.empty() && !transaction.messages.empty()) {
     return;  // concerns some ranks only
   }
@@ -252,7 +252,7 @@ void MpiCommunicator::compare(LocalTransaction const& transaction) {
 }
 
 /// Sender and receiver tell each other what they are about to do, so that both find out if it is not the same.
-void MpiCommunicator::compare_messages(LocalTransaction const& transaction) {
+void MpiCommunicator::compare_messages(Transaction const& transaction) {
   if (transaction.messages.empty()) {
     return;
   }
@@ -263,7 +263,7 @@ void MpiCommunicator::compare_messages(LocalTransaction const& transaction) {
     return std::span{all.data() + i * bytes, bytes};
   };
   for (std::size_t i = 0; i < transaction.messages.size(); ++i) {
-    LocalTransaction alone;
+    Transaction alone;
     alone.label = transaction.label;
     alone.sequence = transaction.sequence;
     alone.group = {transaction.messages[i]};
@@ -277,8 +277,7 @@ void MpiCommunicator::compare_messages(LocalTransaction const& transaction) {
   }
 }
 
-void MpiCommunicator::check_message(LocalTransaction const& transaction, Collective const& mine,
-                                    LocalTransaction const& other) {
+void MpiCommunicator::check_message(Transaction const& transaction, Collective const& mine, Transaction const& other) {
   if (other.group[0].count == mine.count && other.group[0].dtype == mine.dtype) {
     return;
   }

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/local_transaction.hpp"
 #include "comm/mpi_session.hpp"
 #include "comm/mpi_transfers.hpp"
+#include "comm/transaction.hpp"
 #include "zeroth/comm/communicator.hpp"
 
 namespace zeroth::comm {
@@ -48,17 +48,17 @@ class MpiCommunicator final : public Communicator {
  private:
   void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) override;
   [[nodiscard]] std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) override;
-  [[nodiscard]] LocalTransaction& take(Label const& label, std::span<Collective const> collectives);
+  [[nodiscard]] Transaction& take(Label const& label, std::span<Collective const> collectives);
   [[nodiscard]] std::span<std::byte> staging_for(Label const& label, std::span<Collective const> collectives);
 
   // on the stream's thread
   template <class Work>
-  void in_turn(std::uint32_t turn, LocalTransaction& transaction, Work const& work);
-  void await_turn(std::uint32_t turn, LocalTransaction const& transaction);
-  void run(LocalTransaction const& transaction, bool check, std::span<std::byte> staging);
-  void compare(LocalTransaction const& transaction);
-  void compare_messages(LocalTransaction const& transaction);
-  void check_message(LocalTransaction const& transaction, Collective const& mine, LocalTransaction const& other);
+  void in_turn(std::uint32_t turn, Transaction& transaction, Work const& work);
+  void await_turn(std::uint32_t turn, Transaction const& transaction);
+  void run(Transaction const& transaction, bool check, std::span<std::byte> staging);
+  void compare(Transaction const& transaction);
+  void compare_messages(Transaction const& transaction);
+  void check_message(Transaction const& transaction, Collective const& mine, Transaction const& other);
   void await(MpiOperation const& operation);
   [[nodiscard]] std::vector<int> awaited() const;
   [[nodiscard]] std::optional<int> find_leaver() const;
@@ -81,7 +81,7 @@ class MpiCommunicator final : public Communicator {
 
   // of the transaction that runs
   MpiTransfers transfers_;
-  LocalTransaction const* current_ = nullptr;
+  Transaction const* current_ = nullptr;
   bool awaits_messages_ = false;  ///< Then only their partners are waited for.
   std::atomic<std::uint64_t> position_begun_{0};
   std::uint64_t position_ended_ = 0;

@@ -12,7 +12,7 @@
 
 namespace zeroth::comm {
 
-struct LocalTransaction {
+struct Transaction {
   Label label;
   std::uint64_t sequence = 0;  ///< Among those of this rank's communicator, from 1.
   std::uint64_t position = 0;  ///< As sequence, but without those that are messages alone: the same on all ranks.
@@ -23,16 +23,16 @@ struct LocalTransaction {
 };
 
 /// "all_gather (forward of unit 'a', 12 fp32) and 2 more"
-[[nodiscard]] std::string describe(LocalTransaction const& transaction);
+[[nodiscard]] std::string describe(Transaction const& transaction);
 /// Of what concerns all ranks.
-[[nodiscard]] bool same(LocalTransaction const& a, LocalTransaction const& b) noexcept;
+[[nodiscard]] bool same(Transaction const& a, Transaction const& b) noexcept;
 /// How two transactions that are not the same differ; `who_a` and `who_b` are the ranks in words.
-[[nodiscard]] std::string difference(std::string const& who_a, LocalTransaction const& a, std::string const& who_b,
-                                     LocalTransaction const& b);
+[[nodiscard]] std::string difference(std::string const& who_a, Transaction const& a, std::string const& who_b,
+                                     Transaction const& b);
 
 /// What to say when they differ.
-[[nodiscard]] std::string disagreement(std::string const& communicator, std::string const& who_a,
-                                       LocalTransaction const& a, std::string const& who_b, LocalTransaction const& b);
+[[nodiscard]] std::string disagreement(std::string const& communicator, std::string const& who_a, Transaction const& a,
+                                       std::string const& who_b, Transaction const& b);
 
 /// Transactions that wait for their turn or run. Memory is used again: no allocation once the longest list and the most
 /// transactions at a time have been seen. Any thread may call anything.
@@ -40,16 +40,16 @@ class TransactionPool {
  public:
   TransactionPool();
   /// Holds a copy of `collectives`.
-  [[nodiscard]] LocalTransaction& take(Label const& label, std::span<Collective const> collectives);
-  void give_back(LocalTransaction& transaction) noexcept;
+  [[nodiscard]] Transaction& take(Label const& label, std::span<Collective const> collectives);
+  void give_back(Transaction& transaction) noexcept;
 
  private:
   void add_one();
 
   std::mutex mutex_;
   std::size_t longest_ = 16;
-  std::deque<LocalTransaction> all_;
-  std::vector<LocalTransaction*> free_;
+  std::deque<Transaction> all_;
+  std::vector<Transaction*> free_;
 };
 
 }  // namespace zeroth::comm

@@ -1,4 +1,4 @@
-#include "comm/local_transaction.hpp"
+#include "comm/transaction.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t expected_at_a_time = 16;
 
-void reserve(LocalTransaction& transaction, std::size_t count) {
+void reserve(Transaction& transaction, std::size_t count) {
   transaction.group.reserve(count);
   transaction.messages.reserve(count);
   transaction.tickets.reserve(count);
@@ -27,7 +27,7 @@ bool same(Label const& a, Label const& b) noexcept { return a.purpose == b.purpo
 
 }  // namespace
 
-std::string describe(LocalTransaction const& transaction) {
+std::string describe(Transaction const& transaction) {
   std::size_t const count = transaction.group.size() + transaction.messages.size();
   if (count == 0) {
     return fmt::format("an empty transaction ({}{}{})", transaction.label.purpose,
@@ -37,16 +37,15 @@ std::string describe(LocalTransaction const& transaction) {
   return describe(transaction.label, first) + (count == 1 ? "" : fmt::format(" and {} more", count - 1));
 }
 
-bool same(LocalTransaction const& a, LocalTransaction const& b) noexcept {
+bool same(Transaction const& a, Transaction const& b) noexcept {
   return a.position == b.position && same(a.label, b.label) &&
          std::equal(a.group.begin(), a.group.end(), b.group.begin(), b.group.end(), same_collective);
 }
 
-std::string difference(std::string const& who_a, LocalTransaction const& a, std::string const& who_b,
-                       LocalTransaction const& b) {
+std::string difference(std::string const& who_a, Transaction const& a, std::string const& who_b, Transaction const& b) {
   auto const differs = std::mismatch(a.group.begin(), a.group.end(), b.group.begin(), b.group.end(), same_collective);
   auto const index = same(a.label, b.label) ? static_cast<std::size_t>(differs.first - a.group.begin()) : 0;
-  auto const side = [index](std::string const& who, LocalTransaction const& transaction) {
+  auto const side = [index](std::string const& who, Transaction const& transaction) {
     std::size_t const count = transaction.group.size();
     return fmt::format("{} in its transaction {} does {}{}", who, transaction.sequence,
                        index < count ? describe(transaction.label, transaction.group[index]) : "nothing more",
@@ -55,8 +54,8 @@ std::string difference(std::string const& who_a, LocalTransaction const& a, std:
   return fmt::format("{}, but {}", side(who_a, a), side(who_b, b));
 }
 
-std::string disagreement(std::string const& communicator, std::string const& who_a, LocalTransaction const& a,
-                         std::string const& who_b, LocalTransaction const& b) {
+std::string disagreement(std::string const& communicator, std::string const& who_a, Transaction const& a,
+                         std::string const& who_b, Transaction const& b) {
   return fmt::format(
       "the ranks of communicator '{}' do different things: {}. All ranks must submit the same transactions in the same "
       "order",
@@ -75,16 +74,16 @@ void TransactionPool::add_one() {
   free_.push_back(&all_.back());
 }
 
-LocalTransaction& TransactionPool::take(Label const& label, std::span<Collective const> collectives) {
+Transaction& TransactionPool::take(Label const& label, std::span<Collective const> collectives) {
   std::scoped_lock const lock{mutex_};
   if (collectives.size() > longest_) {
     longest_ = collectives.size();
-    std::for_each(free_.begin(), free_.end(), [this](LocalTransaction* each) { reserve(*each, longest_); });
+    std::for_each(free_.begin(), free_.end(), [this](Transaction* each) { reserve(*each, longest_); });
   }
   if (free_.empty()) {
     add_one();
   }
-  LocalTransaction& transaction = *free_.back();
+  Transaction& transaction = *free_.back();
   reserve(transaction, longest_);
   free_.pop_back();
   transaction.label = label;
@@ -97,7 +96,7 @@ LocalTransaction& TransactionPool::take(Label const& label, std::span<Collective
   return transaction;
 }
 
-void TransactionPool::give_back(LocalTransaction& transaction) noexcept {
+void TransactionPool::give_back(Transaction& transaction) noexcept {
   std::scoped_lock const lock{mutex_};
   free_.push_back(&transaction);
 }
