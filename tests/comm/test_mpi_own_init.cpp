@@ -1,0 +1,38 @@
+// Programs that have initialised MPI themselves. Not in a process that has done so too: mpirun would take its own
+// environment for that of a rank.
+#include "support/catch.hpp"
+#include "support/child.hpp"
+
+namespace zeroth {
+namespace {
+
+using Catch::Contains;
+
+testing::Child::Options own_init(char const* level, testing::Folder const& folder) {
+  testing::Child::Options options{
+      .command = testing::words_of(ZEROTH_MPIRUN), .folder = folder.path(), .environment = {}};
+  options.command.insert(options.command.end(), {"-n", "2", ZEROTH_OWN_INIT, level});
+  return options;
+}
+
+TEST_CASE("a program that initialised MPI keeps it") {
+  testing::Folder const folder;
+  testing::Child child{own_init("multiple", folder)};
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.status == 0);
+  CHECK(testing::count_of(child.output(), "jobs ended with 0, and MPI still counts 2 ranks.") == 2);
+}
+
+TEST_CASE("a program that initialised MPI for one thread is told what is needed") {
+  testing::Folder const folder;
+  testing::Child child{own_init("single", folder)};
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.status == 3);
+  CHECK_THAT(child.output(), Contains("the program initialised MPI with MPI_THREAD_SINGLE") &&
+                                 Contains("needs MPI_THREAD_MULTIPLE") && Contains("jobs ended with 2"));
+}
+
+}  // namespace
+}  // namespace zeroth
