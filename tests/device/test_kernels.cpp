@@ -1,0 +1,311 @@
+#include "zeroth/device/kernels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/isa.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/device/cpu.hpp"
+
+namespace zeroth::device {
+namespace {
+
+using Catch::Matchers::Contains;
+using testing::Numbers;
+using testing::random_floats;
+
+/// A device and a stream to run kernels on.
+struct Machine {
+  explicit Machine(Overlap overlap = Overlap::off) : stream{device->make_stream("kernels", overlap)} {}
+  std::unique_ptr<Device> device = make_cpu_device();
+  std::unique_ptr<Stream> stream;
+  Kernels& kernels = device->kernels();
+};
+
+/// Block by block, as the header of the loops says: 32 lanes in order, then halves onto halves.
+template <class T>
+std::vector<float> block_sums_of(std::vector<T> const& values, std::int64_t begin, std::int64_t count) {
+  std::vector<float> sums;
+  for (std::int64_t first = 0; first < count; first += sum_block_count) {
+    float lane[32] = {};
+    for (std::int64_t i = first; i < std::min(first + sum_block_count, count); ++i) {
+      float const value = to_float(values[static_cast<std::size_t>(begin + i)]);
+      float& sum = lane[(i - first) % 32];
+      sum = sum + value * value;
+    }
+    for (int half = 16; half > 0; half /= 2) {
+      for (int i = 0; i < half; ++i) {
+        lane[i] = lane[i] + lane[i + half];
+      }
+    }
+    sums.push_back(lane[0]);
+  }
+  return sums;
+}
+
+TEST_CASE("fill and copy move bytes, in stream order") {
+  Machine machine{Overlap::on};
+  std::vector<std::uint8_t> a(1001, 1), b(1001, 2);
+  machine.kernels.fill(*machine.stream, a.data(), 1000, 0xff);
+  machine.kernels.copy(*machine.stream, b.data() + 1, a.data(), 1000);
+  machine.kernels.fill(*machine.stream, a.data(), 0, 3);
+  machine.kernels.copy(*machine.stream, a.data(), b.data(), 0);
+  machine.stream->synchronize();
+  CHECK(std::all_of(a.begin(), a.end() - 1, [](std::uint8_t value) { return value == 0xff; }));
+  CHECK(a.back() == 1);
+  CHECK(b.front() == 2);
+  CHECK(std::equal(b.begin() + 1, b.end(), a.begin()));
+}
+
+TEST_CASE("bytes of 0xff are NaN in every dtype, so a fill can poison") {
+  Machine machine;
+  std::vector<float> wide(3);
+  std::vector<bf16> brain(3);
+  std::vector<fp16> half(3);
+  machine.kernels.fill(*machine.stream, wide.data(), 12, 0xff);
+  machine.kernels.fill(*machine.stream, brain.data(), 6, 0xff);
+  machine.kernels.fill(*machine.stream, half.data(), 6, 0xff);
+  CHECK(std::isnan(wide[2]));
+  CHECK(std::isnan(to_float(brain[2])));
+  CHECK(std::isnan(to_float(half[2])));
+}
+
+TEMPLATE_TEST_CASE("convert rounds each element, the same on every instruction set", "", (std::pair<float, bf16>),
+                   (std::pair<float, fp16>), (std::pair<bf16, float>), (std::pair<fp16, float>),
+                   (std::pair<bf16, fp16>), (std::pair<fp16, bf16>), (std::pair<float, float>),
+                   (std::pair<bf16, bf16>)) {
+  using From = typename TestType::first_type;
+  using To = typename TestType::second_type;
+  auto const source = testing::rounded<From>(random_floats(5003, Numbers::any, 11));
+  std::vector<To> expected;
+  for (From const value : source) {
+    expected.push_back(from_float<To>(to_float(value)));
+  }
+  Machine machine;
+  for (Isa const isa : testing::all_isas()) {
+    testing::WithIsa const with{isa};
+    std::vector<To> got(source.size());
+    machine.kernels.convert(*machine.stream, got.data(), dtype_of<To>, source.data(), dtype_of<From>, 5003);
+    INFO(testing::name_of(isa));
+    CHECK(testing::first_difference(got, expected) == -1);
+  }
+}
+
+TEMPLATE_TEST_CASE("widening and rounding of all 16-bit patterns is the same on every instruction set", "", bf16,
+                   fp16) {
+  std::vector<TestType> source;
+  for (int bits = 0; bits < 65536; ++bits) {
+    source.push_back({static_cast<std::uint16_t>(bits)});
+  }
+  std::vector<float> expected;
+  for (TestType const value : source) {
+    expected.push_back(to_float(value));
+  }
+  Machine machine;
+  for (Isa const isa : testing::all_isas()) {
+    testing::WithIsa const with{isa};
+    std::vector<float> wide(source.size());
+    std::vector<TestType> back(source.size());
+    machine.kernels.convert(*machine.stream, wide.data(), Dtype::fp32, source.data(), dtype_of<TestType>, 65536);
+    machine.kernels.convert(*machine.stream, back.data(), dtype_of<TestType>, wide.data(), Dtype::fp32, 65536);
+    INFO(testing::name_of(isa));
+    CHECK(testing::first_difference(wide, expected) == -1);
+    CHECK(testing::first_difference(back, source) == -1);
+  }
+}
+
+struct Range {
+  std::int64_t begin, count;
+};
+
+TEMPLATE_TEST_CASE("reduce_epilogue stores or adds, rounds once, and sums squares of what is stored", "",
+                   (std::pair<float, float>), (std::pair<bf16, float>), (std::pair<fp16, float>),
+                   (std::pair<bf16, bf16>), (std::pair<fp16, fp16>), (std::pair<float, bf16>),
+                   (std::pair<float, fp16>)) {
+  using From = typename TestType::first_type;
+  using To = typename TestType::second_type;
+  constexpr std::int64_t count = 5000;
+  bool const accumulate = GENERATE(false, true);
+  auto const numbers = GENERATE(Numbers::ordinary, Numbers::any_finite);
+  auto const sums = GENERATE(Range{0, count}, Range{0, 0}, Range{0, 1024}, Range{7, 1025}, Range{3000, 2000});
+  auto const source = testing::rounded<From>(random_floats(count, numbers, 21));
+  auto const before = testing::rounded<To>(random_floats(count, numbers, 22));
+  std::vector<To> expected;
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    expected.push_back(from_float<To>(accumulate ? to_float(before[i]) + to_float(source[i]) : to_float(source[i])));
+  }
+  auto const expected_sums = block_sums_of(expected, sums.begin, sums.count);
+
+  Machine machine;
+  for (Isa const isa : testing::all_isas()) {
+    testing::WithIsa const with{isa};
+    auto got = before;
+    std::vector<float> got_sums(static_cast<std::size_t>(sum_blocks(sums.count)) + 1, -1.0F);
+    ReduceEpilogue args;
+    args.source = source.data();
+    args.source_dtype = dtype_of<From>;
+    args.destination = got.data();
+    args.destination_dtype = dtype_of<To>;
+    args.count = count;
+    args.accumulate = accumulate;
+    args.block_sums = got_sums.data();
+    args.sums_begin = sums.begin;
+    args.sums_count = sums.count;
+    machine.kernels.reduce_epilogue(*machine.stream, args);
+    INFO(testing::name_of(isa));
+    CHECK(testing::first_difference(got, expected) == -1);
+    CHECK(got_sums.back() == -1);  // no block more than there are
+    got_sums.pop_back();
+    CHECK(testing::first_difference(got_sums, expected_sums) == -1);
+
+    got = before;
+    args.block_sums = nullptr;
+    machine.kernels.reduce_epilogue(*machine.stream, args);
+    CHECK(testing::first_difference(got, expected) == -1);
+  }
+}
+
+TEST_CASE("reduce_epilogue in place reads sums and writes nothing") {
+  auto values = random_floats(2100, Numbers::ordinary, 5);
+  auto const before = values;
+  std::vector<float> sums(3);
+  ReduceEpilogue args;
+  args.source = args.destination = values.data();
+  args.count = args.sums_count = 2100;
+  args.block_sums = sums.data();
+  Machine machine;
+  machine.kernels.reduce_epilogue(*machine.stream, args);
+  CHECK(values == before);
+  CHECK(sums == block_sums_of(values, 0, 2100));
+  double const exact = std::transform_reduce(before.begin(), before.end(), 0.0, std::plus{}, [](float value) {
+    return static_cast<double>(value) * static_cast<double>(value);
+  });
+  CHECK(static_cast<double>(sums[0]) + static_cast<double>(sums[1]) + static_cast<double>(sums[2]) ==
+        Approx(exact).epsilon(1e-6));
+}
+
+TEST_CASE("zeros behind the elements do not change the last block's sum") {
+  // What lets stages pad slices differently and still agree.
+  auto values = random_floats(1500, Numbers::ordinary, 6);
+  auto padded = values;
+  padded.resize(2048, 0.0F);
+  Machine machine;
+  std::vector<float> sums(2), padded_sums(2);
+  ReduceEpilogue args;
+  args.source = args.destination = values.data();
+  args.count = args.sums_count = 1500;
+  args.block_sums = sums.data();
+  machine.kernels.reduce_epilogue(*machine.stream, args);
+  args.source = args.destination = padded.data();
+  args.count = args.sums_count = 2048;
+  args.block_sums = padded_sums.data();
+  machine.kernels.reduce_epilogue(*machine.stream, args);
+  CHECK(sums == padded_sums);
+}
+
+TEST_CASE("what is not finite reaches the block sums") {
+  Machine machine;
+  for (float const bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()}) {
+    for (Isa const isa : testing::all_isas()) {
+      testing::WithIsa const with{isa};
+      for (std::size_t const at : {std::size_t{0}, std::size_t{1023}, std::size_t{1030}}) {
+        std::vector<float> values(1031, 1.0F), sums(2);
+        values[at] = bad;
+        ReduceEpilogue args;
+        args.source = args.destination = values.data();
+        args.count = args.sums_count = 1031;
+        args.block_sums = sums.data();
+        machine.kernels.reduce_epilogue(*machine.stream, args);
+        CHECK_FALSE(std::isfinite(sums[at / 1024]));
+        CHECK(std::isfinite(sums[1 - at / 1024]));
+      }
+    }
+  }
+}
+
+TEST_CASE("collect adds block sums in fp64 and takes the rest from the host") {
+  Machine machine{Overlap::on};
+  std::vector<float> const blocks{1e10F, 1, 1, 1};
+  optim::StepSums sums{7, 7, 7, 7};
+  optim::StepSums host{99, 1.5, 4, 1};
+  machine.kernels.collect(*machine.stream, blocks, host, &sums);
+  host.loss = 0;  // the kernel has its own copy
+  machine.stream->synchronize();
+  CHECK(sums.sum_of_squares == 1e10 + 3);
+  CHECK(sums.loss == 1.5);
+  CHECK(sums.weight == 4);
+  CHECK(sums.stop == 1);
+  machine.kernels.collect(*machine.stream, {}, host, &sums);
+  machine.stream->synchronize();
+  CHECK(sums.sum_of_squares == 0);
+}
+
+TEST_CASE("advance and adamw run on the stream and meet in the scalars") {
+  Machine machine{Overlap::on};
+  optim::StepRules rules;
+  rules.schedule.base = 0.5F;
+  rules.adam.epsilon = 0;
+  optim::StepSums sums{4, 3, 1, 0};
+  optim::StepScalars scalars;
+  std::vector<float> master{1, 1}, m(2), v(2);
+  std::vector<bf16> const gradient{from_float<bf16>(2), from_float<bf16>(-2)};
+  std::vector<optim::AdamwSegment> const segments{{0, 2, 1, 1}};
+  optim::AdamwArgs args;
+  args.master = master.data();
+  args.m = m.data();
+  args.v = v.data();
+  args.gradient = gradient.data();
+  args.gradient_dtype = Dtype::bf16;
+  args.count = 2;
+  args.segments = segments;
+  args.rules = rules.adam;
+  args.scalars = &scalars;
+  machine.kernels.advance(*machine.stream, rules, &sums, &scalars);
+  machine.kernels.adamw(*machine.stream, args);
+  machine.stream->synchronize();
+  CHECK(scalars.applied == 1);
+  CHECK(scalars.gradient_norm == 2);
+  CHECK(scalars.loss == 3);
+  CHECK(master[0] == Approx(0.5));
+  CHECK(master[1] == Approx(1.5));
+}
+
+TEST_CASE("kernels refuse what they cannot do, and name it") {
+  Machine machine;
+  auto& kernels = machine.kernels;
+  auto& stream = *machine.stream;
+  float value = 0;
+  CHECK_THROWS_WITH(kernels.fill(stream, &value, -4, 0), Contains("fill") && Contains("-4"));
+  CHECK_THROWS_WITH(kernels.copy(stream, &value, &value, -1), Contains("copy") && Contains("-1"));
+  CHECK_THROWS_WITH(kernels.convert(stream, &value, Dtype::int32, &value, Dtype::fp32, 1),
+                    Contains("convert") && Contains("int32") && Contains("bf16"));
+  CHECK_THROWS_WITH(kernels.convert(stream, &value, Dtype::fp32, &value, Dtype::byte, 1), Contains("byte"));
+  ReduceEpilogue epilogue;
+  epilogue.count = 10;
+  epilogue.block_sums = &value;
+  epilogue.sums_begin = 8;
+  epilogue.sums_count = 3;
+  CHECK_THROWS_WITH(kernels.reduce_epilogue(stream, epilogue), Contains("10 elements"));
+  epilogue.sums_count = 0;
+  epilogue.destination_dtype = Dtype::fp64;
+  CHECK_THROWS_WITH(kernels.reduce_epilogue(stream, epilogue), Contains("fp64"));
+  std::vector<optim::AdamwSegment> segments{{0, 5, 1, 1}, {4, 6, 1, 1}};
+  optim::AdamwArgs args;
+  args.count = 6;
+  args.segments = segments;
+  CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("[4, 6)"));
+  segments[1] = {5, 7, 1, 1};
+  CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("[5, 7)") && Contains("6"));
+  stream.synchronize();  // nothing was enqueued, nothing failed
+}
+
+}  // namespace
+}  // namespace zeroth::device

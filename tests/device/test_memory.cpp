@@ -1,0 +1,79 @@
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/device/cpu.hpp"
+
+namespace zeroth::device {
+namespace {
+
+using Catch::Matchers::Contains;
+
+TEST_CASE("categories have the names and places of MemoryBytes") {
+  MemoryBytes bytes{1, 2, 3, 4, 5};
+  std::vector<std::string> names;
+  std::vector<std::int64_t> values;
+  for (Category const category : categories) {
+    names.emplace_back(name_of(category));
+    values.push_back(bytes_in(bytes, category));
+  }
+  CHECK(names == std::vector<std::string>{"parameters", "gradients", "optimizer", "slots", "scratch"});
+  CHECK(values == std::vector<std::int64_t>{1, 2, 3, 4, 5});
+  bytes_in(bytes, Category::slots) = 40;
+  CHECK(bytes.slots == 40);
+  CHECK(bytes.total() == 51);
+}
+
+TEST_CASE("the ledger keeps live and peak bytes by category") {
+  Ledger ledger;
+  ledger.add(Category::slots, 100);
+  ledger.add(Category::gradients, 7);
+  ledger.remove(Category::slots, 60);
+  ledger.add(Category::slots, 20);
+  CHECK(ledger.live() == MemoryBytes{0, 7, 0, 60, 0});
+  CHECK(ledger.peak() == MemoryBytes{0, 7, 0, 100, 0});
+  ledger.add(Category::slots, 50);
+  CHECK(ledger.peak().slots == 110);
+}
+
+TEST_CASE("memory is zero, aligned to a page, writable to its last byte, and in the ledger while it lives") {
+  auto const device = make_cpu_device();
+  CHECK(device->name() == "cpu");
+  for (std::int64_t const bytes : {std::int64_t{1}, std::int64_t{4095}, std::int64_t{4097}, std::int64_t{3'000'001}}) {
+    auto const memory = device->allocate(Category::optimizer, bytes);
+    CHECK(memory->bytes() == bytes);
+    CHECK(reinterpret_cast<std::uintptr_t>(memory->data()) % 4096 == 0);
+    CHECK(std::all_of(memory->data(), memory->data() + bytes, [](std::byte value) { return value == std::byte{0}; }));
+    std::memset(memory->data(), 0xff, static_cast<std::size_t>(bytes));
+    CHECK(device->ledger().live() == MemoryBytes{0, 0, bytes, 0, 0});
+  }
+  CHECK(device->ledger().live() == MemoryBytes{});
+  CHECK(device->ledger().peak() == MemoryBytes{0, 0, 3'000'001, 0, 0});
+}
+
+TEST_CASE("no bytes are memory too") {
+  auto const device = make_cpu_device();
+  auto const memory = device->allocate(Category::scratch, 0);
+  CHECK(memory->bytes() == 0);
+  CHECK(device->ledger().peak() == MemoryBytes{});
+}
+
+TEST_CASE("memory that is not to be had is an error that names category and bytes, and leaves the ledger alone") {
+  auto const device = make_cpu_device();
+  std::int64_t const absurd = std::int64_t{1} << 60;
+  CHECK_THROWS_AS(device->allocate(Category::gradients, absurd), SystemError);
+  CHECK_THROWS_WITH(device->allocate(Category::gradients, absurd),
+                    Contains("gradients") && Contains("1152921504606846976 bytes") && Contains("mmap"));
+  CHECK_THROWS_AS(device->allocate(Category::slots, -1), ContractError);
+  CHECK_THROWS_WITH(device->allocate(Category::slots, -1), Contains("slots") && Contains("-1"));
+  CHECK(device->ledger().live() == MemoryBytes{});
+  CHECK(device->ledger().peak() == MemoryBytes{});
+}
+
+}  // namespace
+}  // namespace zeroth::device

@@ -1,0 +1,107 @@
+/// Counts what operator new hands out, on all threads.
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "zeroth/device/cpu.hpp"
+#include "zeroth/device/kernels.hpp"
+#include "zeroth/device/rank_sum.hpp"
+
+namespace {
+
+std::atomic<std::int64_t> allocations{0};
+
+void* counted(std::size_t bytes, std::size_t alignment) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  void* const memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) {
+    throw std::bad_alloc{};
+  }
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
+void* operator new[](std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace zeroth::device {
+namespace {
+
+TEST_CASE("the count sees an allocation") {
+  std::int64_t const before = allocations;
+  auto const one = std::make_unique<int>(1);
+  CHECK(allocations == before + 1);
+}
+
+TEST_CASE("recording, waiting, posting and every kernel allocate nothing") {
+  constexpr std::int64_t count = 5000;
+  auto const device = make_cpu_device();
+  auto const stream = device->make_stream("gather", GENERATE(Overlap::on, Overlap::off));
+  auto const event = device->make_event(), back = device->make_event();
+  auto const memory = device->allocate(Category::scratch, 4 * 4 * count);
+  auto* const floats = reinterpret_cast<float*>(memory->data());
+  std::vector<float> block_sums(static_cast<std::size_t>(sum_blocks(count)));
+  optim::StepSums sums;
+  optim::StepScalars scalars;
+  std::vector<optim::AdamwSegment> const segments{{0, count, 1, 1}};
+  auto& kernels = device->kernels();
+
+  std::int64_t const before = allocations;
+  for (int step = 0; step < 300; ++step) {  // beyond the length of the queue
+    stream->wait(*back);
+    kernels.fill(*stream, floats, 4 * count, 0x3c);
+    kernels.copy(*stream, floats + count, floats, 4 * count);
+    kernels.convert(*stream, floats + 2 * count, Dtype::bf16, floats, Dtype::fp32, count);
+    ReduceEpilogue epilogue;
+    epilogue.source = floats;
+    epilogue.destination = floats + count;
+    epilogue.count = epilogue.sums_count = count;
+    epilogue.accumulate = true;
+    epilogue.block_sums = block_sums.data();
+    kernels.reduce_epilogue(*stream, epilogue);
+    kernels.collect(*stream, block_sums, {0, 1, 1, 0}, &sums);
+    kernels.advance(*stream, {}, &sums, &scalars);
+    optim::AdamwArgs adamw;
+    adamw.master = floats + count;
+    adamw.m = floats + 2 * count;
+    adamw.v = floats + 3 * count;
+    adamw.gradient = floats;
+    adamw.count = count;
+    adamw.segments = segments;
+    adamw.scalars = &scalars;
+    kernels.adamw(*stream, adamw);
+    as_cpu(*stream).post([floats] {
+      void* const buffers[] = {floats, floats + count};
+      rank_sum(buffers, 2, buffers, 2, Dtype::fp16, 0, count);
+    });
+    stream->record(*event);
+    device->compute().wait(*event);
+    device->compute().record(*back);
+  }
+  stream->synchronize();
+  std::int64_t const after = allocations;
+  CHECK(after == before);
+  CHECK(scalars.applied == 300);
+}
+
+}  // namespace
+}  // namespace zeroth::device

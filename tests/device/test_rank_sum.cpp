@@ -1,0 +1,202 @@
+#include "zeroth/device/rank_sum.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/isa.hpp"
+
+namespace zeroth::device {
+namespace {
+
+using testing::Numbers;
+
+template <class T>
+struct Type;
+template <>
+struct Type<float> {
+  static constexpr Dtype dtype = Dtype::fp32;
+};
+template <>
+struct Type<bf16> {
+  static constexpr Dtype dtype = Dtype::bf16;
+};
+template <>
+struct Type<fp16> {
+  static constexpr Dtype dtype = Dtype::fp16;
+};
+template <>
+struct Type<double> {
+  static constexpr Dtype dtype = Dtype::fp64;
+};
+template <>
+struct Type<std::int32_t> {
+  static constexpr Dtype dtype = Dtype::int32;
+};
+template <>
+struct Type<std::int64_t> {
+  static constexpr Dtype dtype = Dtype::int64;
+};
+template <>
+struct Type<std::uint8_t> {
+  static constexpr Dtype dtype = Dtype::byte;
+};
+
+template <class T>
+std::vector<T> random_values(std::int64_t count, std::uint32_t seed, Numbers numbers) {
+  if constexpr (Element<T>) {
+    return testing::rounded<T>(testing::random_floats(count, numbers, seed));
+  } else {
+    std::mt19937_64 random{seed};
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (T& value : values) {
+      value = std::is_same_v<T, double> ? static_cast<T>(std::ldexp(static_cast<double>(random()), -60))
+                                        : static_cast<T>(random());
+    }
+    return values;
+  }
+}
+
+/// In rank order; 16-bit types in fp32, rounded once; integers modulo their range.
+template <class T>
+T sum_in_order(std::vector<std::vector<T>> const& inputs, std::size_t i) {
+  if constexpr (Element<T>) {
+    float sum = to_float(inputs[0][i]);
+    for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
+      sum = sum + to_float(inputs[rank][i]);
+    }
+    return from_float<T>(sum);
+  } else if constexpr (std::is_same_v<T, double>) {
+    double sum = inputs[0][i];
+    for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
+      sum = sum + inputs[rank][i];
+    }
+    return sum;
+  } else {
+    std::uint64_t sum = 0;
+    for (auto const& input : inputs) {
+      sum += static_cast<std::uint64_t>(input[i]);
+    }
+    return static_cast<T>(sum);
+  }
+}
+
+template <class T>
+bool same(T a, T b) {
+  if constexpr (Element<T>) {
+    return testing::same_number(a, b);
+  } else {
+    return std::memcmp(&a, &b, sizeof(T)) == 0;
+  }
+}
+
+TEMPLATE_TEST_CASE("the sum is in rank order, the same bits on every instruction set, for all outputs", "", float, bf16,
+                   fp16, double, std::int32_t, std::int64_t, std::uint8_t) {
+  using T = TestType;
+  int const ranks = GENERATE(1, 2, 3, 4, 7);
+  auto const numbers = GENERATE(Numbers::ordinary, Numbers::any);
+  constexpr std::int64_t length = 3000;
+  std::vector<std::vector<T>> inputs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    inputs.push_back(random_values<T>(length, static_cast<std::uint32_t>(rank), numbers));
+  }
+  for (Isa const isa : testing::all_isas()) {
+    testing::WithIsa const with{isa};
+    int wrong = 0;
+    for (std::int64_t const count : {0, 1, 2, 15, 17, 1023, 1024, 1025, 2999}) {
+      for (std::int64_t const first : {0, 1}) {
+        // Apart: two outputs. In place: every input is an output too, as in a fused all-reduce.
+        for (bool const in_place : {false, true}) {
+          auto sources = inputs;
+          std::vector<std::vector<T>> apart(2, std::vector<T>(length, T{}));
+          auto& results = in_place ? sources : apart;
+          auto const untouched = results;
+          std::vector<void const*> from;
+          std::vector<void*> to;
+          for (auto const& source : sources) {
+            from.push_back(source.data());
+          }
+          for (auto& result : results) {
+            to.push_back(result.data());
+          }
+          rank_sum(to.data(), static_cast<int>(to.size()), from.data(), ranks, Type<T>::dtype, first, count);
+          for (std::size_t k = 0; k < results.size(); ++k) {
+            for (std::size_t i = 0; i < static_cast<std::size_t>(length); ++i) {
+              bool const inside = i >= static_cast<std::size_t>(first) && i < static_cast<std::size_t>(first + count);
+              wrong += same(results[k][i], inside ? sum_in_order(inputs, i) : untouched[k][i]) ? 0 : 1;
+            }
+          }
+        }
+      }
+    }
+    INFO(testing::name_of(isa));
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("the order of additions is that of the ranks") {
+  float const large = 1e8F;
+  std::vector<float> const a{large, 1}, b{-large, large}, c{1, -large};
+  void const* const inputs[] = {a.data(), b.data(), c.data()};
+  std::vector<float> sum(2);
+  void* const output = sum.data();
+  rank_sum(&output, 1, inputs, 3, Dtype::fp32, 0, 2);
+  CHECK(sum == std::vector<float>{1, 0});  // (1e8 - 1e8) + 1, but (1 + 1e8) - 1e8
+}
+
+TEST_CASE("16-bit types are rounded once") {
+  // 2048 + 1 is 2048 in fp16, and so is that plus 1; but 2048 + 1 + 1 is 2050.
+  std::vector<fp16> const a{from_float<fp16>(2048)}, one{from_float<fp16>(1)};
+  void const* const inputs[] = {a.data(), one.data(), one.data()};
+  fp16 sum{};
+  void* const output = &sum;
+  rank_sum(&output, 1, inputs, 3, Dtype::fp16, 0, 1);
+  CHECK(to_float(sum) == 2050);
+}
+
+TEST_CASE("integers wrap around and bytes count as unsigned") {
+  std::vector<std::int32_t> const largest{std::numeric_limits<std::int32_t>::max()}, one{1};
+  void const* const inputs[] = {largest.data(), one.data()};
+  std::int32_t sum = 0;
+  void* const output = &sum;
+  rank_sum(&output, 1, inputs, 2, Dtype::int32, 0, 1);
+  CHECK(sum == std::numeric_limits<std::int32_t>::min());
+
+  std::uint8_t const large = 200, small = 100;
+  void const* const bytes[] = {&large, &small};
+  std::uint8_t byte = 0;
+  void* const byte_output = &byte;
+  rank_sum(&byte_output, 1, bytes, 2, Dtype::byte, 0, 1);
+  CHECK(byte == 44);
+}
+
+TEST_CASE("copies are exact at every alignment, below and above where stores are streamed") {
+  constexpr std::int64_t streamed = 12 << 20;
+  constexpr std::int64_t margin = 128;
+  std::vector<std::byte> source(static_cast<std::size_t>(streamed + 4 * margin));
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    source[i] = static_cast<std::byte>(i * 131 + i / 251);
+  }
+  for (std::int64_t const bytes : {std::int64_t{0}, std::int64_t{1}, std::int64_t{63}, std::int64_t{4096}, streamed - 1,
+                                   streamed, streamed + 1, streamed + 77}) {
+    for (std::int64_t const offset : {0, 1, 16, 63}) {
+      std::vector<std::byte> destination(source.size(), std::byte{0xee});
+      copy_bytes(destination.data() + offset, source.data() + 3, bytes);
+      INFO(bytes << " bytes to offset " << offset);
+      CHECK(std::memcmp(destination.data() + offset, source.data() + 3, static_cast<std::size_t>(bytes)) == 0);
+      CHECK((offset == 0 || destination[static_cast<std::size_t>(offset - 1)] == std::byte{0xee}));
+      CHECK(destination[static_cast<std::size_t>(offset + bytes)] == std::byte{0xee});
+    }
+  }
+  auto const before = source;
+  copy_bytes(source.data(), source.data(), streamed);
+  CHECK(source == before);
+}
+
+}  // namespace
+}  // namespace zeroth::device
