@@ -240,14 +240,14 @@ inline constexpr Alias aliases[] = {
 }
 
 /// A path of the table, as a template argument: a typing error does not compile, and the type of the value follows.
-template <std::size_t length>
+template <std::size_t N>
 struct Path {
-  char text[length] = {};
-  consteval Path(char const (&literal)[length]) { std::copy_n(literal, length, text); }  // NOLINT: a literal is a path
-  [[nodiscard]] constexpr std::string_view view() const { return {text, length - 1}; }
+  char text[N] = {};
+  consteval Path(char const (&literal)[N]) { std::copy_n(literal, N, text); }  // NOLINT: a literal is a path
+  [[nodiscard]] constexpr std::string_view view() const { return {text, N - 1}; }
 };
-template <Path path>
-inline constexpr std::size_t index_of = find_key(path.view()).value();
+template <Path P>
+inline constexpr std::size_t index_of = find_key(P.view()).value();
 
 [[nodiscard]] std::string allowed(Key const& key);      ///< "an integer from 0 to 3"
 [[nodiscard]] std::string to_text(Value const& value);  ///< As it would stand in the file.

@@ -19,7 +19,7 @@ class Reader {
 
   Values read(Object const& document) {
     read_section(document, "", "");
-    return std::move(values_);
+    return values_;
   }
 
  private:

@@ -37,9 +37,12 @@ class Product {
 
 /// The batch size is a multiple of the product of what is known, or equal to it if all is.
 std::string batch_is_product(Values const& values) {
+  if (!values.in_file<"train_batch_size">()) {
+    return {};
+  }
+  auto const train = values.get<"train_batch_size">();
   bool const has_micro = values.in_file<"train_micro_batch_size_per_gpu">();
   bool const has_steps = values.in_file<"gradient_accumulation_steps">();
-  auto const train = values.in_file<"train_batch_size">() ? values.get<"train_batch_size">() : throw Unknown{};
   Product product;
   if (has_micro) {
     product.multiply(values.get<"train_micro_batch_size_per_gpu">(), "train_micro_batch_size_per_gpu");
@@ -97,10 +100,10 @@ std::string param_dtype_is_computed(Values const& values) {
 std::string gradient_dtype_is_wide_or_computed(Values const& values) {
   auto const dtype = values.get<"zeroth.gradient_dtype">();
   auto const compute = compute_dtype(values);
-  auto const other = compute == "fp32" ? std::string{} : fmt::format(" or \"{}\", the compute dtype", compute);
+  auto const other = compute == "fp32" ? std::string{} : fmt::format(R"( or "{}", the compute dtype)", compute);
   return dtype == "fp32" || dtype == compute
              ? ""
-             : fmt::format("\"{}\", but the compute dtype is \"{}\"; allowed: \"fp32\"{}", dtype, compute, other);
+             : fmt::format(R"("{}", but the compute dtype is "{}"; allowed: "fp32"{})", dtype, compute, other);
 }
 
 std::string reduce_dtype_is_wide_or_gradient(Values const& values) {
@@ -131,10 +134,10 @@ std::string accumulate_dtype_is_used(Values const& values) {
                                    "the gradient dtype, \"{}\"; set {}zeroth.reduce_gradients to \"every_micro_step\"",
                                    dtype, gradient, remedy);
   }
-  auto const other = reduce == "fp32" ? std::string{} : fmt::format(" or \"{}\", the dtype that is reduced", reduce);
+  auto const other = reduce == "fp32" ? std::string{} : fmt::format(R"( or "{}", the dtype that is reduced)", reduce);
   return dtype == "fp32" || dtype == reduce
              ? ""
-             : fmt::format("\"{}\", but \"{}\" is reduced; allowed: \"fp32\"{}", dtype, reduce, other);
+             : fmt::format(R"("{}", but "{}" is reduced; allowed: "fp32"{})", dtype, reduce, other);
 }
 
 std::string smallest_scale_is_reached_from_above(Values const& values) {

@@ -35,9 +35,9 @@ struct Given {
 /// leaves here.
 struct Unknown {};
 
-template <Kind kind>
+template <Kind K>
 using Stored =
-    std::variant_alternative_t<static_cast<std::size_t>(kind),
+    std::variant_alternative_t<static_cast<std::size_t>(K),
                                std::variant<bool, std::int64_t, double, Pair, std::string_view, std::string_view>>;
 
 /// Names and texts are views: of the table, or of the document, which must live as long.
@@ -49,19 +49,19 @@ class Values {
   Values();  ///< An empty file.
 
   /// Throws Unknown.
-  template <Path path>
+  template <Path P>
   [[nodiscard]] auto get() const {
-    auto const& entry = entries[index_of<path>];
-    using Type = Stored<keys[index_of<path>].kind>;
+    auto const& entry = entries[index_of<P>];
+    using Type = Stored<keys[index_of<P>].kind>;
     if (!entry.value || !std::holds_alternative<Type>(*entry.value)) {
       throw Unknown{};
     }
     return std::get<Type>(*entry.value);
   }
   /// Whether the file says something here, right or wrong. "auto" and null say nothing.
-  template <Path path>
+  template <Path P>
   [[nodiscard]] bool in_file() const {
-    auto const source = entries[index_of<path>].source;
+    auto const source = entries[index_of<P>].source;
     return source == Source::value || source == Source::mistake;
   }
   [[nodiscard]] Given job() const { return given ? *given : throw Unknown{}; }
