@@ -45,7 +45,7 @@ class LocalGroup {
   [[nodiscard]] AbortState& abort() noexcept { return *abort_; }
   [[nodiscard]] LocalMember& member(int rank) noexcept { return members_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] LocalChannel& channel(int from, int to) noexcept {
-    return channels_[static_cast<std::size_t>(from * world() + to)];
+    return channels_[static_cast<std::size_t>(from) * members_.size() + static_cast<std::size_t>(to)];
   }
   /// "rank 2", with its number in the job where that is another.
   [[nodiscard]] std::string describe_rank(int rank);

@@ -65,7 +65,7 @@ void check_tensors(std::filesystem::path const& file, std::map<std::string, engi
     }
   }
   for (auto const& [name, tensor] : tensors) {
-    auto const known = [&](auto const& param) { return param.name == name; };
+    auto const known = [&name = name](auto const& param) { return param.name == name; };
     if (std::ranges::none_of(model.params, known)) {
       problems.push_back(fmt::format("\"{}\" is no parameter of the model", name));
     }

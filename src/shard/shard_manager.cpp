@@ -11,7 +11,6 @@
 
 namespace zeroth::shard {
 
-using comm::Collective;
 using comm::Operation;
 using device::Category;
 

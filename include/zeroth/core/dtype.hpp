@@ -52,15 +52,17 @@ enum class Dtype : std::uint8_t { fp32, bf16, fp16, fp64, int32, int64, byte };
 
 template <class T>
 concept Element = std::same_as<T, float> || std::same_as<T, bf16> || std::same_as<T, fp16>;
+template <class G, class T>
+concept SameOrFp32 = std::same_as<G, T> || std::same_as<G, float>;
 /// Gradients are written in the type of the math, or in fp32.
 template <class G, class T>
-concept GradientOf = Element<G> && (std::same_as<G, T> || std::same_as<G, float>);
+concept GradientOf = Element<G> && SameOrFp32<G, T>;
 
 template <Element T>
-inline constexpr Dtype dtype_of =
-    std::same_as<T, float> ? Dtype::fp32 : (std::same_as<T, bf16> ? Dtype::bf16 : Dtype::fp16);
+inline constexpr Dtype dtype_of = std::same_as<T, float> ? Dtype::fp32
+                                                         : (std::same_as<T, bf16> ? Dtype::bf16 : Dtype::fp16);
 
-// ---- conversions: branch-free where it matters, so that loops over them vectorise; the same bits everywhere ----------
+// ---- conversions: branch-free where it matters, so that loops over them vectorise; the same bits everywhere ----
 
 [[nodiscard]] ZEROTH_HOST_DEVICE constexpr float to_float(float value) noexcept { return value; }
 
@@ -75,7 +77,8 @@ inline constexpr Dtype dtype_of =
   std::uint32_t const placed = (extended << 13U) & 0x8fffe000U;
   // Rebias by multiplication with 2^112: exact for normal and subnormal numbers alike.
   std::uint32_t const finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(placed) * 0x1p112F);
-  std::uint32_t const special = (placed & 0x0f800000U) == 0x0f800000U ? 0x7f800000U : 0U;  // inf; NaN keeps its mantissa
+  std::uint32_t const special =
+      (placed & 0x0f800000U) == 0x0f800000U ? 0x7f800000U : 0U;  // inf; NaN keeps its mantissa
   return std::bit_cast<float>(finite | special);
 }
 
@@ -95,8 +98,9 @@ template <Element T>
   } else {
     // 65520 and more round to 65536, whose bits are those of infinity.
     std::uint32_t const bounded = magnitude < 0x47800000U ? magnitude : 0x47800000U;
-    // The power of two in the value, but at least 2^-14, below which fp16 is subnormal. Added to one 2^13 times as large,
-    // the value is rounded by the fp32 adder to 10 binary digits after that power, and ends up in the lowest bits.
+    // The power of two in the value, but at least 2^-14, below which fp16 is subnormal. Added to one 2^13 times as
+    // large, the value is rounded by the fp32 adder to 10 binary digits after that power, and ends up in the lowest
+    // bits.
     std::uint32_t const masked = bounded & 0x7f800000U;
     std::uint32_t const power = masked > 0x38800000U ? masked : 0x38800000U;
     std::uint32_t const large = power + (13U << 23U);

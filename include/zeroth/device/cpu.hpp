@@ -9,13 +9,16 @@
 
 namespace zeroth::device {
 
-/// A call that is stored in place, so that enqueueing never allocates. Only for callables that are copied as bytes.
+inline constexpr std::size_t task_capacity_bytes = 232;
+/// What is copied as bytes, and is small.
+template <class F>
+concept TaskFunction = std::is_trivially_copyable_v<F> && std::is_trivially_destructible_v<F> &&
+                       sizeof(F) <= task_capacity_bytes;
+
+/// A call that is stored in place, so that enqueueing never allocates.
 class Task {
  public:
-  static constexpr std::size_t capacity = 232;
-
-  template <class F>
-    requires std::is_trivially_copyable_v<F> && std::is_trivially_destructible_v<F> && (sizeof(F) <= capacity)
+  template <TaskFunction F>
   Task(F const& function)  // NOLINT(google-explicit-constructor): a lambda is a task
       : call_{[](void* self) { (*std::launder(static_cast<F*>(self)))(); }} {
     ::new (static_cast<void*>(storage_)) F(function);
@@ -24,7 +27,7 @@ class Task {
   void operator()() { call_(storage_); }
 
  private:
-  alignas(std::max_align_t) std::byte storage_[capacity];
+  alignas(std::max_align_t) std::byte storage_[task_capacity_bytes];
   void (*call_)(void*) = nullptr;
 };
 
