@@ -6,10 +6,12 @@ namespace gpt {
 
 std::string run_record(Options const& options, zeroth::Config const& config, Shape const& shape, Batches const& batches,
                        int world) {
+  auto const batch = config.settings(world, 1).batch;  // does not depend on the largest unit
   nlohmann::ordered_json const record{
       {"record", "run"},
       {"world", world},
       {"steps", options.steps},
+      {"batch", {{"train", batch.train}, {"micro", batch.micro}, {"accumulation", batch.accumulation}}},
       {"seed", options.seed},
       {"order", options.order == Order::sequential ? "sequential" : "shuffled"},
       {"recompute", options.recompute},

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Trains the same GPT-2 with train_gpt and with Hugging Face's GPT2LMHeadModel on PyTorch, and compares every step.
+
+    python3 -m venv .venv && .venv/bin/pip install torch transformers
+    .venv/bin/python scripts/compare_pytorch.py --train-gpt build/release/bin/train_gpt \\
+        --config configs/zero3.json --data text.txt --ranks 2 --steps 20
+
+Both start from the weights that train_gpt saved, read the same sequences in the same order, and use AdamW, weight decay,
+clipping and batch sizes as the stage file says. PyTorch computes on one process in fp32; its learning rate is the one
+that train_gpt reports. Further options of train_gpt may follow after "--". Ends with 1 if Hugging Face does not load
+a folder as it is, or if losses or final weights differ by more than the bounds.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+
+import torch
+from transformers import GPT2LMHeadModel
+from transformers.utils import logging
+
+# Both sides round in fp32 but sum in different orders. The losses of one step differ by some 1e-7 of their value; each
+# Adam update then carries the difference on. These bounds are a hundred times what was seen after 20 steps.
+LOSS_BOUND = 1e-4
+WEIGHT_BOUND = 1e-3
+
+
+@dataclass
+class Run:
+    """A report of train_gpt."""
+
+    facts: dict
+    steps: list
+
+    def setting(self, path):
+        return self.facts["config"][path]["value"]
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train-gpt", type=pathlib.Path, required=True, help="the program")
+    parser.add_argument("--config", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="a file, not a folder")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("more", nargs="*", help="options of train_gpt, after --")
+    return parser.parse_args()
+
+
+def train_gpt(options, report, *more):
+    command = [options.train_gpt, "--config", options.config, "--data", options.data, "--ranks", options.ranks,
+               "--report", report, *more]
+    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+    records = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
+    return Run(records[0], [record for record in records if record["record"] == "step"])
+
+
+def load(folder):
+    """The model in `folder`, and whether Hugging Face took all of it and missed nothing."""
+    model, found = GPT2LMHeadModel.from_pretrained(folder, output_loading_info=True, dtype=torch.float32,
+                                                   attn_implementation="eager")
+    wrong = {what: sorted(map(str, names)) for what, names in found.items() if names}
+    for what, names in wrong.items():
+        print(f"{folder}: {what}: {', '.join(names)}")
+    return model.train(), not wrong
+
+
+def make_optimizer(model, run):
+    if run.setting("optimizer.type") != "AdamW" or run.setting("data_types.param_dtype") != "fp32":
+        sys.exit("compare_pytorch.py: the stage file must say AdamW and fp32")
+    decayed = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": decayed, "weight_decay": run.setting("optimizer.params.weight_decay")},
+              {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, betas=tuple(run.setting("optimizer.params.betas")),
+                             eps=run.setting("optimizer.params.eps"))
+
+
+def sequences(data, context, first, count):
+    """Samples [first, first + count) in sequential order: inputs and targets."""
+    whole = (len(data) - 1) // context
+    starts = [(first + i) % whole * context for i in range(count)]
+    rows = torch.stack([data[start:start + context + 1] for start in starts]).long()
+    return rows[:, :-1], rows[:, 1:]
+
+
+def exact_norm(gradients):
+    """In fp64: PyTorch's own, which sums in fp32, is off by about 7e-6."""
+    return torch.stack([g.double().square().sum() for g in gradients]).sum().sqrt()
+
+
+def train_pytorch(model, run, data):
+    """The losses and gradient norms of the steps that `run` took."""
+    optimizer = make_optimizer(model, run)
+    batch, micro = run.facts["batch"]["train"], run.facts["batch"]["micro"]
+    context = run.facts["model"]["context"]
+    clipping = run.setting("gradient_clipping") or float("inf")
+    for number, step in enumerate(run.steps):
+        optimizer.zero_grad()
+        loss = 0.0
+        for first in range(0, batch, micro):
+            inputs, targets = sequences(data, context, number * batch + first, micro)
+            logits = model(inputs).logits
+            part = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()) * (micro / batch)
+            part.backward()
+            loss += part.item()
+        norm = exact_norm([p.grad for p in model.parameters()])
+        torch.nn.utils.clip_grads_with_norm_(model.parameters(), clipping, norm)
+        for group in optimizer.param_groups:
+            group["lr"] = step["lr"]
+        optimizer.step()
+        yield loss, norm.item()
+
+
+def difference(a, b):
+    return abs(a - b) / abs(b)
+
+
+def compare_steps(model, run, data):
+    """Prints both runs side by side; returns the largest relative difference of losses."""
+    print(f"{'step':>4}  {'loss':>12} {'PyTorch':>12} {'difference':>10}  {'norm':>11} {'PyTorch':>11} {'difference':>10}")
+    worst = 0.0
+    for step, (loss, norm) in zip(run.steps, train_pytorch(model, run, data)):
+        apart = difference(step["loss"], loss)
+        worst = max(worst, apart)
+        print(f"{step['step']:>4}  {step['loss']:>12.8f} {loss:>12.8f} {apart:>10.1e}  "
+              f"{step['grad_norm']:>11.7f} {norm:>11.7f} {difference(step['grad_norm'], norm):>10.1e}")
+    print(f"largest relative difference of losses: {worst:.2e} (bound {LOSS_BOUND:.0e})")
+    return worst
+
+
+def compare_weights(start, ours, theirs):
+    """The difference of the final weights over the way that training moved them."""
+    def distance(a, b):
+        return sum((x - y).double().square().sum() for x, y in zip(a.parameters(), b.parameters())).sqrt().item()
+    apart = distance(ours, theirs) / distance(start, theirs)
+    print(f"final weights: apart by {apart:.2e} of the way from the start (bound {WEIGHT_BOUND:.0e})")
+    return apart
+
+
+def main():
+    options = arguments()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        run = train_gpt(options, folder / "report.jsonl", "--steps", options.steps, "--save-initial",
+                        folder / "initial", "--save-final", folder / "final", *options.more)
+        start, start_loads = load(folder / "initial")
+        model, _ = load(folder / "initial")
+        ours, final_loads = load(folder / "final")
+        print(f"GPT2LMHeadModel.from_pretrained loads what train_gpt saved, without a missing or unexpected key: "
+              f"{'yes' if start_loads and final_loads else 'NO'}")
+
+        start.save_pretrained(folder / "theirs")
+        again = train_gpt(options, folder / "again.jsonl", "--steps", 1, "--init", folder / "theirs", *options.more)
+        same_start = again.steps[0]["loss"] == run.steps[0]["loss"]
+        print(f"train_gpt --init of a folder that Hugging Face saved gives the same first loss: "
+              f"{'yes' if same_start else 'NO'}")
+
+        data = torch.frombuffer(bytearray(options.data.read_bytes()), dtype=torch.uint8)
+        losses_apart = compare_steps(model, run, data)
+        weights_apart = compare_weights(start, ours, model)
+    good = start_loads and final_loads and same_start and losses_apart < LOSS_BOUND and weights_apart < WEIGHT_BOUND
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
