@@ -1,55 +1,22 @@
-/// Counts what operator new hands out, on all threads.
-#include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <vector>
 
+#include "support/allocations.hpp"
 #include "support/catch.hpp"
 #include "zeroth/device/cpu.hpp"
 #include "zeroth/device/kernels.hpp"
 #include "zeroth/device/rank_sum.hpp"
 
-namespace {
-
-std::atomic<std::int64_t> allocations{0};
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  void* const memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) {
-    throw std::bad_alloc{};
-  }
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
-void* operator new[](std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-
 namespace zeroth::device {
 namespace {
 
+using test::allocation_count;
+
 TEST_CASE("the count sees an allocation") {
-  std::int64_t const before = allocations;
+  std::int64_t const before = allocation_count();
   auto const one = std::make_unique<int>(1);
-  CHECK(allocations == before + 1);
+  CHECK(allocation_count() == before + 1);
 }
 
 TEST_CASE("recording, waiting, posting and every kernel allocate nothing") {
@@ -65,7 +32,7 @@ TEST_CASE("recording, waiting, posting and every kernel allocate nothing") {
   std::vector<optim::AdamwSegment> const segments{{0, count, 1, 1}};
   auto& kernels = device->kernels();
 
-  std::int64_t const before = allocations;
+  std::int64_t const before = allocation_count();
   for (int step = 0; step < 300; ++step) {  // beyond the length of the queue
     stream->wait(*back);
     kernels.fill(*stream, floats, 4 * count, 0x3c);
@@ -98,7 +65,7 @@ TEST_CASE("recording, waiting, posting and every kernel allocate nothing") {
     device->compute().record(*back);
   }
   stream->synchronize();
-  std::int64_t const after = allocations;
+  std::int64_t const after = allocation_count();
   CHECK(after == before);
   CHECK(scalars.applied == 300);
 }
