@@ -4,17 +4,24 @@
 #include <exception>
 
 #include "engine/engine_state.hpp"
+#include "zeroth/core/error.hpp"
 
 namespace zeroth::detail {
 
 int exceptions_in_flight() noexcept { return std::uncaught_exceptions(); }
 
 // guards.hpp
+namespace {
+EngineState& engine_of(GuardHandle handle) {
+  ZEROTH_EXPECTS(handle.engine != nullptr, "a guard is used that was moved from");
+  return *handle.engine;
+}
+}  // namespace
 void const* parameter_address(GuardHandle handle, std::uint32_t model, std::uint32_t param) {
-  return handle.engine->parameter_address(handle.guard, model, param);
+  return engine_of(handle).parameter_address(handle.guard, model, param);
 }
 Contribution contribute(GuardHandle handle, std::uint32_t model, std::uint32_t param) {
-  return handle.engine->contribute(handle.guard, model, param);
+  return engine_of(handle).contribute(handle.guard, model, param);
 }
 void close(GuardHandle handle, int exceptions_when_opened) noexcept {
   handle.engine->close(handle.guard, std::uncaught_exceptions() > exceptions_when_opened);

@@ -37,6 +37,20 @@ stage::PassKind stage_pass(PassKind kind) noexcept {
   return kind == PassKind::training ? stage::PassKind::training : stage::PassKind::evaluation;
 }
 
+/// ": " and the message, or nothing.
+std::string cause_of(std::exception_ptr const& error) {
+  if (!error) {
+    return {};
+  }
+  try {
+    std::rethrow_exception(error);
+  } catch (std::exception const& e) {
+    return fmt::format(": {}", e.what());
+  } catch (...) {
+    return {};
+  }
+}
+
 void check_types(Config const& config, Dtype compute, Dtype gradient) {
   auto const refuse = [](char const* what, Dtype file, Dtype program, char const* key) {
     throw ConfigError{
@@ -86,7 +100,8 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
 EngineState::~EngineState() {
   if (failure_ || std::uncaught_exceptions() > exceptions_at_start_) {
     // The streams may hold collectives that other ranks will never join: end them before the streams are joined.
-    gather_comm_->abort(fmt::format("the engine of rank {} ended by an error", gather_comm_->rank()));
+    gather_comm_->abort(
+        fmt::format("the engine of rank {} ended by an error{}", gather_comm_->rank(), cause_of(failure_)));
   }
   gather_stream_.reset();
   reduce_stream_.reset();
@@ -154,8 +169,16 @@ void EngineState::check_between_passes(char const* call) {
   ZEROTH_EXPECTS(!pass_, fmt::format("{} while {}: it belongs between passes", call, state()));
 }
 
+void EngineState::check_unit(Unit unit, std::string_view call) const {
+  ZEROTH_EXPECTS(unit.model() == model_->id, fmt::format("{}: the unit belongs to another model", call));
+  ZEROTH_EXPECTS(unit.index() < model_->units.size(),
+                 fmt::format("{}: the unit was added to the model after this engine was built", call));
+}
+
 void EngineState::check_param(std::uint32_t model, std::uint32_t param, char const* call) const {
   ZEROTH_EXPECTS(model == model_->id, fmt::format("{}: the parameter belongs to another model", call));
+  ZEROTH_EXPECTS(param < model_->params.size(),
+                 fmt::format("{}: the parameter was added to the model after this engine was built", call));
   auto const unit = guard_->turn.unit;
   auto const& described = model_->params[param];
   bool const tied = std::ranges::find(described.ties, unit) != described.ties.end();
@@ -166,7 +189,7 @@ void EngineState::check_param(std::uint32_t model, std::uint32_t param, char con
 
 void EngineState::check_open(Phase phase, Unit unit) const {
   auto const call = stage::name_of(phase);
-  ZEROTH_EXPECTS(unit.model() == model_->id, fmt::format("{}: the unit belongs to another model", call));
+  check_unit(unit, call);
   auto const& name = unit_name(unit.index());
   ZEROTH_EXPECTS(pass_, fmt::format("{} of unit \"{}\" outside of a pass", call, name));
   ZEROTH_EXPECTS(!guard_, fmt::format("{} of unit \"{}\" while {}", call, name, state()));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/history.hpp"
@@ -73,6 +74,7 @@ class EngineState {
   void check_between_passes(char const* call);
   [[nodiscard]] std::string const& unit_name(std::uint32_t unit) const noexcept;
   [[nodiscard]] std::string state() const;
+  void check_unit(Unit unit, std::string_view call) const;
   void check_param(std::uint32_t model, std::uint32_t param, char const* call) const;
   void check_open(stage::Phase phase, Unit unit) const;
   void settle_skips(std::int64_t position);

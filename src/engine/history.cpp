@@ -3,21 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::engine {
 namespace {
 
-constexpr std::uint32_t unit_bits = 28;
-constexpr std::uint32_t no_call = 0xffffffffU;
+constexpr std::uint64_t no_call = ~std::uint64_t{0};
 
-std::string describe(std::uint32_t call, model::Description const& model) {
+std::string describe(std::uint64_t call, model::Description const& model) {
   if (call == no_call) {
     return "no further call";
   }
-  auto const& unit = [&]() -> std::string const& { return model.units[call & ((1U << unit_bits) - 1)].name; };
-  switch (static_cast<Verb>(call >> unit_bits)) {
+  auto const argument = static_cast<std::uint32_t>(call);
+  auto const& unit = [&]() -> std::string const& { return model.units[argument].name; };
+  switch (static_cast<Verb>(call >> 32U)) {
     case Verb::forward: return fmt::format("forward of unit \"{}\"", unit());
     case Verb::backward: return fmt::format("backward of unit \"{}\"", unit());
     case Verb::evaluation: return fmt::format("forward of unit \"{}\" in an evaluation pass", unit());
@@ -25,17 +26,18 @@ std::string describe(std::uint32_t call, model::Description const& model) {
     case Verb::begin_evaluation: return "the begin of an evaluation pass";
     case Verb::load_weights: return "load_weights()";
     case Verb::save_weights: return "save_weights()";
+    case Verb::learning_rate: return fmt::format("step() with a learning rate of {}", std::bit_cast<float>(argument));
   }
   return "?";
 }
 
 }  // namespace
 
-void History::add(Verb verb, std::uint32_t unit) {
-  auto const call = (static_cast<std::uint32_t>(verb) << unit_bits) | unit;
+void History::add(Verb verb, std::uint32_t argument) {
+  auto const call = (std::uint64_t{static_cast<std::uint8_t>(verb)} << 32U) | argument;
   calls_.push_back(call);
-  for (int byte = 0; byte < 4; ++byte) {
-    hash_ = (hash_ ^ ((call >> (8 * byte)) & 0xffU)) * 16777619U;
+  for (int byte = 0; byte < 8; ++byte) {
+    hash_ = (hash_ ^ static_cast<std::uint32_t>((call >> (8 * byte)) & 0xffU)) * 16777619U;
   }
 }
 
@@ -53,10 +55,10 @@ void compare_histories(History const& mine, std::int64_t step, model::Descriptio
   communicator.all_gather(stream, {"histories", ""}, &counts[rank], counts.data(), 1, Dtype::int64);
   stream.synchronize();
   auto const longest = static_cast<std::size_t>(*std::ranges::max_element(counts)) + 1;
-  std::vector<std::uint32_t> all(world * longest, no_call);
+  std::vector<std::uint64_t> all(world * longest, no_call);
   std::ranges::copy(mine.calls(), all.begin() + static_cast<std::ptrdiff_t>(rank * longest));
   communicator.all_gather(stream, {"histories", ""}, &all[rank * longest], all.data(),
-                          static_cast<std::int64_t>(longest), Dtype::int32);
+                          static_cast<std::int64_t>(longest), Dtype::int64);
   stream.synchronize();
   for (std::size_t call = 0; call < longest; ++call) {
     for (std::size_t other = 1; other < world; ++other) {

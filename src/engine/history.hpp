@@ -17,20 +17,22 @@ enum class Verb : std::uint8_t {
   begin_micro_step,
   begin_evaluation,
   load_weights,
-  save_weights
+  save_weights,
+  learning_rate
 };
 
 /// Calls of one step, in order. Keeps its memory when it is cleared.
 class History {
  public:
-  void add(Verb verb, std::uint32_t unit = 0);
+  /// `argument`: the unit, or the bits of the learning rate.
+  void add(Verb verb, std::uint32_t argument = 0);
   void clear() noexcept;
   /// 32 bits: exact in a sum of doubles over ranks.
   [[nodiscard]] double hash() const noexcept { return hash_; }
-  [[nodiscard]] std::vector<std::uint32_t> const& calls() const noexcept { return calls_; }
+  [[nodiscard]] std::vector<std::uint64_t> const& calls() const noexcept { return calls_; }
 
  private:
-  std::vector<std::uint32_t> calls_;
+  std::vector<std::uint64_t> calls_;
   std::uint32_t hash_ = 2166136261U;
 };
 

@@ -43,6 +43,7 @@ void EngineState::end_pass(bool by_exception) noexcept {
   try {
     ZEROTH_EXPECTS(!by_exception,
                    fmt::format("{} when it ended by an exception: nothing more of it was sent", state()));
+    ZEROTH_EXPECTS(!guard_, fmt::format("a pass ended while {}: guards end before their pass", state()));
     if (!failure_) {
       *pass_ == PassKind::training ? end_training_pass() : end_evaluation_pass();
     }
@@ -99,6 +100,7 @@ float EngineState::evaluation_loss() {
 float EngineState::report_loss(float mean, LossOptions const& options) {
   check_usable("report_loss()");
   ZEROTH_EXPECTS(pass_, "report_loss() outside of a pass");
+  ZEROTH_EXPECTS(!pass_skipped_, "report_loss() in a micro-step that was skipped");
   ZEROTH_EXPECTS(!loss_reported_, fmt::format("report_loss() for the second time: {}", state()));
   ZEROTH_EXPECTS(std::isfinite(options.weight) && options.weight >= 0,
                  fmt::format("report_loss(): weight is {}, must be 0 or more and finite", options.weight));
@@ -113,13 +115,17 @@ float EngineState::report_loss(float mean, LossOptions const& options) {
 
 void EngineState::skip_unit(Unit unit) {
   check_usable("skip(unit)");
-  ZEROTH_EXPECTS(unit.model() == model_->id, "skip(unit): the unit belongs to another model");
+  check_unit(unit, "skip(unit)");
   auto& progress = progress_[unit.index()];
   ZEROTH_EXPECTS(!guard_ || guard_->turn.unit != unit.index(),
                  fmt::format("skip of unit \"{}\" while {}", unit_name(unit.index()), state()));
   ZEROTH_EXPECTS(progress.backwards == 0 && !progress.skipped,
                  fmt::format("skip of unit \"{}\", which {} in this micro-step", unit_name(unit.index()),
                              progress.skipped ? "was skipped already" : "has run backward"));
+  ZEROTH_EXPECTS(progress.forwards > 0 || position_ < std::int64_t{unit.index()},
+                 fmt::format("skip of unit \"{}\" after a later unit's turn: the other ranks expect this rank in its "
+                             "forward turn before that",
+                             unit_name(unit.index())));
   progress.skipped = true;
 }
 

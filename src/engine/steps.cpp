@@ -1,7 +1,9 @@
 /// EngineState: the update and its report.
 #include <fmt/format.h>
 
+#include <bit>
 #include <chrono>
+#include <cmath>
 
 #include "engine/engine_state.hpp"
 #include "zeroth/core/error.hpp"
@@ -23,9 +25,16 @@ std::optional<StepReport> EngineState::step(StepOptions const& options) {
   ZEROTH_EXPECTS(micro_steps_ == settings().batch.accumulation,
                  fmt::format("step() after {} of {} micro-steps of step {}", micro_steps_,
                              settings().batch.accumulation, steps_ + 1));
+  if (options.learning_rate) {
+    ZEROTH_EXPECTS(std::isfinite(*options.learning_rate) && *options.learning_rate >= 0,
+                   fmt::format("step(): learning_rate is {}, must be 0 or more and finite", *options.learning_rate));
+  }
   try {
     auto report = take_report();
     auto const slot = static_cast<std::size_t>(steps_ % 2);
+    if (options.learning_rate) {  // ranks that give different ones are told so
+      histories_[slot].add(engine::Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
+    }
     auto const rules = rules_for(options);
     sums_.stop = job_->stop_requested() ? 1 : 0;
     sums_.history = histories_[slot].hash();
