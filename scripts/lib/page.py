@@ -28,8 +28,8 @@ ul.claims li.failed::before { content: "\\2717"; color: var(--bad); } ul.claims 
 .legend { display: flex; flex-wrap: wrap; gap: 4px 20px; font-size: 14px; margin: 8px 0 10px; }
 .legend i { display: inline-block; width: 13px; height: 13px; border-radius: 3px; margin-right: 7px;
   vertical-align: -1.5px; }
-svg { display: block; width: 100%; height: auto; overflow: visible; font: 13px system-ui, -apple-system, "Segoe UI",
-  Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif; }
+svg { display: block; width: 100%; min-width: 620px; height: auto; overflow: visible; font: 13px system-ui,
+  -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif; }
 svg text { fill: var(--ink); } svg .axis, svg .soft { fill: var(--soft); } svg .strong { font-weight: 600; }
 svg .inside.measured { fill: #ffffff; font-size: 12px; } svg .inside.planned { font-size: 12px; }
 .grid { stroke: var(--line); stroke-width: 1; }
@@ -68,17 +68,18 @@ def as_html(runs, title):
 <h2>Memory per rank</h2>
 <p class="note">Outlined: planned before the first allocation. Filled: the measured peak. The rank that holds most.</p>
 {_legend((category, category) for category in CATEGORIES)}
-{charts.memory(runs)}
+<div class="scroll">{charts.memory(runs)}</div>
 
 <h2>Loss</h2>
 <p class="note">Equal curves lie on each other: the first is drawn widest, the last thinnest.</p>
 {_legend((run.label, f"run{index % 6}") for index, run in enumerate(runs))}
-{charts.loss(runs)}
+<div class="scroll">{charts.loss(runs)}</div>
 
 <h2>Time per step</h2>
-<p class="note">Exposed communication is what the compute thread waited for; the rest ran beside it.</p>
+<p class="note">Exposed communication is what the compute thread waited for; the rest ran beside it. Stages ran one after
+another here; bench/ measures them in turns.</p>
 {_legend((("compute, hidden communication", "compute"), ("exposed communication", "exposed")))}
-{charts.time(runs)}
+<div class="scroll">{charts.time(runs)}</div>
 
 <h2>All figures</h2>
 <p class="note">Memory in MiB per rank. Saved: against {escape(runs[0].label)}.</p>
