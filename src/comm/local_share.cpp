@@ -73,13 +73,18 @@ void LocalShare::reduce(std::span<Collective const* const> all) {
   device::rank_sum(outputs, to_all ? world_ : 1, inputs_.data(), world_, mine.dtype, first, count);
 }
 
+/// Stores this rank's block to everybody: read once, where fetching the others' blocks would read each of them again on
+/// every rank.
 void LocalShare::gather_blocks(std::span<Collective const* const> all) {
   Collective const& mine = *all[static_cast<std::size_t>(rank_)];
   std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
-  for (int i = 0; i < world_; ++i) {
-    int const from = (rank_ + i) % world_;  // each rank starts elsewhere
-    device::copy_bytes(at(mine.output, from * bytes), all[static_cast<std::size_t>(from)]->input, bytes);
+  for (int i = 0; i < world_; ++i) {  // each rank starts elsewhere
+    auto const* const to = all[static_cast<std::size_t>((rank_ + i) % world_)];
+    outputs_[static_cast<std::size_t>(i)] = at(to->output, rank_ * bytes);
   }
+  // In place this rank has its own block already.
+  bool const in_place = outputs_[0] == mine.input;
+  device::copy_to_all(std::span{outputs_}.subspan(in_place ? 1 : 0), mine.input, bytes);
 }
 
 void LocalShare::exchange_blocks(std::span<Collective const* const> all) {
@@ -97,9 +102,9 @@ void LocalShare::broadcast(std::span<Collective const* const> all) {
   void const* const input = all[static_cast<std::size_t>(mine.peer)]->input;
   auto const [first, count] = slice_of(mine.count, mine.dtype, rank_, world_);
   std::int64_t const offset = first * bytes_of(mine.dtype);
-  for (auto const* each : all) {
-    device::copy_bytes(at(each->output, offset), at(input, offset), count * bytes_of(mine.dtype));
-  }
+  std::transform(all.begin(), all.end(), outputs_.begin(),
+                 [offset](Collective const* each) { return at(each->output, offset); });
+  device::copy_to_all(outputs_, at(input, offset), count * bytes_of(mine.dtype));
 }
 
 }  // namespace zeroth::comm

@@ -1,7 +1,9 @@
 /// Where a fixed number of ranks meet, again and again.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <thread>
 
 #include "zeroth/core/counter.hpp"
 
@@ -12,7 +14,9 @@ namespace zeroth::comm {
 /// What a rank wrote before it arrived is visible to those who passed.
 class Meeting {
  public:
-  explicit Meeting(int world) noexcept : world_{static_cast<std::uint64_t>(world)} {}
+  explicit Meeting(int world) noexcept
+      : world_{static_cast<std::uint64_t>(world)},
+        looks_{world <= cores() ? Clock::duration{patience} : Clock::duration{0}} {}
 
   void arrive(std::uint64_t number) noexcept {
     if (arrivals_.fetch_add(1, std::memory_order_acq_rel) + 1 == number * world_) {
@@ -20,9 +24,13 @@ class Meeting {
     }
   }
   [[nodiscard]] bool wait_until(std::uint64_t number, Clock::time_point deadline) const noexcept {
+    look_for(number);
     return complete_.wait_until(static_cast<std::uint32_t>(number), deadline);
   }
-  void wait_for(std::uint64_t number) const noexcept { complete_.wait_for(static_cast<std::uint32_t>(number)); }
+  void wait_for(std::uint64_t number) const noexcept {
+    look_for(number);
+    complete_.wait_for(static_cast<std::uint32_t>(number));
+  }
 
   /// For a rank that has arrived and does not want to wait any longer. True: nobody passes this meeting or a later one.
   /// False: too late, everybody is here and passes.
@@ -40,9 +48,22 @@ class Meeting {
   }
 
  private:
+  /// Ranks that do equal work come at nearly the same time, and sleeping and waking takes longer than that; but only
+  /// where each rank can have a core does looking not keep the others from coming.
+  void look_for(std::uint64_t number) const noexcept {
+    for (auto const end = Clock::now() + looks_; Clock::now() < end;) {
+      if (Counter::reached(complete_.value(), static_cast<std::uint32_t>(number))) {
+        return;
+      }
+    }
+  }
+  static int cores() noexcept { return static_cast<int>(std::thread::hardware_concurrency()); }
+  static constexpr std::chrono::microseconds patience{5};
+
   static constexpr std::uint64_t given_up = std::uint64_t{1} << 63U;  // so that the count never comes out right again
 
   std::uint64_t world_;
+  Clock::duration looks_;  ///< How long to look before sleeping.
   std::atomic<std::uint64_t> arrivals_{0};
   Counter complete_;
 };

@@ -71,16 +71,22 @@ std::string check_negative_zero(Rank& rank) {
   return {};
 }
 
-/// Longer than the most that a backend stages at a time.
-std::string check_long_reductions(Rank& rank) {
+/// Longer than the most that a backend stages at a time, or keeps in its caches.
+std::string check_long_operations(Rank& rank) {
   constexpr std::int64_t count = 3'000'017;
   int const world = rank.communicator.world();
   Part part{rank.communicator, 0, rank.communicator.rank(), "long", count};
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   Probe const whole{Operation::all_reduce, Dtype::fp32, count, Place::in_place, 0};
   Probe const blocks{Operation::reduce_scatter, Dtype::bf16, count / world, Place::in_place, 0};
-  auto const problem = run_one(part.communicator(), *stream, whole, small_numbers);
-  return first_of(problem, run_one(part.communicator(), *stream, blocks, small_numbers));
+  Probe const from_one{Operation::broadcast, Dtype::fp32, count, Place::out_of_place, world - 1};
+  Probe const from_all{Operation::all_gather, Dtype::fp32, count / 2, Place::out_of_place, 0};
+  std::string problem;
+  for (auto const& each : {whole, blocks, from_one, from_all}) {
+    auto const found = run_one(part.communicator(), *stream, each, small_numbers);
+    problem = first_of(problem, found);
+  }
+  return problem;
 }
 
 }  // namespace
@@ -92,7 +98,7 @@ std::vector<Case> operation_cases() {
   }
   cases.push_back({"sums are in rank order and are rounded once", check_rounding});
   cases.push_back({"nothing but the inputs is summed", check_negative_zero});
-  cases.push_back({"reductions of more than the staging memory", check_long_reductions});
+  cases.push_back({"operations on more than staging memory and caches hold", check_long_operations});
   return cases;
 }
 
