@@ -69,6 +69,7 @@ class EngineState {
   };
 
   void agree(Config const& config);
+  void meet(std::string_view purpose);
   void check_usable(char const* call);
   void remember_failure(std::exception_ptr error) noexcept;
   void check_between_passes(char const* call);

@@ -81,6 +81,18 @@ void check_tensors(std::filesystem::path const& file, std::map<std::string, engi
 
 }  // namespace
 
+/// A rank that comes here alone meets the others on the communicator that they use next, and all are told at once.
+void EngineState::meet(std::string_view purpose) {
+  comm::Collective const barrier{};
+  bool const gathers_first = blueprint_.request.placements.parameters == shard::Placement::shard;
+  for (bool const gather : {gathers_first, !gathers_first}) {
+    (gather ? *gather_comm_ : *reduce_comm_)
+        .submit(gather ? *gather_stream_ : *reduce_stream_, {purpose, ""}, {&barrier, 1});
+  }
+  gather_stream_->synchronize();
+  reduce_stream_->synchronize();
+}
+
 void EngineState::save_weights(std::filesystem::path const& file) {
   check_between_passes("save_weights()");
   histories_[static_cast<std::size_t>(steps_ % 2)].add(Verb::save_weights);
@@ -92,6 +104,7 @@ void EngineState::save_weights(std::filesystem::path const& file) {
     gather_stream_->synchronize();
   };
   try {
+    meet("save_weights");
     manager_->await_gathers();
     std::optional<Sink> sink;
     if (rank == 0) {
