@@ -33,9 +33,9 @@ struct SmallModel {
 struct SmallFile {
   int accumulation = 2;
   int micro_batch = 2;
-  std::string zero;    ///< More keys of zero_optimization, each with a comma before it.
-  std::string zeroth;  ///< More keys of the zeroth section, each with a comma before it.
-  std::string more;    ///< More sections, each with a comma before it.
+  std::string zero = {};    ///< More keys of zero_optimization, each with a comma before it.
+  std::string zeroth = {};  ///< More keys of the zeroth section, each with a comma before it.
+  std::string more = {};    ///< More sections, each with a comma before it.
 };
 inline Config small_config(int stage, SmallFile const& file = {}) {
   return Config::from_json(fmt::format(

@@ -1,0 +1,396 @@
+/// Ranks that do different things: every rank ends with an error that says what, at every stage.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/small_model.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+/// Runs `rank_main` on every rank with an engine of its own.
+Outcome with_engines(int world, int stage,
+                     std::function<void(Job&, Engine<float>&, SmallModel const&)> const& rank_main,
+                     SmallFile const& file = {}) {
+  auto const config = small_config(stage, file);
+  return run_job(world, [&](Job& job) {
+    SmallModel const small;
+    Engine<float> engine{job, small.model, config};
+    rank_main(job, engine, small);
+  });
+}
+
+bool all_are_peer_errors(Outcome const& outcome) { return std::ranges::all_of(outcome, holds<PeerError>); }
+
+/// A micro-step whose forward takes the first two units in the order of rank.
+void swapped_micro_step(MicroStep<float, float>& micro, SmallModel const& small, bool swap) {
+  for (std::size_t const u : {swap ? 1U : 0U, swap ? 0U : 1U, 2U}) {
+    auto const p = micro.forward(small.units[u]);
+  }
+  backward(micro, small, micro.report_loss(1));
+}
+
+}  // namespace
+
+TEST_CASE("ranks with different models are told so when they build their engines") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const outcome = run_job(3, [&](Job& job) {
+      SmallModel small;
+      if (job.rank() == 2) {
+        static_cast<void>(small.model.param(small.units[0], "one.more", {1}, Constant{0}));
+      }
+      Engine<float> const engine{job, small.model, small_config(stage)};
+    });
+    CHECK(all_are_peer_errors(outcome));
+    CHECK_THAT(messages_of(outcome), Contains("ranks 0 and 2 built an engine from different models"));
+  }
+}
+
+TEST_CASE("ranks with different seeds or stage files are told so") {
+  auto const seeds = run_job(2, [&](Job& job) {
+    Model model{static_cast<std::uint64_t>(job.rank())};
+    static_cast<void>(model.param(model.unit("u"), "w", {4}, Constant{0}));
+    Engine<float> const engine{job, model, small_config(1)};
+  });
+  CHECK(all_are_peer_errors(seeds));
+  CHECK_THAT(messages_of(seeds), Contains("different models (units, parameters, shapes, options or seed)"));
+  auto const files = run_job(2, [&](Job& job) {
+    SmallModel const small;
+    auto const file = job.rank() == 0 ? SmallFile{} : SmallFile{.zero = R"(, "reduce_bucket_size": 7)"};
+    Engine<float> const engine{job, small.model, small_config(2, file)};
+  });
+  CHECK(all_are_peer_errors(files));
+  CHECK_THAT(messages_of(files), Contains("ranks 0 and 1 built an engine from different stage files"));
+}
+
+TEST_CASE("a program built for other types than the file's is refused, with both named") {
+  auto const error_of = [](auto types, std::string const& keys) {
+    using Types = decltype(types);
+    auto const outcome = run_job(1, [&](Job& job) {
+      SmallModel const small;
+      Engine<typename Types::Compute, typename Types::Gradient> const engine{job, small.model,
+                                                                             small_config(0, {.more = keys})};
+    });
+    CHECK(holds<ConfigError>(outcome.front()));
+    return message_of(outcome.front());
+  };
+  auto const bf16_file = R"(, "bf16": {"enabled": true})";
+  CHECK_THAT(
+      error_of(Precision<bf16, bf16>{}, ""),
+      Contains("the stage file says compute dtype fp32 (fp16.enabled, bf16.enabled), but the program's Engine is "
+               "built for bf16"));
+  CHECK_THAT(error_of(Precision<float, float>{}, bf16_file),
+             Contains("compute dtype bf16") && Contains("built for fp32"));
+  CHECK_THAT(error_of(Precision<fp16, fp16>{}, bf16_file),
+             Contains("compute dtype bf16") && Contains("built for fp16"));
+  CHECK_THAT(
+      error_of(Precision<bf16, float>{}, bf16_file),
+      Contains("the stage file says gradient dtype bf16 (zeroth.gradient_dtype), but the program's Engine is built "
+               "for fp32; change the file, or choose the types with zeroth::with_precision"));
+}
+
+TEST_CASE("units in another order on another rank: found by the communicator where it matters there") {
+  auto const outcome = with_engines(2, 3, [](Job& job, Engine<float>& engine, SmallModel const& small) {
+    for (auto micro : engine.micro_steps()) {
+      swapped_micro_step(micro, small, job.rank() == 1);
+    }
+    engine.step();
+    engine.finish();
+  });
+  CHECK(all_are_peer_errors(outcome));
+  CHECK_THAT(messages_of(outcome), Contains("do different things") && Contains("forward of unit 'block0'") &&
+                                       Contains("forward of unit 'block1'"));
+}
+
+TEST_CASE("units in another order on another rank: found in the next report where nothing is gathered") {
+  for (int stage = 0; stage <= 2; ++stage) {
+    for (bool const one_step : {true, false}) {
+      for (int const world : {2, 3}) {
+        INFO(fmt::format("stage {}, {}, {} ranks", stage, one_step ? "finish()" : "step()", world));
+        std::vector<int> steps(static_cast<std::size_t>(world), 0);
+        auto const outcome = with_engines(world, stage, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+          for (int step = 1; step <= (one_step ? 1 : 3); ++step) {
+            for (auto micro : engine.micro_steps()) {
+              swapped_micro_step(micro, small, job.rank() == world - 1);
+            }
+            engine.step();
+            ++steps[static_cast<std::size_t>(job.rank())];
+          }
+          engine.finish();
+        });
+        CHECK(all_are_peer_errors(outcome));
+        for (auto const& error : outcome) {
+          CHECK_THAT(message_of(error),
+                     Contains(fmt::format("ranks took different paths in step 1: as call 2 of the step, rank 0 made "
+                                          "forward of unit \"block0\", rank {} made forward of unit \"block1\"",
+                                          world - 1)));
+        }
+        CHECK(steps == std::vector<int>(static_cast<std::size_t>(world), 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("a step that is right after one that was not does not hide it") {
+  auto const outcome = with_engines(2, 1, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+    for (int step = 1; step <= 4; ++step) {
+      for (auto micro : engine.micro_steps()) {
+        swapped_micro_step(micro, small, job.rank() == 1 && step == 2);
+      }
+      engine.step();
+    }
+    engine.finish();
+  });
+  CHECK(all_are_peer_errors(outcome));
+  CHECK_THAT(messages_of(outcome), Contains("different paths in step 2"));
+}
+
+TEST_CASE("the same undeclared order on all ranks trains") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    std::vector<float> declared;
+    for (bool const swap : {false, true}) {
+      std::vector<float> weights;
+      auto const outcome = with_engines(2, stage, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+        for (int step = 1; step <= 3; ++step) {
+          for (auto micro : engine.micro_steps()) {
+            swapped_micro_step(micro, small, swap);
+          }
+          engine.step();
+        }
+        engine.finish();
+        auto const read = read_weights(engine, small);
+        if (job.rank() == 0) {
+          weights = read;
+        }
+      });
+      CHECK(messages_of(outcome).empty());
+      declared = swap ? declared : weights;
+      CHECK(weights == declared);
+    }
+  }
+}
+
+TEST_CASE("backward in another order than the reverse needs gradient slots, and says so") {
+  auto const outcome_with = [](int stage, int slots, std::vector<float>& weights) {
+    auto const file = SmallFile{.zeroth = fmt::format(R"(, "gradient_slots": {})", slots)};
+    return with_engines(
+        2, stage,
+        [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+          for (auto micro : engine.micro_steps()) {
+            forward(micro, small);
+            float const seed = micro.report_loss(1);
+            for (std::size_t const u : {0U, 2U, 1U}) {
+              backward(micro, small, u, seed);
+            }
+          }
+          engine.step();
+          engine.finish();
+          auto const read = read_weights(engine, small);
+          if (job.rank() == 0) {
+            weights = read;
+          }
+        },
+        file);
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO("stage " << stage);
+    std::vector<float> weights;
+    CHECK(messages_of(outcome_with(stage, 3, weights)).empty());
+    std::vector<float> declared;
+    auto const outcome = with_engines(2, stage, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+      for (auto micro : engine.micro_steps()) {
+        forward(micro, small);
+        backward(micro, small, micro.report_loss(1));
+      }
+      engine.step();
+      engine.finish();
+      auto const read = read_weights(engine, small);
+      if (job.rank() == 0) {
+        declared = read;
+      }
+    });
+    CHECK(messages_of(outcome).empty());
+    CHECK(weights == declared);
+    if (stage >= 2) {
+      CHECK_THAT(
+          messages_of(outcome_with(stage, 1, weights)),
+          Contains("no gradient slot for unit \"block2\": all hold gradients that cannot be reduced before backward "
+                   "of unit \"block2\", which comes first in declared order; run backward in reverse order of the "
+                   "model's units, or raise zeroth.gradient_slots"));
+    }
+  }
+}
+
+TEST_CASE("an evaluation on one rank only ends all ranks") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (bool const between_micro_steps : {true, false}) {
+      INFO(fmt::format("stage {}, {}", stage, between_micro_steps ? "between micro-steps" : "between steps"));
+      auto const outcome = with_engines(2, stage, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+        auto const evaluate = [&] {
+          if (job.rank() == 1) {
+            for (auto pass : engine.evaluation(1)) {
+              forward(pass, small);
+              pass.report_loss(1);
+            }
+          }
+        };
+        for (int step = 1; step <= 2; ++step) {
+          auto const passes = engine.micro_steps();
+          for (auto pass = passes.begin(); pass != passes.end(); ++pass) {
+            {
+              auto micro = *pass;
+              micro_step(micro, small);
+            }
+            if (between_micro_steps) {
+              evaluate();
+            }
+          }
+          engine.step();
+          if (!between_micro_steps) {
+            evaluate();
+          }
+        }
+        engine.finish();
+      });
+      CHECK(all_are_peer_errors(outcome));
+      CHECK_THAT(messages_of(outcome), Contains("rank 0") && Contains("rank 1") && Contains("evaluation"));
+    }
+  }
+}
+
+TEST_CASE("evaluations of different length end all ranks") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const outcome = with_engines(2, stage, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+      for (auto pass : engine.evaluation(job.rank() == 0 ? 1 : 2)) {
+        forward(pass, small);
+        pass.report_loss(1);
+      }
+      all_micro_steps(engine, small);
+      engine.step();
+      engine.finish();
+    });
+    INFO("stage " << stage << "\n" << messages_of(outcome));
+    CHECK(all_are_peer_errors(outcome));
+  }
+}
+
+TEST_CASE("a rank that stops earlier than the others ends them") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const outcome = with_engines(3, stage, [](Job& job, Engine<float>& engine, SmallModel const& small) {
+      train(engine, small, job.rank() == 1 ? 2 : 3);
+    });
+    INFO("stage " << stage);
+    for (std::size_t const rank : {0U, 2U}) {
+      CHECK(holds<PeerError>(outcome[rank]));
+      CHECK_THAT(message_of(outcome[rank]), Contains("rank 1 left"));
+    }
+  }
+}
+
+TEST_CASE("weights saved by one rank only end all ranks") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (int const after : {0, 1}) {
+      auto const outcome = with_engines(2, stage, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+        for (int step = 0; step < 2; ++step) {
+          if (job.rank() == 1 && step == after) {
+            engine.save_weights("/nowhere/at.all");
+          }
+          all_micro_steps(engine, small);
+          engine.step();
+        }
+        engine.finish();
+      });
+      INFO(fmt::format("stage {}, after {} steps\n{}", stage, after, messages_of(outcome)));
+      CHECK(all_are_peer_errors(outcome));
+      CHECK_THAT(messages_of(outcome), Contains("do different things") && Contains("save_weights"));
+    }
+  }
+}
+
+TEST_CASE("different learning rates are found in the next report") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const outcome = with_engines(2, stage, [](Job& job, Engine<float>& engine, SmallModel const& small) {
+      all_micro_steps(engine, small);
+      engine.step({.learning_rate = job.rank() == 0 ? 0.25F : 0.5F});
+      engine.finish();
+    });
+    INFO("stage " << stage);
+    CHECK(all_are_peer_errors(outcome));
+    CHECK_THAT(messages_of(outcome),
+               Contains("rank 0 made step() with a learning rate of 0.25, rank 1 made step() with a "
+                        "learning rate of 0.5"));
+  }
+}
+
+TEST_CASE("an overflow at the smallest loss scale ends training on all ranks, in the next report") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const config =
+        small_config(stage, {.more = R"(, "fp16": {"enabled": true, "initial_scale_power": 2, "hysteresis": 1,
+                                                         "min_loss_scale": 2})"});
+    std::vector<std::vector<StepReport>> reports(2);
+    auto const outcome = run_job(2, [&](Job& job) {
+      SmallModel const small;
+      Engine<fp16> engine{job, small.model, config};
+      for (int step = 1; step <= 4; ++step) {
+        for (auto micro : engine.micro_steps()) {
+          forward(micro, small);
+          float const seed = micro.report_loss(1);
+          for (auto u = small.units.size(); u-- > 0;) {
+            auto const p = micro.backward(small.units[u]);
+            contribute(p, small.weights[u], 0, job.rank() == 1 && u == 1 ? HUGE_VALF : seed);
+          }
+        }
+        if (auto const report = engine.step()) {
+          reports[static_cast<std::size_t>(job.rank())].push_back(*report);
+        }
+      }
+    });
+    INFO("stage " << stage);
+    for (auto const& error : outcome) {
+      CHECK_FALSE(holds<PeerError>(error));
+      CHECK(holds<Error>(error));
+      CHECK_THAT(message_of(error), Contains("step 2: a gradient was not finite, and the loss scale is at its smallest "
+                                             "value, 2 (fp16.min_loss_scale): training cannot go on"));
+    }
+    for (auto const& seen : reports) {
+      REQUIRE(seen.size() == 1);
+      CHECK(seen[0].skipped);
+      CHECK(seen[0].loss_scale == 4);
+    }
+  }
+}
+
+TEST_CASE("an engine that failed stays failed, and says why") {
+  std::vector<std::string> later;
+  auto const outcome = with_engines(1, 0, [&](Job&, Engine<float>& engine, SmallModel const& small) {
+    for (auto micro : engine.micro_steps()) {
+      forward(micro, small);
+      break;  // no loss, no backward
+    }
+    auto const attempt = [&](auto const& call) {
+      try {
+        call();
+      } catch (ContractError const& error) {
+        later.emplace_back(error.what());
+      }
+    };
+    attempt([&] { all_micro_steps(engine, small); });
+    attempt([&] { engine.step(); });
+    attempt([&] { engine.finish(); });
+    attempt([&] { static_cast<void>(engine.evaluation(1)); });
+    attempt([&] { engine.save_weights("/nowhere"); });
+  });
+  CHECK(messages_of(outcome).empty());
+  REQUIRE(later.size() == 5);
+  for (auto const& message : later) {
+    CHECK_THAT(message, Contains("the engine failed before: ") &&
+                            Contains("micro-step 1 of step 1 ended after 0 of 1 backward turns of unit \"block0\""));
+  }
+}
+
+}  // namespace zeroth::testing
