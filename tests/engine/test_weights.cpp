@@ -1,0 +1,339 @@
+/// Weights saved at one stage and world size are the same bits at every other, in a file that others read too.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <bit>
+#include <csignal>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/safetensors_file.hpp"
+#include "engine/small_model.hpp"
+#include "support/catch.hpp"
+#include "support/temporary_folder.hpp"
+#include "zeroth/model/description.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+constexpr int worlds[] = {1, 2, 3, 4};
+
+Config config_of(int stage, std::string const& more = "") {
+  return small_config(stage, {.accumulation = 1, .more = more});
+}
+
+/// Trains the synthetic model for `steps` steps, then saves.
+template <Element T>
+Outcome save(int stage, int world, int steps, std::filesystem::path const& file, std::string const& more = "") {
+  return run_job(world, [&](Job& job) {
+    SyntheticModel const synthetic;
+    Trainer<T, T> trainer{job, synthetic, config_of(stage, more), {.steps = steps}};
+    trainer.run();
+    trainer.engine().save_weights(file);
+  });
+}
+
+/// Loads, does nothing, saves again.
+template <Element T>
+Outcome load_and_save(int stage, int world, std::filesystem::path const& from, std::filesystem::path const& to,
+                      std::string const& more = "") {
+  return run_job(world, [&](Job& job) {
+    SyntheticModel const synthetic;
+    Engine<T> engine{job, synthetic.model, config_of(stage, more)};
+    engine.load_weights(from);
+    engine.save_weights(to);
+  });
+}
+
+Outcome load_small(int stage, int world, std::filesystem::path const& file) {
+  return run_job(world, [&](Job& job) {
+    SmallModel const small;
+    Engine<float> engine{job, small.model, config_of(stage)};
+    engine.load_weights(file);
+  });
+}
+
+/// A file that fits the small model: element i of parameter p is 4 p + (i % 16) / 4, exact in bf16 and fp16.
+SafetensorsFile fitting(std::string const& dtype = "F32") {
+  SafetensorsFile file;
+  SmallModel const small;
+  int p = 0;
+  for (auto const& param : small.model.description().params) {
+    auto const value_at = [&](std::int64_t i) { return static_cast<float>(p) * 4 + static_cast<float>(i % 16) / 4; };
+    auto const fill = [&]<class T>(T) {
+      std::vector<T> values;
+      for (std::int64_t i = 0; i < param.count; ++i) {
+        values.push_back(from_float<T>(value_at(i)));
+      }
+      file.add(param.name, dtype, param.shape, values);
+    };
+    dtype == "F32" ? fill(float{}) : dtype == "BF16" ? fill(bf16{}) : fill(fp16{});
+    ++p;
+  }
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("a file saved at any stage and world loads at any other, bit for bit") {
+  TemporaryFolder const folder;
+  for (auto const world : worlds) {
+    std::string first;
+    for (int stage = 0; stage <= 3; ++stage) {
+      auto const file = folder / "saved";
+      INFO(fmt::format("saved at stage {}, {} ranks", stage, world));
+      REQUIRE(messages_of(save<float>(stage, world, 2, file)).empty());
+      auto const bytes = read_file(file);
+      first = stage == 0 ? bytes : first;
+      CHECK((bytes == first));
+      for (int other_stage = 0; other_stage <= 3; ++other_stage) {
+        for (auto const other_world : worlds) {
+          INFO(fmt::format("loaded at stage {}, {} ranks", other_stage, other_world));
+          REQUIRE(messages_of(load_and_save<float>(other_stage, other_world, file, folder / "again")).empty());
+          CHECK((read_file(folder / "again") == bytes));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("with 16-bit compute the file holds the fp32 masters") {
+  TemporaryFolder const folder;
+  auto const more = R"(, "bf16": {"enabled": true})";
+  std::string first;
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO("stage " << stage);
+    REQUIRE(messages_of(save<bf16>(stage, 3, 2, folder / "saved", more)).empty());
+    auto const bytes = read_file(folder / "saved");
+    first = stage == 0 ? bytes : first;
+    CHECK((bytes == first));
+    auto const w = SafetensorsFile::parse(bytes).floats("first.w");
+    CHECK(std::ranges::any_of(w, [](float value) { return (std::bit_cast<std::uint32_t>(value) & 0xffffU) != 0; }));
+    for (int other = 0; other <= 3; ++other) {
+      REQUIRE(messages_of(load_and_save<bf16>(other, 2, folder / "saved", folder / "again", more)).empty());
+      CHECK((read_file(folder / "again") == bytes));
+    }
+  }
+}
+
+TEST_CASE("the file is a safetensors file as Hugging Face writes them") {
+  TemporaryFolder const folder;
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO("stage " << stage);
+    REQUIRE(messages_of(run_job(3, [&](Job& job) {
+              SyntheticModel const synthetic;
+              Engine<float> engine{job, synthetic.model, config_of(stage)};
+              engine.save_weights(folder / "model.safetensors");
+            })).empty());
+    CHECK(folder.contents() == "model.safetensors ");
+    auto const bytes = read_file(folder / "model.safetensors");
+    auto const file = SafetensorsFile::parse(bytes);
+    CHECK((bytes.size() - file.data.size()) % 8 == 0);
+    CHECK(file.header.at("__metadata__").at("format") == "pt");
+    SyntheticModel const synthetic;
+    auto const& d = synthetic.model.description();
+    REQUIRE(file.header.size() == d.params.size() + 1);
+    std::size_t end = 0;
+    for (auto const& param : d.params) {
+      auto const& entry = file.header.at(param.name);
+      CHECK(entry.at("dtype") == "F32");
+      CHECK(entry.at("shape").get<std::vector<std::int64_t>>() == param.shape);
+      CHECK(entry.at("data_offsets").at(0) == end);
+      end += 4 * static_cast<std::size_t>(param.count);
+      CHECK(entry.at("data_offsets").at(1) == end);
+      std::vector<float> initial(static_cast<std::size_t>(param.count));
+      model::initialise(d.seed, param, 0, initial);
+      CHECK((file.floats(param.name) == initial));
+    }
+    CHECK(file.data.size() == end);
+  }
+}
+
+TEST_CASE("what is loaded is what forward reads, from fp32, bf16 and fp16 files and in any order of tensors") {
+  TemporaryFolder const folder;
+  for (std::string const dtype : {"F32", "BF16", "F16"}) {
+    auto file = fitting(dtype);
+    file.header["__metadata__"] = {{"format", "pt"}, {"more", "of it"}};
+    write_file(folder / "weights", file.bytes());
+    for (int stage = 0; stage <= 3; ++stage) {
+      std::vector<float> read;
+      auto const outcome = run_job(2, [&](Job& job) {
+        SmallModel const small;
+        Engine<float> engine{job, small.model, config_of(stage)};
+        auto const before = read_weights(engine, small);  // so that stage 3 has gathered what is no longer valid
+        engine.load_weights(folder / "weights");
+        auto const after = read_weights(engine, small);
+        if (job.rank() == 0) {
+          read = after;
+        }
+      });
+      REQUIRE(messages_of(outcome).empty());
+      std::vector<float> expected;
+      for (std::size_t u = 0; u < 3; ++u) {
+        for (std::size_t i = 0; i < 300; ++i) {
+          expected.push_back(static_cast<float>(u * 4) + static_cast<float>(i % 16) / 4);
+        }
+      }
+      INFO(fmt::format("{}, stage {}", dtype, stage));
+      CHECK((read == expected));  // in two pairs of brackets: not to be printed
+    }
+  }
+}
+
+TEST_CASE("training goes on from loaded weights as it would have from those") {
+  TemporaryFolder const folder;
+  for (int stage = 0; stage <= 3; ++stage) {
+    std::string saved[2];
+    for (int const twice : {0, 1}) {
+      REQUIRE(messages_of(run_job(2, [&](Job& job) {
+                SmallModel const small;
+                Engine<float> engine{job, small.model, config_of(stage)};
+                engine.save_weights(folder / "start");
+                if (twice == 1) {
+                  engine.load_weights(folder / "start");
+                }
+                train(engine, small, 3);
+                engine.save_weights(folder / "end");
+              })).empty());
+      saved[twice] = read_file(folder / "end");
+    }
+    INFO("stage " << stage);
+    CHECK((saved[0] == saved[1]));
+  }
+}
+
+TEST_CASE("all that does not fit is listed at once") {
+  TemporaryFolder const folder;
+  auto file = fitting();
+  file.header.erase("block0.w");
+  file.header["block1.w"]["shape"] = {150, 2};
+  file.add("stranger", "F32", {2}, std::vector<float>{1, 2});
+  write_file(folder / "weights", file.bytes());
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const outcome = load_small(stage, 2, folder / "weights");
+    for (auto const& error : outcome) {
+      CHECK((holds<ContractError>(error) || holds<PeerError>(error)));
+    }
+    CHECK_THAT(messages_of(outcome), Contains("weights does not fit the model:") &&
+                                         Contains("\"block0.w\" is missing") &&
+                                         Contains("\"block1.w\" has shape [150, 2], the model's is [300]") &&
+                                         Contains("\"stranger\" is no parameter of the model"));
+  }
+}
+
+TEST_CASE("a file that is damaged is refused, with the reason") {
+  TemporaryFolder const folder;
+  auto const good = fitting().bytes();
+  auto const with_header = [&](auto const& change) {
+    auto file = fitting();
+    change(file);
+    return file.bytes();
+  };
+  std::map<std::string, std::pair<std::string, std::string>> const cases = {
+      {"empty", {"", "it has 0 bytes"}},
+      {"short", {"abc", "it has 3 bytes"}},
+      {"header longer than the file", {good.substr(0, 20), "its header would have"}},
+      {"no JSON", {good.substr(0, 8) + std::string(good.size() - 8, 'x'), "its header does not parse"}},
+      {"cut off in the data", {good.substr(0, good.size() - 5), "the file is cut off or damaged"}},
+      {"offsets that run backwards",
+       {with_header([](auto& file) {
+          file.header["block0.w"]["data_offsets"] = {1200, 0};
+        }),
+        "cut off or damaged"}},
+      {"offsets beyond the end",
+       {with_header([](auto& file) {
+          file.header["block2.w"]["data_offsets"] = {1 << 20, (1 << 20) + 1200};
+        }),
+        "cut off or damaged"}},
+      {"bytes that are not the shape's",
+       {with_header([](auto& file) {
+          file.header["block0.w"]["data_offsets"] = {0, 1204};
+        }),
+        "cut off or damaged"}},
+      {"an extent below zero",
+       {with_header([](auto& file) { file.header["block0.w"]["shape"] = {-300}; }), "has an impossible shape"}},
+      {"a shape beyond counting",
+       {with_header([](auto& file) {
+          file.header["block0.w"]["shape"] = {1LL << 40, 1LL << 40};
+        }),
+        "has an impossible shape"}},
+      {"an unknown dtype",
+       {with_header([](auto& file) { file.header["block0.w"]["dtype"] = "F4"; }), "tensor \"block0.w\" has dtype F4"}},
+      {"no dtype",
+       {with_header([](auto& file) { file.header["block0.w"].erase("dtype"); }), "its header does not parse"}},
+      {"integers",
+       {with_header([](auto& file) { file.header["block0.w"]["dtype"] = "I32"; }),
+        "weights of dtype int32; fp32, bf16 and fp16 can be read"}},
+  };
+  for (auto const& [what, file] : cases) {
+    write_file(folder / "weights", file.first);
+    auto const outcome = load_small(3, 1, folder / "weights");
+    INFO(what);
+    CHECK(holds<SystemError>(outcome.front()));
+    CHECK_THAT(message_of(outcome.front()), Contains((folder / "weights").string()) && Contains(file.second));
+  }
+  auto const outcome = load_small(1, 2, folder / "none");
+  CHECK_THAT(messages_of(outcome), Contains("none: cannot open: No such file or directory"));
+}
+
+TEST_CASE("a file that cannot be written is an error on all ranks, and leaves nothing behind") {
+  TemporaryFolder const folder;
+  std::filesystem::create_directory(folder / "folder");
+  auto const save_to = [&](int stage, std::filesystem::path const& file) {
+    return run_job(3, [&](Job& job) {
+      SmallModel const small;
+      Engine<float> engine{job, small.model, config_of(stage)};
+      engine.save_weights(file);
+    });
+  };
+  auto const check = [&](Outcome const& outcome, std::string const& reason) {
+    CHECK(holds<SystemError>(outcome[0]));
+    CHECK_THAT(message_of(outcome[0]), Contains(reason));
+    for (std::size_t const rank : {1U, 2U}) {
+      CHECK(holds<PeerError>(outcome[rank]));
+      CHECK_THAT(message_of(outcome[rank]), Contains("rank 0"));
+    }
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO("stage " << stage);
+    check(save_to(stage, folder / "missing" / "weights"), "cannot create: No such file or directory");
+    check(save_to(stage, folder / "folder"), "cannot put in place: Is a directory");
+    // A device that is always full stands in for the file that is written first.
+    std::filesystem::create_symlink("/dev/full", folder / "weights.partial");
+    check(save_to(stage, folder / "weights"), "cannot write: No space left on device");
+    CHECK(folder.contents() == "folder ");
+  }
+}
+
+TEST_CASE("a disk that fills up on the way is an error too, and the file of before stays") {
+  TemporaryFolder const folder;
+  write_file(folder / "weights", "of before");
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit const little{2000, before.rlim_max};  // the header and some of the data
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &little) == 0);
+  std::vector<std::string> messages;
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const outcome = run_job(2, [&](Job& job) {
+      SmallModel const small;
+      Engine<float> engine{job, small.model, config_of(stage)};
+      engine.save_weights(folder / "weights");
+    });
+    messages.push_back(message_of(outcome[0]));
+    messages.push_back(message_of(outcome[1]));
+  }
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, handler);
+  for (std::size_t i = 0; i < messages.size(); i += 2) {
+    CHECK_THAT(messages[i], Contains("weights.partial: cannot write: File too large"));
+    CHECK_THAT(messages[i + 1], Contains("rank 0"));
+  }
+  CHECK(folder.contents() == "weights ");
+  CHECK(read_file(folder / "weights") == "of before");
+}
+
+}  // namespace zeroth::testing

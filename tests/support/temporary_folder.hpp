@@ -1,0 +1,48 @@
+/// A folder that is gone when the test is.
+#pragma once
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+namespace zeroth::testing {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    auto name = (std::filesystem::temp_directory_path() / "zeroth-test-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      throw std::runtime_error{"mkdtemp refused " + name};
+    }
+    path_ = name;
+  }
+  TemporaryFolder(TemporaryFolder const&) = delete;
+  TemporaryFolder& operator=(TemporaryFolder const&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] std::filesystem::path operator/(std::string const& name) const { return path_ / name; }
+  [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
+  /// Names of what is in it, ascending, each followed by a blank.
+  [[nodiscard]] std::string contents() const {
+    std::set<std::string> names;
+    for (auto const& entry : std::filesystem::directory_iterator{path_}) {
+      names.insert(entry.path().filename().string());
+    }
+    std::string all;
+    for (auto const& name : names) {
+      all += name + " ";
+    }
+    return all;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace zeroth::testing
