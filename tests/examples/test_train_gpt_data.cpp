@@ -7,11 +7,13 @@
 
 #include "batches.hpp"
 #include "corpus.hpp"
-#include "folder.hpp"
+#include "files.hpp"
 #include "support/catch.hpp"
+#include "support/thrown.hpp"
 
 using namespace gpt;
 using Catch::Contains;
+using zeroth::testing::thrown;
 
 namespace {
 
@@ -44,14 +46,14 @@ TEST_CASE("a corpus is the files of a folder in byte order of their relative pat
 TEST_CASE("a corpus that cannot be read says which, and why") {
   Folder const folder;
   auto const open = [](auto const& path) { return [path] { Corpus const corpus{path}; }; };
-  CHECK_THAT(message_of<zeroth::SystemError>(open(folder / "gone")),
+  CHECK_THAT(thrown<zeroth::SystemError>(open(folder / "gone")),
              Contains("--data") && Contains("gone") && Contains("No such file or directory"));
-  CHECK_THAT(message_of<zeroth::ConfigError>(open(std::filesystem::path{"/dev/null"})),
+  CHECK_THAT(thrown<zeroth::ConfigError>(open(std::filesystem::path{"/dev/null"})),
              Contains("/dev/null") && Contains("neither a file nor a folder"));
   if (::geteuid() != 0) {  // root may read everything
     auto const closed = folder.write("closed", "text");
     std::filesystem::permissions(closed, std::filesystem::perms::none);
-    CHECK_THAT(message_of<zeroth::SystemError>(open(closed)), Contains("closed") && Contains("Permission denied"));
+    CHECK_THAT(thrown<zeroth::SystemError>(open(closed)), Contains("closed") && Contains("Permission denied"));
   }
 }
 
@@ -67,7 +69,7 @@ TEST_CASE("a corpus has as many sequences as fit, each with one byte more to pre
     CHECK(Batches(corpus, 4, Order::sequential, 0).sequences() == row.sequences);
   }
   Corpus const corpus{folder.write("text", "four")};
-  CHECK_THAT(message_of<zeroth::ConfigError>([&] { Batches(corpus, 4, Order::sequential, 0); }),
+  CHECK_THAT(thrown<zeroth::ConfigError>([&] { Batches(corpus, 4, Order::sequential, 0); }),
              Contains("has 4 bytes") && Contains("--context 4 takes 5"));
 }
 

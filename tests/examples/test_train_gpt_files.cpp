@@ -6,16 +6,18 @@
 #include <vector>
 #include <zeroth/core/error.hpp>
 
-#include "folder.hpp"
+#include "files.hpp"
 #include "model_folder.hpp"
 #include "options.hpp"
 #include "output_file.hpp"
 #include "report.hpp"
 #include "support/catch.hpp"
+#include "support/thrown.hpp"
 
 using namespace gpt;
 using Catch::Contains;
 using nlohmann::json;
+using zeroth::testing::thrown;
 
 namespace {
 
@@ -159,13 +161,13 @@ TEST_CASE("an output file has its name only once it is complete") {
 
 TEST_CASE("an output file that cannot be written says which, and why") {
   Folder const folder;
-  CHECK_THAT(message_of<zeroth::SystemError>([&] { OutputFile{folder / "gone/report"}; }),
+  CHECK_THAT(thrown<zeroth::SystemError>([&] { OutputFile{folder / "gone/report"}; }),
              Contains("gone/report") && Contains("No such file or directory"));
   std::filesystem::create_directories(folder / "folder");
-  CHECK_THAT(message_of<zeroth::SystemError>([&] { OutputFile{folder / "folder"}.publish(); }),
+  CHECK_THAT(thrown<zeroth::SystemError>([&] { OutputFile{folder / "folder"}.publish(); }),
              Contains("folder") && Contains("rename"));
   std::filesystem::create_symlink("/dev/full", folder / "full.partial");
-  CHECK_THAT(message_of<zeroth::SystemError>([&] { OutputFile{folder / "full"}.write("text"); }),
+  CHECK_THAT(thrown<zeroth::SystemError>([&] { OutputFile{folder / "full"}.write("text"); }),
              Contains("full.partial") && Contains("No space left on device"));
 }
 
@@ -213,8 +215,8 @@ TEST_CASE("a model folder that is not published leaves nothing behind") {
 TEST_CASE("a model folder that cannot be made is refused before training") {
   Folder const folder;
   auto const file = folder.write("file", "");
-  CHECK_THAT(message_of<zeroth::ConfigError>([&] { ModelFolder{file}; }), Contains("file") && Contains("is a file"));
-  CHECK_THAT(message_of<zeroth::SystemError>([&] { ModelFolder{file / "model"}; }), Contains("cannot be made"));
+  CHECK_THAT(thrown<zeroth::ConfigError>([&] { ModelFolder{file}; }), Contains("file") && Contains("is a file"));
+  CHECK_THAT(thrown<zeroth::SystemError>([&] { ModelFolder{file / "model"}; }), Contains("cannot be made"));
 }
 
 TEST_CASE("shapes: options win over defaults, the folder over both, and contradictions are errors") {
@@ -222,7 +224,7 @@ TEST_CASE("shapes: options win over defaults, the folder over both, and contradi
   CHECK(resolve_shape({}, {}) == Shape{});
   CHECK(resolve_shape({.layers = 2, .heads = 3, .channels = 12, .context = 8}, {}) ==
         Shape{.layers = 2, .heads = 3, .channels = 12, .context = 8, .vocabulary = 256});
-  CHECK_THAT(message_of<zeroth::ConfigError>([] { return resolve_shape({.heads = 5, .channels = 12}, {}); }),
+  CHECK_THAT(thrown<zeroth::ConfigError>([] { return resolve_shape({.heads = 5, .channels = 12}, {}); }),
              Contains("--channels 12 is not a multiple of --heads 5"));
 
   auto const init = model_folder(folder);
@@ -235,7 +237,7 @@ TEST_CASE("shapes: options win over defaults, the folder over both, and contradi
   for (auto const& row :
        {Row{{.layers = 3}, "--layers 3 contradicts"}, Row{{.heads = 4}, "--heads 4 contradicts"},
         Row{{.channels = 24}, "--channels 24 contradicts"}, Row{{.context = 4}, "--context 4 contradicts"}}) {
-    CHECK_THAT(message_of<zeroth::ConfigError>([&] { return resolve_shape(row.asked, init); }),
+    CHECK_THAT(thrown<zeroth::ConfigError>([&] { return resolve_shape(row.asked, init); }),
                Contains(row.expected) && Contains(init.string()));
   }
 }
@@ -262,7 +264,7 @@ TEST_CASE("a model folder whose model is another one is refused, with the key") 
        }) {
     Folder const folder;
     auto const init = model_folder(folder, row.changes);
-    auto const message = message_of<zeroth::ConfigError>([&] { return resolve_shape({}, init); });
+    auto const message = thrown<zeroth::ConfigError>([&] { return resolve_shape({}, init); });
     CHECK_THAT(message, Contains("config.json"));
     for (auto const& text : row.expected) {
       CHECK_THAT(message, Contains(text));
@@ -279,11 +281,11 @@ TEST_CASE("a model folder as Hugging Face writes it is read, whatever else it sa
 TEST_CASE("a folder without a config.json, or with something else in it, is refused") {
   Folder const folder;
   auto const resolve = [&] { return resolve_shape({}, folder.path()); };
-  CHECK_THAT(message_of<zeroth::ConfigError>(resolve), Contains("--init") && Contains("cannot read"));
+  CHECK_THAT(thrown<zeroth::ConfigError>(resolve), Contains("--init") && Contains("cannot read"));
   folder.write("config.json", "[1]");
-  CHECK_THAT(message_of<zeroth::ConfigError>(resolve), Contains("is not a JSON object"));
+  CHECK_THAT(thrown<zeroth::ConfigError>(resolve), Contains("is not a JSON object"));
   folder.write("config.json", "{\"n_layer\": ");
-  CHECK_THAT(message_of<zeroth::ConfigError>(resolve), Contains("is not a JSON object"));
+  CHECK_THAT(thrown<zeroth::ConfigError>(resolve), Contains("is not a JSON object"));
 }
 
 TEST_CASE("a step is one line of JSON with nine significant digits") {

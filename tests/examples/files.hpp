@@ -1,0 +1,30 @@
+/// Files for one test.
+#pragma once
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "support/child.hpp"
+
+namespace gpt {
+
+/// A fresh folder, and files in it.
+class Folder : public zeroth::testing::Folder {
+ public:
+  [[nodiscard]] std::filesystem::path operator/(std::string_view name) const { return path() / name; }
+  std::filesystem::path write(std::string_view name, std::string_view text) const {
+    auto const file = path() / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream{file, std::ios::binary} << text;
+    return file;
+  }
+};
+
+inline std::string read_all(std::filesystem::path const& file) {
+  std::ifstream in{file, std::ios::binary};
+  return {std::istreambuf_iterator<char>{in}, {}};
+}
+
+}  // namespace gpt

@@ -1,0 +1,290 @@
+// The program itself, from the command line to the files it leaves.
+#include <cmath>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "files.hpp"
+#include "support/catch.hpp"
+
+using namespace gpt;
+using Catch::Contains;
+using nlohmann::json;
+using zeroth::testing::Child;
+using zeroth::testing::Ending;
+using zeroth::testing::words_of;
+
+namespace {
+
+std::string stage_file(int stage, char const* more = "") {
+  return R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
+    "zeroth": {"reduce_gradients": "every_micro_step"},
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.1}},
+    "zero_optimization": {"reduce_bucket_size": 3000, "stage": )" +
+         std::to_string(stage) + "}" + more + "}";
+}
+
+/// A folder with a text, a stage file, and what runs of a small model leave.
+class Place : public Folder {
+ public:
+  Place() {
+    std::string text;
+    for (int i = 0; i < 600; ++i) {
+      text += std::to_string(i * i) + (i % 7 == 0 ? "\n" : " ");
+    }
+    write("text", text);
+    write("stage.json", stage_file(3));
+  }
+  [[nodiscard]] Child::Options command(std::string const& more, std::string const& before = "") const {
+    auto words = before.empty() ? std::vector<std::string>{} : words_of(before);
+    words.emplace_back(TRAIN_GPT);
+    for (auto const& word : words_of("--config stage.json --data text " + more)) {
+      words.push_back(word);
+    }
+    std::erase(words, "");  // where two spaces met
+    return {.command = words, .folder = path(), .environment = {}};
+  }
+  [[nodiscard]] std::vector<json> report(std::string_view name = "report") const {
+    std::vector<json> records;
+    std::istringstream lines{read_all(*this / name)};
+    for (std::string line; std::getline(lines, line);) {
+      records.push_back(json::parse(line));
+    }
+    return records;
+  }
+};
+
+std::string const small = " --layers 2 --heads 2 --channels 16 --context 12 ";
+
+struct Result {
+  Ending ending;
+  std::string output;
+};
+Result run(Child::Options const& options) {
+  Child child{options};
+  auto const ending = child.wait();
+  return {ending, child.output()};
+}
+
+std::vector<json> steps_of(std::vector<json> const& report) {
+  std::vector<json> steps;
+  for (auto const& record : report) {
+    if (record["record"] == "step") {
+      steps.push_back(record);
+    }
+  }
+  return steps;
+}
+/// All that does not depend on the clock.
+json numbers_of(std::vector<json> const& report) {
+  json numbers = json::array();
+  for (auto const& step : steps_of(report)) {
+    numbers.push_back({step["step"], step["loss"], step["grad_norm"], step["lr"], step["loss_scale"], step["skipped"]});
+  }
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("train_gpt reports the run, its steps and the memory of every rank") {
+  Place const place;
+  auto const result = run(place.command(small + "--ranks 2 --steps 3 --seed 9 --report report"));
+  INFO(result.output);
+  REQUIRE(result.ending.status == 0);
+  CHECK_THAT(result.output,
+             Contains("step 1/3  loss 5.") && Contains("step 3/3") && Contains("tokens/s") && Contains("MiB per rank"));
+  auto const report = place.report();
+  REQUIRE(report.size() == 6);
+
+  CHECK(report[0]["record"] == "run");
+  CHECK(report[0]["world"] == 2);
+  CHECK(report[0]["batch"] == json({{"train", 8}, {"micro", 2}, {"accumulation", 2}}));
+  CHECK(report[0]["model"]["channels"] == 16);
+  CHECK(report[0]["config"]["zero_optimization.stage"]["value"] == 3);
+  for (std::size_t i = 1; i <= 3; ++i) {
+    auto const& step = report[i];
+    CHECK(step["record"] == "step");
+    CHECK(step["step"] == i);
+    CHECK(step["loss"].get<double>() > 1);
+    CHECK(step["loss"].get<double>() < 7);
+    CHECK(step["grad_norm"].get<double>() > 0);
+    CHECK(step["lr"].get<float>() == 1e-2F);
+    CHECK(step["loss_scale"] == 1);
+    CHECK(step["skipped"] == false);
+    CHECK(step["exposed_comm_ms"].get<double>() >= 0);
+    CHECK(step["tokens_per_s"].get<double>() * step["step_ms"].get<double>() == Approx(8 * 12 * 1e3));
+  }
+  CHECK(report[3]["loss"].get<double>() < report[1]["loss"].get<double>());
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    auto const& memory = report[4 + rank];
+    CHECK(memory["record"] == "memory");
+    CHECK(memory["rank"] == rank);
+    CHECK(memory["planned"] == memory["measured_peak"]);
+    CHECK(memory["planned"]["total"].get<std::int64_t>() > 0);
+  }
+}
+
+TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed, from threads or processes") {
+  struct Row {
+    char const *name, *more;
+  };
+  auto const row = GENERATE(Row{"fp32", ""}, Row{"bf16", R"(, "bf16": {"enabled": true})"},
+                            Row{"fp16", R"(, "fp16": {"enabled": true, "initial_scale_power": 8})"},
+                            Row{"bf16 with fp32 gradients",
+                                R"(, "bf16": {"enabled": true}, "zeroth": {"gradient_dtype": "fp32",
+                                    "reduce_gradients": "every_micro_step"})"});
+  INFO(row.name);
+  Place const place;
+  auto const numbers = [&](int stage, std::string const& more, std::string const& before = "") {
+    auto text = stage_file(stage, row.more);
+    if (std::string{row.more}.find("zeroth") != std::string::npos) {  // instead of the one that is there
+      text.erase(text.find(R"("zeroth")"), text.find(R"("optimizer")") - text.find(R"("zeroth")"));
+    }
+    place.write("stage.json", text);
+    auto const result = run(place.command(small + "--steps 3 --report report " + more, before));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    return numbers_of(place.report());
+  };
+  auto const expected = numbers(0, "--ranks 2");
+  REQUIRE(expected.size() == 3);
+  CHECK(expected[2][1].get<double>() < expected[0][1].get<double>());
+  CHECK(numbers(1, "--ranks 2") == expected);
+  CHECK(numbers(2, "--ranks 2") == expected);
+  CHECK(numbers(3, "--ranks 2") == expected);
+  CHECK(numbers(3, "--ranks 2 --recompute") == expected);
+#ifdef ZEROTH_MPIRUN
+  CHECK(numbers(3, "--comm mpi", ZEROTH_MPIRUN " -n 2") == expected);
+#endif
+}
+
+TEST_CASE("train_gpt goes on from what it saved") {
+  Place const place;
+  auto const first = run(place.command(small + "--steps 2 --report report --save-initial a --save-final b"));
+  INFO(first.output);
+  REQUIRE(first.ending.status == 0);
+  auto const started = place.report();
+
+  SECTION("the initial model gives the same run, whatever the seed, and comes out as it went in") {
+    auto const again = run(place.command("--steps 2 --report report --seed 77 --init a --save-initial c"));
+    INFO(again.output);
+    REQUIRE(again.ending.status == 0);
+    CHECK(numbers_of(place.report()) == numbers_of(started));
+    CHECK(read_all(place / "a/model.safetensors") == read_all(place / "c/model.safetensors"));
+    CHECK(read_all(place / "a/config.json") == read_all(place / "c/config.json"));
+  }
+  SECTION("the final model is another one") {
+    auto const again = run(place.command("--steps 1 --report report --init b"));
+    INFO(again.output);
+    REQUIRE(again.ending.status == 0);
+    CHECK(steps_of(place.report())[0]["loss"].get<double>() < steps_of(started)[0]["loss"].get<double>());
+    CHECK(read_all(place / "a/model.safetensors") != read_all(place / "b/model.safetensors"));
+  }
+  SECTION("and refuses what contradicts it") {
+    auto const again = run(place.command("--steps 1 --init a --layers 3"));
+    CHECK(again.ending.status == 1);
+    CHECK_THAT(again.output, Contains("--layers 3 contradicts --init a"));
+  }
+}
+
+TEST_CASE("train_gpt shuffles by the seed") {
+  Place const place;
+  auto const numbers = [&](std::string const& more) {
+    auto const result = run(place.command("--init a --steps 3 --report report " + more));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    return numbers_of(place.report());
+  };
+  REQUIRE(run(place.command(small + "--steps 0 --save-initial a")).ending.status == 0);
+  auto const shuffled = numbers("--order shuffled --seed 1");
+  CHECK(shuffled == numbers("--order shuffled --seed 1"));
+  CHECK(shuffled != numbers("--order shuffled --seed 2"));
+  CHECK(shuffled != numbers("--order sequential"));
+}
+
+TEST_CASE("train_gpt --plan needs no data, and trains nothing") {
+  Place const place;
+  auto options = place.command(small + "--ranks 4 --plan --report report");
+  std::erase(options.command, "--data");
+  std::erase(options.command, "text");
+  auto const result = run(options);
+  INFO(result.output);
+  CHECK(result.ending.status == 0);
+  CHECK_THAT(result.output, Contains("parameters") && Contains("optimizer") && Contains("slots"));
+  CHECK_FALSE(std::filesystem::exists(place / "report"));
+}
+
+TEST_CASE("train_gpt ends cleanly on Ctrl-C, and keeps what it has") {
+  Place const place;
+  Child child{place.command(small + "--ranks 2 --steps 100000000 --report report --save-final b")};
+  REQUIRE(child.wait_for("step 3/"));
+  child.send(SIGINT);
+  auto const ending = child.wait();
+  INFO(child.output());
+  CHECK(ending.status == 0);
+  auto const report = place.report();
+  CHECK(steps_of(report).size() >= 3);
+  CHECK(report.back()["record"] == "memory");
+  CHECK(std::filesystem::exists(place / "b/model.safetensors"));
+}
+
+TEST_CASE("train_gpt says what is wrong, and leaves no half of a file") {
+  Place const place;
+  struct Row {
+    std::string more;
+    std::vector<std::string> expected;
+  };
+  place.write("short", "twelve bytes");
+  place.write("b", "a file");
+  place.write("broken.json", R"({"zero_optimization": {"stgae": 3}})");
+  for (auto const& row : std::vector<Row>{
+           {"--data gone", {"--data gone", "No such file or directory"}},
+           {"--data short", {"--data short", "has 12 bytes", "--context 12 takes 13"}},
+           {"--config broken.json", {"broken.json", "stgae", "stage"}},
+           {"--config gone.json", {"gone.json"}},
+           {"--channels 15", {"--channels 15 is not a multiple of --heads 2"}},
+           {"--init gone", {"--init gone", "config.json"}},
+           {"--save-final b", {"b", "is a file"}},
+           {"--report gone/report", {"gone/report", "No such file or directory"}},
+       }) {
+    auto options = place.command(small + "--steps 1 --ranks 2 " + row.more);
+    // The last one counts, and CLI11 takes each option once: drop the one that `more` replaces.
+    auto const replaced = words_of(row.more).front();
+    auto const first = std::find(options.command.begin(), options.command.end(), replaced);
+    if (std::find(first + 1, options.command.end(), replaced) != options.command.end()) {
+      options.command.erase(first, first + 2);
+    }
+    auto const result = run(options);
+    INFO(row.more << ": " << result.output);
+    CHECK(result.ending.status == 1);
+    for (auto const& text : row.expected) {
+      CHECK_THAT(result.output, Contains(text));
+    }
+  }
+  CHECK(read_all(place / "b") == "a file");
+}
+
+TEST_CASE("train_gpt does not take a full disk for a finished run") {
+  Place const place;
+  std::filesystem::create_symlink("/dev/full", place / "report.partial");
+  auto const result = run(place.command(small + "--steps 2 --ranks 2 --report report"));
+  INFO(result.output);
+  CHECK(result.ending.status == 1);
+  CHECK_THAT(result.output, Contains("report.partial") && Contains("No space left on device"));
+  CHECK_FALSE(std::filesystem::exists(place / "report"));
+}
+
+#ifdef ZEROTH_MPIRUN
+TEST_CASE("train_gpt refuses other ranks than the launcher's, and threads under it") {
+  Place const place;
+  auto const ranks = run(place.command(small + "--steps 1 --ranks 3", ZEROTH_MPIRUN " -n 2"));
+  INFO(ranks.output);
+  CHECK(ranks.ending.status != 0);
+  CHECK_THAT(ranks.output, Contains("--ranks 3: the launcher started 2 ranks"));
+  auto const local = run(place.command(small + "--steps 1 --comm local", ZEROTH_MPIRUN " -n 2"));
+  INFO(local.output);
+  CHECK(local.ending.status != 0);
+}
+#endif
