@@ -34,5 +34,6 @@ mkdir -p build/tidy
 sed -E 's/ -fno-loop-[a-z-]+//g' build/dev/compile_commands.json >build/tidy/compile_commands.json
 echo "== clang-tidy: ${#sources[@]} sources"
 printf '%s\0' "${sources[@]}" |
-  xargs -0 --max-args=1 --max-procs="$(nproc)" clang-tidy-14 -p build/tidy --quiet --extra-arg=-Wno-everything
+  xargs -0 --max-args=1 --max-procs="$(nproc)" clang-tidy-14 -p build/tidy --quiet --extra-arg=-Wno-everything \
+    2> >(grep -v 'warnings generated' >&2)
 echo "== clang-tidy found nothing"
