@@ -31,8 +31,10 @@ class Task {
   void (*call_)(void*) = nullptr;
 };
 
-/// A stream of the CPU. A task that throws fails the stream: later tasks are passed over, events still pass, and every
-/// synchronize() or wait() that depends on it throws the same error.
+/// A stream of the CPU. A task that throws fails its whole device, because streams work on each other's results: from
+/// then on tasks are passed over, events still pass, and every synchronize() and wait() throws what that first task
+/// threw. A device whose stream waits for a point of a failed device fails as well. post() and record() never throw it,
+/// so they may end a scope.
 class CpuStream : public Stream {
  public:
   /// Runs `task` after all that was enqueued before. Waits while the queue is full.

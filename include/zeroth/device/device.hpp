@@ -1,7 +1,7 @@
 /// What the runtime needs of a device: memory, streams, events. Kernels are in device/kernels.hpp.
 ///
-/// An event is what it is in CUDA on every device: record() marks a point of a stream, and a wait that is enqueued later
-/// waits for the point that was recorded last before it. An event that was never recorded counts as done.
+/// An event is what it is in CUDA on every device: record() marks a point of a stream, and a wait that is enqueued
+/// later waits for the point that was recorded last before it. An event that was never recorded counts as done.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,8 @@ class Stream {
   virtual void record(Event& event) = 0;
   /// Blocks the host until all work enqueued so far has passed. Throws what went wrong.
   virtual void synchronize() = 0;
-  /// Milliseconds that this stream has spent in wait(), in all. On the compute stream: communication that was not hidden.
+  /// Milliseconds that this stream has spent in wait(), in all. On the compute stream: communication that was not
+  /// hidden.
   [[nodiscard]] virtual double waited_ms() const = 0;
   /// Milliseconds that the host has spent on this stream's work, in all: 0 where the stream runs beside the host.
   [[nodiscard]] virtual double host_ms() const = 0;

@@ -40,6 +40,7 @@ class Kernels {
   Kernels(Kernels const&) = delete;
   Kernels& operator=(Kernels const&) = delete;
   virtual ~Kernels() = default;
+  /// 0xff in every byte is a NaN in every floating dtype: what poison is made of.
   virtual void fill(Stream& stream, void* data, std::int64_t bytes, std::uint8_t value) = 0;
   virtual void copy(Stream& stream, void* destination, void const* source, std::int64_t bytes) = 0;  ///< No overlap.
   virtual void convert(Stream& stream, void* destination, Dtype destination_dtype, void const* source,
