@@ -65,6 +65,9 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
     if (options.data.empty() && !options.plan) {
       throw CLI::RequiredError{"--data"};
     }
+    if (!options.save_final.empty() && options.save_final == options.save_initial) {
+      throw CLI::ValidationError{"--save-final", options.save_final.string() + " is the folder of --save-initial, too"};
+    }
   } catch (CLI::ParseError const& error) {
     return {std::nullopt, app.exit(error, out, err) == 0 ? 0 : 2};
   }

@@ -1,22 +1,16 @@
 /// The training loop.
 #pragma once
 #include <cstdint>
-#include <filesystem>
 #include <optional>
-#include <utility>
-
-#include <fmt/format.h>
 #include <zeroth/zeroth.hpp>
 
 #include "batches.hpp"
 #include "engine_parameters.hpp"
-#include "gather.hpp"
 #include "model.hpp"
-#include "model_folder.hpp"
 #include "options.hpp"
-#include "progress.hpp"
-#include "report.hpp"
+#include "output.hpp"
 #include "run_record.hpp"
+#include "saved_model.hpp"
 
 namespace gpt {
 
@@ -28,85 +22,22 @@ struct Task {
   Batches const& batches;
 };
 
-/// What rank 0 says and writes; silent on the others.
-class Output {
- public:
-  Output(zeroth::Job const& job, Task const& task, std::int64_t tokens_per_step) : tokens_per_step_{tokens_per_step} {
-    if (job.rank() != 0) {
-      return;
-    }
-    progress_.emplace(task.options.steps, tokens_per_step);
-    if (!task.options.report.empty()) {
-      report_.emplace(task.options.report);
-      report_->write(run_record(task.options, task.config, task.shape, task.batches, job.world()));
-    }
-  }
-  void step(zeroth::StepReport const& step, std::int64_t bytes) {
-    if (progress_) {
-      progress_->show(step, bytes);
-    }
-    if (report_) {
-      report_->write(step_record(step, tokens_per_step_));
-    }
-  }
-  /// The last call. Collective.
-  void finish(zeroth::Job& job, RankMemory const& mine) {
-    auto const all = gather(job, mine);
-    if (report_) {
-      for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        report_->write(memory_record(static_cast<int>(rank), all[rank]));
-      }
-      report_->publish();
-    }
-  }
-
- private:
-  std::int64_t tokens_per_step_;
-  std::optional<Progress> progress_;
-  std::optional<OutputFile> report_;
-};
-
-/// Holds the place of a model folder on rank 0 from the start, so that one that cannot be written is found before hours
-/// of training.
-class SavedModel {
- public:
-  SavedModel(zeroth::Job const& job, std::filesystem::path path) : path_{std::move(path)} {
-    if (job.rank() == 0 && !path_.empty()) {
-      folder_.emplace(path_);
-    }
-  }
-  /// Collective. Nothing if no folder was asked for.
-  template <class Engine>
-  void save(Engine& engine, Shape const& shape) {
-    if (path_.empty()) {
-      return;
-    }
-    engine.save_weights(ModelFolder::weights(path_));
-    if (folder_) {
-      folder_->publish(shape);
-    }
-  }
-
- private:
-  std::filesystem::path path_;
-  std::optional<ModelFolder> folder_;
-};
-
 /// What one rank does.
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   auto const& [options, config, shape, batches] = task;
-  SavedModel initial{job, options.save_initial};
-  SavedModel final{job, options.save_final};
+  SavedModel initial_model{job, options.save_initial};
+  SavedModel final_model{job, options.save_final};
   zeroth::Model model{options.seed};
   Gpt<float> const gpt{model, shape, options.recompute ? Recompute::on : Recompute::off};
   auto const batch_sizes = config.settings(job.world(), 1).batch;  // they do not depend on the largest unit
-  Output output{job, task, batch_sizes.train * shape.context};
+  Output output{job, options, batch_sizes.train * shape.context,
+                run_record(options, config, shape, batches, job.world())};
   zeroth::Engine<T, G> engine{job, model, config};
   if (!options.init.empty()) {
     engine.load_weights(options.init / weights_name);
   }
-  initial.save(engine, shape);
+  initial_model.save(engine, shape);
 
   WideMemory memory{model};
   auto workspace = gpt.workspace();
@@ -129,7 +60,7 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
     }
   }
   show(engine.finish());
-  final.save(engine, shape);
+  final_model.save(engine, shape);
   output.finish(job, {engine.planned(), engine.peak()});
 }
 

@@ -116,6 +116,7 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--comm", "nccl"}, {"--comm", "nccl", "auto", "local", "mpi"}},
            {{"--config", "c", "--data", "t", "--layer", "2"}, {"--layer"}},
            {{"--config", "c", "--data", "t", "more"}, {"more"}},
+           {{"--config", "c", "--data", "t", "--save-initial", "m", "--save-final", "m"}, {"--save-final", "m is the"}},
        }) {
     auto const got = parse_words(row.words);
     INFO(got.err);
