@@ -1,0 +1,151 @@
+/// In the steady state a step allocates nothing: on no thread, at no stage, in neither the library nor below it.
+#include <atomic>
+#include <barrier>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "engine/small_model.hpp"
+#include "support/allocations.hpp"
+#include "support/catch.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool counts_malloc = false;  // they have a malloc of their own
+namespace {
+std::int64_t malloc_count() noexcept { return 0; }
+}  // namespace
+#else
+constexpr bool counts_malloc = true;
+namespace {
+std::atomic<std::int64_t> mallocs{0};
+std::int64_t malloc_count() noexcept { return mallocs.load(std::memory_order_relaxed); }
+}  // namespace
+// What C code asks for; glibc leaves its own functions under these names.
+extern "C" {
+void* __libc_malloc(std::size_t);               // NOLINT
+void* __libc_calloc(std::size_t, std::size_t);  // NOLINT
+void* __libc_realloc(void*, std::size_t);       // NOLINT
+void* malloc(std::size_t bytes) {
+  mallocs.fetch_add(1, std::memory_order_relaxed);
+  return __libc_malloc(bytes);
+}
+void* calloc(std::size_t count, std::size_t bytes) {
+  mallocs.fetch_add(1, std::memory_order_relaxed);
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* memory, std::size_t bytes) {
+  mallocs.fetch_add(1, std::memory_order_relaxed);
+  return __libc_realloc(memory, bytes);
+}
+}
+#endif
+
+namespace zeroth::testing {
+namespace {
+
+std::int64_t count_now() noexcept { return test::allocation_count() + malloc_count(); }
+
+struct Case {
+  std::string name;
+  Config config;
+  bool evaluates = false;
+};
+
+/// Allocations of all threads in steps 4 to 8, and, as a control, in steps 4 to 8 when the loop itself allocates.
+struct Counted {
+  std::int64_t lean = -1, control = -1;
+};
+
+template <Element T, GradientOf<T> G>
+void one_step(Engine<T, G>& engine, SmallModel const& small, bool evaluates) {
+  for (auto micro : engine.micro_steps()) {
+    micro_step(micro, small);
+  }
+  if (evaluates) {
+    for (auto pass : engine.evaluation(1)) {
+      forward(pass, small);
+      pass.report_loss(1);
+    }
+  }
+  static_cast<void>(engine.step());
+}
+
+template <Element T, GradientOf<T> G>
+std::int64_t steps_4_to_8(Job& job, Case const& c, std::barrier<>& together, bool allocates) {
+  SmallModel const small;
+  Engine<T, G> engine{job, small.model, c.config};
+  for (int step = 1; step <= 3; ++step) {
+    one_step(engine, small, c.evaluates);
+  }
+  // The gather and reduce threads may still be at work; what they do belongs to the steady state as well.
+  together.arrive_and_wait();
+  auto const before = count_now();
+  together.arrive_and_wait();
+  for (int step = 4; step <= 8; ++step) {
+    one_step(engine, small, c.evaluates);
+    if (allocates) {
+      std::vector<int> const some(3, step);
+      together.arrive_and_wait();
+    }
+  }
+  together.arrive_and_wait();
+  auto const after = count_now();
+  together.arrive_and_wait();
+  engine.finish();
+  return after - before;
+}
+
+Counted count(int world, Case const& c) {
+  Counted counted;
+  for (bool const allocates : {false, true}) {
+    std::barrier<> together{world};
+    std::atomic<std::int64_t> result{-1};
+    auto const outcome = run_job(world, [&](Job& job) {
+      with_precision(c.config, [&]<class T, class G>(Precision<T, G>) {
+        auto const mine = steps_4_to_8<T, G>(job, c, together, allocates);
+        if (job.rank() == 0) {
+          result = mine;
+        }
+      });
+    });
+    REQUIRE(messages_of(outcome) == "");
+    (allocates ? counted.control : counted.lean) = result;
+  }
+  return counted;
+}
+
+}  // namespace
+
+TEST_CASE("steps 4 to 8 allocate nothing, on any thread") {
+  char const* const precisions[] = {"", R"(, "bf16": {"enabled": true})", R"(, "fp16": {"enabled": true})",
+                                    R"(, "communication_data_type": "bf16")"};
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const* const precision : precisions) {
+      for (bool const overlap : {false, true}) {
+        for (bool const evaluates : {false, true}) {
+          for (auto const* const reduce : {"every_micro_step", "last_micro_step"}) {
+            auto const zero = fmt::format(R"(, "overlap_comm": {}, "stage3_prefetch_bucket_size": 1)", overlap);
+            auto const zeroth = fmt::format(R"(, "reduce_gradients": "{}")", reduce);
+            Case const c{"", small_config(stage, {.zero = zero, .zeroth = zeroth, .more = precision}), evaluates};
+            INFO(fmt::format("stage {}, {}, overlap {}, {}, {}", stage, precision, overlap, reduce,
+                             evaluates ? "with evaluation" : "training alone"));
+            auto const counted = count(2, c);
+            CHECK(counted.lean == 0);
+            CHECK(counted.control >= 10);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the count sees malloc too") {
+  auto const before = count_now();
+  void* volatile memory = std::malloc(100);
+  std::free(memory);
+  CHECK((count_now() > before || !counts_malloc));
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,126 @@
+/// The plan: known without a job, what the engine then holds, and told in words.
+#include <string>
+#include <vector>
+
+#include "engine/small_model.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+char const* const precisions[] = {"", R"(, "bf16": {"enabled": true})", R"(, "fp16": {"enabled": true})",
+                                  R"(, "communication_data_type": "bf16")"};
+
+/// A plan of the synthetic model and what two engines of it held in the end.
+struct Held {
+  MemoryBytes plan;
+  std::vector<MemoryBytes> planned, peak;
+};
+Held held_by(int world, Config const& config) {
+  SyntheticModel const synthetic;
+  Held held{plan(synthetic.model, config, world), std::vector<MemoryBytes>(static_cast<std::size_t>(world)),
+            std::vector<MemoryBytes>(static_cast<std::size_t>(world))};
+  auto const outcome = run_job(world, [&](Job& job) {
+    auto const trained = train_synthetic(job, config, {.steps = 2});
+    held.planned[static_cast<std::size_t>(job.rank())] = trained.planned;
+    held.peak[static_cast<std::size_t>(job.rank())] = trained.peak;
+  });
+  REQUIRE(messages_of(outcome) == "");
+  return held;
+}
+
+}  // namespace
+
+TEST_CASE("what is planned without a job is what every rank's engine plans and holds, to the byte") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const* const precision : precisions) {
+      for (int const accumulation : {1, 2}) {
+        for (auto const* const reduce : {"every_micro_step", "last_micro_step"}) {
+          for (int const world : {1, 3}) {
+            auto const zeroth = fmt::format(R"(, "reduce_gradients": "{}")", reduce);
+            auto const config =
+                small_config(stage, {.accumulation = accumulation, .zeroth = zeroth, .more = precision});
+            INFO(fmt::format("stage {}, {}, {} micro-steps, {}, {} ranks", stage, precision, accumulation, reduce,
+                             world));
+            auto const held = held_by(world, config);
+            for (std::size_t rank = 0; rank < held.peak.size(); ++rank) {
+              CHECK(held.planned[rank] == held.plan);
+              CHECK(held.peak[rank] == held.plan);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("at four ranks, stage 3 holds at most 0.27 of stage 0's model state") {
+  Model model;
+  for (int u = 0; u < 6; ++u) {
+    auto const unit = model.unit(fmt::format("u{}", u));
+    static_cast<void>(model.param(unit, fmt::format("w{}", u), {384, 384}, Normal{1}));
+    static_cast<void>(model.param(unit, fmt::format("b{}", u), {384}, Constant{0}));
+  }
+  auto const state = [&](int stage) {
+    auto const bytes = plan(model, small_config(stage, {.accumulation = 1}), 4);
+    return static_cast<double>(bytes.parameters + bytes.gradients + bytes.optimizer);
+  };
+  CHECK(state(3) / state(0) <= 0.27);
+  CHECK(state(3) < state(2));
+  CHECK(state(2) < state(1));
+  CHECK(state(1) < state(0));
+}
+
+TEST_CASE("a plan of a model that no machine holds is arithmetic too") {
+  Model model;
+  for (int u = 0; u < 96; ++u) {
+    auto const unit = model.unit(fmt::format("block{}", u));
+    static_cast<void>(model.param(unit, fmt::format("block{}.w", u), {12288, 12 * 12288}, Normal{1}));
+  }
+  auto const bytes = plan(model, small_config(3, {.accumulation = 1, .more = R"(, "bf16": {"enabled": true})"}), 1024);
+  auto const params = std::int64_t{96} * 12288 * 12 * 12288;
+  CHECK(bytes.parameters == 2 * params / 1024);
+  CHECK(bytes.gradients == 2 * params / 1024);
+  CHECK(bytes.optimizer == 12 * params / 1024);
+}
+
+TEST_CASE("the plan in words tells every category and every decision") {
+  SyntheticModel const synthetic;
+  auto const words = [&](int stage, SmallFile const& file = {}) {
+    return explain_plan(synthetic.model, small_config(stage, file), 3);
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const bytes = plan(synthetic.model, small_config(stage), 3);
+    auto const text = words(stage);
+    INFO(text);
+    CHECK_THAT(text, Contains(fmt::format("stage {}, 3 ranks, ", stage)) && Contains("flat units"));
+    for (auto const category :
+         {bytes.parameters, bytes.gradients, bytes.optimizer, bytes.slots, bytes.scratch, bytes.total()}) {
+      CHECK_THAT(text, Contains(fmt::format(" {} B", category)));
+    }
+    CHECK_THAT(text, Contains("dtypes: compute fp32, gradient fp32, reduce fp32, accumulate fp32, master fp32"));
+    CHECK_THAT(text, Contains("batch: 12 = 2 samples x 2 micro-steps x 3 ranks"));
+  }
+  CHECK_THAT(words(0), Contains("placements: parameters whole, gradients whole, optimizer whole"));
+  CHECK_THAT(words(1), Contains("placements: parameters whole, gradients whole, optimizer shard"));
+  CHECK_THAT(words(2), Contains("placements: parameters whole, gradients shard, optimizer shard"));
+  CHECK_THAT(words(3), Contains("placements: parameters shard, gradients shard, optimizer shard") &&
+                           Contains("parameter slots: ") && Contains("gradient slots: "));
+  CHECK_THAT(words(2, {.zeroth = R"(, "gradient_slots": 6)"}),
+             Contains("buckets: at most 3 units, half of zeroth.gradient_slots, whatever reduce_bucket_size allows"));
+  CHECK_THAT(
+      words(3, {.zeroth = R"(, "reduce_gradients": "last_micro_step")"}),
+      Contains("gradients are whole: with zeroth.reduce_gradients last_micro_step they are held between micro-steps") &&
+          Contains("micro-steps add up in fp32 (zeroth.gradient_dtype), and are reduced once"));
+}
+
+TEST_CASE("a plan for a batch that the world contradicts is refused") {
+  SmallModel const small;
+  auto const config = small_config(1, {.more = R"(, "train_batch_size": 12)"});
+  CHECK(plan(small.model, config, 3).total() > 0);
+  CHECK_THROWS_AS(plan(small.model, config, 4), ConfigError);
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,565 @@
+/// What a step reports: when, and whether it is true.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/small_model.hpp"
+#include "support/catch.hpp"
+#include "zeroth/comm/flight_recorder.hpp"
+#include "zeroth/optim/schedule.hpp"
+#include "zeroth/shard/layout.hpp"
+#include "zeroth/stage/schedule.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+/// The small model's flat units, at two ranks: what is trainable of each, and all of it.
+constexpr std::int64_t trainable_count = 512;
+constexpr std::int64_t frozen_count = 256;  // of the second unit
+constexpr std::int64_t all_trainable = 3 * trainable_count;
+
+struct Seen {
+  std::vector<StepReport> reports;
+  std::vector<float> weights;
+};
+
+using Body = std::function<Seen(Job&, Engine<float>&, SmallModel const&)>;
+
+/// Runs `body` on every rank, and gives what each of them saw.
+std::vector<Seen> run(int world, Config const& config, Body const& body) {
+  std::vector<Seen> seen(static_cast<std::size_t>(world));
+  auto const outcome = run_job(world, [&](Job& job) {
+    SmallModel const small;
+    Engine<float> engine{job, small.model, config};
+    seen[static_cast<std::size_t>(job.rank())] = body(job, engine, small);
+  });
+  REQUIRE(messages_of(outcome) == "");
+  return seen;
+}
+
+std::vector<StepReport> train_reports(int world, Config const& config, int steps) {
+  return run(world, config,
+             [&](Job&, Engine<float>& engine, SmallModel const& small) {
+               return Seen{train(engine, small, steps), {}};
+             })
+      .front()
+      .reports;
+}
+
+}  // namespace
+
+TEST_CASE("step() returns the report of the step before, finish() the last, and nothing twice") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    std::vector<std::int64_t> numbers;
+    run(2, small_config(stage), [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+      auto const note = [&](std::optional<StepReport> const& report) {
+        if (job.rank() == 0) {
+          numbers.push_back(report ? report->step : 0);
+        }
+      };
+      note(engine.finish());
+      for (int step = 0; step < 3; ++step) {
+        all_micro_steps(engine, small);
+        note(engine.step());
+      }
+      note(engine.finish());
+      note(engine.finish());
+      all_micro_steps(engine, small);
+      note(engine.step());
+      note(engine.finish());
+      return Seen{};
+    });
+    INFO("stage " << stage);
+    CHECK(numbers == std::vector<std::int64_t>{0, 0, 1, 2, 3, 0, 0, 4});
+  }
+}
+
+TEST_CASE("the loss is the weighted mean over ranks and micro-steps") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (int const world : {1, 2, 3}) {
+      auto const weight_of = [](int rank, int micro) { return 0.25F * static_cast<float>(1 + rank + 2 * micro); };
+      auto const seen = run(world, small_config(stage), [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+        Seen result;
+        for (int step = 0; step < 2; ++step) {
+          int micro_index = 0;
+          for (auto micro : engine.micro_steps()) {
+            micro_step(micro, small, weight_of(job.rank(), micro_index++));
+          }
+          engine.step();
+        }
+        result.reports.push_back(engine.finish().value());
+        return result;
+      });
+      double sum = 0;
+      double weights = 0;
+      for (int micro = 0; micro < 2; ++micro) {
+        for (int rank = 0; rank < world; ++rank) {
+          auto const sample = ((2 + micro) * world + rank) * 2;  // second step, micro-batches of two
+          sum += static_cast<double>(weight_of(rank, micro)) * static_cast<double>(loss_of(sample));
+          weights += static_cast<double>(weight_of(rank, micro));
+        }
+      }
+      INFO(fmt::format("stage {}, {} ranks", stage, world));
+      for (auto const& each : seen) {
+        CHECK(each.reports[0].loss == static_cast<float>(sum / weights));
+      }
+    }
+  }
+}
+
+TEST_CASE("the seed is the weight times the loss scale, and what an fp16 sum over ranks needs") {
+  auto const seed_of = [](int world, std::string const& more, auto types) {
+    using T = typename decltype(types)::Compute;
+    float seed = 0;
+    auto const outcome = run_job(world, [&](Job& job) {
+      SmallModel const small;
+      Engine<T> engine{job, small.model, small_config(1, {.accumulation = 1, .more = more})};
+      for (auto micro : engine.micro_steps()) {
+        forward(micro, small);
+        float const mine = micro.report_loss(1, {.weight = 0.5F});
+        if (job.rank() == 0) {
+          seed = mine;
+        }
+        backward(micro, small, mine);
+      }
+      engine.step();
+      engine.finish();
+    });
+    REQUIRE(messages_of(outcome) == "");
+    return seed;
+  };
+  CHECK(seed_of(3, "", Precision<float, float>{}) == 0.5F);
+  CHECK(seed_of(3, R"(, "bf16": {"enabled": true})", Precision<bf16, bf16>{}) == 0.5F);
+  auto const fp16_keys = R"(, "fp16": {"enabled": true, "loss_scale": 1024})";
+  CHECK(seed_of(1, fp16_keys, Precision<fp16, fp16>{}) == 512);
+  CHECK(seed_of(2, fp16_keys, Precision<fp16, fp16>{}) == 256);
+  CHECK(seed_of(3, fp16_keys, Precision<fp16, fp16>{}) == 128);  // 1 / 2^ceil(log2 3)
+  CHECK(seed_of(3, R"(, "fp16": {"enabled": true, "loss_scale": 1024}, "communication_data_type": "fp32")",
+                Precision<fp16, fp16>{}) == 512);
+}
+
+TEST_CASE("many small micro-steps are one large micro-step") {
+  auto const train_with = [](int stage, int micro_batch, int accumulation) {
+    auto const config = small_config(stage, {.accumulation = accumulation, .micro_batch = micro_batch});
+    return run(2, config,
+               [&](Job&, Engine<float>& engine, SmallModel const& small) {
+                 Seen seen;
+                 for (int step = 0; step < 3; ++step) {
+                   for (auto micro : engine.micro_steps()) {
+                     // Means over the samples of this micro-batch. The world's samples of a step are the same however
+                     // they are divided, so ranks and micro-steps may split them as they like.
+                     auto const batch = engine.micro_batch();
+                     forward(micro, small);
+                     float loss = 0;
+                     for (std::int64_t i = 0; i < batch; ++i) {
+                       loss += loss_of(micro.first_sample() + i);
+                     }
+                     float const seed = micro.report_loss(loss / static_cast<float>(batch)) / static_cast<float>(batch);
+                     for (auto u = small.units.size(); u-- > 0;) {
+                       auto const p = micro.backward(small.units[u]);
+                       for (std::int64_t i = 0; i < batch; ++i) {
+                         contribute(p, small.weights[u], micro.first_sample() + i, seed);
+                       }
+                     }
+                   }
+                   if (auto const report = engine.step()) {
+                     seen.reports.push_back(*report);
+                   }
+                 }
+                 seen.reports.push_back(engine.finish().value());
+                 seen.weights = read_weights(engine, small);
+                 return seen;
+               })
+        .front();
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO("stage " << stage);
+    auto const one = train_with(stage, 12, 1);
+    for (int const pieces : {2, 3, 6, 12}) {
+      auto const many = train_with(stage, 12 / pieces, pieces);
+      for (std::size_t step = 0; step < 3; ++step) {
+        CHECK(many.reports[step].loss == Approx(one.reports[step].loss).epsilon(1e-5));
+        CHECK(many.reports[step].grad_norm == Approx(one.reports[step].grad_norm).epsilon(1e-5));
+      }
+      float difference = 0;
+      for (std::size_t i = 0; i < one.weights.size(); ++i) {
+        difference = std::max(difference, std::abs(one.weights[i] - many.weights[i]));
+      }
+      CHECK(difference < 1e-4F);
+    }
+  }
+}
+
+TEST_CASE("a step in which nothing has any weight updates nothing, and advances nothing") {
+  auto const more = R"(, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10, "warmup_max_lr": 0.5}})";
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (bool const skips : {false, true}) {
+      auto const seen =
+          run(2, small_config(stage, {.more = more}), [&](Job&, Engine<float>& engine, SmallModel const& small) {
+            Seen result;
+            for (int step = 1; step <= 4; ++step) {
+              for (auto micro : engine.micro_steps()) {
+                if (step == 3 && skips) {
+                  micro.skip();
+                } else {
+                  micro_step(micro, small, step == 3 ? 0.0F : 1.0F);
+                }
+              }
+              if (step == 3) {
+                result.reports.push_back(engine.step().value());
+                auto const weights = read_weights(engine, small);
+                result.weights.insert(result.weights.end(), weights.begin(), weights.end());
+              } else if (auto const report = engine.step()) {
+                result.reports.push_back(*report);
+              }
+              if (step == 2) {
+                result.weights = read_weights(engine, small);
+              }
+            }
+            result.reports.push_back(engine.finish().value());
+            return result;
+          });
+      INFO(fmt::format("stage {}, {}", stage, skips ? "skip()" : "weight 0"));
+      for (auto const& each : seen) {
+        auto const& reports = each.reports;
+        REQUIRE(reports.size() == 4);
+        CHECK_FALSE(reports[1].skipped);
+        CHECK(reports[2].skipped);
+        CHECK(reports[2].loss == 0);
+        CHECK(reports[2].grad_norm == 0);
+        CHECK(reports[2].learning_rate == reports[3].learning_rate);
+        CHECK_FALSE(reports[3].skipped);
+        auto const half = each.weights.size() / 2;
+        CHECK(half == 900);
+        CHECK(std::equal(each.weights.begin(), each.weights.begin() + static_cast<std::ptrdiff_t>(half),
+                         each.weights.begin() + static_cast<std::ptrdiff_t>(half)));
+      }
+    }
+  }
+}
+
+TEST_CASE("a rank without data weighs nothing and changes nothing") {
+  // One rank alone against two of which the second has no data: the same samples, so the same training.
+  auto const train_on = [](int stage, int world) {
+    return run(world, small_config(stage, {.accumulation = 1}),
+               [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+                 Seen seen;
+                 for (int step = 0; step < 3; ++step) {
+                   for (auto micro : engine.micro_steps()) {
+                     if (job.rank() == 1) {
+                       micro.skip();
+                     } else {
+                       forward(micro, small);
+                       float const seed = micro.report_loss(loss_of(step));
+                       for (auto u = small.units.size(); u-- > 0;) {
+                         auto const p = micro.backward(small.units[u]);
+                         contribute(p, small.weights[u], step, seed);
+                       }
+                     }
+                   }
+                   if (auto const report = engine.step()) {
+                     seen.reports.push_back(*report);
+                   }
+                 }
+                 seen.reports.push_back(engine.finish().value());
+                 seen.weights = read_weights(engine, small);
+                 return seen;
+               })
+        .front();
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const alone = train_on(stage, 1);
+    auto const two = train_on(stage, 2);
+    INFO("stage " << stage);
+    for (std::size_t step = 0; step < 3; ++step) {
+      CHECK(two.reports[step].loss == alone.reports[step].loss);
+      CHECK(two.reports[step].grad_norm == Approx(alone.reports[step].grad_norm).epsilon(1e-6));
+    }
+    CHECK(two.weights.size() == alone.weights.size());
+    float difference = 0;
+    for (std::size_t i = 0; i < alone.weights.size(); ++i) {
+      difference = std::max(difference, std::abs(alone.weights[i] - two.weights[i]));
+    }
+    CHECK(difference < 1e-6F);  // only the norm, and so the clip, is rounded otherwise
+  }
+}
+
+TEST_CASE("learning rates are the schedule's, or the one that step() was given") {
+  auto const more = R"(, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4, "warmup_max_lr": 0.5,
+                                                                    "warmup_type": "linear"}})";
+  optim::Schedule schedule;
+  schedule.kind = optim::ScheduleKind::warmup;
+  schedule.warmup = optim::WarmupKind::linear;
+  schedule.warmup_max = 0.5F;
+  schedule.warmup_steps = 4;
+  for (int stage = 0; stage <= 3; ++stage) {
+    std::atomic<bool> changed{false};
+    auto const seen =
+        run(2, small_config(stage, {.more = more}), [&](Job&, Engine<float>& engine, SmallModel const& small) {
+          Seen result;
+          for (int step = 0; step < 5; ++step) {
+            all_micro_steps(engine, small);
+            if (step == 3) {
+              result.weights = read_weights(engine, small);
+            }
+            auto const report = step == 3 ? engine.step({.learning_rate = 0.0F}) : engine.step();
+            if (step == 3 && read_weights(engine, small) != result.weights) {
+              changed = true;
+            }
+            if (report) {
+              result.reports.push_back(*report);
+            }
+          }
+          result.reports.push_back(engine.finish().value());
+          return result;
+        });
+    INFO("stage " << stage);
+    CHECK_FALSE(changed);  // at a rate of 0: weight decay is multiplied by it as well
+    for (auto const& each : seen) {
+      REQUIRE(each.reports.size() == 5);
+      for (int step = 0; step < 5; ++step) {
+        auto const expected = step == 3 ? 0.0F : optim::learning_rate(schedule, step);
+        CHECK(each.reports[static_cast<std::size_t>(step)].learning_rate == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("reduced bytes: every trainable unit, padded, at every reduction") {
+  struct Case {
+    char const* reduce;
+    int reductions;
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const& [reduce, reductions] : {Case{"every_micro_step", 3}, Case{"last_micro_step", 1}}) {
+      auto const keys = fmt::format(R"(, "reduce_gradients": "{}")", reduce);
+      INFO(fmt::format("stage {}, {}", stage, reduce));
+      for (auto const& report : train_reports(2, small_config(stage, {.accumulation = 3, .zeroth = keys}), 3)) {
+        CHECK(report.reduced_bytes == reductions * all_trainable * 4);
+      }
+      auto const narrow =
+          small_config(stage, {.accumulation = 3, .zeroth = keys, .more = R"(, "communication_data_type": "bf16")"});
+      for (auto const& report : train_reports(2, narrow, 3)) {
+        CHECK(report.reduced_bytes == reductions * all_trainable * 2);
+      }
+    }
+  }
+}
+
+TEST_CASE("gathered bytes: nothing, what is published, or what stage 3 gathers") {
+  constexpr std::int64_t whole = (all_trainable + frozen_count) * 4;
+  for (auto const& report : train_reports(2, small_config(0), 3)) {
+    CHECK(report.gathered_bytes == 0);
+  }
+  for (int const stage : {1, 2}) {
+    for (auto const& report : train_reports(2, small_config(stage), 3)) {
+      CHECK(report.gathered_bytes == all_trainable * 4);
+    }
+  }
+  // Stage 3 with one slot: forward gathers all three, and backward all but the last, which stayed.
+  auto const reports =
+      train_reports(2, small_config(3, {.accumulation = 1, .zero = R"(, "stage3_prefetch_bucket_size": 0)"}), 3);
+  CHECK(reports[0].parameter_slots_used == 1);
+  for (auto const& report : reports) {
+    CHECK(report.gathered_bytes == whole + (frozen_count + 2 * trainable_count) * 4);
+  }
+}
+
+TEST_CASE("bytes in reports are those of the collectives that were submitted") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const* const prefetch : {"0", "1", "1000000"}) {
+      auto const zero = fmt::format(R"(, "stage3_prefetch_bucket_size": {})", prefetch);
+      auto const config = small_config(stage, {.zero = zero});
+      std::vector<std::string> problems(2);
+      run(2, config, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+        auto& recorder = detail::JobState::of(job).communicator->recorder();
+        std::size_t before = recorder.snapshot().size();
+        std::vector<std::pair<std::int64_t, std::int64_t>> counted;
+        std::vector<StepReport> reports;
+        for (int step = 0; step < 4; ++step) {
+          all_micro_steps(engine, small);
+          if (auto const report = engine.step()) {
+            reports.push_back(*report);
+          }
+          auto const records = recorder.snapshot();
+          std::int64_t gathered = 0;
+          std::int64_t reduced = 0;
+          for (auto record = before; record < records.size(); ++record) {
+            std::string_view const what{records[record].what};
+            std::string_view const purpose{records[record].purpose};
+            auto const bytes = records[record].count * bytes_of(records[record].dtype);
+            gathered += what == "all_gather" ? 2 * bytes : 0;
+            reduced += what == "reduce_scatter" ? 2 * bytes : 0;
+            reduced += what == "all_reduce" && purpose == "backward" ? bytes : 0;
+          }
+          before = records.size();
+          counted.emplace_back(gathered, reduced);
+        }
+        reports.push_back(engine.finish().value());
+        for (std::size_t step = 0; step < 4; ++step) {
+          if (reports[step].gathered_bytes != counted[step].first ||
+              reports[step].reduced_bytes != counted[step].second) {
+            problems[static_cast<std::size_t>(job.rank())] +=
+                fmt::format("step {}: reported {} and {}, counted {} and {}; ", step + 1, reports[step].gathered_bytes,
+                            reports[step].reduced_bytes, counted[step].first, counted[step].second);
+          }
+        }
+        return Seen{};
+      });
+      INFO(fmt::format("stage {}, prefetch {}", stage, prefetch));
+      CHECK(problems[0] == "");
+      CHECK(problems[1] == "");
+    }
+  }
+}
+
+TEST_CASE(
+    "in declared order prefetch misses nothing after the first unit, and without prefetch every gather is a miss") {
+  for (bool const overlap : {false, true}) {
+    for (int const accumulation : {1, 3}) {
+      auto const misses = [&](int stage, std::string const& prefetch) {
+        auto const zero = fmt::format(R"(, "overlap_comm": {}, "stage3_prefetch_bucket_size": {})", overlap, prefetch);
+        std::vector<std::int64_t> counts;
+        for (auto const& report :
+             train_reports(2, small_config(stage, {.accumulation = accumulation, .zero = zero}), 4)) {
+          counts.push_back(report.prefetch_misses);
+        }
+        return counts;
+      };
+      INFO(fmt::format("overlap {}, {} micro-steps", overlap, accumulation));
+      for (int stage = 0; stage <= 2; ++stage) {
+        CHECK(misses(stage, "1") == std::vector<std::int64_t>{0, 0, 0, 0});
+      }
+      CHECK(misses(3, "1") == std::vector<std::int64_t>{1, 0, 0, 0});
+      CHECK(misses(3, "1000000") == std::vector<std::int64_t>{1, 0, 0, 0});
+      for (auto const count : misses(3, "0")) {
+        CHECK(count >= 3);
+      }
+    }
+  }
+}
+
+TEST_CASE("another order than the declared one costs misses") {
+  auto const zero = std::string{R"(, "stage3_prefetch_bucket_size": 1)"};
+  auto const reports = run(2, small_config(3, {.accumulation = 1, .zero = zero}),
+                           [&](Job&, Engine<float>& engine, SmallModel const& small) {
+                             Seen seen;
+                             for (int step = 0; step < 3; ++step) {
+                               for (auto micro : engine.micro_steps()) {
+                                 for (std::size_t const u : {2U, 0U, 1U}) {
+                                   auto const p = micro.forward(small.units[u]);
+                                 }
+                                 backward(micro, small, micro.report_loss(1));
+                               }
+                               if (auto const report = engine.step()) {
+                                 seen.reports.push_back(*report);
+                               }
+                             }
+                             seen.reports.push_back(engine.finish().value());
+                             return seen;
+                           })
+                           .front()
+                           .reports;
+  for (auto const& report : reports) {
+    CHECK(report.prefetch_misses > 0);
+  }
+}
+
+TEST_CASE("no more slots are used than were planned, and in declared order all of them are") {
+  SyntheticModel const synthetic;
+  for (int const slots : {1, 2, 4}) {
+    for (auto const* const prefetch : {"0", "1", "1500", "1000000"}) {
+      for (int const stage : {2, 3}) {
+        auto const config =
+            small_config(stage, {.zero = fmt::format(R"(, "stage3_prefetch_bucket_size": {})", prefetch),
+                                 .zeroth = fmt::format(R"(, "gradient_slots": {})", slots)});
+        std::vector<StepReport> reports;
+        MemoryBytes planned;
+        auto const outcome = run_job(2, [&](Job& job) {
+          Trainer<float, float> trainer{job, synthetic, config, {}};
+          auto trained = trainer.run();
+          if (job.rank() == 0) {
+            reports = trained.reports;
+            planned = trained.planned;
+          }
+        });
+        REQUIRE(messages_of(outcome) == "");
+        shard::Layout const layout{synthetic.model.description(), 2};
+        std::int64_t largest = 0;
+        for (auto const& flat : layout.flats()) {
+          largest = std::max(largest, flat.padded_count());
+        }
+        auto const limits = stage::limits_of(layout, config.settings(2, largest));
+        INFO(fmt::format("stage {}, {} gradient slots, prefetch {}", stage, slots, prefetch));
+        CHECK(reports.back().parameter_slots_used <= limits.parameter_slots.total_slots());
+        CHECK(reports.back().gradient_slots_used <= limits.gradient_slots.total_slots());
+        CHECK(reports.back().gradient_slots_used >= 2);  // the tied embedding's stays open
+        CHECK((reports.back().parameter_slots_used > 0) == (stage == 3));
+        CHECK(planned.slots == 4 * (limits.parameter_slots.total_count() + limits.gradient_slots.total_count()));
+      }
+    }
+  }
+}
+
+TEST_CASE("a stop that one rank asks for is seen by all ranks in the report of one step") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    std::vector<std::vector<bool>> stops(3);
+    auto const outcome = run_job(3, [&](Job& job) {
+      std::atomic<bool> asked{false};
+      auto& state = detail::JobState::of(job);
+      state.stop_requested = [&] { return asked.load(); };
+      state.request_stop = [&] { asked = true; };
+      SmallModel const small;
+      Engine<float> engine{job, small.model, small_config(stage)};
+      auto& mine = stops[static_cast<std::size_t>(job.rank())];
+      for (int step = 1; step <= 4; ++step) {
+        all_micro_steps(engine, small);
+        if (job.rank() == 1 && step == 2) {
+          job.request_stop();
+        }
+        if (auto const report = engine.step()) {
+          mine.push_back(report->stop);
+        }
+      }
+      mine.push_back(engine.finish().value().stop);
+    });
+    REQUIRE(messages_of(outcome) == "");
+    INFO("stage " << stage);
+    for (auto const& seen : stops) {
+      CHECK(seen == std::vector<bool>{false, true, true, true});
+    }
+  }
+}
+
+TEST_CASE("an evaluation's loss is the weighted mean over all passes and ranks, and changes nothing else") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    std::vector<float> means(3, 0);
+    run(3, small_config(stage), [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+      auto const evaluation = engine.evaluation(2);
+      for (auto pass : evaluation) {
+        forward(pass, small);
+        pass.report_loss(loss_of(pass.first_sample()), {.weight = static_cast<float>(1 + job.rank())});
+      }
+      means[static_cast<std::size_t>(job.rank())] = evaluation.mean_loss();
+      return Seen{};
+    });
+    double sum = 0;
+    for (int pass = 0; pass < 2; ++pass) {
+      for (int rank = 0; rank < 3; ++rank) {
+        sum += static_cast<double>(1 + rank) * static_cast<double>(loss_of((pass * 3 + rank) * 2));
+      }
+    }
+    INFO("stage " << stage);
+    for (auto const mean : means) {
+      CHECK(mean == static_cast<float>(sum / 12));
+    }
+  }
+}
+
+}  // namespace zeroth::testing

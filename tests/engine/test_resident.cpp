@@ -1,0 +1,122 @@
+/// The memory that the system gives this process is what the plan says, and little more.
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <barrier>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "engine/small_model.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true;  // shadow memory is resident too
+#else
+constexpr bool sanitized = false;
+#endif
+
+std::int64_t resident_bytes() {
+  std::ifstream statm{"/proc/self/statm"};
+  std::int64_t total = 0;
+  std::int64_t resident = 0;
+  statm >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+constexpr int units = 20;
+constexpr std::int64_t side = 1000;  // a million parameters each
+
+struct LargeModel {
+  Model model;
+  std::vector<Unit> blocks;
+  std::vector<Param<2>> weights;
+  LargeModel() {
+    for (int u = 0; u < units; ++u) {
+      auto const name = fmt::format("block{}", u);
+      blocks.push_back(model.unit(name));
+      weights.push_back(model.param(blocks.back(), name + ".w", {side, side}, Uniform{-1, 1}));
+    }
+  }
+};
+
+template <Element T>
+void micro_step(MicroStep<T, T>& micro, LargeModel const& large) {
+  for (auto const block : large.blocks) {
+    auto const p = micro.forward(block);
+  }
+  float const seed = micro.report_loss(1);
+  for (auto u = large.blocks.size(); u-- > 0;) {
+    auto const p = micro.backward(large.blocks[u]);
+    auto const gradient = p.grad(large.weights[u]);
+    std::fill_n(gradient.data(), side * side, from_float<T>(gradient.beta() + seed));
+  }
+}
+
+struct Growth {
+  std::int64_t planned = 0, most = 0;
+};
+
+/// Of the process, from before the engines were built, over three steps; the most that was seen at the end of a pass.
+template <Element T>
+Growth train(int world, Config const& config) {
+  LargeModel const large;
+  Growth growth;
+  malloc_trim(0);
+  auto const before = resident_bytes();
+  std::barrier<> together{world};
+  auto const outcome = run_job(world, [&](Job& job) {
+    Engine<T> engine{job, large.model, config};
+    auto const measure = [&] {
+      together.arrive_and_wait();
+      if (job.rank() == 0) {
+        growth.most = std::max(growth.most, resident_bytes() - before);
+      }
+      together.arrive_and_wait();
+    };
+    measure();
+    for (int step = 0; step < 3; ++step) {
+      for (auto micro : engine.micro_steps()) {
+        micro_step(micro, large);
+        measure();
+      }
+      engine.step();
+      measure();
+    }
+    engine.finish();
+    if (job.rank() == 0) {
+      growth.planned = world * engine.planned().total();
+    }
+  });
+  REQUIRE(messages_of(outcome) == "");
+  return growth;
+}
+
+}  // namespace
+
+TEST_CASE("a process of two ranks grows by two plans, and by no more than 8 MiB beside them") {
+  if (sanitized) {
+    WARN("not measured: a sanitizer's own memory is resident too");
+    return;
+  }
+  constexpr std::int64_t slack = std::int64_t{8} << 20U;  // thread stacks, queues, records, what malloc keeps
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (bool const narrow : {false, true}) {
+      auto const zero = std::string{R"(, "stage3_prefetch_bucket_size": 2000000, "reduce_bucket_size": 4000000)"};
+      auto const more = narrow ? R"(, "bf16": {"enabled": true})" : "";
+      auto const config = small_config(stage, {.accumulation = 2, .zero = zero, .more = more});
+      auto const growth = narrow ? train<bf16>(2, config) : train<float>(2, config);
+      INFO(fmt::format("stage {}, {}: planned {} MiB, grew by {} MiB", stage, narrow ? "bf16" : "fp32",
+                       growth.planned >> 20U, growth.most >> 20U));
+      CHECK(growth.most <= growth.planned + slack);
+      // All of it is used: pages that nobody touches are not resident.
+      CHECK(growth.most >= growth.planned - growth.planned / 50);
+    }
+  }
+}
+
+}  // namespace zeroth::testing
