@@ -1,5 +1,5 @@
-/// Step time of stages 1, 2 and 3 over stage 0, on train_gpt's model: all stages live in one run and take turns, so that
-/// what disturbs the machine disturbs all of them. Stage 0 runs twice: its ratio to itself is the noise.
+/// Step time of stages 1, 2 and 3 over stage 0, on train_gpt's model: all stages live in one run and take turns, so
+/// that what disturbs the machine disturbs all of them. Stage 0 runs twice: its ratio to itself is the noise.
 ///
 ///   bench_step_time [ROUNDS [TEXT]]    prints one JSON line per stage, load and number of ranks
 #include <fmt/format.h>
@@ -116,17 +116,17 @@ void print(Load const& load, int ranks, Figures const& figures) {
       ratios.push_back(figures.seconds[i][round] / base[round]);
     }
     auto const median = zeroth::bench::quantile(figures.seconds[i], 0.5);
-    nlohmann::ordered_json line{{"bench", "step_time"},
-                                {"load", load.name},
-                                {"ranks", ranks},
-                                {"stage", stages[i]},
-                                {"rounds", base.size()},
-                                {"step_ms", 1e3 * median / load.steps},
-                                {"exposed_ms", figures.exposed_ms[i]},
-                                {"tokens_per_s", tokens / median},
-                                {"ratio_to_stage_0", zeroth::bench::quantile(ratios, 0.5)},
-                                {"ratio_quartiles",
-                                 {zeroth::bench::quantile(ratios, 0.25), zeroth::bench::quantile(ratios, 0.75)}}};
+    nlohmann::ordered_json line{
+        {"bench", "step_time"},
+        {"load", load.name},
+        {"ranks", ranks},
+        {"stage", stages[i]},
+        {"rounds", base.size()},
+        {"step_ms", 1e3 * median / load.steps},
+        {"exposed_ms", figures.exposed_ms[i]},
+        {"tokens_per_s", tokens / median},
+        {"ratio_to_stage_0", zeroth::bench::quantile(ratios, 0.5)},
+        {"ratio_quartiles", {zeroth::bench::quantile(ratios, 0.25), zeroth::bench::quantile(ratios, 0.75)}}};
     if (i == 0) {
       continue;  // the base; entry 1 is stage 0 against itself
     }

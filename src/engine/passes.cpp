@@ -10,7 +10,6 @@
 namespace zeroth::detail {
 
 using engine::Verb;
-using stage::Phase;
 
 void EngineState::begin_pass(PassKind kind) {
   check_between_passes(kind == PassKind::training ? "a micro-step begins" : "an evaluation pass begins");

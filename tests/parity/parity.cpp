@@ -62,7 +62,8 @@ Trained train(int world, std::string const& text, TrainOptions const& options = 
   auto const config = Config::from_json(text);
   std::vector<Trained> results(static_cast<std::size_t>(world));
   auto const outcome = run_job(
-      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); }, wrap);
+      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); },
+      wrap);
   REQUIRE(messages_of(outcome) == "");
   for (auto const& result : results) {
     REQUIRE(bits_of(result) == bits_of(results.front()));
@@ -88,8 +89,8 @@ TEST_CASE("stages are bit-equal") {
   }
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const& move : movements) {
-      INFO(fmt::format("stage {}, bucket {}, prefetch {}, gradient slots {}, overlap {}", stage, move.bucket, move.prefetch,
-                       move.gradient_slots, move.overlap));
+      INFO(fmt::format("stage {}, bucket {}, prefetch {}, gradient slots {}, overlap {}", stage, move.bucket,
+                       move.prefetch, move.gradient_slots, move.overlap));
       auto const poison = move.gradient_slots == 1 ? "" : R"(, "poison": true)";
       REQUIRE(bits_of(train(world, file(types, stage, accumulation, reduce, move, poison))) == bits_of(base));
     }
@@ -102,7 +103,8 @@ TEST_CASE("delays change nothing") {
   auto const base = train(world, file(types, 0, 2, "every_micro_step", movements[1]));
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const& move : movements) {
-      INFO(fmt::format("{} ranks, {}, stage {}, bucket {}, overlap {}", world, types.name, stage, move.bucket, move.overlap));
+      INFO(fmt::format("{} ranks, {}, stage {}, bucket {}, overlap {}", world, types.name, stage, move.bucket,
+                       move.overlap));
       TrainOptions options;
       options.waits = true;
       auto const text = file(types, stage, 2, "every_micro_step", move, R"(, "poison": true)");
@@ -125,7 +127,8 @@ TEST_CASE("an overflow on one rank skips the update on all, and advances nothing
   options.overflow_at_step = 2;
   options.evaluates = false;
   options.skips = false;
-  Types const fp16{"fp16", R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 100, "hysteresis": 1},)"};
+  Types const fp16{
+      "fp16", R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 100, "hysteresis": 1},)"};
   auto const result = train(world, file(fp16, stage, 2, "every_micro_step", movements[2]), options);
   auto const& reports = result.reports;
   REQUIRE(reports.size() == 4);

@@ -28,7 +28,8 @@ class DelayedCommunicator final : public comm::Communicator {
                  std::span<comm::Collective const> collectives) override {
     random_ = random_ * 1664525U + 1013904223U;
     auto const microseconds = (random_ >> 16U) % 4 == 0 ? (random_ >> 20U) % 800 : 0;
-    device::as_cpu(stream).post([microseconds] { std::this_thread::sleep_for(std::chrono::microseconds{microseconds}); });
+    device::as_cpu(stream).post(
+        [microseconds] { std::this_thread::sleep_for(std::chrono::microseconds{microseconds}); });
     inner_->submit(stream, label, collectives);
   }
   [[nodiscard]] std::unique_ptr<comm::Communicator> do_split(int color, int key, std::string const& name) override {

@@ -36,17 +36,19 @@ struct SyntheticModel {
     auto const first = model.unit("first");
     auto const w = model.param(first, "first.w", {1037}, Normal{0.3F});
     auto const frozen = model.param(first, "first.frozen", {211}, Normal{1}, {.trainable = false});
-    auto const b = model.param(first, "first.b", {3}, Constant{0.25F}, {.learning_rate_factor = 2, .weight_decay_factor = 0});
+    auto const b =
+        model.param(first, "first.b", {3}, Constant{0.25F}, {.learning_rate_factor = 2, .weight_decay_factor = 0});
     blocks.push_back({first, {w, b}, {frozen}});
 
     auto const cell = model.unit("cell", {.uses_per_micro_step = 2});
     blocks.push_back({cell, {model.param(cell, "cell.w", {300}, Normal{0.2F})}, {}, 2});
 
     auto const fixed = model.unit("fixed");
-    blocks.push_back({fixed, {}, {model.param(fixed, "fixed.w", {50}, PerElement{[](std::int64_t i) {
-                                                return 0.01F * static_cast<float>(i % 7);
-                                              }},
-                                              {.trainable = false})}});
+    blocks.push_back({fixed,
+                      {},
+                      {model.param(fixed, "fixed.w", {50},
+                                   PerElement{[](std::int64_t i) { return 0.01F * static_cast<float>(i % 7); }},
+                                   {.trainable = false})}});
 
     auto const expert = model.unit("expert");
     blocks.push_back({expert, {model.param(expert, "expert.w", {650}, Normal{0.2F})}, {}});
@@ -66,10 +68,10 @@ struct SyntheticModel {
 
 struct TrainOptions {
   int steps = 4;
-  bool skips = true;          ///< Ranks skip the expert in some micro-steps, and a whole micro-step.
-  bool evaluates = true;      ///< Between steps and between micro-steps.
-  float overflow_at_step = 0; ///< On the last rank alone a gradient of this step is infinite. 0: never.
-  bool waits = false;         ///< Sleeps in odd places.
+  bool skips = true;           ///< Ranks skip the expert in some micro-steps, and a whole micro-step.
+  bool evaluates = true;       ///< Between steps and between micro-steps.
+  float overflow_at_step = 0;  ///< On the last rank alone a gradient of this step is infinite. 0: never.
+  bool waits = false;          ///< Sleeps in odd places.
 };
 
 struct Trained {
@@ -87,20 +89,27 @@ inline std::vector<std::uint32_t> bits_of(Trained const& trained) {
     add(report.loss), add(report.grad_norm), add(report.learning_rate), add(report.loss_scale);
     bits.push_back(report.skipped ? 1 : 0);
   }
-  for (auto const value : trained.evaluations) { add(value); }
-  for (auto const value : trained.parameters) { add(value); }
+  for (auto const value : trained.evaluations) {
+    add(value);
+  }
+  for (auto const value : trained.parameters) {
+    add(value);
+  }
   return bits;
 }
 
 /// Sleeps now and then, by a time that depends on `salt`.
 inline void pause_somewhere(unsigned salt) {
   auto const hash = salt * 2654435761U;
-  if (hash >> 30U == 0) { std::this_thread::sleep_for(std::chrono::microseconds{(hash >> 10U) % 700}); }
+  if (hash >> 30U == 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds{(hash >> 10U) % 700});
+  }
 }
 
 /// A number in [-1, 1] from two integers.
 inline float noise(std::int64_t a, std::int64_t b) {
-  auto x = static_cast<std::uint64_t>(a) * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(b) * 0xBF58476D1CE4E5B9ULL;
+  auto x =
+      static_cast<std::uint64_t>(a) * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(b) * 0xBF58476D1CE4E5B9ULL;
   x ^= x >> 31U;
   x *= 0x94D049BB133111EBULL;
   x ^= x >> 29U;
@@ -111,7 +120,10 @@ template <Element T, GradientOf<T> G>
 class Trainer {
  public:
   Trainer(Job& job, SyntheticModel const& synthetic, Config const& config, TrainOptions const& options)
-      : rank_{job.rank()}, world_{job.world()}, synthetic_{synthetic}, options_{options},
+      : rank_{job.rank()},
+        world_{job.world()},
+        synthetic_{synthetic},
+        options_{options},
         engine_{job, synthetic.model, config} {}
 
   Trained run() {
@@ -127,13 +139,23 @@ class Trainer {
             train(micro, step, micro_index);
           }
         }
-        if (options_.evaluates && step == 3 && micro_index == 0) { evaluate(1); }  // before the step's other micro-steps
+        if (options_.evaluates && step == 3 && micro_index == 0) {
+          evaluate(1);
+        }  // before the step's other micro-steps
       }
-      if (options_.waits) { pause_somewhere(static_cast<unsigned>(step * 31 + rank_)); }
-      if (auto const report = engine_.step()) { result_.reports.push_back(*report); }
-      if (options_.evaluates && step % 2 == 0) { evaluate(2); }
+      if (options_.waits) {
+        pause_somewhere(static_cast<unsigned>(step * 31 + rank_));
+      }
+      if (auto const report = engine_.step()) {
+        result_.reports.push_back(*report);
+      }
+      if (options_.evaluates && step % 2 == 0) {
+        evaluate(2);
+      }
     }
-    if (auto const report = engine_.finish()) { result_.reports.push_back(*report); }
+    if (auto const report = engine_.finish()) {
+      result_.reports.push_back(*report);
+    }
     read_parameters();
     result_.planned = engine_.planned();
     result_.peak = engine_.peak();
@@ -144,21 +166,31 @@ class Trainer {
  private:
   static double mean(View<T const, 1> view) {
     double sum = 0;
-    for (std::int64_t i = 0; i < view.count(); ++i) { sum += static_cast<double>(to_float(view.data()[i])) * static_cast<double>(1 + i % 3); }
+    for (std::int64_t i = 0; i < view.count(); ++i) {
+      sum += static_cast<double>(to_float(view.data()[i])) * static_cast<double>(1 + i % 3);
+    }
     return sum / static_cast<double>(view.count());
   }
   double read(Params<T> const& p, typename SyntheticModel::Block const& block) const {
     double sum = 0;
-    for (auto const& param : block.trained) { sum += mean(p[param]); }
-    for (auto const& param : block.read) { sum += mean(p[param]); }
+    for (auto const& param : block.trained) {
+      sum += mean(p[param]);
+    }
+    for (auto const& param : block.read) {
+      sum += mean(p[param]);
+    }
     return sum;
   }
-  void add(Backward<T, G> const& p, Param<1> const& param, double state, std::int64_t sample, float seed, bool overflow) {
+  void add(Backward<T, G> const& p, Param<1> const& param, double state, std::int64_t sample, float seed,
+           bool overflow) {
     auto const value = p[param];
     auto const grad = p.grad(param);
     for (std::int64_t i = 0; i < value.count(); ++i) {
-      float fresh = seed * (0.1F * to_float(value.data()[i]) + 0.05F * static_cast<float>(state) + 0.2F * noise(sample, i));
-      if (overflow && i == 2) { fresh = HUGE_VALF; }
+      float fresh =
+          seed * (0.1F * to_float(value.data()[i]) + 0.05F * static_cast<float>(state) + 0.2F * noise(sample, i));
+      if (overflow && i == 2) {
+        fresh = HUGE_VALF;
+      }
       float const old = grad.beta() == 0 ? 0.0F : to_float(grad.data()[i]);
       grad.data()[i] = from_float<G>(old + fresh);
     }
@@ -167,19 +199,27 @@ class Trainer {
     auto const& blocks = synthetic_.blocks;
     auto const sample = micro.first_sample();
     bool const skips_expert = options_.skips && (rank_ + micro_index + step) % 2 == 0;
-    if (skips_expert) { micro.skip(blocks[SyntheticModel::expert_index].unit); }
+    if (skips_expert) {
+      micro.skip(blocks[SyntheticModel::expert_index].unit);
+    }
     double state = noise(sample, 99);
     for (std::size_t b = 0; b < blocks.size(); ++b) {
-      if (skips_expert && b == SyntheticModel::expert_index) { continue; }
+      if (skips_expert && b == SyntheticModel::expert_index) {
+        continue;
+      }
       for (int use = 0; use < blocks[b].uses; ++use) {
         auto const p = micro.forward(blocks[b].unit);
         state = std::tanh(state + read(p, blocks[b]));
       }
-      if (options_.waits) { pause_somewhere(static_cast<unsigned>(b) * 17U + static_cast<unsigned>(rank_)); }
+      if (options_.waits) {
+        pause_somewhere(static_cast<unsigned>(b) * 17U + static_cast<unsigned>(rank_));
+      }
     }
     float const seed = micro.report_loss(static_cast<float>(1 + state), {.weight = micro_index == 1 ? 0.5F : 1.0F});
     for (std::size_t b = blocks.size(); b-- > 0;) {
-      if (skips_expert && b == SyntheticModel::expert_index) { continue; }
+      if (skips_expert && b == SyntheticModel::expert_index) {
+        continue;
+      }
       for (int use = 0; use < blocks[b].uses; ++use) {
         auto const p = micro.backward(blocks[b].unit);
         state = std::tanh(state + read(p, blocks[b]));  // as recomputation would
@@ -208,10 +248,16 @@ class Trainer {
         auto const p = pass.forward(block.unit);
         auto const keep = [&](Param<1> const& param) {
           auto const view = p[param];
-          for (std::int64_t i = 0; i < view.count(); ++i) { result_.parameters.push_back(to_float(view.data()[i])); }
+          for (std::int64_t i = 0; i < view.count(); ++i) {
+            result_.parameters.push_back(to_float(view.data()[i]));
+          }
         };
-        for (auto const& param : block.trained) { keep(param); }
-        for (auto const& param : block.read) { keep(param); }
+        for (auto const& param : block.trained) {
+          keep(param);
+        }
+        for (auto const& param : block.read) {
+          keep(param);
+        }
       }
       pass.report_loss(0);
     }

@@ -88,8 +88,6 @@ class GradientSum {
 };
 template <Element T, std::size_t D>
   requires(D == 1 || D == 2)
-[[nodiscard]] GradientSum<T, D> as_eigen(Gradient<T, D>&& gradient) {
-  return GradientSum<T, D>{std::move(gradient)};
-}
+[[nodiscard]] GradientSum<T, D> as_eigen(Gradient<T, D>&& gradient) { return GradientSum<T, D>{std::move(gradient)}; }
 
 }  // namespace zeroth

@@ -16,7 +16,17 @@ namespace zeroth::comm {
 class FlightRecorder;
 
 enum class Operation : std::uint8_t {
-  all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all, send, receive, barrier
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
+  send,
+  receive,
+  barrier
 };
 [[nodiscard]] std::string_view name_of(Operation operation) noexcept;
 
@@ -35,10 +45,11 @@ enum class Operation : std::uint8_t {
 /// | send, receive  | [count], null     | null, [count]    |                             |
 /// | barrier        | null              | null             |                             |
 ///
-/// Any other overlap of memory is refused within one collective and undefined between those of one transaction: they may
-/// run in any order. Elements are aligned to their own size. Reductions are sums in rank order: in fp32, rounded once, for bf16 and
-/// fp16; in the type itself otherwise. Sends and receives between two ranks match in the order in which they were
-/// submitted; those of one transaction progress together, and only the two ranks take part. In-place reduce_scatter leaves the other blocks of `input` untouched.
+/// Any other overlap of memory is refused within one collective and undefined between those of one transaction: they
+/// may run in any order. Elements are aligned to their own size. Reductions are sums in rank order: in fp32, rounded
+/// once, for bf16 and fp16; in the type itself otherwise. Sends and receives between two ranks match in the order in
+/// which they were submitted; those of one transaction progress together, and only the two ranks take part. In-place
+/// reduce_scatter leaves the other blocks of `input` untouched.
 struct Collective {
   Operation operation = Operation::barrier;
   void const* input = nullptr;

@@ -18,8 +18,8 @@ struct BatchSettings {
   std::int64_t train = 1, micro = 1, accumulation = 1;
 };
 
-/// The five dtypes, each named: what the math reads, what backward writes, what travels, what reductions are summed into,
-/// and the master, which is always fp32.
+/// The five dtypes, each named: what the math reads, what backward writes, what travels, what reductions are summed
+/// into, and the master, which is always fp32.
 struct PrecisionSettings {
   Dtype compute = Dtype::fp32;
   Dtype gradient = Dtype::fp32;
@@ -33,10 +33,10 @@ struct Settings {
   PrecisionSettings precision;
   ReduceGradients reduce_gradients = ReduceGradients::last_micro_step;
 
-  std::int64_t reduce_bucket_count = 500'000'000;   ///< Elements.
-  std::int64_t prefetch_count = 50'000'000;         ///< Elements ahead of the unit in use. 0: no prefetch.
-  std::int64_t max_live_count = 1'000'000'000;      ///< Elements gathered at once; the unit in use always fits.
-  int gradient_slots = 2;                           ///< Units whose full gradients are held at once, stages 2 and 3.
+  std::int64_t reduce_bucket_count = 500'000'000;  ///< Elements.
+  std::int64_t prefetch_count = 50'000'000;        ///< Elements ahead of the unit in use. 0: no prefetch.
+  std::int64_t max_live_count = 1'000'000'000;     ///< Elements gathered at once; the unit in use always fits.
+  int gradient_slots = 2;                          ///< Units whose full gradients are held at once, stages 2 and 3.
   bool overlap_comm = false;
 
   optim::StepRules rules;  ///< Optimizer, schedule, loss scale, clipping. gradient_prescale is the engine's to set.

@@ -12,7 +12,7 @@ enum class WarmupKind : std::uint8_t { logarithmic, linear };
 struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
   WarmupKind warmup = WarmupKind::logarithmic;
-  float base = 1e-3F;                      ///< The optimizer's `lr`: constant's value, warmup_cosine's factor.
+  float base = 1e-3F;  ///< The optimizer's `lr`: constant's value, warmup_cosine's factor.
   float warmup_min = 0, warmup_max = 1e-3F;
   std::int64_t warmup_steps = 1000, total_steps = 0;
   float warmup_min_ratio = 0, cosine_min_ratio = 1e-4F;
