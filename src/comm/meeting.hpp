@@ -14,9 +14,9 @@ namespace zeroth::comm {
 /// What a rank wrote before it arrived is visible to those who passed.
 class Meeting {
  public:
-  explicit Meeting(int world) noexcept
-      : world_{static_cast<std::uint64_t>(world)},
-        looks_{world <= cores() ? Clock::duration{patience} : Clock::duration{0}} {}
+  /// A rank that waits looks for the others as long as `patience` before it sleeps.
+  explicit Meeting(int world, Clock::duration patience = {}) noexcept
+      : world_{static_cast<std::uint64_t>(world)}, patience_{each_has_a_core(world) ? patience : Clock::duration{0}} {}
 
   void arrive(std::uint64_t number) noexcept {
     if (arrivals_.fetch_add(1, std::memory_order_acq_rel) + 1 == number * world_) {
@@ -48,22 +48,22 @@ class Meeting {
   }
 
  private:
-  /// Ranks that do equal work come at nearly the same time, and sleeping and waking takes longer than that; but only
-  /// where each rank can have a core does looking not keep the others from coming.
   void look_for(std::uint64_t number) const noexcept {
-    for (auto const end = Clock::now() + looks_; Clock::now() < end;) {
+    for (auto const end = Clock::now() + patience_; Clock::now() < end;) {
       if (Counter::reached(complete_.value(), static_cast<std::uint32_t>(number))) {
         return;
       }
     }
   }
-  static int cores() noexcept { return static_cast<int>(std::thread::hardware_concurrency()); }
-  static constexpr std::chrono::microseconds patience{5};
+  /// Otherwise looking keeps those from coming who are looked for.
+  [[nodiscard]] static bool each_has_a_core(int world) noexcept {
+    return static_cast<unsigned>(world) <= std::thread::hardware_concurrency();
+  }
 
   static constexpr std::uint64_t given_up = std::uint64_t{1} << 63U;  // so that the count never comes out right again
 
   std::uint64_t world_;
-  Clock::duration looks_;  ///< How long to look before sleeping.
+  Clock::duration patience_;
   std::atomic<std::uint64_t> arrivals_{0};
   Counter complete_;
 };
