@@ -1,92 +1,14 @@
 // The program itself, from the command line to the files it leaves.
-#include <cmath>
+#include <algorithm>
 #include <csignal>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "files.hpp"
+#include "program.hpp"
 #include "support/catch.hpp"
 
 using namespace gpt;
 using Catch::Contains;
-using nlohmann::json;
-using zeroth::testing::Child;
-using zeroth::testing::Ending;
-using zeroth::testing::words_of;
-
-namespace {
-
-std::string stage_file(int stage, char const* more = "") {
-  return R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
-    "zeroth": {"reduce_gradients": "every_micro_step"},
-    "optimizer": {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.1}},
-    "zero_optimization": {"reduce_bucket_size": 3000, "stage": )" +
-         std::to_string(stage) + "}" + more + "}";
-}
-
-/// A folder with a text, a stage file, and what runs of a small model leave.
-class Place : public Folder {
- public:
-  Place() {
-    std::string text;
-    for (int i = 0; i < 600; ++i) {
-      text += std::to_string(i * i) + (i % 7 == 0 ? "\n" : " ");
-    }
-    write("text", text);
-    write("stage.json", stage_file(3));
-  }
-  [[nodiscard]] Child::Options command(std::string const& more, std::string const& before = "") const {
-    auto words = before.empty() ? std::vector<std::string>{} : words_of(before);
-    words.emplace_back(TRAIN_GPT);
-    for (auto const& word : words_of("--config stage.json --data text " + more)) {
-      words.push_back(word);
-    }
-    std::erase(words, "");  // where two spaces met
-    return {.command = words, .folder = path(), .environment = {}};
-  }
-  [[nodiscard]] std::vector<json> report(std::string_view name = "report") const {
-    std::vector<json> records;
-    std::istringstream lines{read_all(*this / name)};
-    for (std::string line; std::getline(lines, line);) {
-      records.push_back(json::parse(line));
-    }
-    return records;
-  }
-};
-
-std::string const small = " --layers 2 --heads 2 --channels 16 --context 12 ";
-
-struct Result {
-  Ending ending;
-  std::string output;
-};
-Result run(Child::Options const& options) {
-  Child child{options};
-  auto const ending = child.wait();
-  return {ending, child.output()};
-}
-
-std::vector<json> steps_of(std::vector<json> const& report) {
-  std::vector<json> steps;
-  for (auto const& record : report) {
-    if (record["record"] == "step") {
-      steps.push_back(record);
-    }
-  }
-  return steps;
-}
-/// All that does not depend on the clock.
-json numbers_of(std::vector<json> const& report) {
-  json numbers = json::array();
-  for (auto const& step : steps_of(report)) {
-    numbers.push_back({step["step"], step["loss"], step["grad_norm"], step["lr"], step["loss_scale"], step["skipped"]});
-  }
-  return numbers;
-}
-
-}  // namespace
 
 TEST_CASE("train_gpt reports the run, its steps and the memory of every rank") {
   Place const place;
@@ -126,7 +48,7 @@ TEST_CASE("train_gpt reports the run, its steps and the memory of every rank") {
   }
 }
 
-TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed, from threads or processes") {
+TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed") {
   struct Row {
     char const *name, *more;
   };
@@ -137,13 +59,13 @@ TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed, 
                                     "reduce_gradients": "every_micro_step"})"});
   INFO(row.name);
   Place const place;
-  auto const numbers = [&](int stage, std::string const& more, std::string const& before = "") {
+  auto const numbers = [&](int stage, std::string const& more) {
     auto text = stage_file(stage, row.more);
     if (std::string{row.more}.find("zeroth") != std::string::npos) {  // instead of the one that is there
       text.erase(text.find(R"("zeroth")"), text.find(R"("optimizer")") - text.find(R"("zeroth")"));
     }
     place.write("stage.json", text);
-    auto const result = run(place.command(small + "--steps 3 --report report " + more, before));
+    auto const result = run(place.command(small + "--steps 3 --report report " + more));
     INFO(result.output);
     REQUIRE(result.ending.status == 0);
     return numbers_of(place.report());
@@ -155,9 +77,6 @@ TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed, 
   CHECK(numbers(2, "--ranks 2") == expected);
   CHECK(numbers(3, "--ranks 2") == expected);
   CHECK(numbers(3, "--ranks 2 --recompute") == expected);
-#ifdef ZEROTH_MPIRUN
-  CHECK(numbers(3, "--comm mpi", ZEROTH_MPIRUN " -n 2") == expected);
-#endif
 }
 
 TEST_CASE("train_gpt goes on from what it saved") {
@@ -275,16 +194,3 @@ TEST_CASE("train_gpt does not take a full disk for a finished run") {
   CHECK_THAT(result.output, Contains("report.partial") && Contains("No space left on device"));
   CHECK_FALSE(std::filesystem::exists(place / "report"));
 }
-
-#ifdef ZEROTH_MPIRUN
-TEST_CASE("train_gpt refuses other ranks than the launcher's, and threads under it") {
-  Place const place;
-  auto const ranks = run(place.command(small + "--steps 1 --ranks 3", ZEROTH_MPIRUN " -n 2"));
-  INFO(ranks.output);
-  CHECK(ranks.ending.status != 0);
-  CHECK_THAT(ranks.output, Contains("--ranks 3: the launcher started 2 ranks"));
-  auto const local = run(place.command(small + "--steps 1 --comm local", ZEROTH_MPIRUN " -n 2"));
-  INFO(local.output);
-  CHECK(local.ending.status != 0);
-}
-#endif

@@ -1,0 +1,49 @@
+// The program under mpirun.
+#include <string>
+
+#include "program.hpp"
+#include "support/catch.hpp"
+
+using namespace gpt;
+using Catch::Contains;
+
+namespace {
+
+std::string const two_processes = ZEROTH_MPIRUN " -n 2";
+
+}  // namespace
+
+TEST_CASE("train_gpt gives the same numbers and files from threads and from processes") {
+  auto const* const precision =
+      GENERATE("", R"(, "bf16": {"enabled": true})", R"(, "fp16": {"enabled": true, "initial_scale_power": 8})");
+  auto const stage = GENERATE(0, 3);
+  INFO("stage " << stage << precision);
+  Place const place;
+  place.write("stage.json", stage_file(stage, precision));
+  auto const threads = run(place.command(small + "--steps 3 --ranks 2 --report threads --save-final a"));
+  INFO(threads.output);
+  REQUIRE(threads.ending.status == 0);
+  auto const processes =
+      run(place.command(small + "--steps 3 --comm mpi --report processes --save-final b", two_processes));
+  INFO(processes.output);
+  REQUIRE(processes.ending.status == 0);
+  CHECK(numbers_of(place.report("threads")) == numbers_of(place.report("processes")));
+  CHECK(read_all(place / "a/model.safetensors") == read_all(place / "b/model.safetensors"));
+  auto const report = place.report("processes");
+  REQUIRE(report.size() == 6);
+  CHECK(report[4]["rank"] == 0);
+  CHECK(report[5]["rank"] == 1);
+  CHECK(report[5]["planned"] == report[5]["measured_peak"]);
+}
+
+TEST_CASE("train_gpt refuses other ranks than the launcher's, and threads under it") {
+  Place const place;
+  auto const ranks = run(place.command(small + "--steps 1 --ranks 3", two_processes));
+  INFO(ranks.output);
+  CHECK(ranks.ending.status != 0);
+  CHECK_THAT(ranks.output, Contains("--ranks 3: the launcher started 2 ranks"));
+  auto const local = run(place.command(small + "--steps 1 --comm local", two_processes));
+  INFO(local.output);
+  CHECK(local.ending.status != 0);
+  CHECK_THAT(local.output, Contains("local"));
+}
