@@ -10,7 +10,6 @@
 
 #include "comm/describe.hpp"
 #include "comm/finally.hpp"
-#include "comm/mpi_agreement.hpp"
 #include "comm/mpi_call.hpp"
 #include "comm/operations.hpp"
 #include "comm/record.hpp"
@@ -24,7 +23,7 @@ namespace {
 constexpr std::chrono::milliseconds slice{10};
 
 /// Marks the transaction that a split is.
-constexpr std::string_view split_purpose = "split into";
+constexpr std::string_view split_purpose = "split";
 
 /// Names of communicators that no two of them share, without asking anybody.
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
@@ -54,7 +53,8 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiSession> session, Group grou
       group_{std::move(group)},
       options_{options},
       transfers_{session_->thread(), group_.handle, group_.rank, world(),
-                 [this](MpiOperation const& operation) { await(operation); }} {
+                 [this](MpiOperation const& operation) { await(operation); }},
+      digests_(group_.job_ranks.size()) {
   session_->enter(group_.id, position_begun_);
 }
 
@@ -127,7 +127,10 @@ std::unique_ptr<Communicator> MpiCommunicator::do_split(int color, int key, std:
               .name = name,
               .job_ranks = {},
               .rank = 0};
-  in_turn(++turns_, take({split_purpose, name}, {}), [&] {
+  Transaction& transaction = take({split_purpose, {}}, {});  // names may differ: parts have their own
+  new_name_ = name;
+  in_turn(++turns_, transaction, [&] {
+    compare(transaction);
     Wish const mine{color, key};
     transfers_.exchange(&mine, wishes.data(), sizeof mine);
     // Everybody is here, so this waits for nobody who is late.
@@ -231,21 +234,21 @@ void MpiCommunicator::compare(Transaction const& transaction) {
     return;  // concerns some ranks only
   }
   TransactionDigest const mine = digest_of(transaction);
-  std::vector<TransactionDigest> digests(group_.job_ranks.size());
-  transfers_.exchange(&mine, digests.data(), sizeof mine);
-  auto const other = std::find_if(digests.begin(), digests.end(), [&](auto const& each) { return each != digests[0]; });
-  if (other == digests.end()) {
+  transfers_.exchange(&mine, digests_.data(), sizeof mine);
+  auto const other =
+      std::find_if(digests_.begin(), digests_.end(), [&](auto const& each) { return each != digests_[0]; });
+  if (other == digests_.end()) {
     return;
   }
-  auto const longest =
-      std::max_element(digests.begin(), digests.end(), [](auto const& a, auto const& b) { return a.count < b.count; });
+  auto const longest = std::max_element(digests_.begin(), digests_.end(),
+                                        [](auto const& a, auto const& b) { return a.count < b.count; });
   std::size_t const bytes = outline_bytes(longest->count);
   std::vector<std::byte> outline(bytes);
-  std::vector<std::byte> outlines(bytes * digests.size());
+  std::vector<std::byte> outlines(bytes * digests_.size());
   write_outline(transaction, outline);
   transfers_.exchange(outline.data(), outlines.data(), static_cast<std::int64_t>(bytes));
   auto const of = [&](std::size_t rank) { return read_outline({outlines.data() + rank * bytes, bytes}); };
-  auto const differing = static_cast<std::size_t>(other - digests.begin());
+  auto const differing = static_cast<std::size_t>(other - digests_.begin());
   // All ranks find out at the same time, and say the same; one of them is named as the one that says it first.
   fail(group_.job_ranks.front(),
        disagreement(name(), describe_rank(0), of(0), describe_rank(static_cast<int>(differing)), of(differing)));
@@ -380,7 +383,7 @@ std::string MpiCommunicator::describe_rank(int rank) const {
 
 std::string MpiCommunicator::describe_current() const {
   if (current_->label.purpose == split_purpose) {
-    return fmt::format("split into '{}' of communicator '{}'", current_->label.unit, name());
+    return fmt::format("split into '{}' of communicator '{}'", new_name_, name());
   }
   return fmt::format("{}, transaction {} of communicator '{}'", describe(*current_), current_->sequence, name());
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/mpi_agreement.hpp"
 #include "comm/mpi_session.hpp"
 #include "comm/mpi_transfers.hpp"
 #include "comm/transaction.hpp"
@@ -81,11 +82,13 @@ class MpiCommunicator final : public Communicator {
 
   // of the transaction that runs
   MpiTransfers transfers_;
+  std::vector<TransactionDigest> digests_;  // [world]
   Transaction const* current_ = nullptr;
   bool awaits_messages_ = false;  ///< Then only their partners are waited for.
   std::atomic<std::uint64_t> position_begun_{0};
   std::uint64_t position_ended_ = 0;
   Record last_ended_;
+  std::string new_name_;  ///< Of the part, while a split runs.
   std::atomic<bool> leaving_{false};
   std::atomic<std::uint32_t> begun_{0};
   Counter turn_, ended_;

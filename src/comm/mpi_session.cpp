@@ -63,6 +63,9 @@ bool begin_mpi() {
     }
     return false;
   }
+  // Open MPI yields after every look that finds nothing where ranks share cores, and a yield there costs a time slice
+  // of somebody else's work. Our thread sleeps instead, on its own terms.
+  ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   ZEROTH_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level));
   if (level < MPI_THREAD_FUNNELED) {
     throw SystemError{fmt::format("this MPI gives {}; MPI_THREAD_FUNNELED is needed", name_of_level(level))};

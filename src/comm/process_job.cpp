@@ -40,7 +40,7 @@ constexpr std::chrono::milliseconds grace_for_others{400};
   if (!is_first && !is_cause) {
     print_error(error.text);
   }
-  std::fflush(nullptr);
+  flush_output();
   session.abort_job(1);
 }
 

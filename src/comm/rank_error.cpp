@@ -35,9 +35,13 @@ void print_error(std::string const& text) noexcept {
   std::fflush(stderr);
 }
 
-void end_process(int status) noexcept {
+void flush_output() noexcept {
   std::cout.flush();
   std::fflush(nullptr);
+}
+
+void end_process(int status) noexcept {
+  flush_output();
   std::_Exit(status);
 }
 

@@ -15,6 +15,8 @@ struct RankError {
 
 /// One line on stderr, at once and whole.
 void print_error(std::string const& text) noexcept;
+/// Everything that the program has printed, before the process is ended under it.
+void flush_output() noexcept;
 /// After what was printed so far. Destructors and other threads' work are passed over.
 [[noreturn]] void end_process(int status) noexcept;
 

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <system_error>
 #include <utility>
 
@@ -99,7 +98,7 @@ void SignalWatch::watch() {
       actions_.interrupt();
     } else if (number == SIGTERM) {
       actions_.terminate();
-      std::fflush(nullptr);
+      flush_output();
       sigset_t both;
       sigemptyset(&both);
       sigaddset(&both, SIGTERM);

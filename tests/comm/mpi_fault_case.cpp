@@ -20,7 +20,7 @@ namespace {
 void await_others(zeroth::Job const& job) {
   auto const file_of = [](int rank) { return fmt::format("done_{}", rank); };
   std::ofstream{file_of(job.rank())}.flush();
-  auto const deadline = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+  auto const deadline = std::chrono::steady_clock::now() + std::chrono::minutes{3};
   for (int rank = 0; rank < job.world() && std::chrono::steady_clock::now() < deadline;) {
     std::this_thread::sleep_for(std::chrono::milliseconds{2});
     rank += std::filesystem::exists(file_of(rank)) ? 1 : 0;
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   return launch({.transport = comm::Transport::mpi}, [&](Job& job) {
     auto const device = device::make_cpu_device();
     auto& communicator = *detail::JobState::of(job).communicator;
-    communicator.set_options({std::chrono::minutes{1}, true});
+    communicator.set_options({std::chrono::minutes{3}, true});
     comm::conformance::Rank rank{communicator, *device};
     auto const problem = problem_of(cases[number], rank);
     fmt::print("rank {}: {}\n", job.rank(), problem.empty() ? "as it should be." : problem);

@@ -32,7 +32,7 @@ TEST_CASE("the mpi communicator conforms") {
     if (with_staging) {
       communicator.set_staging(staging);
     }
-    communicator.set_options({std::chrono::minutes{1}, check});
+    communicator.set_options({std::chrono::minutes{3}, check});
     for (auto const& each : conformance_cases()) {
       CAPTURE(each.name, check, with_staging, communicator.rank(), communicator.world());
       CHECK(problem_of(each, rank) == "");

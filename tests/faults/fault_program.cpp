@@ -1,10 +1,11 @@
 // A job in which something goes wrong, for the tests beside it: fault_program SCENARIO [--ranks N] [--comm local|mpi]
-// [--timeout MS]. Ranks are threads or, under mpirun, processes. "Odd" is rank 1.
+// [--timeout MS] [--grace MS]. Ranks are threads or, under mpirun, processes. "Odd" is rank 1.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <stdexcept>
@@ -22,8 +23,9 @@ using zeroth::Dtype;
 struct Arguments {
   std::string scenario;
   int ranks = 4;
-  std::optional<zeroth::comm::Transport> transport;
-  std::chrono::milliseconds timeout{30'000};
+  std::optional<zeroth::comm::Transport> transport = std::nullopt;
+  std::chrono::milliseconds timeout{120'000};
+  std::chrono::milliseconds grace{20'000};
 };
 
 void say(std::string const& text) {
@@ -109,6 +111,14 @@ std::map<std::string, Scenario> const scenarios{
        }
        rank.step_for_ever();
      }},
+    {"exit",
+     [](Rank& rank) {
+       rank.step_until(3);
+       if (rank.odd()) {
+         std::exit(7);
+       }
+       rank.step_for_ever();
+     }},
     {"freeze",
      [](Rank& rank) {
        rank.step_until(3);
@@ -137,7 +147,8 @@ std::map<std::string, Scenario> const scenarios{
 };
 
 Arguments parse(int argc, char** argv) {
-  Arguments arguments{.scenario = argc > 1 ? argv[1] : "", .ranks = 4, .transport = std::nullopt, .timeout = 30'000ms};
+  Arguments arguments;
+  arguments.scenario = argc > 1 ? argv[1] : "";
   for (int i = 2; i + 1 < argc; i += 2) {
     std::string const key = argv[i];
     std::string const value = argv[i + 1];
@@ -147,6 +158,8 @@ Arguments parse(int argc, char** argv) {
       arguments.transport = value == "mpi" ? zeroth::comm::Transport::mpi : zeroth::comm::Transport::local;
     } else if (key == "--timeout") {
       arguments.timeout = std::chrono::milliseconds{std::stoi(value)};
+    } else if (key == "--grace") {
+      arguments.grace = std::chrono::milliseconds{std::stoi(value)};
     }
   }
   return arguments;
@@ -162,7 +175,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   zeroth::LaunchOptions const options{
-      .thread_ranks = arguments.ranks, .transport = arguments.transport, .failure_grace = 1000ms};
+      .thread_ranks = arguments.ranks, .transport = arguments.transport, .failure_grace = arguments.grace};
   int const status = zeroth::launch(options, [&](zeroth::Job& job) {
     Rank rank{job, arguments};
     scenario->second(rank);

@@ -70,6 +70,15 @@ TEST_CASE("a process that is killed ends all") {
   check_all_gone(child.output());
 }
 
+TEST_CASE("a process that exits in the middle of a job ends all") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"exit"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK(problem_of_flights(folder, {0, 2}, world, "") == "");
+  check_all_gone(child.output());
+}
+
 TEST_CASE("a process that is stopped is missed, named and ended") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"steps", "--timeout", "1000"}, folder)};

@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Long: it only decides how a hanging program is told from a slow one.
-constexpr std::chrono::seconds patience{60};
+constexpr std::chrono::seconds patience{240};
 
 [[noreturn]] void throw_errno(char const* call) { throw std::system_error{errno, std::generic_category(), call}; }
 
