@@ -1,7 +1,7 @@
 /// Step time of stages 1, 2 and 3 over stage 0, on train_gpt's model: all stages live in one run and take turns, so
 /// that what disturbs the machine disturbs all of them. Stage 0 runs twice: its ratio to itself is the noise.
 ///
-///   bench_step_time [ROUNDS [TEXT]]    prints one JSON line per stage, load and number of ranks
+///   bench_step_time [ROUNDS [TEXT [LOAD]]]    prints one JSON line per stage, load and number of ranks
 #include <fmt/format.h>
 
 #include <chrono>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "batches.hpp"
@@ -144,7 +145,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   gpt::Corpus const corpus{argc > 2 ? argv[2] : __FILE__};
+  std::string_view const only = argc > 3 ? argv[3] : "";
   for (auto const& load : loads) {
+    if (!only.empty() && only != load.name) {
+      continue;
+    }
     gpt::Batches const batches{corpus, load.context, gpt::Order::sequential, 1};
     for (int const ranks : {2, 4}) {
       print(load, ranks, measure(load, ranks, rounds, batches));

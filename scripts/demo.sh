@@ -20,13 +20,12 @@ fi
 use_ccache_if_present
 echo "== building"
 mkdir -p out/demo
-cmake --preset release -B build/demo -D ZEROTH_BUILD_TESTS=OFF -D ZEROTH_BUILD_BENCH=OFF >out/demo/configure.log ||
-  { cat out/demo/configure.log; exit 1; }
-cmake --build build/demo --target train_gpt
+cmake --preset release >out/demo/configure.log || { cat out/demo/configure.log; exit 1; }
+cmake --build --preset release --target train_gpt
 
 ranks=4
 train() {  # stage, steps, report
-  build/demo/bin/train_gpt --config "configs/zero$1.json" --data "$text" --ranks $ranks --steps "$2" --report "$3" \
+  build/release/bin/train_gpt --config "configs/zero$1.json" --data "$text" --ranks $ranks --steps "$2" --report "$3" \
     --layers 12 --heads 4 --channels 256 --context 128 --seed 1
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 // Sleeping and being woken takes tens of microseconds, as long as copying a megabyte. Ranks that have done equal work
 // leave at nearly the same time, so there a look pays more often than at the entrance, where ranks come when they come.
-constexpr std::chrono::microseconds patience_at_entrance{5}, patience_at_exit{20};
+constexpr std::chrono::microseconds patience_at_entrance{5}, patience_at_exit{100};
 
 }  // namespace
 

@@ -62,7 +62,7 @@ TEST_CASE("What is printed as JSON reads back as the same settings") {
     auto const values = testing::printed(again);  // items() refers to it
     for (auto const& [path, entry] : values.items()) {
       INFO(path);
-      CHECK((entry["origin"] == "file") == !entry["value"].is_null());
+      CHECK((entry["origin"].get<std::string>() == "file") == !entry["value"].is_null());
     }
   }
 }
