@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
 # Trains the same small GPT at stages 0, 1, 2 and 3 on 4 ranks, from the same weights on the same text, and compares
 # memory, loss and speed: a table here and a page with charts. About three minutes on two cores after the build.
-#   scripts/demo.sh [TEXT FILE OR FOLDER]     without one: the headers of Eigen, which the build needs anyway
+#   scripts/demo.sh [--record] [TEXT FILE OR FOLDER]     without one: the headers of Eigen, which the build needs anyway
+# --record also puts the figures into docs/measured/demo, the README's table and the README's picture.
 set -euo pipefail
 invoked_from=$PWD
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
 require_packages "${library_packages[@]}"
+reports=out/demo
+publish=()
+if [ "${1-}" = --record ]; then
+  shift
+  reports=docs/measured/demo
+  publish=(--readme README.md --picture docs/pictures/memory.svg)
+fi
 text=/usr/include/eigen3
 if [ $# -gt 0 ]; then
   text=$(cd "$invoked_from" && realpath -- "$1")
@@ -33,11 +41,11 @@ train() {  # stage, steps, report
 train 0 4 out/demo/probe.jsonl >out/demo/probe.log || { cat out/demo/probe.log; exit 1; }
 steps=$(python3 scripts/lib/affordable_steps.py out/demo/probe.jsonl --seconds 36 --most 60)
 
-reports=()
+labelled=()
 for stage in 0 1 2 3; do
   echo "== stage $stage, $ranks ranks, $steps steps"
-  train $stage "$steps" "out/demo/stage$stage.jsonl"
-  reports+=("stage $stage=out/demo/stage$stage.jsonl")
+  train $stage "$steps" "$reports/stage$stage.jsonl"
+  labelled+=("stage $stage=$reports/stage$stage.jsonl")
 done
 echo
-python3 scripts/report.py "${reports[@]}" --html out/demo/report.html
+python3 scripts/report.py "${labelled[@]}" --html out/demo/report.html ${publish[@]+"${publish[@]}"}

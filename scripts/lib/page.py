@@ -37,6 +37,7 @@ svg .inside.measured { fill: #ffffff; font-size: 12px; } svg .inside.planned { f
 .planned { fill-opacity: 0.22; stroke-width: 1; } text.planned { fill-opacity: 1; stroke: none; }
 rect.compute, i.compute { fill: var(--parameters); background: var(--parameters); }
 rect.exposed, i.exposed { fill: var(--gradients); background: var(--gradients); }
+.paper { fill: var(--page); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; margin-top: 10px; }
 th, td { padding: 5px 10px; text-align: right; white-space: nowrap; } th { color: var(--soft); font-weight: 600; }
@@ -61,7 +62,7 @@ def as_html(runs, title):
 </head>
 <body>
 <h1>{escape(title)}</h1>
-<p class="soft">{escape(_facts(runs[0]))}</p>
+<p class="soft">{escape(facts(runs[0]))}</p>
 <ul class="claims">{_claims(runs)}</ul>
 <div class="cards">{"".join(_card(run, runs[0]) for run in runs)}</div>
 
@@ -89,18 +90,18 @@ another here; bench/ measures them in turns.</p>
 """
 
 
-def _facts(run):
-    facts = run.facts
-    model = facts.get("model", {})
+def facts(run):
+    told = run.facts
+    model = told.get("model", {})
     known = []
     if model:
         known.append("GPT-2 with {layers} layers, {heads} heads, {channels} channels, context {context}"
                      .format_map(model))
-    if "world" in facts:
-        known.append(f"{facts['world']} ranks")
+    if "world" in told:
+        known.append(f"{told['world']} ranks")
     known.append(f"{len(run.steps)} steps")
-    if "data" in facts:
-        known.append(f"text: {facts['data']['path']}")
+    if "data" in told:
+        known.append(f"text: {told['data']['path']}")
     return " · ".join(known)
 
 

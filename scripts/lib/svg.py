@@ -1,6 +1,7 @@
 """The little SVG that the charts need: elements as strings, and axes with round numbers."""
 
 import math
+import re
 from html import escape
 
 
@@ -22,6 +23,21 @@ def figure(width, height, parts, label):
     """A drawing that scales with the page; `label` is what a screen reader says."""
     return element("svg", element("title", escape(label)) + "".join(parts), viewBox=f"0 0 {width} {height}", role="img",
                    xmlns="http://www.w3.org/2000/svg")
+
+
+def alone(drawing, style, legend):
+    """A figure as a file of its own: on the page's colours, below a legend of (label, class)."""
+    width, height = (int(v) for v in re.search(r'viewBox="0 0 (\d+) (\d+)"', drawing).groups())
+    top, x = 34, 20
+    parts = [element("style", style), element("rect", width=width, height=height + top, rx=10, class_="paper")]
+    for label, name in legend:
+        parts.append(element("rect", x=x, y=13, width=13, height=13, rx=3, class_=name))
+        parts.append(text(label, x=x + 20, y=24))
+        x += 46 + 8 * len(label)
+    inner = re.sub(r"^<svg[^>]*>|</svg>$", "", drawing)
+    parts.append(element("g", inner, transform=f"translate(0 {top})"))
+    return element("svg", "".join(parts), viewBox=f"0 0 {width} {height + top}", width=width, height=height + top,
+                   role="img", xmlns="http://www.w3.org/2000/svg") + "\n"
 
 
 def ticks(low, high, wanted=6):

@@ -45,6 +45,28 @@ class Report(unittest.TestCase):
         self.assertIn("The losses of all 60 steps are equal, digit for digit.", out)
         self.assertIn("Measured memory is what was planned, to the byte, on every rank.", out)
 
+    def test_a_document_is_given_the_table(self):
+        document, picture = self.folder / "README.md", self.folder / "memory.svg"
+        document.write_text("before\n<!-- demo: begin -->\nold\n<!-- demo: end -->\nafter\n", encoding="utf-8")
+        options = ["--readme", str(document), "--picture", str(picture)]
+        status, _, _ = self.report([sample_runs.records(stage) for stage in range(4)], *options)
+        self.assertEqual(status, 0)
+        text = document.read_text(encoding="utf-8")
+        self.assertRegex(text, r"(?s)^before\n<!-- demo: begin -->\n!\[.*\]\(memory.svg\)\n.*\n<!-- demo: end -->\nafter\n$")
+        self.assertNotIn("old", text)
+        self.assertIn("| stage 3 | 3.15 | 3.15 | 6.29 | 12.05 | 0.02 | 24.66 | 51.0 % | 2.23311374 | 4,796 |", text)
+        drawing = xml.etree.ElementTree.parse(picture).getroot()
+        self.assertEqual(drawing.tag, "{http://www.w3.org/2000/svg}svg")
+
+    def test_a_document_without_marks_stays_as_it_is(self):
+        document = self.folder / "README.md"
+        document.write_text("no marks\n", encoding="utf-8")
+        options = ["--readme", str(document), "--picture", str(self.folder / "memory.svg")]
+        status, _, err = self.report([sample_runs.records(0)], *options)
+        self.assertEqual(status, 2)
+        self.assertIn('must hold "<!-- demo: begin -->"', err)
+        self.assertEqual(document.read_text(encoding="utf-8"), "no marks\n")
+
     def test_the_fullest_rank_counts(self):
         lines = sample_runs.records(0)
         lines[-2]["planned"]["parameters"] += 1024 * 1024
