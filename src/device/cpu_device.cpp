@@ -51,18 +51,20 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) override {
     auto& progress = progress_.emplace_back(failure_);
     if (overlap == Overlap::off) {
-      return std::make_unique<InlineStream>(progress);
+      return std::make_unique<InlineStream>(name, progress, observer_);
     }
-    return std::make_unique<WorkerStream>(name, progress);
+    return std::make_unique<WorkerStream>(name, progress, observer_);
   }
   [[nodiscard]] Stream& compute() override { return compute_; }
   [[nodiscard]] Kernels& kernels() override { return kernels_; }
   [[nodiscard]] Ledger const& ledger() const override { return ledger_; }
+  void set_timeline(Timeline* timeline) noexcept override { observer_.timeline = timeline; }
 
  private:
   Failure failure_;
   std::deque<Progress> progress_;
-  InlineStream compute_{progress_.emplace_back(failure_)};
+  Observer observer_;
+  InlineStream compute_{"compute", progress_.emplace_back(failure_), observer_};
   CpuKernels kernels_;
   Ledger ledger_;
 };

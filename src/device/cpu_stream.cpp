@@ -60,14 +60,34 @@ void CpuEvent::synchronize() const {
   }
 }
 
-void WaitClock::wait(Mark const& mark) noexcept {
+void SpanWriter::begin(std::string_view what, std::string_view unit) noexcept {
+  what_ = what;
+  unit_ = unit;
+  begin_ = Clock::now();
+}
+
+void SpanWriter::end(Timeline& timeline) { add(timeline, what_, unit_, begin_, Clock::now()); }
+
+void SpanWriter::add(Timeline& timeline, std::string_view what, std::string_view unit, Clock::time_point begin,
+                     Clock::time_point end) const {
+  auto const microseconds = [](Clock::time_point at) {
+    return std::chrono::duration<double, std::micro>(at.time_since_epoch()).count();
+  };
+  timeline.add({stream_, std::string{what}, std::string{unit}, microseconds(begin), microseconds(end)});
+}
+
+void WaitClock::wait(Mark const& mark, SpanWriter const& writer, Timeline* timeline) {
   if (mark.passed()) {
     return;
   }
   auto const begin = Clock::now();
   mark.wait();
-  auto const spent = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
-  nanoseconds_.fetch_add(spent.count(), std::memory_order_relaxed);
+  auto const end = Clock::now();
+  nanoseconds_.fetch_add(std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count(),
+                         std::memory_order_relaxed);
+  if (timeline != nullptr) {
+    writer.add(*timeline, "wait", "", begin, end);
+  }
 }
 
 double WaitClock::milliseconds() const noexcept {
@@ -89,7 +109,7 @@ void InlineStream::post(Task const& task) {
 
 void InlineStream::wait(Event const& event) {
   auto const mark = as_cpu(event).mark;
-  waited_.wait(mark);
+  waited_.wait(mark, spans_, observer_.timeline);
   if (mark.progress != nullptr) {
     progress_.failure.adopt(mark.progress->failure);
   }
@@ -98,7 +118,20 @@ void InlineStream::wait(Event const& event) {
 
 void InlineStream::record(Event& event) { as_cpu(event).mark = {&progress_, progress_.passed.value()}; }
 
-WorkerStream::WorkerStream(std::string const& name, Progress& progress) : progress_{progress} {
+void InlineStream::begin_span(std::string_view what, std::string_view unit) {
+  if (observer_.timeline != nullptr) {
+    spans_.begin(what, unit);
+  }
+}
+
+void InlineStream::end_span() {
+  if (observer_.timeline != nullptr) {
+    spans_.end(*observer_.timeline);
+  }
+}
+
+WorkerStream::WorkerStream(std::string const& name, Progress& progress, Observer const& observer)
+    : progress_{progress}, observer_{observer}, spans_{name} {
   try {
     thread_ = std::thread{[this, rank = this_rank()] {
       this_rank() = rank;
@@ -149,8 +182,8 @@ void WorkerStream::wait(Event const& event) {
   if (mark.progress == nullptr || mark.progress == &progress_) {
     return;  // never recorded, or on this very stream
   }
-  post([this, mark] {
-    waited_.wait(mark);
+  post([this, mark, timeline = observer_.timeline] {
+    waited_.wait(mark, spans_, timeline);
     progress_.failure.adopt(mark.progress->failure);
   });
 }
@@ -159,6 +192,18 @@ void WorkerStream::record(Event& event) {
   auto& mark = as_cpu(event).mark;
   push({[progress = &progress_] { progress->passed.add(); }, true});
   mark = {&progress_, ++marks_};
+}
+
+void WorkerStream::begin_span(std::string_view what, std::string_view unit) {
+  if (observer_.timeline != nullptr) {
+    post([this, what, unit] { spans_.begin(what, unit); });
+  }
+}
+
+void WorkerStream::end_span() {
+  if (observer_.timeline != nullptr) {
+    post([this, timeline = observer_.timeline] { spans_.end(*timeline); });
+  }
 }
 
 void WorkerStream::synchronize() {

@@ -7,10 +7,13 @@
 #include <exception>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "zeroth/core/counter.hpp"
 #include "zeroth/device/cpu.hpp"
+#include "zeroth/device/timeline.hpp"
 
 namespace zeroth::device {
 
@@ -55,10 +58,31 @@ class CpuEvent final : public Event {
   Mark mark;
 };
 
+/// Spans of one stream on their way to a timeline. One thread at a time.
+class SpanWriter {
+ public:
+  explicit SpanWriter(std::string stream) : stream_{std::move(stream)} {}
+  void begin(std::string_view what, std::string_view unit) noexcept;
+  void end(Timeline& timeline);
+  void add(Timeline& timeline, std::string_view what, std::string_view unit, Clock::time_point begin,
+           Clock::time_point end) const;
+
+ private:
+  std::string stream_;
+  std::string_view what_, unit_;
+  Clock::time_point begin_{};
+};
+
+/// What the streams of a device share.
+struct Observer {
+  Timeline* timeline = nullptr;  ///< The host's.
+};
+
 /// Time that a stream has spent in waits. One thread adds.
 class WaitClock {
  public:
-  void wait(Mark const& mark) noexcept;
+  /// Adds the wait to `timeline` as a span, if there is one and it took any time.
+  void wait(Mark const& mark, SpanWriter const& writer, Timeline* timeline);
   [[nodiscard]] double milliseconds() const noexcept;
 
  private:
@@ -68,16 +92,21 @@ class WaitClock {
 /// Runs its work when it is enqueued, on the caller's thread.
 class InlineStream final : public CpuStream {
  public:
-  explicit InlineStream(Progress& progress) : progress_{progress} {}
+  InlineStream(std::string const& name, Progress& progress, Observer const& observer)
+      : progress_{progress}, observer_{observer}, spans_{name} {}
   void post(Task const& task) override;
   void wait(Event const& event) override;
   void record(Event& event) override;
   void synchronize() override { progress_.failure.rethrow(); }
   [[nodiscard]] double waited_ms() const override { return waited_.milliseconds(); }
   [[nodiscard]] double host_ms() const override { return std::chrono::duration<double, std::milli>(worked_).count(); }
+  void begin_span(std::string_view what, std::string_view unit) override;
+  void end_span() override;
 
  private:
   Progress& progress_;
+  Observer const& observer_;
+  SpanWriter spans_;
   WaitClock waited_;
   Clock::duration worked_{};
 };
@@ -86,7 +115,7 @@ class InlineStream final : public CpuStream {
 class WorkerStream final : public CpuStream {
  public:
   /// The worker speaks as the rank of the thread that makes the stream.
-  WorkerStream(std::string const& name, Progress& progress);
+  WorkerStream(std::string const& name, Progress& progress, Observer const& observer);
   ~WorkerStream() override;  ///< Runs what is enqueued, then ends the thread.
   void post(Task const& task) override { push({task, false}); }
   void wait(Event const& event) override;
@@ -94,6 +123,8 @@ class WorkerStream final : public CpuStream {
   void synchronize() override;
   [[nodiscard]] double waited_ms() const override { return waited_.milliseconds(); }
   [[nodiscard]] double host_ms() const override { return 0; }
+  void begin_span(std::string_view what, std::string_view unit) override;
+  void end_span() override;
 
  private:
   static constexpr std::uint32_t capacity = 256;
@@ -107,6 +138,8 @@ class WorkerStream final : public CpuStream {
   void run(Entry& entry) noexcept;
 
   Progress& progress_;
+  Observer const& observer_;
+  SpanWriter spans_;  // the worker's
   WaitClock waited_;
   std::array<Entry, capacity> ring_;
   Counter posted_, completed_;

@@ -55,6 +55,7 @@ int accumulation_steps(EngineState const& engine) noexcept {
 }
 std::optional<StepReport> step(EngineState& engine, StepOptions const& options) { return engine.step(options); }
 std::optional<StepReport> finish(EngineState& engine) { return engine.finish(); }
+void trace(EngineState& engine, Timeline* timeline) { engine.trace(timeline); }
 void begin_evaluation(EngineState& engine, int passes) { engine.begin_evaluation(passes); }
 void save_weights(EngineState& engine, std::filesystem::path const& file) { engine.save_weights(file); }
 void load_weights(EngineState& engine, std::filesystem::path const& file) { engine.load_weights(file); }

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "zeroth/core/error.hpp"
-#include "zeroth/device/cpu.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::detail {
@@ -73,7 +72,7 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
       model_{std::make_shared<model::Description const>(model.description())},
       blueprint_{(check_types(config, compute, gradient),
                   engine::make_blueprint(model, config, job.world(), job_->communicator->transport()))},
-      device_{device::make_cpu_device()},
+      device_{job_->make_device()},
       gather_comm_{job_->communicator->split(0, job.rank(), "gather")},
       reduce_comm_{job_->communicator->split(0, job.rank(), "reduce")},
       exceptions_at_start_{std::uncaught_exceptions()},
@@ -93,8 +92,10 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
   schedule_ = std::make_unique<stage::Schedule>(blueprint_.layout, settings, blueprint_.limits, *manager_);
   gradient_prescale_ = prescale_for(settings.precision.reduce, job.world());
   manager_->set_loss_scale(optim::initial_state(settings.rules.loss_scale));
-  manager_->initialise();
-  step_began_ = Clock::now();
+  if (device_->holds_values()) {
+    manager_->initialise();
+  }
+  step_began_ = device_->now();
 }
 
 EngineState::~EngineState() {
@@ -253,6 +254,7 @@ std::uint64_t EngineState::open(Phase phase, Unit unit) {
     throw;
   }
   guard_ = OpenGuard{++guards_, turn};
+  device_->compute().begin_span(stage::purpose_of(turn), unit_name(unit.index()));
   return guards_;
 }
 
@@ -263,6 +265,7 @@ void EngineState::close(std::uint64_t guard, bool by_exception) noexcept {
   auto const turn = guard_->turn;
   guard_.reset();
   try {
+    device_->compute().end_span();
     ZEROTH_EXPECTS(!by_exception,
                    fmt::format("the {} guard of unit \"{}\" ended by an exception: nothing of it was sent",
                                stage::purpose_of(turn), unit_name(turn.unit)));

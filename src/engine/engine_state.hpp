@@ -49,6 +49,8 @@ class EngineState {
   [[nodiscard]] std::optional<StepReport> step(StepOptions const& options);
   [[nodiscard]] std::optional<StepReport> finish();
 
+  void trace(Timeline* timeline);
+
   // values
   void save_weights(std::filesystem::path const& file);
   void load_weights(std::filesystem::path const& file);

@@ -42,7 +42,7 @@ std::optional<StepReport> EngineState::step(StepOptions const& options) {
     schedule_->update(rules.adam);
     ++steps_;
 
-    auto const now = Clock::now();
+    auto const now = device_->now();
     StepReport owed;
     owed.step = steps_;
     owed.step_ms = std::chrono::duration<double, std::milli>(now - step_began_).count();
@@ -113,6 +113,11 @@ std::optional<StepReport> EngineState::finish() {
     remember_failure(std::current_exception());
     throw;
   }
+}
+
+void EngineState::trace(Timeline* timeline) {
+  check_between_passes("trace()");
+  device_->set_timeline(timeline);
 }
 
 }  // namespace zeroth::detail

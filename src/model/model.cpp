@@ -51,6 +51,12 @@ Model::Model(std::uint64_t seed) : state_{std::make_shared<model::Description>()
   state_->seed = seed;
 }
 
+Unit Model::unit_at(std::uint32_t index) const {
+  ZEROTH_EXPECTS(index < state_->units.size(),
+                 fmt::format("unit_at({}) of a model of {} units", index, state_->units.size()));
+  return Unit{state_->id, index};
+}
+
 Unit Model::unit(std::string name, UnitOptions const& options) {
   ZEROTH_EXPECTS(
       options.uses_per_micro_step >= 1,

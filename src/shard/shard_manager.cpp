@@ -141,7 +141,10 @@ void ShardManager::gather(std::uint32_t flat, std::string_view purpose,
       destination += part->padded_count * bytes_of(dtype);
     }
   }
-  context_.gather_comm->submit(stream, {purpose, name(flat)}, transaction_);
+  {
+    device::SpanScope const span{stream, "gather", name(flat)};
+    context_.gather_comm->submit(stream, {purpose, name(flat)}, transaction_);
+  }
   stream.record(*slot->ready);
   traffic_.gathered_bytes += unit.padded_count() * bytes_of(dtype);
 }
@@ -232,8 +235,11 @@ void ShardManager::reduce(std::span<std::uint32_t const> flats, bool last) {
   transaction_.clear();
   std::byte* conversion = converts ? scratch_->data() + plan_.conversion : nullptr;
   for (auto const flat : flats) {
-    auto const& part = context_.layout->flats()[flat].trainable;
     stream.wait(*written_[flat]);
+  }
+  device::SpanScope const span{stream, "reduce", name(flats.front())};
+  for (auto const flat : flats) {
+    auto const& part = context_.layout->flats()[flat].trainable;
     std::byte* data = gradient_slot(flat).data;
     if (converts) {
       kernels_->convert(stream, conversion, dtype, data, precision.gradient, part.padded_count);
@@ -285,6 +291,7 @@ void ShardManager::reduced(std::uint32_t flat, std::byte* data, bool last) {
 
 void ShardManager::decide(optim::StepSums const& mine, optim::StepRules const& rules, std::size_t slot) {
   auto& stream = *context_.reduce_stream;
+  device::SpanScope const span{stream, "decide", ""};
   std::span const block_sums{reinterpret_cast<float const*>(scratch_->data() + plan_.block_sums),
                              static_cast<std::size_t>(plan_.block_sum_count)};
   kernels_->collect(stream, block_sums, mine, &step_->mine);
@@ -321,7 +328,10 @@ void ShardManager::update(std::uint32_t flat, optim::AdamRules const& rules) {
   args.segments = segments_[flat];
   args.rules = rules;
   args.scalars = &step_->scalars;
-  kernels_->adamw(compute, args);
+  {
+    device::SpanScope const span{compute, "update", name(flat)};
+    kernels_->adamw(compute, args);
+  }
   compute.record(*updated_[flat]);
   context_.gather_comm->recorder().note("update", "step", name(flat));
 }
@@ -337,7 +347,10 @@ void ShardManager::publish(std::uint32_t flat) {
   stream.wait(*updated_[flat]);
   transaction_.assign(1, {Operation::all_gather, slot.data + part.slice(rank_).begin * bytes_of(dtype), slot.data,
                           part.shard_count, dtype});
-  context_.gather_comm->submit(stream, {"publish", name(flat)}, transaction_);
+  {
+    device::SpanScope const span{stream, "publish", name(flat)};
+    context_.gather_comm->submit(stream, {"publish", name(flat)}, transaction_);
+  }
   stream.record(*slot.ready);
   traffic_.gathered_bytes += part.padded_count * bytes_of(dtype);
 }

@@ -303,6 +303,8 @@ TEST_CASE("a stream or an event of another device is refused") {
     void synchronize() override {}
     [[nodiscard]] double waited_ms() const override { return 0; }
     [[nodiscard]] double host_ms() const override { return 0; }
+    void begin_span(std::string_view, std::string_view) override {}
+    void end_span() override {}
   } stream;
   struct OtherEvent final : Event {
     [[nodiscard]] bool done() const override { return true; }

@@ -10,6 +10,7 @@ set(may_include_model core model)
 set(may_include_shard core optim device comm config model shard)
 set(may_include_stage core optim device comm config model shard stage)
 set(may_include_engine core optim device comm config model shard stage engine)
+set(may_include_simulate core optim device comm config model shard stage engine simulate)
 set(may_include_adapters core model engine adapters)
 
 set(violations)

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "zeroth/comm/communicator.hpp"
+#include "zeroth/device/cpu.hpp"
 
 namespace zeroth {
 
@@ -40,6 +41,7 @@ struct JobState {
   int local_rank = 0;
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void()> request_stop = [] {};
+  std::function<std::unique_ptr<device::Device>()> make_device = device::make_cpu_device;
   /// Where this job's flight records are written if it fails; the working folder otherwise. Any thread; the last one
   /// wins.
   std::function<void(std::filesystem::path const&)> set_flight_folder = [](std::filesystem::path const&) {};

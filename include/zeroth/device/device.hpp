@@ -7,8 +7,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "zeroth/core/counter.hpp"
 #include "zeroth/device/memory.hpp"
+
+namespace zeroth {
+class Timeline;
+}
 
 namespace zeroth::device {
 
@@ -41,6 +47,24 @@ class Stream {
   [[nodiscard]] virtual double waited_ms() const = 0;
   /// Milliseconds that the host has spent on this stream's work, in all: 0 where the stream runs beside the host.
   [[nodiscard]] virtual double host_ms() const = 0;
+  /// Work enqueued from here to end_span() is one span of the device's timeline, if it has one. Spans of a stream do
+  /// not nest. The views outlive the work.
+  virtual void begin_span(std::string_view what, std::string_view unit) = 0;
+  virtual void end_span() = 0;
+};
+
+/// Work enqueued in a scope, as a span.
+class SpanScope {
+ public:
+  SpanScope(Stream& stream, std::string_view what, std::string_view unit) : stream_{stream} {
+    stream_.begin_span(what, unit);
+  }
+  SpanScope(SpanScope const&) = delete;
+  SpanScope& operator=(SpanScope const&) = delete;
+  ~SpanScope() { stream_.end_span(); }
+
+ private:
+  Stream& stream_;
 };
 
 /// Memory of one category, zero-filled, aligned to 4096 bytes. Returned to the system and the ledger when it ends.
@@ -78,6 +102,13 @@ class Device {
   [[nodiscard]] virtual Stream& compute() = 0;
   [[nodiscard]] virtual Kernels& kernels() = 0;
   [[nodiscard]] virtual Ledger const& ledger() const = 0;
+  /// From now on spans, and waits of streams, are added to `timeline`; null ends that. It outlives work enqueued so
+  /// far.
+  virtual void set_timeline(Timeline* timeline) noexcept = 0;
+  /// What a host's clock says on this device.
+  [[nodiscard]] virtual Clock::time_point now() const noexcept { return Clock::now(); }
+  /// False where only the time that work takes is known: values are neither written nor read.
+  [[nodiscard]] virtual bool holds_values() const noexcept { return true; }
 };
 
 }  // namespace zeroth::device

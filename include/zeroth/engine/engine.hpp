@@ -18,6 +18,7 @@
 #include "zeroth/comm/job.hpp"
 #include "zeroth/config/config.hpp"
 #include "zeroth/device/memory.hpp"
+#include "zeroth/device/timeline.hpp"
 #include "zeroth/engine/pass.hpp"
 #include "zeroth/engine/report.hpp"
 #include "zeroth/model/model.hpp"
@@ -47,6 +48,7 @@ using EnginePointer = std::unique_ptr<EngineState, EngineDeleter>;
 [[nodiscard]] int accumulation_steps(EngineState const& engine) noexcept;
 [[nodiscard]] std::optional<StepReport> step(EngineState& engine, StepOptions const& options);
 [[nodiscard]] std::optional<StepReport> finish(EngineState& engine);
+void trace(EngineState& engine, Timeline* timeline);
 void begin_evaluation(EngineState& engine, int passes);
 void save_weights(EngineState& engine, std::filesystem::path const& file);
 void load_weights(EngineState& engine, std::filesystem::path const& file);
@@ -74,6 +76,9 @@ class Engine {
   std::optional<StepReport> step(StepOptions const& options = {}) { return detail::step(*state_, options); }
   /// Waits for all work; returns the report that step() still owes. After the loop.
   std::optional<StepReport> finish() { return detail::finish(*state_); }
+  /// From now on the engine adds to `timeline` what each stream does and where it waits; null ends that. Between passes.
+  /// The timeline lives until finish() or until the engine ends. Costs allocations while it lasts. Not collective.
+  void trace(Timeline* timeline) { detail::trace(*state_, timeline); }
   /// Between micro-steps or steps; `passes` batches on every rank. No effect on training.
   Evaluation<T> evaluation(int passes) {
     detail::begin_evaluation(*state_, passes);

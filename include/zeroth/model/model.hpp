@@ -97,6 +97,9 @@ class Model {
   void tie(Unit unit, Param<D> const& param) {
     add_use(unit, param.model_, param.index_);
   }
+  /// The unit at this place in the order of forward, for programs that walk through a model that they did not write.
+  /// Throws ContractError if there is none.
+  [[nodiscard]] Unit unit_at(std::uint32_t index) const;
   /// What the layers below read.
   [[nodiscard]] model::Description const& description() const noexcept { return *state_; }
 

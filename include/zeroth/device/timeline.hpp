@@ -1,0 +1,38 @@
+/// What a rank's streams were busy with, and when: for pictures of a step.
+#pragma once
+#include <filesystem>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeroth {
+
+/// Microseconds are those of the device: of the machine's monotonic clock, or of a simulation.
+struct Span {
+  std::string stream;  ///< "compute", "gather", "reduce"
+  std::string what;    ///< "forward", "backward", "gather", "reduce", "update", "publish", "step", "wait" ...
+  std::string unit;    ///< Empty if it is about none.
+  double begin_us = 0, end_us = 0;
+};
+
+/// The spans of one rank. Any thread may call anything. Adding allocates.
+class Timeline {
+ public:
+  void add(Span span);
+  [[nodiscard]] std::vector<Span> spans() const;  ///< By begin.
+  /// Events of the Trace Event Format that Chrome and Perfetto read: the rank is the process, a stream is a thread.
+  /// Text of JSON objects with commas between, so that what ranks gather can be joined.
+  [[nodiscard]] std::string to_trace_events(int rank) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Span> spans_;
+};
+
+/// Writes one file that chrome://tracing and ui.perfetto.dev open, from what to_trace_events() gave for each rank.
+/// Writes beside `file` first, then renames. Throws SystemError naming the file.
+void write_trace(std::filesystem::path const& file, std::span<std::string const> events_of_ranks);
+
+}  // namespace zeroth

@@ -1,0 +1,42 @@
+/// A machine as a few numbers: what a simulation needs to know of it.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeroth::simulate {
+
+/// What starting a collective and each of its steps cost, and the share of the links' bandwidth that it reaches: NCCL
+/// calls it a protocol. Of several the fastest is taken, collective by collective.
+struct Protocol {
+  double start_us = 0;
+  double step_us = 0;          ///< From a rank to its neighbour on the same node.
+  double network_step_us = 0;  ///< To a neighbour on another node.
+  double bandwidth_fraction = 1;
+};
+
+struct Machine {
+  std::string name;
+  double peak_flops_per_s = 0;           ///< Of one rank, in the compute dtype: what MFU is a fraction of.
+  double math_efficiency = 1;            ///< Fraction of the peak that the model's math reaches undisturbed.
+  double memory_bytes_per_s = 0;         ///< Of one rank's device memory, read and written together.
+  std::int64_t device_memory_bytes = 0;  ///< Of one rank; 0 is unknown.
+  int ranks_per_node = 1;
+  double node_bytes_per_s = 0;     ///< Bus bandwidth of a collective within a node, as nccl-tests defines it.
+  double network_bytes_per_s = 0;  ///< Of all network links of one node together, in one direction.
+  std::vector<Protocol> ring, tree;
+  bool copy_engine_gathers = false;  ///< All-gathers within a node run on copy engines and slow nothing down.
+  double communication_share = 0;    ///< Of a rank's compute that a collective takes while it runs: 0 to 1.
+  double enqueue_us = 0;             ///< What enqueueing anything costs the host.
+  double kernel_us = 0;              ///< Shortest time of a kernel.
+};
+
+/// Presets: "8xH100", "8xH200" (one NDR adapter per GPU). Otherwise a JSON file with the fields above as keys, those of
+/// Protocol within, all but copy_engine_gathers, device_memory_bytes and tree required; "//" comments are allowed.
+/// Throws ConfigError naming file, key, value and what is allowed.
+[[nodiscard]] Machine machine_of(std::string_view preset_or_file);
+[[nodiscard]] std::vector<std::string> machine_presets();
+
+}  // namespace zeroth::simulate

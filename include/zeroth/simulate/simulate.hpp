@@ -1,0 +1,47 @@
+/// A step without the machine: the real engine, its policies, slots and buckets, on a device that has no memory and a
+/// clock that only adds up what work would take.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "zeroth/config/config.hpp"
+#include "zeroth/device/memory.hpp"
+#include "zeroth/device/timeline.hpp"
+#include "zeroth/engine/report.hpp"
+#include "zeroth/model/model.hpp"
+#include "zeroth/simulate/machine.hpp"
+
+namespace zeroth::simulate {
+
+/// Floating-point operations of one unit's turns in one micro-step of one rank.
+struct UnitWork {
+  double forward_flops = 0, backward_flops = 0;
+  double recompute_flops = 0;  ///< Forward done again inside backward; not counted as useful.
+};
+
+struct Options {
+  /// Simulates every rank, each on a thread, instead of rank 0 with all others at its pace.
+  bool all_ranks = false;
+  /// Rank to factor: its math takes this many times as long. Needs all_ranks.
+  std::map<int, double> slowdown = {};
+  bool timelines = false;
+};
+
+/// Of the last of a few steps, when slots and streams have settled.
+struct Simulation {
+  StepReport report;  ///< Of rank 0; loss and norm mean nothing.
+  double step_ms = 0, exposed_comm_ms = 0;
+  double mfu = 0;                   ///< Useful operations per second over Machine::peak_flops_per_s.
+  std::int64_t bytes_sent = 0;      ///< By rank 0 in a step, over all links.
+  MemoryBytes memory;               ///< What its ledger saw at most.
+  std::vector<Timeline> timelines;  ///< By rank simulated, if asked for.
+};
+
+/// `work` by unit, in the model's order. Costs time and memory by units and parameters, not by elements. Throws what
+/// Engine throws, and ContractError if `work` or `options` do not fit the model and the world.
+[[nodiscard]] Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
+                             Machine const& machine, Options const& options = {});
+
+}  // namespace zeroth::simulate

@@ -1,0 +1,99 @@
+#include "zeroth/device/timeline.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Streams have the same place in every picture: compute above what serves it.
+int thread_of(std::string_view stream) noexcept {
+  constexpr std::string_view order[] = {"compute", "gather", "reduce"};
+  auto const* const found = std::find(std::begin(order), std::end(order), stream);
+  return static_cast<int>(found - std::begin(order));
+}
+
+Json named(char const* what, int rank, int thread, std::string const& name) {
+  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
+}
+
+}  // namespace
+
+void Timeline::add(Span span) {
+  std::lock_guard const lock{mutex_};
+  spans_.push_back(std::move(span));
+}
+
+std::vector<Span> Timeline::spans() const {
+  std::vector<Span> sorted;
+  {
+    std::lock_guard const lock{mutex_};
+    sorted = spans_;
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](Span const& a, Span const& b) { return a.begin_us < b.begin_us; });
+  return sorted;
+}
+
+std::string Timeline::to_trace_events(int rank) const {
+  auto const all = spans();
+  std::string text = named("process_name", rank, 0, fmt::format("rank {}", rank)).dump();
+  std::vector<std::string_view> streams;
+  for (auto const& span : all) {
+    if (std::find(streams.begin(), streams.end(), span.stream) == streams.end()) {
+      streams.push_back(span.stream);
+      text += ",\n" + named("thread_name", rank, thread_of(span.stream), span.stream).dump();
+    }
+  }
+  for (auto const& span : all) {
+    Json const event{{"ph", "X"},
+                     {"name", span.unit.empty() ? span.what : fmt::format("{} {}", span.what, span.unit)},
+                     {"cat", span.what},
+                     {"pid", rank},
+                     {"tid", thread_of(span.stream)},
+                     {"ts", span.begin_us},
+                     {"dur", span.end_us - span.begin_us}};
+    text += ",\n" + event.dump();
+  }
+  return text;
+}
+
+void write_trace(std::filesystem::path const& file, std::span<std::string const> events_of_ranks) {
+  auto const fail = [&](char const* what) {
+    throw SystemError{
+        fmt::format("trace file {}: {}: {}", file.string(), what, std::generic_category().message(errno))};
+  };
+  auto beside = file;
+  beside += ".part";
+  {
+    std::ofstream out{beside};
+    if (!out) {
+      fail("cannot be written");
+    }
+    out << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
+    for (std::size_t i = 0; i < events_of_ranks.size(); ++i) {
+      out << (i > 0 ? ",\n" : "") << events_of_ranks[i];
+    }
+    out << "\n]}\n";
+    out.close();
+    if (!out) {
+      static_cast<void>(std::remove(beside.c_str()));
+      fail("cannot be written");
+    }
+  }
+  if (std::rename(beside.c_str(), file.c_str()) != 0) {
+    fail("cannot be renamed to from its .part file");
+  }
+}
+
+}  // namespace zeroth

@@ -1,0 +1,173 @@
+#include "zeroth/simulate/simulate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <thread>
+
+#include "engine/engine_state.hpp"
+#include "simulate/virtual_communicator.hpp"
+#include "simulate/virtual_device.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/model/description.hpp"
+
+namespace zeroth::simulate {
+namespace {
+
+using detail::EngineState;
+using stage::Phase;
+
+/// In the first step everything is new; from the second on one is as the other.
+constexpr int settling_steps = 2;
+
+struct Task {
+  Model const& model;
+  Config const& config;
+  std::span<UnitWork const> work;
+  Machine const& machine;
+};
+
+/// One rank that trains on a clock.
+class SimulatedRank {
+ public:
+  SimulatedRank(Task const& task, VirtualJob& job, int rank, double slowdown)
+      : task_{task}, slowdown_{slowdown}, job_{job}, rank_{rank} {
+    state_.communicator = job.communicator(rank);
+    state_.make_device = [this] {
+      auto device = std::make_unique<VirtualDevice>(task_.machine);
+      device_ = device.get();
+      return device;
+    };
+  }
+
+  void run(Timeline* timeline, Simulation& result) {
+    Job job = state_.job();
+    auto const engine = detail::make_engine(job, task_.model, task_.config, task_.config.compute_dtype(),
+                                            task_.config.gradient_dtype());
+    for (int step = 0; step < settling_steps; ++step) {
+      train(*engine);
+    }
+    auto const sent = job_.bytes_sent(rank_);
+    engine->trace(timeline);
+    train(*engine);
+    result.bytes_sent = job_.bytes_sent(rank_) - sent;
+    result.report = *engine->finish();
+    result.memory = engine->peak();
+  }
+
+ private:
+  void train(EngineState& engine) {
+    for (int i = 0; i < engine.settings().batch.accumulation; ++i) {
+      engine.begin_pass(detail::PassKind::training);
+      auto const& units = task_.model.description().units;
+      for (std::uint32_t unit = 0; unit < units.size(); ++unit) {
+        turn(engine, Phase::forward, unit);
+      }
+      static_cast<void>(engine.report_loss(1, {}));
+      for (auto unit = static_cast<std::uint32_t>(units.size()); unit-- > 0;) {
+        turn(engine, Phase::backward, unit);
+      }
+      engine.end_pass(false);
+    }
+    static_cast<void>(engine.step({}));
+  }
+
+  void turn(EngineState& engine, Phase phase, std::uint32_t index) {
+    auto const& description = task_.model.description();
+    auto const& unit = description.units[index];
+    for (int use = 0; use < unit.uses_per_micro_step; ++use) {
+      auto const guard = engine.open(phase, task_.model.unit_at(index));
+      if (phase == Phase::backward) {
+        for (auto const* params : {&unit.params, &unit.ties}) {
+          for (auto const param : *params) {
+            if (description.params[param].options.trainable) {
+              static_cast<void>(engine.contribute(guard, description.id, param));
+            }
+          }
+        }
+      }
+      auto const& work = task_.work[index];
+      double const flops = phase == Phase::forward ? work.forward_flops : work.backward_flops + work.recompute_flops;
+      double const rate = task_.machine.peak_flops_per_s * task_.machine.math_efficiency;
+      device_->compute().compute(1e6 * slowdown_ * flops / rate);
+      engine.close(guard, false);
+    }
+  }
+
+  Task task_;
+  double slowdown_;
+  VirtualJob& job_;
+  int rank_;
+  detail::JobState state_;
+  VirtualDevice* device_ = nullptr;
+};
+
+void check(Model const& model, int world, std::span<UnitWork const> work, Options const& options) {
+  auto const units = model.description().units.size();
+  ZEROTH_EXPECTS(work.size() == units, fmt::format("simulate: work of {} units for a model of {}", work.size(), units));
+  ZEROTH_EXPECTS(world >= 1, fmt::format("simulate: world is {}, must be 1 or more", world));
+  for (auto const& [rank, factor] : options.slowdown) {
+    ZEROTH_EXPECTS(options.all_ranks, "simulate: a slowdown of single ranks needs all_ranks");
+    ZEROTH_EXPECTS(rank >= 0 && rank < world && factor > 0,
+                   fmt::format("simulate: slowdown of rank {} by {}: ranks are 0 to {}, factors above 0", rank, factor,
+                               world - 1));
+  }
+}
+
+/// Runs every rank on a thread of its own; rethrows what went wrong first.
+void run_ranks(std::deque<SimulatedRank>& ranks, std::vector<Timeline>& timelines, std::vector<Simulation>& results,
+               VirtualJob& job) {
+  std::vector<std::exception_ptr> errors(ranks.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        ranks[i].run(timelines.empty() ? nullptr : &timelines[i], results[i]);
+      } catch (std::exception const& error) {
+        errors[i] = std::current_exception();
+        job.abort(fmt::format("simulated rank {} failed: {}", i, error.what()));
+      }
+    });
+  }
+  std::ranges::for_each(threads, [](std::thread& thread) { thread.join(); });
+  for (auto const& error : errors) {
+    if (error) {
+      std::rethrow_exception(error);
+    }
+  }
+}
+
+}  // namespace
+
+Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
+               Machine const& machine, Options const& options) {
+  check(model, world, work, options);
+  auto const simulated = static_cast<std::size_t>(options.all_ranks ? world : 1);
+  VirtualJob job{machine, world, static_cast<int>(simulated)};
+  std::vector<Timeline> timelines(options.timelines ? simulated : 0);
+  std::vector<Simulation> results(simulated);
+  std::deque<SimulatedRank> ranks;  // stay where they are: a rank is spoken of by its address
+  for (int rank = 0; rank < static_cast<int>(simulated); ++rank) {
+    auto const slow = options.slowdown.find(rank);
+    ranks.emplace_back(Task{model, config, work, machine}, job, rank,
+                       slow == options.slowdown.end() ? 1.0 : slow->second);
+  }
+  run_ranks(ranks, timelines, results, job);
+
+  Simulation result = std::move(results.front());
+  result.timelines = std::move(timelines);
+  result.step_ms = result.report.step_ms;
+  result.exposed_comm_ms = result.report.exposed_comm_ms;
+  double useful = 0;
+  for (std::size_t unit = 0; unit < work.size(); ++unit) {
+    useful +=
+        (work[unit].forward_flops + work[unit].backward_flops) * model.description().units[unit].uses_per_micro_step;
+  }
+  useful *= static_cast<double>(config.settings(world, 1).batch.accumulation);
+  result.mfu = useful / (1e-3 * result.step_ms) / machine.peak_flops_per_s;
+  return result;
+}
+
+}  // namespace zeroth::simulate

@@ -1,0 +1,108 @@
+#include "simulate/virtual_communicator.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "simulate/collective_cost.hpp"
+#include "simulate/virtual_device.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::simulate {
+
+using comm::Collective;
+using comm::Operation;
+
+Rendezvous::Rendezvous(int ranks) : meeting_{ranks}, met_(static_cast<std::size_t>(ranks)) {
+  times_us_.fill(std::vector<double>(static_cast<std::size_t>(ranks)));
+}
+
+double Rendezvous::meet(std::size_t rank, double time_us, comm::AbortState const& abort) {
+  constexpr std::chrono::milliseconds slice{50};  // how late an abort may be noticed
+  auto const number = ++met_[rank];
+  auto& times_us = times_us_[number % 2];
+  times_us[rank] = time_us;
+  meeting_.arrive(number);
+  while (!meeting_.wait_until(number, Clock::now() + slice)) {
+    if (abort.aborted()) {
+      throw PeerError{abort.reason()};
+    }
+  }
+  return *std::max_element(times_us.begin(), times_us.end());
+}
+
+VirtualJob::VirtualJob(Machine const& machine, int world, int simulated)
+    : machine_{machine}, world_{world}, ranks_(static_cast<std::size_t>(simulated)) {
+  for (int rank = 0; rank < simulated; ++rank) {
+    ranks_[static_cast<std::size_t>(rank)].recorder = std::make_shared<comm::FlightRecorder>(rank, world, 1);
+  }
+}
+
+std::unique_ptr<comm::Communicator> VirtualJob::communicator(int rank) {
+  return std::make_unique<VirtualCommunicator>(*this, rank, "world");
+}
+
+std::shared_ptr<Rendezvous> VirtualJob::next_rendezvous(Rank& rank) {
+  std::lock_guard const lock{mutex_};
+  auto const number = rank.communicators++;
+  if (number == rendezvous_.size()) {
+    rendezvous_.push_back(std::make_shared<Rendezvous>(static_cast<int>(ranks_.size())));
+  }
+  return rendezvous_[number];
+}
+
+VirtualCommunicator::VirtualCommunicator(VirtualJob& job, int rank, std::string name)
+    : job_{job},
+      mine_{job.ranks_[static_cast<std::size_t>(rank)]},
+      rank_{rank},
+      name_{std::move(name)},
+      rendezvous_{job.next_rendezvous(mine_)} {}
+
+void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /*label*/,
+                                    std::span<Collective const> collectives) {
+  auto& virtual_stream = as_virtual(stream);
+  double const begin = rendezvous_->meet(static_cast<std::size_t>(rank_), virtual_stream.start(), job_.abort_);
+  // Collectives of one kind in one transaction are launched together and start only once.
+  double us = 0;
+  bool takes_compute = false;
+  for (auto each = collectives.begin(); each != collectives.end();) {
+    Collective together{each->operation, nullptr, nullptr, 0, Dtype::byte, each->peer};
+    for (; each != collectives.end() && each->operation == together.operation; ++each) {
+      together.count += each->count * bytes_of(each->dtype);
+      move_values(*each);
+    }
+    auto const cost = cost_of(together, job_.world_, job_.machine_);
+    us += cost.us;
+    takes_compute = takes_compute || cost.takes_compute;
+    mine_.bytes_sent += cost.bytes_sent;
+  }
+  virtual_stream.communicate(begin, us, takes_compute);
+}
+
+/// Of the few values that are real.
+void VirtualCommunicator::move_values(Collective const& collective) const {
+  if (!VirtualDevice::is_real(collective.output) || !VirtualDevice::is_real(collective.input)) {
+    return;
+  }
+  auto const bytes = static_cast<std::size_t>(collective.count * bytes_of(collective.dtype));
+  auto* const output = static_cast<std::byte*>(collective.output);
+  if (collective.operation == Operation::all_gather) {
+    for (int rank = 0; rank < job_.world_; ++rank) {
+      std::memmove(output + static_cast<std::size_t>(rank) * bytes, collective.input, bytes);
+    }
+  } else if (collective.operation == Operation::all_reduce && collective.dtype == Dtype::fp64) {
+    auto const* const input = static_cast<double const*>(collective.input);
+    std::transform(input, input + collective.count, static_cast<double*>(collective.output),
+                   [this](double value) { return value * job_.world_; });
+  }
+}
+
+std::unique_ptr<comm::Communicator> VirtualCommunicator::do_split(int color, int key, std::string const& name) {
+  ZEROTH_EXPECTS(color == 0 && key == rank_,
+                 fmt::format("split({}, {}) of a simulated communicator: only of all ranks, in order", color, key));
+  return std::make_unique<VirtualCommunicator>(job_, rank_, name);
+}
+
+}  // namespace zeroth::simulate

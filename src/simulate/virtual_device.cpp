@@ -1,0 +1,181 @@
+#include "simulate/virtual_device.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <system_error>
+#include <utility>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::simulate {
+namespace {
+
+// No processor maps addresses like these, so a touch of one ends the program instead of going unnoticed.
+constexpr std::uintptr_t first_virtual_address = std::uintptr_t{1} << 60U;
+constexpr std::int64_t page_bytes = 4096;
+
+class VirtualMemory final : public device::Memory {
+ public:
+  VirtualMemory(device::Ledger& ledger, device::Category category, std::int64_t bytes, std::uintptr_t address)
+      : ledger_{ledger}, category_{category} {
+    data_ = reinterpret_cast<std::byte*>(address);
+    bytes_ = bytes;
+    ledger_.add(category_, bytes_);
+  }
+  ~VirtualMemory() override { ledger_.remove(category_, bytes_); }
+
+ private:
+  device::Ledger& ledger_;
+  device::Category category_;
+};
+
+class ReservedMemory final : public device::Memory {
+ public:
+  ReservedMemory(device::Ledger& ledger, device::Category category, std::int64_t bytes)
+      : ledger_{ledger}, category_{category} {
+    if (bytes > 0) {
+      void* const pages = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (pages == MAP_FAILED) {
+        throw SystemError{fmt::format("mmap refused to reserve {} bytes for {}: {}", bytes, name_of(category),
+                                      std::generic_category().message(errno))};
+      }
+      data_ = static_cast<std::byte*>(pages);
+    }
+    bytes_ = bytes;
+    ledger_.add(category_, bytes_);
+  }
+  ~ReservedMemory() override {
+    ledger_.remove(category_, bytes_);
+    if (data_ != nullptr) {
+      munmap(data_, static_cast<std::size_t>(bytes_));
+    }
+  }
+
+ private:
+  device::Ledger& ledger_;
+  device::Category category_;
+};
+
+VirtualEvent const& as_virtual(device::Event const& event) { return dynamic_cast<VirtualEvent const&>(event); }
+
+}  // namespace
+
+void BusyTimes::add(double begin_us, double end_us) { intervals_.push_back({begin_us, end_us}); }
+
+double BusyTimes::within(double begin_us, double end_us) const noexcept {
+  double busy = 0;
+  for (auto const& each : intervals_) {
+    busy += std::max(0.0, std::min(end_us, each.end_us) - std::max(begin_us, each.begin_us));
+  }
+  return busy;
+}
+
+void BusyTimes::forget_before(double us) {
+  while (!intervals_.empty() && intervals_.front().end_us <= us) {
+    intervals_.pop_front();
+  }
+}
+
+void VirtualEvent::synchronize() const { device_.host_us_ = std::max(device_.host_us_, at_us); }
+
+VirtualStream::VirtualStream(std::string name, VirtualDevice& device, std::shared_ptr<double> clock_us)
+    : name_{std::move(name)}, device_{device}, clock_us_{std::move(clock_us)} {}
+
+void VirtualStream::wait(device::Event const& event) {
+  double const from = start();
+  double const until = as_virtual(event).at_us;
+  if (until > from) {
+    waited_us_ += until - from;
+    *clock_us_ = until;
+    if (device_.timeline_ != nullptr) {
+      device_.timeline_->add({name_, "wait", "", from, until});
+    }
+  }
+}
+
+void VirtualStream::record(device::Event& event) { dynamic_cast<VirtualEvent&>(event).at_us = start(); }
+
+void VirtualStream::synchronize() { device_.host_us_ = std::max(device_.host_us_, *clock_us_); }
+
+void VirtualStream::begin_span(std::string_view what, std::string_view unit) {
+  what_ = what;
+  unit_ = unit;
+  span_begin_us_ = start();
+}
+
+void VirtualStream::end_span() {
+  if (device_.timeline_ != nullptr) {
+    device_.timeline_->add({name_, std::string{what_}, std::string{unit_}, span_begin_us_, *clock_us_});
+  }
+}
+
+double VirtualStream::start() { return *clock_us_ = std::max(*clock_us_, device_.host_us_); }
+
+void VirtualStream::compute(double us) {
+  device_.host_us_ += device_.machine_.enqueue_us;
+  double const begin = start();
+  double const share = device_.machine_.communication_share;
+  double end = begin + us;
+  // The longer the work takes, the more collectives it meets.
+  for (double last = begin; share > 0 && end - last > 1e-3;) {
+    last = end;
+    end = begin + us + share * device_.collectives_.within(begin, end);
+  }
+  *clock_us_ = end;
+  in_line_us_ += in_line() ? end - begin : 0;
+  device_.collectives_.forget_before(*device_.compute_clock_us_);
+}
+
+bool VirtualStream::in_line() const noexcept {
+  return clock_us_ == device_.compute_clock_us_ && this != &device_.compute_;
+}
+
+void VirtualStream::communicate(double begin_us, double us, bool takes_compute) {
+  double const reached = start();
+  *clock_us_ = begin_us + us;
+  if (in_line()) {
+    in_line_us_ += *clock_us_ - reached;
+  } else if (takes_compute) {
+    device_.collectives_.add(begin_us, *clock_us_);
+  }
+}
+
+VirtualDevice::VirtualDevice(Machine const& machine)
+    : machine_{machine}, next_address_{first_virtual_address}, kernels_{machine} {}
+
+std::unique_ptr<device::Memory> VirtualDevice::allocate(device::Category category, std::int64_t bytes) {
+  ZEROTH_EXPECTS(bytes >= 0, fmt::format("allocate({}, {}): bytes must not be negative", name_of(category), bytes));
+  if (category == device::Category::scratch) {
+    return std::make_unique<ReservedMemory>(ledger_, category, bytes);
+  }
+  auto const address = next_address_;
+  next_address_ += static_cast<std::uintptr_t>((bytes / page_bytes + 1) * page_bytes);
+  return std::make_unique<VirtualMemory>(ledger_, category, bytes, address);
+}
+
+bool VirtualDevice::is_real(void const* address) noexcept {
+  return reinterpret_cast<std::uintptr_t>(address) < first_virtual_address;
+}
+
+std::unique_ptr<device::Stream> VirtualDevice::make_stream(char const* name, device::Overlap overlap) {
+  auto clock = overlap == device::Overlap::on ? std::make_shared<double>(0) : compute_clock_us_;
+  return std::make_unique<VirtualStream>(name, *this, std::move(clock));
+}
+
+Clock::time_point VirtualDevice::now() const noexcept {
+  return Clock::time_point{std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double, std::micro>{std::max(host_us_, *compute_clock_us_)})};
+}
+
+VirtualStream& as_virtual(device::Stream& stream) {
+  auto* const found = dynamic_cast<VirtualStream*>(&stream);
+  ZEROTH_EXPECTS(found != nullptr, "a stream of another device was given where a virtual one is needed");
+  return *found;
+}
+
+}  // namespace zeroth::simulate

@@ -1,0 +1,109 @@
+/// A device without memory: its streams only add up what their work would take.
+#pragma once
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "simulate/virtual_kernels.hpp"
+#include "zeroth/device/device.hpp"
+#include "zeroth/device/timeline.hpp"
+#include "zeroth/simulate/machine.hpp"
+
+namespace zeroth::simulate {
+
+/// When collectives of a rank run, so that its math can be slowed down while they do.
+class BusyTimes {
+ public:
+  void add(double begin_us, double end_us);
+  /// How much of [begin_us, end_us) somebody was busy.
+  [[nodiscard]] double within(double begin_us, double end_us) const noexcept;
+  void forget_before(double us);
+
+ private:
+  struct Interval {
+    double begin_us, end_us;
+  };
+  std::deque<Interval> intervals_;
+};
+
+class VirtualDevice;
+
+/// A point of time on a stream, known as soon as it is recorded.
+class VirtualEvent final : public device::Event {
+ public:
+  explicit VirtualEvent(VirtualDevice& device) noexcept : device_{device} {}
+  [[nodiscard]] bool done() const override { return true; }
+  void synchronize() const override;  ///< The host is as late as the event.
+  double at_us = 0;
+
+ private:
+  VirtualDevice& device_;
+};
+
+/// Streams with one clock run one after another: those without overlap share the compute stream's.
+class VirtualStream final : public device::Stream {
+ public:
+  VirtualStream(std::string name, VirtualDevice& device, std::shared_ptr<double> clock_us);
+  void wait(device::Event const& event) override;
+  void record(device::Event& event) override;
+  void synchronize() override;
+  [[nodiscard]] double waited_ms() const override { return waited_us_ * 1e-3; }
+  [[nodiscard]] double host_ms() const override { return in_line_us_ * 1e-3; }
+  void begin_span(std::string_view what, std::string_view unit) override;
+  void end_span() override;
+
+  /// The earliest time at which work that the host enqueues now can start.
+  [[nodiscard]] double start();
+  /// Does it take turns with the caller's math?
+  [[nodiscard]] bool in_line() const noexcept;
+  /// Enqueues math or a kernel, which collectives that run meanwhile slow down.
+  void compute(double us);
+  /// The stream is busy with a collective from `begin_us`, at least start(), for `us`.
+  void communicate(double begin_us, double us, bool takes_compute);
+
+ private:
+  std::string name_;
+  VirtualDevice& device_;
+  std::shared_ptr<double> clock_us_;
+  double waited_us_ = 0, in_line_us_ = 0;
+  std::string_view what_, unit_;
+  double span_begin_us_ = 0;
+};
+
+class VirtualDevice final : public device::Device {
+ public:
+  explicit VirtualDevice(Machine const& machine);
+  [[nodiscard]] std::string name() const override { return "virtual"; }
+  /// Addresses that nobody can read or write; scratch, where a step's few numbers are, is real but takes no page that
+  /// is not touched.
+  [[nodiscard]] std::unique_ptr<device::Memory> allocate(device::Category category, std::int64_t bytes) override;
+  [[nodiscard]] static bool is_real(void const* address) noexcept;
+  [[nodiscard]] std::unique_ptr<device::Event> make_event() override { return std::make_unique<VirtualEvent>(*this); }
+  [[nodiscard]] std::unique_ptr<device::Stream> make_stream(char const* name, device::Overlap overlap) override;
+  [[nodiscard]] VirtualStream& compute() override { return compute_; }
+  [[nodiscard]] device::Kernels& kernels() override { return kernels_; }
+  [[nodiscard]] device::Ledger const& ledger() const override { return ledger_; }
+  void set_timeline(Timeline* timeline) noexcept override { timeline_ = timeline; }
+  [[nodiscard]] Clock::time_point now() const noexcept override;
+  [[nodiscard]] bool holds_values() const noexcept override { return false; }
+
+ private:
+  friend class VirtualStream;
+  friend class VirtualEvent;
+
+  Machine const& machine_;
+  device::Ledger ledger_;
+  Timeline* timeline_ = nullptr;
+  double host_us_ = 0;
+  BusyTimes collectives_;
+  std::uintptr_t next_address_;
+  std::shared_ptr<double> compute_clock_us_ = std::make_shared<double>(0);
+  VirtualStream compute_{"compute", *this, compute_clock_us_};
+  VirtualKernels kernels_;
+};
+
+/// The virtual stream behind `stream`.
+[[nodiscard]] VirtualStream& as_virtual(device::Stream& stream);
+
+}  // namespace zeroth::simulate

@@ -1,0 +1,59 @@
+#include "simulate/virtual_kernels.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "simulate/virtual_device.hpp"
+
+namespace zeroth::simulate {
+
+void VirtualKernels::move(device::Stream& stream, std::int64_t bytes) const {
+  as_virtual(stream).compute(
+      std::max(machine_.kernel_us, 1e6 * static_cast<double>(bytes) / machine_.memory_bytes_per_s));
+}
+
+void VirtualKernels::fill(device::Stream& stream, void* /*data*/, std::int64_t bytes, std::uint8_t /*value*/) {
+  move(stream, bytes);
+}
+
+void VirtualKernels::copy(device::Stream& stream, void* destination, void const* source, std::int64_t bytes) {
+  if (VirtualDevice::is_real(destination) && VirtualDevice::is_real(source)) {  // the numbers of a step
+    std::memcpy(destination, source, static_cast<std::size_t>(bytes));
+  }
+  move(stream, 2 * bytes);
+}
+
+void VirtualKernels::convert(device::Stream& stream, void* /*destination*/, Dtype destination_dtype,
+                             void const* /*source*/, Dtype source_dtype, std::int64_t count) {
+  move(stream, count * (bytes_of(destination_dtype) + bytes_of(source_dtype)));
+}
+
+void VirtualKernels::reduce_epilogue(device::Stream& stream, device::ReduceEpilogue const& args) {
+  bool const in_place = args.source == args.destination && args.source_dtype == args.destination_dtype;
+  auto const copied = args.count * (bytes_of(args.source_dtype) + bytes_of(args.destination_dtype));
+  auto const added = args.accumulate ? args.count * bytes_of(args.destination_dtype) : 0;
+  // In place nothing moves, but the squares are read.
+  auto const squared = in_place && args.block_sums != nullptr ? args.sums_count * bytes_of(args.source_dtype) : 0;
+  move(stream, (in_place ? 0 : copied) + added + squared);
+}
+
+void VirtualKernels::collect(device::Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
+                             optim::StepSums* contribution) {
+  *contribution = host;
+  contribution->sum_of_squares = 0;
+  move(stream, static_cast<std::int64_t>(block_sums.size_bytes()));
+}
+
+void VirtualKernels::advance(device::Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
+                             optim::StepScalars* scalars) {
+  optim::advance(rules, *total, *scalars);
+  move(stream, 0);
+}
+
+void VirtualKernels::adamw(device::Stream& stream, optim::AdamwArgs const& args) {
+  constexpr std::int64_t states = 3;  // master, m and v, each read and written
+  auto const parameter = args.parameter != nullptr ? bytes_of(args.parameter_dtype) : 0;
+  move(stream, args.count * (2 * states * bytes_of(Dtype::fp32) + bytes_of(args.gradient_dtype) + parameter));
+}
+
+}  // namespace zeroth::simulate

@@ -1,0 +1,27 @@
+/// What kernels take: the bytes that they read and write. Nothing is computed but the few numbers of a step.
+#pragma once
+#include "zeroth/device/kernels.hpp"
+#include "zeroth/simulate/machine.hpp"
+
+namespace zeroth::simulate {
+
+class VirtualKernels final : public device::Kernels {
+ public:
+  explicit VirtualKernels(Machine const& machine) noexcept : machine_{machine} {}
+  void fill(device::Stream& stream, void* data, std::int64_t bytes, std::uint8_t value) override;
+  void copy(device::Stream& stream, void* destination, void const* source, std::int64_t bytes) override;
+  void convert(device::Stream& stream, void* destination, Dtype destination_dtype, void const* source,
+               Dtype source_dtype, std::int64_t count) override;
+  void reduce_epilogue(device::Stream& stream, device::ReduceEpilogue const& args) override;
+  void collect(device::Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
+               optim::StepSums* contribution) override;
+  void advance(device::Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
+               optim::StepScalars* scalars) override;
+  void adamw(device::Stream& stream, optim::AdamwArgs const& args) override;
+
+ private:
+  void move(device::Stream& stream, std::int64_t bytes) const;
+  Machine const& machine_;
+};
+
+}  // namespace zeroth::simulate

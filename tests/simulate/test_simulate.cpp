@@ -1,0 +1,229 @@
+/// A simulated step against arithmetic, and against the same step on the CPU.
+#include "zeroth/simulate/simulate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "engine/small_model.hpp"
+#include "support/catch.hpp"
+#include "support/job.hpp"
+#include "zeroth/zeroth.hpp"
+
+namespace zeroth::simulate {
+namespace {
+
+using testing::small_config;
+using testing::SmallModel;
+
+/// One thousand operations and bytes per microsecond; collectives are free but for their bytes.
+Machine machine(double link_bytes_per_s) {
+  Machine machine;
+  machine.name = "test";
+  machine.peak_flops_per_s = 1e9;
+  machine.memory_bytes_per_s = 1e15;
+  machine.ranks_per_node = 1024;
+  machine.node_bytes_per_s = machine.network_bytes_per_s = link_bytes_per_s;
+  machine.ring = {{0, 0, 0, 1}};
+  return machine;
+}
+
+constexpr double fast = 1e18, slow = 1e6;
+
+std::vector<UnitWork> const& work() {
+  static std::vector<UnitWork> const work{{1e6, 2e6}, {3e6, 6e6}, {2e6, 4e6, 1e6}};  // milliseconds, in all 18 and 1
+  return work;
+}
+
+struct Real {
+  std::vector<StepReport> reports;
+  MemoryBytes peak;
+};
+
+Real train(int stage, int world, testing::SmallFile const& file) {
+  Real real;
+  auto const outcome = testing::run_job(world, [&](Job& job) {
+    SmallModel small;
+    Engine<float> engine{job, small.model, small_config(stage, file)};
+    auto reports = testing::train(engine, small, 3);
+    if (job.rank() == 0) {
+      real = {reports, engine.peak()};
+    }
+  });
+  REQUIRE(testing::messages_of(outcome).empty());
+  return real;
+}
+
+}  // namespace
+
+TEST_CASE("A simulated step moves what a real one moves, and holds what it holds") {
+  for (int const stage : {0, 1, 2, 3}) {
+    for (int const world : {1, 2, 3}) {
+      for (auto const* const zero : {R"(, "stage3_prefetch_bucket_size": 0)", R"(, "stage3_prefetch_bucket_size": 400)",
+                                     R"(, "reduce_bucket_size": 700, "overlap_comm": true)"}) {
+        INFO("stage " << stage << ", world " << world << zero);
+        testing::SmallFile const file{.accumulation = 2, .zero = zero};
+        auto const real = train(stage, world, file);
+        SmallModel const small;
+        auto const simulated = run(small.model, small_config(stage, file), world, work(), machine(fast));
+        auto const& expected = real.reports.back();
+        CHECK(simulated.report.gathered_bytes == expected.gathered_bytes);
+        CHECK(simulated.report.reduced_bytes == expected.reduced_bytes);
+        CHECK(simulated.report.prefetch_misses == expected.prefetch_misses);
+        CHECK(simulated.report.parameter_slots_used == expected.parameter_slots_used);
+        CHECK(simulated.report.gradient_slots_used == expected.gradient_slots_used);
+        CHECK(simulated.memory == real.peak);
+        CHECK(simulated.memory == plan(small.model, small_config(stage, file), world));
+        CHECK_FALSE(simulated.report.skipped);
+      }
+    }
+  }
+}
+
+TEST_CASE("With free collectives a step takes what its math takes") {
+  for (int const stage : {0, 1, 2, 3}) {
+    SmallModel const small;
+    auto const simulated = run(small.model, small_config(stage), 64, work(), machine(fast));
+    CHECK(simulated.step_ms == Approx(2 * 19));  // two micro-steps
+    CHECK(simulated.exposed_comm_ms == Approx(0).margin(1e-3));
+    CHECK(simulated.mfu == Approx(18.0 / 19));
+  }
+}
+
+TEST_CASE("Bytes sent are those of ZeRO's section 7, with padding") {
+  int const world = 4;
+  // Three units of 300 fp32 elements, of which nothing is padded, and 50 frozen ones.
+  std::int64_t const trainable = 900 * 4;
+  std::int64_t const scalars = 2 * 5 * 8 * (world - 1) / world;
+  auto const sent = [&](int stage) {
+    SmallModel const small;
+    testing::SmallFile const file{.accumulation = 1};
+    auto const simulated = run(small.model, small_config(stage, file), world, work(), machine(fast));
+    return (simulated.bytes_sent - scalars) * world / (world - 1);
+  };
+  auto const layout_of = [&](int stage) {
+    SmallModel const small;
+    testing::SmallFile const file{.accumulation = 1};
+    return run(small.model, small_config(stage, file), world, work(), machine(fast)).report;
+  };
+  CHECK(layout_of(0).reduced_bytes >= trainable);
+  CHECK(sent(0) == 2 * layout_of(0).reduced_bytes);
+  for (int const stage : {1, 2, 3}) {
+    CHECK(sent(stage) == layout_of(stage).reduced_bytes + layout_of(stage).gathered_bytes);
+  }
+  CHECK(layout_of(1).gathered_bytes == layout_of(1).reduced_bytes);
+  CHECK(layout_of(3).gathered_bytes > layout_of(2).gathered_bytes);
+}
+
+TEST_CASE("Slow links are waited for, and never for longer than they take") {
+  for (int const stage : {0, 1, 2, 3}) {
+    INFO("stage " << stage);
+    SmallModel const small;
+    testing::SmallFile const file{.zero = R"(, "overlap_comm": true)"};
+    auto const simulated = run(small.model, small_config(stage, file), 4, work(), machine(slow));
+    double const communication_ms = 1e3 * static_cast<double>(simulated.bytes_sent) / slow;
+    CHECK(simulated.exposed_comm_ms > 0);
+    CHECK(simulated.exposed_comm_ms <= Approx(communication_ms).margin(0.5));
+    CHECK(simulated.step_ms == Approx(2 * 19 + simulated.exposed_comm_ms).epsilon(0.01));
+
+    testing::SmallFile const in_line{.zero = R"(, "overlap_comm": false)"};
+    auto const without = run(small.model, small_config(stage, in_line), 4, work(), machine(slow));
+    CHECK(without.step_ms == Approx(2 * 19 + communication_ms).epsilon(0.01));
+    CHECK(without.step_ms >= simulated.step_ms);
+  }
+}
+
+TEST_CASE("Collectives that take compute lengthen it by their share") {
+  SmallModel const small;
+  auto taking = machine(1e8);
+  testing::SmallFile const file{.zero = R"(, "overlap_comm": true)"};
+  auto const free = run(small.model, small_config(3, file), 4, work(), taking);
+  taking.communication_share = 0.5;
+  auto const shared = run(small.model, small_config(3, file), 4, work(), taking);
+  double const communication_ms = 1e3 * static_cast<double>(free.bytes_sent) / 1e8;
+  CHECK(shared.step_ms > free.step_ms);
+  CHECK(shared.step_ms <= free.step_ms + 0.5 * communication_ms + 0.01);
+}
+
+TEST_CASE("All ranks of a world take as long as one that stands for all") {
+  SmallModel const small;
+  for (int const stage : {0, 3}) {
+    auto const one = run(small.model, small_config(stage), 4, work(), machine(slow));
+    auto const all = run(small.model, small_config(stage), 4, work(), machine(slow), {.all_ranks = true});
+    CHECK(all.step_ms == Approx(one.step_ms));
+    CHECK(all.bytes_sent == one.bytes_sent);
+    auto const late =
+        run(small.model, small_config(stage), 4, work(), machine(fast), {.all_ranks = true, .slowdown = {{2, 3.0}}});
+    CHECK(late.step_ms == Approx(2 * 19 * 3).epsilon(0.01));  // everybody waits for rank 2
+    CHECK(late.exposed_comm_ms > 2 * 19);
+  }
+}
+
+TEST_CASE("A timeline holds every turn, and work of a stream does not overlap") {
+  SmallModel const small;
+  testing::SmallFile const file{.accumulation = 2, .zero = R"(, "overlap_comm": true)"};
+  auto const simulated = run(small.model, small_config(3, file), 2, work(), machine(slow), {.timelines = true});
+  REQUIRE(simulated.timelines.size() == 1);
+  auto const spans = simulated.timelines[0].spans();
+  auto const count = [&](char const* stream, char const* what) {
+    return std::ranges::count_if(spans, [&](Span const& s) { return s.stream == stream && s.what == what; });
+  };
+  CHECK(count("compute", "forward") == 2 * 3);
+  CHECK(count("compute", "backward") == 2 * 3);
+  CHECK(count("compute", "update") == 3);
+  CHECK(count("compute", "wait") > 0);
+  CHECK(count("gather", "gather") > 0);
+  CHECK(count("reduce", "reduce") > 0);
+  CHECK(count("reduce", "decide") == 1);
+  for (auto const* const stream : {"compute", "gather", "reduce"}) {
+    double end = 0;
+    for (auto const& span : spans) {
+      if (span.stream == stream) {
+        CHECK(span.begin_us >= end - 1e-6);
+        CHECK(span.end_us >= span.begin_us);
+        end = span.end_us;
+      }
+    }
+  }
+  double waited = 0;
+  for (auto const& span : spans) {
+    waited += span.stream == "compute" && span.what == "wait" ? span.end_us - span.begin_us : 0;
+  }
+  CHECK(waited * 1e-3 == Approx(simulated.exposed_comm_ms));
+}
+
+TEST_CASE("A trillion parameters on a thousand ranks take no memory") {
+  Model model;
+  std::vector<UnitWork> many;
+  for (int i = 0; i < 100; ++i) {
+    auto const unit = model.unit(fmt::format("block{}", i));
+    static_cast<void>(model.param(unit, fmt::format("w{}", i), {100'000, 100'000}, Normal{1}));
+    many.push_back({2e10, 4e10});
+  }
+  for (int const stage : {0, 3}) {
+    auto const config = Config::from_json(fmt::format(
+        R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": {}}}}})",
+        stage));
+    auto const simulated = run(model, config, 1024, many, machine_of("8xH100"));
+    CHECK(simulated.memory == plan(model, config, 1024));
+    CHECK(simulated.step_ms > 0);
+  }
+}
+
+TEST_CASE("A simulation that does not fit the model is refused") {
+  SmallModel const small;
+  using Catch::Contains;
+  std::vector<UnitWork> const too_little{{1, 2}};
+  CHECK_THROWS_WITH(run(small.model, small_config(0), 2, too_little, machine(fast)),
+                    Contains("work of 1 units for a model of 3"));
+  CHECK_THROWS_WITH(run(small.model, small_config(0), 0, work(), machine(fast)), Contains("world is 0"));
+  CHECK_THROWS_WITH(run(small.model, small_config(0), 2, work(), machine(fast), {.slowdown = {{1, 2}}}),
+                    Contains("needs all_ranks"));
+  CHECK_THROWS_WITH(
+      run(small.model, small_config(0), 2, work(), machine(fast), {.all_ranks = true, .slowdown = {{2, 2}}}),
+      Contains("slowdown of rank 2 by 2: ranks are 0 to 1"));
+}
+
+}  // namespace zeroth::simulate
