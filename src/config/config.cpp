@@ -11,6 +11,7 @@
 
 #include "config/assemble.hpp"
 #include "config/document.hpp"
+#include "config/overlay.hpp"
 #include "config/print.hpp"
 #include "config/problem.hpp"
 #include "config/read.hpp"
@@ -43,11 +44,11 @@ std::string read_file(std::filesystem::path const& path) {
   return {std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
 }
 
-std::shared_ptr<detail::ConfigState const> parse(std::string source, std::string_view text) {
+std::shared_ptr<detail::ConfigState const> resolve(std::string source, config::Object document,
+                                                   config::Problems problems) {
   auto state = std::make_shared<detail::ConfigState>();
-  config::Problems problems;
   state->source = std::move(source);
-  state->document = config::read_document(text, problems);
+  state->document = std::move(document);
   bool const readable = std::ranges::none_of(problems, [](auto const& problem) { return problem.path.empty(); });
   if (readable) {  // otherwise the rules would complain about what could not be read
     state->values = config::read_values(state->document, problems);
@@ -60,11 +61,26 @@ std::shared_ptr<detail::ConfigState const> parse(std::string source, std::string
   return state;
 }
 
+std::shared_ptr<detail::ConfigState const> parse(std::string source, std::string_view text) {
+  config::Problems problems;
+  auto document = config::read_document(text, problems);
+  return resolve(std::move(source), std::move(document), std::move(problems));
+}
+
 }  // namespace
 
 Config::Config(std::shared_ptr<detail::ConfigState const> state) noexcept : state_{std::move(state)} {}
 
 Config Config::from_json(std::string_view text) { return Config{parse("<text>", text)}; }
+
+Config Config::with(std::string_view changes) const {
+  config::Problems problems;
+  auto const changed = config::read_document(changes, problems);
+  config::throw_if_any(fmt::format("{}, with changes", state_->source), problems);
+  auto document = state_->document;
+  config::overlay(document, changed);
+  return Config{resolve(state_->source, std::move(document), {})};
+}
 
 Config Config::from_file(std::filesystem::path const& path) { return Config{parse(path.string(), read_file(path))}; }
 

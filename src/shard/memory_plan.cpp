@@ -26,7 +26,19 @@ class Cursor {
   std::int64_t* end_;
 };
 
-std::int64_t held_count(Part const& part, Placement placement) noexcept { return held(part, placement, 0).count(); }
+/// Elements of a state that every rank holds, and those of them that alignment alone asks for.
+struct Held {
+  std::int64_t count, padding_count;
+  friend Held operator+(Held const& a, Held const& b) noexcept {
+    return {a.count + b.count, a.padding_count + b.padding_count};
+  }
+};
+
+Held held_by_each(Part const& part, Placement placement, int world) noexcept {
+  auto const count = held(part, placement, 0).count();
+  auto const share = placement == Placement::whole ? part.used_count : (part.used_count + world - 1) / world;
+  return {count, count - share};
+}
 
 }  // namespace
 
@@ -44,24 +56,30 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
   bool const in_place = gradients_whole && !several_reductions && precision.reduce == precision.gradient &&
                         precision.accumulate == precision.gradient;
   std::int64_t largest_shard = 0;
+  auto const take = [](Cursor& cursor, std::int64_t& padding, Held const& state, Dtype dtype) {
+    padding += state.padding_count * bytes_of(dtype);
+    return cursor.take(state.count * bytes_of(dtype));
+  };
 
   for (auto const& flat : layout.flats()) {
     FlatOffsets at;
     auto const& part = flat.trainable;
-    auto const updated = held_count(part, placements.optimizer);
-    at.parameters =
-        parameters.take((held_count(part, placements.parameters) + held_count(flat.frozen, placements.parameters)) *
-                        bytes_of(precision.compute));
+    auto const updated = held_by_each(part, placements.optimizer, layout.world());
+    at.parameters = take(parameters, plan.padding.parameters,
+                         held_by_each(part, placements.parameters, layout.world()) +
+                             held_by_each(flat.frozen, placements.parameters, layout.world()),
+                         precision.compute);
     if (precision.compute != Dtype::fp32) {
-      at.master = optimizer.take(updated * bytes_of(Dtype::fp32));
+      at.master = take(optimizer, plan.padding.optimizer, updated, Dtype::fp32);
     }
-    at.m = optimizer.take(updated * bytes_of(Dtype::fp32));
-    at.v = optimizer.take(updated * bytes_of(Dtype::fp32));
+    at.m = take(optimizer, plan.padding.optimizer, updated, Dtype::fp32);
+    at.v = take(optimizer, plan.padding.optimizer, updated, Dtype::fp32);
     if (gradients_whole) {
-      at.gradient = gradients.take(part.padded_count * bytes_of(precision.gradient));
+      auto const whole = held_by_each(part, Placement::whole, layout.world());
+      at.gradient = take(gradients, plan.padding.gradients, whole, precision.gradient);
     }
     if (!in_place) {
-      at.reduced = gradients.take(updated * bytes_of(precision.accumulate));
+      at.reduced = take(gradients, plan.padding.gradients, updated, precision.accumulate);
     }
     at.block_sums = plan.block_sum_count;
     plan.block_sum_count += device::sum_blocks(part.shard_count);

@@ -247,6 +247,28 @@ TEST_CASE("without padding, model states are the bytes per parameter that ZeRO p
   }
 }
 
+TEST_CASE("padding is what states hold beyond an even share of the model's elements") {
+  Model model;
+  auto const first = model.unit("first");
+  static_cast<void>(model.param(first, "w", {1000}, Constant{0}));  // 1024 of 8 x 128, over 4 ranks 256 each
+  static_cast<void>(model.param(first, "b", {3}, Constant{0}));     // from 1024: 4 slices of 384 are 1536 in all
+  auto const second = model.unit("second");
+  static_cast<void>(model.param(second, "frozen", {9}, Constant{0}, {.trainable = false}));  // 4 slices of 128
+  Layout const layout{model.description(), 4};
+  auto const bf16 = precisions[2].precision;  // summed up in fp32, so beside what backward writes where that is whole
+  auto const padding = [&](int stage) {
+    return shard::plan_memory(layout, request_for(layout, stage, bf16, true)).padding;
+  };
+  constexpr std::int64_t whole = 1536 - 1003;
+  constexpr std::int64_t shard = 384 - 251;  // 1003 / 4, rounded up
+  constexpr std::int64_t frozen_whole = 512 - 9;
+  constexpr std::int64_t frozen_shard = 128 - 3;
+  CHECK(padding(0) == MemoryBytes{2 * (whole + frozen_whole), (2 + 4) * whole, 12 * whole, 0, 0});
+  CHECK(padding(1) == MemoryBytes{2 * (whole + frozen_whole), 2 * whole + 4 * shard, 12 * shard, 0, 0});
+  CHECK(padding(2) == MemoryBytes{2 * (whole + frozen_whole), 4 * shard, 12 * shard, 0, 0});
+  CHECK(padding(3) == MemoryBytes{2 * (shard + frozen_shard), 4 * shard, 12 * shard, 0, 0});
+}
+
 TEST_CASE("what a rank holds of a part is all of it or its slice") {
   Model model;
   auto const unit = model.unit("u");

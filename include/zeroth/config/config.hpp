@@ -20,6 +20,9 @@ class Config {
  public:
   [[nodiscard]] static Config from_file(std::filesystem::path const& path);
   [[nodiscard]] static Config from_json(std::string_view text);
+  /// A copy in which what `changes`, a JSON object, says takes the place of what the file says: {"zero_optimization":
+  /// {"stage": 2}}. What neither says is derived again. Messages name this file.
+  [[nodiscard]] Config with(std::string_view changes) const;
   [[nodiscard]] Dtype compute_dtype() const noexcept;   ///< Of the parameters that guards hand out.
   [[nodiscard]] Dtype gradient_dtype() const noexcept;  ///< Of the memory that backward writes.
   [[nodiscard]] std::string to_string() const;          ///< Every value with its origin: file, derived or default.

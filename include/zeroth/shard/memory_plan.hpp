@@ -34,6 +34,9 @@ struct FlatOffsets {
 
 struct MemoryPlan {
   MemoryBytes bytes;
+  /// Of `bytes`, what alignment costs parameters, gradients and optimizer: more than this rank's even share of their
+  /// elements, rounded up per part. Zero for slots and scratch, which are buffers and hold no state.
+  MemoryBytes padding;
   std::vector<FlatOffsets> flats;
   // scratch
   std::int64_t block_sums = 0, block_sum_count = 0;  ///< fp32
