@@ -19,6 +19,9 @@ configure_package_config_file(cmake/ZerothConfig.cmake.in ${PROJECT_BINARY_DIR}/
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ZerothConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
 install(TARGETS zeroth EXPORT ZerothTargets FILE_SET HEADERS)
+if(ZEROTH_BUILD_TOOLS)
+  install(TARGETS zeroth_tool)
+endif()
 install(EXPORT ZerothTargets NAMESPACE zeroth:: DESTINATION ${package_dir})
 install(FILES ${PROJECT_BINARY_DIR}/ZerothConfig.cmake ${PROJECT_BINARY_DIR}/ZerothConfigVersion.cmake
         DESTINATION ${package_dir})

@@ -1,0 +1,114 @@
+#include "advice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <string_view>
+
+#include <zeroth/core/dtype.hpp>
+#include <zeroth/core/error.hpp>
+#include <zeroth/model/description.hpp>
+#include <zeroth/shard/layout.hpp>
+
+namespace zeroth::tools {
+namespace {
+
+/// A value that may need less memory than the file's.
+struct Candidate {
+  std::string_view section, key, value;
+  bool numbers_differ;
+};
+
+std::string changes_of(std::string_view section, std::string_view key, std::string_view value) {
+  return section.empty() ? fmt::format(R"({{"{}": {}}})", key, value)
+                         : fmt::format(R"({{"{}": {{"{}": {}}}}})", section, key, value);
+}
+
+constexpr Candidate candidates[] = {
+    {"zeroth", "gradient_slots", "1", false},
+    {"zero_optimization", "stage3_prefetch_bucket_size", "0", false},
+    {"zero_optimization", "reduce_bucket_size", "\"auto\"", false},
+    {"zeroth", "reduce_gradients", "\"every_micro_step\"", true},
+    {"zeroth", "reduce_gradients", "\"last_micro_step\"", true},
+    {"data_types", "grad_accum_dtype", "\"bf16\"", true},
+    {"data_types", "grad_accum_dtype", "\"fp16\"", true},
+    {"zeroth", "gradient_dtype", "\"bf16\"", true},
+    {"zeroth", "gradient_dtype", "\"fp16\"", true},
+    {"", "communication_data_type", "\"bf16\"", true},
+    {"", "communication_data_type", "\"fp16\"", true},
+    {"bf16", "enabled", "true", true},
+};
+
+/// What `plan` would hold, or nothing if its file contradicts itself or the world.
+std::optional<std::int64_t> total_of(Plan const& plan, std::string const& changes) {
+  try {
+    return memory_of(changed(plan, changes)).total();
+  } catch (ConfigError const&) {
+    return {};
+  }
+}
+
+int next_power_of_two(int world) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(world) + 1)); }
+
+StageAdvice advise_on(Plan const& plan, int stage, std::int64_t total) {
+  StageAdvice advice{.stage = stage, .savings = {}, .total_with_savings = total};
+  auto all = plan;
+  for (auto const& [section, name, value, numbers_differ] : candidates) {
+    auto const changes = changes_of(section, name, value);
+    auto const with = total_of(plan, changes);
+    auto key = fmt::format("{}{}{}", section, section.empty() ? "" : ".", name);
+    if (!with || *with >= total || std::ranges::find(advice.savings, key, &Saving::key) != advice.savings.end()) {
+      continue;
+    }
+    advice.savings.push_back({std::move(key), std::string{value}, total - *with, numbers_differ});
+    if (auto const together = total_of(all, changes); !numbers_differ && together) {
+      all = changed(all, changes);
+      advice.total_with_savings = *together;
+    }
+  }
+  std::ranges::stable_sort(advice.savings, std::ranges::greater{}, &Saving::bytes);
+  return advice;
+}
+
+}  // namespace
+
+Advice advise(Plan const& plan, std::vector<StagePlan> const& stages, int stage, std::int64_t device_bytes) {
+  Advice advice;
+  auto const fits = [&](StagePlan const& s) { return s.memory && s.memory->total() <= device_bytes; };
+  auto const smallest = std::ranges::find_if(stages, fits);
+  if (smallest != stages.end()) {
+    advice.smallest_stage = smallest->stage;
+  }
+  std::vector<int> asked{stage};
+  if (stage != 3 && !advice.smallest_stage) {
+    asked.push_back(3);
+  }
+  for (auto const number : asked) {
+    if (auto const& memory = stages[static_cast<std::size_t>(number)].memory) {
+      advice.stages.push_back(advise_on(at_stage(plan, number), number, memory->total()));
+    }
+  }
+  if (!fits(stages.back())) {
+    for (int world = next_power_of_two(plan.world); world <= largest_world && !advice.world_for_stage_3; world *= 2) {
+      auto wider = plan;
+      wider.world = world;
+      auto const total = total_of(wider, changes_of("zero_optimization", "stage", "3"));
+      advice.worlds_refused = advice.worlds_refused || !total;
+      if (total && *total <= device_bytes) {
+        advice.world_for_stage_3 = world;
+      }
+    }
+  }
+  shard::Layout const layout{plan.model.description(), plan.world};
+  for (auto const& flat : layout.flats()) {
+    if (flat.used_count() > advice.largest_unit_count) {
+      advice.largest_unit = flat.name;
+      advice.largest_unit_count = flat.used_count();
+    }
+  }
+  return advice;
+}
+
+}  // namespace zeroth::tools

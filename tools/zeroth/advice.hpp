@@ -1,0 +1,42 @@
+/// What to change when a model does not fit: found by planning with the change.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan.hpp"
+
+namespace zeroth::tools {
+
+inline constexpr int largest_world = 1 << 20;
+
+/// A key of the file that would save memory, and what it would save alone.
+struct Saving {
+  std::string key;              ///< "zeroth.gradient_slots"
+  std::string value;            ///< As in the file.
+  std::int64_t bytes = 0;       ///< Less than the file's own value needs, on each rank.
+  bool numbers_differ = false;  ///< Training rounds differently with it.
+};
+
+/// Of one stage.
+struct StageAdvice {
+  int stage = 0;
+  std::vector<Saving> savings;          ///< Greatest first.
+  std::int64_t total_with_savings = 0;  ///< All savings together that change no numbers.
+};
+
+struct Advice {
+  std::optional<int> smallest_stage;     ///< That fits at this world.
+  std::optional<int> world_for_stage_3;  ///< Smallest power of two above this world, if stage 3 does not fit here.
+  bool worlds_refused = false;           ///< The file's batch sizes rule out some of those tried.
+  std::vector<StageAdvice> stages;       ///< The one asked for, then stage 3 if no stage fits.
+  std::string largest_unit;              ///< The one that sets the slots' size: splitting it would help.
+  std::int64_t largest_unit_count = 0;   ///< Elements.
+};
+
+/// For a `stage` that needs more than `device_bytes`. `stages` are plan_stages' of `plan`.
+[[nodiscard]] Advice advise(Plan const& plan, std::vector<StagePlan> const& stages, int stage,
+                            std::int64_t device_bytes);
+
+}  // namespace zeroth::tools

@@ -1,0 +1,127 @@
+#include "hub_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include <zeroth/core/error.hpp>
+
+#include "gpt.hpp"
+#include "llama.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+constexpr std::int64_t most_layers = largest_unit_count - 2;  // beside the embedding and the head
+
+std::int64_t layers_of(JsonObject const& config, char const* key) {
+  auto const layers = config.extent(key);
+  if (layers > most_layers) {
+    config.refuse(key, fmt::format("at most {}", most_layers));
+  }
+  return layers;
+}
+
+/// Widths of heads, and how many share what. Absent keys mean what the architecture's class in transformers says.
+void read_heads(JsonObject const& config, LlamaShape& shape) {
+  shape.heads = config.extent("num_attention_heads");
+  if (!config.has("head_dim") && shape.channels % shape.heads != 0) {
+    config.refuse("num_attention_heads", fmt::format("a divisor of hidden_size, {}, or a head_dim", shape.channels));
+  }
+  shape.head_channels = config.extent("head_dim", shape.channels / shape.heads);
+  shape.key_value_heads = config.extent("num_key_value_heads", shape.heads);
+  if (shape.heads % shape.key_value_heads != 0) {
+    config.refuse("num_key_value_heads", fmt::format("a divisor of num_attention_heads, {}", shape.heads));
+  }
+}
+
+LlamaShape read_llama(JsonObject const& config) {
+  LlamaShape shape;
+  shape.layers = layers_of(config, "num_hidden_layers");
+  shape.channels = config.extent("hidden_size");
+  shape.hidden = config.extent("intermediate_size");
+  shape.vocabulary = config.extent("vocab_size");
+  read_heads(config, shape);
+  shape.tied_head = config.flag("tie_word_embeddings", false);
+  return shape;
+}
+
+void require(JsonObject const& config, char const* key) {
+  if (!config.has(key)) {
+    config.refuse(key, "a whole number; this architecture's default is none that follows from the others");
+  }
+}
+
+std::string gpt2(JsonObject const& config, ModelBuilder& build) {
+  auto const channels = config.extent("n_embd");
+  if (config.flag("add_cross_attention", false)) {
+    config.refuse("add_cross_attention", "false");
+  }
+  GptShape const shape{.layers = layers_of(config, "n_layer"),
+                       .channels = channels,
+                       .context = config.extent("n_positions"),
+                       .vocabulary = config.extent("vocab_size"),
+                       .hidden = config.extent("n_inner", 4 * channels),
+                       .tied_head = config.flag("tie_word_embeddings", true)};
+  add_gpt(build, shape);
+  return "n_positions";
+}
+
+std::string llama(JsonObject const& config, ModelBuilder& build) {
+  auto shape = read_llama(config);
+  shape.query_bias = shape.output_bias = config.flag("attention_bias", false);
+  shape.mlp_bias = config.flag("mlp_bias", false);
+  add_llama(build, shape);
+  return "max_position_embeddings";
+}
+
+std::string mistral(JsonObject const& config, ModelBuilder& build) {
+  require(config, "num_key_value_heads");
+  add_llama(build, read_llama(config));
+  return "max_position_embeddings";
+}
+
+std::string qwen2(JsonObject const& config, ModelBuilder& build) {
+  require(config, "num_key_value_heads");
+  auto shape = read_llama(config);
+  shape.query_bias = true;
+  add_llama(build, shape);
+  return "max_position_embeddings";
+}
+
+std::string qwen3(JsonObject const& config, ModelBuilder& build) {
+  require(config, "num_key_value_heads");
+  require(config, "head_dim");
+  auto shape = read_llama(config);
+  shape.query_bias = shape.output_bias = config.flag("attention_bias", false);
+  shape.query_norm = true;
+  add_llama(build, shape);
+  return "max_position_embeddings";
+}
+
+struct Architecture {
+  std::string_view type;
+  /// Adds the units, and returns the key of the context.
+  std::string (*add)(JsonObject const& config, ModelBuilder& build);
+};
+constexpr Architecture architectures[] = {
+    {"gpt2", gpt2}, {"llama", llama}, {"mistral", mistral}, {"qwen2", qwen2}, {"qwen3", qwen3}};
+
+}  // namespace
+
+SourcedModel model_of_hub_config(std::filesystem::path const& file, Json const& json) {
+  JsonObject const config{file, json};
+  auto const type = config.text("model_type");
+  auto const* const known = std::ranges::find(architectures, std::string_view{type}, &Architecture::type);
+  if (known == std::end(architectures)) {
+    config.refuse("model_type", R"("gpt2", "llama", "mistral", "qwen2" or "qwen3"; of another model give its )"
+                                ".safetensors file, or a list of its parameters");
+  }
+  ModelBuilder build{file.string()};
+  auto const context = config.extent(known->add(config, build).c_str());
+  return build.finish(file.string(), fmt::format("model_type {}", type), context);
+}
+
+}  // namespace zeroth::tools

@@ -1,0 +1,67 @@
+#include "model_builder.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include <zeroth/core/error.hpp>
+
+namespace zeroth::tools {
+
+namespace {
+
+Init const start = Constant{0};  // nothing is ever filled
+
+}  // namespace
+
+void ModelBuilder::check(std::string const& name, std::int64_t rows, std::int64_t columns) {
+  if (name.empty() || name == "__metadata__" || !names_.insert(name).second) {
+    throw ConfigError{fmt::format("{}: parameter name \"{}\" {}", source_, name,
+                                  name.empty() || name == "__metadata__" ? "is not allowed" : "is given twice")};
+  }
+  auto const room = largest_parameter_count - count_;
+  if (rows < 1 || columns < 1 || rows > room / columns) {
+    throw ConfigError{
+        fmt::format("{}: parameter \"{}\" is {} x {}; allowed: extents of at least 1, and {:g} elements "
+                    "in the whole model",
+                    source_, name, rows, columns, static_cast<double>(largest_parameter_count))};
+  }
+  count_ += rows * columns;
+}
+
+void ModelBuilder::unit(std::string const& name) {
+  if (std::ssize(units_) == largest_unit_count) {
+    throw ConfigError{fmt::format("{}: more than {} units", source_, largest_unit_count)};
+  }
+  units_.push_back(model_.unit(name));
+  facts_.emplace_back();
+}
+
+Param<2> ModelBuilder::matrix(std::string const& name, std::int64_t rows, std::int64_t columns,
+                              ParamOptions const& options) {
+  auto const param = table(name, rows, columns, options);
+  facts_.back().matmul_count += rows * columns;
+  return param;
+}
+
+Param<2> ModelBuilder::table(std::string const& name, std::int64_t rows, std::int64_t columns,
+                             ParamOptions const& options) {
+  check(name, rows, columns);
+  return model_.param(units_.back(), name, {rows, columns}, start, options);
+}
+
+void ModelBuilder::vector(std::string const& name, std::int64_t count, ParamOptions const& options) {
+  check(name, count, 1);
+  static_cast<void>(model_.param(units_.back(), name, {count}, start, options));
+}
+
+void ModelBuilder::tie(Param<2> const& param) {
+  model_.tie(units_.back(), param);
+  facts_.back().matmul_count += param.shape()[0] * param.shape()[1];
+}
+
+SourcedModel ModelBuilder::finish(std::string name, std::string about, std::optional<std::int64_t> context) {
+  return {std::move(model_), std::move(facts_), context, std::move(name), std::move(about)};
+}
+
+}  // namespace zeroth::tools

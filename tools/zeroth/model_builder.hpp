@@ -1,0 +1,45 @@
+/// Builds a model, and counts the work of its units on the way.
+#pragma once
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <zeroth/model/model.hpp>
+
+#include "model_source.hpp"
+
+namespace zeroth::tools {
+
+/// Everything goes to the unit that was opened last. Throws ConfigError, naming `source`, for what no model can have.
+class ModelBuilder {
+ public:
+  explicit ModelBuilder(std::string source) : source_{std::move(source)} {}
+
+  void unit(std::string const& name);
+  /// A token is multiplied with it.
+  Param<2> matrix(std::string const& name, std::int64_t rows, std::int64_t columns, ParamOptions const& options = {});
+  /// A token picks a row.
+  Param<2> table(std::string const& name, std::int64_t rows, std::int64_t columns, ParamOptions const& options = {});
+  void vector(std::string const& name, std::int64_t count, ParamOptions const& options = {});
+  /// The unit multiplies with an earlier unit's parameter, too.
+  void tie(Param<2> const& param);
+  void attention(std::int64_t channels) { facts_.back().attention_channels += channels; }
+
+  [[nodiscard]] bool empty() const noexcept { return facts_.empty(); }
+  [[nodiscard]] bool has(std::string const& name) const { return names_.contains(name); }
+  [[nodiscard]] SourcedModel finish(std::string name, std::string about, std::optional<std::int64_t> context = {});
+
+ private:
+  void check(std::string const& name, std::int64_t rows, std::int64_t columns);
+
+  std::string source_;
+  Model model_;
+  std::vector<Unit> units_;
+  std::vector<UnitFacts> facts_;
+  std::set<std::string> names_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace zeroth::tools

@@ -1,0 +1,97 @@
+#include "model_source.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include <zeroth/core/error.hpp>
+
+#include "hub_config.hpp"
+#include "json_file.hpp"
+#include "model_builder.hpp"
+#include "parameter_list.hpp"
+#include "presets.hpp"
+#include "tensor_header.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+SourcedModel of_equal_units(std::int64_t parameters, std::int64_t units) {
+  if (parameters < 1 || parameters > largest_parameter_count) {
+    throw ConfigError{fmt::format("--parameters {}: allowed: a whole number from 1 to {:g}", parameters,
+                                  static_cast<double>(largest_parameter_count))};
+  }
+  if (units < 1 || units > largest_unit_count || units > parameters) {
+    throw ConfigError{fmt::format("--units {} for {} parameters: allowed: from 1 to {}", units, parameters,
+                                  std::min(parameters, largest_unit_count))};
+  }
+  ModelBuilder build{"--parameters"};
+  for (std::int64_t unit = 0; unit < units; ++unit) {
+    auto const name = fmt::format("unit {}", unit);
+    build.unit(name);
+    build.matrix(name + ".weight", 1, parameters / units + (unit < parameters % units ? 1 : 0));
+  }
+  return build.finish(fmt::format("{} parameters", parameters), "equal units");
+}
+
+SourcedModel from_json(fs::path const& file, Json const& json) {
+  if (json.contains("units")) {
+    return model_of_list(file, json);
+  }
+  if (json.contains("model_type")) {
+    return model_of_hub_config(file, json);
+  }
+  if (json.contains("weight_map")) {
+    return model_of_tensor_index(file, json);
+  }
+  if (looks_like_tensor_header(json)) {
+    return model_of_tensor_header(file, json);
+  }
+  throw ConfigError{
+      fmt::format("{}: is no description of a model; allowed: a Hugging Face config.json (which has model_type), a "
+                  "safetensors file, header or index, or a list of parameters (which has units)",
+                  file.string())};
+}
+
+SourcedModel from_file(fs::path const& file) {
+  if (is_tensor_file(file)) {
+    return model_of_tensor_header(file, read_tensor_header(file));
+  }
+  return from_json(file, read_json(file));
+}
+
+SourcedModel from_folder(fs::path const& folder) {
+  for (char const* const name : {"config.json", "model.safetensors.index.json", "model.safetensors"}) {
+    if (fs::exists(folder / name)) {
+      return from_file(folder / name);
+    }
+  }
+  throw ConfigError{fmt::format("{}: this folder has no config.json, model.safetensors.index.json or model.safetensors",
+                                folder.string())};
+}
+
+}  // namespace
+
+SourcedModel read_model(ModelRequest const& request) {
+  if (request.parameters) {
+    return of_equal_units(*request.parameters, request.units);
+  }
+  if (auto const* const preset = find_preset(request.model)) {
+    return model_of_preset(*preset);
+  }
+  fs::path const path{request.model};
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    return from_folder(path);
+  }
+  if (fs::exists(path, ignored)) {
+    return from_file(path);
+  }
+  throw ConfigError{fmt::format("--model {}: there is no such file or folder, and no such preset; {}", request.model,
+                                presets_near(request.model))};
+}
+
+}  // namespace zeroth::tools

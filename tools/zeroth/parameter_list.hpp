@@ -1,0 +1,22 @@
+/// A model as a list of units and parameters, in JSON:
+///
+///   {"context": 2048,
+///    "units": [{"name": "embedding", "parameters": [{"name": "wte", "shape": [50257, 768], "lookup": true}]},
+///              {"name": "block 0", "attention_channels": 768,
+///               "parameters": [{"name": "w", "shape": [768, 768]}, {"name": "frozen", "shape": [768],
+///                               "trainable": false}]},
+///              {"name": "head", "ties": ["wte"], "parameters": [...]}]}
+///
+/// Only names, parameters and shapes are required. A token is multiplied with every parameter of two dimensions or more
+/// that is no `lookup`, and with what a unit ties.
+#pragma once
+#include <filesystem>
+
+#include "json_file.hpp"
+#include "model_source.hpp"
+
+namespace zeroth::tools {
+
+[[nodiscard]] SourcedModel model_of_list(std::filesystem::path const& file, Json const& json);
+
+}  // namespace zeroth::tools

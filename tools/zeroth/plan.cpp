@@ -1,0 +1,51 @@
+#include "plan.hpp"
+
+#include <fmt/format.h>
+
+#include <zeroth/core/error.hpp>
+
+#include "engine/planning.hpp"
+
+namespace zeroth::tools {
+
+Settings settings_of(Plan const& plan) {
+  return engine::make_blueprint(plan.model, plan.config, plan.world, plan.transport).settings;
+}
+
+RankMemory memory_of(Plan const& plan) {
+  auto const blueprint = engine::make_blueprint(plan.model, plan.config, plan.world, plan.transport);
+  auto const memory = shard::plan_memory(blueprint.layout, blueprint.request);
+  auto states = memory.bytes;
+  states.parameters -= memory.padding.parameters;
+  states.gradients -= memory.padding.gradients;
+  states.optimizer -= memory.padding.optimizer;
+  return {states, memory.padding.total()};
+}
+
+Plan changed(Plan const& plan, std::string const& changes) {
+  return {plan.model, plan.config.with(changes), plan.world, plan.transport};
+}
+
+Plan at_stage(Plan const& plan, int stage) {
+  return changed(plan, fmt::format(R"({{"zero_optimization": {{"stage": {}}}}})", stage));
+}
+
+std::vector<StagePlan> plan_stages(Plan const& plan) {
+  auto const own = settings_of(plan).stage;
+  std::vector<StagePlan> stages;
+  for (int stage = 0; stage <= 3; ++stage) {
+    StagePlan result{.stage = stage, .memory = {}, .refused = {}};
+    try {
+      result.memory = memory_of(stage == own ? plan : at_stage(plan, stage));
+    } catch (ConfigError const& error) {
+      if (stage == own) {
+        throw;
+      }
+      result.refused = error.what();
+    }
+    stages.push_back(std::move(result));
+  }
+  return stages;
+}
+
+}  // namespace zeroth::tools

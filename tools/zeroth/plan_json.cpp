@@ -1,0 +1,71 @@
+#include <nlohmann/json.hpp>
+
+#include "model_facts.hpp"
+#include "plan_output.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_bytes) {
+  Json json{{"stage", stage.stage}};
+  if (!stage.memory) {
+    json["refused"] = stage.refused;
+    return json;
+  }
+  auto const& [states, padding] = *stage.memory;
+  json["parameters"] = states.parameters;
+  json["gradients"] = states.gradients;
+  json["optimizer"] = states.optimizer;
+  json["slots"] = states.slots;
+  json["scratch"] = states.scratch;
+  json["padding"] = padding;
+  json["total"] = stage.memory->total();
+  if (device_bytes) {
+    json["fits"] = stage.memory->total() <= *device_bytes;
+    json["left"] = *device_bytes - stage.memory->total();
+  }
+  return json;
+}
+
+Json advice_as_json(Advice const& advice) {
+  Json json;
+  json["smallest_stage"] = advice.smallest_stage ? Json(*advice.smallest_stage) : Json(nullptr);
+  json["ranks_for_stage_3"] = advice.world_for_stage_3 ? Json(*advice.world_for_stage_3) : Json(nullptr);
+  json["largest_unit"] = {{"name", advice.largest_unit}, {"parameters", advice.largest_unit_count}};
+  json["keys"] = Json::array();
+  for (auto const& stage : advice.stages) {
+    for (auto const& saving : stage.savings) {
+      json["keys"].push_back({{"stage", stage.stage},
+                              {"key", saving.key},
+                              {"value", Json::parse(saving.value)},
+                              {"saves", saving.bytes},
+                              {"changes_rounding", saving.numbers_differ}});
+    }
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string as_json(PlanResult const& result) {
+  auto const facts = facts_of(result.model.model);
+  Json json;
+  json["ranks"] = result.plan.world;
+  json["model"] = {{"name", result.model.name}, {"parameters", facts.parameters}, {"units", facts.units}};
+  json["config"] = result.config_file.empty() ? Json(nullptr) : Json(result.config_file);
+  json["stage"] = stage_asked_for(result);
+  if (result.device_bytes) {
+    json["device_memory"] = *result.device_bytes;
+  }
+  for (auto const& stage : result.stages) {
+    json["stages"].push_back(stage_as_json(stage, result.device_bytes));
+  }
+  if (result.advice) {
+    json["advice"] = advice_as_json(*result.advice);
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace zeroth::tools

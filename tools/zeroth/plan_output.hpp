@@ -1,0 +1,33 @@
+/// A plan for people, and for programs.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "advice.hpp"
+#include "model_source.hpp"
+#include "plan.hpp"
+
+namespace zeroth::tools {
+
+/// All that `zeroth plan` found.
+struct PlanResult {
+  SourcedModel model;
+  Plan plan;
+  std::string config_file;                   ///< Empty: there was none.
+  std::vector<StagePlan> stages;             ///< 0 to 3.
+  std::optional<std::int64_t> device_bytes;  ///< Of memory, to fit into.
+  std::optional<Advice> advice;              ///< Where the stage asked for does not fit.
+};
+
+/// The stage that is asked for: the file's; 3 where there is no file.
+[[nodiscard]] int stage_asked_for(PlanResult const& result);
+
+[[nodiscard]] std::string as_text(PlanResult const& result);
+[[nodiscard]] std::string as_json(PlanResult const& result);
+
+/// "1.50 GiB", "12.00 MiB" or "100 B".
+[[nodiscard]] std::string readable_bytes(std::int64_t bytes);
+
+}  // namespace zeroth::tools

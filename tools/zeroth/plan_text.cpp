@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "model_facts.hpp"
+#include "plan_output.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+struct Scale {
+  std::string_view name;
+  double bytes;
+};
+constexpr Scale gib{"GiB", 0x1p30};
+constexpr Scale mib{"MiB", 0x1p20};
+
+/// 1234567 as 1,234,567.
+std::string grouped(std::int64_t number) {
+  auto text = std::to_string(number);
+  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) {
+    text.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return text;
+}
+
+Scale scale_of(std::vector<StagePlan> const& stages) {
+  std::int64_t most = 0;
+  for (auto const& stage : stages) {
+    most = std::max(most, stage.memory ? stage.memory->total() : 0);
+  }
+  return static_cast<double>(most) >= gib.bytes ? gib : mib;
+}
+
+std::string in(Scale const& scale, std::int64_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / scale.bytes);
+}
+
+std::string headline(PlanResult const& result) {
+  auto const facts = facts_of(result.model.model);
+  auto const settings = settings_of(result.plan);
+  auto const& precision = settings.precision;
+  auto const file = result.config_file.empty()
+                        ? std::string{"no stage file: mixed precision with 16 bytes per parameter, bf16, as in the ZeRO "
+                                      "paper; all else default"}
+                        : fmt::format("{}: stage {}", result.config_file, settings.stage);
+  return fmt::format(
+      "{}: {} parameters in {} unit{}; {}\n"
+      "{} rank{}; {}\n"
+      "compute {}, gradients {}, reduced in {}, accumulated in {}, master fp32; {} micro-step{}\n\n",
+      result.model.name, grouped(facts.parameters), facts.units, facts.units == 1 ? "" : "s", result.model.about,
+      grouped(result.plan.world), result.plan.world == 1 ? "" : "s", file, name_of(precision.compute),
+      name_of(precision.gradient), name_of(precision.reduce), name_of(precision.accumulate),
+      settings.batch.accumulation, settings.batch.accumulation == 1 ? "" : "s");
+}
+
+class Table {
+ public:
+  explicit Table(PlanResult const& result) : result_{&result}, scale_{scale_of(result.stages)} {
+    if (result.stages.front().memory) {
+      whole_ = result.stages.front().memory->total();
+    }
+  }
+  [[nodiscard]] std::string text() const {
+    std::string text =
+        fmt::format("{:<12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>8}", fmt::format("{} per rank", scale_.name),
+                    "parameters", "gradients", "optimizer", "slots", "scratch", "padding", "total", "saved");
+    text += result_->device_bytes
+                ? fmt::format("{:>14}\n", fmt::format("left of {}", in(scale_, *result_->device_bytes)))
+                : std::string{"\n"};
+    for (auto const& stage : result_->stages) {
+      text += row(stage);
+    }
+    return text + notes();
+  }
+
+ private:
+  [[nodiscard]] bool own(StagePlan const& stage) const {
+    return !result_->config_file.empty() && stage.stage == stage_asked_for(*result_);
+  }
+  [[nodiscard]] std::string row(StagePlan const& stage) const {
+    auto const name = fmt::format("stage {}{}", stage.stage, own(stage) ? " *" : "");
+    if (!stage.memory) {
+      return fmt::format("{:<12}{:>12}\n", name, "refused, see below");
+    }
+    auto const& [states, padding] = *stage.memory;
+    auto const total = stage.memory->total();
+    auto text = fmt::format("{:<12}", name);
+    for (auto const bytes :
+         {states.parameters, states.gradients, states.optimizer, states.slots, states.scratch, padding, total}) {
+      text += fmt::format("{:>12}", in(scale_, bytes));
+    }
+    text += fmt::format("{:>8}", stage.stage == 0 || !whole_
+                                     ? std::string{}
+                                     : fmt::format("{:.1f} %", 100 - 100.0 * static_cast<double>(total) /
+                                                                         static_cast<double>(*whole_)));
+    if (result_->device_bytes) {
+      auto const left = *result_->device_bytes - total;
+      text += left >= 0 ? fmt::format("{:>14}", in(scale_, left)) : fmt::format("{:>14}", in(scale_, -left) + " short");
+    }
+    return text + "\n";
+  }
+  [[nodiscard]] std::string notes() const {
+    std::string text;
+    if (!result_->config_file.empty()) {
+      text += "* what the file says\n";
+    }
+    for (auto const& stage : result_->stages) {
+      if (!stage.memory) {
+        text += fmt::format("stage {} is refused: {}\n", stage.stage, stage.refused);
+      }
+    }
+    if (result_->device_bytes) {
+      text += "what is left is for activations and everything else that the engine does not hold\n";
+    }
+    return text;
+  }
+
+  PlanResult const* result_;
+  Scale scale_;
+  std::optional<std::int64_t> whole_;
+};
+
+std::string keys_text(StageAdvice const& stage, std::int64_t device_bytes) {
+  if (stage.savings.empty()) {
+    return fmt::format("- at stage {} no key of the file saves memory\n", stage.stage);
+  }
+  std::string text;
+  for (auto const& saving : stage.savings) {
+    text += fmt::format("- at stage {}, {}: {} saves {} per rank{}\n", stage.stage, saving.key, saving.value,
+                        readable_bytes(saving.bytes), saving.numbers_differ ? ", and changes rounding" : "");
+  }
+  auto const fits = stage.total_with_savings <= device_bytes ? "fits" : "does not fit either";
+  auto const together = std::ranges::count(stage.savings, false, &Saving::numbers_differ);
+  if (together > 0) {
+    text += fmt::format("- stage {} with {} needs {}: it {}\n", stage.stage,
+                        together == 1 ? "the key that changes no rounding" : "all keys that change no rounding",
+                        readable_bytes(stage.total_with_savings), fits);
+  }
+  return text;
+}
+
+std::string advice_text(Advice const& advice, PlanResult const& result) {
+  auto const device = *result.device_bytes;
+  std::string text = fmt::format("\nStage {} does not fit into {}. What would change that:\n", stage_asked_for(result),
+                                 readable_bytes(device));
+  if (advice.smallest_stage) {
+    text += fmt::format("- zero_optimization.stage: {} fits on these ranks\n", *advice.smallest_stage);
+  } else {
+    text +=
+        fmt::format("- no stage fits on {} rank{}\n", grouped(result.plan.world), result.plan.world == 1 ? "" : "s");
+  }
+  if (advice.world_for_stage_3) {
+    text += fmt::format("- stage 3 fits on {} ranks, the first power of two{}\n", grouped(*advice.world_for_stage_3),
+                        advice.worlds_refused ? " that suits the file's batch sizes" : "");
+  } else if (!advice.smallest_stage) {
+    text += fmt::format("- stage 3 fits on no power of two up to {} ranks\n", grouped(largest_world));
+  }
+  for (auto const& stage : advice.stages) {
+    text += keys_text(stage, device);
+  }
+  if (!advice.smallest_stage) {
+    text += fmt::format("- slots hold whole units: the largest, \"{}\", has {} parameters; smaller units need less\n",
+                        advice.largest_unit, grouped(advice.largest_unit_count));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string readable_bytes(std::int64_t bytes) {
+  auto const amount = static_cast<double>(bytes);
+  if (amount < 0x1p20) {
+    return fmt::format("{} B", bytes);
+  }
+  auto const& scale = amount < gib.bytes ? mib : gib;
+  return fmt::format("{} {}", in(scale, bytes), scale.name);
+}
+
+std::string as_text(PlanResult const& result) {
+  auto text = headline(result) + Table{result}.text();
+  if (result.advice) {
+    text += advice_text(*result.advice, result);
+  }
+  return text;
+}
+
+}  // namespace zeroth::tools
