@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "engine_scenarios.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/device/cpu.hpp"
 
@@ -146,6 +147,13 @@ std::map<std::string, Scenario> const scenarios{
     {"until_stopped", [](Rank& rank) { rank.step_until_stopped(); }},
 };
 
+std::map<std::string, std::function<void(zeroth::Job&)>> const engine_scenarios{
+    {"order_0", [](zeroth::Job& job) { zeroth::testing::take_units_in_another_order(job, 0); }},
+    {"order_3", [](zeroth::Job& job) { zeroth::testing::take_units_in_another_order(job, 3); }},
+    {"evaluation_0", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 0); }},
+    {"evaluation_3", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 3); }},
+};
+
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
   arguments.scenario = argc > 1 ? argv[1] : "";
@@ -170,13 +178,17 @@ Arguments parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   Arguments const arguments = parse(argc, argv);
   auto const scenario = scenarios.find(arguments.scenario);
-  if (scenario == scenarios.end()) {
+  auto const engine_scenario = engine_scenarios.find(arguments.scenario);
+  if (scenario == scenarios.end() && engine_scenario == engine_scenarios.end()) {
     fmt::print(stderr, "no scenario '{}'\n", arguments.scenario);
     return 2;
   }
   zeroth::LaunchOptions const options{
       .thread_ranks = arguments.ranks, .transport = arguments.transport, .failure_grace = arguments.grace};
   int const status = zeroth::launch(options, [&](zeroth::Job& job) {
+    if (engine_scenario != engine_scenarios.end()) {
+      return engine_scenario->second(job);
+    }
     Rank rank{job, arguments};
     scenario->second(rank);
   });

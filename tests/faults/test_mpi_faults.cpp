@@ -118,6 +118,21 @@ TEST_CASE("processes that do different things are told so, once") {
   CHECK(problem_of_flights(folder, {0, 1, 2}, world, "do different things") == "");
 }
 
+TEST_CASE("processes whose engines are used in different ways are told so, at stages with and without gathers") {
+  auto const output_of = [](char const* scenario) {
+    Folder const folder;
+    Child child{fault_program_under_mpi(world, {scenario}, folder)};
+    check_failed(child.wait());
+    return child.output();
+  };
+  CHECK_THAT(output_of("order_0"), Contains("ranks took different paths in step 2: as call 2 of the step, rank 0 made "
+                                            "forward of unit \"block0\", rank 1 made forward of unit \"block1\""));
+  CHECK_THAT(output_of("order_3"), Contains("do different things") && Contains("forward of unit 'block1'"));
+  for (char const* const scenario : {"evaluation_0", "evaluation_3"}) {
+    CHECK_THAT(output_of(scenario), Contains("rank 0") && Contains("rank 1") && Contains("evaluation"));
+  }
+}
+
 TEST_CASE("a process that ends early is missed") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"leave"}, folder)};

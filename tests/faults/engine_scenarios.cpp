@@ -1,0 +1,45 @@
+#include "engine_scenarios.hpp"
+
+#include "engine/small_model.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+constexpr int steps = 6;  // what differs is told one step later, at the latest
+
+void micro_step_in_order(MicroStep<float, float>& micro, SmallModel const& small, bool swap) {
+  for (std::size_t const u : {swap ? 1U : 0U, swap ? 0U : 1U, 2U}) {
+    auto const p = micro.forward(small.units[u]);
+  }
+  backward(micro, small, micro.report_loss(1));
+}
+
+}  // namespace
+
+void take_units_in_another_order(Job& job, int stage) {
+  SmallModel const small;
+  Engine<float> engine{job, small.model, small_config(stage)};
+  for (int step = 0; step < steps; ++step) {
+    for (auto micro : engine.micro_steps()) {
+      micro_step_in_order(micro, small, step == 1 && job.rank() == 1);
+    }
+    static_cast<void>(engine.step());
+  }
+}
+
+void evaluate_alone(Job& job, int stage) {
+  SmallModel const small;
+  Engine<float> engine{job, small.model, small_config(stage)};
+  for (int step = 0; step < steps; ++step) {
+    all_micro_steps(engine, small);
+    static_cast<void>(engine.step());
+    if (step == 0 && job.rank() == 1) {
+      for (auto pass : engine.evaluation(1)) {
+        forward(pass, small);
+        pass.report_loss(1);
+      }
+    }
+  }
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,12 @@
+/// Ranks whose engines are not used alike.
+#pragma once
+#include "zeroth/comm/job.hpp"
+
+namespace zeroth::testing {
+
+/// Trains at `stage`; in the second step rank 1 takes the first two units of forward in the other order.
+void take_units_in_another_order(Job& job, int stage);
+/// Trains at `stage`; after the first step rank 1 evaluates, and nobody else does.
+void evaluate_alone(Job& job, int stage);
+
+}  // namespace zeroth::testing
