@@ -1,0 +1,140 @@
+"""The peers. Each function makes the model, wraps it, gives it `weights`, and returns step(inputs, targets) -> loss."""
+
+import contextlib
+
+import torch
+from torch import distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+import gpt
+from loads import CLIPPING, OPTIMIZER, PREFETCH_BUCKET, REDUCE_BUCKET
+
+
+def groups(model):
+    """Weight decay applies to parameters of two or more dimensions only."""
+    parameters = list(model.parameters())
+    return [{"params": [p for p in parameters if len(getattr(p, "ds_shape", p.shape)) >= 2],
+             "weight_decay": OPTIMIZER["weight_decay"]},
+            {"params": [p for p in parameters if len(getattr(p, "ds_shape", p.shape)) < 2], "weight_decay": 0.0}]
+
+
+def adam_arguments():
+    return {"lr": OPTIMIZER["lr"], "betas": tuple(OPTIMIZER["betas"]), "eps": OPTIMIZER["eps"]}
+
+
+def empty_model(load):
+    with torch.device("meta"):
+        return gpt.Gpt(load)
+
+
+@torch.no_grad()
+def materialise(model, weights):
+    """Gives a model on the meta device, sharded or not, memory and its weights; each rank reads its own part."""
+    model.to_empty(device="cpu")
+    for name, parameter in model.named_parameters():
+        tensor = weights[name].expand(parameter.shape)
+        if isinstance(parameter, torch.distributed.tensor.DTensor):
+            shard = distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)
+            parameter.to_local().copy_(shard.to_local())
+        else:
+            parameter.copy_(tensor)
+
+
+def torch_step(model, fused):
+    optimizer = torch.optim.AdamW(groups(model), fused=fused, **adam_arguments())
+
+    def step(inputs, targets):
+        loss = model(inputs, targets)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIPPING)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return step
+
+
+def ddp(load, weights, tuned):
+    model = empty_model(load)
+    materialise(model, weights)
+    options = {"gradient_as_bucket_view": True, "static_graph": True} if tuned else {}
+    return torch_step(DistributedDataParallel(model, **options), fused=tuned or None)
+
+
+def fsdp2(load, weights, tuned):
+    model = empty_model(load)
+    mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    for block in model.h:
+        fully_shard(block, mesh=mesh, reshard_after_forward=True)
+    fully_shard(model, mesh=mesh)
+    if tuned:
+        for earlier, later in zip(model.h, model.h[1:]):
+            earlier.set_modules_to_forward_prefetch([later])
+            later.set_modules_to_backward_prefetch([earlier])
+    materialise(model, weights)
+    return torch_step(model, fused=tuned or None)
+
+
+def deepspeed_config(load, stage, tuned):
+    zero = {"stage": stage}
+    if tuned:
+        zero |= {"overlap_comm": True, "contiguous_gradients": True, "reduce_bucket_size": REDUCE_BUCKET,
+                 "allgather_bucket_size": REDUCE_BUCKET}
+        if stage == 3:
+            zero |= {"stage3_prefetch_bucket_size": PREFETCH_BUCKET}
+    return {"train_micro_batch_size_per_gpu": load.micro_batch, "gradient_clipping": CLIPPING,
+            "zero_optimization": zero, "steps_per_print": 1_000_000}
+
+
+def load_partitioned(model, weights):
+    """ZeRO-3's parameters one at a time: whole on rank 0, which sends each rank its part."""
+    import deepspeed
+    for name, parameter in model.named_parameters():
+        with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0), torch.no_grad():
+            if dist.get_rank() == 0:
+                parameter.copy_(weights[name])
+
+
+def deepspeed(stage):
+    def make(load, weights, tuned):
+        import deepspeed
+        from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+        config = deepspeed_config(load, stage, tuned)
+        if stage == 3:
+            with deepspeed.zero.Init(config_dict_or_path=config):
+                model = gpt.Gpt(load)
+            load_partitioned(model, weights)
+        else:
+            model = empty_model(load)
+            materialise(model, weights)
+        optimizer = DeepSpeedCPUAdam(groups(model), adamw_mode=True, **adam_arguments())
+        engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+
+        def step(inputs, targets):
+            loss = engine(inputs, targets)
+            engine.backward(loss)
+            engine.step()
+            return loss.item()
+
+        return step
+    return make
+
+
+MAKERS = {"ddp": ddp, "fsdp2": fsdp2, "deepspeed1": deepspeed(1), "deepspeed2": deepspeed(2), "deepspeed3": deepspeed(3)}
+
+
+@contextlib.contextmanager
+def process_group(peer):
+    """Joins the ranks over gloo, with sockets connected."""
+    dist.init_process_group("gloo")
+    if peer.startswith("deepspeed"):
+        import deepspeed
+        deepspeed.init_distributed(dist_backend="gloo", verbose=False)
+    dist.barrier()
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,176 @@
+"""Starts the ranks of one turn and brings back what they measured: {"step_ms", "losses", "peak_bytes", ...}."""
+
+import json
+import multiprocessing
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from multiprocessing import connection
+
+from loads import IDLE, stage_file
+
+HERE = pathlib.Path(__file__).resolve().parent
+PEER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+
+
+class Failure(Exception):
+    """A turn that did not end well, with the end of what it printed."""
+
+
+def last_lines(log, count=12):
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(line for line in lines if line.strip())[-2000:] if len(lines) <= count else "\n".join(lines[-count:])
+
+
+def run_program(command, log, limit_s, environment=None):
+    """Runs a program in a session of its own, so that its children end with it."""
+    with log.open("wb") as out:
+        process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out,
+                                   stderr=subprocess.STDOUT, env=environment, start_new_session=True)
+        try:
+            status = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            status = f"nothing after {limit_s} s"
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    if status != 0:
+        raise Failure(f"{pathlib.Path(command[0]).name}: {status}\n{last_lines(log)}")
+
+
+def mpirun():
+    """How to start a program under MPI, without the number of ranks; empty if there is no mpirun."""
+    program = shutil.which("mpirun")
+    if program is None:
+        return []
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    is_open_mpi = "Open MPI" in version or "OpenRTE" in version
+    return [program] + (["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"] if is_open_mpi else [])
+
+
+class Zeroth:
+    """train_gpt, its ranks as threads or under mpirun. Memory above idle: idle is what it needs for a tiny model."""
+
+    def __init__(self, program, data, folder, limit_s):
+        self.program, self.data, self.folder, self.limit_s = program, data, folder, limit_s
+        self.idle = {}
+
+    def save_initial(self, load, path):
+        self._run(0, load, 1, "threads", steps=0, more=["--save-initial", path])
+
+    def turn(self, stage, load, world, launcher):
+        if (world, launcher) not in self.idle:
+            _, self.idle[world, launcher] = self._run(3, IDLE, world, launcher, steps=IDLE.steps)
+        records, peaks = self._run(stage, load, world, launcher, steps=load.warmup + load.steps,
+                                   more=["--init", self.folder / "initial"])
+        steps = [record for record in records if record["record"] == "step"]
+        growth = sum(peaks) - sum(self.idle[world, launcher])
+        if launcher == "threads":  # one process: its growth is shared out
+            growth_per_rank = [growth / world] * world
+        else:
+            growth_per_rank = [peak - idle for peak, idle in zip(peaks, self.idle[world, launcher])]
+        return {"step_ms": [step["step_ms"] for step in steps], "losses": [step["loss"] for step in steps],
+                "peak_bytes": growth_per_rank, "idle_bytes": self.idle[world, launcher]}
+
+    def _run(self, stage, load, world, launcher, steps, more=()):
+        """Records of the report, and each process's peak."""
+        config, report, peak = (self.folder / name for name in ("stage.json", "report.jsonl", "peak"))
+        config.write_text(stage_file(stage, load), encoding="utf-8")
+        for old in self.folder.glob("peak.*"):
+            old.unlink()
+        command = [sys.executable, "-I", "-S", HERE / "with_peak.py", peak, self.program, "--config", config,
+                   "--data", self.data, "--steps", steps, "--report", report, "--layers", load.layers, "--heads",
+                   load.heads, "--channels", load.channels, "--context", load.context, *more]
+        if launcher == "mpi":
+            command = [*mpirun(), "-n", world, *command, "--comm", "mpi"]
+        else:
+            command += ["--ranks", world, "--comm", "local"]
+        run_program(command, self.folder / "log", self.limit_s)
+        records = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
+        peaks = [int(file.read_text()) for file in sorted(self.folder.glob("peak.*"), key=lambda f: int(f.suffix[1:]))]
+        return records, peaks
+
+
+class Peers:
+    """train.py, its ranks started by torchrun, or forked from one process that has imported PyTorch and DeepSpeed, which
+    takes a tenth of the time."""
+
+    def __init__(self, launcher, data, folder, limit_s):
+        self.launcher, self.data, self.folder, self.limit_s = launcher, data, folder, limit_s
+        os.environ.update(PEER_ENVIRONMENT)
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        if launcher == "fork":
+            self.context = multiprocessing.get_context("forkserver")
+            self.context.set_forkserver_preload(["train", "deepspeed", "torch._dynamo", "torch.optim"])
+
+    def turn(self, peer, variant, load_name, load, world):
+        out, log = self.folder / "rank", self.folder / "log"
+        for old in self.folder.glob("rank.*"):
+            old.unlink()
+        words = ["--peer", peer, "--variant", variant, "--load", load_name, "--steps", load.steps, "--initial",
+                 self.folder / "initial", "--data", self.data, "--out", out]
+        words = [str(word) for word in words]
+        if self.launcher == "fork":
+            self._fork(words, world, log)
+        else:
+            run_program([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", world,
+                         HERE / "train.py", *words], log, self.limit_s)
+        ranks = [json.loads(pathlib.Path(f"{out}.{rank}.json").read_text(encoding="utf-8")) for rank in range(world)]
+        means = [sum(losses) / world for losses in zip(*(rank["losses"] for rank in ranks))]
+        return {"step_ms": ranks[0]["step_ms"], "losses": means, "peak_bytes": [rank["peak_bytes"] for rank in ranks],
+                "idle_bytes": [rank["idle_bytes"] for rank in ranks], "bare_bytes": [rank["bare_bytes"] for rank in ranks],
+                "versions": ranks[0]["versions"]}
+
+    def _fork(self, words, world, log):
+        log.write_bytes(b"")
+        port = free_port()
+        processes = [self.context.Process(target=forked_rank, args=(rank, world, port, words, str(log)))
+                     for rank in range(world)]
+        for process in processes:
+            process.start()
+        try:
+            failed = wait_for(processes, self.limit_s)
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+        if failed:
+            raise Failure(f"{failed}\n{last_lines(log)}")
+
+
+def wait_for(processes, limit_s):
+    """What went wrong, or nothing. The first rank that fails ends the wait: the others would wait for it."""
+    deadline = time.monotonic() + limit_s
+    left = {process.sentinel: process for process in processes}
+    while left:
+        ended = connection.wait(left, max(0.0, deadline - time.monotonic()))
+        if not ended:
+            return f"nothing after {limit_s} s"
+        for sentinel in ended:
+            process = left.pop(sentinel)
+            process.join()
+            if process.exitcode != 0:
+                return f"exit status {process.exitcode}"
+    return ""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def forked_rank(rank, world, port, words, log):
+    out = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    import train
+    train.main(words)

@@ -1,0 +1,54 @@
+"""What is trained: the loads, the optimizer, and the stage file that asks Zeroth for the same. Needs no PyTorch."""
+
+import json
+import statistics
+from dataclasses import dataclass
+
+OPTIMIZER = {"lr": 1e-4, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.1}
+CLIPPING = 1.0
+VOCABULARY = 256
+
+# Elements. Small enough for sharding to save memory on models of 10 to 100 million parameters, where the peers' defaults
+# (5e8 and 5e7) would hold the whole model. Tuned DeepSpeed gets the same.
+REDUCE_BUCKET = 2_000_000
+PREFETCH_BUCKET = 4_000_000
+
+# Of each peer: as it comes; as its documentation says; and that with malloc made to give back what is freed.
+VARIANTS = ("default", "tuned", "lean")
+
+
+@dataclass(frozen=True)
+class Load:
+    layers: int
+    heads: int
+    channels: int
+    context: int
+    micro_batch: int
+    steps: int  # that are measured in one turn, after `warmup` others
+    ranks: tuple = (2, 4)
+    warmup: int = 2  # the first step allocates, the second is the first that prefetches
+
+
+LOADS = {
+    "L1": Load(layers=6, heads=6, channels=384, context=256, micro_batch=4, steps=3),
+    "L2": Load(layers=6, heads=6, channels=384, context=128, micro_batch=1, steps=8),
+    "state": Load(layers=12, heads=12, channels=768, context=64, micro_batch=1, steps=3, ranks=(4,)),
+}
+# What a process of Zeroth needs before it has a model to speak of.
+IDLE = Load(layers=1, heads=1, channels=8, context=8, micro_batch=1, steps=1, warmup=0)
+
+
+def stage_file(stage, load):
+    """Text of a stage file for train_gpt."""
+    return json.dumps({
+        "train_micro_batch_size_per_gpu": load.micro_batch,
+        "gradient_clipping": CLIPPING,
+        "zero_optimization": {"stage": stage, "overlap_comm": True, "reduce_bucket_size": REDUCE_BUCKET,
+                              "stage3_prefetch_bucket_size": PREFETCH_BUCKET},
+        "optimizer": {"type": "AdamW", "params": OPTIMIZER},
+    }, indent=2) + "\n"
+
+
+def tokens_per_second(step_ms, load, world):
+    """Of all ranks together, from the median of the steps after warm-up."""
+    return load.micro_batch * load.context * world / statistics.median(step_ms[load.warmup:]) * 1e3

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Trains the same GPT with Zeroth and with its peers, in turns, and compares speed, memory and losses.
+
+    python3 -m venv .venv && .venv/bin/pip install -r bench/peers/requirements.txt
+    .venv/bin/python bench/peers/run.py --train-gpt build/release/bin/train_gpt --out peers.json
+
+Same initial weights, data, precision (fp32), threads (one per rank) and optimizer; in every round each contender runs once,
+in a process of its own. The file holds every run and the medians; bench/README.md says what they mean. Ends with 1 if a
+loss is not that of Zeroth's stage 3. What cannot run is recorded with its error.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+
+import launch
+import table
+from loads import CLIPPING, LOADS, OPTIMIZER, VARIANTS, stage_file, tokens_per_second
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PEERS = ("ddp", "fsdp2", "deepspeed1", "deepspeed2", "deepspeed3")
+WITH_LEAN = ("fsdp2", "deepspeed3")  # whose memory is compared
+DEFAULT_TEXT = pathlib.Path("/usr/include/eigen3/Eigen")
+
+
+def words_of(allowed):
+    def parse(text):
+        words = [word for word in text.split(",") if word]
+        for word in words:
+            if word not in allowed:
+                raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(allowed)}")
+        return words
+    return parse
+
+
+def positive(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def numbers(text):
+    return [positive(word) for word in text.split(",")]
+
+
+def arguments(words=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--loads", type=words_of(LOADS), default=list(LOADS), help="of %s [all]" % ", ".join(LOADS))
+    parser.add_argument("--ranks", type=numbers, default=[2, 4], help="[2,4]; a load may have fewer")
+    parser.add_argument("--peers", type=words_of(PEERS), default=list(PEERS), help="of %s [all]" % ", ".join(PEERS))
+    parser.add_argument("--variants", type=words_of(VARIANTS), default=list(VARIANTS), help="of the peers [all]")
+    parser.add_argument("--stages", type=words_of("0123"), default=list("0123"), help="of Zeroth; 3 is always run [all]")
+    parser.add_argument("--mpi", type=words_of("0123"), default=["3"], help="of Zeroth's stages, also under mpirun [3]")
+    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--steps", type=positive, help="measured per turn [3 of L1 and state, 8 of L2]")
+    parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_TEXT, help="file, or folder of files [%(default)s]")
+    parser.add_argument("--train-gpt", type=pathlib.Path, default=REPOSITORY / "build/release/bin/train_gpt")
+    parser.add_argument("--launcher", choices=("fork", "torchrun"), default="fork", help="of the peers' ranks [fork]")
+    parser.add_argument("--limit", type=positive, default=900, help="seconds that a turn may take [900]")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="JSON file to write")
+    return parser.parse_args(words)
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    system: str  # zeroth0 to zeroth3, or a peer
+    variant: str  # threads or mpi; or a peer's
+
+
+def contenders(options):
+    stages = sorted({*options.stages, "3"})
+    found = [Contender(f"zeroth{stage}", "threads") for stage in stages]
+    found += [Contender(f"zeroth{stage}", "mpi") for stage in options.mpi]
+    found += [Contender(peer, variant) for peer in options.peers for variant in options.variants
+              if variant != "lean" or peer in WITH_LEAN]
+    return found
+
+
+def concatenate(source, target):
+    files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.is_file())
+    text = b"".join(path.read_bytes() for path in files)
+    if not text:
+        sys.exit(f"run.py: --data {source}: no text")
+    target.write_bytes(text)
+    return len(text)
+
+
+def machine():
+    def first(path, key):
+        return next((line.split(":", 1)[1].strip() for line in open(path) if line.startswith(key)), "unknown")
+    return {"processor": first("/proc/cpuinfo", "model name"), "cores": os.cpu_count(),
+            "memory": first("/proc/meminfo", "MemTotal"), "system": platform.platform(),
+            "load_average": os.getloadavg()}
+
+
+def commit():
+    shown = subprocess.run(["git", "-C", REPOSITORY, "describe", "--always", "--dirty"], capture_output=True, text=True,
+                           check=False)
+    return shown.stdout.strip() or "unknown"
+
+
+def settings(options):
+    names = [name for name in options.loads for ranks in options.ranks if ranks in LOADS[name].ranks]
+    for name in options.loads:
+        if name not in names:
+            sys.exit(f"run.py: --ranks: {name} runs on {' or '.join(map(str, LOADS[name].ranks))} ranks only")
+    for name in options.loads:
+        load = LOADS[name] if options.steps is None else dataclasses.replace(LOADS[name], steps=options.steps)
+        for ranks in options.ranks:
+            if ranks in load.ranks:
+                yield name, load, ranks
+
+
+class Benchmark:
+    def __init__(self, options, folder):
+        self.options = options
+        data = folder / "data.txt"
+        data_bytes = concatenate(options.data, data)
+        self.folder = folder
+        self.zeroth = launch.Zeroth(options.train_gpt.resolve(), data, folder, options.limit)
+        self.peers = launch.Peers(options.launcher, data, folder, options.limit)
+        self.record = {
+            "benchmark": "peers", "machine": machine(), "zeroth": commit(), "versions": {}, "data_bytes": data_bytes,
+            "launcher": options.launcher, "optimizer": OPTIMIZER, "clipping": CLIPPING, "loss_bound": table.LOSS_BOUND,
+            "loads": {name: dataclasses.asdict(load) for name, load, _ in settings(options)},
+            "stage_file": {name: json.loads(stage_file(3, load)) for name, load, _ in settings(options)},
+            "rounds": options.rounds, "runs": [], "failures": [], "summary": []}
+
+    def run(self):
+        everyone = contenders(self.options)
+        for name, load, ranks in settings(self.options):
+            self.zeroth.save_initial(load, self.folder / "initial")
+            for number in range(self.options.rounds):
+                shift = number % len(everyone)
+                for contender in everyone[shift:] + everyone[:shift]:
+                    self.turn(contender, name, load, ranks, number)
+                self.write()
+
+    def turn(self, contender, name, load, ranks, number):
+        key = {"load": name, "ranks": ranks, "round": number, **dataclasses.asdict(contender)}
+        began = time.monotonic()
+        try:
+            if contender.system.startswith("zeroth"):
+                figures = self.zeroth.turn(int(contender.system[-1]), load, ranks, contender.variant)
+            else:
+                figures = self.peers.turn(contender.system, contender.variant, name, load, ranks)
+        except launch.Failure as error:
+            self.record["failures"].append({**key, "error": str(error)})
+            print(f"{name}, {ranks} ranks, round {number}: {table.label(key)} did not run:\n{error}", file=sys.stderr)
+            return
+        self.record["versions"].update(figures.pop("versions", {}))
+        speed = tokens_per_second(figures["step_ms"], load, ranks)
+        self.record["runs"].append({**key, "tokens_per_s": speed, **figures})
+        print(f"{name}, {ranks} ranks, round {number}: {table.label(key)}: {speed:,.0f} tokens/s "
+              f"({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
+
+    def write(self):
+        order = [table.label(dataclasses.asdict(contender)) for contender in contenders(self.options)]
+        loads = list(LOADS)
+        self.record["summary"] = sorted(table.summarise(self.record["runs"]), key=lambda s: (
+            loads.index(s["load"]), s["ranks"], order.index(s["contender"])))
+        partial = self.options.out.with_name(self.options.out.name + ".partial")
+        partial.write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
+        partial.replace(self.options.out)
+
+
+def main():
+    options = arguments()
+    if not options.train_gpt.is_file():
+        sys.exit(f"run.py: --train-gpt {options.train_gpt}: no such program; cmake --preset release && "
+                 "cmake --build --preset release")
+    if options.mpi and not launch.mpirun():
+        sys.exit("run.py: there is no mpirun; give --mpi ''")
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        benchmark = Benchmark(options, pathlib.Path(name))
+        benchmark.run()
+    print(table.table(benchmark.record["summary"]), end="")
+    for failure in benchmark.record["failures"]:
+        print(f"did not run: {failure['load']}, {failure['ranks']} ranks, round {failure['round']}, "
+              f"{table.label(failure)}: {failure['error'].splitlines()[-1]}")
+    problems = table.wrong_losses(benchmark.record["runs"])
+    for problem in problems:
+        print(f"FAILED: {problem}")
+    if not problems:
+        print(f"All losses of all steps agree: Zeroth's to the last digit, the peers' within {table.LOSS_BOUND:g}.")
+    print(f"{options.out}: {len(benchmark.record['runs'])} runs in {time.monotonic() - began:,.0f} s")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

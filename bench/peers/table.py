@@ -1,0 +1,104 @@
+"""Runs to figures, figures to a table, and whether the losses agree. Needs no PyTorch."""
+
+import statistics
+
+BASE = "zeroth3"
+# Both sides round in fp32 but sum in different orders; each Adam update carries the difference on. Seen: 2e-7 after ten
+# steps. A wrong weight decay, norm or order of samples is off by more than this in the second step.
+LOSS_BOUND = 1e-5
+
+
+def label(run):
+    return run["system"] + {"default": "", "threads": ""}.get(run["variant"], f" {run['variant']}")
+
+
+def by_setting(runs):
+    """{(load, ranks): {label: runs in order of rounds}}, in order of first appearance."""
+    found = {}
+    for run in runs:
+        found.setdefault((run["load"], run["ranks"]), {}).setdefault(label(run), []).append(run)
+    return found
+
+
+def own_base(name, contenders):
+    """What the same math makes without sharding: stage 0, or DDP."""
+    system, _, variant = name.partition(" ")
+    if system.startswith("zeroth"):
+        wanted = ["zeroth0" + (" mpi" if variant == "mpi" else "")]
+    else:
+        wanted = [("ddp " + {"lean": "tuned"}.get(variant, variant)).strip()]
+    return next((base for base in wanted if base in contenders), None)
+
+
+def ratio(contenders, over, under):
+    """Median over rounds of one contender's speed over another's of the same round."""
+    speeds = {run["round"]: run["tokens_per_s"] for run in contenders[under]}
+    ratios = [run["tokens_per_s"] / speeds[run["round"]] for run in contenders[over] if run["round"] in speeds]
+    return statistics.median(ratios) if ratios else None
+
+
+def summarise(runs):
+    """One record per load, ranks and contender."""
+    summary = []
+    for (load, ranks), contenders in by_setting(runs).items():
+        for name, own in contenders.items():
+            speeds = [run["tokens_per_s"] for run in own]
+            base = own_base(name, contenders)
+            summary.append({
+                "load": load, "ranks": ranks, "contender": name, "rounds": len(own),
+                "tokens_per_s": statistics.median(speeds), "tokens_per_s_range": [min(speeds), max(speeds)],
+                "zeroth3_is_times_as_fast": ratio(contenders, BASE, name) if BASE in contenders else None,
+                "speed_over_unsharded": ratio(contenders, name, base) if base else None,
+                "peak_bytes_per_rank": statistics.median(max(run["peak_bytes"]) for run in own),
+                "steps": len(own[0]["losses"]), "final_loss": own[0]["losses"][-1],
+            })
+    return summary
+
+
+def wrong_losses(runs):
+    """Sentences, one for each contender whose losses are not those of Zeroth's stage 3."""
+    problems = []
+    for (load, ranks), contenders in by_setting(runs).items():
+        if BASE not in contenders:
+            problems.append(f"{load}, {ranks} ranks: Zeroth's stage 3 did not run, so no loss was compared")
+            continue
+        right = contenders[BASE][0]["losses"]
+        for name, own in contenders.items():
+            bound = 0.0 if name.startswith("zeroth") else LOSS_BOUND
+            for run in own:
+                problem = difference(run["losses"], right, bound)
+                if problem:
+                    problems.append(f"{load}, {ranks} ranks, round {run['round']}, {name}: {problem}")
+    return problems
+
+
+def difference(losses, right, bound):
+    if len(losses) != len(right):
+        return f"{len(losses)} steps, Zeroth took {len(right)}"
+    for step, (a, b) in enumerate(zip(losses, right), start=1):
+        if not abs(a - b) <= bound * abs(b):  # also if it is not a number
+            return f"the loss of step {step} is {a:.9g}, Zeroth's is {b:.9g}; bound: {bound:g} of its value"
+    return ""
+
+
+def number(value, form):
+    return "-" if value is None else format(value, form)
+
+
+def table(summary):
+    head = ["load", "ranks", "", "tokens/s", "(range over rounds)", "Zeroth 3 is", "of unsharded", "peak MiB/rank", "loss"]
+    rows = [head]
+    for s in summary:
+        low, high = s["tokens_per_s_range"]
+        rows.append([s["load"], str(s["ranks"]), s["contender"], f"{s['tokens_per_s']:,.0f}", f"{low:,.0f} - {high:,.0f}",
+                     number(s["zeroth3_is_times_as_fast"], ".2f") + " x", number(s["speed_over_unsharded"], ".2f"),
+                     f"{s['peak_bytes_per_rank'] / 2**20:,.0f}", f"{s['final_loss']:.6f}"])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = []
+    for previous, row in zip([rows[0], *rows], rows):
+        if lines and previous[:2] != row[:2]:
+            lines.append("")
+        cells = [cell.ljust(width) if column in (0, 2) else cell.rjust(width)
+                 for column, (cell, width) in enumerate(zip(row, widths))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines) + "\n"
