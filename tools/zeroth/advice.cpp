@@ -50,11 +50,17 @@ std::optional<std::int64_t> total_of(Plan const& plan, std::string const& change
   }
 }
 
-int next_power_of_two(int world) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(world) + 1)); }
+int next_power_of_two(int world) noexcept { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(world) + 1)); }
 
-StageAdvice advise_on(Plan const& plan, int stage, std::int64_t total) {
-  StageAdvice advice{.stage = stage, .savings = {}, .total_with_savings = total};
-  auto all = plan;
+/// A plan, and what is known to save memory in it.
+struct Explored {
+  StageAdvice advice;
+  Plan best;  ///< With all savings that change no numbers.
+};
+
+Explored explore(Plan const& plan, int stage, std::int64_t total) {
+  Explored result{{.stage = stage, .savings = {}, .total_with_savings = total}, plan};
+  auto& [advice, best] = result;
   for (auto const& [section, name, value, numbers_differ] : candidates) {
     auto const changes = changes_of(section, name, value);
     auto const with = total_of(plan, changes);
@@ -63,13 +69,32 @@ StageAdvice advise_on(Plan const& plan, int stage, std::int64_t total) {
       continue;
     }
     advice.savings.push_back({std::move(key), std::string{value}, total - *with, numbers_differ});
-    if (auto const together = total_of(all, changes); !numbers_differ && together) {
-      all = changed(all, changes);
+    if (auto const together = total_of(best, changes); !numbers_differ && together) {
+      best = changed(best, changes);
       advice.total_with_savings = *together;
     }
   }
   std::ranges::stable_sort(advice.savings, std::ranges::greater{}, &Saving::bytes);
-  return advice;
+  return result;
+}
+
+/// The smallest power of two above the plan's world that fits, and whether the file refused a smaller one.
+struct WiderWorld {
+  std::optional<int> world;
+  bool refused = false;
+};
+
+WiderWorld wider_world(Plan plan, std::int64_t device_bytes) {
+  WiderWorld result;
+  for (plan.world = next_power_of_two(plan.world); plan.world <= largest_world; plan.world *= 2) {
+    auto const total = total_of(plan, "{}");
+    result.refused = result.refused || !total;
+    if (total && *total <= device_bytes) {
+      result.world = plan.world;
+      break;
+    }
+  }
+  return result;
 }
 
 }  // namespace
@@ -87,18 +112,19 @@ Advice advise(Plan const& plan, std::vector<StagePlan> const& stages, int stage,
   }
   for (auto const number : asked) {
     if (auto const& memory = stages[static_cast<std::size_t>(number)].memory) {
-      advice.stages.push_back(advise_on(at_stage(plan, number), number, memory->total()));
+      auto explored = explore(at_stage(plan, number), number, memory->total());
+      if (number == 3 && explored.advice.total_with_savings > device_bytes) {
+        advice.world_with_savings = wider_world(explored.best, device_bytes).world;
+      }
+      advice.stages.push_back(std::move(explored.advice));
     }
   }
-  if (!fits(stages.back())) {
-    for (int world = next_power_of_two(plan.world); world <= largest_world && !advice.world_for_stage_3; world *= 2) {
-      auto wider = plan;
-      wider.world = world;
-      auto const total = total_of(wider, changes_of("zero_optimization", "stage", "3"));
-      advice.worlds_refused = advice.worlds_refused || !total;
-      if (total && *total <= device_bytes) {
-        advice.world_for_stage_3 = world;
-      }
+  if (auto const& last = stages.back(); last.memory && !fits(last)) {
+    auto const wider = wider_world(at_stage(plan, 3), device_bytes);
+    advice.world_for_stage_3 = wider.world;
+    advice.worlds_refused = wider.refused;
+    if (advice.world_with_savings == wider.world) {
+      advice.world_with_savings.reset();
     }
   }
   shard::Layout const layout{plan.model.description(), plan.world};

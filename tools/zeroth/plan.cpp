@@ -4,6 +4,7 @@
 
 #include <zeroth/core/error.hpp>
 
+#include "bytes_sent.hpp"
 #include "engine/planning.hpp"
 
 namespace zeroth::tools {
@@ -34,9 +35,12 @@ std::vector<StagePlan> plan_stages(Plan const& plan) {
   auto const own = settings_of(plan).stage;
   std::vector<StagePlan> stages;
   for (int stage = 0; stage <= 3; ++stage) {
-    StagePlan result{.stage = stage, .memory = {}, .refused = {}};
+    StagePlan result;
+    result.stage = stage;
     try {
-      result.memory = memory_of(stage == own ? plan : at_stage(plan, stage));
+      auto const here = stage == own ? plan : at_stage(plan, stage);
+      result.memory = memory_of(here);
+      result.bytes_sent_per_step = bytes_sent_per_step(here.model, here.config, here.world);
     } catch (ConfigError const& error) {
       if (stage == own) {
         throw;

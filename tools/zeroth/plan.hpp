@@ -31,7 +31,8 @@ struct RankMemory {
 struct StagePlan {
   int stage = 0;
   std::optional<RankMemory> memory;
-  std::string refused;  ///< Without memory: why the file cannot be used at this stage.
+  std::int64_t bytes_sent_per_step = 0;  ///< By a rank; see bytes_sent.hpp.
+  std::string refused;                   ///< Without memory: why the file cannot be used at this stage.
 };
 
 /// As the file says it, in full. Throws ConfigError if the file does not suit the world.

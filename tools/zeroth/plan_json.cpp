@@ -22,6 +22,7 @@ Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_by
   json["scratch"] = states.scratch;
   json["padding"] = padding;
   json["total"] = stage.memory->total();
+  json["bytes_sent_per_step"] = stage.bytes_sent_per_step;
   if (device_bytes) {
     json["fits"] = stage.memory->total() <= *device_bytes;
     json["left"] = *device_bytes - stage.memory->total();
@@ -33,6 +34,7 @@ Json advice_as_json(Advice const& advice) {
   Json json;
   json["smallest_stage"] = advice.smallest_stage ? Json(*advice.smallest_stage) : Json(nullptr);
   json["ranks_for_stage_3"] = advice.world_for_stage_3 ? Json(*advice.world_for_stage_3) : Json(nullptr);
+  json["ranks_for_stage_3_with_keys"] = advice.world_with_savings ? Json(*advice.world_with_savings) : Json(nullptr);
   json["largest_unit"] = {{"name", advice.largest_unit}, {"parameters", advice.largest_unit_count}};
   json["keys"] = Json::array();
   for (auto const& stage : advice.stages) {

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <limits>
 #include <string_view>
 
 #include "model_facts.hpp"
@@ -27,11 +27,11 @@ std::string grouped(std::int64_t number) {
 }
 
 Scale scale_of(std::vector<StagePlan> const& stages) {
-  std::int64_t most = 0;
+  auto least = std::numeric_limits<double>::infinity();
   for (auto const& stage : stages) {
-    most = std::max(most, stage.memory ? stage.memory->total() : 0);
+    least = std::min(least, stage.memory ? static_cast<double>(stage.memory->total()) : least);
   }
-  return static_cast<double>(most) >= gib.bytes ? gib : mib;
+  return least >= gib.bytes ? gib : mib;
 }
 
 std::string in(Scale const& scale, std::int64_t bytes) {
@@ -56,72 +56,90 @@ std::string headline(PlanResult const& result) {
       settings.batch.accumulation, settings.batch.accumulation == 1 ? "" : "s");
 }
 
-class Table {
- public:
-  explicit Table(PlanResult const& result) : result_{&result}, scale_{scale_of(result.stages)} {
-    if (result.stages.front().memory) {
-      whole_ = result.stages.front().memory->total();
-    }
-  }
-  [[nodiscard]] std::string text() const {
-    std::string text =
-        fmt::format("{:<12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>8}", fmt::format("{} per rank", scale_.name),
-                    "parameters", "gradients", "optimizer", "slots", "scratch", "padding", "total", "saved");
-    text += result_->device_bytes
-                ? fmt::format("{:>14}\n", fmt::format("left of {}", in(scale_, *result_->device_bytes)))
-                : std::string{"\n"};
-    for (auto const& stage : result_->stages) {
-      text += row(stage);
-    }
-    return text + notes();
-  }
+using Row = std::vector<std::string>;
 
- private:
-  [[nodiscard]] bool own(StagePlan const& stage) const {
-    return !result_->config_file.empty() && stage.stage == stage_asked_for(*result_);
+/// The first column to the left, all others to the right.
+std::string aligned(std::vector<Row> const& rows) {
+  std::vector<std::size_t> widths;
+  for (auto const& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row.size() == 2 && i == 1 ? 0 : row[i].size());  // a remark needs no column
+    }
   }
-  [[nodiscard]] std::string row(StagePlan const& stage) const {
-    auto const name = fmt::format("stage {}{}", stage.stage, own(stage) ? " *" : "");
+  std::string text;
+  for (auto const& row : rows) {
+    text += fmt::format("{:<{}}", row.front(), widths.front());
+    for (std::size_t i = 1; i < row.size(); ++i) {
+      text += fmt::format("  {:>{}}", row[i], widths[i]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale) {
+  bool const own = !result.config_file.empty() && stage.stage == stage_asked_for(result);
+  Row row{fmt::format("stage {}{}", stage.stage, own ? " *" : "")};
+  if (!stage.memory) {
+    row.emplace_back("refused, see below");
+    return row;
+  }
+  auto const& [states, padding] = *stage.memory;
+  auto const total = stage.memory->total();
+  for (auto const bytes :
+       {states.parameters, states.gradients, states.optimizer, states.slots, states.scratch, padding, total}) {
+    row.push_back(in(scale, bytes));
+  }
+  auto const& whole = result.stages.front().memory;
+  row.push_back(whole && stage.stage > 0 ? fmt::format("{:.1f} %", 100.0 - 100.0 * static_cast<double>(total) /
+                                                                               static_cast<double>(whole->total()))
+                                         : "");
+  row.push_back(in(scale, stage.bytes_sent_per_step));
+  if (result.device_bytes) {
+    auto const left = *result.device_bytes - total;
+    row.push_back(left >= 0 ? in(scale, left) : in(scale, -left) + " short");
+  }
+  return row;
+}
+
+std::string table(PlanResult const& result) {
+  auto const scale = scale_of(result.stages);
+  Row head{fmt::format("{} per rank", scale.name),
+           "parameters",
+           "gradients",
+           "optimizer",
+           "slots",
+           "scratch",
+           "padding",
+           "total",
+           "saved",
+           "sent per step"};
+  if (result.device_bytes) {
+    head.push_back(fmt::format("left of {}", in(scale, *result.device_bytes)));
+  }
+  std::vector<Row> rows{head};
+  for (auto const& stage : result.stages) {
+    rows.push_back(row_of(stage, result, scale));
+  }
+  return aligned(rows);
+}
+
+std::string notes(PlanResult const& result) {
+  std::string text;
+  if (!result.config_file.empty()) {
+    text += "* what the file says\n";
+  }
+  for (auto const& stage : result.stages) {
     if (!stage.memory) {
-      return fmt::format("{:<12}{:>12}\n", name, "refused, see below");
+      text += fmt::format("stage {} is refused: {}\n", stage.stage, stage.refused);
     }
-    auto const& [states, padding] = *stage.memory;
-    auto const total = stage.memory->total();
-    auto text = fmt::format("{:<12}", name);
-    for (auto const bytes :
-         {states.parameters, states.gradients, states.optimizer, states.slots, states.scratch, padding, total}) {
-      text += fmt::format("{:>12}", in(scale_, bytes));
-    }
-    text += fmt::format("{:>8}", stage.stage == 0 || !whole_
-                                     ? std::string{}
-                                     : fmt::format("{:.1f} %", 100 - 100.0 * static_cast<double>(total) /
-                                                                         static_cast<double>(*whole_)));
-    if (result_->device_bytes) {
-      auto const left = *result_->device_bytes - total;
-      text += left >= 0 ? fmt::format("{:>14}", in(scale_, left)) : fmt::format("{:>14}", in(scale_, -left) + " short");
-    }
-    return text + "\n";
   }
-  [[nodiscard]] std::string notes() const {
-    std::string text;
-    if (!result_->config_file.empty()) {
-      text += "* what the file says\n";
-    }
-    for (auto const& stage : result_->stages) {
-      if (!stage.memory) {
-        text += fmt::format("stage {} is refused: {}\n", stage.stage, stage.refused);
-      }
-    }
-    if (result_->device_bytes) {
-      text += "what is left is for activations and everything else that the engine does not hold\n";
-    }
-    return text;
+  if (result.device_bytes) {
+    text += "What is left is for activations and everything else that the engine does not hold.\n";
   }
-
-  PlanResult const* result_;
-  Scale scale_;
-  std::optional<std::int64_t> whole_;
-};
+  return text;
+}
 
 std::string keys_text(StageAdvice const& stage, std::int64_t device_bytes) {
   if (stage.savings.empty()) {
@@ -161,6 +179,9 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
   for (auto const& stage : advice.stages) {
     text += keys_text(stage, device);
   }
+  if (advice.world_with_savings) {
+    text += fmt::format("- stage 3 with these keys fits on {} ranks\n", grouped(*advice.world_with_savings));
+  }
   if (!advice.smallest_stage) {
     text += fmt::format("- slots hold whole units: the largest, \"{}\", has {} parameters; smaller units need less\n",
                         advice.largest_unit, grouped(advice.largest_unit_count));
@@ -180,7 +201,7 @@ std::string readable_bytes(std::int64_t bytes) {
 }
 
 std::string as_text(PlanResult const& result) {
-  auto text = headline(result) + Table{result}.text();
+  auto text = headline(result) + table(result) + notes(result);
   if (result.advice) {
     text += advice_text(*result.advice, result);
   }
