@@ -42,6 +42,7 @@ void declare(CLI::App& app, Options& o, std::string& order, std::string& comm) {
       ->check(CLI::IsMember{{"sequential", "shuffled"}})
       ->capture_default_str();
   app.add_option("--report", o.report, "Write the run as JSON lines");
+  app.add_option("--trace", o.trace, "Write up to five steps, from the third on, as a trace for Chrome or Perfetto");
   app.add_option("--save-initial", o.save_initial, "Write the model before the first step (Hugging Face's format)");
   app.add_option("--save-final", o.save_final, "Write the model after the last step (Hugging Face's format)");
   app.add_option("--init", o.init, "Start from a model folder; it also says the shapes");
@@ -67,6 +68,9 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
     }
     if (!options.save_final.empty() && options.save_final == options.save_initial) {
       throw CLI::ValidationError{"--save-final", options.save_final.string() + " is the folder of --save-initial, too"};
+    }
+    if (!options.trace.empty() && options.trace == options.report) {
+      throw CLI::ValidationError{"--trace", options.trace.string() + " is the file of --report, too"};
     }
   } catch (CLI::ParseError const& error) {
     return {std::nullopt, app.exit(error, out, err) == 0 ? 0 : 2};

@@ -19,7 +19,7 @@ struct Options {
   ShapeOptions shape;
   std::uint64_t seed = 0;
   Order order = Order::sequential;
-  std::filesystem::path report, save_initial, save_final, init;
+  std::filesystem::path report, trace, save_initial, save_final, init;
   std::optional<zeroth::comm::Transport> transport;
   bool plan = false, recompute = false;
 };

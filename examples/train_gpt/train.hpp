@@ -11,6 +11,7 @@
 #include "output.hpp"
 #include "run_record.hpp"
 #include "saved_model.hpp"
+#include "trace.hpp"
 
 namespace gpt {
 
@@ -33,6 +34,7 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   auto const batch_sizes = config.settings(job.world(), 1).batch;  // they do not depend on the largest unit
   Output output{job, options, batch_sizes.train * shape.context,
                 run_record(options, config, shape, batches, job.world())};
+  Trace trace{job, options};
   zeroth::Engine<T, G> engine{job, model, config};
   if (!options.init.empty()) {
     engine.load_weights(options.init / weights_name);
@@ -49,6 +51,7 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
     return report && report->stop;
   };
   for (std::int64_t step = 0; step < options.steps; ++step) {
+    trace.before(engine, step);
     for (auto micro : engine.micro_steps()) {
       batches.read(micro.first_sample(), engine.micro_batch(), batch);
       WideMicroStep<T, G> pass{micro, memory};
@@ -60,6 +63,7 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
     }
   }
   show(engine.finish());
+  trace.finish(job);
   final_model.save(engine, shape);
   output.finish(job, {engine.planned(), engine.peak()});
 }

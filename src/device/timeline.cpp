@@ -68,6 +68,10 @@ std::string Timeline::to_trace_events(int rank) const {
   return text;
 }
 
+std::string to_trace(std::span<std::string const> events_of_ranks) {
+  return fmt::format("{{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n{}\n]}}\n", fmt::join(events_of_ranks, ",\n"));
+}
+
 void write_trace(std::filesystem::path const& file, std::span<std::string const> events_of_ranks) {
   auto const fail = [&](char const* what) {
     throw SystemError{
@@ -80,11 +84,7 @@ void write_trace(std::filesystem::path const& file, std::span<std::string const>
     if (!out) {
       fail("cannot be written");
     }
-    out << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
-    for (std::size_t i = 0; i < events_of_ranks.size(); ++i) {
-      out << (i > 0 ? ",\n" : "") << events_of_ranks[i];
-    }
-    out << "\n]}\n";
+    out << to_trace(events_of_ranks);
     out.close();
     if (!out) {
       static_cast<void>(std::remove(beside.c_str()));

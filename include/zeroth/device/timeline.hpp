@@ -31,8 +31,9 @@ class Timeline {
   std::vector<Span> spans_;
 };
 
-/// Writes one file that chrome://tracing and ui.perfetto.dev open, from what to_trace_events() gave for each rank.
-/// Writes beside `file` first, then renames. Throws SystemError naming the file.
+/// The text that chrome://tracing and ui.perfetto.dev open, from what to_trace_events() gave for each rank.
+[[nodiscard]] std::string to_trace(std::span<std::string const> events_of_ranks);
+/// Writes it beside `file` first, then renames. Throws SystemError naming the file.
 void write_trace(std::filesystem::path const& file, std::span<std::string const> events_of_ranks);
 
 }  // namespace zeroth

@@ -1,0 +1,27 @@
+#include "trace.hpp"
+
+#include <algorithm>
+
+#include "gather.hpp"
+
+namespace gpt {
+
+Trace::Trace(zeroth::Job const& job, Options const& options)
+    : wanted_{!options.trace.empty()}, first_{std::clamp<std::int64_t>(options.steps - 1, 0, settling_steps)} {
+  if (wanted_ && job.rank() == 0) {
+    file_.emplace(options.trace);
+  }
+}
+
+void Trace::finish(zeroth::Job& job) {
+  if (!wanted_) {
+    return;
+  }
+  auto const events = gather(job, timeline_.to_trace_events(job.rank()));
+  if (file_) {
+    file_->write(zeroth::to_trace(events));
+    file_->publish();
+  }
+}
+
+}  // namespace gpt

@@ -1,0 +1,36 @@
+/// A few steps of all ranks as a picture.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include <zeroth/comm/job.hpp>
+#include <zeroth/device/timeline.hpp>
+
+#include "options.hpp"
+#include "output_file.hpp"
+
+namespace gpt {
+
+/// Traces up to five steps, after two that settle what runs for the first time. Nothing if no file was asked for.
+class Trace {
+ public:
+  Trace(zeroth::Job const& job, Options const& options);
+  /// Before step `step`, from 0.
+  template <class Engine>
+  void before(Engine& engine, std::int64_t step) {
+    if (wanted_ && (step == first_ || step == first_ + most_steps)) {
+      engine.trace(step == first_ ? &timeline_ : nullptr);
+    }
+  }
+  /// After the engine's finish(). Collective.
+  void finish(zeroth::Job& job);
+
+ private:
+  static constexpr std::int64_t settling_steps = 2, most_steps = 5;
+  bool wanted_;
+  std::int64_t first_;
+  zeroth::Timeline timeline_;
+  std::optional<OutputFile> file_;
+};
+
+}  // namespace gpt
