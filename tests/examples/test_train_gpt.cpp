@@ -48,6 +48,29 @@ TEST_CASE("train_gpt reports the run, its steps and the memory of every rank") {
   }
 }
 
+TEST_CASE("train_gpt writes a trace of all ranks") {
+  Place const place;
+  for (int const steps : {1, 9}) {
+    auto const result = run(place.command(small + "--ranks 3 --trace trace.json --steps " + std::to_string(steps)));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    auto const trace = json::parse(read_all(place / "trace.json"));
+    for (int rank = 0; rank < 3; ++rank) {
+      auto const count = [&](char const* what) {
+        return std::ranges::count_if(trace["traceEvents"], [&](json const& event) {
+          return event["ph"] == "X" && event["pid"] == rank && event["cat"] == what;
+        });
+      };
+      auto const traced = std::min(steps, 5);
+      CHECK(count("decide") == traced);
+      CHECK(count("forward") == traced * 2 * 4);  // two micro-steps; two blocks, embedding and head
+      CHECK(count("backward") == traced * 2 * 4);
+      CHECK(count("gather") > 0);
+      CHECK(count("update") > 0);
+    }
+  }
+}
+
 TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed") {
   struct Row {
     char const *name, *more;
