@@ -23,8 +23,8 @@ class Failure(Exception):
 
 
 def last_lines(log, count=12):
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join(line for line in lines if line.strip())[-2000:] if len(lines) <= count else "\n".join(lines[-count:])
+    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return "\n".join(lines[-count:])
 
 
 def run_program(command, log, limit_s, environment=None):
@@ -99,7 +99,7 @@ class Zeroth:
 
 class Peers:
     """train.py, its ranks started by torchrun, or forked from one process that has imported PyTorch and DeepSpeed, which
-    takes a tenth of the time."""
+    takes a fraction of the time."""
 
     def __init__(self, launcher, data, folder, limit_s):
         self.launcher, self.data, self.folder, self.limit_s = launcher, data, folder, limit_s

@@ -26,12 +26,12 @@ class Load:
     micro_batch: int
     steps: int  # that are measured in one turn, after `warmup` others
     ranks: tuple = (2, 4)
-    warmup: int = 2  # the first step allocates, the second is the first that prefetches
+    warmup: int = 2  # the first steps allocate, and ZeRO-3 prefetches from the second on
 
 
 LOADS = {
     "L1": Load(layers=6, heads=6, channels=384, context=256, micro_batch=4, steps=3),
-    "L2": Load(layers=6, heads=6, channels=384, context=128, micro_batch=1, steps=8),
+    "L2": Load(layers=6, heads=6, channels=384, context=128, micro_batch=1, steps=10, warmup=4),
     "state": Load(layers=12, heads=12, channels=768, context=64, micro_batch=1, steps=3, ranks=(4,)),
 }
 # What a process of Zeroth needs before it has a model to speak of.

@@ -59,7 +59,7 @@ def arguments(words=None):
     parser.add_argument("--stages", type=words_of("0123"), default=list("0123"), help="of Zeroth; 3 is always run [all]")
     parser.add_argument("--mpi", type=words_of("0123"), default=["3"], help="of Zeroth's stages, also under mpirun [3]")
     parser.add_argument("--rounds", type=positive, default=3)
-    parser.add_argument("--steps", type=positive, help="measured per turn [3 of L1 and state, 8 of L2]")
+    parser.add_argument("--steps", type=positive, help="measured per turn [3 of L1 and state, 10 of L2]")
     parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_TEXT, help="file, or folder of files [%(default)s]")
     parser.add_argument("--train-gpt", type=pathlib.Path, default=REPOSITORY / "build/release/bin/train_gpt")
     parser.add_argument("--launcher", choices=("fork", "torchrun"), default="fork", help="of the peers' ranks [fork]")

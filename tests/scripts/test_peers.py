@@ -1,0 +1,177 @@
+"""bench/peers without PyTorch: what is asked of it, the stage files, memory and failures of programs, ratios, losses."""
+
+import contextlib
+import io
+import json
+import math
+import multiprocessing
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PEERS = REPOSITORY / "bench" / "peers"
+sys.path.insert(0, str(PEERS))
+import launch  # noqa: E402
+import loads  # noqa: E402
+import resident  # noqa: E402
+import run  # noqa: E402
+import table  # noqa: E402
+
+MIB = 1024 * 1024
+
+
+def made(system, variant="threads", number=0, speed=1000.0, losses=(5.5, 4.25), peak=(100 * MIB,), load="L2"):
+    return {"load": load, "ranks": 2, "round": number, "system": system, "variant": variant, "tokens_per_s": speed,
+            "losses": list(losses), "peak_bytes": list(peak)}
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+
+class Arguments(Folder):
+    def refused(self, *words):
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err), self.assertRaises(SystemExit) as end:
+            run.arguments([*words, "--out", "x.json"])
+        self.assertEqual(end.exception.code, 2)
+        return err.getvalue()
+
+    def test_unknown_words_are_named_with_what_is_allowed(self):
+        self.assertIn("'L3' is none of L1, L2, state", self.refused("--loads", "L1,L3"))
+        self.assertIn("'fsdp' is none of ddp, fsdp2,", self.refused("--peers", "fsdp"))
+        self.assertIn("'4' is none of", self.refused("--stages", "4"))
+        self.assertIn("'0' is not a whole number of at least 1", self.refused("--rounds", "0"))
+        self.assertIn("'two' is not a whole number", self.refused("--ranks", "two"))
+
+    def test_stage_3_always_runs_and_lean_is_of_those_whose_memory_is_compared(self):
+        options = run.arguments("--stages 0 --mpi= --peers ddp,fsdp2 --out x.json".split())
+        self.assertEqual([(c.system, c.variant) for c in run.contenders(options)],
+                         [("zeroth0", "threads"), ("zeroth3", "threads"), ("ddp", "default"), ("ddp", "tuned"),
+                          ("fsdp2", "default"), ("fsdp2", "tuned"), ("fsdp2", "lean")])
+
+    def test_a_load_that_no_number_of_ranks_fits_is_refused(self):
+        options = run.arguments("--loads L1,state --ranks 2 --out x.json".split())
+        with self.assertRaisesRegex(SystemExit, "state runs on 4 ranks only"):
+            list(run.settings(options))
+        options = run.arguments("--ranks 2,4 --steps 7 --out x.json".split())
+        self.assertEqual([(name, ranks, load.steps) for name, load, ranks in run.settings(options)],
+                         [("L1", 2, 7), ("L1", 4, 7), ("L2", 2, 7), ("L2", 4, 7), ("state", 4, 7)])
+
+    def test_text_is_joined_in_order_of_paths(self):
+        (self.folder / "text" / "b").mkdir(parents=True)
+        (self.folder / "text" / "b" / "1").write_text("second")
+        (self.folder / "text" / "a").write_text("first ")
+        self.assertEqual(run.concatenate(self.folder / "text", self.folder / "all"), len("first second"))
+        self.assertEqual((self.folder / "all").read_text(), "first second")
+
+
+class StageFiles(Folder):
+    @unittest.skipUnless("TRAIN_GPT" in os.environ, "TRAIN_GPT is set where the program is built")
+    def test_train_gpt_takes_them(self):
+        for load in (*loads.LOADS.values(), loads.IDLE):
+            for stage in range(4):
+                config = self.folder / "stage.json"
+                config.write_text(loads.stage_file(stage, load))
+                words = [os.environ["TRAIN_GPT"], "--plan", "--config", config, "--ranks", 4, "--layers", load.layers,
+                         "--heads", load.heads, "--channels", load.channels, "--context", load.context]
+                ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+                self.assertEqual(ended.returncode, 0, ended.stderr)
+                self.assertRegex(ended.stdout, rf"[Ss]tage.*{stage}")
+
+    def test_speed_is_of_the_steps_after_warm_up(self):
+        load = loads.Load(layers=1, heads=1, channels=8, context=100, micro_batch=2, steps=3, warmup=2)
+        self.assertEqual(loads.tokens_per_second([9000, 8000, 100, 50, 40], load, world=4), 2 * 100 * 4 / 0.050)
+
+
+class Programs(Folder):
+    def test_peak_of_a_program_and_its_status(self):
+        for words, status in ((f"x = bytearray({64 * MIB})", 0), ("raise SystemExit(3)", 1)):
+            ended = subprocess.run([sys.executable, "-I", "-S", PEERS / "with_peak.py", self.folder / "peak",
+                                    sys.executable, "-I", "-c", words], env={**os.environ, "OMPI_COMM_WORLD_RANK": "5"},
+                                   check=False)
+            self.assertEqual(ended.returncode, status)
+            peak = int((self.folder / "peak.5").read_text())
+            self.assertTrue(peak > 64 * MIB if status == 0 else 2 * MIB < peak < 64 * MIB, peak)
+
+    def test_growth_is_that_of_the_peak(self):
+        before = bytearray(16 * MIB)
+        growth = resident.Growth()
+        block = bytearray(b"1" * (48 * MIB))
+        del block
+        self.assertTrue(48 * MIB <= growth.peak() < 112 * MIB, growth.peak())
+        self.assertGreater(growth.idle, len(before))
+
+    def test_a_program_that_fails_or_hangs_is_told_with_what_it_said(self):
+        log = self.folder / "log"
+        with self.assertRaisesRegex(launch.Failure, "(?s): 4\n.*out of ideas"):
+            launch.run_program([sys.executable, "-c", "print('out of ideas'); raise SystemExit(4)"], log, 60)
+        with self.assertRaisesRegex(launch.Failure, "nothing after 1 s"):
+            launch.run_program([sys.executable, "-c", "import time; time.sleep(600)"], log, 1)
+
+    def test_the_first_rank_that_fails_ends_the_wait(self):
+        context = multiprocessing.get_context("spawn")
+        waits = context.Process(target=time.sleep, args=(600,))
+        fails = context.Process(target=sys.exit, args=(7,))
+        for process in (waits, fails):
+            process.start()
+            self.addCleanup(process.join)
+            self.addCleanup(process.kill)  # before the join: clean-ups run backwards
+        self.assertEqual(launch.wait_for([waits, fails], 60), "exit status 7")
+        self.assertEqual(launch.wait_for([waits], 1), "nothing after 1 s")
+
+
+class Figures(unittest.TestCase):
+    def test_ratios_are_paired_by_round(self):
+        runs = [made("zeroth3", speed=2000), made("fsdp2", "tuned", speed=1000), made("ddp", "tuned", speed=2500),
+                made("zeroth3", number=1, speed=900), made("fsdp2", "tuned", number=1, speed=300),
+                made("zeroth3", number=2, speed=2000), made("fsdp2", "tuned", number=2, speed=800)]
+        by_name = {s["contender"]: s for s in table.summarise(runs)}
+        self.assertEqual(by_name["fsdp2 tuned"]["zeroth3_is_times_as_fast"], 2.5)
+        self.assertEqual(by_name["fsdp2 tuned"]["tokens_per_s"], 800)
+        self.assertEqual(by_name["fsdp2 tuned"]["tokens_per_s_range"], [300, 1000])
+        self.assertEqual(by_name["fsdp2 tuned"]["speed_over_unsharded"], 0.4)
+        self.assertIsNone(by_name["zeroth3"]["speed_over_unsharded"])
+
+    def test_the_fullest_rank_counts(self):
+        runs = [made("zeroth3"), made("deepspeed3", "lean", peak=(100 * MIB, 130 * MIB))]
+        self.assertEqual(table.summarise(runs)[1]["peak_bytes_per_rank"], 130 * MIB)
+
+    def test_table(self):
+        runs = [made("zeroth0", speed=2200), made("zeroth3", speed=2000, peak=(50 * MIB,) * 2),
+                made("ddp", "default", speed=1250), made("zeroth3", load="state")]
+        lines = [re.split(r" {2,}", line) for line in table.table(table.summarise(runs)).splitlines()]
+        self.assertIn(["L2", "2", "zeroth3", "2,000", "2,000 - 2,000", "1.00 x", "0.91", "50", "4.250000"], lines)
+        self.assertIn(["L2", "2", "ddp", "1,250", "1,250 - 1,250", "1.60 x", "1.00", "100", "4.250000"], lines)
+        self.assertIn(["state", "2", "zeroth3", "1,000", "1,000 - 1,000", "1.00 x", "-", "100", "4.250000"], lines)
+
+    def test_losses_that_differ_are_found(self):
+        right = made("zeroth3")
+        good = [right, made("zeroth1"), made("fsdp2", "tuned", losses=(5.5, 4.25 * (1 + 9e-6)))]
+        self.assertEqual(table.wrong_losses(good), [])
+        for bad, words in [
+                (made("zeroth3", "mpi", losses=(5.5, 4.2500001)), "L2, 2 ranks, round 0, zeroth3 mpi: the loss of step 2"),
+                (made("fsdp2", "lean", losses=(5.5, 4.25 * (1 + 2e-5))), "fsdp2 lean: the loss of step 2 is 4.250085"),
+                (made("ddp", "default", losses=(math.nan, 4.25)), "ddp: the loss of step 1 is nan"),
+                (made("ddp", "default", losses=(5.5,)), "ddp: 1 steps, Zeroth took 2")]:
+            problems = table.wrong_losses([*good, bad])
+            self.assertEqual(len(problems), 1, problems)
+            self.assertIn(words, problems[0])
+        self.assertIn("stage 3 did not run", table.wrong_losses([made("ddp", "default")])[0])
+
+    def test_figures_are_json(self):
+        runs = [made("zeroth3"), made("ddp", "default")]
+        self.assertEqual(json.loads(json.dumps(table.summarise(runs))), table.summarise(runs))
+
+
+if __name__ == "__main__":
+    unittest.main()
