@@ -15,6 +15,12 @@ set(configure ${CMAKE_COMMAND} -S ${REPOSITORY}/tests/consumer/project -B ${WORK
 if(FROM STREQUAL "install_tree")
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
   run(${configure} -D CMAKE_PREFIX_PATH=${WORK}/prefix)
+  if(TOOLS)
+    run(${WORK}/prefix/bin/zeroth plan --model 124M --ranks 64 --config ${REPOSITORY}/configs/zero3.json)
+    if(NOT output MATCHES "stage 3 \\*  +[0-9.]+ ")
+      message(FATAL_ERROR "the installed tool printed no plan:\n${output}")
+    endif()
+  endif()
   # Nothing in an installed package may point back to where it was built.
   file(GLOB_RECURSE package_files ${WORK}/prefix/*.cmake)
   foreach(file IN LISTS package_files)

@@ -51,7 +51,7 @@ class Documents(unittest.TestCase):
 
     def test_paths_in_backticks_exist(self):
         """`folder/...` with a top-level folder of ours must exist; <...> and build products are left out."""
-        folders = "include|src|optim|examples|configs|tests|bench|scripts|docs|cmake"
+        folders = "include|src|optim|tools|examples|configs|tests|bench|scripts|docs|cmake"
         checked = 0
         for document in DOCUMENTS:
             for path in re.findall(rf"`((?:{folders})/[\w./-]*)`", document.read_text(encoding="utf-8")):

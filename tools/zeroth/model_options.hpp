@@ -1,6 +1,6 @@
 /// The options that say which model: the same in every subcommand.
 #pragma once
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
 
 #include "model_source.hpp"
 

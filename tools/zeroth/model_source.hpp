@@ -32,9 +32,9 @@ struct SourcedModel {
 
 /// Exactly one of `model` and `parameters` is given.
 struct ModelRequest {
-  std::string model;                       ///< A preset, or a path.
-  std::optional<std::int64_t> parameters;  ///< From 1 to largest_parameter_count.
-  std::int64_t units = 32;                 ///< Equal ones, of `parameters`.
+  std::string model = {};                       ///< A preset, or a path.
+  std::optional<std::int64_t> parameters = {};  ///< From 1 to largest_parameter_count.
+  std::int64_t units = 32;                      ///< Equal ones, of `parameters`.
 };
 
 inline constexpr std::int64_t largest_parameter_count = 1'000'000'000'000'000;

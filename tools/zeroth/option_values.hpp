@@ -1,6 +1,6 @@
 /// Values of options, refused with what is allowed.
 #pragma once
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>

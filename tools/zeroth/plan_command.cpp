@@ -48,8 +48,6 @@ PlanResult make_plan(PlanOptions const& options) {
 
 }  // namespace
 
-int stage_asked_for(PlanResult const& result) { return settings_of(result.plan).stage; }
-
 void add_plan_command(CLI::App& app, std::ostream& out) {
   auto const options = std::make_shared<PlanOptions>();  // lives as long as the callback
   auto* const command = app.add_subcommand("plan", "How much memory each stage takes on every rank");

@@ -1,6 +1,6 @@
 /// zeroth plan: how much memory each stage takes.
 #pragma once
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
 #include <iosfwd>
 
 namespace zeroth::tools {

@@ -22,7 +22,7 @@ struct PlanResult {
 };
 
 /// The stage that is asked for: the file's; 3 where there is no file.
-[[nodiscard]] int stage_asked_for(PlanResult const& result);
+[[nodiscard]] inline int stage_asked_for(PlanResult const& result) { return settings_of(result.plan).stage; }
 
 [[nodiscard]] std::string as_text(PlanResult const& result);
 [[nodiscard]] std::string as_json(PlanResult const& result);

@@ -6,6 +6,7 @@
 
 #include "model_facts.hpp"
 #include "plan_output.hpp"
+#include "text_table.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -16,15 +17,7 @@ struct Scale {
 };
 constexpr Scale gib{"GiB", 0x1p30};
 constexpr Scale mib{"MiB", 0x1p20};
-
-/// 1234567 as 1,234,567.
-std::string grouped(std::int64_t number) {
-  auto text = std::to_string(number);
-  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<std::size_t>(at), 1, ',');
-  }
-  return text;
-}
+constexpr Scale kib{"KiB", 0x1p10};
 
 Scale scale_of(std::vector<StagePlan> const& stages) {
   auto least = std::numeric_limits<double>::infinity();
@@ -54,28 +47,6 @@ std::string headline(PlanResult const& result) {
       grouped(result.plan.world), result.plan.world == 1 ? "" : "s", file, name_of(precision.compute),
       name_of(precision.gradient), name_of(precision.reduce), name_of(precision.accumulate),
       settings.batch.accumulation, settings.batch.accumulation == 1 ? "" : "s");
-}
-
-using Row = std::vector<std::string>;
-
-/// The first column to the left, all others to the right.
-std::string aligned(std::vector<Row> const& rows) {
-  std::vector<std::size_t> widths;
-  for (auto const& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row.size() == 2 && i == 1 ? 0 : row[i].size());  // a remark needs no column
-    }
-  }
-  std::string text;
-  for (auto const& row : rows) {
-    text += fmt::format("{:<{}}", row.front(), widths.front());
-    for (std::size_t i = 1; i < row.size(); ++i) {
-      text += fmt::format("  {:>{}}", row[i], widths[i]);
-    }
-    text += "\n";
-  }
-  return text;
 }
 
 Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale) {
@@ -193,10 +164,10 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
 
 std::string readable_bytes(std::int64_t bytes) {
   auto const amount = static_cast<double>(bytes);
-  if (amount < 0x1p20) {
+  if (amount < kib.bytes) {
     return fmt::format("{} B", bytes);
   }
-  auto const& scale = amount < gib.bytes ? mib : gib;
+  auto const& scale = amount < mib.bytes ? kib : (amount < gib.bytes ? mib : gib);
   return fmt::format("{} {}", in(scale, bytes), scale.name);
 }
 

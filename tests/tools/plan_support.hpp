@@ -1,0 +1,26 @@
+/// What the tests of plans share.
+#pragma once
+#include <string>
+
+#include "model_source.hpp"
+#include "plan.hpp"
+
+namespace zeroth::tools {
+
+/// ZeRO's mixed precision: 2 bytes of parameter, 2 of gradient and 12 of optimizer for each parameter. Gradients are
+/// of two bytes because one micro-step is reduced once, in bf16, and summed up nowhere.
+inline constexpr char const* mixed = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1,
+                                         "bf16": {"enabled": true}})";
+
+inline Model equal_units(std::int64_t parameters, std::int64_t units = 32) {
+  return read_model({.model = {}, .parameters = parameters, .units = units}).model;
+}
+inline Plan plan_for(Model model, std::string const& config, int world) {
+  return {std::move(model), Config::from_json(config), world, comm::Transport::local};
+}
+inline std::string file_of_stage(int stage, std::string const& more = "") {
+  return R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": )" + std::to_string(stage) + "}" +
+         more + "}";
+}
+
+}  // namespace zeroth::tools

@@ -1,0 +1,142 @@
+/// Advice, followed.
+#include "advice.hpp"
+
+#include <algorithm>
+
+#include "plan_support.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+constexpr std::int64_t gib = std::int64_t{1} << 30U;
+
+Advice advice_for(Plan const& plan, int stage, std::int64_t device_bytes) {
+  return advise(plan, plan_stages(plan), stage, device_bytes);
+}
+/// {"a": {"b": value}} of "a.b".
+std::string file_with(Saving const& saving) {
+  auto const dot = saving.key.find('.');
+  return dot == std::string::npos ? "{\"" + saving.key + "\": " + saving.value + "}"
+                                  : "{\"" + saving.key.substr(0, dot) + "\": {\"" + saving.key.substr(dot + 1) +
+                                        "\": " + saving.value + "}}";
+}
+std::int64_t total_at(Plan plan, int stage, int world) {
+  plan.world = world;
+  return memory_of(at_stage(plan, stage)).total();
+}
+
+TEST_CASE("The smallest stage that fits is named, and fits") {
+  auto const plan = plan_for(equal_units(1'000'000'000), file_of_stage(0, R"(, "bf16": {"enabled": true})"), 8);
+  auto const advice = advice_for(plan, 0, 5 * gib);
+  REQUIRE(advice.smallest_stage == 2);
+  CHECK(total_at(plan, 2, 8) <= 5 * gib);
+  CHECK(total_at(plan, 1, 8) > 5 * gib);
+  CHECK_FALSE(advice.world_for_stage_3);  // stage 3 fits here
+  REQUIRE(advice.stages.size() == 1);
+  CHECK(advice.stages[0].stage == 0);
+}
+
+TEST_CASE("The smallest world for stage 3 is named, and is the smallest power of two") {
+  auto const plan = plan_for(equal_units(7'500'000'000), mixed, 12);
+  auto const advice = advice_for(plan, 0, 4 * gib);
+  CHECK_FALSE(advice.smallest_stage);
+  REQUIRE(advice.world_for_stage_3);
+  auto const world = *advice.world_for_stage_3;
+  CHECK((world & (world - 1)) == 0);
+  CHECK(world > 12);
+  CHECK(total_at(plan, 3, world) <= 4 * gib);
+  CHECK(total_at(plan, 3, world / 2) > 4 * gib);
+  CHECK_FALSE(advice.worlds_refused);
+  REQUIRE(advice.stages.size() == 2);  // what would help the stage asked for, and what stage 3
+  CHECK(advice.stages[1].stage == 3);
+}
+
+TEST_CASE("Worlds that the file's batch size rules out are not advised") {
+  auto const plan = plan_for(equal_units(1'000'000'000), R"({"train_batch_size": 48, "bf16": {"enabled": true}})",
+                             3);  // worlds up to 16
+  auto const advice = advice_for(plan, 0, gib);
+  CHECK_FALSE(advice.world_for_stage_3);
+  CHECK(advice.worlds_refused);
+}
+
+TEST_CASE("Where slots alone are too much, no world is advised, and the largest unit is named") {
+  auto const plan = plan_for(equal_units(8'000'000'000, 2), mixed, 4);
+  auto const advice = advice_for(plan, 3, gib);
+  CHECK_FALSE(advice.world_for_stage_3);
+  CHECK_FALSE(advice.world_with_savings);
+  CHECK(advice.largest_unit == "unit 0");
+  CHECK(advice.largest_unit_count == 4'000'000'000);
+}
+
+TEST_CASE("A key of the file is advised with what it saves when it is followed") {
+  auto const config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2,
+    "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
+    "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e8, "reduce_bucket_size": 1e9},
+    "zeroth": {"gradient_slots": 6, "gradient_dtype": "fp32"}})";
+  auto const plan = plan_for(equal_units(1'000'000'000), config, 16);
+  auto const advice = advice_for(plan, 3, gib);
+  REQUIRE(advice.stages.size() == 1);
+  auto const& [stage, savings, total_with_savings] = advice.stages[0];
+  auto const total = memory_of(plan).total();
+  std::vector<std::string> keys;
+  for (auto const& saving : savings) {
+    INFO(saving.key << ": " << saving.value);
+    keys.push_back(saving.key);
+    CHECK(saving.bytes > 0);
+    CHECK(memory_of(changed(plan, file_with(saving))).total() == total - saving.bytes);
+  }
+  auto const advised = [&](char const* key) { return std::ranges::count(keys, key) == 1; };
+  CHECK(advised("zeroth.gradient_slots"));
+  CHECK(advised("zero_optimization.stage3_prefetch_bucket_size"));
+  CHECK(advised("zeroth.gradient_dtype"));
+  CHECK(std::ranges::is_sorted(savings, std::ranges::greater{}, &Saving::bytes));
+
+  auto best = plan;
+  for (auto const& saving : savings) {
+    best = saving.numbers_differ ? best : changed(best, file_with(saving));
+  }
+  CHECK(memory_of(best).total() == total_with_savings);
+  CHECK(total_with_savings < total);
+}
+
+TEST_CASE("A buffer for conversion is what another reduction dtype, or smaller buckets, would save") {
+  auto const config = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+                          "communication_data_type": "fp32", "zero_optimization": {"reduce_bucket_size": 4e8}})";
+  auto const plan = plan_for(equal_units(1'000'000'000), config, 4);
+  auto const advice = advice_for(plan, 0, gib);
+  auto const total = memory_of(plan).total();
+  auto const& savings = advice.stages.front().savings;
+  REQUIRE(savings.size() == 2);
+  CHECK(savings[0].key == "communication_data_type");
+  CHECK(savings[0].numbers_differ);
+  CHECK(savings[0].bytes > 4 * 400'000'000LL);  // and the sums in fp32 beside the gradients
+  CHECK(savings[1].key == "zero_optimization.reduce_bucket_size");
+  CHECK_FALSE(savings[1].numbers_differ);
+  CHECK(savings[1].bytes > 4 * 360'000'000LL);
+  CHECK(advice.stages.front().total_with_savings == total - savings[1].bytes);
+}
+
+TEST_CASE("Keys that save memory may do with fewer ranks") {
+  auto const plan = plan_for(equal_units(7'500'000'000), mixed, 8);
+  auto const device = total_at(plan, 3, 1024) - 1;  // slots of the default keys are too much at any world below
+  auto const advice = advice_for(plan, 3, device);
+  REQUIRE(advice.world_with_savings);
+  CHECK((!advice.world_for_stage_3 || *advice.world_with_savings < *advice.world_for_stage_3));
+  auto best = at_stage(plan, 3);
+  for (auto const& saving : advice.stages[0].savings) {
+    best = saving.numbers_differ ? best : changed(best, file_with(saving));
+  }
+  CHECK(total_at(best, 3, *advice.world_with_savings) <= device);
+  CHECK(total_at(best, 3, *advice.world_with_savings / 2) > device);
+}
+
+TEST_CASE("Where nothing of the file saves memory, no key is advised") {
+  auto const plan = plan_for(equal_units(1'000'000'000), mixed, 8);
+  auto const advice = advice_for(plan, 0, gib);
+  CHECK(advice.stages.front().savings.empty());
+  CHECK(advice.stages.front().total_with_savings == memory_of(plan).total());
+}
+
+}  // namespace
+}  // namespace zeroth::tools

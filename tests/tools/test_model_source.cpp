@@ -1,0 +1,60 @@
+/// Which source a request means.
+#include <numeric>
+
+#include "source_support.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+SourcedModel equal(std::int64_t parameters, std::int64_t units) {
+  return read_model({.model = {}, .parameters = parameters, .units = units});
+}
+
+TEST_CASE("A number of parameters is cut into equal units") {
+  auto const source = equal(10, 3);
+  CHECK(count_of(source) == 10);
+  CHECK(count_of_unit(source, 0) == 4);
+  CHECK(count_of_unit(source, 1) == 3);
+  CHECK(count_of_unit(source, 2) == 3);
+  CHECK(source.facts[0].forward_flops_per_token(99) == 8);
+  CHECK(count_of(equal(largest_parameter_count, 7)) == largest_parameter_count);
+  CHECK(equal(5, 5).model.description().units.size() == 5);
+}
+
+TEST_CASE("Numbers that are no model's are refused") {
+  auto const refusal = [](std::int64_t parameters, std::int64_t units) {
+    return testing::thrown<ConfigError>([&] { return equal(parameters, units); });
+  };
+  CHECK(refusal(0, 1) == "--parameters 0: allowed: a whole number from 1 to 1e+15");
+  CHECK(refusal(largest_parameter_count + 1, 1) ==
+        "--parameters 1000000000000001: allowed: a whole number from 1 to 1e+15");
+  CHECK(refusal(3, 4) == "--units 4 for 3 parameters: allowed: from 1 to 3");
+  CHECK(refusal(3, 0) == "--units 0 for 3 parameters: allowed: from 1 to 3");
+  CHECK(refusal(1'000'000, 10'001) == "--units 10001 for 1000000 parameters: allowed: from 1 to 10000");
+}
+
+TEST_CASE("What is neither preset nor file is refused with the nearest preset") {
+  CHECK(testing::thrown<ConfigError>([] { return read_model({.model = "7.4B"}); })
+            .starts_with("--model 7.4B: there is no such file or folder, and no such preset; did you mean 7.5B? "
+                         "presets: 124M, 355M, 774M, 1.5B, 2.7B, "));
+  CHECK(testing::thrown<ConfigError>([] {
+          return read_model({.model = "nowhere/config.json"});
+        }).starts_with("--model nowhere/config.json: there is no such file or folder, and no such preset; presets: "));
+}
+
+TEST_CASE("What is no description of a model is refused with what is one") {
+  Files const files;
+  CHECK(refusal_of(files.write("x.json", "{}")) ==
+        "x.json: is no description of a model; allowed: a Hugging Face config.json (which has model_type), a "
+        "safetensors file, header or index, or a list of parameters (which has units)");
+  CHECK(refusal_of(files.write("x.json", "[1, 2]")) == "x.json: holds [1,2]; allowed: one JSON object");
+  CHECK(contains(refusal_of(files.write("x.json", "{\"units\": ")), "x.json: is no JSON: "));
+  CHECK(contains(refusal_of(files.write("x.bin", std::string("\0\1\2", 3))), "x.bin: is no JSON: "));
+  Files const empty;
+  CHECK(testing::thrown<ConfigError>([&] { return read(empty.path()); }) ==
+        empty.path().string() + ": this folder has no config.json, model.safetensors.index.json or model.safetensors");
+}
+
+}  // namespace
+}  // namespace zeroth::tools

@@ -1,0 +1,156 @@
+/// Plans against the ZeRO paper, and against the library's own.
+#include "plan.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "plan_support.hpp"
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/engine/engine.hpp"
+#include "zeroth/model/description.hpp"
+#include "zeroth/simulate/simulate.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+/// Parameters, gradients and optimizer without padding, in GB of 10^9 bytes, of stages 0 to 3.
+std::array<double, 4> state_gigabytes(std::int64_t parameters, int world) {
+  std::array<double, 4> gigabytes{};
+  for (auto const& stage : plan_stages(plan_for(equal_units(parameters), mixed, world))) {
+    auto const& states = stage.memory.value().states;
+    gigabytes.at(static_cast<std::size_t>(stage.stage)) =
+        1e-9 * static_cast<double>(states.parameters + states.gradients + states.optimizer);
+  }
+  return gigabytes;
+}
+
+enum class Printed { rounded, cut };
+
+/// Has `value` the digits of `printed`? Those of the paper are rounded in one column and cut off in the others.
+bool prints_as(double value, std::string const& printed, Printed how) {
+  auto const point = printed.find('.');
+  auto const scale = point == std::string::npos ? 1.0 : std::pow(10.0, static_cast<double>(printed.size() - point - 1));
+  // Shares are rounded up to whole elements, so that nothing lies below the paper's value but by the last bits.
+  auto const units = std::floor(value * scale * (1 + 1e-12) + (how == Printed::rounded ? 0.5 : 0.0));
+  return units == std::round(std::stod(printed) * scale);
+}
+
+struct Cell {
+  char const *stage_1, *stage_2, *stage_3;
+};
+struct Row {
+  int world;
+  Cell of_7_5b, of_128b, of_1t;
+};
+
+// Rajbhandari et al., ZeRO (arXiv 1910.02054), table 1: GB per device.
+constexpr Row table_1[] = {
+    {1, {"120", "120", "120"}, {"2048", "2048", "2048"}, {"16000", "16000", "16000"}},
+    {4, {"52.5", "41.3", "30"}, {"896", "704", "512"}, {"7000", "5500", "4000"}},
+    {16, {"35.6", "21.6", "7.5"}, {"608", "368", "128"}, {"4750", "2875", "1000"}},
+    {64, {"31.4", "16.6", "1.88"}, {"536", "284", "32"}, {"4187", "2218", "250"}},
+    {256, {"30.4", "15.4", "0.47"}, {"518", "263", "8"}, {"4046", "2054", "62.5"}},
+    {1024, {"30.1", "15.1", "0.12"}, {"513", "257", "2"}, {"4011", "2013", "15.6"}},
+};
+
+void check_cell(std::int64_t parameters, int world, Cell const& cell, Printed how) {
+  auto const gigabytes = state_gigabytes(parameters, world);
+  INFO(fmt::format("{} parameters on {} ranks: {}, {}, {}", parameters, world, gigabytes[1], gigabytes[2],
+                   gigabytes[3]));
+  CHECK(prints_as(gigabytes[1], cell.stage_1, how));
+  CHECK(prints_as(gigabytes[2], cell.stage_2, how));
+  CHECK(prints_as(gigabytes[3], cell.stage_3, how));
+}
+
+TEST_CASE("The plan reproduces table 1 of the ZeRO paper") {
+  for (auto const& [world, of_7_5b, of_128b, of_1t] : table_1) {
+    check_cell(7'500'000'000, world, of_7_5b, Printed::rounded);
+    check_cell(128'000'000'000, world, of_128b, Printed::cut);
+    check_cell(1'000'000'000'000, world, of_1t, Printed::cut);
+  }
+}
+
+TEST_CASE("7.5 billion parameters on 64 ranks take 120, 31.4, 16.6 and 1.9 GB") {
+  auto const gigabytes = state_gigabytes(7'500'000'000, 64);
+  CHECK(prints_as(gigabytes[0], "120", Printed::rounded));
+  CHECK(prints_as(gigabytes[1], "31.4", Printed::rounded));
+  CHECK(prints_as(gigabytes[2], "16.6", Printed::rounded));
+  CHECK(prints_as(gigabytes[3], "1.9", Printed::rounded));
+}
+
+TEST_CASE("Digits are compared as they are printed") {
+  CHECK(prints_as(41.25, "41.3", Printed::rounded));
+  CHECK_FALSE(prints_as(41.25, "41.3", Printed::cut));
+  CHECK(prints_as(2218.75, "2218", Printed::cut));
+  CHECK_FALSE(prints_as(2218.75, "2218", Printed::rounded));
+  CHECK_FALSE(prints_as(2219.0, "2218", Printed::cut));
+}
+
+TEST_CASE("A stage's total is what the library plans for the file at that stage, and what a step's ledger sees") {
+  auto const source = read_model({.model = "124M"});
+  for (int const world : {1, 3, 64}) {
+    auto const plan = plan_for(source.model, file_of_stage(1, R"(, "fp16": {"enabled": true})"), world);
+    for (auto const& [stage, memory, sent, refused] : plan_stages(plan)) {
+      INFO("stage " << stage << ", " << world << " ranks");
+      auto const config = Config::from_json(file_of_stage(stage, R"(, "fp16": {"enabled": true})"));
+      auto const bytes = zeroth::plan(source.model, config, world);
+      REQUIRE(memory);
+      CHECK(memory->total() == bytes.total());
+      CHECK(memory->states.slots == bytes.slots);
+      CHECK(memory->states.scratch == bytes.scratch);
+      CHECK(memory->states.parameters <= bytes.parameters);
+      CHECK(memory->padding == bytes.parameters + bytes.gradients + bytes.optimizer - memory->states.parameters -
+                                   memory->states.gradients - memory->states.optimizer);
+      std::vector<simulate::UnitWork> const none(source.model.description().units.size());
+      auto const run = simulate::run(source.model, config, world, none, simulate::machine_of("8xH100"));
+      CHECK(run.memory.total() == memory->total());
+      CHECK(run.bytes_sent == sent);
+    }
+  }
+}
+
+TEST_CASE("A step sends twice the parameters, at stage 3 three times, but for its own share, padding and scalars") {
+  constexpr std::int64_t count = 128 * 64 * 1000;
+  auto const model = equal_units(32 * count);
+  constexpr std::int64_t all = 2 * 32 * count;  // bytes
+  auto const plan = plan_for(model, mixed, 64);
+  for (auto const& stage : plan_stages(changed(plan, R"({"zero_optimization": {"stage3_prefetch_bucket_size": 0}})"))) {
+    INFO("stage " << stage.stage << " sends " << stage.bytes_sent_per_step << " of " << all);
+    auto const times = stage.stage == 3 ? 3 : 2;
+    auto const least = times * (all / 64 * 63);
+    // Stage 3 keeps the last unit of forward for backward, and gathers it once.
+    auto const kept = stage.stage == 3 ? all / 32 / 64 * 63 : 0;
+    CHECK(stage.bytes_sent_per_step >= least - kept);
+    CHECK(stage.bytes_sent_per_step < least - kept + 10'000);
+  }
+  CHECK(plan_stages(plan_for(model, mixed, 1))[3].bytes_sent_per_step == 0);
+}
+
+TEST_CASE("A stage at which the file contradicts itself is refused by itself") {
+  // Stage 2 reduces every micro-step and may sum up in fp32; stages 0 and 1 reduce once, and cannot.
+  auto const config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
+                          "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
+                          "zero_optimization": {"stage": 2}})";
+  auto const stages = plan_stages(plan_for(equal_units(1000), config, 2));
+  REQUIRE(stages.size() == 4);
+  for (int const stage : {0, 1}) {
+    CHECK_FALSE(stages[static_cast<std::size_t>(stage)].memory);
+    CHECK(stages[static_cast<std::size_t>(stage)].refused.find("data_types.grad_accum_dtype") != std::string::npos);
+  }
+  CHECK(stages[2].memory);
+  CHECK(stages[3].memory);
+}
+
+TEST_CASE("A file that does not suit the world is refused") {
+  auto const plan = plan_for(equal_units(1000), R"({"train_batch_size": 8})", 3);
+  auto const message = testing::thrown<ConfigError>([&] { return plan_stages(plan); });
+  CHECK(message ==
+        "<text>: 1 problem\n  train_batch_size (line 1): 8 is not a multiple of 3 (world size); nearest: 6 or 9");
+}
+
+}  // namespace
+}  // namespace zeroth::tools

@@ -1,0 +1,116 @@
+/// What people and programs get to read.
+#include "plan_output.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "plan_support.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+using nlohmann::json;
+
+PlanResult result_of(std::string const& config_file, std::string const& config, std::int64_t parameters, int world,
+                     std::optional<std::int64_t> device_bytes = {}) {
+  auto source = read_model({.model = {}, .parameters = parameters, .units = 4});
+  auto plan = plan_for(source.model, config, world);
+  PlanResult result{std::move(source), std::move(plan), config_file, {}, device_bytes, {}};
+  result.stages = plan_stages(result.plan);
+  auto const asked = stage_asked_for(result);
+  if (device_bytes && result.stages[static_cast<std::size_t>(asked)].memory->total() > *device_bytes) {
+    result.advice = advise(result.plan, result.stages, asked, *device_bytes);
+  }
+  return result;
+}
+
+bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+TEST_CASE("In JSON, every stage's categories and padding add up to its total") {
+  auto const result = result_of("stage.json", file_of_stage(2, R"(, "bf16": {"enabled": true})"), 1'000'001, 7);
+  auto const parsed = json::parse(as_json(result));
+  CHECK(parsed["ranks"] == 7);
+  CHECK(parsed["stage"] == 2);
+  CHECK(parsed["config"] == "stage.json");
+  CHECK(parsed["model"]["parameters"] == 1'000'001);
+  CHECK(parsed["model"]["units"] == 4);
+  REQUIRE(parsed["stages"].size() == 4);
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const& entry = parsed["stages"][static_cast<std::size_t>(stage)];
+    CHECK(entry["stage"] == stage);
+    std::int64_t sum = 0;
+    for (char const* key : {"parameters", "gradients", "optimizer", "slots", "scratch", "padding"}) {
+      sum += entry[key].get<std::int64_t>();
+    }
+    CHECK(entry["total"] == sum);
+    CHECK(entry["padding"] > 0);
+    CHECK(entry["bytes_sent_per_step"] > 0);
+    CHECK_FALSE(entry.contains("fits"));
+  }
+  CHECK_FALSE(parsed.contains("advice"));
+}
+
+TEST_CASE("In JSON, a device's memory says what fits, what is left, and what to change") {
+  auto const result = result_of("stage.json", file_of_stage(0), 1'000'000, 4, 15'000'000);
+  auto const parsed = json::parse(as_json(result));
+  CHECK(parsed["device_memory"] == 15'000'000);
+  for (auto const& stage : parsed["stages"]) {
+    CHECK(stage["left"] == 15'000'000 - stage["total"].get<std::int64_t>());
+    CHECK(stage["fits"] == (stage["total"].get<std::int64_t>() <= 15'000'000));
+  }
+  CHECK_FALSE(parsed["stages"][0]["fits"].get<bool>());
+  CHECK(parsed["advice"]["smallest_stage"] == 1);
+  CHECK(parsed["advice"]["ranks_for_stage_3"].is_null());
+  CHECK(parsed["advice"]["largest_unit"]["parameters"] == 250'000);
+}
+
+TEST_CASE("In JSON, a stage that is refused says why") {
+  auto const result = result_of("stage.json", R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+    "gradient_accumulation_steps": 4, "data_types": {"grad_accum_dtype": "fp32"},
+    "zero_optimization": {"stage": 2}})",
+                                1000, 2);
+  auto const parsed = json::parse(as_json(result));
+  CHECK(contains(parsed["stages"][0]["refused"], "grad_accum_dtype"));
+  CHECK_FALSE(parsed["stages"][0].contains("total"));
+  auto const text = as_text(result);
+  CHECK(contains(text, "\nstage 0       refused, see below\n"));
+  CHECK(contains(text, "stage 0 is refused: <text>: 1 problem\n  data_types.grad_accum_dtype"));
+  CHECK(contains(text, "stage 2 *"));
+}
+
+TEST_CASE("The table marks the file's stage, and has units that suit the numbers") {
+  auto const small = as_text(result_of("stage.json", file_of_stage(1), 2'000'000, 2));
+  CHECK(contains(small,
+                 "2000000 parameters: 2,000,000 parameters in 4 units; equal units\n2 ranks; stage.json: stage 1\n"));
+  CHECK(contains(small, "MiB per rank"));
+  CHECK(contains(small, "\nstage 1 *"));
+  CHECK(contains(small, "* what the file says\n"));
+  CHECK_FALSE(contains(small, "left of"));
+  auto const large = as_text(result_of("", mixed, 2'000'000'000'000, 2));
+  CHECK(contains(large, "GiB per rank"));
+  CHECK_FALSE(contains(large, " *"));
+  CHECK(contains(large, "no stage file: mixed precision with 16 bytes per parameter"));
+}
+
+TEST_CASE("The text says what is left or short, and what to change") {
+  auto const text = as_text(result_of("stage.json", file_of_stage(0), 1'000'000, 4, 15'000'000));
+  CHECK(contains(text, "left of 14.31\n"));
+  CHECK(contains(text, "short\n"));
+  CHECK(contains(text,
+                 "\nStage 0 does not fit into 14.31 MiB. What would change that:\n"
+                 "- zero_optimization.stage: 1 fits on these ranks\n"));
+  auto const none = as_text(result_of("stage.json", file_of_stage(3), 1'000'000, 4, 8'000'000));
+  CHECK(contains(none, "- no stage fits on 4 ranks\n- stage 3 fits on 16 ranks, the first power of two\n"));
+  CHECK(contains(none, "- slots hold whole units: the largest, \"unit 0\", has 250,000 parameters"));
+}
+
+TEST_CASE("Bytes are readable") {
+  CHECK(readable_bytes(0) == "0 B");
+  CHECK(readable_bytes(1023) == "1023 B");
+  CHECK(readable_bytes(1'536) == "1.50 KiB");
+  CHECK(readable_bytes(1'572'864) == "1.50 MiB");
+  CHECK(readable_bytes(std::int64_t{3} << 30U) == "3.00 GiB");
+}
+
+}  // namespace
+}  // namespace zeroth::tools

@@ -1,0 +1,156 @@
+/// The program `zeroth plan`: command lines, exit codes, and what it costs.
+#include <sys/resource.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/catch.hpp"
+#include "support/child.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+struct Result {
+  int status;
+  std::string output;
+};
+
+Result zeroth_tool(std::string const& words, std::filesystem::path const& folder = ZEROTH_SOURCE_DIR) {
+  auto command = words_of(words);
+  command.insert(command.begin(), ZEROTH_TOOL);
+  Child child{{.command = command, .folder = folder, .environment = {}}};
+  auto const ending = child.wait();
+  REQUIRE(ending.in_time);
+  return {ending.status, child.output()};
+}
+
+bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+/// A command line that is refused: exit status 2, and why.
+void check_refused(std::string const& words, std::string const& why) {
+  auto const result = zeroth_tool(words);
+  INFO("zeroth " << words << "\n" << result.output);
+  CHECK(result.status == 2);
+  CHECK(contains(result.output, why));
+}
+
+/// A file or model that is refused: exit status 1, and why.
+void check_failed(std::string const& words, std::string const& why,
+                  std::filesystem::path const& folder = ZEROTH_SOURCE_DIR) {
+  auto const result = zeroth_tool(words, folder);
+  INFO("zeroth " << words << "\n" << result.output);
+  CHECK(result.status == 1);
+  CHECK(contains(result.output, "zeroth: " + why));
+}
+
+TEST_CASE("zeroth plan prints a table, or JSON") {
+  auto const table = zeroth_tool("plan --model 7.5B --ranks 64 --device-memory 80");
+  CHECK(table.status == 0);
+  CHECK(contains(table.output, "GPT 7.5B: 7,467,786,240 parameters in 38 units"));
+  CHECK(contains(table.output, "stage 3"));
+  CHECK(contains(table.output, "left of 80.00"));
+
+  auto const parsed = zeroth_tool("plan --parameters 7.5e9 --units 40 --ranks 64 --json --comm mpi");
+  CHECK(parsed.status == 0);
+  auto const json = nlohmann::json::parse(parsed.output);
+  CHECK(json["ranks"] == 64);
+  CHECK(json["model"]["parameters"] == 7'500'000'000);
+  CHECK(json["model"]["units"] == 40);
+  CHECK(json["config"].is_null());
+  CHECK(json["stages"].size() == 4);
+}
+
+TEST_CASE("Messages in memory that ranks exchange by MPI are planned for") {
+  auto const scratch = [](char const* comm) {
+    auto const words = std::string{"plan --model 124M --ranks 4 --json --comm "} + comm;
+    return nlohmann::json::parse(zeroth_tool(words).output)["stages"][3]["scratch"].get<std::int64_t>();
+  };
+  CHECK(scratch("mpi") > scratch("local"));
+}
+
+TEST_CASE("Every stage file in configs/ can be planned, and says its own stage") {
+  int files = 0;
+  for (auto const& entry : std::filesystem::directory_iterator{std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs"}) {
+    ++files;
+    auto const result = zeroth_tool("plan --model 124M --ranks 8 --json --config " + entry.path().string());
+    INFO(entry.path() << result.output);
+    REQUIRE(result.status == 0);
+    auto const json = nlohmann::json::parse(result.output);
+    CHECK(json["config"] == entry.path().string());
+    CHECK(entry.path().stem().string().substr(0, 5) == "zero" + std::to_string(json["stage"].get<int>()));
+  }
+  CHECK(files >= 7);
+}
+
+TEST_CASE("A plan that does not fit is an answer, with advice") {
+  auto const result = zeroth_tool("plan --model 1T --ranks 64 --device-memory 80 --config configs/zero3_bf16.json");
+  CHECK(result.status == 0);
+  CHECK(contains(result.output, "Stage 3 does not fit into 80.00 GiB. What would change that:"));
+}
+
+TEST_CASE("Command lines that say nothing or too much are refused") {
+  check_refused("", "A subcommand is required");
+  check_refused("plam", "A subcommand is required");
+  check_refused("plan --ranks 4", "Exactly 1 option from [--model,--parameters] is required");
+  check_refused("plan --ranks 4 --model 124M --parameters 5", "is required and 2 were given");
+  check_refused("plan --model 124M", "--ranks is required");
+  check_refused("plan --model 124M --ranks 4 --units 3", "--units requires --parameters");
+  check_refused("plan --model 124M --ranks 4 --comm nccl", "--comm: nccl not in {local,mpi}");
+  check_refused("plan --model 124M --ranks 4 --jsom", "--jsom");
+}
+
+TEST_CASE("Numbers out of range are refused with what is allowed") {
+  std::string const ranks = "allowed: a whole number from 1 to 1048576";
+  for (std::string const wrong : {"0", "-3", "1.5", "many", "4x", "1e9", "nan", "1048577"}) {
+    check_refused("plan --model 124M --ranks " + wrong, wrong + ": " + ranks);
+  }
+  for (std::string const wrong : {"0", "-1", "0.5", "1e16", "inf", "seven"}) {
+    check_refused("plan --ranks 4 --parameters " + wrong,
+                  wrong + ": allowed: a whole number from 1 to 1000000000000000");
+  }
+  check_refused("plan --ranks 4 --parameters 1e6 --units 0", "0: allowed: a whole number from 1 to 10000");
+  for (std::string const wrong : {"0", "-80", "much", "1e7"}) {
+    check_refused("plan --ranks 4 --model 124M --device-memory " + wrong,
+                  wrong + ": allowed: a number above 0, up to 1e+06");
+  }
+}
+
+TEST_CASE("Models and files that are wrong are refused by name") {
+  check_failed("plan --ranks 4 --model 7.4B",
+               "--model 7.4B: there is no such file or folder, and no such preset; did you mean 7.5B?");
+  check_failed("plan --ranks 4 --parameters 3 --units 4", "--units 4 for 3 parameters: allowed: from 1 to 3");
+  check_failed("plan --ranks 4 --model 124M --config gone.json",
+               "gone.json: 1 problem\n  cannot be opened: No such file or directory");
+
+  Folder const folder;
+  std::ofstream{folder.path() / "batch.json"} << R"({"train_batch_size": 64})";
+  std::ofstream{folder.path() / "config.json"} << R"({"model_type": "gpt2", "n_embd": "wide"})";
+  check_failed(
+      "plan --ranks 3 --model 124M --config batch.json",
+      "batch.json: 1 problem\n  train_batch_size (line 1): 64 is not a multiple of 3 (world size); nearest: 63 or 66",
+      folder.path());
+  check_failed("plan --ranks 3 --model config.json",
+               "config.json: n_embd is \"wide\"; allowed: a whole number from 1 to 1000000000", folder.path());
+}
+
+TEST_CASE("Help is no error, and names every option") {
+  auto const help = zeroth_tool("plan --help");
+  CHECK(help.status == 0);
+  for (char const* option :
+       {"--model", "--parameters", "--units", "--config", "--ranks", "--device-memory", "--json"}) {
+    CHECK(contains(help.output, option));
+  }
+}
+
+TEST_CASE("One trillion parameters on 1024 ranks are planned in less than a GiB of memory") {
+  auto const result = zeroth_tool("plan --model 1T --ranks 1024 --json");
+  REQUIRE(result.status == 0);
+  CHECK(nlohmann::json::parse(result.output)["model"]["parameters"] == 1'008'038'758'400);
+  rusage usage{};
+  REQUIRE(getrusage(RUSAGE_CHILDREN, &usage) == 0);
+  CHECK(usage.ru_maxrss > 1000);  // KiB, of the largest child so far
+  CHECK(usage.ru_maxrss < 1024 * 1024);
+}
+
+}  // namespace
+}  // namespace zeroth::testing

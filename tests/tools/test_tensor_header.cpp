@@ -1,0 +1,96 @@
+/// Safetensors files, of which only the header is read.
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+
+#include "source_support.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+/// `header` behind its length, as a file begins.
+std::string file_of(std::string const& header) {
+  auto const length = std::bit_cast<std::array<char, 8>>(std::uint64_t{header.size()});
+  return std::string{length.data(), length.size()} + header;
+}
+
+std::string tensor(char const* name, char const* shape, char const* dtype = "F32") {
+  return fmt::format(R"("{}": {{"dtype": "{}", "shape": {}, "data_offsets": [0, 4]}})", name, dtype, shape);
+}
+
+/// GPT-2 of two layers, in an order that is not the model's; with the mask that its published file has.
+std::string gpt() {
+  return "{" + tensor("ln_f.weight", "[8]") + ", \"__metadata__\": {\"format\": \"pt\"}, " +
+         tensor("h.10.mlp.weight", "[8, 32]") + ", " + tensor("h.2.mlp.weight", "[8, 32]") + ", " +
+         tensor("h.2.mlp.bias", "[32]", "BF16") + ", " + tensor("h.2.attn.bias", "[1, 1, 16, 16]") + ", " +
+         tensor("position_ids", "[16]", "I64") + ", " + tensor("wte.weight", "[100, 8]", "F16") + "}";
+}
+
+TEST_CASE("Units follow the layer index in names; embeddings come first, what has no index last") {
+  Files const files;
+  auto const source = read(files.write("model.safetensors", file_of(gpt())));
+  CHECK(unit_names(source) == std::vector<std::string>{"embedding", "h.2", "h.10", "head"});
+  CHECK(count_of(source) == 800 + 256 + 32 + 256 + 8);
+  CHECK(count_of_unit(source, 1) == 256 + 32);
+  CHECK(source.facts[0].matmul_count == 0);
+  CHECK(source.facts[1].matmul_count == 256);
+  CHECK_FALSE(source.context);
+  CHECK(source.about == "5 tensors, 2 constants left out");
+}
+
+TEST_CASE("A header is enough: behind a length, whatever the file is called, or as JSON") {
+  Files const files;
+  auto const count = count_of(read(files.write("model.safetensors", file_of(gpt()))));
+  CHECK(count_of(read(files.path())) == count);
+  CHECK(count_of(read(files.write("first_bytes", file_of(gpt())))) == count);
+  CHECK(count_of(read(files.write("header.json", gpt()))) == count);
+}
+
+TEST_CASE("An index brings together the files that it names") {
+  Files const files;
+  files.write("model-00001-of-00002.safetensors", file_of("{" + tensor("layers.0.w", "[4, 4]") + "}"));
+  files.write("model-00002-of-00002.safetensors", file_of("{" + tensor("layers.1.w", "[4, 4]") + "}"));
+  files.write("model.safetensors.index.json",
+              R"({"metadata": {}, "weight_map": {"layers.0.w": "model-00001-of-00002.safetensors",
+                                                 "layers.1.w": "model-00002-of-00002.safetensors"}})");
+  auto const source = read(files.path());
+  CHECK(unit_names(source) == std::vector<std::string>{"layers.0", "layers.1"});
+  CHECK(count_of(source) == 32);
+  CHECK(refusal_of(files.path() / "model-00001-of-00002.safetensors") ==
+        "model-00001-of-00002.safetensors: is one of several files of a model; give its folder, its config.json or its "
+        "model.safetensors.index.json");
+}
+
+TEST_CASE("Layers of two stacks are different units") {
+  Files const files;
+  auto const source = read(files.write("model.safetensors", file_of("{" + tensor("encoder.layers.0.w", "[2]") + ", " +
+                                                                    tensor("decoder.layers.0.w", "[3]") + "}")));
+  CHECK(unit_names(source) == std::vector<std::string>{"decoder.layers.0", "encoder.layers.0"});
+}
+
+TEST_CASE("A wrong header is refused") {
+  Files const files;
+  auto const refusal = [&](std::string const& text) { return refusal_of(files.write("m.safetensors", text)); };
+  CHECK(refusal("") ==
+        "m.safetensors: is no safetensors file: it is shorter than 8 bytes; allowed: a header of at "
+        "most 100000000 bytes");
+  CHECK(contains(refusal("\xff\xff\xff\xff\xff\xff\xff\x7f{"), "its header would have 9223372036854775807 bytes"));
+  CHECK(refusal(file_of(gpt()).substr(0, 40)) ==
+        fmt::format("m.safetensors: ends before its header of {} bytes does", gpt().size()));
+  CHECK(contains(refusal(file_of("{\"w\": ")), "m.safetensors: is no JSON: "));
+  CHECK(refusal(file_of("{}")) == "m.safetensors: has no floating-point tensors");
+  CHECK(refusal(file_of(R"({"w": 3})")) == "m.safetensors: w is 3; allowed: an object with dtype and shape");
+  CHECK(refusal(file_of(R"({"w": {"dtype": "F32"}})")) ==
+        "m.safetensors: w.shape is missing; allowed: an array of extents, whole numbers of at least 1");
+  CHECK(refusal(file_of(R"({"w": {"dtype": 3, "shape": [1]}})")) ==
+        "m.safetensors: w.dtype is 3; allowed: a string that is not empty");
+  CHECK(refusal_of(files.write("index.json", R"({"weight_map": {"w": 3}})")) ==
+        "index.json: weight_map is {\"w\":3}; allowed: an object from names of tensors to names of files");
+  CHECK(refusal_of(files.write("index.json", R"({"weight_map": {"w": "gone"}})")) ==
+        "gone: cannot be opened: No such file or directory");
+}
+
+}  // namespace
+}  // namespace zeroth::tools

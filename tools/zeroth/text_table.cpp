@@ -1,0 +1,36 @@
+#include "text_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace zeroth::tools {
+
+std::string aligned(std::vector<Row> const& rows) {
+  std::vector<std::size_t> widths;
+  for (auto const& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row.size() == 2 && i == 1 ? 0 : row[i].size());
+    }
+  }
+  std::string text;
+  for (auto const& row : rows) {
+    text += fmt::format("{:<{}}", row.front(), widths.front());
+    for (std::size_t i = 1; i < row.size(); ++i) {
+      text += fmt::format("  {:>{}}", row[i], widths[i]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string grouped(std::int64_t number) {
+  auto text = std::to_string(number);
+  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) {
+    text.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return text;
+}
+
+}  // namespace zeroth::tools
