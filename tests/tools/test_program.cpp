@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "support/catch.hpp"
@@ -131,6 +132,18 @@ TEST_CASE("Models and files that are wrong are refused by name") {
       folder.path());
   check_failed("plan --ranks 3 --model config.json",
                "config.json: n_embd is \"wide\"; allowed: a whole number from 1 to 1000000000", folder.path());
+}
+
+TEST_CASE("docs/plan.md shows what the tool prints") {
+  std::ifstream file{std::filesystem::path{ZEROTH_SOURCE_DIR} / "docs" / "plan.md"};
+  std::string const document{std::istreambuf_iterator<char>{file}, {}};
+  std::string const command = "plan --model 7.5B --ranks 64 --config configs/zero3_bf16.json --device-memory 16";
+  CHECK(contains(document, "    zeroth " + command + "\n"));
+  CHECK(contains(document, "```\n" + zeroth_tool(command).output + "```\n"));
+  auto const text = zeroth_tool("plan --model 7.5B --ranks 64 --device-memory 3").output;
+  auto const advice = text.find("Stage 3 does not fit");
+  REQUIRE(advice != std::string::npos);
+  CHECK(contains(document, "```\n" + text.substr(advice) + "```\n"));
 }
 
 TEST_CASE("Help is no error, and names every option") {
