@@ -31,8 +31,8 @@ class Load:
 
 LOADS = {
     "L1": Load(layers=6, heads=6, channels=384, context=256, micro_batch=4, steps=3),
-    "L2": Load(layers=6, heads=6, channels=384, context=128, micro_batch=1, steps=10, warmup=4),
-    "state": Load(layers=12, heads=12, channels=768, context=64, micro_batch=1, steps=3, ranks=(4,)),
+    "L2": Load(layers=6, heads=6, channels=384, context=128, micro_batch=1, steps=8, warmup=3),
+    "state": Load(layers=12, heads=12, channels=768, context=64, micro_batch=1, steps=2, ranks=(4,)),
 }
 # What a process of Zeroth needs before it has a model to speak of.
 IDLE = Load(layers=1, heads=1, channels=8, context=8, micro_batch=1, steps=1, warmup=0)

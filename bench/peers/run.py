@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -59,7 +60,7 @@ def arguments(words=None):
     parser.add_argument("--stages", type=words_of("0123"), default=list("0123"), help="of Zeroth; 3 is always run [all]")
     parser.add_argument("--mpi", type=words_of("0123"), default=["3"], help="of Zeroth's stages, also under mpirun [3]")
     parser.add_argument("--rounds", type=positive, default=3)
-    parser.add_argument("--steps", type=positive, help="measured per turn [3 of L1 and state, 10 of L2]")
+    parser.add_argument("--steps", type=positive, help="measured per turn [3 of L1, 8 of L2, 2 of state]")
     parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_TEXT, help="file, or folder of files [%(default)s]")
     parser.add_argument("--train-gpt", type=pathlib.Path, default=REPOSITORY / "build/release/bin/train_gpt")
     parser.add_argument("--launcher", choices=("fork", "torchrun"), default="fork", help="of the peers' ranks [fork]")
@@ -178,6 +179,8 @@ def main():
                  "cmake --build --preset release")
     if options.mpi and not launch.mpirun():
         sys.exit("run.py: there is no mpirun; give --mpi ''")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by the way that ends the ranks and removes the files
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started this in the background
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         benchmark = Benchmark(options, pathlib.Path(name))

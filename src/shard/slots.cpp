@@ -42,15 +42,32 @@ SlotPool::SlotPool(device::Device& device, SlotCounts const& counts, std::byte* 
     for (int i = 0; i < slot_class.slots; ++i, memory += bytes) {
       slots_.push_back({memory, device.make_event(), device.make_event()});
     }
-    classes_.push_back({first, slots_.size(), bytes});
+    auto& members = classes_.emplace_back(Members{first, slots_.size(), bytes, nullptr, nullptr});
+    for (auto slot = first; slot < slots_.size(); ++slot) {
+      members.append(slots_[slot]);
+    }
   }
+}
+
+void SlotPool::Members::append(Slot& slot) noexcept {
+  slot.next_free = nullptr;
+  (last_free == nullptr ? first_free : last_free->next_free) = &slot;
+  last_free = &slot;
+}
+
+Slot* SlotPool::Members::take_first() noexcept {
+  auto* const slot = first_free;
+  if (slot != nullptr) {
+    first_free = slot->next_free;
+    last_free = first_free == nullptr ? nullptr : last_free;
+  }
+  return slot;
 }
 
 Slot* SlotPool::find(std::uint32_t flat) noexcept { return by_flat_[flat]; }
 
-std::span<Slot> SlotPool::members(std::uint32_t flat) noexcept {
-  auto const& c = classes_[static_cast<std::size_t>(class_of_[flat])];
-  return std::span{slots_}.subspan(c.first, c.last - c.first);
+SlotPool::Members& SlotPool::members(std::uint32_t flat) noexcept {
+  return classes_[static_cast<std::size_t>(class_of_[flat])];
 }
 
 std::int64_t SlotPool::slot_bytes(std::uint32_t flat) const noexcept {
@@ -65,13 +82,8 @@ Slot* SlotPool::take(Slot& slot, std::uint32_t flat) noexcept {
 }
 
 Slot* SlotPool::bind(std::uint32_t flat) {
-  Slot* oldest = nullptr;
-  for (auto& slot : members(flat)) {
-    if (slot.flat < 0 && (oldest == nullptr || slot.unbound_at < oldest->unbound_at)) {
-      oldest = &slot;
-    }
-  }
-  return oldest == nullptr ? nullptr : take(*oldest, flat);
+  auto* const slot = members(flat).take_first();
+  return slot == nullptr ? nullptr : take(*slot, flat);
 }
 
 Slot* SlotPool::bind_or_evict(std::uint32_t flat, std::function<std::int64_t(std::uint32_t)> const& distance) {
@@ -80,7 +92,8 @@ Slot* SlotPool::bind_or_evict(std::uint32_t flat, std::function<std::int64_t(std
   }
   Slot* farthest = nullptr;
   std::int64_t farthest_distance = -1;
-  for (auto& slot : members(flat)) {
+  auto const& candidates = members(flat);
+  for (auto& slot : std::span{slots_}.subspan(candidates.first, candidates.last - candidates.first)) {
     if (slot.pins == 0) {
       auto const d = distance(static_cast<std::uint32_t>(slot.flat));
       if (d > farthest_distance) {
@@ -93,14 +106,16 @@ Slot* SlotPool::bind_or_evict(std::uint32_t flat, std::function<std::int64_t(std
     return nullptr;
   }
   unbind(*farthest);
-  return take(*farthest, flat);
+  return bind(flat);  // it is the only one that is free
 }
 
 void SlotPool::unbind(Slot& slot) noexcept {
-  by_flat_[static_cast<std::size_t>(slot.flat)] = nullptr;
+  auto const flat = static_cast<std::uint32_t>(slot.flat);
+  by_flat_[flat] = nullptr;
   slot.flat = -1;
-  slot.unbound_at = ++unbound_;
+  members(flat).append(slot);
   --bound_;
+  ++unbound_;
 }
 
 }  // namespace zeroth::shard

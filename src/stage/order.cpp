@@ -1,12 +1,20 @@
 #include "zeroth/stage/order.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace zeroth::stage {
 
 using shard::SlotCounts;
 
-Order::Order(shard::Layout const& layout, PrefetchBudget const& budget) : layout_{&layout}, budget_{budget} {}
+Order::Order(shard::Layout const& layout, PrefetchBudget const& budget)
+    : layout_{&layout}, budget_{budget}, seen_(layout.flats().size()) {
+  for (auto const pass : {PassKind::training, PassKind::evaluation}) {
+    for (std::int64_t position = -1; position < turns(pass); ++position) {
+      windows_[static_cast<std::size_t>(pass)].push_back(measure_window(pass, position));
+    }
+  }
+}
 
 std::int64_t Order::turns(PassKind pass) const noexcept {
   return pass == PassKind::training ? 2 * std::int64_t{layout_->unit_count()} : std::int64_t{layout_->unit_count()};
@@ -38,35 +46,63 @@ std::int64_t Order::next_use(PassKind pass, std::int64_t position, std::uint32_t
   return nearest;
 }
 
-void Order::ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead) const {
-  ahead.clear();
-  auto const& flats = layout_->flats();
-  std::span<std::uint32_t const> const in_use =
-      position < 0 ? std::span<std::uint32_t const>{} : layout_->flats_of(unit_at(pass, position));
-  std::int64_t live = 0;
-  for (auto const flat : in_use) {
-    live += flats[flat].padded_count();
+std::int64_t Order::begin_search(PassKind pass, std::int64_t position) {
+  ++search_;
+  std::int64_t in_use = 0;
+  if (position >= 0) {
+    for (auto const flat : layout_->flats_of(unit_at(pass, position))) {
+      in_use += is_new(flat) ? layout_->flats()[flat].padded_count() : 0;
+    }
   }
-  auto const in_use_count = live;
+  return in_use;
+}
+
+bool Order::is_new(std::uint32_t flat) noexcept { return std::exchange(seen_[flat], search_) != search_; }
+
+std::int64_t Order::measure_window(PassKind pass, std::int64_t position) {
+  auto const in_use = begin_search(pass, position);
+  std::int64_t live = in_use;
   // A pass has every unit within turns(pass); looking further finds nothing new.
-  end = std::min(end, position + turns(pass));
-  for (auto next = position + 1; next < end && live - in_use_count < budget_.prefetch_count; ++next) {
+  auto const last = position + turns(pass);
+  auto next = position + 1;
+  for (; next < last && live - in_use < budget_.prefetch_count; ++next) {
     for (auto const flat : layout_->flats_of(unit_at(pass, next))) {
-      auto const known =
-          std::ranges::find(in_use, flat) != in_use.end() || std::ranges::find(ahead, flat) != ahead.end();
-      if (known) {
-        continue;
+      live += is_new(flat) ? layout_->flats()[flat].padded_count() : 0;
+    }
+    if (live > budget_.max_live_count) {
+      break;
+    }
+  }
+  return next;
+}
+
+std::int64_t Order::window_end(PassKind pass, std::int64_t position) const noexcept {
+  return windows_[static_cast<std::size_t>(pass)][static_cast<std::size_t>(position + 1)];
+}
+
+void Order::find(PassKind pass, std::int64_t begin, std::int64_t end, std::vector<std::uint32_t>& found) {
+  for (auto next = begin; next < end; ++next) {
+    for (auto const flat : layout_->flats_of(unit_at(pass, next))) {
+      if (is_new(flat)) {
+        found.push_back(flat);
       }
-      if (live + flats[flat].padded_count() > budget_.max_live_count) {
-        return;
-      }
-      live += flats[flat].padded_count();
-      ahead.push_back(flat);
     }
   }
 }
 
-SlotCounts Order::parameter_slots() const {
+void Order::ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead) {
+  ahead.clear();
+  begin_search(pass, position);
+  find(pass, position + 1, std::min(end, window_end(pass, position)), ahead);
+}
+
+void Order::newly_ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead) {
+  ahead.clear();
+  begin_search(pass, position);
+  find(pass, std::max(position + 1, window_end(pass, position - 1)), std::min(end, window_end(pass, position)), ahead);
+}
+
+SlotCounts Order::parameter_slots() {
   auto const& flats = layout_->flats();
   std::vector<std::int64_t> counts;
   for (auto const& flat : flats) {

@@ -26,7 +26,7 @@ PrefetchBudget budget_of(Settings const& settings) { return {settings.prefetch_c
 
 ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings) {
   auto const placements = placements_for(settings);
-  Order const order{layout, budget_of(settings)};
+  Order order{layout, budget_of(settings)};
   ScheduleLimits limits;
   limits.bucket_count = settings.reduce_bucket_count;
   limits.bucket_units = std::numeric_limits<int>::max();
@@ -46,6 +46,7 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
     : layout_{&layout},
       manager_{&manager},
       order_{layout, budget_of(settings)},
+      gathers_{placements_for(settings).parameters == Placement::shard},
       buckets_{layout, limits.bucket_count, limits.bucket_units,
                [this](std::span<std::uint32_t const> bucket) { manager_->reduce(bucket, last_); }},
       uses_left_(layout.flats().size(), 0) {
@@ -66,13 +67,23 @@ void Schedule::gather(std::uint32_t flat, std::string_view purpose) {
   manager_->gather(flat, purpose, [this](std::uint32_t other) { return order_.next_use(pass_, position_, other); });
 }
 
-void Schedule::prefetch(std::int64_t position, std::int64_t end, std::string_view purpose) {
-  order_.ahead(pass_, position, end, ahead_);
+void Schedule::prefetch(std::string_view purpose) {
+  if (!gathers_) {
+    return;
+  }
+  // What was ahead of the turn before is still gathered, unless something was given up meanwhile.
+  Prefetched const now{pass_, position_, end_, manager_->given_up()};
+  if (Prefetched before = now; --before.position, before == prefetched_) {
+    order_.newly_ahead(pass_, position_, end_, ahead_);
+  } else {
+    order_.ahead(pass_, position_, end_, ahead_);
+  }
   for (auto const flat : ahead_) {
     if (!manager_->gathered(flat)) {
       gather(flat, purpose);
     }
   }
+  prefetched_ = now;
 }
 
 void Schedule::open(Turn const& turn) {
@@ -88,7 +99,7 @@ void Schedule::open(Turn const& turn) {
     manager_->pin(flat);
   }
   misses_ += missed ? 1 : 0;
-  prefetch(position_, end_, purpose);
+  prefetch(purpose);
   for (auto const flat : flats) {
     manager_->await(flat, purpose);
   }
@@ -145,7 +156,10 @@ void Schedule::update(optim::AdamRules const& rules) {
   manager_->drop_gathered(shard::Drop::trainable);
   pass_ = PassKind::training;
   position_ = -1;
-  order_.ahead(pass_, position_, order_.turns(pass_), ahead_);
+  ahead_.clear();
+  if (gathers_) {
+    order_.ahead(pass_, position_, order_.turns(pass_), ahead_);
+  }
   auto const completion = layout_->completion_order();
   for (auto flat = completion.rbegin(); flat != completion.rend(); ++flat) {
     manager_->update(*flat, rules);

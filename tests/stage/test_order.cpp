@@ -178,11 +178,39 @@ TEST_CASE("prefetch does not exceed the live budget, and stops at the first unit
       CHECK(std::equal(result.begin(), result.end(), next.begin()));
       CHECK((result.empty() || used + count_of(layout, result) <= live));
       if (result.size() < next.size()) {
-        auto more = result;
-        more.push_back(next[result.size()]);
+        auto more = result;  // with all that the next unit needs: it is gathered as a whole or not at all
+        Order const order{layout, {}};
+        auto const when = order.next_use(pass, position, next[result.size()]);
+        std::ranges::copy_if(next, std::back_inserter(more),
+                             [&](std::uint32_t flat) { return order.next_use(pass, position, flat) == when; });
         CHECK(used + count_of(layout, more) > live);
       }
     });
+  }
+}
+
+TEST_CASE("what is newly ahead is what the turn before neither used nor had ahead of it") {
+  for (std::int64_t const budget : {std::int64_t{300}, std::int64_t{2000}, unlimited}) {
+    for (std::int64_t const live : {std::int64_t{6000}, unlimited}) {
+      for_every_position([&](Layout const& layout, PassKind pass, std::int64_t position, std::int64_t turns) {
+        if (position < 0) {
+          return;
+        }
+        for (auto const end : {position + 1, turns, position + turns}) {
+          auto const before = ahead(layout, {budget, live}, pass, position - 1, end);
+          auto const used = in_use_at(layout, pass, position - 1);
+          auto const now = ahead(layout, {budget, live}, pass, position, end);
+          std::vector<std::uint32_t> newly{99};
+          Order{layout, {budget, live}}.newly_ahead(pass, position, end, newly);
+          auto const has = [](auto const& list, std::uint32_t flat) {
+            return std::ranges::find(list, flat) != std::ranges::end(list);
+          };
+          CHECK(std::ranges::all_of(newly, [&](std::uint32_t flat) { return has(now, flat); }));
+          CHECK(std::ranges::all_of(
+              now, [&](std::uint32_t flat) { return has(newly, flat) || has(before, flat) || has(used, flat); }));
+        }
+      });
+    }
   }
 }
 

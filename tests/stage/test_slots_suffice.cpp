@@ -31,7 +31,7 @@ struct Slots {
 };
 
 /// Takes the turns of several passes and counts those that found a unit of theirs missing. -1: no slot was to be had.
-int misses_in(Layout const& layout, Order const& order, PassKind pass) {
+int misses_in(Layout const& layout, Order order, PassKind pass) {
   Slots slots{order.parameter_slots()};
   auto const turns = order.turns(pass);
   std::vector<std::uint32_t> ahead;

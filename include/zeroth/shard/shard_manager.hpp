@@ -108,6 +108,8 @@ class ShardManager {
   void set_loss_scale(optim::LossScaleState const& state) noexcept { step_->scalars.loss_scale = state; }
   [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
   [[nodiscard]] Traffic const& traffic() const noexcept { return traffic_; }
+  /// How often a gathered unit's slot was taken away or dropped so far.
+  [[nodiscard]] std::int64_t given_up() const noexcept { return parameter_pool_.unbound(); }
   [[nodiscard]] int parameter_slots_high_water() const noexcept { return parameter_pool_.high_water(); }
   [[nodiscard]] int gradient_slots_high_water() const noexcept { return gradient_pool_.high_water(); }
   /// Memory for a piece of a shard on its way to or from a file.

@@ -37,7 +37,7 @@ struct Slot {
   std::unique_ptr<device::Event> free;   ///< Nobody uses the contents any more.
   std::int64_t flat = -1;                ///< What it is bound to; -1: nothing.
   int pins = 0;                          ///< Uses that are open: not to be taken away.
-  std::uint64_t unbound_at = 0;          ///< Order in which slots were given up.
+  Slot* next_free = nullptr;             ///< Of the slots of its class that are free, in the order they became so.
 };
 
 /// Binds flat units to slots. Which slot is chosen depends on what was enqueued, never on what has completed.
@@ -55,6 +55,7 @@ class SlotPool {
   void unbind(Slot& slot) noexcept;
   [[nodiscard]] std::vector<Slot>& slots() noexcept { return slots_; }
   [[nodiscard]] int bound() const noexcept { return bound_; }
+  [[nodiscard]] std::int64_t unbound() const noexcept { return unbound_; }  ///< How often a slot was given up.
   [[nodiscard]] int high_water() const noexcept { return high_water_; }
   /// Bytes of a slot of `flat`'s class.
   [[nodiscard]] std::int64_t slot_bytes(std::uint32_t flat) const noexcept;
@@ -63,8 +64,11 @@ class SlotPool {
   struct Members {
     std::size_t first, last;
     std::int64_t bytes;
+    Slot *first_free, *last_free;
+    void append(Slot& slot) noexcept;
+    [[nodiscard]] Slot* take_first() noexcept;
   };
-  [[nodiscard]] std::span<Slot> members(std::uint32_t flat) noexcept;
+  [[nodiscard]] Members& members(std::uint32_t flat) noexcept;
   Slot* take(Slot& slot, std::uint32_t flat) noexcept;
 
   std::vector<Slot> slots_;
@@ -72,7 +76,7 @@ class SlotPool {
   std::vector<int> class_of_;
   std::vector<Slot*> by_flat_;
   int bound_ = 0, high_water_ = 0;
-  std::uint64_t unbound_ = 0;
+  std::int64_t unbound_ = 0;
 };
 
 }  // namespace zeroth::shard

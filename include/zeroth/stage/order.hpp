@@ -1,6 +1,7 @@
 /// The declared order of a pass: what is used when, what to have ready ahead of it, how many slots that takes.
 /// Pure logic: the same on every rank, whatever has or has not completed.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -38,16 +39,29 @@ class Order {
   [[nodiscard]] std::int64_t next_use(PassKind pass, std::int64_t position, std::uint32_t flat) const noexcept;
   /// Flat units to have gathered while the unit at `position` is in use, nearest first, without those that it uses
   /// itself. Looks no further than position `end`. Position -1 is before the first turn. Clears and fills `ahead`.
-  void ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead) const;
+  void ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead);
+  /// As ahead(), without what the position before had ahead of it already. Costs time by what is new.
+  void newly_ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead);
 
   /// Parameter slots so that every turn in declared order finds its units and those ahead of it a place.
-  [[nodiscard]] shard::SlotCounts parameter_slots() const;
+  [[nodiscard]] shard::SlotCounts parameter_slots();
   /// Gradient slots so that `units_at_once` units' gradients can be held beyond the units that ties keep open.
   [[nodiscard]] shard::SlotCounts gradient_slots(int units_at_once) const;
 
  private:
+  /// The first position after `position` whose units do not fit into the budget with those before it.
+  [[nodiscard]] std::int64_t measure_window(PassKind pass, std::int64_t position);
+  [[nodiscard]] std::int64_t window_end(PassKind pass, std::int64_t position) const noexcept;
+  /// Starts a search that has found what the unit at `position` uses; elements of that.
+  std::int64_t begin_search(PassKind pass, std::int64_t position);
+  [[nodiscard]] bool is_new(std::uint32_t flat) noexcept;
+  void find(PassKind pass, std::int64_t begin, std::int64_t end, std::vector<std::uint32_t>& found);
+
   shard::Layout const* layout_;
   PrefetchBudget budget_;
+  std::array<std::vector<std::int64_t>, 2> windows_;  // by pass and position, from -1: where the budget ends
+  std::vector<std::uint64_t> seen_;                   // by flat unit: the search that found it last
+  std::uint64_t search_ = 0;
 };
 
 }  // namespace zeroth::stage

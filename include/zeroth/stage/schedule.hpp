@@ -51,19 +51,26 @@ class Schedule {
 
  private:
   void gather(std::uint32_t flat, std::string_view purpose);
-  void prefetch(std::int64_t position, std::int64_t end, std::string_view purpose);
+  void prefetch(std::string_view purpose);
   void open_gradients(std::uint32_t unit);
   void close_gradients(std::uint32_t unit);
 
   shard::Layout const* layout_;
   shard::ShardManager* manager_;
   Order order_;
+  bool gathers_;  ///< Parameters are not whole.
   shard::Buckets buckets_;
   PassKind pass_ = PassKind::training;
   std::int64_t position_ = 0, end_ = 0;
   bool reduces_ = false, last_ = false;
   std::vector<int> uses_left_;  // by flat unit: backward turns until its gradient is complete
   std::vector<std::uint32_t> ahead_;
+  /// For what turn everything ahead was gathered, and how many gathered units had been given up by then.
+  struct Prefetched {
+    PassKind pass = PassKind::training;
+    std::int64_t position = -2, end = 0, given_up = 0;
+    friend bool operator==(Prefetched const&, Prefetched const&) = default;
+  } prefetched_;
   std::int64_t misses_ = 0;
 };
 

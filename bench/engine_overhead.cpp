@@ -1,0 +1,137 @@
+/// What the engine's bookkeeping costs the caller's thread: a step on the CPU with a communicator that does nothing and
+/// units of which each rank owns 128 elements. No math, no waiting: what is left are calls. Per unit and pass, where a
+/// step has one forward and one backward pass over all units, and an update. (At stage 0 every rank updates everything,
+/// so there the update grows with the ranks.)
+///
+/// bench_engine_overhead [rounds, 15]        prints one JSON object per stage, number of units and number of ranks
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "paired.hpp"
+#include "zeroth/comm/flight_recorder.hpp"
+#include "zeroth/zeroth.hpp"
+
+namespace zeroth {
+namespace {
+
+/// Takes transactions and leaves memory as it is; what all ranks would give is taken to be equal.
+class IdleCommunicator final : public comm::Communicator {
+ public:
+  IdleCommunicator(int world, std::string name) : world_{world}, name_{std::move(name)}, recorder_{0, world} {}
+  [[nodiscard]] int rank() const noexcept override { return 0; }
+  [[nodiscard]] int world() const noexcept override { return world_; }
+  [[nodiscard]] comm::Transport transport() const noexcept override { return comm::Transport::local; }
+  [[nodiscard]] std::string const& name() const noexcept override { return name_; }
+  [[nodiscard]] comm::FlightRecorder& recorder() noexcept override { return recorder_; }
+  void set_options(comm::CommOptions const& /*options*/) override {}
+  void set_staging(std::span<std::byte> /*staging*/) override {}
+  void abort(std::string const& /*reason*/) noexcept override {}
+
+ private:
+  void do_submit(device::Stream& stream, comm::Label const& /*label*/,
+                 std::span<comm::Collective const> collectives) override {
+    for (auto const& each : collectives) {
+      device::as_cpu(stream).post([each, world = world_] { repeat(each, world); });
+    }
+  }
+  /// Of the few values that the engine compares among ranks.
+  static void repeat(comm::Collective const& each, int world) {
+    if (each.dtype == Dtype::int64 && each.operation == comm::Operation::all_gather) {
+      auto* const all = static_cast<std::int64_t*>(each.output);
+      std::vector<std::int64_t> const mine(static_cast<std::int64_t const*>(each.input),
+                                           static_cast<std::int64_t const*>(each.input) + each.count);
+      for (int rank = 0; rank < world; ++rank) {
+        std::copy(mine.begin(), mine.end(), all + rank * each.count);
+      }
+    } else if (each.dtype == Dtype::fp64) {
+      auto const* const input = static_cast<double const*>(each.input);
+      std::transform(input, input + each.count, static_cast<double*>(each.output),
+                     [world](double value) { return value * world; });
+    }
+  }
+  [[nodiscard]] std::unique_ptr<comm::Communicator> do_split(int /*color*/, int /*key*/,
+                                                             std::string const& name) override {
+    return std::make_unique<IdleCommunicator>(world_, name);
+  }
+
+  int world_;
+  std::string name_;
+  comm::FlightRecorder recorder_;
+};
+
+/// Microseconds of one step, median over rounds.
+double step_us(int stage, int units, int world, int rounds) {
+  detail::JobState state;
+  state.communicator = std::make_unique<IdleCommunicator>(world, "world");
+  auto job = state.job();
+  Model model;
+  std::vector<Unit> ids;
+  std::vector<Param<1>> weights;
+  std::int64_t const count = std::int64_t{128} * world;  // nothing is padded
+  for (int i = 0; i < units; ++i) {
+    ids.push_back(model.unit(fmt::format("block{}", i)));
+    weights.push_back(model.param(ids.back(), fmt::format("block{}.w", i), {count}, Constant{1}));
+  }
+  Engine<float> engine{job, model,
+                       Config::from_json(fmt::format(
+                           R"({{"train_micro_batch_size_per_gpu": 1,
+                                "zero_optimization": {{"stage": {}, "overlap_comm": false}}}})",
+                           stage))};
+  auto const step = [&] {
+    for (auto micro : engine.micro_steps()) {
+      for (int i = 0; i < units; ++i) {
+        auto const p = micro.forward(ids[static_cast<std::size_t>(i)]);
+      }
+      float const seed = micro.report_loss(1);
+      for (int i = units; i-- > 0;) {
+        auto const p = micro.backward(ids[static_cast<std::size_t>(i)]);
+        *p.grad(weights[static_cast<std::size_t>(i)]).data() = seed;
+      }
+    }
+    static_cast<void>(engine.step());
+  };
+  int const repeats = std::max(1, 2000 / units);
+  std::vector<double> seconds;
+  for (int round = -1; round < rounds; ++round) {
+    auto const spent = bench::seconds([&] {
+      for (int i = 0; i < repeats; ++i) {
+        step();
+      }
+    });
+    if (round >= 0) {
+      seconds.push_back(spent / repeats);
+    }
+  }
+  return 1e6 * bench::quantile(seconds, 0.5);
+}
+
+}  // namespace
+}  // namespace zeroth
+
+int main(int argc, char** argv) {
+  int const rounds = argc > 1 ? std::atoi(argv[1]) : 15;
+  if (rounds < 1) {
+    std::cerr << "usage: " << argv[0] << " [rounds, 1 or more]\n";
+    return 2;
+  }
+  for (int const stage : {0, 1, 2, 3}) {
+    for (int const units : {1, 10, 100, 1000}) {
+      for (int const world : {1, 8, 64, 1024}) {
+        auto const us = zeroth::step_us(stage, units, world, rounds);
+        nlohmann::ordered_json const line{{"benchmark", "engine_overhead"},
+                                          {"stage", stage},
+                                          {"units", units},
+                                          {"ranks", world},
+                                          {"step_us", us},
+                                          {"us_per_unit_and_pass", us / (2 * units)}};
+        std::cout << line.dump() << std::endl;
+      }
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,115 @@
+#include "simulate_command.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <zeroth/core/error.hpp>
+
+#include "advice.hpp"
+#include "model_options.hpp"
+#include "option_values.hpp"
+#include "simulation.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+constexpr int most_simulated_ranks = 64;  // each is a thread
+constexpr std::int64_t longest_context = 1 << 24;
+
+struct SimulateOptions {
+  ModelRequest model;
+  std::string config;
+  int ranks = 1;
+  std::string machine = "8xH100";
+  std::optional<std::int64_t> context;
+  bool recompute = false, all_ranks = false, json = false;
+  std::vector<std::string> slow;
+  std::filesystem::path trace;
+};
+
+/// "3=1.5": rank 3 takes one and a half times as long.
+std::pair<int, double> slowdown_of(std::string const& text, int ranks) {
+  auto const equals = text.find('=');
+  auto const rank = whole_number(text.substr(0, equals), 0, ranks - 1);
+  double factor = 0;
+  if (!rank || equals == std::string::npos || !CLI::detail::lexical_cast(text.substr(equals + 1), factor) ||
+      !(factor > 0 && factor <= 1e6)) {
+    throw CLI::ValidationError{
+        "--slow", fmt::format("{}: allowed: RANK=FACTOR, ranks 0 to {}, factors above 0, up to 1e6", text, ranks - 1)};
+  }
+  return {static_cast<int>(*rank), factor};
+}
+
+SimulationRequest request_of(SimulateOptions const& options, SourcedModel const& model) {
+  constexpr char const* without_file =
+      R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+          "zero_optimization": {"stage": 3, "overlap_comm": true}})";
+  auto const context = options.context ? options.context : model.context;
+  if (!context) {
+    throw ConfigError{fmt::format("{} does not say how long a sequence is: give --context", model.name)};
+  }
+  SimulationRequest request{
+      options.config.empty() ? Config::from_json(without_file) : Config::from_file(options.config),
+      options.ranks,
+      simulate::machine_of(options.machine),
+      *context,
+      options.recompute,
+      {.all_ranks = options.all_ranks || !options.slow.empty()}};
+  for (auto const& slow : options.slow) {
+    request.options.slowdown.insert(slowdown_of(slow, options.ranks));
+  }
+  if (request.options.all_ranks && options.ranks > most_simulated_ranks) {
+    throw CLI::ValidationError{"--all-ranks", fmt::format("{} ranks: at most {} are simulated one by one",
+                                                          options.ranks, most_simulated_ranks)};
+  }
+  return request;
+}
+
+void write_trace_of(std::filesystem::path const& file, Simulations const& simulations) {
+  auto const& asked_for = *simulations.stages[static_cast<std::size_t>(simulations.stage_asked_for)].result;
+  std::vector<std::string> events;
+  for (auto const& timeline : asked_for.timelines) {
+    events.push_back(timeline.to_trace_events(static_cast<int>(events.size())));
+  }
+  write_trace(file, events);
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, std::ostream& out) {
+  auto const options = std::make_shared<SimulateOptions>();  // lives as long as the callback
+  auto* const command = app.add_subcommand("simulate", "How long a step takes on a machine, at each stage");
+  add_model_options(*command, options->model);
+  command->add_option("--config", options->config, "Stage file; without one, stage 3 in bf16 with overlap");
+  command->add_option("--ranks", options->ranks, "Of the job")->required()->transform(whole_from(1, largest_world));
+  command
+      ->add_option("--machine", options->machine,
+                   fmt::format("{}, or a JSON file", fmt::join(simulate::machine_presets(), ", ")))
+      ->capture_default_str();
+  command->add_option("--context", options->context, "Tokens of a sequence, if not the model's")
+      ->transform(whole_from(1, longest_context));
+  command->add_flag("--recompute", options->recompute, "Every unit computes its forward again in backward");
+  command->add_flag("--all-ranks", options->all_ranks, "Simulate every rank instead of one that stands for all");
+  command->add_option("--slow", options->slow,
+                      "RANK=FACTOR: this rank's math takes FACTOR times as long; again for more");
+  command->add_option("--trace", options->trace, "Write the step as a trace for Chrome or Perfetto");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options, &out] {
+    auto const model = read_model(options->model);
+    auto const request = request_of(*options, model);
+    auto const simulations = simulate_stages(model, request);
+    if (!options->trace.empty()) {
+      write_trace_of(options->trace, simulations);
+    }
+    out << (options->json ? as_json(simulations, request) : as_text(simulations, request));
+  });
+}
+
+}  // namespace zeroth::tools
