@@ -1,5 +1,5 @@
 /// AdamW against a loop over the same streams: the same reads and writes, one addition each.
-/// bench_adamw [elements in millions, 64] [rounds, 15]
+/// bench_adamw [elements in millions, 64] [rounds, 15] [all|fp32]
 #include "zeroth/optim/adamw.hpp"
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
 #include "core/dispatch.hpp"
@@ -83,7 +84,7 @@ nlohmann::json measure(Variant const& variant, optim::AdamwArgs args, int rounds
           {"ratio_quartiles", {paired.ratio_low, paired.ratio_high}}};
 }
 
-int run(std::int64_t count, int rounds) {
+int run(std::int64_t count, int rounds, bool all_variants) {
   auto const device = device::make_cpu_device();
   std::array<std::unique_ptr<device::Memory>, 5> memory;
   for (auto& block : memory) {
@@ -105,7 +106,7 @@ int run(std::int64_t count, int rounds) {
   args.segments = {&segment, 1};
   args.rules.weight_decay = 0.01F;
   args.scalars = &scalars;
-  for (auto const& variant : variants) {
+  for (auto const& variant : std::span{variants}.first(all_variants ? variants.size() : 1)) {
     std::cout << measure(variant, args, rounds).dump() << std::endl;
   }
   return 0;
@@ -117,9 +118,10 @@ int run(std::int64_t count, int rounds) {
 int main(int argc, char** argv) {
   std::int64_t const millions = argc > 1 ? std::atoll(argv[1]) : 64;
   int const rounds = argc > 2 ? std::atoi(argv[2]) : 15;
-  if (millions < 1 || rounds < 1) {
-    std::cerr << "bench_adamw [elements in millions, 64] [rounds, 15]\n";
+  std::string const which = argc > 3 ? argv[3] : "all";
+  if (millions < 1 || rounds < 1 || (which != "all" && which != "fp32")) {
+    std::cerr << "bench_adamw [elements in millions, 64] [rounds, 15] [all|fp32]\n";
     return 2;
   }
-  return zeroth::run(millions << 20, rounds);
+  return zeroth::run(millions << 20, rounds, which == "all");
 }

@@ -1,7 +1,6 @@
 /// What the engine's bookkeeping costs the caller's thread: a step on the CPU with a communicator that does nothing and
-/// units of which each rank owns 128 elements. No math, no waiting: what is left are calls. Per unit and pass, where a
-/// step has one forward and one backward pass over all units, and an update. (At stage 0 every rank updates everything,
-/// so there the update grows with the ranks.)
+/// units of 128 elements. No math, no waiting: what is left are calls. Per unit and pass, where a step has one forward
+/// and one backward pass over all units, and an update.
 ///
 /// bench_engine_overhead [rounds, 15]        prints one JSON object per stage, number of units and number of ranks
 #include <fmt/format.h>
@@ -72,7 +71,7 @@ double step_us(int stage, int units, int world, int rounds) {
   Model model;
   std::vector<Unit> ids;
   std::vector<Param<1>> weights;
-  std::int64_t const count = std::int64_t{128} * world;  // nothing is padded
+  constexpr std::int64_t count = 128;
   for (int i = 0; i < units; ++i) {
     ids.push_back(model.unit(fmt::format("block{}", i)));
     weights.push_back(model.param(ids.back(), fmt::format("block{}.w", i), {count}, Constant{1}));
