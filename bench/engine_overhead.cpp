@@ -1,6 +1,7 @@
 /// What the engine's bookkeeping costs the caller's thread: a step on the CPU with a communicator that does nothing and
-/// units of 128 elements. No math, no waiting: what is left are calls. Per unit and pass, where a step has one forward
-/// and one backward pass over all units, and an update.
+/// units of which each rank owns 128 elements, four of them prefetched. No math, no waiting: what is left are calls.
+/// Per unit and pass, of a step's forward and backward pass over all units; and what the update of 128 elements costs
+/// per unit at stages 1 to 3 (at stage 0 every rank updates everything).
 ///
 /// bench_engine_overhead [rounds, 15]        prints one JSON object per stage, number of units and number of ranks
 #include <fmt/format.h>
@@ -63,15 +64,19 @@ class IdleCommunicator final : public comm::Communicator {
   comm::FlightRecorder recorder_;
 };
 
-/// Microseconds of one step, median over rounds.
-double step_us(int stage, int units, int world, int rounds) {
+/// Seconds of the caller's thread in one step, medians over rounds.
+struct Times {
+  double passes = 0, update = 0;
+};
+
+Times measure(int stage, int units, int world, int rounds) {
   detail::JobState state;
   state.communicator = std::make_unique<IdleCommunicator>(world, "world");
   auto job = state.job();
   Model model;
   std::vector<Unit> ids;
   std::vector<Param<1>> weights;
-  constexpr std::int64_t count = 128;
+  std::int64_t const count = std::int64_t{128} * world;  // nothing is padded
   for (int i = 0; i < units; ++i) {
     ids.push_back(model.unit(fmt::format("block{}", i)));
     weights.push_back(model.param(ids.back(), fmt::format("block{}.w", i), {count}, Constant{1}));
@@ -79,34 +84,35 @@ double step_us(int stage, int units, int world, int rounds) {
   Engine<float> engine{job, model,
                        Config::from_json(fmt::format(
                            R"({{"train_micro_batch_size_per_gpu": 1,
-                                "zero_optimization": {{"stage": {}, "overlap_comm": false}}}})",
-                           stage))};
-  auto const step = [&] {
+                                "zero_optimization": {{"stage": {}, "overlap_comm": false,
+                                                        "stage3_prefetch_bucket_size": {}}}}})",
+                           stage, 4 * count))};
+  auto const passes = [&] {
     for (auto micro : engine.micro_steps()) {
-      for (int i = 0; i < units; ++i) {
-        auto const p = micro.forward(ids[static_cast<std::size_t>(i)]);
+      for (auto const id : ids) {
+        auto const p = micro.forward(id);
       }
       float const seed = micro.report_loss(1);
-      for (int i = units; i-- > 0;) {
-        auto const p = micro.backward(ids[static_cast<std::size_t>(i)]);
-        *p.grad(weights[static_cast<std::size_t>(i)]).data() = seed;
+      for (auto i = ids.size(); i-- > 0;) {
+        auto const p = micro.backward(ids[i]);
+        *p.grad(weights[i]).data() = seed;
       }
     }
-    static_cast<void>(engine.step());
   };
   int const repeats = std::max(1, 2000 / units);
-  std::vector<double> seconds;
+  std::vector<double> of_passes, of_updates;
   for (int round = -1; round < rounds; ++round) {
-    auto const spent = bench::seconds([&] {
-      for (int i = 0; i < repeats; ++i) {
-        step();
-      }
-    });
+    Times sum;
+    for (int i = 0; i < repeats; ++i) {
+      sum.passes += bench::seconds(passes);
+      sum.update += bench::seconds([&] { static_cast<void>(engine.step()); });
+    }
     if (round >= 0) {
-      seconds.push_back(spent / repeats);
+      of_passes.push_back(sum.passes / repeats);
+      of_updates.push_back(sum.update / repeats);
     }
   }
-  return 1e6 * bench::quantile(seconds, 0.5);
+  return {bench::quantile(of_passes, 0.5), bench::quantile(of_updates, 0.5)};
 }
 
 }  // namespace
@@ -121,13 +127,13 @@ int main(int argc, char** argv) {
   for (int const stage : {0, 1, 2, 3}) {
     for (int const units : {1, 10, 100, 1000}) {
       for (int const world : {1, 8, 64, 1024}) {
-        auto const us = zeroth::step_us(stage, units, world, rounds);
+        auto const times = zeroth::measure(stage, units, world, rounds);
         nlohmann::ordered_json const line{{"benchmark", "engine_overhead"},
                                           {"stage", stage},
                                           {"units", units},
                                           {"ranks", world},
-                                          {"step_us", us},
-                                          {"us_per_unit_and_pass", us / (2 * units)}};
+                                          {"us_per_unit_and_pass", 1e6 * times.passes / (2 * units)},
+                                          {"update_us_per_unit", 1e6 * times.update / units}};
         std::cout << line.dump() << std::endl;
       }
     }
