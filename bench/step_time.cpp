@@ -82,12 +82,17 @@ struct Figures {
   std::vector<ByRound> seconds{std::size(stages)}, exposed_ms{std::size(stages)};  ///< By entry of `stages`; rank 0's.
 };
 
-Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& batches) {
+gpt::Shape shape_of(Load const& load) {
   gpt::Shape shape;
   shape.layers = 6;
   shape.heads = 6;
   shape.channels = 384;
   shape.context = load.context;
+  return shape;
+}
+
+Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& batches) {
+  auto const shape = shape_of(load);
   Figures figures;
   int const status = zeroth::launch({.thread_ranks = ranks}, [&](zeroth::Job& job) {
     std::vector<std::unique_ptr<Runner>> runners;
@@ -114,6 +119,7 @@ Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& bat
 }
 
 void print(Load const& load, int ranks, Figures const& figures) {
+  auto const shape = shape_of(load);
   auto const& base = figures.seconds[0];
   auto const tokens = static_cast<double>(load.micro_batch * load.context * ranks * load.steps);
   for (std::size_t i = 0; i < std::size(stages); ++i) {
@@ -125,6 +131,10 @@ void print(Load const& load, int ranks, Figures const& figures) {
     nlohmann::ordered_json line{
         {"bench", "step_time"},
         {"load", load.name},
+        {"layers", shape.layers},
+        {"channels", shape.channels},
+        {"micro_batch", load.micro_batch},
+        {"context", load.context},
         {"ranks", ranks},
         {"stage", stages[i]},
         {"rounds", base.size()},

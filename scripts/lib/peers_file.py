@@ -5,6 +5,7 @@ import pathlib
 import re
 from dataclasses import dataclass, field
 
+from lib.loads import description
 from lib.records import read_document
 
 
@@ -53,7 +54,8 @@ def read_peers(path):
     document = read_document(path)
     document.one_of("benchmark", ("peers",))
     loads = document.record("loads")
-    peers = Peers(document.count("rounds", 1), _facts(document), {name: _load(name, loads) for name in loads.fields})
+    described = {name: description(name, loads.record(name)) for name in loads.fields}
+    peers = Peers(document.count("rounds", 1), _facts(document), described)
     runs = [_run(record, loads) for record in document.records("runs")]
     if not runs:
         document.fail("runs is empty: nothing ran")
@@ -69,12 +71,6 @@ def read_peers(path):
         peers.failures.setdefault(setting, {}).setdefault(name, []).append(lines[-1].strip())
     peers.problems = own.wrong_losses(runs)
     return peers
-
-
-def _load(name, loads):
-    load = loads.record(name)
-    layers, channels, batch, context = (load.count(key, 1) for key in ("layers", "channels", "micro_batch", "context"))
-    return f"{name}: {layers} layers, {channels} channels, micro-batch {batch}, context {context}"
 
 
 def _run(record, loads):

@@ -64,6 +64,7 @@ class BadFiles(unittest.TestCase):
             (put(3, bench="adamw"), r":3: bench is \"adamw\"; it must be \"step_time\""),
             (put(3, stage=4), r":3: stage is 4; it must be 0 or 1 or 2 or 3"),
             (put(3, stage=1), r":3: stage is 1 for the second time for load L1 on 2 ranks"),
+            (put(3, context=64), r":3: load L1: 6 layers, .* context 64, before L1: 6 layers, .* context 256"),
             (put(3, ranks=0), r":3: ranks is 0; it must be a whole number of at least 1"),
             (put(3, ratio_quartiles=[1]), r":3: ratio_quartiles is \[1\]; it must be two numbers, the smaller one first"),
             (put(3, ratio_quartiles=[2, 1]), r":3: ratio_quartiles is \[2, 1\]; it must be two numbers"),

@@ -260,5 +260,19 @@ class Hostile(Folder):
             self.assertNotIn("\n# h", block)
 
 
+class Record(unittest.TestCase):
+    def test_a_part_that_there_is_not_is_refused_before_anything_runs(self):
+        ended = subprocess.run([REPOSITORY / "scripts/record.sh", "savings", "speed"], capture_output=True, text=True,
+                               check=False)
+        self.assertEqual((ended.returncode, ended.stdout), (2, ""))
+        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo step_time peers savings\n')
+
+    def test_every_section_is_a_part(self):
+        text = (REPOSITORY / "scripts/record.sh").read_text(encoding="utf-8")
+        self.assertIn(f"\nall=({' '.join(NAMES)})\n", text)
+        for section in publish.SECTIONS:
+            self.assertIn(f"\n{section.NAME}() {{", text)
+
+
 if __name__ == "__main__":
     unittest.main()
