@@ -159,7 +159,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "step_time: ROUNDS is {}, must be 1 or more\n", argv[1]);
     return 2;
   }
-  gpt::Corpus const corpus{argc > 2 ? argv[2] : __FILE__};
+  gpt::Corpus const corpus{argc > 2 ? argv[2] : ZEROTH_SOURCE_DIR "/bench/step_time.cpp"};
   std::string_view const only = argc > 3 ? argv[3] : "";
   for (auto const& load : loads) {
     if (!only.empty() && only != load.name) {
