@@ -49,7 +49,9 @@ class Runner {
         memory_{model_},
         workspace_{gpt_.workspace()} {}
 
-  zeroth::StepReport run(int steps) {
+  /// Milliseconds per step that the compute thread waited for communication.
+  double run(int steps) {
+    double exposed_ms = 0;
     for (int step = 0; step < steps; ++step) {
       for (auto micro : engine_.micro_steps()) {
         batches_.read(micro.first_sample(), engine_.micro_batch(), batch_);
@@ -57,9 +59,12 @@ class Runner {
         float const loss = gpt_.forward(pass, batch_, workspace_);
         gpt_.backward(pass, batch_, workspace_, micro.report_loss(loss));
       }
-      engine_.step();
+      if (auto const before = engine_.step()) {
+        exposed_ms += before->exposed_comm_ms;
+      }
     }
-    return *engine_.finish();  // nothing of this turn runs into the next
+    exposed_ms += engine_.finish()->exposed_comm_ms;  // nothing of this turn runs into the next
+    return exposed_ms / steps;
   }
 
  private:
@@ -73,16 +78,21 @@ class Runner {
 };
 
 struct Figures {
-  std::vector<std::vector<double>> seconds{std::size(stages)};  ///< By entry of `stages`, by round.
-  std::vector<double> exposed_ms = std::vector<double>(std::size(stages));
+  using ByRound = std::vector<double>;
+  std::vector<ByRound> seconds{std::size(stages)}, exposed_ms{std::size(stages)};  ///< By entry of `stages`; rank 0's.
 };
 
-Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& batches) {
+gpt::Shape shape_of(Load const& load) {
   gpt::Shape shape;
   shape.layers = 6;
   shape.heads = 6;
   shape.channels = 384;
   shape.context = load.context;
+  return shape;
+}
+
+Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& batches) {
+  auto const shape = shape_of(load);
   Figures figures;
   int const status = zeroth::launch({.thread_ranks = ranks}, [&](zeroth::Job& job) {
     std::vector<std::unique_ptr<Runner>> runners;
@@ -93,11 +103,11 @@ Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& bat
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t turn = 0; turn < runners.size(); ++turn) {
         auto const which = (turn + static_cast<std::size_t>(round)) % runners.size();
-        zeroth::StepReport report;
-        auto const spent = zeroth::bench::seconds([&] { report = runners[which]->run(load.steps); });
+        double exposed_ms = 0;
+        auto const spent = zeroth::bench::seconds([&] { exposed_ms = runners[which]->run(load.steps); });
         if (job.rank() == 0) {
           figures.seconds[which].push_back(spent);
-          figures.exposed_ms[which] += report.exposed_comm_ms / rounds;
+          figures.exposed_ms[which].push_back(exposed_ms);
         }
       }
     }
@@ -109,6 +119,7 @@ Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& bat
 }
 
 void print(Load const& load, int ranks, Figures const& figures) {
+  auto const shape = shape_of(load);
   auto const& base = figures.seconds[0];
   auto const tokens = static_cast<double>(load.micro_batch * load.context * ranks * load.steps);
   for (std::size_t i = 0; i < std::size(stages); ++i) {
@@ -120,11 +131,15 @@ void print(Load const& load, int ranks, Figures const& figures) {
     nlohmann::ordered_json line{
         {"bench", "step_time"},
         {"load", load.name},
+        {"layers", shape.layers},
+        {"channels", shape.channels},
+        {"micro_batch", load.micro_batch},
+        {"context", load.context},
         {"ranks", ranks},
         {"stage", stages[i]},
         {"rounds", base.size()},
         {"step_ms", 1e3 * median / load.steps},
-        {"exposed_ms", figures.exposed_ms[i]},
+        {"exposed_comm_ms", zeroth::bench::quantile(figures.exposed_ms[i], 0.5)},
         {"tokens_per_s", tokens / median},
         {"ratio_to_stage_0", zeroth::bench::quantile(ratios, 0.5)},
         {"ratio_quartiles", {zeroth::bench::quantile(ratios, 0.25), zeroth::bench::quantile(ratios, 0.75)}}};
@@ -144,7 +159,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "step_time: ROUNDS is {}, must be 1 or more\n", argv[1]);
     return 2;
   }
-  gpt::Corpus const corpus{argc > 2 ? argv[2] : __FILE__};
+  gpt::Corpus const corpus{argc > 2 ? argv[2] : ZEROTH_SOURCE_DIR "/bench/step_time.cpp"};
   std::string_view const only = argc > 3 ? argv[3] : "";
   for (auto const& load : loads) {
     if (!only.empty() && only != load.name) {

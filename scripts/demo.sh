@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Trains the same small GPT at stages 0, 1, 2 and 3 on 4 ranks, from the same weights on the same text, and compares
 # memory, loss and speed: a table here and a page with charts. About three minutes on two cores after the build.
-#   scripts/demo.sh [--record] [TEXT FILE OR FOLDER]     without one: the headers of Eigen, which the build needs anyway
-# --record also puts the figures into docs/measured/demo, the README's table and the README's picture.
+#   scripts/demo.sh [--into FOLDER] [TEXT FILE OR FOLDER]
+# Without a text: the headers of Eigen, which the build needs anyway. --into: where the reports go, instead of out/demo.
 set -euo pipefail
 invoked_from=$PWD
 cd "$(dirname "$0")/.."
@@ -10,11 +10,9 @@ source scripts/lib/packages.sh
 
 require_packages "${library_packages[@]}"
 reports=out/demo
-publish=()
-if [ "${1-}" = --record ]; then
-  shift
-  reports=docs/measured/demo
-  publish=(--readme README.md --picture docs/pictures/memory.svg)
+if [ "${1-}" = --into ]; then
+  reports=$(cd "$invoked_from" && realpath -m -- "${2?--into needs a folder}")
+  shift 2
 fi
 text=/usr/include/eigen3
 if [ $# -gt 0 ]; then
@@ -27,7 +25,7 @@ fi
 
 use_ccache_if_present
 echo "== building"
-mkdir -p out/demo
+mkdir -p out/demo "$reports"
 cmake --preset release >out/demo/configure.log || { cat out/demo/configure.log; exit 1; }
 cmake --build --preset release --target train_gpt
 
@@ -48,4 +46,4 @@ for stage in 0 1 2 3; do
   labelled+=("stage $stage=$reports/stage$stage.jsonl")
 done
 echo
-python3 scripts/report.py "${labelled[@]}" --html out/demo/report.html ${publish[@]+"${publish[@]}"}
+python3 scripts/report.py "${labelled[@]}" --html out/demo/report.html

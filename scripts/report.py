@@ -1,19 +1,31 @@
 #!/usr/bin/env python3
-"""Puts runs of train_gpt side by side: a table on the terminal and a page of charts.
+"""Turns measurements into tables, pictures and pages. Needs Python and nothing else.
+
+Runs of train_gpt side by side:
 
     scripts/report.py "stage 0=out/stage0.jsonl" "stage 3=out/stage3.jsonl" --html out/report.html
 
-Each argument is LABEL=FILE, where FILE is what train_gpt --report wrote. Savings are against the first run. Ends with 1
-if losses differ between the runs or measured memory is not what was planned, with 2 if a file is no report.
+Each argument is LABEL=FILE, where FILE is what train_gpt --report wrote. Savings are against the first run.
+
+Everything that is kept in a folder, as scripts/record.sh measures it:
+
+    scripts/report.py --measured docs/measured --pictures docs/pictures --readme README.md --html out/report.html
+
+rewrites the README's blocks and the pictures. A block whose file is missing is left empty, and said to be. With --check
+nothing is written, and what would change is told.
+
+Ends with 1 if losses differ, measured memory is not what was planned, another claim does not hold, or --check finds a
+difference; with 2 if a file does not hold what it should.
 """
 
 import argparse
-import os
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from lib import page, readme, runs, table  # noqa: E402
+from lib import demo, page, publish, table  # noqa: E402
+from lib.records import ReportError  # noqa: E402
+from lib.runs import read_run  # noqa: E402
 
 
 def labelled(argument):
@@ -23,38 +35,70 @@ def labelled(argument):
     return label, path
 
 
-def main(arguments=None):
+def parsed(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=labelled, metavar="LABEL=FILE")
+    parser.add_argument("runs", nargs="*", type=labelled, metavar="LABEL=FILE")
+    parser.add_argument("--measured", type=pathlib.Path, metavar="FOLDER", help="of kept measurements, instead of runs")
     parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write a self-contained page")
-    parser.add_argument("--picture", type=pathlib.Path, metavar="FILE", help="write the chart of memory as an SVG")
+    parser.add_argument("--pictures", type=pathlib.Path, metavar="FOLDER", help="write the charts as SVG files")
     parser.add_argument("--readme", type=pathlib.Path, metavar="FILE",
-                        help="put a table between the demo marks of this document; needs --picture")
-    parser.add_argument("--title", default="Zeroth, stage by stage", help="of the page")
+                        help="put each block between its marks in this document; needs --pictures")
+    parser.add_argument("--check", action="store_true", help="write no pictures and no document; say which would change")
+    parser.add_argument("--title", help="of the page")
     options = parser.parse_args(arguments)
+    if bool(options.runs) == bool(options.measured):
+        parser.error("give runs as LABEL=FILE, or --measured FOLDER")
+    if options.runs and (options.pictures or options.readme or options.check):
+        parser.error("--pictures, --readme and --check go with --measured")
+    if (options.readme or options.check) and not options.pictures:
+        parser.error("--readme and --check need --pictures: where the pictures are")
+    return options
+
+
+def compare(options):
+    """Runs side by side."""
+    runs = [read_run(label, path) for label, path in options.runs]
+    print(table.as_text(runs), end="")
+    if options.html:
+        text = page.whole(options.title or "Zeroth, stage by stage", demo.as_html(runs))
+        options.html.write_text(text, encoding="utf-8")
+        print(f"The same with charts: {options.html}")
+    return table.claims(runs)
+
+
+def publish_kept(options):
+    """Blocks, pictures and page of what is kept."""
+    found, left_out = publish.present(options.measured)
+    for sentence in left_out:
+        print(sentence)
+    claims = publish.claims(found)
+    if options.pictures:
+        wanted = publish.files(found, options.readme, options.pictures)
+        changed = publish.differences(wanted)
+        for path in changed:
+            print(f"{path} {'is not what the files make' if options.check else 'is made again'}")
+        if options.check:
+            claims += [(False, f"{path} is not what the files make") for path in changed]
+        else:
+            publish.write(wanted)
+    if options.html:
+        options.html.parent.mkdir(parents=True, exist_ok=True)
+        text = publish.as_html(found, options.title or "Zeroth: memory, speed and scale")
+        options.html.write_text(text, encoding="utf-8")
+        print(f"All charts: {options.html}")
+    for holds, sentence in claims:
+        print(sentence if holds else f"FAILED: {sentence}")
+    return claims
+
+
+def main(arguments=None):
+    options = parsed(arguments)
     try:
-        compared = [runs.read_run(label, path) for label, path in options.runs]
-    except runs.ReportError as error:
+        claims = publish_kept(options) if options.measured else compare(options)
+    except (ReportError, OSError) as error:
         print(f"report.py: {error}", file=sys.stderr)
         return 2
-    if options.readme and not options.picture:
-        parser.error("--readme shows a picture: say with --picture where it is")
-    print(table.as_text(compared), end="")
-    if options.html:
-        options.html.write_text(page.as_html(compared, options.title), encoding="utf-8")
-        print(f"The same with charts: {options.html}")
-    if options.picture:
-        options.picture.write_text(readme.as_picture(compared), encoding="utf-8")
-    if options.readme:
-        picture = os.path.relpath(options.picture, options.readme.parent)
-        document = options.readme.read_text(encoding="utf-8")
-        try:
-            document = readme.replaced(document, readme.as_markdown(compared, picture))
-        except runs.ReportError as error:
-            print(f"report.py: {options.readme}: {error}", file=sys.stderr)
-            return 2
-        options.readme.write_text(document, encoding="utf-8")
-    return 0 if all(holds for holds, _ in table.claims(compared)) else 1
+    return 0 if all(holds for holds, _ in claims) else 1
 
 
 if __name__ == "__main__":

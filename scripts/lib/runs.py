@@ -1,21 +1,18 @@
 """Runs of train_gpt, as their --report files tell them."""
 
-import json
 import statistics
 from dataclasses import dataclass, field
 
+from lib.records import Record, ReportError, read_lines
+
 CATEGORIES = ("parameters", "gradients", "optimizer", "slots", "scratch")
-
-
-class ReportError(Exception):
-    """A file that is no report, or not a whole one: names the file, and the line where there is one."""
 
 
 @dataclass
 class Run:
     label: str
     path: str
-    facts: dict = field(default_factory=dict)  # the "run" record
+    facts: Record = None  # the "run" record, if there is one
     steps: list = field(default_factory=list)  # the "step" records, in order
     memory: list = field(default_factory=list)  # the "memory" records, one per rank
 
@@ -43,15 +40,8 @@ class Run:
 
 def read_run(label, path):
     run = Run(label, path)
-    try:
-        with open(path, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    _take(run, json.loads(line))
-                except (ValueError, KeyError, TypeError) as error:
-                    raise ReportError(f"{path}:{number}: no record of a run: {error}") from error
-    except OSError as error:
-        raise ReportError(f"{path}: {error.strerror}") from error
+    for record in read_lines(path):
+        _take(run, record)
     if not run.steps:
         raise ReportError(f"{path}: no step was recorded")
     if not run.memory:
@@ -60,24 +50,26 @@ def read_run(label, path):
 
 
 def _take(run, record):
-    kind = record["record"]
+    kind = record.one_of("record", ("run", "step", "memory"))
     if kind == "run":
         run.facts = record
     elif kind == "step":
         expected = len(run.steps) + 1
-        if record["step"] != expected:
-            raise ValueError(f"step {record['step']} where step {expected} should be")
-        for key in ("loss", "step_ms", "tokens_per_s", "exposed_comm_ms"):
-            float(record[key])
-        run.steps.append(record)
-    elif kind == "memory":
-        for key in ("planned", "measured_peak"):
-            whole = sum(record[key][category] for category in CATEGORIES)
-            if whole != record[key]["total"]:
-                raise ValueError(f"rank {record['rank']}: {key} adds up to {whole}, not {record[key]['total']}")
-        run.memory.append(record)
+        if record.count("step") != expected:
+            record.fail(f"step {record.count('step')} where step {expected} should be")
+        run.steps.append({"loss": record.number("loss"), "step_ms": record.number("step_ms", above=0),
+                          "tokens_per_s": record.number("tokens_per_s", above=0),
+                          "exposed_comm_ms": record.amount("exposed_comm_ms")})
     else:
-        raise ValueError(f'"{kind}" is not "run", "step" or "memory"')
+        run.memory.append({kind: _by_category(record.record(kind)) for kind in ("planned", "measured_peak")})
+
+
+def _by_category(record):
+    held = {category: record.count(category) for category in (*CATEGORIES, "total")}
+    whole = sum(held[category] for category in CATEGORIES)
+    if whole != held["total"]:
+        record.fail(f"adds up to {whole}, not to total, {held['total']}")
+    return held
 
 
 def first_difference(runs):

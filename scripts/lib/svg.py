@@ -1,6 +1,5 @@
-"""The little SVG that the charts need: elements as strings, and axes with round numbers."""
+"""The little SVG that the charts need: elements as strings."""
 
-import math
 import re
 from html import escape
 
@@ -15,47 +14,41 @@ def text(content, **attributes):
     return element("text", escape(str(content)), **attributes)
 
 
-def group(parts, **attributes):
-    return element("g", "".join(parts), **attributes)
+def hint(content):
+    """What a browser shows over the element that this is put into."""
+    return element("title", escape(content))
+
+
+def group(parts, label):
+    """Parts that belong together; `label` is what a screen reader says."""
+    return element("g", "".join(parts), role="group", aria_label=label)
 
 
 def figure(width, height, parts, label):
     """A drawing that scales with the page; `label` is what a screen reader says."""
-    return element("svg", element("title", escape(label)) + "".join(parts), viewBox=f"0 0 {width} {height}", role="img",
+    return element("svg", hint(label) + "".join(parts), viewBox=f"0 0 {width} {height}", role="img",
                    xmlns="http://www.w3.org/2000/svg")
 
 
-def alone(drawing, style, legend):
-    """A figure as a file of its own: on the page's colours, below a legend of (label, class)."""
-    width, height = (int(v) for v in re.search(r'viewBox="0 0 (\d+) (\d+)"', drawing).groups())
-    top, x = 34, 20
-    parts = [element("style", style), element("rect", width=width, height=height + top, rx=10, class_="paper")]
-    for label, name in legend:
-        parts.append(element("rect", x=x, y=13, width=13, height=13, rx=3, class_=name))
-        parts.append(text(label, x=x + 20, y=24))
-        x += 46 + 8 * len(label)
-    inner = re.sub(r"^<svg[^>]*>|</svg>$", "", drawing)
-    parts.append(element("g", inner, transform=f"translate(0 {top})"))
-    return element("svg", "".join(parts), viewBox=f"0 0 {width} {height + top}", width=width, height=height + top,
-                   role="img", xmlns="http://www.w3.org/2000/svg") + "\n"
+def alone(drawing, style):
+    """A figure as a file of its own, with its style, on the page's colour."""
+    width, height = re.search(r'viewBox="0 0 (\d+) (\d+)"', drawing).groups()
+    opening, inner = re.match(r"(<svg[^>]*)>(.*)$", drawing, re.DOTALL).groups()
+    paper = element("rect", width=width, height=height, rx=10, class_="paper")
+    return f'{opening} width="{width}" height="{height}">{element("style", style)}{paper}{inner}\n'
 
 
-def ticks(low, high, wanted=6):
-    """Round numbers from below `low` to at least `high`, about `wanted` of them."""
-    span = (high - low) or abs(high) or 1.0
-    raw = span / wanted
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * (1 - 1e-9))
-    first = math.floor(low / step + 1e-9)
-    last = math.ceil(high / step - 1e-9)
-    return [i * step for i in range(first, max(last, first + 1) + 1)]
-
-
-def tick_text(value, step):
-    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    if abs(step * 10**decimals - round(step * 10**decimals)) > 1e-6:  # 2.5, 0.25 ...
-        decimals += 1
-    return f"{value:,.{decimals}f}"
+def legend(entries, x, y):
+    """(label, class) side by side. Classes of lines are shown as lines, those of rings as rings, all others as boxes."""
+    for label, name in entries:
+        if name.startswith(("curve", "limit", "range")):
+            yield element("line", x1=x - 4, x2=x + 17, y1=y - 4, y2=y - 4, stroke_width=2.5, class_=name)
+        elif name.startswith("printed"):
+            yield element("circle", cx=x + 6.5, cy=y - 4.5, r=4, class_=name)
+        else:
+            yield element("rect", x=x, y=y - 11, width=13, height=13, rx=3, class_=name)
+        yield text(label, x=x + 22, y=y)
+        x += 44 + 7.6 * len(label)
 
 
 def _value(value):

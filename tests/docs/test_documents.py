@@ -3,13 +3,9 @@
 import pathlib
 import re
 import subprocess
-import sys
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "scripts"))
-from lib import readme, runs  # noqa: E402
-
 DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 
 
@@ -25,14 +21,6 @@ class Documents(unittest.TestCase):
         self.assertIsNotNone(region, "the example has lost its marks")
         quoted = blocks((REPOSITORY / "README.md").read_text(encoding="utf-8"), "cpp")
         self.assertEqual(quoted, [region.group(1)], "README.md must quote the marked lines of the example")
-
-    def test_readme_shows_what_was_measured(self):
-        measured = [runs.read_run(f"stage {stage}", REPOSITORY / f"docs/measured/demo/stage{stage}.jsonl")
-                    for stage in range(4)]
-        document = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-        picture = "docs/pictures/memory.svg"
-        self.assertEqual(readme.replaced(document, readme.as_markdown(measured, picture)), document)
-        self.assertEqual((REPOSITORY / picture).read_text(encoding="utf-8"), readme.as_picture(measured))
 
     def test_links_lead_somewhere(self):
         checked = 0

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Makes every figure and picture of the README again: measures, keeps the files in docs/measured, rewrites the README.
+#   scripts/record.sh              all parts
+#   scripts/record.sh PART...      only these; the others stay as they are
+#   demo       train_gpt at stages 0 to 3: memory, loss, tokens per second (3 minutes on two cores)
+#   step_time  stages over stage 0, in turns (15 minutes)
+#   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth (hours; installs PyTorch and DeepSpeed into .venv)
+#   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
+# Leave the machine alone meanwhile. A part that fails leaves its old file.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/lib/packages.sh
+
+all=(demo step_time peers savings)
+parts=("$@")
+if [ $# -eq 0 ]; then
+  parts=("${all[@]}")
+fi
+for part in "${parts[@]}"; do
+  case " ${all[*]} " in
+    *" $part "*) ;;
+    *) echo "error: \"$part\" is no part; parts are ${all[*]}" >&2; exit 2 ;;
+  esac
+done
+
+kept=docs/measured
+new=out/measured
+mkdir -p "$kept" "$new"
+require_packages "${library_packages[@]}"
+use_ccache_if_present
+
+built() {  # targets
+  mkdir -p out
+  cmake --preset release >out/configure.log || { cat out/configure.log; exit 1; }
+  cmake --build --preset release --target "$@"
+}
+
+demo() {
+  scripts/demo.sh --into "$new/demo"
+  mkdir -p "$kept/demo"
+  mv "$new"/demo/stage?.jsonl "$kept/demo/"
+}
+
+step_time() {
+  built bench_step_time
+  build/release/bin/bench_step_time 12 >"$new/step_time.jsonl"
+  mv "$new/step_time.jsonl" "$kept/"
+}
+
+peers() {
+  built train_gpt
+  if [ ! -x .venv/bin/python ]; then
+    require_packages python3-venv python3-dev
+    python3 -m venv .venv
+  fi
+  .venv/bin/pip install --quiet -r bench/peers/requirements.txt
+  .venv/bin/python bench/peers/run.py --out "$new/peers.json"
+  mv "$new/peers.json" "$kept/"
+}
+
+savings() {
+  built zeroth_tool
+  local model ranks
+  for model in "7.5e9 36" "128e9 80" "1e12 128"; do  # parameters and units; the sizes of the ZeRO paper's table 1
+    for ranks in 1 2 4 8 16 32 64 128 256 512 1024; do
+      build/release/bin/zeroth plan --parameters ${model% *} --units ${model#* } --ranks $ranks --device-memory 80 --json |
+        python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin)))'
+    done
+  done >"$new/savings.jsonl"
+  mv "$new/savings.jsonl" "$kept/"
+}
+
+for part in "${parts[@]}"; do
+  echo "== $part"
+  $part
+done
+echo "== README.md and docs/pictures"
+python3 scripts/report.py --measured "$kept" --pictures docs/pictures --readme README.md --html out/report.html

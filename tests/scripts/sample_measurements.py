@@ -1,0 +1,92 @@
+"""What scripts/record.sh keeps, made up: lines of bench_step_time and `zeroth plan`, and a file of bench/peers/run.py."""
+
+import json
+import pathlib
+import sys
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "scripts"))
+import sample_runs  # noqa: E402
+from lib.peers import SYSTEMS  # noqa: E402
+from lib.peers_file import own  # noqa: E402
+
+MIB = 2**20
+
+
+def step_time(loads=("L1", "L2"), ranks=(2, 4)):
+    lines = []
+    for load in loads:
+        for count in ranks:
+            base = (900 if load == "L1" else 55) * count / 2
+            for stage, ratio in enumerate((1.003, 0.97, 0.985, 1.12)):
+                ms = base * ratio
+                lines.append({"bench": "step_time", "load": load, "layers": 6, "channels": 384,
+                              "micro_batch": 4 if load == "L1" else 1, "context": 256 if load == "L1" else 128,
+                              "ranks": count, "stage": stage, "rounds": 12, "step_ms": ms, "exposed_comm_ms": ms * (0.04 + 0.05 * stage),
+                              "tokens_per_s": 256e3 * count / ms, "ratio_to_stage_0": ratio,
+                              "ratio_quartiles": [ratio - 0.02, ratio + 0.03]})
+    return lines
+
+
+def plan(parameters, ranks, units=32):
+    """With 16 bytes per parameter, and slots of two units."""
+    stages = []
+    for stage in range(4):
+        held = [2 * parameters, 2 * parameters, 12 * parameters]
+        for index in range({0: 3, 1: 2, 2: 1, 3: 0}[stage], 3):
+            held[index] //= ranks
+        slots = (0, 0, 2, 4)[stage] * 2 * (parameters // units)
+        stages.append({"stage": stage, "parameters": held[0], "gradients": held[1], "optimizer": held[2], "slots": slots,
+                       "scratch": 4096, "padding": 512, "total": sum(held) + slots + 4608, "bytes_sent_per_step": 1})
+    return {"ranks": ranks, "model": {"name": f"{parameters} parameters", "parameters": parameters, "units": units},
+            "config": None, "stage": 3, "device_memory": 80 * 2**30, "stages": stages}
+
+
+def savings(models=(7_500_000_000, 128_000_000_000, 1_000_000_000_000), ranks=tuple(2**i for i in range(11))):
+    return [plan(parameters, count) for parameters in models for count in ranks]
+
+
+LOADS = {name: {"layers": 6, "heads": 6, "channels": 384, "context": context, "micro_batch": batch, "steps": 3,
+                "ranks": [2, 4], "warmup": 2}
+         for name, batch, context in (("L1", 4, 256), ("L2", 1, 128), ("state", 1, 64))}
+# Per system, of Zeroth's at stage 3 and of a load's.
+SPEED = {"zeroth0": 1.05, "zeroth3": 1.0, "ddp": 0.8, "fsdp2": 0.45, "deepspeed1": 0.5, "deepspeed2": 0.47,
+         "deepspeed3": 0.3}
+PEAK = {"zeroth0": 1.0, "zeroth3": 0.4, "ddp": 1.4, "fsdp2": 0.9, "deepspeed1": 1.1, "deepspeed2": 1.0,
+        "deepspeed3": 1.2}
+
+
+def peers(rounds=3, failing=(("L2", 4, "deepspeed3", "lean"),)):
+    """`failing`: (load, ranks, system, variant) that fail in every round. DDP default also fails once at L1."""
+    runs, failures = [], []
+    everyone = [("zeroth0", "threads")]
+    everyone += [(system, variant) for system, (_, variants) in SYSTEMS.items() for variant in variants]
+    for load, ranks in (("L1", 2), ("L1", 4), ("L2", 2), ("L2", 4), ("state", 4)):
+        for number in range(rounds):
+            for system, variant in everyone:
+                key = {"load": load, "ranks": ranks, "round": number, "system": system, "variant": variant}
+                if (load, ranks, system, variant) in failing or key == {
+                        "load": "L1", "ranks": 2, "round": 1, "system": "ddp", "variant": "default"}:
+                    failures.append({**key, "error": "exit status 1\nTraceback\nRuntimeError: gloo | broke & <b>"})
+                    continue
+                speed = {"L1": 2600, "L2": 1900, "state": 210}[load] * SPEED[system] * (1 + 0.03 * (number - 1))
+                speed *= {"tuned": 1.1, "lean": 0.8, "mpi": 0.93}.get(variant, 1)
+                peak = {"L1": 190, "L2": 150, "state": 1400}[load] * PEAK[system] * {"lean": 0.6}.get(variant, 1) * MIB
+                drift = 0 if system.startswith("zeroth") else 2e-7
+                runs.append({**key, "tokens_per_s": speed, "step_ms": [4.0, 2.0, 2.1],
+                             "losses": [5.5, 4.25, 3.75 + drift], "peak_bytes": [peak - MIB, peak], "idle_bytes": [80 * MIB] * 2})
+    return {"benchmark": "peers", "machine": {"processor": "A processor", "cores": 2, "memory": "25165824 kB",
+                                              "system": "Linux", "load_average": [0.1, 0.1, 0.1]},
+            "zeroth": "0123abc", "versions": {"python": "3.11.2", "torch": "2.15.0"}, "data_bytes": 1, "launcher": "fork",
+            "optimizer": {}, "clipping": 1.0, "loss_bound": own.LOSS_BOUND, "loads": LOADS, "stage_file": {}, "rounds": rounds,
+            "runs": runs, "failures": failures, "summary": own.summarise(runs)}
+
+
+def write_all(folder):
+    """A folder as docs/measured is when everything was measured."""
+    (folder / "demo").mkdir(parents=True)
+    for stage in range(4):
+        sample_runs.write(folder / f"demo/stage{stage}.jsonl", sample_runs.records(stage))
+    sample_runs.write(folder / "step_time.jsonl", step_time())
+    sample_runs.write(folder / "savings.jsonl", savings())
+    (folder / "peers.json").write_text(json.dumps(peers()), encoding="utf-8")

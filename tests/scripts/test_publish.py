@@ -1,0 +1,278 @@
+"""scripts/report.py --measured: the README's blocks and pictures are what the kept files make, or it says so."""
+
+import contextlib
+import html.parser
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "scripts"))
+import report  # noqa: E402
+import sample_measurements  # noqa: E402
+import sample_runs  # noqa: E402
+from lib import markdown, publish  # noqa: E402
+
+NAMES = [section.NAME for section in publish.SECTIONS]
+PICTURES = [name for section in publish.SECTIONS for name in section.PICTURES]
+
+
+class Kept(unittest.TestCase):
+    """What is in the repository."""
+
+    def test_readme_and_pictures_are_what_the_kept_files_make(self):
+        """With Python alone: no package, not even those that are installed."""
+        ended = subprocess.run([sys.executable, "-I", "-S", "-B", "scripts/report.py", "--check", "--measured",
+                                "docs/measured", "--pictures", "docs/pictures", "--readme", "README.md"],
+                               cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertIn("to the last printed digit", ended.stdout)
+
+    def test_every_picture_is_one_that_the_files_make(self):
+        self.assertLessEqual({path.name for path in (REPOSITORY / "docs/pictures").iterdir()}, set(PICTURES))
+
+    @unittest.skipUnless("ZEROTH_TOOL" in os.environ, "ZEROTH_TOOL is set where the tool is built")
+    def test_the_tool_still_plans_what_was_kept(self):
+        lines = (REPOSITORY / "docs/measured/savings.jsonl").read_text(encoding="utf-8").splitlines()
+        self.assertGreaterEqual(len(lines), 30)
+        for line in lines:
+            kept = json.loads(line)
+            words = [os.environ["ZEROTH_TOOL"], "plan", "--parameters", kept["model"]["parameters"], "--units",
+                     kept["model"]["units"], "--ranks", kept["ranks"], "--device-memory",
+                     kept["device_memory"] // 2**30, "--json"]
+            told = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True).stdout
+            self.assertEqual(json.loads(told), kept)
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.measured, self.pictures = self.folder / "measured", self.folder / "docs" / "pictures"
+        self.readme, self.page = self.folder / "README.md", self.folder / "out" / "page.html"
+        sample_measurements.write_all(self.measured)
+        blocks = "".join(f"{begin}\nold {begin[5:9]}\n{end}\nbetween\n" for begin, end in map(markdown.marks, NAMES))
+        self.readme.write_text(f"before\n{blocks}after\n", encoding="utf-8")
+
+    def publish(self, *options):
+        """(exit status, standard output, standard error)."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = report.main(["--measured", str(self.measured), "--pictures", str(self.pictures),
+                                  "--readme", str(self.readme), *options])
+        return status, out.getvalue(), err.getvalue()
+
+    def block(self, name):
+        begin, end = markdown.marks(name)
+        return self.readme.read_text(encoding="utf-8").split(begin)[1].split(end)[0]
+
+    def change(self, name, edit):
+        """Edits the records of a kept file in place."""
+        path = self.measured / name
+        if path.suffix == ".json":
+            document = json.loads(path.read_text(encoding="utf-8"))
+            edit(document)
+            path.write_text(json.dumps(document), encoding="utf-8")
+        else:
+            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            edit(lines)
+            sample_runs.write(path, lines)
+
+
+class Published(Folder):
+    def test_blocks_hold_the_figures_of_the_files(self):
+        status, out, err = self.publish("--html", str(self.page))
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("| stage 3 | 3.15 | 3.15 | 6.29 | 12.05 | 0.02 | 24.66 | 51.0 % | 2.23311374 | 4,796 |",
+                      self.block("demo"))
+        self.assertIn("| L2 | 4 | 1.00 (0.98 - 1.03) | 0.97 (0.95 - 1.00) | 0.98 (0.96 - 1.01) | 1.12 (1.10 - 1.15) | "
+                      "8,312 |", self.block("step_time"))
+        self.assertIn("| 7.5B | 64 | 120 (120) | 31.4 (31.4) | 16.6 (17.6) | 1.88 (3.75) |", self.block("savings"))
+        self.assertIn("All 54 figures of the ZeRO paper's table 1 are met", self.block("savings"))
+        peers = self.block("peers")
+        self.assertIn("| L1 | 2 | 2,600 | 1.14 x | 2.02 x | 1.82 x | 1.93 x | 3.03 x |", peers)
+        self.assertIn("| state | 4 | 560 | 0.29 x | 0.74 x | 0.36 x | 0.40 x | 0.56 x |", peers)
+        self.assertIn("- L2, 4 ranks, deepspeed3 lean: 3 of 3 rounds did not run: RuntimeError", peers)
+        self.assertIn("A processor, 2 cores, 24 GiB, Linux; Zeroth 0123abc; python 3.11.2, torch 2.15.0", peers)
+        text = self.readme.read_text(encoding="utf-8")
+        self.assertEqual(text.count("\nbetween\n"), len(NAMES))
+        self.assertNotIn("old", text)
+        for name in PICTURES:
+            self.assertIn(f"](docs/pictures/{name})", text)
+            self.assertTrue((self.pictures / name).is_file())
+
+    def test_pictures_and_page_need_nothing_else(self):
+        self.publish("--html", str(self.page), "--title", "A<B")
+        for path in (self.page, *self.pictures.iterdir()):
+            text = path.read_text(encoding="utf-8")
+            for resource in ("<script", "<link", "<img", "<image", "<use", "@import", "url(", "src=", "href=", "@font-face"):
+                self.assertNotIn(resource, text, path.name)
+            self.assertEqual(set(re.findall(r"https?://[^\"]*", text)), {"http://www.w3.org/2000/svg"})
+            self.assertIn("prefers-color-scheme: dark", text)
+        page = self.page.read_text(encoding="utf-8")
+        self.assertIn("<h1>A&lt;B</h1>", page)
+        self.assertEqual(len(re.findall(r"<svg.*?</svg>", page, re.DOTALL)), 6)  # memory, loss, time; and three
+
+    def test_made_twice_is_the_same_and_checked(self):
+        self.publish()
+        before = {path: path.read_bytes() for path in (self.readme, *self.pictures.iterdir())}
+        self.assertEqual(self.publish("--check")[0], 0)
+        self.assertEqual(self.publish()[0], 0)
+        self.assertEqual({path: path.read_bytes() for path in before}, before)
+
+    def test_check_finds_a_digit_that_drifted_and_writes_nothing(self):
+        self.publish()
+        for path, old, new in ((self.readme, "24.66", "24.67"), (self.pictures / "memory.svg", "24.7 MiB", "24.8 MiB"),
+                               (self.pictures / "savings.svg", "printed", "Printed")):
+            with self.subTest(path=path.name):
+                right = path.read_text(encoding="utf-8")
+                wrong = right.replace(old, new, 1)
+                self.assertNotEqual(right, wrong)
+                path.write_text(wrong, encoding="utf-8")
+                status, out, _ = self.publish("--check")
+                self.assertEqual(status, 1)
+                self.assertIn(f"FAILED: {path} is not what the files make", out)
+                self.assertEqual(path.read_text(encoding="utf-8"), wrong)
+                path.write_text(right, encoding="utf-8")
+
+    def test_check_finds_a_file_that_drifted(self):
+        self.publish()
+        self.change("step_time.jsonl", lambda lines: lines[3].update(ratio_to_stage_0=1.13))
+        status, out, _ = self.publish("--check")
+        self.assertEqual(status, 1)
+        self.assertIn(f"FAILED: {self.readme} is not", out)
+        self.assertIn("step_time.svg is not", out)
+        self.assertNotIn("memory.svg is not", out)
+
+    def test_a_missing_file_leaves_its_block_empty(self):
+        self.publish()
+        for name, file in (("peers", "peers.json"), ("step_time", "step_time.jsonl"), ("demo", "demo/stage2.jsonl")):
+            (self.measured / file).unlink()
+            status, out, _ = self.publish("--check")
+            self.assertEqual(status, 1, "the README shows figures of no file")
+            status, out, _ = self.publish("--html", str(self.page))
+            self.assertEqual(status, 0)
+            self.assertIn(f"{name} is left out: no file {self.measured / file}; scripts/record.sh {name} makes it", out)
+            self.assertEqual(self.block(name), "\n")
+        self.assertEqual([path.name for path in self.pictures.iterdir()], ["savings.svg"])
+        self.assertEqual(self.publish("--check")[0], 0)
+        self.assertIn("1.88", self.block("savings"))
+        self.assertEqual(self.page.read_text(encoding="utf-8").count("<h2>"), 1)
+
+    def test_nothing_measured_makes_nothing(self):
+        shutil.rmtree(self.measured)
+        status, out, _ = self.publish()
+        self.assertEqual(status, 0)
+        self.assertEqual(out.count("is left out"), len(NAMES))
+        self.assertNotRegex(self.readme.read_text(encoding="utf-8"), r"\d")
+
+    def test_a_document_without_marks_stays_as_it_is(self):
+        whole = self.readme.read_text(encoding="utf-8")
+        begin, end = markdown.marks("peers")
+        for bad in (whole.replace(begin, ""), whole.replace(end, ""), whole + begin, whole.replace(begin, "x").replace(end, begin)):
+            self.readme.write_text(bad, encoding="utf-8")
+            status, _, err = self.publish()
+            self.assertEqual(status, 2)
+            self.assertIn(f'must hold "{begin}" and "{end}" once', err)
+            self.assertEqual(self.readme.read_text(encoding="utf-8"), bad)
+            self.assertFalse(self.pictures.exists())
+
+    def test_claims_that_do_not_hold_are_told(self):
+        def another_loss(document):
+            document["runs"][-1]["losses"][1] *= 1 + 2e-5
+        self.change("peers.json", another_loss)
+        self.change("savings.jsonl", lambda lines: lines[6]["stages"][3].update(
+            parameters=10**9, total=10**9 + sum(lines[6]["stages"][3][key] for key in (
+                "gradients", "optimizer", "slots", "scratch", "padding"))))
+        status, out, _ = self.publish()
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: state, 4 ranks, round 2, deepspeed3 lean: the loss of step 2 is", out)
+        self.assertIn("FAILED: Not as in the ZeRO paper's table 1: 7.5B on 64 ranks at stage 3: 2.641, printed 1.88.", out)
+        self.assertIn("Not as in the ZeRO paper's table 1", self.block("savings"))
+
+    def test_options_that_make_no_sense_together(self):
+        for words, message in ((["--measured", "x", "a=b"], "give runs as LABEL=FILE, or --measured"), ([], "give runs"),
+                               (["a=b", "--pictures", "x"], "go with --measured"),
+                               (["--measured", "x", "--readme", "y"], "need --pictures")):
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err), self.assertRaises(SystemExit) as end:
+                report.main(words)
+            self.assertEqual(end.exception.code, 2)
+            self.assertIn(message, err.getvalue())
+
+
+class Tags(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, [name for name, _ in attributes]))
+
+
+class Hostile(Folder):
+    """Text of a file is shown as text, whatever it holds."""
+
+    TEXT = '"><script>alert(1)</script><img src=x onerror=y> ]]> & | `x` [a](javascript:b) <!-- peers: end -->\n# h'
+
+    def test_text_stays_text(self):
+        def facts(lines):
+            lines[0]["data"]["path"] = self.TEXT
+
+        def names(document):
+            document["machine"].update(processor=self.TEXT, system=self.TEXT)
+            document["zeroth"] = self.TEXT
+            document["versions"] = {self.TEXT: self.TEXT}
+            document["loads"][self.TEXT] = document["loads"].pop("state")
+            for record in (*document["runs"], *document["summary"]):
+                record["load"] = self.TEXT if record["load"] == "state" else record["load"]
+            document["failures"][0].update(system=self.TEXT, variant=self.TEXT, error=self.TEXT)
+
+        self.change("demo/stage0.jsonl", facts)
+        self.change("peers.json", names)
+        self.change("step_time.jsonl", lambda lines: [line.update(load=self.TEXT) for line in lines if line["load"] == "L1"])
+        status, _, err = self.publish("--html", str(self.page))
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(self.publish("--check")[0], 0, "marks in the text have not moved the README's")
+        for path in (self.page, *self.pictures.iterdir()):
+            tags = Tags(path.read_text(encoding="utf-8")).found
+            self.assertGreater(len(tags), 20)
+            self.assertNotIn("script", [tag for tag, _ in tags])
+            self.assertNotIn("img", [tag for tag, _ in tags])
+            self.assertFalse([name for _, names in tags for name in names if name.startswith("on")])
+            if path.suffix == ".svg":
+                xml.etree.ElementTree.parse(path)
+        for name in ("demo", "step_time", "peers"):
+            block = self.block(name)
+            self.assertIn("alert", block)
+            self.assertNotRegex(block, r"(?<!\\)<(?!!--)")
+            self.assertNotRegex(block, r"(?<!\\)\]\(javascript")
+            self.assertNotIn("\n# h", block)
+
+
+class Record(unittest.TestCase):
+    def test_a_part_that_there_is_not_is_refused_before_anything_runs(self):
+        ended = subprocess.run([REPOSITORY / "scripts/record.sh", "savings", "speed"], capture_output=True, text=True,
+                               check=False)
+        self.assertEqual((ended.returncode, ended.stdout), (2, ""))
+        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo step_time peers savings\n')
+
+    def test_every_section_is_a_part(self):
+        text = (REPOSITORY / "scripts/record.sh").read_text(encoding="utf-8")
+        self.assertIn(f"\nall=({' '.join(NAMES)})\n", text)
+        for section in publish.SECTIONS:
+            self.assertIn(f"\n{section.NAME}() {{", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
