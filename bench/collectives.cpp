@@ -1,21 +1,19 @@
-/// Collectives among threads against memcpy by as many threads at once: bus bandwidth as nccl-tests defines it, which
-/// for both operations is what one rank receives, (ranks - 1) / ranks of the full buffer, per second. memcpy moves as
-/// many bytes per thread, between two buffers of its own. Prints one JSON object per operation, size and number of
-/// ranks.
+/// Collectives against memcpy by as many ranks at once: bus bandwidth as nccl-tests defines it, which for both
+/// operations is what one rank receives, (ranks - 1) / ranks of the full buffer, per second. memcpy moves as many bytes
+/// per rank, between two buffers of its own. Prints one JSON object per operation, size and number of ranks.
 ///
-/// bench_collectives [rounds, 15] [largest MiB, 64]
+/// bench_collectives [rounds, 15] [largest MiB, 64]             2 ranks as threads, then 4
+/// mpirun -n RANKS bench_collectives [rounds] [largest MiB]     ranks as processes, over MPI
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <vector>
 
-#include "comm/meeting.hpp"
 #include "paired.hpp"
-#include "zeroth/comm/local.hpp"
+#include "zeroth/comm/job.hpp"
 #include "zeroth/device/cpu.hpp"
 
 namespace zeroth {
@@ -42,40 +40,47 @@ using Seconds = std::vector<std::vector<double>>;
 class RankLoop {
  public:
   RankLoop(Load const& load, comm::Communicator& communicator)
-      : load_{load}, communicator_{communicator}, stream_{device_->make_stream("bench", device::Overlap::on)} {
+      : load_{load},
+        communicator_{communicator},
+        memory_{device_->allocate(device::Category::scratch, load.full_bytes)},
+        spare_{device_->allocate(device::Category::scratch, load.full_bytes)},
+        staging_{device_->allocate(device::Category::scratch,
+                                   comm::staging_bytes(communicator.transport(), load.ranks, Dtype::fp32,
+                                                       load.full_bytes / bytes_of(Dtype::fp32)))},
+        stream_{device_->make_stream("bench", device::Overlap::on)} {
     for (auto* each : {&memory_, &spare_}) {
-      *each = device_->allocate(device::Category::scratch, load.full_bytes);
       std::memset((*each)->data(), 0, static_cast<std::size_t>(load.full_bytes));
     }
+    communicator_.set_staging({staging_->data(), static_cast<std::size_t>(staging_->bytes())});
   }
+  RankLoop(RankLoop const&) = delete;
+  RankLoop& operator=(RankLoop const&) = delete;
+  ~RankLoop() { communicator_.set_staging({}); }
 
-  void run(comm::Meeting& meeting, Seconds& seconds) {
+  [[nodiscard]] Seconds run() {
+    Seconds seconds(subject_count);
     for (int round = -1; round < load_.rounds; ++round) {
       for (std::size_t i = 0; i < subject_count; ++i) {
         // Who comes after whom changes: each one finds the caches as the one before left them.
         auto const subject = static_cast<Subject>((i + static_cast<std::size_t>(round + 1)) % subject_count);
-        meet(meeting);
+        communicator_.barrier(*stream_, {"bench", ""});
         double const taken = bench::seconds([&] {
           repeat(subject);
-          meet(meeting);
+          communicator_.barrier(*stream_, {"bench", ""});
         });
-        if (round >= 0 && communicator_.rank() == 0) {
+        if (round >= 0) {
           seconds[subject].push_back(taken / load_.repeats());
         }
       }
     }
+    return seconds;
   }
 
  private:
-  void meet(comm::Meeting& meeting) {
-    meeting.arrive(++met_);
-    meeting.wait_for(met_);
-  }
-
   void repeat(Subject subject) {
     std::byte* const full = memory_->data();
     std::byte* const mine = full + communicator_.rank() * load_.block_bytes();
-    std::int64_t const count = load_.block_bytes() / 4;
+    std::int64_t const count = load_.block_bytes() / bytes_of(Dtype::fp32);
     for (int i = 0; i < load_.repeats(); ++i) {
       switch (subject) {
         case all_gather: communicator_.all_gather(*stream_, {"bench", ""}, mine, full, count, Dtype::fp32); break;
@@ -91,24 +96,12 @@ class RankLoop {
   Load load_;
   comm::Communicator& communicator_;
   std::unique_ptr<device::Device> device_ = device::make_cpu_device();
-  std::unique_ptr<device::Memory> memory_, spare_;
+  std::unique_ptr<device::Memory> memory_, spare_, staging_;
   std::unique_ptr<device::Stream> stream_;
-  std::uint64_t met_ = 0;
 };
 
-Seconds measure(Load const& load) {
-  Seconds seconds(subject_count);
-  auto const communicators = comm::make_local(load.ranks);
-  comm::Meeting meeting{load.ranks};
-  std::vector<std::jthread> threads;
-  for (auto const& communicator : communicators) {
-    threads.emplace_back([&] { RankLoop{load, *communicator}.run(meeting, seconds); });
-  }
-  threads.clear();  // joins
-  return seconds;
-}
-
-void report(Load const& load, char const* name, std::vector<double> const& subject, std::vector<double> const& copies) {
+void report(Load const& load, comm::Transport transport, char const* name, std::vector<double> const& subject,
+            std::vector<double> const& copies) {
   std::vector<double> ratios;
   std::transform(subject.begin(), subject.end(), copies.begin(), std::back_inserter(ratios),
                  [](double ours, double bound) { return bound / ours; });
@@ -117,6 +110,7 @@ void report(Load const& load, char const* name, std::vector<double> const& subje
   };
   nlohmann::ordered_json const line{
       {"benchmark", name},
+      {"transport", comm::name_of(transport)},
       {"ranks", load.ranks},
       {"bytes", load.full_bytes},
       {"bus_gb_per_s", rate(subject)},
@@ -124,6 +118,25 @@ void report(Load const& load, char const* name, std::vector<double> const& subje
       {"ratio_to_memcpy", bench::quantile(ratios, 0.5)},
       {"ratio_quartiles", {bench::quantile(ratios, 0.25), bench::quantile(ratios, 0.75)}}};
   std::cout << line.dump() << std::endl;
+}
+
+/// All sizes; rank 0 prints.
+void run_rank(Job& job, int rounds, std::int64_t largest_bytes, std::atomic<comm::Transport>& transport) {
+  auto& communicator = *detail::JobState::of(job).communicator;
+  transport = communicator.transport();
+  for (std::int64_t const kibibytes : {64, 256, 1024, 4096, 7168, 16384, 32768, 65536}) {
+    // Blocks are whole elements for any number of ranks.
+    auto const unit = std::int64_t{4} * job.world();
+    Load const load{job.world(), (kibibytes << 10) / unit * unit, rounds};
+    if (load.full_bytes > largest_bytes) {
+      continue;
+    }
+    auto const seconds = RankLoop{load, communicator}.run();
+    if (job.rank() == 0) {
+      report(load, transport, "all_gather", seconds[all_gather], seconds[plain_memcpy]);
+      report(load, transport, "reduce_scatter", seconds[reduce_scatter], seconds[plain_memcpy]);
+    }
+  }
 }
 
 }  // namespace
@@ -137,15 +150,12 @@ int main(int argc, char** argv) {
     std::cerr << "usage: " << argv[0] << " [rounds, 1 or more] [largest MiB, 1 or more]\n";
     return 1;
   }
+  std::atomic transport{comm::Transport::local};
   for (int const ranks : {2, 4}) {
-    for (std::int64_t const kibibytes : {64, 256, 1024, 4096, 7168, 16384, 32768, 65536}) {
-      if (kibibytes > largest_mebibytes * 1024) {
-        continue;
-      }
-      Load const load{ranks, kibibytes << 10, rounds};
-      auto const seconds = measure(load);
-      report(load, "all_gather", seconds[all_gather], seconds[plain_memcpy]);
-      report(load, "reduce_scatter", seconds[reduce_scatter], seconds[plain_memcpy]);
+    int const status =
+        launch({.thread_ranks = ranks}, [&](Job& job) { run_rank(job, rounds, largest_mebibytes << 20, transport); });
+    if (status != 0 || transport != comm::Transport::local) {  // a launcher has said how many ranks there are
+      return status;
     }
   }
   return 0;

@@ -1,7 +1,8 @@
 /// Step time of stages 1, 2 and 3 over stage 0, on train_gpt's model: all stages live in one run and take turns, so
 /// that what disturbs the machine disturbs all of them. Stage 0 runs twice: its ratio to itself is the noise.
 ///
-///   bench_step_time [ROUNDS [TEXT [LOAD]]]    prints one JSON line per stage, load and number of ranks
+///   bench_step_time [ROUNDS [TEXT [LOAD [RANKS,RANKS...]]]]    prints one JSON line per stage, load and number of
+///   ranks
 #include <fmt/format.h>
 
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -137,6 +139,7 @@ void print(Load const& load, int ranks, Figures const& figures) {
         {"context", load.context},
         {"ranks", ranks},
         {"stage", stages[i]},
+        {"stage_file", nlohmann::ordered_json::parse(stage_file(stages[i], load))},
         {"rounds", base.size()},
         {"step_ms", 1e3 * median / load.steps},
         {"exposed_comm_ms", zeroth::bench::quantile(figures.exposed_ms[i], 0.5)},
@@ -161,12 +164,22 @@ int main(int argc, char** argv) {
   }
   gpt::Corpus const corpus{argc > 2 ? argv[2] : ZEROTH_SOURCE_DIR "/bench/step_time.cpp"};
   std::string_view const only = argc > 3 ? argv[3] : "";
+  std::vector<int> ranks_to_measure;
+  for (std::stringstream list{argc > 4 ? argv[4] : "2,4"}; list.good();) {
+    std::string number;
+    std::getline(list, number, ',');
+    ranks_to_measure.push_back(std::atoi(number.c_str()));
+    if (ranks_to_measure.back() < 1) {
+      fmt::print(stderr, "step_time: RANKS is {}, must be numbers of 1 or more with commas between\n", argv[4]);
+      return 2;
+    }
+  }
   for (auto const& load : loads) {
     if (!only.empty() && only != load.name) {
       continue;
     }
     gpt::Batches const batches{corpus, load.context, gpt::Order::sequential, 1};
-    for (int const ranks : {2, 4}) {
+    for (int const ranks : ranks_to_measure) {
       print(load, ranks, measure(load, ranks, rounds, batches));
     }
   }

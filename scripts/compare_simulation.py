@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Step times that `zeroth simulate` gives for the runs that bench_step_time measured, and how far apart they are.
+
+    scripts/compare_simulation.py                  a table, from docs/measured/step_time.jsonl and configs/machines
+    scripts/compare_simulation.py --fit            the rate of math with which one step agrees: stage 0, load L1, 2 ranks
+
+Everything but that rate is measured by programs that do not train. Four ranks on two cores have half of it.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY / "scripts"))
+from lib.records import ReportError, read_lines  # noqa: E402
+
+MACHINES = {2: "two_cores.json", 4: "two_cores_shared.json"}
+FITTED_TO = ("L1", 2, 0)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measured", type=pathlib.Path, default=REPOSITORY / "docs/measured/step_time.jsonl")
+    parser.add_argument("--machines", type=pathlib.Path, default=REPOSITORY / "configs/machines")
+    parser.add_argument("--zeroth", type=pathlib.Path, default=REPOSITORY / "build/release/bin/zeroth")
+    parser.add_argument("--fit", action="store_true")
+    return parser.parse_args()
+
+
+class Simulator:
+    def __init__(self, zeroth, machines, folder):
+        self.zeroth, self.machines, self.folder = zeroth, machines, folder
+
+    def step(self, run, machine=None):
+        """{"step_ms": ..., "exposed_comm_ms": ...} of a measured run."""
+        model, stage_file = self.folder / "config.json", self.folder / "stage.json"
+        model.write_text(json.dumps({"model_type": "gpt2", "n_layer": run["layers"], "n_head": 6, "n_embd": run["channels"],
+                                     "n_positions": run["context"], "vocab_size": 256}))
+        stage_file.write_text(json.dumps(run["stage_file"]))
+        machine = machine or self.machines / MACHINES[run["ranks"]]
+        done = subprocess.run([self.zeroth, "simulate", "--model", model, "--config", stage_file, "--ranks",
+                               str(run["ranks"]), "--machine", machine, "--json"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"compare_simulation.py: {self.zeroth} simulate: {done.stderr}")
+        return next(stage for stage in json.loads(done.stdout)["stages"] if stage["stage"] == run["stage"])
+
+    def with_rate(self, run, rate):
+        lines = (self.machines / MACHINES[run["ranks"]]).read_text().splitlines()
+        changed = [f'  "peak_flops_per_s": {rate},' if '"peak_flops_per_s"' in line else line for line in lines]
+        file = self.folder / "machine.json"
+        file.write_text("\n".join(changed))
+        return self.step(run, file)["step_ms"]
+
+
+def fit(simulator, run):
+    """Time is a constant and what math takes: two simulations tell both."""
+    slow, fast = 5e10, 1e11
+    slow_ms, fast_ms = simulator.with_rate(run, slow), simulator.with_rate(run, fast)
+    of_math = (slow_ms - fast_ms) / (1 / slow - 1 / fast)
+    constant = fast_ms - of_math / fast
+    return of_math / (run["step_ms"] - constant)
+
+
+def table(simulator, runs):
+    rows = ["| load, ranks | stage | measured ms | simulated ms | error | measured, of stage 0 | simulated, of stage 0 |",
+            "|---|---|---|---|---|---|---|"]
+    base, errors, of_ratios = {}, [], []
+    for run in runs:
+        simulated = simulator.step(run)["step_ms"]
+        key = run["load"], run["ranks"]
+        if run["stage"] == 0:
+            base[key] = simulated, run["step_ms"]
+        ratio, measured_ratio = simulated / base[key][0], run["step_ms"] / base[key][1]
+        error = simulated / run["step_ms"] - 1
+        fitted = (*key, run["stage"]) == FITTED_TO
+        if not fitted:
+            errors.append(abs(error))
+        if run["stage"] != 0:
+            of_ratios.append(abs(ratio / measured_ratio - 1))
+        rows.append(f"| {run['load']}, {run['ranks']} | {run['stage']} | {run['step_ms']:.1f} | {simulated:.1f} | "
+                    f"{'fitted' if fitted else f'{100 * error:+.1f} %'} | {measured_ratio:.3f} | {ratio:.3f} |")
+    rows += ["", f"Step times differ by {100 * sum(errors) / len(errors):.1f} % on average and {100 * max(errors):.1f} % at most; "
+             f"ratios to stage 0 by {100 * sum(of_ratios) / len(of_ratios):.1f} % and {100 * max(of_ratios):.1f} %."]
+    return "\n".join(rows)
+
+
+def main():
+    options = arguments()
+    try:
+        runs = [record.fields for record in read_lines(options.measured)]
+    except ReportError as error:
+        sys.exit(f"compare_simulation.py: {error}")
+    with tempfile.TemporaryDirectory() as folder:
+        simulator = Simulator(options.zeroth, options.machines, pathlib.Path(folder))
+        if options.fit:
+            run = next(run for run in runs if (run["load"], run["ranks"], run["stage"]) == FITTED_TO)
+            print(f"peak_flops_per_s: {fit(simulator, run):.3g}, and half of it for four ranks")
+        else:
+            print(table(simulator, runs))
+
+
+if __name__ == "__main__":
+    main()
