@@ -1,5 +1,6 @@
 /// The library's kernels on a GPU: each function enqueues on `stream` what the function of the same name in
-/// device/kernels.hpp or device/rank_sum.hpp does, with the same bits.
+/// device/kernels.hpp or device/rank_sum.hpp does, with the same bits. (A NaN that arithmetic makes is a NaN; its
+/// payload is the device's.)
 ///
 /// Pointers are to memory that the device reaches, and stay valid until the stream has passed, unless said otherwise.
 /// Nothing is allocated, copied or waited for. The result is that of the launches; errors of the work itself come up
@@ -30,7 +31,7 @@ cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t b
 cudaError_t advance(cudaStream_t stream, optim::StepRules const& rules, optim::StepSums const* total,
                     optim::StepScalars* scalars);
 
-/// `args.segments` is host memory, read before the call returns. One launch for some hundred segments.
+/// `args.segments` is host memory, read before the call returns. One launch for every 96 segments.
 cudaError_t adamw(cudaStream_t stream, optim::AdamwArgs const& args);
 
 /// What device::rank_sum takes, with the pointers by value: a kernel cannot read the caller's arrays.

@@ -18,6 +18,7 @@ struct alignas(sizeof(T) * count < access_bytes ? sizeof(T) * count : access_byt
   T at[count];
 };
 
+/// One pack of global memory.
 template <int count, class T>
 [[nodiscard]] ZEROTH_DEVICE inline Pack<T, count> load(T const* from) {
   return *reinterpret_cast<Pack<T, count> const*>(from);
@@ -25,6 +26,20 @@ template <int count, class T>
 
 template <class T, int count>
 ZEROTH_DEVICE inline void store(T* to, Pack<T, count> const& pack) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(pack) % sizeof(uint4) == 0) {
+    // nvcc 13 takes some plain assignments apart into narrow stores.
+    uint4 words[sizeof(pack) / sizeof(uint4)];
+    memcpy(words, &pack, sizeof(pack));
+    for (int k = 0; k < static_cast<int>(sizeof(pack) / sizeof(uint4)); ++k) {
+      asm volatile(
+          "st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(reinterpret_cast<uint4*>(to) + k)),
+          "r"(words[k].x), "r"(words[k].y), "r"(words[k].z), "r"(words[k].w)
+          : "memory");
+    }
+    return;
+  }
+#endif
   *reinterpret_cast<Pack<T, count>*>(to) = pack;
 }
 

@@ -17,7 +17,7 @@ struct MoveAndSum {
   static constexpr int tile_count = sums_at_once * static_cast<int>(device::sum_block_count);
   static_assert(device::square_lanes == warp_threads);
   struct Shared {
-    alignas(access_bytes) float values[tile_count + pack];  // of a tile, from the beginning of its first pack
+    float values[(tile_count + pack) / 32 * 33 + 33];  // of a tile, from the beginning of its first pack, at place()
   };
 
   Move<To, From> move;
@@ -33,14 +33,13 @@ struct MoveAndSum {
       block.phase([&](int thread) {
         each_pack<threads>(move.grid, tile, thread, [&](std::int64_t first, auto count) {
           auto const stored = in_place ? load<count()>(move.destination + first) : move.move(first, count);
-          Pack<float, count()> wide;
+          int const at = static_cast<int>(first - first_pack);
           for (int k = 0; k < count(); ++k) {
-            wide.at[k] = to_float(stored.at[k]);
+            shared.values[place(at + k)] = to_float(stored.at[k]);
           }
-          store(shared.values + (first - first_pack), wide);
         });
       });
-      sum(block, shared.values + (begin - first_pack), static_cast<int>(tile.end - tile.begin), i * sums_at_once);
+      sum(block, shared, static_cast<int>(begin - first_pack), static_cast<int>(tile.end - begin), i * sums_at_once);
     }
   }
 
@@ -49,8 +48,13 @@ struct MoveAndSum {
   }
 
  private:
+  /// Where an element is in shared memory. The gap behind every 32 puts what the threads of a warp write together, a
+  /// pack apart from each other, into different banks.
+  [[nodiscard]] static ZEROTH_DEVICE int place(int element) { return element + element / 32; }
+
+  /// Of the elements [first, first + count) in shared memory.
   template <class Block>
-  ZEROTH_DEVICE void sum(Block& block, float const* values, int count, std::int64_t first_sum) const {
+  ZEROTH_DEVICE void sum(Block& block, Shared& shared, int first, int count, std::int64_t first_sum) const {
     constexpr int length = static_cast<int>(device::sum_block_count);
     PerThread<float, Block> sums;
     block.phase([&](int thread) {
@@ -58,7 +62,7 @@ struct MoveAndSum {
       int const end = begin + length < count ? begin + length : count;
       float sum = 0;
       for (int i = begin + thread % warp_threads; i < end; i += warp_threads) {
-        sum = device::add_square(sum, values[i]);
+        sum = device::add_square(sum, shared.values[place(first + i)]);
       }
       sums[thread] = sum;
     });
