@@ -2,6 +2,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -67,9 +68,10 @@ class OnMachine {
   [[nodiscard]] std::vector<T> values() const {
     std::vector<std::byte> now(before_.size());
     machine().download(now.data(), memory_, now.size());
-    std::size_t const end = shift_ + count_ * sizeof(T);
-    bool const kept = std::memcmp(now.data(), before_.data(), shift_) == 0 &&
-                      std::memcmp(now.data() + end, before_.data() + end, now.size() - end) == 0;
+    auto const begin = static_cast<std::ptrdiff_t>(shift_);
+    auto const end = begin + static_cast<std::ptrdiff_t>(count_ * sizeof(T));
+    bool const kept = std::equal(now.begin(), now.begin() + begin, before_.begin()) &&
+                      std::equal(now.begin() + end, now.end(), before_.begin() + end);
     REQUIRE(kept);
     std::vector<T> result(count_);
     if (count_ > 0) {

@@ -1,6 +1,5 @@
 /// The kernels' cases on a GPU.
 #include "machine.hpp"
-#include "support/gpu_main.hpp"
 
 namespace zeroth::testing {
 namespace {

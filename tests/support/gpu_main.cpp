@@ -1,11 +1,10 @@
 /// main() for tests that need a GPU: without one they are skipped (exit status 77, which ctest shows), never passed.
-/// Included by one source of such a program, which then needs no other main().
-#pragma once
+/// A source of such a program, instead of catch_main.cpp.
+#define CATCH_CONFIG_RUNNER
 #include <cuda_runtime_api.h>
 
 #include <iostream>
 
-#define CATCH_CONFIG_RUNNER
 #include "support/catch.hpp"
 
 int main(int argument_count, char** arguments) {
