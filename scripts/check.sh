@@ -14,7 +14,7 @@ if [ "${1:-}" = --fix ]; then
 fi
 require_packages "${test_packages[@]}" clang-format-14 clang-tidy-14
 
-mapfile -t formatted < <(git ls-files -- '*.cpp' '*.hpp')
+mapfile -t formatted < <(git ls-files -- '*.cpp' '*.hpp' '*.cu')
 if $fix; then
   clang-format-14 -i "${formatted[@]}"
 else
