@@ -23,6 +23,11 @@ struct alignas(64) LocalMember {
   int job_rank = 0;  ///< In the communicator that all others were split from.
   std::shared_ptr<FlightRecorder> recorder;
   Transaction const* transaction = nullptr;  ///< What it brought; for the others between enter() and leave().
+  /// On a GPU: up to where its stream must come before others use what it brought, and to where before it uses that
+  /// again itself. Made once, recorded before enter() and before leave(): a wait for an event that was never recorded
+  /// would return at once. Nobody records one again before all have enqueued their waits for it: that takes another
+  /// meeting.
+  std::unique_ptr<device::Event> arrived, done;
   std::atomic<std::uint64_t> meetings{0};    ///< The last one that it came to.
   std::atomic<std::uint64_t> splits{0};      ///< Likewise.
   std::atomic<bool> left{false};             ///< Will come to nothing any more.
@@ -56,6 +61,7 @@ class LocalGroup {
   /// Returns when nobody uses what this rank brought: soon, because who has entered works without waiting.
   void leave(int rank) noexcept;
   /// Between the two: which ranks brought different things, in words; empty if none did. The same text on all ranks.
+  /// Memory of the host and of GPUs are different things, too.
   [[nodiscard]] std::string disagreement();
 
   /// A rank's place in what a split made; null for a negative color.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "device/peer_stream.hpp"
 #include "zeroth/comm/communicator.hpp"
 
 namespace zeroth::comm {
@@ -17,6 +18,7 @@ struct Transaction {
   std::uint64_t sequence = 0;  ///< Among those of this rank's communicator, from 1.
   std::uint64_t position = 0;  ///< As sequence, but without those that are messages alone: the same on all ranks.
   std::chrono::milliseconds timeout{};
+  device::PeerStream* stream = nullptr;  ///< Of a GPU, that its work is enqueued on; null: the host does the work.
   std::vector<Collective> group;       ///< What all ranks do together, in order.
   std::vector<Collective> messages;    ///< Sends and receives, in order.
   std::vector<std::uint64_t> tickets;  ///< Of the flight recorder, one per collective.

@@ -78,6 +78,9 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
       exceptions_at_start_{std::uncaught_exceptions()},
       progress_(model_->units.size()) {
   auto const& settings = blueprint_.settings;
+  if (job_->compute_stream) {
+    device_->compute_on(*job_->compute_stream);
+  }
   for (auto* const comm : {gather_comm_.get(), reduce_comm_.get()}) {
     comm->set_options({settings.timeout, true});  // the first two steps are always checked
   }
@@ -111,7 +114,8 @@ EngineState::~EngineState() {
 void EngineState::agree(Config const& config) {
   auto const world = static_cast<std::size_t>(gather_comm_->world());
   auto const rank = static_cast<std::size_t>(gather_comm_->rank());
-  std::vector<std::uint64_t> all(2 * world);
+  auto const memory = device_->allocate_host(static_cast<std::int64_t>(2 * world * sizeof(std::uint64_t)));
+  std::span const all{reinterpret_cast<std::uint64_t*>(memory->data()), 2 * world};
   all[2 * rank] = model::fingerprint(*model_);
   all[2 * rank + 1] = hash_of(config.to_json());
   gather_comm_->all_gather(*gather_stream_, {"start", ""}, &all[2 * rank], all.data(), 2, Dtype::int64);

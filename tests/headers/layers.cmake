@@ -3,7 +3,7 @@
 cmake_minimum_required(VERSION 3.25)
 set(may_include_core core)
 set(may_include_optim core optim)
-set(may_include_device core optim device)
+set(may_include_device core optim device cuda)
 set(may_include_comm core optim device comm)
 set(may_include_config core optim config)
 set(may_include_model core model)

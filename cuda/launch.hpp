@@ -1,0 +1,49 @@
+/// The library's kernels on a GPU: each function enqueues on `stream` what the function of the same name in
+/// device/kernels.hpp or device/rank_sum.hpp does, with the same bits.
+///
+/// Pointers are to memory that the device reaches, and stay valid until the stream has passed, unless said otherwise.
+/// Nothing is allocated, copied or waited for. The result is that of the launches; errors of the work itself come up
+/// later, as always in CUDA. Arguments are not checked here: Kernels of the device does that. Any thread may call.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "zeroth/core/dtype.hpp"
+#include "zeroth/device/kernels.hpp"
+#include "zeroth/optim/adamw.hpp"
+#include "zeroth/optim/step_scalars.hpp"
+
+namespace zeroth::cuda {
+
+/// `destination[i] = source[i]`, rounded to nearest even; fp32, bf16, fp16. The blocks do not overlap, or are the same
+/// one of one dtype.
+cudaError_t convert(cudaStream_t stream, void* destination, Dtype destination_dtype, void const* source,
+                    Dtype source_dtype, std::int64_t count);
+
+cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& args);
+
+/// Adds up `block_sums` in fp64, in order, into `contribution->sum_of_squares`; the other fields come from `host`.
+cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::StepSums const& host,
+                    optim::StepSums* contribution);
+
+cudaError_t advance(cudaStream_t stream, optim::StepRules const& rules, optim::StepSums const* total,
+                    optim::StepScalars* scalars);
+
+/// `args.segments` is host memory, read before the call returns. One launch for some hundred segments.
+cudaError_t adamw(cudaStream_t stream, optim::AdamwArgs const& args);
+
+/// What device::rank_sum takes, with the pointers by value: a kernel cannot read the caller's arrays.
+struct RankSum {
+  static constexpr int most_ranks = 16;
+  void* outputs[most_ranks];
+  int output_count;
+  void const* inputs[most_ranks];
+  int input_count;
+  Dtype dtype;
+  std::int64_t first, count;
+};
+
+cudaError_t rank_sum(cudaStream_t stream, RankSum const& args);
+
+}  // namespace zeroth::cuda
