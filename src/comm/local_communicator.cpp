@@ -293,7 +293,7 @@ std::vector<std::unique_ptr<Communicator>> make_local(int world, CommOptions con
                                              : recorders[static_cast<std::size_t>(rank)]});
     ZEROTH_EXPECTS(seats.back().recorder != nullptr, fmt::format("the flight recorder of rank {} is null", rank));
   }
-  auto const group = std::make_shared<LocalGroup>("world", seats, std::make_shared<AbortState>());
+  auto const group = std::make_shared<LocalGroup>("world", seats, std::make_shared<LocalJob>(world));
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < world; ++rank) {
     communicators.push_back(std::make_unique<LocalCommunicator>(group, rank, options));

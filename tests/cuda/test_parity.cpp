@@ -73,18 +73,28 @@ Trained train_on_gpu(int world, std::string const& text, fake_cuda::Machine cons
 }  // namespace
 
 TEST_CASE("ranks on one GPU give the CPU's bits") {
-  auto const world = GENERATE(1, 2, 4);
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
-  auto const accumulation = GENERATE(1, 2);
   for (int stage = 0; stage <= 3; ++stage) {
-    auto const base = train_on_cpu(world, file(types, stage, accumulation, movements[0]));
-    REQUIRE(base.reports.size() == 4);
-    for (auto const& move : movements) {
-      INFO(fmt::format("{} ranks, {}, {} micro-steps, stage {}, bucket {}, overlap {}", world, types.name, accumulation,
-                       stage, move.bucket, move.overlap));
-      auto const text = file(types, stage, accumulation, move, R"(, "poison": true)");
-      REQUIRE(bits_of(train_on_gpu(world, text, {.delays = 7})) == bits_of(base));
+    for (int const world : {1, 2, 4}) {
+      auto const base = train_on_cpu(world, file(types, stage, 2, movements[0]));
+      REQUIRE(base.reports.size() == 4);
+      for (auto const& move : movements) {
+        INFO(fmt::format("{} ranks, {}, stage {}, bucket {}, overlap {}", world, types.name, stage, move.bucket,
+                         move.overlap));
+        if (world == 2 || &move == &movements[stage % 3]) {
+          auto const text = file(types, stage, 2, move, R"(, "poison": true)");
+          REQUIRE(bits_of(train_on_gpu(world, text, {})) == bits_of(base));
+        }
+      }
     }
+  }
+}
+
+TEST_CASE("work that comes late on some streams changes nothing") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {}", stage));
+    auto const text = file(all_types[0], stage, 2, movements[2], R"(, "poison": true)");
+    REQUIRE(bits_of(train_on_gpu(3, text, {.delays = 7})) == bits_of(train_on_cpu(3, text)));
   }
 }
 
@@ -92,7 +102,7 @@ TEST_CASE("ranks on two GPUs give the CPU's bits") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO(fmt::format("stage {}", stage));
     auto const text = file(all_types[1], stage, 2, movements[2]);
-    REQUIRE(bits_of(train_on_gpu(4, text, {.gpus = 2, .delays = 3})) == bits_of(train_on_cpu(4, text)));
+    REQUIRE(bits_of(train_on_gpu(4, text, {.gpus = 2})) == bits_of(train_on_cpu(4, text)));
   }
 }
 
