@@ -1,52 +1,11 @@
 #include "zeroth/optim/schedule.hpp"
 
-#include <cmath>
-#include <numbers>
+#include "schedule_arithmetic.hpp"
 
 namespace zeroth::optim {
-namespace {
-
-/// How far the warmup has come at scheduler step `step` of `steps`: 0 at the start; 1, or nearly, at the end.
-ZEROTH_HOST_DEVICE double warmup_fraction(WarmupKind kind, double step, double steps) noexcept {
-  return kind == WarmupKind::linear ? step / steps : std::log(step + 1) / std::log(steps);
-}
-
-}  // namespace
 
 float learning_rate(Schedule const& schedule, std::int64_t applied) noexcept {
-  if (schedule.kind == ScheduleKind::constant) {
-    return schedule.base;
-  }
-  // A DeepSpeed scheduler is stepped after an update, and says before its first step what it starts from. So update 1
-  // runs at the start value, update 2 at scheduler step 0 (which for the warmups is that value again), and so on.
-  double const low = schedule.kind == ScheduleKind::warmup_cosine ? 0.0 : static_cast<double>(schedule.warmup_min);
-  if (applied == 0) {
-    return static_cast<float>(low);
-  }
-  auto const step = static_cast<double>(applied - 1);
-  auto const warmup = static_cast<double>(schedule.warmup_steps > 2 ? schedule.warmup_steps : 2);
-  auto const total = static_cast<double>(schedule.total_steps);
-  double const decay_steps = total - warmup > 1 ? total - warmup : 1;
-  double const warmed = step < warmup ? warmup_fraction(schedule.warmup, step, warmup) : 1.0;
-
-  if (schedule.kind == ScheduleKind::warmup_cosine) {
-    double ratio = 0;
-    if (step < warmup) {
-      double const start = static_cast<double>(schedule.warmup_min_ratio);
-      ratio = start + warmed * (1 - start);
-    } else {
-      double const end = static_cast<double>(schedule.cosine_min_ratio);
-      double const progress = (step - warmup + 1) / decay_steps;
-      double const wave = (1 + std::cos(std::numbers::pi * (progress < 1 ? progress : 1))) / 2;
-      ratio = end + (1 - end) * wave;
-    }
-    return static_cast<float>(static_cast<double>(schedule.base) * (ratio > 0 ? ratio : 0));
-  }
-  double fraction = warmed;
-  if (schedule.kind == ScheduleKind::warmup_decay && step >= warmup) {
-    fraction = total > step ? (total - step) / decay_steps : 0;
-  }
-  return static_cast<float>(low + (static_cast<double>(schedule.warmup_max) - low) * fraction);
+  return arithmetic::learning_rate(schedule, applied);
 }
 
 }  // namespace zeroth::optim

@@ -33,12 +33,8 @@ void CpuKernels::reduce_epilogue(Stream& stream, ReduceEpilogue const& args) {
 void CpuKernels::collect(Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
                          optim::StepSums* contribution) {
   as_cpu(stream).post([=] {
-    double total = 0;
-    for (float const sum : block_sums) {
-      total += static_cast<double>(sum);
-    }
     *contribution = host;
-    contribution->sum_of_squares = total;
+    contribution->sum_of_squares = total_of(block_sums.data(), static_cast<std::int64_t>(block_sums.size()));
   });
 }
 

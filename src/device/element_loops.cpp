@@ -1,24 +1,14 @@
 #include "device/element_loops.hpp"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
+#include "device/element_arithmetic.hpp"
 #include "zeroth/device/rank_sum.hpp"
 
 namespace zeroth::device {
 namespace {
-
-/// A plain assignment where the types are the same: compilers do not see that widening and rounding cancel out.
-template <class To, class From>
-ZEROTH_INLINE To convert(From value) {
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else {
-    return from_float<To>(to_float(value));
-  }
-}
 
 template <class To, class From>
 struct Convert {
@@ -29,37 +19,45 @@ struct Convert {
   ZEROTH_INLINE void operator()() const {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < count; ++i) {
-      destination[i] = convert<To>(source[i]);
+      destination[i] = convert_element<To>(source[i]);
     }
   }
 };
 
-/// Lanes of a block's sum of squares: lane l adds the elements l, l + lanes, l + 2 lanes, ... of the block in that
-/// order. Then lane l takes lane l + lanes / 2, and so on: one tree on every instruction set.
-constexpr std::int64_t lanes = 32;
-static_assert(sum_block_count % lanes == 0);
+static_assert(sum_block_count % square_lanes == 0);
 
 template <class T>
 ZEROTH_INLINE float sum_of_squares(T const* block, std::int64_t count) {
-  float sum[lanes] = {};
+  float sum[square_lanes] = {};
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    for (std::int64_t lane = 0; lane < lanes; ++lane) {
-      float const value = to_float(block[i + lane]);
-      sum[lane] += value * value;
+  for (; i + square_lanes <= count; i += square_lanes) {
+    for (std::int64_t lane = 0; lane < square_lanes; ++lane) {
+      sum[lane] = add_square(sum[lane], to_float(block[i + lane]));
     }
   }
   for (std::int64_t lane = 0; i + lane < count; ++lane) {
-    float const value = to_float(block[i + lane]);
-    sum[lane] += value * value;
+    sum[lane] = add_square(sum[lane], to_float(block[i + lane]));
   }
-  for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
-    for (std::int64_t lane = 0; lane < half; ++lane) {
-      sum[lane] += sum[lane + half];
-    }
-  }
-  return sum[0];
+  return fold_lanes(sum);
 }
+
+/// Kernels::collect's sum.
+struct Total {
+  float const* values;
+  std::int64_t count;
+  double* result;
+
+  ZEROTH_INLINE void operator()() const {
+    double sum[collect_lanes] = {};
+    for (std::int64_t i = 0; i < count; i += collect_lanes) {
+      std::int64_t const lanes = std::min<std::int64_t>(collect_lanes, count - i);
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        sum[lane] += static_cast<double>(values[i + lane]);
+      }
+    }
+    *result = fold_lanes(sum);
+  }
+};
 
 template <class To, class From>
 struct Epilogue {
@@ -85,12 +83,12 @@ struct Epilogue {
     if (args.accumulate) {
 #pragma GCC ivdep
       for (std::int64_t i = begin; i < end; ++i) {
-        destination[i] = from_float<To>(to_float(destination[i]) + to_float(source[i]));
+        destination[i] = add_element(destination[i], source[i]);
       }
     } else if (static_cast<void const*>(destination) != source) {
 #pragma GCC ivdep
       for (std::int64_t i = begin; i < end; ++i) {
-        destination[i] = convert<To>(source[i]);
+        destination[i] = convert_element<To>(source[i]);
       }
     }
   }
@@ -115,6 +113,12 @@ void reduce_epilogue(ReduceEpilogue const& args) noexcept {
     with_element(args.source_dtype,
                  [&]<class From>(std::type_identity<From>) { with_best_isa(Epilogue<To, From>{args}); });
   });
+}
+
+double total_of(float const* values, std::int64_t count) noexcept {
+  double result = 0;
+  with_best_isa(Total{values, count, &result});
+  return result;
 }
 
 }  // namespace zeroth::device

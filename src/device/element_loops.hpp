@@ -11,4 +11,7 @@ void convert_elements(void* destination, Dtype destination_dtype, void const* so
 /// Kernels::reduce_epilogue, in one pass over memory.
 void reduce_epilogue(ReduceEpilogue const& args) noexcept;
 
+/// The sum that Kernels::collect makes of block sums, in its order.
+[[nodiscard]] double total_of(float const* values, std::int64_t count) noexcept;
+
 }  // namespace zeroth::device

@@ -5,44 +5,13 @@
 #include <type_traits>
 
 #include "core/isa.hpp"
+#include "device/element_arithmetic.hpp"
 
 namespace zeroth::device {
 namespace {
 
 // What the sum is made in: a piece of it stays in the first-level cache while the inputs pass by.
 constexpr std::int64_t piece_count = 1024;
-
-/// What elements of type T are added in. Unsigned, so that integers wrap.
-template <class T>
-struct Sum {
-  using type = T;
-};
-template <>
-struct Sum<bf16> {
-  using type = float;
-};
-template <>
-struct Sum<fp16> {
-  using type = float;
-};
-
-template <class T>
-ZEROTH_INLINE typename Sum<T>::type load(T value) {
-  if constexpr (Element<T>) {
-    return to_float(value);
-  } else {
-    return value;
-  }
-}
-
-template <class T>
-ZEROTH_INLINE T store(typename Sum<T>::type value) {
-  if constexpr (Element<T>) {
-    return from_float<T>(value);
-  } else {
-    return value;
-  }
-}
 
 template <class T>
 struct RankSum {
@@ -81,30 +50,30 @@ struct RankSum {
     auto* destination = static_cast<T*>(outputs[0]) + begin;
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < length; ++i) {
-      auto sum = load(source[0][i]);
+      auto sum = widen_for_sum(source[0][i]);
       for (int rank = 1; rank < inputs_at_once; ++rank) {
-        sum = static_cast<typename Sum<T>::type>(sum + load(source[rank][i]));
+        sum = add_rank(sum, source[rank][i]);
       }
-      destination[i] = store<T>(sum);
+      destination[i] = round_sum<T>(sum);
     }
   }
 
   ZEROTH_INLINE void add_one_by_one(std::int64_t begin, std::int64_t length) const {
-    typename Sum<T>::type sum[piece_count];
+    RankSumOf<T> sum[piece_count];
     auto const* source = static_cast<T const*>(inputs[0]) + begin;
     for (std::int64_t i = 0; i < length; ++i) {
-      sum[i] = load(source[i]);
+      sum[i] = widen_for_sum(source[i]);
     }
     for (int rank = 1; rank < input_count; ++rank) {
       source = static_cast<T const*>(inputs[rank]) + begin;
       for (std::int64_t i = 0; i < length; ++i) {
-        sum[i] = static_cast<typename Sum<T>::type>(sum[i] + load(source[i]));
+        sum[i] = add_rank(sum[i], source[i]);
       }
     }
     for (int k = 0; k < output_count; ++k) {
       auto* destination = static_cast<T*>(outputs[k]) + begin;
       for (std::int64_t i = 0; i < length; ++i) {
-        destination[i] = store<T>(sum[i]);
+        destination[i] = round_sum<T>(sum[i]);
       }
     }
   }
@@ -117,18 +86,9 @@ void rank_sum(void* const* outputs, int output_count, void const* const* inputs,
   if (output_count == 0) {
     return;
   }
-  auto const sum = [&]<class T>(std::type_identity<T>) {
+  with_summand(dtype, [&]<class T>(std::type_identity<T>) {
     with_best_isa(RankSum<T>{outputs, output_count, inputs, input_count, first, count});
-  };
-  switch (dtype) {
-    case Dtype::fp32: return sum(std::type_identity<float>{});
-    case Dtype::bf16: return sum(std::type_identity<bf16>{});
-    case Dtype::fp16: return sum(std::type_identity<fp16>{});
-    case Dtype::fp64: return sum(std::type_identity<double>{});
-    case Dtype::int32: return sum(std::type_identity<std::uint32_t>{});
-    case Dtype::int64: return sum(std::type_identity<std::uint64_t>{});
-    case Dtype::byte: return sum(std::type_identity<std::uint8_t>{});
-  }
+  });
 }
 
 }  // namespace zeroth::device

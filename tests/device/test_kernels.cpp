@@ -248,6 +248,28 @@ TEST_CASE("collect adds block sums in fp64 and takes the rest from the host") {
   CHECK(sums.sum_of_squares == 0);
 }
 
+TEST_CASE("collect adds in 1024 lanes, then folds halves onto halves") {
+  Machine machine;
+  for (std::int64_t const count : {1, 1000, 1024, 5003}) {
+    auto const values = random_floats(count, Numbers::ordinary, 12);
+    std::vector<double> lane(1024);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      lane[i % 1024] += static_cast<double>(values[i]);
+    }
+    for (std::size_t half = 512; half > 0; half /= 2) {
+      for (std::size_t i = 0; i < half; ++i) {
+        lane[i] += lane[i + half];
+      }
+    }
+    for (Isa const isa : testing::all_isas()) {
+      testing::WithIsa const with{isa};
+      optim::StepSums sums;
+      machine.kernels.collect(*machine.stream, values, {}, &sums);
+      CHECK(sums.sum_of_squares == lane[0]);
+    }
+  }
+}
+
 TEST_CASE("advance and adamw run on the stream and meet in the scalars") {
   Machine machine{Overlap::on};
   optim::StepRules rules;

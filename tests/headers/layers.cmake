@@ -16,12 +16,14 @@ set(may_include_adapters core model engine adapters)
 set(violations)
 set(checked 0)
 file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/include/zeroth/*.hpp ${ROOT}/src/*.hpp ${ROOT}/src/*.cpp
-     ${ROOT}/optim/*.hpp ${ROOT}/optim/*.cpp)
+     ${ROOT}/optim/*.hpp ${ROOT}/optim/*.cpp ${ROOT}/cuda/*.hpp ${ROOT}/cuda/*.cu)
 foreach(file IN LISTS files)
   if(file MATCHES "^(include/zeroth|src)/([a-z]+)/")
     set(layer ${CMAKE_MATCH_2})
   elseif(file MATCHES "^optim/")
     set(layer optim)
+  elseif(file MATCHES "^cuda/")  # the kernels of the layer device
+    set(layer device)
   else()
     continue()  # zeroth.hpp, which includes all
   endif()

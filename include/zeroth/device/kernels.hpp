@@ -47,7 +47,8 @@ class Kernels {
   virtual void convert(Stream& stream, void* destination, Dtype destination_dtype, void const* source,
                        Dtype source_dtype, std::int64_t count) = 0;
   virtual void reduce_epilogue(Stream& stream, ReduceEpilogue const& args) = 0;
-  /// Adds up block sums in fp64, in order, into `contribution->sum_of_squares`, and takes the other fields from `host`.
+  /// Adds up block sums in fp64, in a fixed order of 1024 lanes, into `contribution->sum_of_squares`, and takes the
+  /// other fields from `host`.
   virtual void collect(Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
                        optim::StepSums* contribution) = 0;
   /// optim::advance on the device: the one place that decides on an update.

@@ -2,8 +2,6 @@
 #pragma once
 #include <cstdint>
 
-#include "zeroth/core/dtype.hpp"
-
 namespace zeroth::optim {
 
 struct LossScaleRules {
@@ -24,6 +22,6 @@ struct LossScaleState {
 
 [[nodiscard]] LossScaleState initial_state(LossScaleRules const& rules) noexcept;
 /// What the scale is after a step that did or did not overflow.
-ZEROTH_HOST_DEVICE void update(LossScaleRules const& rules, bool overflow, LossScaleState& state) noexcept;
+void update(LossScaleRules const& rules, bool overflow, LossScaleState& state) noexcept;
 
 }  // namespace zeroth::optim

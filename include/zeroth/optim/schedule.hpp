@@ -2,8 +2,6 @@
 #pragma once
 #include <cstdint>
 
-#include "zeroth/core/dtype.hpp"
-
 namespace zeroth::optim {
 
 enum class ScheduleKind : std::uint8_t { constant, warmup, warmup_decay, warmup_cosine };
@@ -19,6 +17,6 @@ struct Schedule {
 };
 
 /// The rate of the update that follows `applied` updates (0 for the first). Skipped updates do not count.
-[[nodiscard]] ZEROTH_HOST_DEVICE float learning_rate(Schedule const& schedule, std::int64_t applied) noexcept;
+[[nodiscard]] float learning_rate(Schedule const& schedule, std::int64_t applied) noexcept;
 
 }  // namespace zeroth::optim

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 
-#include "zeroth/core/dtype.hpp"
 #include "zeroth/optim/loss_scale.hpp"
 #include "zeroth/optim/schedule.hpp"
 
@@ -52,6 +51,6 @@ struct StepScalars {
 
 /// Turns the sums of all ranks into the scalars of this step. After a skipped update `applied` has not advanced.
 /// Clipping as DeepSpeed and PyTorch do it: scale by clip / (norm + 1e-6) where the norm exceeds clip.
-ZEROTH_HOST_DEVICE void advance(StepRules const& rules, StepSums const& total, StepScalars& scalars) noexcept;
+void advance(StepRules const& rules, StepSums const& total, StepScalars& scalars) noexcept;
 
 }  // namespace zeroth::optim

@@ -34,6 +34,8 @@ struct Machine {
   bool peer_access = true;
   /// Beyond a multiple of 4096, where cudaMalloc's blocks start: a multiple of 256.
   std::size_t block_offset = 0;
+  /// As of GPUs that reach all memory of the host: copies may be from and to what CUDA does not know.
+  bool reaches_host_memory = false;
   unsigned delays = 0;  ///< Work of streams sleeps now and then, differently for every seed; 0: never.
 };
 
@@ -44,8 +46,6 @@ void reset(Machine const& machine = {});
 
 /// Work of a stream: what a kernel is on a GPU. `work` must not wait for anything but the processor.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
-/// Is [data, data + bytes) memory that work on `stream` may touch? For kernels to check their arguments with.
-[[nodiscard]] bool reachable(cudaStream_t stream, void const* data, std::int64_t bytes);
 
 /// How often each function was called since reset().
 [[nodiscard]] std::map<std::string, std::int64_t> calls();

@@ -127,8 +127,10 @@ State::Block const* State::find(void const* data, std::size_t bytes) const {
 
 bool State::reaches(int gpu, void const* data, std::size_t bytes) const {
   auto const* const block = find(data, bytes);
-  return block != nullptr &&
-         (block->gpu < 0 || block->gpu == gpu || gpus[static_cast<std::size_t>(gpu)].reaches.contains(block->gpu));
+  if (block == nullptr) {
+    return machine.reaches_host_memory;
+  }
+  return block->gpu < 0 || block->gpu == gpu || gpus[static_cast<std::size_t>(gpu)].reaches.contains(block->gpu);
 }
 
 bool State::may_run(int gpu) {
@@ -189,13 +191,6 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
     }
   });
   return cudaSuccess;
-}
-
-bool reachable(cudaStream_t stream, void const* data, std::int64_t bytes) {
-  auto& state = State::get();
-  std::lock_guard const lock{state.mutex};
-  return bytes == 0 ||
-         (state.streams.contains(stream) && state.reaches(stream->gpu, data, static_cast<std::size_t>(bytes)));
 }
 
 std::map<std::string, std::int64_t> calls() {

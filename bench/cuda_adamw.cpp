@@ -1,0 +1,168 @@
+/// AdamW on a GPU against a copy from device to device: bytes read and written per second, on one stream.
+/// bench_cuda_adamw [elements in millions, 256] [rounds, 15] [segments, 16]
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cuda/launch.hpp"
+#include "paired.hpp"
+
+namespace zeroth {
+namespace {
+
+void expect(cudaError_t error, char const* call) {
+  if (error != cudaSuccess) {
+    throw std::runtime_error{std::string{call} + ": " + cudaGetErrorString(error)};
+  }
+}
+
+class DeviceMemory {
+ public:
+  DeviceMemory(std::int64_t bytes, int value) {
+    expect(cudaMalloc(&data_, static_cast<std::size_t>(bytes)), "cudaMalloc");
+    expect(cudaMemset(data_, value, static_cast<std::size_t>(bytes)), "cudaMemset");
+  }
+  DeviceMemory(DeviceMemory const&) = delete;
+  DeviceMemory& operator=(DeviceMemory const&) = delete;
+  ~DeviceMemory() { cudaFree(data_); }
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+/// Runs work on a stream and says how long the device took for it.
+class Stopwatch {
+ public:
+  Stopwatch() {
+    expect(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    expect(cudaEventCreate(&begin_), "cudaEventCreate");
+    expect(cudaEventCreate(&end_), "cudaEventCreate");
+  }
+  Stopwatch(Stopwatch const&) = delete;
+  Stopwatch& operator=(Stopwatch const&) = delete;
+  ~Stopwatch() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+    cudaStreamDestroy(stream_);
+  }
+
+  template <class Work>
+  [[nodiscard]] double seconds(Work const& work) {
+    expect(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+    expect(work(stream_), "work");
+    expect(cudaEventRecord(end_, stream_), "cudaEventRecord");
+    expect(cudaEventSynchronize(end_), "cudaEventSynchronize");
+    float milliseconds = 0;
+    expect(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+struct Variant {
+  Dtype gradient, parameter;
+  bool writes_parameter;
+};
+
+constexpr std::array variants{
+    Variant{Dtype::fp32, Dtype::fp32, false}, Variant{Dtype::fp32, Dtype::bf16, true},
+    Variant{Dtype::bf16, Dtype::bf16, true},  Variant{Dtype::fp32, Dtype::fp16, true},
+    Variant{Dtype::fp16, Dtype::fp16, true},
+};
+
+struct Copy {
+  void *to, *from;
+  std::int64_t bytes;
+};
+
+nlohmann::json measure(Stopwatch& watch, Variant const& variant, optim::AdamwArgs args, Copy const& copy, int rounds) {
+  args.gradient_dtype = variant.gradient;
+  args.parameter_dtype = variant.parameter;
+  args.parameter = variant.writes_parameter ? args.parameter : nullptr;
+  auto const moved =
+      args.count * (24 + bytes_of(variant.gradient) + (variant.writes_parameter ? bytes_of(variant.parameter) : 0));
+  std::vector<double> rates, copy_rates, ratios;
+  for (int round = -1; round < rounds; ++round) {  // one for warmth
+    double const adamw = watch.seconds([&](cudaStream_t stream) { return cuda::adamw(stream, args); });
+    double const copied = watch.seconds([&](cudaStream_t stream) {
+      return cudaMemcpyAsync(copy.to, copy.from, static_cast<std::size_t>(copy.bytes), cudaMemcpyDeviceToDevice,
+                             stream);
+    });
+    if (round >= 0) {
+      rates.push_back(static_cast<double>(moved) * 1e-9 / adamw);
+      copy_rates.push_back(2 * static_cast<double>(copy.bytes) * 1e-9 / copied);
+      ratios.push_back(rates.back() / copy_rates.back());
+    }
+  }
+  return {{"benchmark", "cuda_adamw"},
+          {"gradient", name_of(variant.gradient)},
+          {"parameter", variant.writes_parameter ? name_of(variant.parameter) : "none"},
+          {"elements", args.count},
+          {"segments", args.segments.size()},
+          {"gb_per_s", bench::quantile(rates, 0.5)},
+          {"copy_gb_per_s", bench::quantile(copy_rates, 0.5)},
+          {"ratio", bench::quantile(ratios, 0.5)},
+          {"ratio_quartiles", {bench::quantile(ratios, 0.25), bench::quantile(ratios, 0.75)}}};
+}
+
+void run(std::int64_t count, int rounds, int segment_count) {
+  cudaDeviceProp properties{};
+  expect(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  DeviceMemory const master{count * 4, 0x3c}, m{count * 4, 0x3c}, v{count * 4, 0x3c};  // about 0.01, in fp16 1
+  DeviceMemory const gradient{count * 4, 0x3c}, parameter{count * 4, 0x3c};
+  optim::StepScalars scalars;
+  scalars.gradient_scale = 0.5F;
+  scalars.learning_rate = 1e-3F;
+  DeviceMemory const their_scalars{sizeof(scalars), 0};
+  expect(cudaMemcpy(their_scalars.data(), &scalars, sizeof(scalars), cudaMemcpyHostToDevice), "cudaMemcpy");
+  std::vector<optim::AdamwSegment> segments;
+  for (int k = 0; k < segment_count; ++k) {
+    segments.push_back({count * k / segment_count, count * (k + 1) / segment_count, 1, 1});
+  }
+  optim::AdamwArgs args;
+  args.master = static_cast<float*>(master.data());
+  args.m = static_cast<float*>(m.data());
+  args.v = static_cast<float*>(v.data());
+  args.gradient = gradient.data();
+  args.parameter = parameter.data();
+  args.count = count;
+  args.segments = segments;
+  args.rules.weight_decay = 0.01F;
+  args.scalars = static_cast<optim::StepScalars const*>(their_scalars.data());
+  Stopwatch watch;
+  for (auto const& variant : variants) {
+    auto line = measure(watch, variant, args, {gradient.data(), parameter.data(), count * 4}, rounds);
+    line["device"] = properties.name;
+    std::cout << line.dump() << std::endl;
+  }
+}
+
+}  // namespace
+}  // namespace zeroth
+
+int main(int argc, char** argv) {
+  std::int64_t const millions = argc > 1 ? std::atoll(argv[1]) : 256;
+  int const rounds = argc > 2 ? std::atoi(argv[2]) : 15;
+  int const segments = argc > 3 ? std::atoi(argv[3]) : 16;
+  if (millions < 1 || rounds < 1 || segments < 1) {
+    std::cerr << "bench_cuda_adamw [elements in millions, 256] [rounds, 15] [segments, 16]\n";
+    return 2;
+  }
+  try {
+    zeroth::run(millions << 20, rounds, segments);
+  } catch (std::exception const& error) {
+    std::cerr << "bench_cuda_adamw: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}

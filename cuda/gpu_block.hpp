@@ -1,0 +1,63 @@
+/// Blocks of a GPU, and the launch of a body on a stream. For nvcc.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "cuda/block.hpp"
+#include "device/element_arithmetic.hpp"
+
+namespace zeroth::cuda {
+
+class GpuBlock {
+ public:
+  template <class T>
+  class PerThread {
+   public:
+    __device__ T& operator[](int /*thread*/) { return value_; }
+
+   private:
+    T value_;
+  };
+
+  [[nodiscard]] __device__ std::int64_t index() const { return blockIdx.x; }
+  [[nodiscard]] __device__ std::int64_t count() const { return gridDim.x; }
+
+  template <class F>
+  __device__ void phase(F const& function) const {
+    function(static_cast<int>(threadIdx.x));
+    __syncthreads();
+  }
+
+  template <class T, class Combine>
+  __device__ void fold_warps(PerThread<T>& values, Combine const& combine) const {
+    T& mine = values[static_cast<int>(threadIdx.x)];
+    device::fold_halves(warp_threads, [&](int half) {
+      mine = combine(mine, __shfl_down_sync(0xffffffffU, mine, static_cast<unsigned>(half)));
+    });
+  }
+};
+
+template <class Body>
+__global__ void __launch_bounds__(Body::threads) run(__grid_constant__ Body const body) {
+  __shared__ typename Body::Shared shared;
+  GpuBlock block;
+  body(block, shared);
+}
+
+/// Starts bodies on a stream. The result is that of the launch alone, not an earlier error's.
+struct OnStream {
+  cudaStream_t stream;
+
+  /// In `blocks` blocks, or as many as a grid may have: bodies that stride over their work do all of it either way.
+  template <class Body>
+  [[nodiscard]] cudaError_t operator()(Body const& body, std::int64_t blocks) const {
+    auto const grid = static_cast<unsigned>(std::min<std::int64_t>(blocks, std::numeric_limits<std::int32_t>::max()));
+    void* arguments[] = {const_cast<Body*>(&body)};  // NOLINT: the interface is older than const
+    return cudaLaunchKernel(run<Body>, dim3{grid}, dim3{Body::threads}, arguments, 0, stream);
+  }
+};
+
+}  // namespace zeroth::cuda

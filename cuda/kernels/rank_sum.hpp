@@ -1,0 +1,81 @@
+/// The sum over ranks, in rank order, to all outputs.
+#pragma once
+#include <array>
+
+#include "cuda/launch.hpp"
+#include "cuda/packs.hpp"
+#include "device/element_arithmetic.hpp"
+
+namespace zeroth::cuda {
+
+template <class T>
+struct AddRanks {
+  static constexpr int threads = 256;
+  static constexpr int pack = pack_count<T>;
+  static constexpr int tile_count = threads * pack * 2;
+  struct Shared {};
+
+  RankSum args;
+  PackGrid<pack> grid;
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
+    block.phase([&](int thread) {
+      for (std::int64_t i = block.index(); i < tiles(); i += block.count()) {
+        auto const tile = tile_of<tile_count>(grid, args.first, args.first + args.count, i);
+        each_pack<threads>(grid, tile, thread, [&](std::int64_t first, auto count) { add(first, count); });
+      }
+    });
+  }
+
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles() const {
+    return tiles_of<tile_count>(grid, args.first, args.first + args.count);
+  }
+
+ private:
+  /// All inputs are read before anything is written: an output may be one of them.
+  template <int count>
+  ZEROTH_DEVICE void add(std::int64_t first, Count<count> /*count*/) const {
+    device::RankSumOf<T> sum[count];
+    auto const begin = load<count>(static_cast<T const*>(args.inputs[0]) + first);
+    for (int k = 0; k < count; ++k) {
+      sum[k] = device::widen_for_sum(begin.at[k]);
+    }
+    for (int rank = 1; rank < args.input_count; ++rank) {
+      auto const input = load<count>(static_cast<T const*>(args.inputs[rank]) + first);
+      for (int k = 0; k < count; ++k) {
+        sum[k] = device::add_rank(sum[k], input.at[k]);
+      }
+    }
+    Pack<T, count> result;
+    for (int k = 0; k < count; ++k) {
+      result.at[k] = device::round_sum<T>(sum[k]);
+    }
+    for (int output = 0; output < args.output_count; ++output) {
+      store(static_cast<T*>(args.outputs[output]) + first, result);
+    }
+  }
+};
+
+template <class Launch>
+[[nodiscard]] cudaError_t launch_rank_sum(Launch const& launch, RankSum const& args) {
+  if (args.output_count == 0 || args.count == 0) {
+    return cudaSuccess;
+  }
+  std::array<Array, 2 * RankSum::most_ranks> arrays{};
+  std::size_t array_count = 0;
+  for (int k = 0; k < args.output_count; ++k) {
+    arrays[array_count++] = {args.outputs[k], bytes_of(args.dtype)};
+  }
+  for (int k = 0; k < args.input_count; ++k) {
+    arrays[array_count++] = {args.inputs[k], bytes_of(args.dtype)};
+  }
+  cudaError_t result = cudaSuccess;
+  device::with_summand(args.dtype, [&]<class T>(std::type_identity<T>) {
+    AddRanks<T> const body{args, pack_grid<AddRanks<T>::pack>(std::span{arrays}.first(array_count))};
+    result = launch(body, body.tiles());
+  });
+  return result;
+}
+
+}  // namespace zeroth::cuda

@@ -1,0 +1,108 @@
+/// A reduction's result into its destination, and the block sums of squares of what is then there, in one pass.
+#pragma once
+#include <algorithm>
+
+#include "cuda/kernels/move.hpp"
+#include "zeroth/device/kernels.hpp"
+
+namespace zeroth::cuda {
+
+/// Moves [move.begin, move.end), or only reads the destination with `in_place`. Each warp has one block of
+/// sum_block_count elements. Its lanes' order is not that of wide accesses: elements change hands in shared memory.
+template <class To, class From>
+struct MoveAndSum {
+  static constexpr int threads = 128;
+  static constexpr int sums_at_once = threads / warp_threads;
+  static constexpr int pack = Move<To, From>::pack;
+  static constexpr int tile_count = sums_at_once * static_cast<int>(device::sum_block_count);
+  static_assert(device::square_lanes == warp_threads);
+  struct Shared {
+    alignas(access_bytes) float values[tile_count + pack];  // of a tile, from the beginning of its first pack
+  };
+
+  Move<To, From> move;
+  bool in_place;
+  float* block_sums;
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
+    for (std::int64_t i = block.index(); i < tiles(); i += block.count()) {
+      std::int64_t const begin = move.begin + i * tile_count;
+      Tile const tile{begin, begin + tile_count < move.end ? begin + tile_count : move.end};
+      std::int64_t const first_pack = move.grid.begin_of_pack(begin);
+      block.phase([&](int thread) {
+        each_pack<threads>(move.grid, tile, thread, [&](std::int64_t first, auto count) {
+          auto const stored = in_place ? load<count()>(move.destination + first) : move.move(first, count);
+          Pack<float, count()> wide;
+          for (int k = 0; k < count(); ++k) {
+            wide.at[k] = to_float(stored.at[k]);
+          }
+          store(shared.values + (first - first_pack), wide);
+        });
+      });
+      sum(block, shared.values + (begin - first_pack), static_cast<int>(tile.end - tile.begin), i * sums_at_once);
+    }
+  }
+
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles() const {
+    return (move.end - move.begin + tile_count - 1) / tile_count;
+  }
+
+ private:
+  template <class Block>
+  ZEROTH_DEVICE void sum(Block& block, float const* values, int count, std::int64_t first_sum) const {
+    constexpr int length = static_cast<int>(device::sum_block_count);
+    PerThread<float, Block> sums;
+    block.phase([&](int thread) {
+      int const begin = thread / warp_threads * length;
+      int const end = begin + length < count ? begin + length : count;
+      float sum = 0;
+      for (int i = begin + thread % warp_threads; i < end; i += warp_threads) {
+        sum = device::add_square(sum, values[i]);
+      }
+      sums[thread] = sum;
+    });
+    block.fold_warps(sums, [](float low, float high) { return low + high; });
+    block.phase([&](int thread) {
+      int const warp = thread / warp_threads;
+      if (thread % warp_threads == 0 && warp * length < count) {
+        block_sums[first_sum + warp] = sums[thread];
+      }
+    });
+  }
+};
+
+template <class To, class From, class Launch>
+[[nodiscard]] cudaError_t launch_epilogue(Launch const& launch, device::ReduceEpilogue const& args) {
+  bool const in_place = !args.accumulate && args.destination == args.source;
+  bool const sums = args.block_sums != nullptr;
+  std::int64_t const sums_begin = sums ? args.sums_begin : args.count;
+  std::int64_t const sums_end = sums ? args.sums_begin + args.sums_count : args.count;
+  auto const part = [&](std::int64_t begin, std::int64_t end) {
+    return move_of<To, From>(args.destination, args.source, begin, end, args.accumulate);
+  };
+  cudaError_t result = cudaSuccess;
+  if (!in_place) {
+    result = launch_move(launch, part(0, sums_begin));
+  }
+  MoveAndSum<To, From> const body{part(sums_begin, sums_end), in_place, args.block_sums};
+  if (result == cudaSuccess && body.tiles() > 0) {
+    result = launch(body, body.tiles());
+  }
+  if (result == cudaSuccess && !in_place) {
+    result = launch_move(launch, part(sums_end, args.count));
+  }
+  return result;
+}
+
+template <class Launch>
+[[nodiscard]] cudaError_t launch_reduce_epilogue(Launch const& launch, device::ReduceEpilogue const& args) {
+  cudaError_t result = cudaSuccess;
+  with_element(args.destination_dtype, [&]<class To>(std::type_identity<To>) {
+    with_element(args.source_dtype,
+                 [&]<class From>(std::type_identity<From>) { result = launch_epilogue<To, From>(launch, args); });
+  });
+  return result;
+}
+
+}  // namespace zeroth::cuda

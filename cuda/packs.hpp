@@ -1,0 +1,114 @@
+/// Element-wise work in accesses of 16 bytes.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "cuda/block.hpp"
+#include "zeroth/core/dtype.hpp"
+
+namespace zeroth::cuda {
+
+inline constexpr int access_bytes = 16;
+
+/// `count` elements, moved by as few accesses as there can be.
+template <class T, int count>
+struct alignas(sizeof(T) * count < access_bytes ? sizeof(T) * count : access_bytes) Pack {
+  T at[count];
+};
+
+template <int count, class T>
+[[nodiscard]] ZEROTH_DEVICE inline Pack<T, count> load(T const* from) {
+  return *reinterpret_cast<Pack<T, count> const*>(from);
+}
+
+template <class T, int count>
+ZEROTH_DEVICE inline void store(T* to, Pack<T, count> const& pack) {
+  *reinterpret_cast<Pack<T, count>*>(to) = pack;
+}
+
+/// Elements of a pack with which the narrowest of several types fills an access.
+template <class... T>
+inline constexpr int pack_count = access_bytes / static_cast<int>(std::min({sizeof(T)...}));
+
+struct Array {
+  void const* address;
+  std::int64_t element_bytes;
+};
+
+/// Where packs of `count` elements begin in arrays that are worked on together: at elements origin + k * count, where
+/// all addresses are multiples of access_bytes. Not `aligned` if there are no such elements: then there are no packs.
+template <int count>
+struct PackGrid {
+  bool aligned = false;
+  std::int64_t origin = 0;  ///< In (-count, 0].
+
+  /// The beginning of the pack that `element` is in.
+  [[nodiscard]] ZEROTH_HOST_DEVICE constexpr std::int64_t begin_of_pack(std::int64_t element) const {
+    return origin + (element - origin) / count * count;
+  }
+};
+
+template <int count>
+[[nodiscard]] inline PackGrid<count> pack_grid(std::span<Array const> arrays) {
+  for (std::int64_t first = 0; first < count; ++first) {
+    if (std::all_of(arrays.begin(), arrays.end(), [&](Array const& array) {
+          auto const bytes = static_cast<std::uintptr_t>(first * array.element_bytes);
+          return (reinterpret_cast<std::uintptr_t>(array.address) + bytes) % access_bytes == 0;
+        })) {
+      return {true, first == 0 ? 0 : first - count};
+    }
+  }
+  return {};
+}
+
+/// What one block does at a time of the elements [begin, end). Tiles begin where packs begin, except the first.
+struct Tile {
+  std::int64_t begin, end;
+};
+
+template <int tile_count, int count>
+[[nodiscard]] ZEROTH_HOST_DEVICE constexpr std::int64_t tiles_of(PackGrid<count> const& grid, std::int64_t begin,
+                                                                 std::int64_t end) {
+  return begin < end ? (end - grid.begin_of_pack(begin) + tile_count - 1) / tile_count : 0;
+}
+
+template <int tile_count, int count>
+[[nodiscard]] ZEROTH_HOST_DEVICE constexpr Tile tile_of(PackGrid<count> const& grid, std::int64_t begin,
+                                                        std::int64_t end, std::int64_t index) {
+  static_assert(tile_count % count == 0);
+  std::int64_t const first = grid.begin_of_pack(begin) + index * tile_count;
+  std::int64_t const behind = first + tile_count;
+  return {first > begin ? first : begin, behind < end ? behind : end};
+}
+
+template <int value>
+using Count = std::integral_constant<int, value>;
+
+/// This thread's part of a tile: calls `function(i, Count<count>{})` for packs that begin at element i, and
+/// `function(i, Count<1>{})` for elements in no whole pack. `threads` threads share the tile.
+template <int threads, int count, class F>
+ZEROTH_DEVICE inline void each_pack(PackGrid<count> const& grid, Tile const& tile, int thread, F const& function) {
+  // Elements before the first whole pack, and from the end of the last one on. All of them if there are no packs.
+  std::int64_t head_end = tile.end;
+  std::int64_t tail_begin = tile.end;
+  if (grid.aligned) {
+    std::int64_t const first = grid.begin_of_pack(tile.begin + count - 1);
+    std::int64_t const last = grid.begin_of_pack(tile.end);
+    if (first < last) {
+      head_end = first;
+      tail_begin = last;
+    }
+  }
+  for (std::int64_t i = head_end + thread * count; i < tail_begin; i += threads * count) {
+    function(i, Count<count>{});
+  }
+  std::int64_t const head = head_end - tile.begin;
+  std::int64_t const rest = head + (tile.end - tail_begin);
+  for (std::int64_t k = thread; k < rest; k += threads) {
+    function(k < head ? tile.begin + k : tail_begin + (k - head), Count<1>{});
+  }
+}
+
+}  // namespace zeroth::cuda

@@ -1,0 +1,57 @@
+/// Functions of fp64 made of IEEE additions, multiplications and divisions alone: the same bits from every compiler and
+/// on every device, which no libm promises.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <numbers>
+
+#include "zeroth/core/dtype.hpp"
+
+namespace zeroth::optim {
+
+/// base^exponent, by squaring: right to `exponent` units in the last place. `exponent` is not negative.
+[[nodiscard]] ZEROTH_HOST_DEVICE inline double power(double base, std::int64_t exponent) noexcept {
+  double result = 1;
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 != 0) {
+      result *= base;
+    }
+    base *= base;
+  }
+  return result;
+}
+
+/// The natural logarithm of a normal positive number: right to a few units in the last place.
+[[nodiscard]] ZEROTH_HOST_DEVICE inline double logarithm(double value) noexcept {
+  // value = 2^exponent * mantissa with a mantissa between sqrt(1/2) and sqrt(2).
+  auto const bits = std::bit_cast<std::uint64_t>(value);
+  auto exponent = static_cast<int>(bits >> 52U) - 1023;
+  double mantissa = std::bit_cast<double>((bits & 0x000fffffffffffffU) | 0x3ff0000000000000U);
+  if (mantissa > std::numbers::sqrt2) {
+    mantissa /= 2;
+    ++exponent;
+  }
+  // log m = 2 artanh s = 2 (s + s^3 / 3 + s^5 / 5 + ...), where s^2 < 0.0295.
+  double const s = (mantissa - 1) / (mantissa + 1);
+  double const square = s * s;
+  double sum = 0;
+  for (int n = 23; n >= 1; n -= 2) {
+    sum = sum * square + 1.0 / n;
+  }
+  return exponent * std::numbers::ln2 + 2 * s * sum;
+}
+
+/// (1 + cos(pi x)) / 2 for x in [0, 1]: from 1 down to 0, both of them exact.
+[[nodiscard]] ZEROTH_HOST_DEVICE inline double raised_cosine(double x) noexcept {
+  // The square of a sine, or 1 less it, of an angle of pi / 4 at most.
+  double const angle = std::numbers::pi / 2 * (x < 0.5 ? x : 1 - x);
+  double const square = angle * angle;
+  double series = 1;  // sin a = a (1 - a^2 / (2 3) (1 - a^2 / (4 5) (1 - ...)))
+  for (int n = 18; n >= 2; n -= 2) {
+    series = 1 - series * square / (n * (n + 1));
+  }
+  double const sine = angle * series;
+  return x < 0.5 ? 1 - sine * sine : sine * sine;
+}
+
+}  // namespace zeroth::optim

@@ -1,0 +1,44 @@
+/// The arithmetic of update(LossScaleRules): what the CPU and, on a GPU, the scalar kernel both compile.
+#pragma once
+#include "zeroth/core/dtype.hpp"
+#include "zeroth/optim/loss_scale.hpp"
+
+namespace zeroth::optim::arithmetic {
+
+inline constexpr float scale_factor = 2;
+
+ZEROTH_HOST_DEVICE inline void overflowed(LossScaleRules const& rules, LossScaleState& state) noexcept {
+  if (rules.hysteresis != 1 && state.hysteresis_left != 1) {
+    --state.hysteresis_left;
+  } else {
+    float const next = state.scale / scale_factor;
+    state.scale = next > rules.minimum ? next : rules.minimum;
+  }
+  state.last_overflow = state.iteration;
+}
+
+ZEROTH_HOST_DEVICE inline void went_well(LossScaleRules const& rules, LossScaleState& state) noexcept {
+  std::int64_t const stable = state.iteration - state.last_overflow - 1;
+  bool const grows = stable > 0 && stable % rules.window == 0;
+  if (grows) {
+    state.scale *= scale_factor;
+  }
+  if (grows || rules.consecutive_hysteresis) {
+    state.hysteresis_left = rules.hysteresis;
+  }
+}
+
+ZEROTH_HOST_DEVICE inline void update(LossScaleRules const& rules, bool overflow, LossScaleState& state) noexcept {
+  if (!rules.dynamic) {
+    return;
+  }
+  bool const would_shrink = rules.hysteresis == 1 || state.hysteresis_left == 1;
+  if (overflow && would_shrink && state.scale == rules.minimum) {
+    state.exhausted = true;  // and nothing else: DeepSpeed ends here
+    return;
+  }
+  overflow ? overflowed(rules, state) : went_well(rules, state);
+  ++state.iteration;
+}
+
+}  // namespace zeroth::optim::arithmetic

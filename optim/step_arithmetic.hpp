@@ -1,0 +1,54 @@
+/// The arithmetic of advance(): what the CPU and, on a GPU, the scalar kernel both compile.
+#pragma once
+#include <cmath>
+
+#include "exact_math.hpp"
+#include "loss_scale_arithmetic.hpp"
+#include "schedule_arithmetic.hpp"
+#include "zeroth/optim/step_scalars.hpp"
+
+namespace zeroth::optim::arithmetic {
+
+/// What the gradient is multiplied by so that its norm is at most `clip`.
+ZEROTH_HOST_DEVICE inline double clipping(double norm, float clip) noexcept {
+  double const bounded = norm + 1e-6;
+  return clip > 0 && bounded > static_cast<double>(clip) ? static_cast<double>(clip) / bounded : 1.0;
+}
+
+/// 1 - beta^t
+ZEROTH_HOST_DEVICE inline double bias_correction(float beta, std::int64_t updates) noexcept {
+  return 1 - power(static_cast<double>(beta), updates);
+}
+
+ZEROTH_HOST_DEVICE inline void advance(StepRules const& rules, StepSums const& total, StepScalars& scalars) noexcept {
+  scalars.stop = total.stop > 0;
+  scalars.loss_scale_used = scalars.loss_scale.scale;
+  scalars.learning_rate =
+      rules.has_learning_rate ? rules.given_learning_rate : arithmetic::learning_rate(rules.schedule, scalars.applied);
+  scalars.gradient_scale = 0;
+  scalars.skip = true;
+  if (!(total.weight > 0)) {  // nobody computed anything: no update, and no news for the loss scale
+    scalars.loss = 0;
+    scalars.gradient_norm = 0;
+    return;
+  }
+  double const unscale =
+      1 / (total.weight * static_cast<double>(scalars.loss_scale_used) * static_cast<double>(rules.gradient_prescale));
+  double const norm = std::sqrt(total.sum_of_squares) * unscale;
+  scalars.loss = static_cast<float>(total.loss / total.weight);
+  scalars.gradient_norm = static_cast<float>(norm);
+
+  scalars.skip = rules.skip_nonfinite && !std::isfinite(total.sum_of_squares);
+  arithmetic::update(rules.loss_scale, scalars.skip, scalars.loss_scale);
+  if (scalars.skip) {
+    return;
+  }
+  ++scalars.applied;
+  scalars.gradient_scale = static_cast<float>(unscale * clipping(norm, rules.clip));
+  bool const corrects = rules.adam.bias_correction;
+  scalars.bias_correction1 = corrects ? static_cast<float>(bias_correction(rules.adam.beta1, scalars.applied)) : 1.0F;
+  scalars.bias_correction2_sqrt =
+      corrects ? static_cast<float>(std::sqrt(bias_correction(rules.adam.beta2, scalars.applied))) : 1.0F;
+}
+
+}  // namespace zeroth::optim::arithmetic

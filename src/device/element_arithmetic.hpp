@@ -1,0 +1,102 @@
+/// The arithmetic of elements and the order of sums: what the CPU's loops and, on a GPU, the kernels both compile.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "zeroth/core/dtype.hpp"
+
+namespace zeroth::device {
+
+/// A plain assignment where the types are the same: compilers do not see that widening and rounding cancel out.
+template <class To, class From>
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline To convert_element(From value) noexcept {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else {
+    return from_float<To>(to_float(value));
+  }
+}
+
+/// What an accumulation leaves in the destination: added in fp32, rounded once.
+template <class To, class From>
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline To add_element(To before, From value) noexcept {
+  return from_float<To>(to_float(before) + to_float(value));
+}
+
+// ---- sums over ranks ----
+
+/// What elements of type T are added in. Integers are unsigned, so that they wrap around.
+template <class T>
+using RankSumOf = std::conditional_t<Element<T>, float, T>;
+
+template <class T>
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline RankSumOf<T> widen_for_sum(T value) noexcept {
+  if constexpr (Element<T>) {
+    return to_float(value);
+  } else {
+    return value;
+  }
+}
+
+template <class T>
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline RankSumOf<T> add_rank(RankSumOf<T> sum, T value) noexcept {
+  return static_cast<RankSumOf<T>>(sum + widen_for_sum(value));
+}
+
+template <class T>
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline T round_sum(RankSumOf<T> sum) noexcept {
+  if constexpr (Element<T>) {
+    return from_float<T>(sum);
+  } else {
+    return sum;
+  }
+}
+
+/// Calls `function(std::type_identity<T>{})` for what elements of `dtype` are added as.
+template <class F>
+void with_summand(Dtype dtype, F&& function) {
+  switch (dtype) {
+    case Dtype::fp32: return function(std::type_identity<float>{});
+    case Dtype::bf16: return function(std::type_identity<bf16>{});
+    case Dtype::fp16: return function(std::type_identity<fp16>{});
+    case Dtype::fp64: return function(std::type_identity<double>{});
+    case Dtype::int32: return function(std::type_identity<std::uint32_t>{});
+    case Dtype::int64: return function(std::type_identity<std::uint64_t>{});
+    case Dtype::byte: return function(std::type_identity<std::uint8_t>{});
+  }
+}
+
+// ---- sums of many numbers ----
+//
+// Lane l adds the numbers l, l + lanes, l + 2 lanes, ... in that order. Then lanes are folded, halves onto halves: lane
+// l takes lane l + lanes / 2, and so on. One order on every instruction set and device.
+
+/// Lanes of a sum of squares, which covers sum_block_count elements (device/kernels.hpp).
+inline constexpr int square_lanes = 32;
+/// Lanes of the sum of such sums.
+inline constexpr int collect_lanes = 1024;
+
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float add_square(float sum, float value) noexcept {
+  return sum + value * value;
+}
+
+/// Calls `take(half)` for half = lanes / 2, lanes / 4, ..., 1. `lanes` is a power of two.
+template <class Take>
+[[gnu::always_inline]] ZEROTH_HOST_DEVICE inline void fold_halves(int lanes, Take const& take) {
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    take(half);
+  }
+}
+
+/// The fold where one thread has all lanes. Lane 0 then holds the sum.
+template <int lanes, class T>
+[[gnu::always_inline]] inline T fold_lanes(T (&lane)[lanes]) {
+  fold_halves(lanes, [&](int half) {
+    for (int l = 0; l < half; ++l) {
+      lane[l] += lane[l + half];
+    }
+  });
+  return lane[0];
+}
+
+}  // namespace zeroth::device

@@ -1,0 +1,225 @@
+/// The sum over ranks, the sum of block sums and the scalars of a step, against the CPU's.
+#include <random>
+#include <tuple>
+
+#include "cuda/launch.hpp"
+#include "device/element_loops.hpp"
+#include "machine.hpp"
+#include "zeroth/device/rank_sum.hpp"
+
+namespace zeroth::cuda {
+namespace {
+
+using testing::machine;
+using testing::Numbers;
+using testing::OnMachine;
+using testing::random_floats;
+using testing::same_bits;
+
+template <class T, Dtype value>
+struct Type {
+  using type = T;
+  static constexpr Dtype dtype = value;
+};
+
+template <class T>
+std::vector<T> random_values(std::int64_t count, std::uint32_t seed, Numbers numbers) {
+  if constexpr (Element<T>) {
+    return testing::rounded<T>(random_floats(count, numbers, seed));
+  } else {
+    std::mt19937_64 random{seed};
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (T& value : values) {
+      value = std::is_same_v<T, double> ? static_cast<T>(std::ldexp(static_cast<double>(random()), -60))
+                                        : static_cast<T>(random());
+    }
+    return values;
+  }
+}
+
+template <class T>
+bool equal(std::vector<T> const& a, std::vector<T> const& b) {
+  if constexpr (Element<T>) {
+    return testing::first_difference(a, b) == -1;
+  } else {
+    return same_bits(a, b);
+  }
+}
+
+enum class Outputs { one, two, in_place };
+
+/// One sum on the machine and on the CPU. `far` is what elements are counted from.
+template <class T>
+void check_rank_sum(Dtype dtype, int ranks, Outputs outputs, std::int64_t shift, std::int64_t first, std::int64_t count,
+                    Numbers numbers, std::int64_t far = 0) {
+  constexpr std::int64_t length = 9001;
+  std::vector<std::vector<T>> inputs;
+  std::vector<std::unique_ptr<OnMachine<T>>> their_inputs, their_outputs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    inputs.push_back(random_values<T>(length, static_cast<std::uint32_t>(rank), numbers));
+    their_inputs.push_back(std::make_unique<OnMachine<T>>(inputs.back(), shift));
+  }
+  auto results = outputs == Outputs::in_place
+                     ? inputs
+                     : std::vector<std::vector<T>>(outputs == Outputs::one ? 1 : 2, std::vector<T>(length, T{}));
+  for (auto const& result : results) {
+    their_outputs.push_back(std::make_unique<OnMachine<T>>(result, shift));
+  }
+  auto const& written = outputs == Outputs::in_place ? their_inputs : their_outputs;
+
+  RankSum args{};
+  std::vector<void*> to;
+  std::vector<void const*> from;
+  for (auto& result : results) {
+    args.outputs[args.output_count] = written[static_cast<std::size_t>(args.output_count)]->data_before(far);
+    ++args.output_count;
+    to.push_back(result.data());
+  }
+  auto const sources = outputs == Outputs::in_place ? results : inputs;
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+    args.inputs[args.input_count++] = their_inputs[rank]->data_before(far);
+    from.push_back(outputs == Outputs::in_place ? results[rank].data() : inputs[rank].data());
+  }
+  args.dtype = dtype;
+  args.first = far + first;
+  args.count = count;
+  CHECK(rank_sum(machine().stream(), args) == cudaSuccess);
+  device::rank_sum(to.data(), static_cast<int>(to.size()), from.data(), ranks, dtype, first, count);
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    CHECK(equal(written[k]->values(), results[k]));
+  }
+}
+
+TEMPLATE_TEST_CASE("rank_sum gives the CPU's bits for every dtype", "", (Type<float, Dtype::fp32>),
+                   (Type<bf16, Dtype::bf16>), (Type<fp16, Dtype::fp16>), (Type<double, Dtype::fp64>),
+                   (Type<std::int32_t, Dtype::int32>), (Type<std::int64_t, Dtype::int64>),
+                   (Type<std::uint8_t, Dtype::byte>)) {
+  using T = typename TestType::type;
+  testing::every_way();
+  for (int const ranks : {1, 2, 3, 4, 7, RankSum::most_ranks}) {
+    for (Outputs const outputs : {Outputs::one, Outputs::two, Outputs::in_place}) {
+      INFO(ranks << " ranks");
+      check_rank_sum<T>(TestType::dtype, ranks, outputs, 0, 0, 9001, Numbers::ordinary);
+      check_rank_sum<T>(TestType::dtype, ranks, outputs, 0, 17, 5000, Numbers::any);
+    }
+  }
+  for (std::int64_t const count : {0, 1, 2, 15, 16, 17, 1024, 4096, 8192, 8193}) {
+    for (std::int64_t const first : {0, 1, 16}) {
+      for (std::int64_t const shift : {0, 1}) {
+        INFO(count << " elements from " << first << ", shifted by " << shift);
+        check_rank_sum<T>(TestType::dtype, 3, Outputs::two, shift, first, count, Numbers::any);
+      }
+    }
+  }
+}
+
+TEST_CASE("rank_sum beyond 2^31 elements") {
+  testing::every_way();
+  constexpr std::int64_t far = (std::int64_t{1} << 32) + 48;
+  check_rank_sum<bf16>(Dtype::bf16, 2, Outputs::in_place, 0, 3, 5000, Numbers::ordinary, far);
+  check_rank_sum<std::uint8_t>(Dtype::byte, 2, Outputs::one, 5, 3, 5000, Numbers::ordinary, far);
+}
+
+TEST_CASE("rank_sum to no output reads and writes nothing") {
+  testing::every_way();
+  RankSum args{};
+  args.input_count = 1;
+  args.count = 10;
+  CHECK(rank_sum(machine().stream(), args) == cudaSuccess);
+  OnMachine<float> const memory{{1.0F}};
+  CHECK(memory.values() == std::vector<float>{1.0F});  // and the stream goes on
+}
+
+auto fields_of(optim::StepSums const& sums) {
+  return std::tuple{sums.sum_of_squares, sums.loss, sums.weight, sums.stop, sums.history};
+}
+
+TEST_CASE("collect adds up block sums as the CPU does") {
+  testing::every_way();
+  for (std::int64_t const count : {0, 1, 31, 1023, 1024, 1025, 2048, 30011}) {
+    INFO(count << " sums");
+    auto values = random_floats(count, Numbers::any_finite, 77);
+    for (float& value : values) {
+      value = std::fabs(value);
+    }
+    OnMachine<float> const block_sums{values};
+    OnMachine<optim::StepSums> const contribution{{optim::StepSums{7, 7, 7, 7, 7}}};
+    optim::StepSums host{99, 1.5, 4, 1, 12345};
+    CHECK(collect(machine().stream(), block_sums.data(), count, host, contribution.data()) == cudaSuccess);
+    optim::StepSums expected = host;
+    expected.sum_of_squares = device::total_of(values.data(), count);
+    host.loss = 0;  // the kernel has its own copy
+    CHECK(fields_of(contribution.values()[0]) == fields_of(expected));
+  }
+}
+
+TEST_CASE("collect lets through what is not finite") {
+  testing::every_way();
+  for (float const bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<float> values(3000, 1.0F);
+    values[2999] = bad;
+    OnMachine<float> const block_sums{values};
+    OnMachine<optim::StepSums> const contribution{{optim::StepSums{}}};
+    CHECK(collect(machine().stream(), block_sums.data(), 3000, {}, contribution.data()) == cudaSuccess);
+    CHECK_FALSE(std::isfinite(contribution.values()[0].sum_of_squares));
+  }
+}
+
+auto fields_of(optim::StepScalars const& s) {
+  auto const bits = [](float value) { return std::isnan(value) ? 0x7fffffffU : std::bit_cast<std::uint32_t>(value); };
+  return std::tuple{s.applied,
+                    bits(s.loss_scale.scale),
+                    s.loss_scale.hysteresis_left,
+                    s.loss_scale.iteration,
+                    s.loss_scale.last_overflow,
+                    s.loss_scale.exhausted,
+                    bits(s.gradient_scale),
+                    bits(s.learning_rate),
+                    bits(s.bias_correction1),
+                    bits(s.bias_correction2_sqrt),
+                    s.skip,
+                    s.stop,
+                    bits(s.loss),
+                    bits(s.gradient_norm),
+                    bits(s.loss_scale_used)};
+}
+
+TEST_CASE("advance goes through training as the CPU does: schedules, clipping, overflows, steps without weight") {
+  testing::every_way();
+  auto const kind = GENERATE(optim::ScheduleKind::constant, optim::ScheduleKind::warmup,
+                             optim::ScheduleKind::warmup_decay, optim::ScheduleKind::warmup_cosine);
+  auto const warmup = GENERATE(optim::WarmupKind::logarithmic, optim::WarmupKind::linear);
+  optim::StepRules rules;
+  rules.schedule.kind = kind;
+  rules.schedule.warmup = warmup;
+  rules.schedule.warmup_steps = 30;
+  rules.schedule.total_steps = 100;
+  rules.clip = 1;
+  rules.gradient_prescale = 0.25F;
+  rules.loss_scale.dynamic = true;
+  rules.loss_scale.initial = 65536;
+  rules.loss_scale.window = 7;
+  optim::StepScalars scalars;
+  scalars.loss_scale = optim::initial_state(rules.loss_scale);
+  OnMachine<optim::StepScalars> const theirs{{scalars}};
+  std::mt19937 random{99};
+  std::exponential_distribution<double> squares{1e-9};
+  int wrong = 0;
+  for (int step = 0; step < 150; ++step) {
+    optim::StepSums sums{squares(random), 3.3 * step, step % 40 == 39 ? 0.0 : 8.0, step == 120 ? 1.0 : 0.0, 5};
+    if (step % 11 == 10) {
+      sums.sum_of_squares = step % 2 == 0 ? std::numeric_limits<double>::infinity() : std::nan("");
+    }
+    rules.has_learning_rate = step == 60;
+    rules.given_learning_rate = 0.125F;
+    OnMachine<optim::StepSums> const total{{sums}};
+    CHECK(advance(machine().stream(), rules, total.data(), theirs.data()) == cudaSuccess);
+    optim::advance(rules, sums, scalars);
+    wrong += fields_of(theirs.values()[0]) == fields_of(scalars) ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+  CHECK(scalars.applied > 100);
+}
+
+}  // namespace
+}  // namespace zeroth::cuda

@@ -1,0 +1,148 @@
+/// The emulator itself: it must run what a GPU would, and show what a GPU would get wrong.
+#include "support/block_emulator.hpp"
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "support/catch.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+/// Each block turns its part of an array around, through shared memory.
+struct Reverse {
+  static constexpr int threads = 64;
+  struct Shared {
+    int values[threads];
+  };
+  int* values;
+
+  template <class Block>
+  void operator()(Block& block, Shared& shared) const {
+    auto* const mine = values + block.index() * threads;
+    block.phase([&](int thread) { shared.values[thread] = mine[thread]; });
+    block.phase([&](int thread) { mine[thread] = shared.values[threads - 1 - thread]; });
+  }
+};
+
+TEST_CASE("a phase is through before the next one begins") {
+  std::vector<int> values(192);
+  std::iota(values.begin(), values.end(), 0);
+  for (bool const backwards : {false, true}) {
+    emulate(Reverse{values.data()}, 3, {.backwards = backwards});
+    CHECK(values[0] == (backwards ? 0 : 63));
+    CHECK(values[191] == (backwards ? 191 : 128));
+  }
+}
+
+/// What no kernel may do: threads read what others write in the same phase.
+struct Race {
+  static constexpr int threads = 32;
+  struct Shared {
+    int values[threads];
+  };
+  int* result;
+
+  template <class Block>
+  void operator()(Block& block, Shared& shared) const {
+    block.phase([&](int thread) { shared.values[thread] = thread; });
+    block.phase([&](int thread) { shared.values[thread] = thread > 0 ? shared.values[thread - 1] : 0; });
+    block.phase([&](int thread) { result[thread] = shared.values[thread]; });
+  }
+};
+
+TEST_CASE("threads that depend on each other in a phase give themselves away") {
+  std::vector<int> forwards(32), backwards(32);
+  emulate(Race{forwards.data()}, 1);
+  emulate(Race{backwards.data()}, 1, {.backwards = true});
+  CHECK(forwards != backwards);
+}
+
+/// Reports what it finds before it has written anything.
+struct Untouched {
+  static constexpr int threads = 32;
+  struct Shared {
+    float value;
+  };
+  float *shared_value, *own_value;
+
+  template <class Block>
+  void operator()(Block& block, Shared& shared) const {
+    cuda::PerThread<float, Block> own;
+    block.phase([&](int thread) {
+      if (thread == 7) {
+        *shared_value = shared.value;
+        *own_value = own[thread];
+      }
+    });
+  }
+};
+
+TEST_CASE("what was never written is NaN") {
+  float shared = 0, own = 0;
+  emulate(Untouched{&shared, &own}, 1);
+  CHECK(std::isnan(shared));
+  CHECK(std::isnan(own));
+}
+
+/// Folds each warp's values; all lanes report.
+struct Fold {
+  static constexpr int threads = 64;
+  struct Shared {};
+  float const* values;
+  float* results;
+
+  template <class Block>
+  void operator()(Block& block, Shared& /*shared*/) const {
+    cuda::PerThread<float, Block> own;
+    block.phase([&](int thread) { own[thread] = values[thread]; });
+    block.fold_warps(own, [](float low, float high) { return low - 2 * high; });  // the order matters
+    block.phase([&](int thread) { results[thread] = own[thread]; });
+  }
+};
+
+TEST_CASE("warps are folded apart, halves onto halves, into their lane 0") {
+  std::vector<float> values(64), results(64);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i % 11);
+  }
+  emulate(Fold{values.data(), results.data()}, 1);
+  for (std::size_t warp = 0; warp < 2; ++warp) {
+    std::vector<float> expected(values.begin() + static_cast<std::ptrdiff_t>(32 * warp),
+                                values.begin() + static_cast<std::ptrdiff_t>(32 * warp + 32));
+    for (std::size_t half : {16, 8, 4, 2, 1}) {
+      for (std::size_t lane = 0; lane < half; ++lane) {
+        expected[lane] = expected[lane] - 2 * expected[lane + half];
+      }
+    }
+    CHECK(results[32 * warp] == expected[0]);
+    CHECK(std::isnan(results[32 * warp + 1]));  // not to be relied on
+  }
+}
+
+/// Counts visits of tiles, in whatever grid it gets.
+struct Stride {
+  static constexpr int threads = 32;
+  struct Shared {};
+  int* visits;
+  std::int64_t tiles;
+
+  template <class Block>
+  void operator()(Block& block, Shared& /*shared*/) const {
+    block.phase([&](int thread) {
+      for (std::int64_t i = block.index(); i < tiles; i += block.count()) {
+        visits[i] += thread == 0 ? 1 : 0;
+      }
+    });
+  }
+};
+
+TEST_CASE("a grid may be smaller than what was asked for") {
+  std::vector<int> visits(10);
+  emulate(Stride{visits.data(), 10}, 10, {.most_blocks = 3});
+  CHECK(visits == std::vector<int>(10, 1));
+}
+
+}  // namespace
+}  // namespace zeroth::testing
