@@ -78,9 +78,10 @@ std::string LocalGroup::disagreement() {
     auto const& other = *member(rank).transaction;
     if ((first.stream == nullptr) != (other.stream == nullptr)) {
       auto const kind = [](Transaction const& each) { return each.stream == nullptr ? "the host" : "a GPU"; };
-      return fmt::format("a transaction of communicator '{}' is on streams of different kinds: {} brought {} on {}, "
-                         "but {} on {}",
-                         name_, describe_rank(0), describe(first), kind(first), describe_rank(rank), kind(other));
+      return fmt::format(
+          "a transaction of communicator '{}' is on streams of different kinds: {} brought {} on {}, "
+          "but {} on {}",
+          name_, describe_rank(0), describe(first), kind(first), describe_rank(rank), kind(other));
     }
     if (!same(first, other)) {
       return zeroth::comm::disagreement(name_, describe_rank(0), first, describe_rank(rank), other);

@@ -29,9 +29,9 @@ struct alignas(64) LocalMember {
   /// would return at once. Nobody records one again before all have enqueued their waits for it: that takes another
   /// meeting.
   std::unique_ptr<device::Event> arrived, done;
-  std::atomic<std::uint64_t> meetings{0};    ///< The last one that it came to.
-  std::atomic<std::uint64_t> splits{0};      ///< Likewise.
-  std::atomic<bool> left{false};             ///< Will come to nothing any more.
+  std::atomic<std::uint64_t> meetings{0};  ///< The last one that it came to.
+  std::atomic<std::uint64_t> splits{0};    ///< Likewise.
+  std::atomic<bool> left{false};           ///< Will come to nothing any more.
 };
 
 /// What all communicators of a job share.

@@ -118,8 +118,7 @@ void LocalShare::exchange_blocks(std::span<Collective const* const> all) {
   std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
   for (int i = 0; i < world_; ++i) {
     int const from = (rank_ + i) % world_;
-    copy(at(mine.output, from * bytes), at(all[static_cast<std::size_t>(from)]->input, rank_ * bytes),
-                       bytes);
+    copy(at(mine.output, from * bytes), at(all[static_cast<std::size_t>(from)]->input, rank_ * bytes), bytes);
   }
 }
 

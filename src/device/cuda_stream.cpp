@@ -130,9 +130,8 @@ void CudaStream::copy(void* destination, void const* source, std::int64_t bytes)
   if (failed() || bytes == 0 || destination == source) {
     return;
   }
-  context_.expect(
-      cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_),
-      "cudaMemcpyAsync");
+  context_.expect(cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_),
+                  "cudaMemcpyAsync");
 }
 
 int CudaStream::most_ranks() const noexcept { return cuda::RankSum::most_ranks; }

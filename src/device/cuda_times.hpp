@@ -34,7 +34,7 @@ class CudaTimes {
   [[nodiscard]] double milliseconds();
 
  private:
-  static constexpr std::size_t capacity = 512;
+  static constexpr std::size_t capacity = 1024;  // a step of hundreds of units, one behind the host
   void add_passed();
 
   CudaContext& context_;

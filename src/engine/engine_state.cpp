@@ -109,6 +109,11 @@ EngineState::~EngineState() {
   }
   gather_stream_.reset();
   reduce_stream_.reset();
+  try {
+    device_->compute().synchronize();  // the caller's kernels may still use what ends now
+  } catch (...) {                      // of a device that failed: nothing runs on it any more
+    failure_ = std::current_exception();
+  }
 }
 
 void EngineState::agree(Config const& config) {

@@ -47,8 +47,9 @@ TEST_CASE("memory that is not to be had is named with its category, and what is 
   auto const device = device::make_cuda_device(0);
   auto const some = device->allocate(device::Category::parameters, 30'000);
   auto const why = thrown<SystemError>([&] { return device->allocate(device::Category::optimizer, 80'000); });
-  CHECK(contains(why, "cudaMalloc on cuda:0 refused 80000 bytes for optimizer: out of memory "
-                      "(cudaErrorMemoryAllocation); 70000 of the GPU's 100000 bytes are free"));
+  CHECK(contains(why,
+                 "cudaMalloc on cuda:0 refused 80000 bytes for optimizer: out of memory "
+                 "(cudaErrorMemoryAllocation); 70000 of the GPU's 100000 bytes are free"));
   CHECK(device->ledger().live().total() == 30'000);
   CHECK(cudaGetLastError() == cudaSuccess);  // nobody takes it for that of a later launch
   auto const more = device->allocate(device::Category::optimizer, 60'000);  // the device is as good as before

@@ -66,8 +66,8 @@ TEST_CASE("faults end every rank on GPUs") {
   int const world = GENERATE(2, 3);
   for (auto const& each : fault_cases()) {
     auto const platform = on_gpus({});
-    auto const problems =
-        run_ranks(make_local(world), [&](Rank& rank) { return problem_of(each, rank); }, platform);
+    auto const problems = run_ranks(
+        make_local(world), [&](Rank& rank) { return problem_of(each, rank); }, platform);
     for (auto const& problem : problems) {
       CAPTURE(world, each.name);
       CHECK(problem == "");

@@ -143,8 +143,9 @@ Calls steps_4_to_8(int world, Config const& config, EachStep const& each_step) {
 }
 
 /// What only enqueues, and what only asks.
-std::set<std::string> const harmless{"cudaMemcpyAsync", "cudaMemsetAsync", "cudaStreamWaitEvent", "cudaEventRecord",
-                                     "cudaEventQuery",  "cudaEventElapsedTime", "launch"};
+std::set<std::string> const harmless{"cudaMemcpyAsync", "cudaMemsetAsync", "cudaStreamWaitEvent",
+                                     "cudaEventRecord", "cudaEventQuery",  "cudaEventElapsedTime",
+                                     "launch"};
 
 }  // namespace
 
@@ -247,8 +248,8 @@ TEST_CASE("an engine computes on the caller's own stream") {
       {}, gpu);
   REQUIRE(messages_of(outcome) == "");
   CHECK(same);
-  auto const base = reports_of(
-      1, config, {}, [](auto& engine, SmallModel const& small) { return train(engine, small, 3); });
+  auto const base =
+      reports_of(1, config, {}, [](auto& engine, SmallModel const& small) { return train(engine, small, 3); });
   CHECK(bits(reports) == bits(base));
   CHECK(fake_cuda::leftovers() == "");
 }

@@ -9,8 +9,8 @@ namespace zeroth {
 /// What Job::compute_on() takes. The stream belongs to the caller, is on the rank's GPU, and outlives the engine.
 [[nodiscard]] inline device::StreamRef stream_ref(cudaStream_t stream) noexcept { return {stream}; }
 
-/// The stream that `engine` orders parameters and gradients on: what the caller's kernels are to be enqueued on. Null on
-/// the CPU, where that is the calling thread.
+/// The stream that `engine` orders parameters and gradients on: what the caller's kernels are to be enqueued on. Null
+/// on the CPU, where that is the calling thread.
 template <Element T, GradientOf<T> G>
 [[nodiscard]] cudaStream_t cuda_stream(Engine<T, G> const& engine) noexcept {
   return static_cast<cudaStream_t>(engine.compute_stream().native);

@@ -77,8 +77,9 @@ class Engine {
   std::optional<StepReport> step(StepOptions const& options = {}) { return detail::step(*state_, options); }
   /// Waits for all work; returns the report that step() still owes. After the loop.
   std::optional<StepReport> finish() { return detail::finish(*state_); }
-  /// From now on the engine adds to `timeline` what each stream does and where it waits; null ends that. Between passes.
-  /// The timeline lives until finish() or until the engine ends. Costs allocations while it lasts. Not collective.
+  /// From now on the engine adds to `timeline` what each stream does and where it waits; null ends that. Between
+  /// passes. The timeline lives until finish() or until the engine ends. Costs allocations while it lasts. Not
+  /// collective.
   void trace(Timeline* timeline) { detail::trace(*state_, timeline); }
   /// Between micro-steps or steps; `passes` batches on every rank. No effect on training.
   Evaluation<T> evaluation(int passes) {

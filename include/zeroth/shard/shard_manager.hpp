@@ -153,7 +153,7 @@ class ShardManager {
   std::vector<std::unique_ptr<device::Event>> written_;     // by flat unit: its gradients, on the compute stream
   std::vector<std::unique_ptr<device::Event>> updated_;     // by flat unit, on the compute stream
   std::unique_ptr<device::Event> decided_, gathers_done_;
-  std::int64_t last_decided_ = -1;  // slot of the last decide() with a dynamic loss scale
+  std::int64_t last_decided_ = -1;    // slot of the last decide() with a dynamic loss scale
   std::vector<char> accumulating_;    // by flat unit: holds gradients that were not reduced
   std::vector<char> reduced_before_;  // by flat unit, in this step
   std::vector<char> touched_;         // by parameter: beta is 1

@@ -81,8 +81,8 @@ class State {
     int gpu;  // -1: of the host
     void* memory;
   };
-  std::map<std::uintptr_t, Block> blocks;  // by address
-  std::set<cudaStream_t> streams;
+  std::map<std::uintptr_t, Block> blocks;                        // by address
+  std::map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;  // shared with those who wait for it to be idle
   std::set<cudaEvent_t> events;
   std::map<std::string, std::int64_t> calls;
   std::map<std::string, std::pair<int, cudaError_t>> refusals;

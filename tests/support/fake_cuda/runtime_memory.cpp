@@ -1,6 +1,8 @@
 /// The functions of the CUDA runtime: GPUs, memory and errors.
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <vector>
 
 #include "support/fake_cuda/machine.hpp"
 
@@ -38,11 +40,11 @@ void* remove(State& state, void* data, bool of_host) {
   return block.memory;
 }
 
-std::set<cudaStream_t> streams_of(State& state, int gpu) {
-  std::set<cudaStream_t> streams;
-  for (auto* const stream : state.streams) {
+std::vector<std::shared_ptr<CUstream_st>> streams_of(State& state, int gpu) {
+  std::vector<std::shared_ptr<CUstream_st>> streams;
+  for (auto const& [handle, stream] : state.streams) {
     if (stream->gpu == gpu) {
-      streams.insert(stream);
+      streams.push_back(stream);
     }
   }
   return streams;
@@ -123,12 +125,13 @@ cudaError_t cudaFree(void* data) {
   std::unique_lock lock{state.mutex};
   auto const error = state.enter("cudaFree", current_gpu());
   auto const* const block = state.find(data, 0);
-  auto const busy = block == nullptr ? std::set<cudaStream_t>{} : streams_of(state, block->gpu);
-  for (auto* const stream : busy) {
-    lock.unlock();
+  auto busy = block == nullptr ? std::vector<std::shared_ptr<CUstream_st>>{} : streams_of(state, block->gpu);
+  lock.unlock();
+  for (auto const& stream : busy) {
     stream->drain();
-    lock.lock();
   }
+  busy.clear();  // ends those that were destroyed meanwhile
+  lock.lock();
   void* const memory = remove(state, data, false);
   std::free(memory);
   return answer(memory == nullptr && data != nullptr ? cudaErrorInvalidValue : error);
@@ -196,7 +199,8 @@ cudaError_t cudaGetLastError() {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
   auto const mine = take_last_error();
-  auto const of_gpu = state.gpus.empty() ? cudaSuccess : state.gpus[static_cast<std::size_t>(current_gpu())].error.load();
+  auto const of_gpu =
+      state.gpus.empty() ? cudaSuccess : state.gpus[static_cast<std::size_t>(current_gpu())].error.load();
   return of_gpu != cudaSuccess ? of_gpu : mine;
 }
 

@@ -1,5 +1,7 @@
 /// The functions of the CUDA runtime: streams and events.
 #include <chrono>
+#include <memory>
+#include <utility>
 
 #include "support/fake_cuda/machine.hpp"
 
@@ -21,22 +23,24 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
     return answer(cudaErrorInvalidValue);  // the default stream would order it with what it must not wait for
   }
   auto const delays = state.machine.delays;
-  *stream = new CUstream_st{gpu, delays == 0 ? 0 : delays + static_cast<unsigned>(state.streams.size())};
-  state.streams.insert(*stream);
+  auto const made =
+      std::make_shared<CUstream_st>(gpu, delays == 0 ? 0 : delays + static_cast<unsigned>(state.streams.size()));
+  *stream = made.get();
+  state.streams.emplace(*stream, made);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   auto& state = State::get();
-  cudaError_t error = cudaSuccess;
-  {
-    std::lock_guard const lock{state.mutex};
-    error = state.enter("cudaStreamDestroy", current_gpu());
-    if (state.streams.erase(stream) == 0) {
-      return answer(cudaErrorInvalidResourceHandle);
-    }
+  std::shared_ptr<CUstream_st> last;  // ends, without the lock, once it is idle
+  std::lock_guard const lock{state.mutex};
+  auto const error = state.enter("cudaStreamDestroy", current_gpu());
+  auto const found = state.streams.find(stream);
+  if (found == state.streams.end()) {
+    return answer(cudaErrorInvalidResourceHandle);
   }
-  delete stream;
+  last = std::move(found->second);
+  state.streams.erase(found);
   return answer(error);
 }
 
