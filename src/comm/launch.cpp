@@ -2,9 +2,11 @@
 #include <optional>
 
 #include "comm/environment.hpp"
+#include "comm/placing.hpp"
 #include "comm/rank_error.hpp"
 #include "comm/thread_job.hpp"
 #include "zeroth/comm/job.hpp"
+#include "zeroth/device/cuda.hpp"
 #ifdef ZEROTH_HAS_MPI
 #include "comm/process_job.hpp"
 #endif
@@ -20,6 +22,9 @@ constexpr bool has_mpi = false;
 
 int run(comm::LaunchPlan const& plan, LaunchOptions options,
         [[maybe_unused]] std::optional<comm::Placement> const& placement, std::function<void(Job&)> const& rank_main) {
+  if (options.device == DeviceKind::cuda) {
+    comm::check_cuda(plan, options.share_devices, device::has_cuda() ? device::cuda_device_count() : -1);
+  }
 #ifdef ZEROTH_HAS_MPI
   if (plan.transport == comm::Transport::mpi) {
     return comm::run_process_job(options, placement, rank_main);

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "comm/transaction.hpp"
 #include "zeroth/core/counter.hpp"
@@ -29,6 +30,10 @@ class alignas(64) LocalChannel {
   /// The transaction that the claimed message belongs to.
   [[nodiscard]] Transaction const& transaction() const noexcept { return *transaction_; }
   void taken() noexcept { taken_.add(); }
+
+  /// Between streams of GPUs: what was posted may be read, and has been read. Recorded, each by its side, before post()
+  /// and before taken(), and again only after the other side has enqueued its wait.
+  std::unique_ptr<device::Event> sent, received;
 
  private:
   static constexpr std::uint64_t closed = std::uint64_t{1} << 63U;

@@ -26,6 +26,14 @@ std::uint32_t count_sends(Transaction const& transaction, int to) noexcept {
                     [to](Collective const& each) { return each.operation == Operation::send && each.peer == to; }));
 }
 
+/// Makes the event on first use.
+void record(device::PeerStream& stream, std::unique_ptr<device::Event>& event) {
+  if (event == nullptr) {
+    event = stream.make_event();
+  }
+  stream.record(*event);
+}
+
 }  // namespace
 
 LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank, CommOptions const& options)
@@ -46,8 +54,13 @@ void LocalCommunicator::set_options(CommOptions const& options) {
 }
 
 void LocalCommunicator::do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
-  auto& cpu = device::as_cpu(stream);
+  auto* const gpu = dynamic_cast<device::PeerStream*>(&stream);
+  auto* const cpu = gpu == nullptr ? &device::as_cpu(stream) : nullptr;
+  ZEROTH_EXPECTS(gpu == nullptr || world() <= gpu->most_ranks(),
+                 fmt::format("communicator '{}' has {} ranks; among threads on GPUs at most {} can be", name(), world(),
+                             gpu->most_ranks()));
   Transaction& transaction = pool_.take(label, collectives);
+  transaction.stream = gpu;
   transaction.sequence = ++submitted_;
   positions_ += transaction.messages.empty() || !transaction.group.empty() ? 1 : 0;
   transaction.position = positions_;
@@ -55,7 +68,30 @@ void LocalCommunicator::do_submit(device::Stream& stream, Label const& label, st
   for (auto const& each : collectives) {
     transaction.tickets.push_back(recorder().enqueue(make_record(name(), transaction.sequence, label, each)));
   }
-  cpu.post([this, &transaction] { run(transaction); });
+  if (gpu != nullptr) {
+    run_here(transaction);
+  } else {
+    cpu->post([this, &transaction] { run(transaction); });
+  }
+}
+
+/// Why on the caller's thread: what the caller enqueues next may depend on this transaction, on streams that only it
+/// knows, and a stream can wait only for an event that has been recorded. So the ranks have to meet before submit()
+/// returns, and a thread beside would only be waited for. The host waits for other hosts here, and for no GPU: hosts
+/// that submit the same transactions in the same order all come.
+void LocalCommunicator::run_here(Transaction& transaction) noexcept {
+  auto& stream = *transaction.stream;
+  if (stream.failed()) {
+    return pool_.give_back(transaction);
+  }
+  try {
+    run(transaction);
+  } catch (PeerError const&) {
+    stream.fail(std::current_exception());
+  } catch (std::exception const& error) {
+    stream.fail(std::current_exception());
+    abort(fmt::format("{} failed in {}: {}", group_->describe_rank(rank_), name(), error.what()));
+  }
 }
 
 void LocalCommunicator::run(Transaction& transaction) {
@@ -108,7 +144,11 @@ void LocalCommunicator::await_turn(Transaction const& transaction) {
 void LocalCommunicator::post_sends(Transaction const& transaction) {
   for (int to = 0; to < world() && !transaction.messages.empty(); ++to) {
     if (auto const count = count_sends(transaction, to); count > 0) {
-      group_->channel(rank_, to).post(transaction, count);
+      LocalChannel& channel = group_->channel(rank_, to);
+      if (auto* const stream = transaction.stream; stream != nullptr) {
+        record(*stream, channel.sent);
+      }
+      channel.post(transaction, count);
     }
   }
 }
@@ -117,20 +157,55 @@ void LocalCommunicator::do_group(Transaction const& transaction) {
   if (transaction.group.empty()) {
     return;
   }
+  auto* const stream = transaction.stream;
+  auto& mine = group_->member(rank_);
+  if (stream != nullptr) {
+    if (mine.done == nullptr) {
+      mine.done = stream->make_event();
+    }
+    record(*stream, mine.arrived);
+  }
   std::string disagreement;
   group_->enter(rank_, transaction);
   {
     Finally const leave{[this] { group_->leave(rank_); }};
     disagreement = group_->disagreement();
-    for (std::size_t i = 0; i < transaction.group.size() && disagreement.empty(); ++i) {
-      for (int rank = 0; rank < world(); ++rank) {
-        of_ranks_[static_cast<std::size_t>(rank)] = &group_->member(rank).transaction->group[i];
-      }
-      share_.run(of_ranks_);
+    if (disagreement.empty()) {
+      share(transaction);
     }
   }
   if (!disagreement.empty()) {
     group_->fail(disagreement);
+  }
+  if (stream != nullptr) {
+    await_others(*stream);
+  }
+}
+
+void LocalCommunicator::share(Transaction const& transaction) {
+  auto* const stream = transaction.stream;
+  for (int other = 0; other < world() && stream != nullptr; ++other) {
+    if (other != rank_) {
+      stream->follow(*group_->member(other).arrived);
+    }
+  }
+  for (std::size_t i = 0; i < transaction.group.size(); ++i) {
+    for (int rank = 0; rank < world(); ++rank) {
+      of_ranks_[static_cast<std::size_t>(rank)] = &group_->member(rank).transaction->group[i];
+    }
+    share_.run(of_ranks_, stream);
+  }
+  if (stream != nullptr) {
+    stream->record(*group_->member(rank_).done);
+  }
+}
+
+/// The stream goes on when nobody uses this rank's memory any more.
+void LocalCommunicator::await_others(device::PeerStream& stream) {
+  for (int other = 0; other < world(); ++other) {
+    if (other != rank_) {
+      stream.wait(*group_->member(other).done);
+    }
   }
 }
 
@@ -156,7 +231,22 @@ void LocalCommunicator::receive(Transaction const& transaction, Collective const
                     describe(channel.transaction().label, *sent), group_->describe_rank(rank_), transaction.sequence,
                     describe(transaction.label, message)));
   }
-  device::copy_bytes(message.output, sent->input, message.count * bytes_of(message.dtype));
+  auto const bytes = message.count * bytes_of(message.dtype);
+  auto* const stream = transaction.stream;
+  if ((stream == nullptr) != (channel.transaction().stream == nullptr)) {
+    group_->fail(fmt::format("a message of communicator '{}' is between a GPU and the host: {} does {}, {} does {}",
+                             name(), group_->describe_rank(message.peer), describe(channel.transaction().label, *sent),
+                             group_->describe_rank(rank_), describe(transaction.label, message)));
+  }
+  if (stream == nullptr) {
+    return device::copy_bytes(message.output, sent->input, bytes);
+  }
+  stream->follow(*channel.sent);
+  if (channel.received != nullptr) {
+    stream->wait(*channel.received);  // the messages of one transaction may be taken on several streams
+  }
+  stream->copy(message.output, sent->input, bytes);
+  record(*stream, channel.received);
 }
 
 void LocalCommunicator::await_taken(Transaction const& transaction, int receiver) {
@@ -172,6 +262,9 @@ void LocalCommunicator::await_taken(Transaction const& transaction, int receiver
   }
   if (group_->abort().aborted()) {  // taken, perhaps, and found to be wrong
     group_->fail(group_->abort().reason());
+  }
+  if (transaction.stream != nullptr) {
+    transaction.stream->wait(*channel.received);
   }
 }
 
@@ -200,7 +293,7 @@ std::vector<std::unique_ptr<Communicator>> make_local(int world, CommOptions con
                                              : recorders[static_cast<std::size_t>(rank)]});
     ZEROTH_EXPECTS(seats.back().recorder != nullptr, fmt::format("the flight recorder of rank {} is null", rank));
   }
-  auto const group = std::make_shared<LocalGroup>("world", seats, std::make_shared<AbortState>());
+  auto const group = std::make_shared<LocalGroup>("world", seats, std::make_shared<LocalJob>(world));
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < world; ++rank) {
     communicators.push_back(std::make_unique<LocalCommunicator>(group, rank, options));

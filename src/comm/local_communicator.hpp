@@ -31,11 +31,16 @@ class LocalCommunicator final : public Communicator {
   void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) override;
   [[nodiscard]] std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) override;
 
-  // On the stream's thread, in this order:
+  /// For streams of GPUs: runs the transaction on the calling thread, which enqueues its work.
+  void run_here(Transaction& transaction) noexcept;
+
+  // On the stream's thread, or the caller's if the stream is a GPU's, in this order:
   void run(Transaction& transaction);
   void await_turn(Transaction const& transaction);
   void post_sends(Transaction const& transaction);
   void do_group(Transaction const& transaction);
+  void share(Transaction const& transaction);
+  void await_others(device::PeerStream& stream);
   void receive(Transaction const& transaction, Collective const& message);
   void await_taken(Transaction const& transaction, int receiver);
   void close_sends(Transaction const& transaction) noexcept;

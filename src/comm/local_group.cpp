@@ -18,9 +18,9 @@ constexpr std::chrono::microseconds patience_at_entrance{5}, patience_at_exit{10
 
 }  // namespace
 
-LocalGroup::LocalGroup(std::string name, std::vector<Seat> const& seats, std::shared_ptr<AbortState> abort)
+LocalGroup::LocalGroup(std::string name, std::vector<Seat> const& seats, std::shared_ptr<LocalJob> job)
     : name_{std::move(name)},
-      abort_{std::move(abort)},
+      job_{std::move(job)},
       members_(seats.size()),
       channels_(seats.size() * seats.size()),
       entrance_{world(), patience_at_entrance},
@@ -40,7 +40,7 @@ std::string LocalGroup::describe_rank(int rank) {
 }
 
 void LocalGroup::fail(std::string const& reason) {
-  abort_->abort(reason);
+  job_->abort.abort(reason);
   throw PeerError{reason};
 }
 
@@ -50,10 +50,17 @@ void LocalGroup::enter(int rank, Transaction const& transaction) {
   std::uint64_t const number = mine.meetings.load(std::memory_order_relaxed) + 1;
   mine.meetings.store(number, std::memory_order_release);
   entrance_.arrive(number);
+  bool const on_own_thread = transaction.stream != nullptr;
+  if (on_own_thread) {
+    job_->waits.set(mine.job_rank, {this, number, &transaction});
+  }
   auto const why = wait(
       rank, transaction.timeout, [&](Clock::time_point until) { return entrance_.wait_until(number, until); },
       [&](int other) { return member(other).meetings.load(std::memory_order_acquire) < number; },
       [&] { return fmt::format("{}, transaction {}", describe(transaction), transaction.sequence); });
+  if (on_own_thread) {
+    job_->waits.set(mine.job_rank, {});
+  }
   if (!why.empty() && entrance_.give_up(number)) {
     fail(why);
   }
@@ -69,6 +76,13 @@ std::string LocalGroup::disagreement() {
   auto const& first = *member(0).transaction;
   for (int rank = 1; rank < world(); ++rank) {
     auto const& other = *member(rank).transaction;
+    if ((first.stream == nullptr) != (other.stream == nullptr)) {
+      auto const kind = [](Transaction const& each) { return each.stream == nullptr ? "the host" : "a GPU"; };
+      return fmt::format(
+          "a transaction of communicator '{}' is on streams of different kinds: {} brought {} on {}, "
+          "but {} on {}",
+          name_, describe_rank(0), describe(first), kind(first), describe_rank(rank), kind(other));
+    }
     if (!same(first, other)) {
       return zeroth::comm::disagreement(name_, describe_rank(0), first, describe_rank(rank), other);
     }
@@ -115,7 +129,7 @@ void LocalGroup::distribute() {
       std::transform(begin, end, std::back_inserter(seats), [this](int rank) {
         return Seat{member(rank).job_rank, member(rank).recorder};
       });
-      auto const group = std::make_shared<LocalGroup>(wish_of(*begin).name, seats, abort_);
+      auto const group = std::make_shared<LocalGroup>(wish_of(*begin).name, seats, job_);
       for (auto each = begin; each != end; ++each) {
         wish_of(*each).granted = {group, static_cast<int>(each - begin)};
       }
@@ -125,13 +139,39 @@ void LocalGroup::distribute() {
 }
 
 std::string LocalGroup::why_aborted(int rank, What const& what) {
-  return fmt::format("{}; {} was in {} of communicator '{}'", abort_->reason(), describe_rank(rank), what(), name_);
+  return fmt::format("{}; {} was in {} of communicator '{}'", job_->abort.reason(), describe_rank(rank), what(), name_);
+}
+
+bool LocalGroup::has_come(int job_rank, std::uint64_t meeting) {
+  auto const found = std::find_if(members_.begin(), members_.end(),
+                                  [job_rank](LocalMember const& each) { return each.job_rank == job_rank; });
+  return found == members_.end() || found->meetings.load(std::memory_order_acquire) >= meeting;
+}
+
+std::string LocalGroup::why_crossed(int rank, Misses const& misses) {
+  int const me = member(rank).job_rank;
+  return job_->waits.look([&](std::vector<HostWaits::Wait> const& waits) -> std::string {
+    auto const& mine = waits[static_cast<std::size_t>(me)];
+    for (int other = 0; other < world() && mine.group == this; ++other) {
+      int const they = member(other).job_rank;
+      auto const& theirs = waits[static_cast<std::size_t>(they)];
+      if (!misses(other) || theirs.group == nullptr || theirs.group == this ||
+          theirs.group->has_come(me, theirs.meeting)) {
+        continue;
+      }
+      return fmt::format(
+          "ranks {} and {} wait for each other: {} in {} of communicator '{}', {} in {} of communicator '{}'. Ranks on "
+          "GPUs meet on the host: all must submit the transactions of all communicators in one order",
+          me, they, me, describe(*mine.transaction), name_, they, describe(*theirs.transaction), theirs.group->name());
+    }
+    return {};
+  });
 }
 
 std::string LocalGroup::why_to_end(int rank, Clock::time_point begin, Clock::time_point deadline, Misses const& misses,
                                    What const& what) {
   auto const where = [&] { return fmt::format("{} of communicator '{}'", what(), name_); };
-  if (abort_->aborted()) {
+  if (job_->abort.aborted()) {
     return why_aborted(rank, what);
   }
   if (member(rank).left.load(std::memory_order_acquire)) {
@@ -142,6 +182,9 @@ std::string LocalGroup::why_to_end(int rank, Clock::time_point begin, Clock::tim
     if (member(other).left.load(std::memory_order_acquire) && misses(other)) {
       return fmt::format("{} left; {} was waiting for it in {}", describe_rank(other), describe_rank(rank), where());
     }
+  }
+  if (auto why = why_crossed(rank, misses); !why.empty()) {
+    return why;
   }
   auto const now = Clock::now();
   if (now < deadline) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/abort_state.hpp"
+#include "comm/host_waits.hpp"
 #include "comm/local_channel.hpp"
 #include "comm/meeting.hpp"
 #include "comm/transaction.hpp"
@@ -23,9 +24,21 @@ struct alignas(64) LocalMember {
   int job_rank = 0;  ///< In the communicator that all others were split from.
   std::shared_ptr<FlightRecorder> recorder;
   Transaction const* transaction = nullptr;  ///< What it brought; for the others between enter() and leave().
-  std::atomic<std::uint64_t> meetings{0};    ///< The last one that it came to.
-  std::atomic<std::uint64_t> splits{0};      ///< Likewise.
-  std::atomic<bool> left{false};             ///< Will come to nothing any more.
+  /// On a GPU: up to where its stream must come before others use what it brought, and to where before it uses that
+  /// again itself. Made once, recorded before enter() and before leave(): a wait for an event that was never recorded
+  /// would return at once. Nobody records one again before all have enqueued their waits for it: that takes another
+  /// meeting.
+  std::unique_ptr<device::Event> arrived, done;
+  std::atomic<std::uint64_t> meetings{0};  ///< The last one that it came to.
+  std::atomic<std::uint64_t> splits{0};    ///< Likewise.
+  std::atomic<bool> left{false};           ///< Will come to nothing any more.
+};
+
+/// What all communicators of a job share.
+struct LocalJob {
+  explicit LocalJob(int world) : waits{world} {}
+  AbortState abort;
+  HostWaits waits;
 };
 
 class LocalGroup {
@@ -38,11 +51,11 @@ class LocalGroup {
     int job_rank;
     std::shared_ptr<FlightRecorder> recorder;
   };
-  LocalGroup(std::string name, std::vector<Seat> const& seats, std::shared_ptr<AbortState> abort);
+  LocalGroup(std::string name, std::vector<Seat> const& seats, std::shared_ptr<LocalJob> job);
 
   [[nodiscard]] int world() const noexcept { return static_cast<int>(members_.size()); }
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
-  [[nodiscard]] AbortState& abort() noexcept { return *abort_; }
+  [[nodiscard]] AbortState& abort() noexcept { return job_->abort; }
   [[nodiscard]] LocalMember& member(int rank) noexcept { return members_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] LocalChannel& channel(int from, int to) noexcept {
     return channels_[static_cast<std::size_t>(from) * members_.size() + static_cast<std::size_t>(to)];
@@ -56,6 +69,7 @@ class LocalGroup {
   /// Returns when nobody uses what this rank brought: soon, because who has entered works without waiting.
   void leave(int rank) noexcept;
   /// Between the two: which ranks brought different things, in words; empty if none did. The same text on all ranks.
+  /// Memory of the host and of GPUs are different things, too.
   [[nodiscard]] std::string disagreement();
 
   /// A rank's place in what a split made; null for a negative color.
@@ -84,11 +98,14 @@ class LocalGroup {
   };
   void distribute();
   [[nodiscard]] std::string why_aborted(int rank, What const& what);
+  /// Says so if a rank that `misses` waits itself, in a meeting of another group, for this one. Empty if none does.
+  [[nodiscard]] std::string why_crossed(int rank, Misses const& misses);
+  [[nodiscard]] bool has_come(int job_rank, std::uint64_t meeting);
   [[nodiscard]] std::string why_to_end(int rank, Clock::time_point begin, Clock::time_point deadline,
                                        Misses const& misses, What const& what);
 
   std::string name_;
-  std::shared_ptr<AbortState> abort_;
+  std::shared_ptr<LocalJob> job_;
   std::vector<LocalMember> members_;
   std::vector<LocalChannel> channels_;
   Meeting entrance_, exit_;
@@ -100,7 +117,7 @@ class LocalGroup {
 };
 
 void LocalGroup::expect_running(int rank, auto const& what) {
-  if (abort_->aborted()) [[unlikely]] {
+  if (job_->abort.aborted()) [[unlikely]] {
     fail(why_aborted(rank, what));
   }
 }

@@ -32,7 +32,8 @@ Slice slice_of(std::int64_t count, Dtype dtype, int rank, int world) noexcept {
 LocalShare::LocalShare(int rank, int world)
     : rank_{rank}, world_{world}, inputs_(static_cast<std::size_t>(world)), outputs_(static_cast<std::size_t>(world)) {}
 
-void LocalShare::run(std::span<Collective const* const> all) {
+void LocalShare::run(std::span<Collective const* const> all, device::PeerStream* stream) {
+  stream_ = stream;
   Collective const& mine = *all[static_cast<std::size_t>(rank_)];
   if (mine.count == 0) {
     return;
@@ -46,11 +47,36 @@ void LocalShare::run(std::span<Collective const* const> all) {
     case Operation::all_gather: return gather_blocks(all);
     case Operation::all_to_all: return exchange_blocks(all);
     case Operation::broadcast: return broadcast(all);
-    case Operation::gather: return device::copy_bytes(at(root().output, rank_ * bytes), mine.input, bytes);
-    case Operation::scatter: return device::copy_bytes(mine.output, at(root().input, rank_ * bytes), bytes);
+    case Operation::gather: return copy(at(root().output, rank_ * bytes), mine.input, bytes);
+    case Operation::scatter: return copy(mine.output, at(root().input, rank_ * bytes), bytes);
     case Operation::send:
     case Operation::receive:
     case Operation::barrier: return;
+  }
+}
+
+/// Of everybody's inputs.
+void LocalShare::sum(void* const* outputs, int output_count, Dtype dtype, std::int64_t first,
+                     std::int64_t count) const {
+  if (stream_ != nullptr) {
+    return stream_->sum(outputs, output_count, inputs_.data(), world_, dtype, first, count);
+  }
+  device::rank_sum(outputs, output_count, inputs_.data(), world_, dtype, first, count);
+}
+
+void LocalShare::copy(void* destination, void const* source, std::int64_t bytes) const {
+  if (stream_ != nullptr) {
+    return stream_->copy(destination, source, bytes);
+  }
+  device::copy_bytes(destination, source, bytes);
+}
+
+void LocalShare::copy_to_all(std::span<void* const> destinations, void const* source, std::int64_t bytes) const {
+  if (stream_ == nullptr) {
+    return device::copy_to_all(destinations, source, bytes);
+  }
+  for (auto* const destination : destinations) {
+    stream_->copy(destination, source, bytes);
   }
 }
 
@@ -64,13 +90,13 @@ void LocalShare::reduce(std::span<Collective const* const> all) {
     std::int64_t const offset = first * bytes_of(mine.dtype);
     std::transform(inputs_.begin(), inputs_.end(), inputs_.begin(),
                    [offset](void const* input) { return at(input, offset); });
-    return device::rank_sum(&mine.output, 1, inputs_.data(), world_, mine.dtype, 0, mine.count);
+    return sum(&mine.output, 1, mine.dtype, 0, mine.count);
   }
   bool const to_all = mine.operation == Operation::all_reduce;
   std::transform(all.begin(), all.end(), outputs_.begin(), [](Collective const* each) { return each->output; });
   void* const* outputs = to_all ? outputs_.data() : &outputs_[static_cast<std::size_t>(mine.peer)];
   auto const [first, count] = slice_of(mine.count, mine.dtype, rank_, world_);
-  device::rank_sum(outputs, to_all ? world_ : 1, inputs_.data(), world_, mine.dtype, first, count);
+  sum(outputs, to_all ? world_ : 1, mine.dtype, first, count);
 }
 
 /// Stores this rank's block to everybody: read once, where fetching the others' blocks would read each of them again on
@@ -84,7 +110,7 @@ void LocalShare::gather_blocks(std::span<Collective const* const> all) {
   }
   // In place this rank has its own block already.
   bool const in_place = outputs_[0] == mine.input;
-  device::copy_to_all(std::span{outputs_}.subspan(in_place ? 1 : 0), mine.input, bytes);
+  copy_to_all(std::span{outputs_}.subspan(in_place ? 1 : 0), mine.input, bytes);
 }
 
 void LocalShare::exchange_blocks(std::span<Collective const* const> all) {
@@ -92,8 +118,7 @@ void LocalShare::exchange_blocks(std::span<Collective const* const> all) {
   std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
   for (int i = 0; i < world_; ++i) {
     int const from = (rank_ + i) % world_;
-    device::copy_bytes(at(mine.output, from * bytes), at(all[static_cast<std::size_t>(from)]->input, rank_ * bytes),
-                       bytes);
+    copy(at(mine.output, from * bytes), at(all[static_cast<std::size_t>(from)]->input, rank_ * bytes), bytes);
   }
 }
 
@@ -104,7 +129,7 @@ void LocalShare::broadcast(std::span<Collective const* const> all) {
   std::int64_t const offset = first * bytes_of(mine.dtype);
   std::transform(all.begin(), all.end(), outputs_.begin(),
                  [offset](Collective const* each) { return at(each->output, offset); });
-  device::copy_to_all(outputs_, at(input, offset), count * bytes_of(mine.dtype));
+  copy_to_all(outputs_, at(input, offset), count * bytes_of(mine.dtype));
 }
 
 }  // namespace zeroth::comm

@@ -19,6 +19,7 @@
 #include "zeroth/comm/local.hpp"
 #include "zeroth/core/counter.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/device/cuda.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -74,6 +75,13 @@ ThreadJob::ThreadJob(LaunchOptions const& options, std::function<void(Job&)> con
     auto& state = ranks_[i].state;
     state.communicator = std::move(communicators[i]);
     state.local_rank = static_cast<int>(i);
+    if (options.device == DeviceKind::cuda) {
+      state.make_device = [rank = state.local_rank] {
+        auto device = device::make_cuda_device(rank % device::cuda_device_count());
+        this_rank().device = device->name();
+        return device;
+      };
+    }
     state.stop_requested = [this] { return stop_.load(std::memory_order_relaxed); };
     state.request_stop = [this] { stop_.store(true, std::memory_order_relaxed); };
     state.set_flight_folder = [this](std::filesystem::path const& folder) { files_.set_folder(folder); };

@@ -87,6 +87,7 @@ Transaction& TransactionPool::take(Label const& label, std::span<Collective cons
   reserve(transaction, longest_);
   free_.pop_back();
   transaction.label = label;
+  transaction.stream = nullptr;
   transaction.group.clear();
   transaction.messages.clear();
   transaction.tickets.clear();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "device/peer_stream.hpp"
 #include "zeroth/comm/communicator.hpp"
 
 namespace zeroth::comm {
@@ -17,9 +18,10 @@ struct Transaction {
   std::uint64_t sequence = 0;  ///< Among those of this rank's communicator, from 1.
   std::uint64_t position = 0;  ///< As sequence, but without those that are messages alone: the same on all ranks.
   std::chrono::milliseconds timeout{};
-  std::vector<Collective> group;       ///< What all ranks do together, in order.
-  std::vector<Collective> messages;    ///< Sends and receives, in order.
-  std::vector<std::uint64_t> tickets;  ///< Of the flight recorder, one per collective.
+  device::PeerStream* stream = nullptr;  ///< Of a GPU, that its work is enqueued on; null: the host does the work.
+  std::vector<Collective> group;         ///< What all ranks do together, in order.
+  std::vector<Collective> messages;      ///< Sends and receives, in order.
+  std::vector<std::uint64_t> tickets;    ///< Of the flight recorder, one per collective.
 };
 
 /// "all_gather (forward of unit 'a', 12 fp32) and 2 more"

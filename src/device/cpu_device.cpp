@@ -7,6 +7,7 @@
 
 #include "device/cpu_kernels.hpp"
 #include "device/cpu_stream.hpp"
+#include "device/host_memory.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::device {
@@ -46,6 +47,9 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::string name() const override { return "cpu"; }
   [[nodiscard]] std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) override {
     return std::make_unique<CpuMemory>(ledger_, category, bytes);
+  }
+  [[nodiscard]] std::unique_ptr<Memory> allocate_host(std::int64_t bytes) override {
+    return std::make_unique<HostMemory>(bytes);
   }
   [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) override {

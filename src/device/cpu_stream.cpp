@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -25,26 +26,6 @@ CpuStream& as_cpu(Stream& stream) {
   auto* const cpu = dynamic_cast<CpuStream*>(&stream);
   ZEROTH_EXPECTS(cpu != nullptr, "a stream of another device was given where one of the CPU is needed");
   return *cpu;
-}
-
-void Failure::set(std::exception_ptr error) noexcept {
-  std::lock_guard const lock{mutex_};
-  if (!failed()) {
-    error_ = std::move(error);
-    failed_.store(true, std::memory_order_release);
-  }
-}
-
-void Failure::adopt(Failure const& other) noexcept {
-  if (&other != this && other.failed()) {
-    set(other.error_);
-  }
-}
-
-void Failure::rethrow() const {
-  if (failed()) {
-    std::rethrow_exception(error_);
-  }
 }
 
 void Mark::wait() const noexcept {

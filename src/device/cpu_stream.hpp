@@ -4,34 +4,17 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <exception>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 
+#include "device/failure.hpp"
 #include "zeroth/core/counter.hpp"
 #include "zeroth/device/cpu.hpp"
 #include "zeroth/device/timeline.hpp"
 
 namespace zeroth::device {
-
-/// The first thing that went wrong on any stream of one device. From then on all its streams pass over their tasks:
-/// they work on each other's results, and what a failed task left behind must not be used.
-class Failure {
- public:
-  [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
-  void set(std::exception_ptr error) noexcept;
-  /// Fails as `other` did, if it did: this device waited for a point of that one.
-  void adopt(Failure const& other) noexcept;
-  void rethrow() const;
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr error_;  // written once, before failed_
-  std::atomic<bool> failed_{false};
-};
 
 /// How far a stream has come, counted in marks. Kept by the device, because events outlive the stream they are on.
 struct Progress {

@@ -62,5 +62,6 @@ void load_weights(EngineState& engine, std::filesystem::path const& file) { engi
 std::int64_t micro_batch(EngineState const& engine) noexcept { return engine.settings().batch.micro; }
 MemoryBytes peak(EngineState const& engine) noexcept { return engine.peak(); }
 MemoryBytes planned(EngineState const& engine) noexcept { return engine.planned(); }
+device::StreamRef compute_stream(EngineState const& engine) noexcept { return engine.compute_stream(); }
 
 }  // namespace zeroth::detail

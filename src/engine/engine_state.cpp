@@ -78,6 +78,9 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
       exceptions_at_start_{std::uncaught_exceptions()},
       progress_(model_->units.size()) {
   auto const& settings = blueprint_.settings;
+  if (job_->compute_stream) {
+    device_->compute_on(*job_->compute_stream);
+  }
   for (auto* const comm : {gather_comm_.get(), reduce_comm_.get()}) {
     comm->set_options({settings.timeout, true});  // the first two steps are always checked
   }
@@ -106,12 +109,18 @@ EngineState::~EngineState() {
   }
   gather_stream_.reset();
   reduce_stream_.reset();
+  try {
+    device_->compute().synchronize();  // the caller's kernels may still use what ends now
+  } catch (...) {                      // of a device that failed: nothing runs on it any more
+    failure_ = std::current_exception();
+  }
 }
 
 void EngineState::agree(Config const& config) {
   auto const world = static_cast<std::size_t>(gather_comm_->world());
   auto const rank = static_cast<std::size_t>(gather_comm_->rank());
-  std::vector<std::uint64_t> all(2 * world);
+  auto const memory = device_->allocate_host(static_cast<std::int64_t>(2 * world * sizeof(std::uint64_t)));
+  std::span const all{reinterpret_cast<std::uint64_t*>(memory->data()), 2 * world};
   all[2 * rank] = model::fingerprint(*model_);
   all[2 * rank + 1] = hash_of(config.to_json());
   gather_comm_->all_gather(*gather_stream_, {"start", ""}, &all[2 * rank], all.data(), 2, Dtype::int64);

@@ -58,6 +58,7 @@ class EngineState {
   [[nodiscard]] Settings const& settings() const noexcept { return blueprint_.settings; }
   [[nodiscard]] MemoryBytes peak() const noexcept { return device_->ledger().peak(); }
   [[nodiscard]] MemoryBytes planned() const noexcept { return manager_->plan().bytes; }
+  [[nodiscard]] device::StreamRef compute_stream() const noexcept { return device_->compute().native(); }
 
  private:
   struct OpenGuard {

@@ -47,15 +47,18 @@ void History::clear() noexcept {
 }
 
 void compare_histories(History const& mine, std::int64_t step, model::Description const& model,
-                       comm::Communicator& communicator, device::Stream& stream) {
+                       comm::Communicator& communicator, device::Device& device, device::Stream& stream) {
   auto const world = static_cast<std::size_t>(communicator.world());
   auto const rank = static_cast<std::size_t>(communicator.rank());
-  std::vector<std::int64_t> counts(world);
+  auto const counts_memory = device.allocate_host(static_cast<std::int64_t>(world * sizeof(std::int64_t)));
+  std::span const counts{reinterpret_cast<std::int64_t*>(counts_memory->data()), world};
   counts[rank] = static_cast<std::int64_t>(mine.calls().size());
   communicator.all_gather(stream, {"histories", ""}, &counts[rank], counts.data(), 1, Dtype::int64);
   stream.synchronize();
   auto const longest = static_cast<std::size_t>(*std::ranges::max_element(counts)) + 1;
-  std::vector<std::uint64_t> all(world * longest, no_call);
+  auto const memory = device.allocate_host(static_cast<std::int64_t>(world * longest * sizeof(std::uint64_t)));
+  std::span const all{reinterpret_cast<std::uint64_t*>(memory->data()), world * longest};
+  std::ranges::fill(all, no_call);
   std::ranges::copy(mine.calls(), all.begin() + static_cast<std::ptrdiff_t>(rank * longest));
   communicator.all_gather(stream, {"histories", ""}, &all[rank * longest], all.data(),
                           static_cast<std::int64_t>(longest), Dtype::int64);

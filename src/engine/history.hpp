@@ -39,6 +39,6 @@ class History {
 /// Collective: compares the histories of all ranks. Throws PeerError that names the first call in which they differ,
 /// the units, and the ranks; does nothing if they are the same.
 void compare_histories(History const& mine, std::int64_t step, model::Description const& model,
-                       comm::Communicator& communicator, device::Stream& stream);
+                       comm::Communicator& communicator, device::Device& device, device::Stream& stream);
 
 }  // namespace zeroth::engine

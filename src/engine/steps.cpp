@@ -80,10 +80,10 @@ std::optional<StepReport> EngineState::take_report() {
   }
   auto report = *std::exchange(owed_, std::nullopt);
   auto const slot = static_cast<std::size_t>((report.step - 1) % 2);
-  auto const& memory = manager_->results();
-  auto const& scalars = memory.results[slot];
-  if (memory.totals[slot].history != gather_comm_->world() * histories_[slot].hash()) {
-    engine::compare_histories(histories_[slot], report.step, *model_, *gather_comm_, *gather_stream_);
+  auto const& results = manager_->results();
+  auto const& scalars = results.scalars[slot];
+  if (results.totals[slot].history != gather_comm_->world() * histories_[slot].hash()) {
+    engine::compare_histories(histories_[slot], report.step, *model_, *gather_comm_, *device_, *gather_stream_);
   }
   if (scalars.loss_scale.exhausted) {
     throw Error{

@@ -111,6 +111,7 @@ void EngineState::save_weights(std::filesystem::path const& file) {
       sink.emplace(file, *model_);
     }
     auto const buffer = manager_->transfer();
+    auto const on_host = device_->allocate_host(static_cast<std::int64_t>(buffer.size_bytes()));
     for (std::uint32_t param = 0; param < model_->params.size(); ++param) {
       for (int owner = 0; owner < world; ++owner) {
         auto const range = manager_->slice_of(param, owner);
@@ -126,12 +127,16 @@ void EngineState::save_weights(std::filesystem::path const& file) {
             send(Operation::receive, piece.data(), count, owner);
           }
           if (rank == 0) {
-            sink->append(piece);
+            auto& compute = device_->compute();
+            device_->kernels().copy(compute, on_host->data(), piece.data(), count * bytes_of(Dtype::fp32));
+            compute.synchronize();
+            sink->append({reinterpret_cast<float const*>(on_host->data()), piece.size()});
           }
         }
       }
     }
-    std::int64_t failed = 0;
+    auto const flag = device_->allocate_host(sizeof(std::int64_t));
+    auto& failed = *reinterpret_cast<std::int64_t*>(flag->data());
     if (rank == 0) {
       sink->commit();
       failed = sink->error() ? 1 : 0;
@@ -158,13 +163,15 @@ void EngineState::load_weights(std::filesystem::path const& file) {
     check_tensors(file, reader.tensors(), *model_);
     manager_->await_gathers();
     manager_->drop_gathered(shard::Drop::all);
-    std::vector<float> values(std::size_t{1} << 16U);
+    constexpr std::size_t most = std::size_t{1} << 16U;
+    auto const memory = device_->allocate_host(static_cast<std::int64_t>(most * sizeof(float)));
+    std::span const values{reinterpret_cast<float*>(memory->data()), most};
     for (std::uint32_t param = 0; param < model_->params.size(); ++param) {
       auto const& tensor = reader.tensors().at(model_->params[param].name);
       auto const range = manager_->held_of(param);
       for (auto first = range.begin; first < range.end; first += static_cast<std::int64_t>(values.size())) {
         auto const count = std::min(values.size(), static_cast<std::size_t>(range.end - first));
-        auto const piece = std::span{values}.first(count);
+        auto const piece = values.first(count);
         reader.read(tensor, first, piece);
         manager_->store(param, first, piece);
       }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <type_traits>
 
 #include "zeroth/comm/flight_recorder.hpp"
 #include "zeroth/core/error.hpp"
@@ -17,6 +18,7 @@ using device::Category;
 namespace {
 
 static_assert(sizeof(optim::StepSums) % sizeof(double) == 0);
+static_assert(std::is_trivially_copyable_v<StepMemory>);  // it starts as a copy of the host's
 constexpr std::int64_t sums_count = sizeof(optim::StepSums) / sizeof(double);
 
 std::vector<std::unique_ptr<device::Event>> events(device::Device& device, std::size_t count) {
@@ -38,7 +40,9 @@ ShardManager::ShardManager(ManagerContext const& context, PlanRequest const& req
       optimizer_{context.device->allocate(Category::optimizer, plan_.bytes.optimizer)},
       slots_{context.device->allocate(Category::slots, plan_.bytes.slots)},
       scratch_{context.device->allocate(Category::scratch, plan_.bytes.scratch)},
-      step_{::new (scratch_->data() + plan_.scalars) StepMemory{}},
+      step_{reinterpret_cast<StepMemory*>(scratch_->data() + plan_.scalars)},
+      host_{context.device->allocate_host(sizeof(StepResults))},
+      results_{::new (host_->data()) StepResults{}},
       parameter_pool_{*context.device, request.parameter_slots, slots_->data() + plan_.parameter_slots,
                       bytes_of(request.precision.compute)},
       gradient_pool_{*context.device, request.gradient_slots, slots_->data() + plan_.gradient_slots,
@@ -65,6 +69,7 @@ ShardManager::ShardManager(ManagerContext const& context, PlanRequest const& req
     }
   }
   transaction_.reserve(2 * flats.size() + 2);
+  set_loss_scale({});
   context.reduce_comm->set_staging(
       {scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)});
 }
@@ -297,9 +302,10 @@ void ShardManager::decide(optim::StepSums const& mine, optim::StepRules const& r
   kernels_->collect(stream, block_sums, mine, &step_->mine);
   context_.reduce_comm->all_reduce(stream, {"step", ""}, &step_->mine, &step_->total, sums_count, Dtype::fp64);
   kernels_->advance(stream, rules, &step_->total, &step_->scalars);
-  kernels_->copy(stream, &step_->results[slot], &step_->scalars, sizeof(optim::StepScalars));
-  kernels_->copy(stream, &step_->totals[slot], &step_->total, sizeof(optim::StepSums));
+  kernels_->copy(stream, &results_->scalars[slot], &step_->scalars, sizeof(optim::StepScalars));
+  kernels_->copy(stream, &results_->totals[slot], &step_->total, sizeof(optim::StepSums));
   stream.record(*decided_);
+  last_decided_ = rules.loss_scale.dynamic ? static_cast<std::int64_t>(slot) : -1;
 }
 
 void ShardManager::await_gathers() {
@@ -371,13 +377,26 @@ optim::StepSums ShardManager::sum_evaluation(optim::StepSums const& mine) {
   kernels_->collect(stream, {}, mine, &step_->evaluation_mine);
   context_.reduce_comm->all_reduce(stream, {"evaluation", ""}, &step_->evaluation_mine, &step_->evaluation_total,
                                    sums_count, Dtype::fp64);
+  kernels_->copy(stream, &results_->evaluation, &step_->evaluation_total, sizeof(optim::StepSums));
   stream.synchronize();
-  return step_->evaluation_total;
+  return results_->evaluation;
 }
 
-StepMemory const& ShardManager::results() {
+StepResults const& ShardManager::results() {
   decided_->synchronize();
-  return *step_;
+  return *results_;
+}
+
+void ShardManager::set_loss_scale(optim::LossScaleState const& state) {
+  auto& compute = context_.device->compute();
+  results_->initial.scalars.loss_scale = state;
+  kernels_->copy(compute, step_, &results_->initial, sizeof(StepMemory));
+  compute.synchronize();
+}
+
+float ShardManager::loss_scale() {
+  return last_decided_ < 0 ? results_->initial.scalars.loss_scale.scale
+                           : results().scalars[static_cast<std::size_t>(last_decided_)].loss_scale.scale;
 }
 
 // ---- values ---------------------------------------------------------------------------------------------------------
@@ -399,12 +418,13 @@ Range ShardManager::held_of(std::uint32_t param) const noexcept {
 }
 
 void ShardManager::initialise() {
-  std::vector<float> values(std::size_t{1} << 16U);
+  constexpr std::int64_t most = 1 << 16;
+  auto const memory = context_.device->allocate_host(most * bytes_of(Dtype::fp32));
+  auto* const values = reinterpret_cast<float*>(memory->data());
   for (std::uint32_t param = 0; param < context_.model->params.size(); ++param) {
     auto const range = held_of(param);
-    for (auto first = range.begin; first < range.end; first += static_cast<std::int64_t>(values.size())) {
-      auto const count = std::min(static_cast<std::int64_t>(values.size()), range.end - first);
-      std::span const piece{values.data(), static_cast<std::size_t>(count)};
+    for (auto first = range.begin; first < range.end; first += most) {
+      std::span const piece{values, static_cast<std::size_t>(std::min(most, range.end - first))};
       model::initialise(context_.model->seed, context_.model->params[param], first, piece);
       store(param, first, piece);
     }

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "device/host_memory.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::simulate {
@@ -156,6 +157,10 @@ std::unique_ptr<device::Memory> VirtualDevice::allocate(device::Category categor
   auto const address = next_address_;
   next_address_ += static_cast<std::uintptr_t>((bytes / page_bytes + 1) * page_bytes);
   return std::make_unique<VirtualMemory>(ledger_, category, bytes, address);
+}
+
+std::unique_ptr<device::Memory> VirtualDevice::allocate_host(std::int64_t bytes) {
+  return std::make_unique<device::HostMemory>(bytes);
 }
 
 bool VirtualDevice::is_real(void const* address) noexcept {

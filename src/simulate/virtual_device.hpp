@@ -78,6 +78,7 @@ class VirtualDevice final : public device::Device {
   /// Addresses that nobody can read or write; scratch, where a step's few numbers are, is real but takes no page that
   /// is not touched.
   [[nodiscard]] std::unique_ptr<device::Memory> allocate(device::Category category, std::int64_t bytes) override;
+  [[nodiscard]] std::unique_ptr<device::Memory> allocate_host(std::int64_t bytes) override;  ///< Real.
   [[nodiscard]] static bool is_real(void const* address) noexcept;
   [[nodiscard]] std::unique_ptr<device::Event> make_event() override { return std::make_unique<VirtualEvent>(*this); }
   [[nodiscard]] std::unique_ptr<device::Stream> make_stream(char const* name, device::Overlap overlap) override;

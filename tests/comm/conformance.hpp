@@ -14,21 +14,30 @@
 #include <vector>
 
 #include "zeroth/comm/communicator.hpp"
+#include "zeroth/device/cpu.hpp"
 #include "zeroth/device/device.hpp"
 
 namespace zeroth::comm::conformance {
+
+/// How a case has work of its own run on a stream.
+using Post = std::function<void(device::Stream&, device::Task const&)>;
+inline void post_on_cpu(device::Stream& stream, device::Task const& task) { device::as_cpu(stream).post(task); }
 
 /// What a case gets: a communicator of all ranks with staging for `largest_count` elements of fp64, and a device that
 /// belongs to the calling thread.
 struct Rank {
   Communicator& communicator;
   device::Device& device;
+  Post post = post_on_cpu;
 };
 inline constexpr std::int64_t largest_count = 1 << 16;
 
 struct Case {
   std::string name;
   std::function<std::string(Rank&)> run;
+  /// Ranks submit to two communicators in opposite order: not where ranks meet on the host, or one of NCCL's kernels
+  /// could keep another one from starting.
+  bool in_opposite_order = false;
 };
 
 /// The case's own findings, or what it threw.

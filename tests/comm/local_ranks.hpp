@@ -1,5 +1,7 @@
 /// Ranks as threads of the test.
 #pragma once
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,11 +13,17 @@
 
 namespace zeroth::comm::conformance {
 
+/// What ranks run on.
+struct Platform {
+  std::function<std::unique_ptr<device::Device>(int rank)> make_device = [](int) { return device::make_cpu_device(); };
+  Post post = post_on_cpu;
+};
+
 /// Runs `body` once per element of `communicators`, each on a thread with a device of its own, and returns what each
 /// one returned. `body` takes (Rank&) or (Rank&, std::unique_ptr<Communicator>&), the owner of the rank's communicator.
 template <class Body>
 [[nodiscard]] std::vector<std::string> run_ranks(std::vector<std::unique_ptr<Communicator>> communicators,
-                                                 Body const& body) {
+                                                 Body const& body, Platform const& platform = {}) {
   std::vector<std::string> results(communicators.size());
   {
     std::vector<std::jthread> threads;
@@ -23,8 +31,8 @@ template <class Body>
       threads.emplace_back([&, rank, world = communicators.size()] {
         this_rank() = {static_cast<int>(rank), static_cast<int>(world), ""};
         try {
-          auto const device = device::make_cpu_device();
-          Rank self{*communicators[rank], *device};
+          auto const device = platform.make_device(static_cast<int>(rank));
+          Rank self{*communicators[rank], *device, platform.post};
           if constexpr (std::is_invocable_v<Body const&, Rank&>) {
             results[rank] = body(self);
           } else {

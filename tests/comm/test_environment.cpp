@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/placing.hpp"
 #include "support/catch.hpp"
+#include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -167,6 +169,19 @@ TEST_CASE("what cannot be run is refused") {
   CHECK_THAT(error_of({.transport = Transport::mpi}, std::nullopt, false),
              Contains("mpi was asked for") && Contains("built without"));
   CHECK_THAT(error_of({}, mpirun, false), Contains("rank 1 of 4") && Contains("built without MPI"));
+}
+
+TEST_CASE("ranks on GPUs are refused where they cannot run, or would share a GPU unasked") {
+  auto const refused = [](LaunchPlan const& plan, bool share, int gpus) {
+    return testing::thrown<ConfigError>([&] { check_cuda(plan, share, gpus); });
+  };
+  CHECK_THAT(refused({Transport::local, 1}, false, -1), Contains("built without CUDA"));
+  CHECK_THAT(refused({Transport::mpi, 1}, false, 8), Contains("mpi, which works in memory of the host"));
+  CHECK_THAT(refused({Transport::local, 1}, false, 0), Contains("sees no GPU"));
+  CHECK_THAT(refused({Transport::local, 4}, false, 2),
+             Contains("4 ranks on 2 GPUs: start at most 2, or set LaunchOptions::share_devices"));
+  CHECK(refused({Transport::local, 4}, true, 2).empty());
+  CHECK(refused({Transport::local, 2}, false, 2).empty());
 }
 
 TEST_CASE("MPI and the launcher must see the same job") {

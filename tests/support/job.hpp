@@ -16,11 +16,15 @@ namespace zeroth::testing {
 
 using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
 
+/// Makes the device that engines of this rank compute on. On the rank's thread.
+using MakeDevice = std::function<std::unique_ptr<device::Device>(int rank)>;
+
 /// What went wrong on a rank, or nothing.
 using Outcome = std::vector<std::exception_ptr>;
 
 /// Runs `rank_main` on `world` threads; an exception on one rank ends the others, as under launch().
-inline Outcome run_job(int world, std::function<void(Job&)> const& rank_main, Wrap const& wrap = {}) {
+inline Outcome run_job(int world, std::function<void(Job&)> const& rank_main, Wrap const& wrap = {},
+                       MakeDevice const& make_device = {}) {
   auto communicators = comm::make_local(world);
   Outcome outcome(static_cast<std::size_t>(world));
   std::vector<std::thread> threads;
@@ -33,6 +37,9 @@ inline Outcome run_job(int world, std::function<void(Job&)> const& rank_main, Wr
       this_rank() = {rank, world, ""};
       detail::JobState state;
       state.communicator = std::move(communicators[static_cast<std::size_t>(rank)]);
+      if (make_device) {
+        state.make_device = [&make_device, rank] { return make_device(rank); };
+      }
       try {
         Job job = state.job();
         rank_main(job);

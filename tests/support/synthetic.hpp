@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -66,12 +68,29 @@ struct SyntheticModel {
   static constexpr std::size_t expert_index = 4;
 };
 
+/// How the math of a test, which the host does, reaches parameters and gradients: on the CPU where they are.
+class Access {
+ public:
+  Access() = default;
+  Access(Access const&) = delete;
+  Access& operator=(Access const&) = delete;
+  virtual ~Access() = default;
+  /// What to read in place of `bytes` at `data`, until the next read(). In order with the engine's work.
+  [[nodiscard]] virtual void const* read(void const* data, std::int64_t /*bytes*/) { return data; }
+  /// Likewise, to be changed until commit().
+  [[nodiscard]] virtual void* edit(void* data, std::int64_t /*bytes*/) { return data; }
+  virtual void commit() {}
+};
+/// For what is ordered on this stream of the engine's.
+using MakeAccess = std::function<std::unique_ptr<Access>(device::StreamRef)>;
+
 struct TrainOptions {
   int steps = 4;
   bool skips = true;           ///< Ranks skip the expert in some micro-steps, and a whole micro-step.
   bool evaluates = true;       ///< Between steps and between micro-steps.
   float overflow_at_step = 0;  ///< On the last rank alone a gradient of this step is infinite. 0: never.
   bool waits = false;          ///< Sleeps in odd places.
+  MakeAccess access = [](device::StreamRef) { return std::make_unique<Access>(); };
 };
 
 struct Trained {
@@ -124,7 +143,8 @@ class Trainer {
         world_{job.world()},
         synthetic_{synthetic},
         options_{options},
-        engine_{job, synthetic.model, config} {}
+        engine_{job, synthetic.model, config},
+        access_{options.access(engine_.compute_stream())} {}
 
   Trained run() {
     for (int step = 1; step <= options_.steps; ++step) {
@@ -164,10 +184,14 @@ class Trainer {
   Engine<T, G>& engine() { return engine_; }
 
  private:
-  static double mean(View<T const, 1> view) {
+  [[nodiscard]] T const* values(View<T const, 1> view) const {
+    return static_cast<T const*>(access_->read(view.data(), view.count() * std::int64_t{sizeof(T)}));
+  }
+  double mean(View<T const, 1> view) const {
     double sum = 0;
+    auto const* const at = values(view);
     for (std::int64_t i = 0; i < view.count(); ++i) {
-      sum += static_cast<double>(to_float(view.data()[i])) * static_cast<double>(1 + i % 3);
+      sum += static_cast<double>(to_float(at[i])) * static_cast<double>(1 + i % 3);
     }
     return sum / static_cast<double>(view.count());
   }
@@ -183,17 +207,19 @@ class Trainer {
   }
   void add(Backward<T, G> const& p, Param<1> const& param, double state, std::int64_t sample, float seed,
            bool overflow) {
-    auto const value = p[param];
+    auto const view = p[param];
     auto const grad = p.grad(param);
-    for (std::int64_t i = 0; i < value.count(); ++i) {
-      float fresh =
-          seed * (0.1F * to_float(value.data()[i]) + 0.05F * static_cast<float>(state) + 0.2F * noise(sample, i));
+    auto const* const value = values(view);
+    auto* const sum = static_cast<G*>(access_->edit(grad.data(), view.count() * std::int64_t{sizeof(G)}));
+    for (std::int64_t i = 0; i < view.count(); ++i) {
+      float fresh = seed * (0.1F * to_float(value[i]) + 0.05F * static_cast<float>(state) + 0.2F * noise(sample, i));
       if (overflow && i == 2) {
         fresh = HUGE_VALF;
       }
-      float const old = grad.beta() == 0 ? 0.0F : to_float(grad.data()[i]);
-      grad.data()[i] = from_float<G>(old + fresh);
+      float const old = grad.beta() == 0 ? 0.0F : to_float(sum[i]);
+      sum[i] = from_float<G>(old + fresh);
     }
+    access_->commit();
   }
   void train(MicroStep<T, G>& micro, int step, int micro_index) {
     auto const& blocks = synthetic_.blocks;
@@ -248,8 +274,9 @@ class Trainer {
         auto const p = pass.forward(block.unit);
         auto const keep = [&](Param<1> const& param) {
           auto const view = p[param];
+          auto const* const at = values(view);
           for (std::int64_t i = 0; i < view.count(); ++i) {
-            result_.parameters.push_back(to_float(view.data()[i]));
+            result_.parameters.push_back(to_float(at[i]));
           }
         };
         for (auto const& param : block.trained) {
@@ -267,6 +294,7 @@ class Trainer {
   SyntheticModel const& synthetic_;
   TrainOptions options_;
   Engine<T, G> engine_;
+  std::unique_ptr<Access> access_;
   Trained result_;
 };
 

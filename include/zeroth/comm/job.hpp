@@ -27,6 +27,9 @@ class Job {
   [[nodiscard]] int local_rank()
       const noexcept;            ///< Index on this machine. Not a device: launchers may hide all but one.
   void request_stop() noexcept;  ///< Any thread: asks all ranks to stop, see StepReport::stop.
+  /// Engines made from now on compute on this stream of the caller's, which outlives them: see adapters/cuda.hpp. Until
+  /// then each makes one. For jobs on GPUs; elsewhere the next engine throws ContractError.
+  void compute_on(device::StreamRef stream) noexcept;
 
  private:
   friend struct detail::JobState;
@@ -42,6 +45,7 @@ struct JobState {
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void()> request_stop = [] {};
   std::function<std::unique_ptr<device::Device>()> make_device = device::make_cpu_device;
+  std::optional<device::StreamRef> compute_stream;  ///< Empty: the device's own.
   /// Where this job's flight records are written if it fails; the working folder otherwise. Any thread; the last one
   /// wins.
   std::function<void(std::filesystem::path const&)> set_flight_folder = [](std::filesystem::path const&) {};
@@ -50,6 +54,8 @@ struct JobState {
 };
 }  // namespace detail
 
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+
 struct LaunchOptions {
   /// Ranks to run as threads if mpirun, mpiexec, srun or torchrun started none; otherwise this process is one rank,
   /// whatever is given here. Under a launcher of one process, asking for local runs threads all the same.
@@ -57,6 +63,12 @@ struct LaunchOptions {
   /// Empty: mpi if a launcher started several processes or is MPI's own, otherwise local. Refused: local where a
   /// launcher started several, and mpi where the library was built without it.
   std::optional<comm::Transport> transport = std::nullopt;
+  /// What ranks compute on. With cuda, ranks are threads of one process; thread rank r is on GPU r, counted modulo the
+  /// GPUs that the process sees. Refused: cuda where the library was built without it, where no GPU is there, and with
+  /// mpi, which works in memory of the host.
+  DeviceKind device = DeviceKind::cpu;
+  /// With cuda: more ranks than GPUs are wanted, several to a GPU. Refused otherwise: they would only share its memory.
+  bool share_devices = false;
   /// How long a rank may take to end after another one has failed, before the process is ended under it.
   std::chrono::milliseconds failure_grace{5000};
 };

@@ -30,6 +30,11 @@ class Event {
   virtual void synchronize() const = 0;
 };
 
+/// A stream as its device's own library knows it; adapters/cuda.hpp makes one of a cudaStream_t.
+struct StreamRef {
+  void* native = nullptr;
+};
+
 /// An ordered queue of work. Calls return once enqueued; one thread enqueues.
 class Stream {
  public:
@@ -43,7 +48,7 @@ class Stream {
   /// Blocks the host until all work enqueued so far has passed. Throws what went wrong.
   virtual void synchronize() = 0;
   /// Milliseconds that this stream has spent in wait(), in all. On the compute stream: communication that was not
-  /// hidden.
+  /// hidden. On a GPU what is known of it so far: waits that the stream has not come to yet count later.
   [[nodiscard]] virtual double waited_ms() const = 0;
   /// Milliseconds that the host has spent on this stream's work, in all: 0 where the stream runs beside the host.
   [[nodiscard]] virtual double host_ms() const = 0;
@@ -51,6 +56,8 @@ class Stream {
   /// not nest. The views outlive the work.
   virtual void begin_span(std::string_view what, std::string_view unit) = 0;
   virtual void end_span() = 0;
+  /// Null where the host itself does the work.
+  [[nodiscard]] virtual StreamRef native() const noexcept { return {}; }
 };
 
 /// Work enqueued in a scope, as a span.
@@ -95,11 +102,19 @@ class Device {
   [[nodiscard]] virtual std::string name() const = 0;  ///< "cpu", "cuda:3"
   /// Throws SystemError naming category and bytes if the memory is not to be had. Zero bytes are allowed.
   [[nodiscard]] virtual std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) = 0;
+  /// Memory that both the host and this device read and write, for the few numbers and pieces of files that they
+  /// exchange: where a Kernels call or a collective takes an address, one in here will do. Zero-filled, aligned to 4096
+  /// bytes. The host's, so in no ledger. Throws as allocate().
+  [[nodiscard]] virtual std::unique_ptr<Memory> allocate_host(std::int64_t bytes) = 0;
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
   /// With overlap off the work runs when it is enqueued, in line with the caller.
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) = 0;
-  /// The caller's stream: on the CPU the calling thread itself, so its work is done when the call returns.
+  /// The caller's stream: on the CPU the calling thread itself, so its work is done when the call returns. On a GPU one
+  /// that the device makes, unless compute_on() gave another.
   [[nodiscard]] virtual Stream& compute() = 0;
+  /// From now on compute() is `stream`, which outlives the device's work on it. Before the first call of compute() or
+  /// make_stream(). Throws ContractError where compute() is the calling thread.
+  virtual void compute_on(StreamRef stream);
   [[nodiscard]] virtual Kernels& kernels() = 0;
   [[nodiscard]] virtual Ledger const& ledger() const = 0;
   /// From now on spans, and waits of streams, are added to `timeline`; null ends that. It outlives work enqueued so

@@ -33,7 +33,8 @@ struct ReduceEpilogue {
 };
 
 /// What the runtime runs on a device. Every call returns once enqueued on `stream`, which belongs to the same device;
-/// pointers must stay valid until the stream has passed. One thread enqueues.
+/// pointers are to memory of the device or of its allocate_host(), and stay valid until the stream has passed. One
+/// thread enqueues.
 class Kernels {
  public:
   Kernels() = default;

@@ -55,6 +55,7 @@ void load_weights(EngineState& engine, std::filesystem::path const& file);
 [[nodiscard]] std::int64_t micro_batch(EngineState const& engine) noexcept;
 [[nodiscard]] MemoryBytes peak(EngineState const& engine) noexcept;
 [[nodiscard]] MemoryBytes planned(EngineState const& engine) noexcept;
+[[nodiscard]] device::StreamRef compute_stream(EngineState const& engine) noexcept;
 }  // namespace detail
 
 /// Trains `model` as `config` says. The program states what its math reads (T) and writes (G); the constructor throws
@@ -62,7 +63,7 @@ void load_weights(EngineState& engine, std::filesystem::path const& file);
 template <Element T, GradientOf<T> G = T>
 class Engine {
  public:
-  /// On the CPU. Waits until all ranks are here and have shown the same model and config.
+  /// On the job's device. Waits until all ranks are here and have shown the same model and config.
   Engine(Job& job, Model const& model, Config const& config)
       : state_{detail::make_engine(job, model, config, dtype_of<T>, dtype_of<G>)} {}
   Engine(Engine const&) = delete;
@@ -76,8 +77,9 @@ class Engine {
   std::optional<StepReport> step(StepOptions const& options = {}) { return detail::step(*state_, options); }
   /// Waits for all work; returns the report that step() still owes. After the loop.
   std::optional<StepReport> finish() { return detail::finish(*state_); }
-  /// From now on the engine adds to `timeline` what each stream does and where it waits; null ends that. Between passes.
-  /// The timeline lives until finish() or until the engine ends. Costs allocations while it lasts. Not collective.
+  /// From now on the engine adds to `timeline` what each stream does and where it waits; null ends that. Between
+  /// passes. The timeline lives until finish() or until the engine ends. Costs allocations while it lasts. Not
+  /// collective.
   void trace(Timeline* timeline) { detail::trace(*state_, timeline); }
   /// Between micro-steps or steps; `passes` batches on every rank. No effect on training.
   Evaluation<T> evaluation(int passes) {
@@ -93,6 +95,8 @@ class Engine {
   }
   [[nodiscard]] MemoryBytes peak() const noexcept { return detail::peak(*state_); }  ///< Measured. Not collective.
   [[nodiscard]] MemoryBytes planned() const noexcept { return detail::planned(*state_); }
+  /// The stream that the caller's kernels belong on: see adapters/cuda.hpp. Null on the CPU. Not collective.
+  [[nodiscard]] device::StreamRef compute_stream() const noexcept { return detail::compute_stream(*state_); }
 
  private:
   detail::EnginePointer state_;

@@ -76,7 +76,7 @@ class ShardManager {
   void reduce(std::span<std::uint32_t const> flats, bool last);
 
   // ---- update ----
-  /// Sums `mine` over ranks, and turns the sums into the step's scalars: see StepMemory. `slot` of its results.
+  /// Sums `mine` over ranks, and turns the sums into the step's scalars: see StepMemory. `slot` of results().
   void decide(optim::StepSums const& mine, optim::StepRules const& rules, std::size_t slot);
   /// Makes the compute stream wait for decide(), and for everything that still reads what update() writes.
   void begin_update();
@@ -90,8 +90,9 @@ class ShardManager {
   /// As decide, for the loss of evaluation passes alone. Waits.
   [[nodiscard]] optim::StepSums sum_evaluation(optim::StepSums const& mine);
   /// Results of the last two decide()s, by slot. Waits until they can be read.
-  [[nodiscard]] StepMemory const& results();
-  [[nodiscard]] float loss_scale() const noexcept { return step_->scalars.loss_scale.scale; }
+  [[nodiscard]] StepResults const& results();
+  /// Of the next loss. Waits for the last decide() if the scale is dynamic, and for nothing otherwise.
+  [[nodiscard]] float loss_scale();
 
   // ---- values ----
   /// Fills every element that this rank holds.
@@ -101,18 +102,20 @@ class ShardManager {
   /// Elements of `param` in rank `rank`'s slice; begin == end if there are none.
   [[nodiscard]] Range slice_of(std::uint32_t param, int rank) const noexcept;
   /// Sets elements [first, first + values.size()) of `param`: master and compute copy, as far as they are held. Waits.
+  /// `values` are in memory of Device::allocate_host().
   void store(std::uint32_t param, std::int64_t first, std::span<float const> values);
-  /// Reads elements of this rank's slice: the master, or the compute copy of a frozen one. Waits.
+  /// Reads elements of this rank's slice: the master, or the compute copy of a frozen one. Waits. `values` are in
+  /// transfer(), or in memory of Device::allocate_host().
   void load(std::uint32_t param, std::int64_t first, std::span<float> values);
 
-  void set_loss_scale(optim::LossScaleState const& state) noexcept { step_->scalars.loss_scale = state; }
+  void set_loss_scale(optim::LossScaleState const& state);  ///< Before the first step. Waits.
   [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
   [[nodiscard]] Traffic const& traffic() const noexcept { return traffic_; }
   /// How often a gathered unit's slot was taken away or dropped so far.
   [[nodiscard]] std::int64_t given_up() const noexcept { return parameter_pool_.unbound(); }
   [[nodiscard]] int parameter_slots_high_water() const noexcept { return parameter_pool_.high_water(); }
   [[nodiscard]] int gradient_slots_high_water() const noexcept { return gradient_pool_.high_water(); }
-  /// Memory for a piece of a shard on its way to or from a file.
+  /// Memory of the device for a piece of a shard on its way to a file.
   [[nodiscard]] std::span<float> transfer() noexcept;
 
  private:
@@ -141,13 +144,16 @@ class ShardManager {
   int rank_;
   device::Kernels* kernels_;
   std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
-  StepMemory* step_;
+  StepMemory* step_;  // on the device
+  std::unique_ptr<device::Memory> host_;
+  StepResults* results_;
   SlotPool parameter_pool_, gradient_pool_;
   std::vector<Slot> whole_parameters_, whole_gradients_;
   std::vector<std::vector<optim::AdamwSegment>> segments_;  // by flat unit
   std::vector<std::unique_ptr<device::Event>> written_;     // by flat unit: its gradients, on the compute stream
   std::vector<std::unique_ptr<device::Event>> updated_;     // by flat unit, on the compute stream
   std::unique_ptr<device::Event> decided_, gathers_done_;
+  std::int64_t last_decided_ = -1;    // slot of the last decide() with a dynamic loss scale
   std::vector<char> accumulating_;    // by flat unit: holds gradients that were not reduced
   std::vector<char> reduced_before_;  // by flat unit, in this step
   std::vector<char> touched_;         // by parameter: beta is 1

@@ -1,4 +1,4 @@
-/// The few numbers of a step that live on the device.
+/// The few numbers of a step that live on the device, and what the host sees of them.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -7,13 +7,19 @@
 
 namespace zeroth::shard {
 
-/// Memory is zero-filled and then constructed by the owner.
+/// On the device alone.
 struct StepMemory {
-  optim::StepSums mine, total;                ///< Contribution of this rank; sum over ranks.
-  optim::StepScalars scalars;                 ///< State, and results of the step that was enqueued last.
-  std::array<optim::StepScalars, 2> results;  ///< Of the last two steps, for the host to read one step later.
-  std::array<optim::StepSums, 2> totals;      ///< Beside them.
+  optim::StepSums mine, total;  ///< Contribution of this rank; sum over ranks.
+  optim::StepScalars scalars;   ///< State, and results of the step that was enqueued last.
   optim::StepSums evaluation_mine, evaluation_total;
+};
+
+/// What the host sees of it: copies, in memory of Device::allocate_host().
+struct StepResults {
+  std::array<optim::StepScalars, 2> scalars;  ///< Of the last two steps, for the host to read one step later.
+  std::array<optim::StepSums, 2> totals;      ///< Beside them.
+  optim::StepSums evaluation;
+  StepMemory initial;  ///< What the device's memory starts with.
 };
 
 }  // namespace zeroth::shard

@@ -1,0 +1,19 @@
+/// The caller's own CUDA stream as the stream that an engine computes on. Needs CUDA's headers, and no more of CUDA.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "zeroth/engine/engine.hpp"
+
+namespace zeroth {
+
+/// What Job::compute_on() takes. The stream belongs to the caller, is on the rank's GPU, and outlives the engine.
+[[nodiscard]] inline device::StreamRef stream_ref(cudaStream_t stream) noexcept { return {stream}; }
+
+/// The stream that `engine` orders parameters and gradients on: what the caller's kernels are to be enqueued on. Null
+/// on the CPU, where that is the calling thread.
+template <Element T, GradientOf<T> G>
+[[nodiscard]] cudaStream_t cuda_stream(Engine<T, G> const& engine) noexcept {
+  return static_cast<cudaStream_t>(engine.compute_stream().native);
+}
+
+}  // namespace zeroth

@@ -1,0 +1,24 @@
+/// GPUs as devices. Interop with the caller's own streams is in adapters/cuda.hpp.
+#pragma once
+#include <memory>
+
+#include "zeroth/device/device.hpp"
+
+namespace zeroth::device {
+
+/// Was the library built with CUDA?
+[[nodiscard]] bool has_cuda() noexcept;
+/// GPUs that this process sees: 0 without a driver, or without CUDA.
+[[nodiscard]] int cuda_device_count() noexcept;
+
+/// GPU `ordinal` of those that this process sees, which is made current on the calling thread and stays so. Several
+/// ranks may be on one GPU: their streams do not wait for each other.
+///
+/// Memory, streams and events are made at the start; enqueueing allocates nothing, waits for nothing and calls nothing
+/// back. Where the host has to wait (synchronize()), it asks again and again instead of blocking inside the driver.
+/// Errors: ContractError for a GPU that is not there. SystemError for a call that CUDA refused, naming it and the GPU;
+/// work that failed on the GPU is reported by the next call that touches it, as always in CUDA. Either fails the
+/// device: its further work is passed over, and every wait() and synchronize() throws the first error again.
+[[nodiscard]] std::unique_ptr<Device> make_cuda_device(int ordinal);
+
+}  // namespace zeroth::device

@@ -1,0 +1,11 @@
+/// Which ranks may be on which GPUs.
+#pragma once
+#include "comm/environment.hpp"
+
+namespace zeroth::comm {
+
+/// Throws ConfigError for ranks that LaunchOptions refuses on GPUs. `gpus`: that this process sees; negative where the
+/// library was built without CUDA.
+void check_cuda(LaunchPlan const& plan, bool share_devices, int gpus);
+
+}  // namespace zeroth::comm

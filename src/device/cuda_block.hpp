@@ -1,0 +1,27 @@
+/// Memory of a GPU and of the host beside it.
+#pragma once
+#include "device/cuda_call.hpp"
+#include "zeroth/device/device.hpp"
+
+namespace zeroth::device {
+
+/// An arena of one category, not filled yet.
+class CudaMemory final : public Memory {
+ public:
+  CudaMemory(CudaContext& context, Ledger& ledger, Category category, std::int64_t bytes);
+  ~CudaMemory() override;
+
+ private:
+  Ledger& ledger_;
+  Category category_;
+  void* block_ = nullptr;  // starts at or before data()
+};
+
+/// Pinned memory of the host, which every GPU of the process reaches. Filled with zeros.
+class CudaHostMemory final : public Memory {
+ public:
+  CudaHostMemory(CudaContext& context, std::int64_t bytes);
+  ~CudaHostMemory() override;
+};
+
+}  // namespace zeroth::device

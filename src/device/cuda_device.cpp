@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "device/cuda_block.hpp"
+#include "device/cuda_call.hpp"
+#include "device/cuda_event.hpp"
+#include "device/cuda_kernels.hpp"
+#include "device/cuda_stream.hpp"
+#include "device/cuda_times.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/device/cuda.hpp"
+
+namespace zeroth::device {
+namespace {
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int ordinal) : context_{ordinal} {
+    int const count = cuda_device_count();
+    ZEROTH_EXPECTS(ordinal >= 0 && ordinal < count,
+                   fmt::format("make_cuda_device({}): this process sees {} GPU{}{}", ordinal, count,
+                               count == 1 ? "" : "s", count == 0 ? " (is there a driver?)" : ""));
+    context_.expect(cudaSetDevice(ordinal), "cudaSetDevice");
+  }
+  ~CudaDevice() override {
+    try {
+      spans_.end();
+    } catch (...) {  // of a device that failed nothing more is known
+      context_.failure().set(std::current_exception());
+    }
+  }
+  [[nodiscard]] std::string name() const override { return fmt::format("cuda:{}", context_.ordinal()); }
+  [[nodiscard]] std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) override {
+    auto memory = std::make_unique<CudaMemory>(context_, ledger_, category, bytes);
+    kernels_.fill(compute(), memory->data(), bytes, 0);
+    compute().synchronize();
+    return memory;
+  }
+  [[nodiscard]] std::unique_ptr<Memory> allocate_host(std::int64_t bytes) override {
+    return std::make_unique<CudaHostMemory>(context_, bytes);
+  }
+  [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(context_); }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) override {
+    using Role = CudaStream::Role;
+    if (overlap == Overlap::off) {
+      return std::make_unique<CudaStream>(name, Role::in_line, context_, spans_, own_compute().get());
+    }
+    return std::make_unique<CudaStream>(name, Role::beside, context_, spans_);
+  }
+  [[nodiscard]] Stream& compute() override { return own_compute(); }
+  void compute_on(StreamRef stream) override {
+    ZEROTH_EXPECTS(compute_ == nullptr, "compute_on() after the compute stream was used");
+    compute_ = std::make_unique<CudaStream>("compute", CudaStream::Role::compute, context_, spans_,
+                                            static_cast<cudaStream_t>(stream.native));
+  }
+  [[nodiscard]] Kernels& kernels() override { return kernels_; }
+  [[nodiscard]] Ledger const& ledger() const override { return ledger_; }
+  void set_timeline(Timeline* timeline) noexcept override {
+    try {
+      spans_.end();
+      if (timeline != nullptr) {
+        spans_.begin(*timeline, own_compute().get());
+      }
+    } catch (...) {
+      context_.failure().set(std::current_exception());
+    }
+  }
+
+ private:
+  [[nodiscard]] CudaStream& own_compute() {
+    if (compute_ == nullptr) {
+      compute_ = std::make_unique<CudaStream>("compute", CudaStream::Role::compute, context_, spans_);
+    }
+    return *compute_;
+  }
+
+  CudaContext context_;
+  CudaSpans spans_{context_};
+  CudaKernels kernels_;
+  Ledger ledger_;
+  std::unique_ptr<CudaStream> compute_;
+};
+
+}  // namespace
+
+bool has_cuda() noexcept { return true; }
+
+int cuda_device_count() noexcept {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return 0;
+  }
+  return count;
+}
+
+std::unique_ptr<Device> make_cuda_device(int ordinal) { return std::make_unique<CudaDevice>(ordinal); }
+
+}  // namespace zeroth::device

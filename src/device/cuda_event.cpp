@@ -1,0 +1,43 @@
+#include "device/cuda_event.hpp"
+
+#include <utility>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::device {
+
+CudaEventHandle::CudaEventHandle(CudaContext& context, Kind kind) {
+  // Without timing, waits on the GPU and queries are at their cheapest.
+  auto const flags = kind == Kind::order ? cudaEventDisableTiming : cudaEventDefault;
+  context.expect(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreateWithFlags");
+}
+
+bool CudaEvent::done() const {
+  auto const answer = forget_not_ready(cudaEventQuery(event_.get()));
+  if (answer == cudaErrorNotReady) {
+    return false;
+  }
+  context_.expect(answer, "cudaEventQuery");
+  return true;
+}
+
+void CudaEvent::synchronize() const {
+  context_.await([this] { return cudaEventQuery(event_.get()); }, "cudaEventQuery");
+  context_.failure().rethrow();
+}
+
+void CudaEvent::record(cudaStream_t stream) {
+  context_.expect(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
+  stream_ = stream;
+  recorded_ = true;
+}
+
+CudaEvent const& as_cuda(Event const& event) {
+  auto const* const cuda = dynamic_cast<CudaEvent const*>(&event);
+  ZEROTH_EXPECTS(cuda != nullptr, "a CUDA stream was given an event of another device");
+  return *cuda;
+}
+
+CudaEvent& as_cuda(Event& event) { return const_cast<CudaEvent&>(as_cuda(std::as_const(event))); }
+
+}  // namespace zeroth::device

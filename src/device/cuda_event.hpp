@@ -1,0 +1,49 @@
+/// Events of the CUDA device.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "device/cuda_call.hpp"
+#include "zeroth/device/device.hpp"
+
+namespace zeroth::device {
+
+/// A cudaEvent_t, destroyed at its end. May outlive the device that made it: other ranks wait for it.
+class CudaEventHandle {
+ public:
+  enum class Kind : bool { order, time };
+  CudaEventHandle(CudaContext& context, Kind kind);
+  CudaEventHandle(CudaEventHandle const&) = delete;
+  CudaEventHandle& operator=(CudaEventHandle const&) = delete;
+  ~CudaEventHandle() { static_cast<void>(cudaEventDestroy(event_)); }
+  [[nodiscard]] cudaEvent_t get() const noexcept { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(CudaContext& context)
+      : context_{context}, ordinal_{context.ordinal()}, event_{context, CudaEventHandle::Kind::order} {}
+  [[nodiscard]] bool done() const override;
+  void synchronize() const override;
+
+  void record(cudaStream_t stream);
+  [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
+  /// Does what follows on `stream` come after the recorded point anyway?
+  [[nodiscard]] bool precedes(cudaStream_t stream) const noexcept { return !recorded_ || stream_ == stream; }
+  [[nodiscard]] cudaEvent_t get() const noexcept { return event_.get(); }
+
+ private:
+  CudaContext& context_;
+  int ordinal_;
+  CudaEventHandle event_;
+  cudaStream_t stream_ = nullptr;  // that it was recorded on last
+  bool recorded_ = false;
+};
+
+/// Throw ContractError for an event of another device.
+[[nodiscard]] CudaEvent& as_cuda(Event& event);
+[[nodiscard]] CudaEvent const& as_cuda(Event const& event);
+
+}  // namespace zeroth::device

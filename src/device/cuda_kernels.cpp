@@ -1,0 +1,63 @@
+#include "device/cuda_kernels.hpp"
+
+#include "cuda/launch.hpp"
+#include "device/cuda_stream.hpp"
+#include "device/kernel_arguments.hpp"
+
+namespace zeroth::device {
+namespace {
+
+/// Calls `launch(cudaStream_t)`, unless the device has failed.
+template <class Launch>
+void enqueue(Stream& stream, char const* call, Launch const& launch) {
+  auto& cuda = as_cuda(stream);
+  if (!cuda.failed()) {
+    cuda.context().expect(launch(cuda.get()), call);
+  }
+}
+
+}  // namespace
+
+void CudaKernels::fill(Stream& stream, void* data, std::int64_t bytes, std::uint8_t value) {
+  expect_bytes("fill", bytes);
+  enqueue(stream, "cudaMemsetAsync", [&](cudaStream_t on) {
+    return bytes == 0 ? cudaSuccess : cudaMemsetAsync(data, value, static_cast<std::size_t>(bytes), on);
+  });
+}
+
+void CudaKernels::copy(Stream& stream, void* destination, void const* source, std::int64_t bytes) {
+  expect_bytes("copy", bytes);
+  as_cuda(stream).copy(destination, source, bytes);
+}
+
+void CudaKernels::convert(Stream& stream, void* destination, Dtype destination_dtype, void const* source,
+                          Dtype source_dtype, std::int64_t count) {
+  expect_convert(destination_dtype, source_dtype, count);
+  enqueue(stream, "convert", [&](cudaStream_t on) {
+    return cuda::convert(on, destination, destination_dtype, source, source_dtype, count);
+  });
+}
+
+void CudaKernels::reduce_epilogue(Stream& stream, ReduceEpilogue const& args) {
+  expect_reduce_epilogue(args);
+  enqueue(stream, "reduce_epilogue", [&](cudaStream_t on) { return cuda::reduce_epilogue(on, args); });
+}
+
+void CudaKernels::collect(Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
+                          optim::StepSums* contribution) {
+  enqueue(stream, "collect", [&](cudaStream_t on) {
+    return cuda::collect(on, block_sums.data(), std::ssize(block_sums), host, contribution);
+  });
+}
+
+void CudaKernels::advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
+                          optim::StepScalars* scalars) {
+  enqueue(stream, "advance", [&](cudaStream_t on) { return cuda::advance(on, rules, total, scalars); });
+}
+
+void CudaKernels::adamw(Stream& stream, optim::AdamwArgs const& args) {
+  expect_adamw(args);
+  enqueue(stream, "adamw", [&](cudaStream_t on) { return cuda::adamw(on, args); });
+}
+
+}  // namespace zeroth::device

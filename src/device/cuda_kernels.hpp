@@ -1,0 +1,21 @@
+/// The kernels of the CUDA device: launches on a stream.
+#pragma once
+#include "zeroth/device/kernels.hpp"
+
+namespace zeroth::device {
+
+class CudaKernels final : public Kernels {
+ public:
+  void fill(Stream& stream, void* data, std::int64_t bytes, std::uint8_t value) override;
+  void copy(Stream& stream, void* destination, void const* source, std::int64_t bytes) override;
+  void convert(Stream& stream, void* destination, Dtype destination_dtype, void const* source, Dtype source_dtype,
+               std::int64_t count) override;
+  void reduce_epilogue(Stream& stream, ReduceEpilogue const& args) override;
+  void collect(Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
+               optim::StepSums* contribution) override;
+  void advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
+               optim::StepScalars* scalars) override;
+  void adamw(Stream& stream, optim::AdamwArgs const& args) override;
+};
+
+}  // namespace zeroth::device

@@ -1,0 +1,145 @@
+#include "device/cuda_stream.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "cuda/launch.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::device {
+
+CudaStream::CudaStream(std::string name, Role role, CudaContext& context, CudaSpans& spans, cudaStream_t stream)
+    : name_{std::move(name)}, role_{role}, context_{context}, spans_{spans}, stream_{stream}, owned_{false} {
+  if (role != Role::beside) {
+    times_ = std::make_unique<CudaTimes>(context);
+  }
+}
+
+CudaStream::CudaStream(std::string name, Role role, CudaContext& context, CudaSpans& spans)
+    : CudaStream{std::move(name), role, context, spans, nullptr} {
+  int least = 0;
+  int greatest = 0;
+  context_.expect(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  // Communication first: its few blocks get the next free places, and compute fills what is left.
+  context_.expect(
+      cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, role == Role::beside ? greatest : least),
+      "cudaStreamCreateWithPriority");
+  owned_ = true;
+}
+
+CudaStream::~CudaStream() {
+  if (!owned_) {
+    return;
+  }
+  try {
+    context_.await([this] { return cudaStreamQuery(stream_); }, "cudaStreamQuery");
+  } catch (...) {  // the device has failed: nothing runs on it any more
+    fail(std::current_exception());
+  }
+  static_cast<void>(cudaStreamDestroy(stream_));
+}
+
+void CudaStream::wait(Event const& event) {
+  context_.failure().rethrow();
+  auto const& cuda = as_cuda(event);
+  if (cuda.precedes(stream_)) {
+    return;
+  }
+  bool const measured = role_ == Role::compute;
+  if (measured) {
+    times_->begin(stream_);
+  }
+  auto* const span = spans_.active() ? &spans_.open(stream_, name_, "wait", "") : nullptr;
+  context_.expect(cudaStreamWaitEvent(stream_, cuda.get(), 0), "cudaStreamWaitEvent");
+  if (span != nullptr) {
+    spans_.close(*span, stream_);
+  }
+  if (measured) {
+    times_->end(stream_);
+  }
+}
+
+void CudaStream::record(Event& event) {
+  auto& cuda = as_cuda(event);
+  try {
+    cuda.record(stream_);
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+void CudaStream::synchronize() {
+  context_.await([this] { return cudaStreamQuery(stream_); }, "cudaStreamQuery");
+  context_.failure().rethrow();
+  if (role_ == Role::compute) {
+    spans_.flush();
+  }
+}
+
+double CudaStream::waited_ms() const { return role_ == Role::compute ? times_->milliseconds() : 0; }
+
+double CudaStream::host_ms() const { return role_ == Role::in_line ? times_->milliseconds() : 0; }
+
+void CudaStream::begin_span(std::string_view what, std::string_view unit) {
+  if (role_ == Role::in_line) {
+    times_->begin(stream_);
+  }
+  if (spans_.active()) {
+    span_ = &spans_.open(stream_, name_, what, unit);
+  }
+}
+
+void CudaStream::end_span() {
+  try {  // it ends scopes
+    if (auto* const span = std::exchange(span_, nullptr); span != nullptr) {
+      spans_.close(*span, stream_);
+    }
+    if (role_ == Role::in_line) {
+      times_->end(stream_);
+    }
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+std::unique_ptr<Event> CudaStream::make_event() { return std::make_unique<CudaEvent>(context_); }
+
+void CudaStream::follow(Event const& event) {
+  context_.reach(as_cuda(event).ordinal());
+  wait(event);
+}
+
+void CudaStream::sum(void* const* outputs, int output_count, void const* const* inputs, int input_count, Dtype dtype,
+                     std::int64_t first, std::int64_t count) {
+  if (failed() || count == 0) {
+    return;
+  }
+  cuda::RankSum args{};
+  std::copy_n(outputs, output_count, args.outputs);
+  std::copy_n(inputs, input_count, args.inputs);
+  args.output_count = output_count;
+  args.input_count = input_count;
+  args.dtype = dtype;
+  args.first = first;
+  args.count = count;
+  context_.expect(cuda::rank_sum(stream_, args), "rank_sum");
+}
+
+void CudaStream::copy(void* destination, void const* source, std::int64_t bytes) {
+  if (failed() || bytes == 0 || destination == source) {
+    return;
+  }
+  context_.expect(cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_),
+                  "cudaMemcpyAsync");
+}
+
+int CudaStream::most_ranks() const noexcept { return cuda::RankSum::most_ranks; }
+
+CudaStream& as_cuda(Stream& stream) {
+  auto* const cuda = dynamic_cast<CudaStream*>(&stream);
+  ZEROTH_EXPECTS(cuda != nullptr, "a stream of another device was given where one of a GPU is needed");
+  return *cuda;
+}
+
+}  // namespace zeroth::device

@@ -1,0 +1,94 @@
+#include "device/cuda_times.hpp"
+
+#include <chrono>
+
+namespace zeroth::device {
+
+CudaTimes::CudaTimes(CudaContext& context) : context_{context} {
+  for (std::size_t i = 0; i < capacity; ++i) {
+    ring_.emplace_back(context);
+  }
+}
+
+void CudaTimes::begin(cudaStream_t stream) {
+  if (pending_ == capacity) {
+    add_passed();
+  }
+  open_ = pending_ < capacity;
+  if (open_) {
+    context_.expect(cudaEventRecord(ring_[(first_ + pending_) % capacity].begin.get(), stream), "cudaEventRecord");
+  }
+}
+
+void CudaTimes::end(cudaStream_t stream) {
+  if (open_) {
+    context_.expect(cudaEventRecord(ring_[(first_ + pending_) % capacity].end.get(), stream), "cudaEventRecord");
+    open_ = false;
+    ++pending_;
+  }
+}
+
+double CudaTimes::milliseconds() {
+  add_passed();
+  return milliseconds_;
+}
+
+void CudaTimes::add_passed() {
+  for (; pending_ > 0; --pending_, first_ = (first_ + 1) % capacity) {
+    auto const& interval = ring_[first_];
+    auto const answer = forget_not_ready(cudaEventQuery(interval.end.get()));
+    if (answer == cudaErrorNotReady) {
+      return;
+    }
+    context_.expect(answer, "cudaEventQuery");
+    float elapsed = 0;
+    context_.expect(cudaEventElapsedTime(&elapsed, interval.begin.get(), interval.end.get()), "cudaEventElapsedTime");
+    milliseconds_ += static_cast<double>(elapsed);
+  }
+}
+
+void CudaSpans::begin(Timeline& timeline, cudaStream_t stream) {
+  origin_ = std::make_unique<CudaEventHandle>(context_, CudaEventHandle::Kind::time);
+  context_.expect(cudaEventRecord(origin_->get(), stream), "cudaEventRecord");
+  context_.await([this] { return cudaEventQuery(origin_->get()); }, "cudaEventQuery");
+  origin_us_ = std::chrono::duration<double, std::micro>(Clock::now().time_since_epoch()).count();
+  timeline_ = &timeline;
+}
+
+CudaSpans::Span& CudaSpans::open(cudaStream_t stream, std::string_view name, std::string_view what,
+                                 std::string_view unit) {
+  auto& span = spans_.emplace_back(context_, name, what, unit);
+  context_.expect(cudaEventRecord(span.interval.begin.get(), stream), "cudaEventRecord");
+  return span;
+}
+
+void CudaSpans::close(Span& span, cudaStream_t stream) {
+  context_.expect(cudaEventRecord(span.interval.end.get(), stream), "cudaEventRecord");
+  span.complete = true;
+}
+
+void CudaSpans::flush() {
+  constexpr double shortest_wait_us = 2;  // what two events cost where nothing is waited for
+  while (timeline_ != nullptr && !spans_.empty() && spans_.front().complete) {
+    auto const& span = spans_.front();
+    auto const since_origin = [&](CudaEventHandle const& event) {
+      context_.await([&] { return cudaEventQuery(event.get()); }, "cudaEventQuery");
+      float elapsed = 0;
+      context_.expect(cudaEventElapsedTime(&elapsed, origin_->get(), event.get()), "cudaEventElapsedTime");
+      return origin_us_ + 1e3 * static_cast<double>(elapsed);
+    };
+    double const begin_us = since_origin(span.interval.begin);
+    double const end_us = since_origin(span.interval.end);
+    if (span.what != "wait" || end_us - begin_us >= shortest_wait_us) {
+      timeline_->add({span.stream, span.what, span.unit, begin_us, end_us});
+    }
+    spans_.pop_front();
+  }
+}
+
+void CudaSpans::end() {
+  flush();
+  timeline_ = nullptr;
+}
+
+}  // namespace zeroth::device

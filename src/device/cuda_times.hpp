@@ -1,0 +1,77 @@
+/// How long work and waits on a GPU took, known once they have passed.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/cuda_call.hpp"
+#include "device/cuda_event.hpp"
+#include "zeroth/core/counter.hpp"
+#include "zeroth/device/timeline.hpp"
+
+namespace zeroth::device {
+
+/// Two points of a stream.
+struct CudaInterval {
+  explicit CudaInterval(CudaContext& context)
+      : begin{context, CudaEventHandle::Kind::time}, end{context, CudaEventHandle::Kind::time} {}
+  CudaEventHandle begin, end;
+};
+
+/// The total of intervals on one stream, from events that are made beforehand. Nothing waits: an interval counts once
+/// somebody asks for the total after it has passed. If more intervals are open than there are events for, those that
+/// find none are not measured.
+class CudaTimes {
+ public:
+  explicit CudaTimes(CudaContext& context);
+  void begin(cudaStream_t stream);
+  void end(cudaStream_t stream);
+  [[nodiscard]] double milliseconds();
+
+ private:
+  static constexpr std::size_t capacity = 1024;  // a step of hundreds of units, one behind the host
+  void add_passed();
+
+  CudaContext& context_;
+  std::deque<CudaInterval> ring_;
+  std::size_t first_ = 0, pending_ = 0;  // recorded, and not added yet
+  bool open_ = false;
+  double milliseconds_ = 0;
+};
+
+/// Spans of all streams of a device on their way to a Timeline. Costs allocations while it lasts.
+class CudaSpans {
+ public:
+  explicit CudaSpans(CudaContext& context) : context_{context} {}
+  [[nodiscard]] bool active() const noexcept { return timeline_ != nullptr; }
+  /// Waits for the GPU to come to this point of `stream`, whose time is then known on the host's clock too.
+  void begin(Timeline& timeline, cudaStream_t stream);
+  /// Adds all spans that are complete to the timeline. Waits for them.
+  void flush();
+  void end();
+
+  struct Span {
+    Span(CudaContext& context, std::string_view stream_name, std::string_view what_is_done, std::string_view of_unit)
+        : stream{stream_name}, what{what_is_done}, unit{of_unit}, interval{context} {}
+    std::string stream, what, unit;
+    CudaInterval interval;
+    bool complete = false;
+  };
+  /// Valid until the span is complete and flush() was called.
+  [[nodiscard]] Span& open(cudaStream_t stream, std::string_view name, std::string_view what, std::string_view unit);
+  void close(Span& span, cudaStream_t stream);
+
+ private:
+  CudaContext& context_;
+  Timeline* timeline_ = nullptr;
+  std::unique_ptr<CudaEventHandle> origin_;
+  double origin_us_ = 0;
+  std::deque<Span> spans_;
+};
+
+}  // namespace zeroth::device

@@ -1,0 +1,13 @@
+#include "zeroth/device/device.hpp"
+
+#include <fmt/format.h>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::device {
+
+void Device::compute_on(StreamRef /*stream*/) {
+  ZEROTH_EXPECTS(false, fmt::format("device {} computes on the calling thread; it takes no stream", name()));
+}
+
+}  // namespace zeroth::device

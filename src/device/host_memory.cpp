@@ -1,0 +1,33 @@
+#include "device/host_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::device {
+namespace {
+
+constexpr std::align_val_t alignment{4096};
+
+}  // namespace
+
+HostMemory::HostMemory(std::int64_t bytes) {
+  ZEROTH_EXPECTS(bytes >= 0, fmt::format("allocate_host({}): bytes must not be negative", bytes));
+  auto const count = static_cast<std::size_t>(bytes);
+  if (bytes > 0) {
+    try {
+      data_ = static_cast<std::byte*>(::operator new(count, alignment));
+    } catch (std::bad_alloc const&) {
+      throw SystemError{fmt::format("no memory of the host for {} bytes", bytes)};
+    }
+    std::fill_n(data_, count, std::byte{0});
+  }
+  bytes_ = bytes;
+}
+
+HostMemory::~HostMemory() { ::operator delete(data_, alignment); }
+
+}  // namespace zeroth::device

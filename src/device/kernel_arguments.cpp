@@ -1,0 +1,52 @@
+#include "device/kernel_arguments.hpp"
+
+#include <fmt/format.h>
+
+#include "core/dispatch.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::device {
+namespace {
+
+void expect_element(char const* call, Dtype dtype) {
+  ZEROTH_EXPECTS(is_element(dtype), fmt::format("{}: dtype {} is none of fp32, bf16, fp16", call, name_of(dtype)));
+}
+
+void expect_count(char const* call, char const* what, std::int64_t count) {
+  ZEROTH_EXPECTS(count >= 0, fmt::format("{}: {} is {}, must not be negative", call, what, count));
+}
+
+}  // namespace
+
+void expect_bytes(char const* call, std::int64_t bytes) { expect_count(call, "bytes", bytes); }
+
+void expect_convert(Dtype destination_dtype, Dtype source_dtype, std::int64_t count) {
+  expect_count("convert", "count", count);
+  expect_element("convert", destination_dtype);
+  expect_element("convert", source_dtype);
+}
+
+void expect_reduce_epilogue(ReduceEpilogue const& args) {
+  expect_count("reduce_epilogue", "count", args.count);
+  expect_element("reduce_epilogue", args.destination_dtype);
+  expect_element("reduce_epilogue", args.source_dtype);
+  ZEROTH_EXPECTS(args.block_sums == nullptr ||
+                     (args.sums_begin >= 0 && args.sums_count >= 0 && args.sums_begin + args.sums_count <= args.count),
+                 fmt::format("reduce_epilogue: sums of [{}, {}) + {} are outside of the {} elements", args.sums_begin,
+                             args.sums_begin, args.sums_count, args.count));
+}
+
+void expect_adamw(optim::AdamwArgs const& args) {
+  expect_count("adamw", "count", args.count);
+  expect_element("adamw", args.gradient_dtype);
+  expect_element("adamw", args.parameter_dtype);
+  std::int64_t end = 0;
+  for (auto const& segment : args.segments) {
+    ZEROTH_EXPECTS(end <= segment.begin && segment.begin <= segment.end && segment.end <= args.count,
+                   fmt::format("adamw: segment [{}, {}) must ascend, start at {} or later, and end by {}",
+                               segment.begin, segment.end, end, args.count));
+    end = segment.end;
+  }
+}
+
+}  // namespace zeroth::device

@@ -1,0 +1,18 @@
+/// In place of the CUDA device, where the library is built without it.
+#include <fmt/format.h>
+
+#include "zeroth/core/error.hpp"
+#include "zeroth/device/cuda.hpp"
+
+namespace zeroth::device {
+
+bool has_cuda() noexcept { return false; }
+
+int cuda_device_count() noexcept { return 0; }
+
+std::unique_ptr<Device> make_cuda_device(int ordinal) {
+  throw ContractError{fmt::format(
+      "make_cuda_device({}): the library was built without CUDA; configure it with -DZEROTH_ENABLE_CUDA=ON", ordinal)};
+}
+
+}  // namespace zeroth::device

@@ -1,0 +1,31 @@
+/// Streams of a GPU, as other ranks of the same process see them.
+#pragma once
+#include <cstdint>
+#include <exception>
+#include <memory>
+
+#include "zeroth/core/dtype.hpp"
+#include "zeroth/device/device.hpp"
+
+namespace zeroth::device {
+
+/// A stream that works in the memory of all ranks of a process, and whose events order the streams of all of them: the
+/// ranks exchange pointers and recorded events on the host, and what is done with the memory is work of the streams.
+class PeerStream : public Stream {
+ public:
+  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+  /// As wait(), for an event of another rank, which is followed by work in that rank's memory. Throws SystemError if
+  /// the two GPUs cannot reach each other's memory.
+  virtual void follow(Event const& event) = 0;
+  /// device::rank_sum on this stream. At most `most_ranks` inputs, and as many outputs.
+  virtual void sum(void* const* outputs, int output_count, void const* const* inputs, int input_count, Dtype dtype,
+                   std::int64_t first, std::int64_t count) = 0;
+  virtual void copy(void* destination, void const* source, std::int64_t bytes) = 0;
+  /// As a task that throws does on the CPU: from now on the device passes over its work, and wait() and synchronize()
+  /// throw.
+  virtual void fail(std::exception_ptr error) noexcept = 0;
+  [[nodiscard]] virtual bool failed() const noexcept = 0;
+  [[nodiscard]] virtual int most_ranks() const noexcept = 0;
+};
+
+}  // namespace zeroth::device

@@ -1,0 +1,141 @@
+/// What goes wrong on a GPU ends all ranks, and each says why.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "engine/small_model.hpp"
+#include "support/catch.hpp"
+#include "support/fake_cuda/fake_cuda.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/adapters/cuda.hpp"
+#include "zeroth/device/cuda.hpp"
+#include "zeroth/device/kernels.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+/// Trains without looking at values. What the ranks threw.
+Outcome train_blindly(int world, int gpus, int stage) {
+  auto const config = small_config(stage);
+  return run_job(
+      world,
+      [&](Job& job) {
+        SmallModel const small;
+        Engine<float> engine{job, small.model, config};
+        for (int step = 0; step < 6; ++step) {
+          for (auto micro : engine.micro_steps()) {
+            forward(micro, small);
+            static_cast<void>(micro.report_loss(1));
+            for (auto u = small.units.size(); u-- > 0;) {
+              auto const p = micro.backward(small.units[u]);
+              static_cast<void>(p.grad(small.weights[u]).accumulator());
+            }
+          }
+          static_cast<void>(engine.step());
+        }
+        engine.finish();
+      },
+      {}, [gpus](int rank) { return device::make_cuda_device(rank % gpus); });
+}
+
+}  // namespace
+
+TEST_CASE("memory that is not to be had is named with its category, and what is free") {
+  fake_cuda::reset({.bytes = 100'000});
+  auto const device = device::make_cuda_device(0);
+  auto const some = device->allocate(device::Category::parameters, 30'000);
+  auto const why = thrown<SystemError>([&] { return device->allocate(device::Category::optimizer, 80'000); });
+  CHECK(contains(why,
+                 "cudaMalloc on cuda:0 refused 80000 bytes for optimizer: out of memory "
+                 "(cudaErrorMemoryAllocation); 70000 of the GPU's 100000 bytes are free"));
+  CHECK(device->ledger().live().total() == 30'000);
+  CHECK(cudaGetLastError() == cudaSuccess);  // nobody takes it for that of a later launch
+  auto const more = device->allocate(device::Category::optimizer, 60'000);  // the device is as good as before
+  fake_cuda::refuse("cudaHostAlloc", cudaErrorMemoryAllocation);
+  CHECK(contains(thrown<SystemError>([&] { return device->allocate_host(5000); }),
+                 "cudaHostAlloc on cuda:0 refused 5000 bytes for memory that host and GPU share: out of memory"));
+}
+
+TEST_CASE("a rank without memory ends all ranks") {
+  for (int after = 0; after < 5; ++after) {
+    fake_cuda::reset();
+    fake_cuda::refuse("cudaMalloc", cudaErrorMemoryAllocation, 5 + after);
+    auto const outcome = train_blindly(2, 1, 3);
+    auto const messages = messages_of(outcome);
+    CAPTURE(messages);
+    CHECK(outcome[0]);
+    CHECK(outcome[1]);
+    CHECK(contains(messages, "cudaMalloc on cuda:0 refused"));
+    CHECK(contains(messages, "out of memory"));
+    CHECK(fake_cuda::leftovers() == "");
+  }
+}
+
+TEST_CASE("work that fails on the GPU ends all ranks with its error") {
+  for (int const gpus : {1, 2}) {  // with two, one of them is healthy
+    for (int stage = 0; stage <= 3; ++stage) {
+      for (int const after : {30, 60, 100}) {
+        fake_cuda::reset({.gpus = gpus});
+        fake_cuda::fail_work(cudaErrorIllegalAddress, after);
+        auto const outcome = train_blindly(4, gpus, stage);
+        auto const why = "an illegal memory access was encountered (cudaErrorIllegalAddress)";
+        CHECK(contains(messages_of(outcome), why));
+        for (auto const& error : outcome) {
+          auto const message = message_of(error);
+          INFO(fmt::format("{} GPUs, stage {}, after {}: {}", gpus, stage, after, message));
+          // An error that leaves a guard is not known yet when the others are told whose engine has ended by it.
+          CHECK((contains(message, why) || contains(message, "the engine of rank")));
+        }
+        CHECK(fake_cuda::leftovers() == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("a call that CUDA refuses is named, and fails the device") {
+  fake_cuda::reset();
+  auto const device = device::make_cuda_device(0);
+  auto const stream = device->make_stream("test", device::Overlap::on);
+  auto const memory = device->allocate(device::Category::slots, 100);
+  fake_cuda::refuse("cudaMemsetAsync", cudaErrorInvalidValue);
+  CHECK(contains(thrown<SystemError>([&] { device->kernels().fill(*stream, memory->data(), 100, 1); }),
+                 "cudaMemsetAsync on cuda:0: invalid argument (cudaErrorInvalidValue)"));
+  device->kernels().fill(*stream, memory->data(), 100, 7);  // passed over
+  auto const event = device->make_event();
+  stream->record(*event);
+  CHECK(contains(thrown<SystemError>([&] { stream->synchronize(); }), "cudaMemsetAsync"));
+  CHECK(contains(thrown<SystemError>([&] { event->synchronize(); }), "cudaMemsetAsync"));
+  CHECK(contains(thrown<SystemError>([&] { device->compute().wait(*event); }), "cudaMemsetAsync"));
+}
+
+TEST_CASE("a GPU that is not there is refused") {
+  fake_cuda::reset({.gpus = 2});
+  CHECK(device::cuda_device_count() == 2);
+  CHECK(contains(thrown<ContractError>([] { return device::make_cuda_device(2); }),
+                 "make_cuda_device(2): this process sees 2 GPUs"));
+  CHECK(contains(thrown<ContractError>([] { return device::make_cuda_device(-1); }), "make_cuda_device(-1)"));
+}
+
+TEST_CASE("a stream of the caller's comes before the device's own is used, and to a GPU") {
+  fake_cuda::reset();
+  auto const gpu = device::make_cuda_device(0);
+  static_cast<void>(gpu->compute());
+  CHECK(contains(thrown<ContractError>([&] { gpu->compute_on(stream_ref(nullptr)); }), "compute_on() after"));
+  auto const cpu = device::make_cpu_device();
+  CHECK(contains(thrown<ContractError>([&] { cpu->compute_on(stream_ref(nullptr)); }),
+                 "device cpu computes on the calling thread"));
+}
+
+TEST_CASE("streams and events of other devices are refused") {
+  fake_cuda::reset();
+  auto const gpu = device::make_cuda_device(0);
+  auto const cpu = device::make_cpu_device();
+  auto const event = cpu->make_event();
+  CHECK_THROWS_AS(gpu->compute().wait(*event), ContractError);
+  CHECK_THROWS_AS(gpu->kernels().fill(cpu->compute(), nullptr, 0, 0), ContractError);
+  CHECK_THROWS_AS(cpu->kernels().fill(gpu->compute(), nullptr, 0, 0), ContractError);
+}
+
+}  // namespace zeroth::testing

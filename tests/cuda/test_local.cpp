@@ -1,0 +1,154 @@
+/// Ranks as threads on GPUs: the local communicator on streams of the CUDA device.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <string>
+
+#include "comm/conformance.hpp"
+#include "comm/conformance_parts.hpp"
+#include "comm/local_ranks.hpp"
+#include "device/cuda_stream.hpp"
+#include "support/catch.hpp"
+#include "support/fake_cuda/fake_cuda.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/device/cuda.hpp"
+
+namespace zeroth::comm::conformance {
+namespace {
+
+namespace fake_cuda = testing::fake_cuda;
+
+/// The suite's memory is the host's, on its heaps and stacks.
+Platform on_gpus(fake_cuda::Machine machine) {
+  machine.reaches_host_memory = true;
+  fake_cuda::reset(machine);
+  return {[gpus = machine.gpus](int rank) { return device::make_cuda_device(rank % gpus); },
+          [](device::Stream& stream, device::Task const& task) {
+            static_cast<void>(
+                fake_cuda::enqueue(device::as_cuda(stream).get(), [task]() mutable { device::Task{task}(); }));
+          }};
+}
+
+bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("the local communicator conforms on GPUs") {
+  struct Job {
+    int world, gpus;
+  };
+  auto const job = GENERATE(Job{1, 1}, Job{2, 1}, Job{3, 1}, Job{4, 1}, Job{4, 2});
+  auto const platform = on_gpus({.gpus = job.gpus});
+  auto const cases = conformance_cases();
+  auto const problems = run_ranks(
+      make_local(job.world),
+      [&](Rank& rank) {
+        std::string all;
+        for (auto const& each : cases) {
+          if (each.in_opposite_order) {
+            continue;
+          }
+          if (auto const problem = problem_of(each, rank); !problem.empty()) {
+            all += each.name + ": " + problem + "\n";
+          }
+        }
+        return all;
+      },
+      platform);
+  for (auto const& problem : problems) {
+    CAPTURE(job.world, job.gpus);
+    CHECK(problem == "");
+  }
+  CHECK(fake_cuda::leftovers() == "");
+}
+
+TEST_CASE("faults end every rank on GPUs") {
+  int const world = GENERATE(2, 3);
+  for (auto const& each : fault_cases()) {
+    auto const platform = on_gpus({});
+    auto const problems = run_ranks(
+        make_local(world), [&](Rank& rank) { return problem_of(each, rank); }, platform);
+    for (auto const& problem : problems) {
+      CAPTURE(world, each.name);
+      CHECK(problem == "");
+    }
+  }
+}
+
+TEST_CASE("ranks that meet in two places in opposite order are told so, at once") {
+  auto const platform = on_gpus({});
+  auto const began = std::chrono::steady_clock::now();
+  auto const problems = run_ranks(
+      make_local(3),
+      [](Rank& rank) {
+        Part first{rank.communicator, 0, rank.communicator.rank(), "first"};
+        Part second{rank.communicator, 0, rank.communicator.rank(), "second"};
+        auto const stream = rank.device.make_stream("test", device::Overlap::on);
+        float data = 1;
+        bool const is_last = rank.communicator.rank() == 2;
+        auto& one = is_last ? second : first;
+        one.communicator().all_reduce(*stream, {"forward", is_last ? "b" : "a"}, &data, &data, 1, Dtype::fp32);
+        return error_of(*stream);
+      },
+      platform);
+  for (auto const& problem : problems) {
+    CAPTURE(problem);
+    CHECK(contains(problem, "wait for each other"));
+    CHECK(contains(problem, "all_reduce (forward of unit 'a', 1 fp32)"));
+    CHECK(contains(problem, "all_reduce (forward of unit 'b', 1 fp32)"));
+    CHECK(contains(problem, "of communicator 'first'"));
+    CHECK(contains(problem, "of communicator 'second'"));
+  }
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::minutes{1});  // and not after the ten of the timeout
+}
+
+TEST_CASE("a transaction is on GPUs, or on the host, on all ranks") {
+  auto const platform = on_gpus({});
+  auto const problems = run_ranks(
+      make_local(2),
+      [](Rank& rank) {
+        auto const cpu = device::make_cpu_device();
+        auto& device = rank.communicator.rank() == 0 ? rank.device : *cpu;
+        auto const stream = device.make_stream("test", device::Overlap::on);
+        float data = 1;
+        rank.communicator.all_reduce(*stream, {"step", ""}, &data, &data, 1, Dtype::fp32);
+        return error_of(*stream);
+      },
+      platform);
+  for (auto const& problem : problems) {
+    CAPTURE(problem);
+    CHECK(contains(problem, "streams of different kinds"));
+    CHECK(contains(problem, "rank 0 brought all_reduce (step, 1 fp32) on a GPU, but rank 1 on the host"));
+  }
+}
+
+TEST_CASE("more ranks than a kernel can sum are refused before anything is enqueued") {
+  auto const platform = on_gpus({});
+  auto const problems = run_ranks(
+      make_local(17),
+      [](Rank& rank) {
+        auto const stream = rank.device.make_stream("test", device::Overlap::on);
+        return testing::thrown<ContractError>([&] { rank.communicator.submit(*stream, {"step", ""}, {}); });
+      },
+      platform);
+  for (auto const& problem : problems) {
+    CHECK(contains(problem, "communicator 'world' has 17 ranks; among threads on GPUs at most 16 can be"));
+  }
+}
+
+TEST_CASE("GPUs that cannot reach each other's memory are named") {
+  auto const platform = on_gpus({.gpus = 2, .peer_access = false});
+  auto const problems = run_ranks(
+      make_local(2),
+      [](Rank& rank) {
+        auto const stream = rank.device.make_stream("test", device::Overlap::on);
+        float data = 1;
+        rank.communicator.all_reduce(*stream, {"step", ""}, &data, &data, 1, Dtype::fp32);
+        return error_of(*stream);
+      },
+      platform);
+  CHECK(contains(problems[0], "cuda:0 cannot reach the memory of cuda:1"));
+  CHECK(contains(problems[1], "cuda:1 cannot reach the memory of cuda:0"));
+}
+
+}  // namespace zeroth::comm::conformance

@@ -1,0 +1,112 @@
+/// Ranks on a GPU train as ranks on the CPU do, bit for bit: at every stage, dtype and movement of states.
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "cuda/cuda_access.hpp"
+#include "cuda/gpus.hpp"
+#include "support/catch.hpp"
+#include "support/job.hpp"
+#include "support/synthetic.hpp"
+#include "zeroth/device/cuda.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+struct Types {
+  char const* name;
+  char const* keys;
+};
+Types const all_types[] = {
+    {"fp32", ""},
+    {"bf16", R"("bf16": {"enabled": true},)"},
+    {"fp16", R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2},)"},
+    {"bf16 reduced in fp32", R"("bf16": {"enabled": true}, "communication_data_type": "fp32",)"},
+};
+
+struct Movement {
+  std::int64_t bucket, prefetch;
+  int gradient_slots;
+  bool overlap;
+};
+Movement const movements[] = {{500'000'000, 50'000'000, 2, true}, {1, 0, 1, false}, {1500, 1000, 4, true}};
+
+std::string file(Types const& types, int stage, int accumulation, Movement const& move, std::string const& more = "") {
+  return fmt::format(R"({{
+    "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": {}, {} "gradient_clipping": 0.5,
+    "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}, "stage3_prefetch_bucket_size": {}, "overlap_comm": {}}},
+    "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01, "weight_decay": 0.1}}}},
+    "zeroth": {{ "gradient_slots": {}, "timeout_ms": 20000 {} }} }})",
+                     accumulation, types.keys, stage, move.bucket, move.prefetch, move.overlap, move.gradient_slots,
+                     more);
+}
+
+/// What rank 0 saw; the outcome must be clean and all ranks must have seen the same.
+Trained train(int world, std::string const& text, TrainOptions const& options, MakeDevice const& make_device) {
+  auto const config = Config::from_json(text);
+  std::vector<Trained> results(static_cast<std::size_t>(world));
+  auto const outcome = run_job(
+      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); },
+      {}, make_device);
+  REQUIRE(messages_of(outcome) == "");
+  for (auto const& result : results) {
+    REQUIRE(bits_of(result) == bits_of(results.front()));
+    REQUIRE(result.planned == result.peak);
+  }
+  return results.front();
+}
+
+Trained train_on_cpu(int world, std::string const& text) { return train(world, text, {}, {}); }
+
+/// All ranks on one GPU, or one on each of two.
+Trained train_on_gpu(int world, std::string const& text, Gpus const& gpus) {
+  begin_on(gpus);
+  TrainOptions options;
+  options.access = CudaAccess::make;
+  auto result = train(world, text, options, [&](int rank) { return device::make_cuda_device(rank % gpus.count); });
+  REQUIRE(left_on_gpus() == "");
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("ranks on one GPU give the CPU's bits") {
+  auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (int const world : {1, 2, 4}) {
+      auto const base = train_on_cpu(world, file(types, stage, 2, movements[0]));
+      REQUIRE(base.reports.size() == 4);
+      for (auto const& move : movements) {
+        INFO(fmt::format("{} ranks, {}, stage {}, bucket {}, overlap {}", world, types.name, stage, move.bucket,
+                         move.overlap));
+        if (world == 2 || &move == &movements[stage % 3]) {
+          auto const text = file(types, stage, 2, move, R"(, "poison": true)");
+          REQUIRE(bits_of(train_on_gpu(world, text, {})) == bits_of(base));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("work that comes late on some streams changes nothing") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {}", stage));
+    auto const text = file(all_types[0], stage, 2, movements[2], R"(, "poison": true)");
+    REQUIRE(bits_of(train_on_gpu(3, text, {.delays = 7})) == bits_of(train_on_cpu(3, text)));
+  }
+}
+
+TEST_CASE("ranks on two GPUs give the CPU's bits") {
+  if (!are_there(2)) {
+    WARN("skipped: there is one GPU");
+    return;
+  }
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {}", stage));
+    auto const text = file(all_types[1], stage, 2, movements[2]);
+    REQUIRE(bits_of(train_on_gpu(4, text, {.count = 2})) == bits_of(train_on_cpu(4, text)));
+  }
+}
+
+}  // namespace zeroth::testing

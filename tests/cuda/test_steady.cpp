@@ -1,0 +1,257 @@
+/// Steps in the steady state: the math is work of the caller's stream, and the host waits for nothing in between.
+#include <fmt/format.h>
+
+#include <barrier>
+#include <bit>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/small_model.hpp"
+#include "support/catch.hpp"
+#include "support/fake_cuda/fake_cuda.hpp"
+#include "zeroth/adapters/cuda.hpp"
+#include "zeroth/device/cuda.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+/// As contribute(), as a kernel.
+template <Element T, GradientOf<T> G>
+void enqueue_contribution(Backward<T, G> const& p, Param<1> const& param, std::int64_t sample, float seed,
+                          cudaStream_t stream) {
+  auto const value = p[param];
+  auto const grad = p.grad(param);
+  auto const error = fake_cuda::enqueue(stream, [=, to = grad.data(), beta = grad.beta()] {
+    for (std::int64_t i = 0; i < value.count(); ++i) {
+      float const old = beta == 0 ? 0.0F : to_float(to[i]);
+      to[i] = from_float<G>(old + seed * (0.1F * to_float(value.data()[i]) + 0.2F * noise(sample, i)));
+    }
+  });
+  if (error != cudaSuccess) {
+    throw std::runtime_error{cudaGetErrorName(error)};
+  }
+}
+
+template <Element T, GradientOf<T> G>
+std::optional<StepReport> step_on_gpu(Engine<T, G>& engine, SmallModel const& small) {
+  for (auto micro : engine.micro_steps()) {
+    forward(micro, small);
+    float const seed = micro.report_loss(loss_of(micro.first_sample()));
+    for (auto u = small.units.size(); u-- > 0;) {
+      auto const p = micro.backward(small.units[u]);
+      enqueue_contribution(p, small.weights[u], micro.first_sample(), seed, cuda_stream(engine));
+    }
+  }
+  return engine.step();
+}
+
+template <Element T, GradientOf<T> G>
+std::vector<StepReport> train_on_gpu(Engine<T, G>& engine, SmallModel const& small, int steps) {
+  std::vector<StepReport> reports;
+  for (int step = 0; step < steps; ++step) {
+    if (auto const report = step_on_gpu(engine, small)) {
+      reports.push_back(*report);
+    }
+  }
+  if (auto const report = engine.finish()) {
+    reports.push_back(*report);
+  }
+  return reports;
+}
+
+std::vector<std::uint32_t> bits(std::vector<StepReport> const& reports) {
+  std::vector<std::uint32_t> all;
+  for (auto const& report : reports) {
+    for (float const value : {report.loss, report.grad_norm, report.learning_rate, report.loss_scale}) {
+      all.push_back(std::bit_cast<std::uint32_t>(value));
+    }
+    all.push_back(report.skipped ? 1 : 0);
+  }
+  return all;
+}
+
+/// Reports of rank 0.
+template <class Train>
+std::vector<StepReport> reports_of(int world, Config const& config, MakeDevice const& make_device, Train const& train) {
+  std::vector<StepReport> reports;
+  auto const outcome = run_job(
+      world,
+      [&](Job& job) {
+        with_precision(config, [&]<class T, class G>(Precision<T, G>) {
+          SmallModel const small;
+          Engine<T, G> engine{job, small.model, config};
+          auto const mine = train(engine, small);
+          if (job.rank() == 0) {
+            reports = mine;
+          }
+        });
+      },
+      {}, make_device);
+  REQUIRE(messages_of(outcome) == "");
+  return reports;
+}
+
+std::unique_ptr<device::Device> gpu(int /*rank*/) { return device::make_cuda_device(0); }
+
+using Calls = std::map<std::string, std::int64_t>;
+
+Calls since(Calls const& before) {
+  auto now = fake_cuda::calls();
+  for (auto const& [function, count] : before) {
+    now[function] -= count;
+  }
+  std::erase_if(now, [](auto const& each) { return each.second == 0; });
+  return now;
+}
+
+/// Calls of all ranks in steps 4 to 8; `each_step` is called by rank 0 at the end of each.
+template <class EachStep>
+Calls steps_4_to_8(int world, Config const& config, EachStep const& each_step) {
+  Calls result;
+  std::barrier<> together{world};
+  auto const outcome = run_job(
+      world,
+      [&](Job& job) {
+        with_precision(config, [&]<class T, class G>(Precision<T, G>) {
+          SmallModel const small;
+          Engine<T, G> engine{job, small.model, config};
+          for (int step = 1; step <= 3; ++step) {
+            static_cast<void>(step_on_gpu(engine, small));
+          }
+          together.arrive_and_wait();
+          auto const before = fake_cuda::calls();
+          together.arrive_and_wait();
+          for (int step = 4; step <= 8; ++step) {
+            static_cast<void>(step_on_gpu(engine, small));
+            if (job.rank() == 0) {
+              each_step();
+            }
+          }
+          together.arrive_and_wait();
+          if (job.rank() == 0) {
+            result = since(before);
+          }
+          together.arrive_and_wait();
+          engine.finish();
+        });
+      },
+      {}, gpu);
+  REQUIRE(messages_of(outcome) == "");
+  return result;
+}
+
+/// What only enqueues, and what only asks.
+std::set<std::string> const harmless{"cudaMemcpyAsync", "cudaMemsetAsync", "cudaStreamWaitEvent",
+                                     "cudaEventRecord", "cudaEventQuery",  "cudaEventElapsedTime",
+                                     "launch"};
+
+}  // namespace
+
+TEST_CASE("kernels on the caller's stream, never waited for, give the CPU's reports") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const* const more : {"", R"(, "bf16": {"enabled": true})", R"(, "fp16": {"enabled": true})"}) {
+      auto const config = small_config(stage, {.zeroth = R"(, "poison": true)", .more = more});
+      INFO(fmt::format("stage {}{}", stage, more));
+      auto const base =
+          reports_of(3, config, {}, [](auto& engine, SmallModel const& small) { return train(engine, small, 6); });
+      for (unsigned const delays : {0U, 5U}) {
+        fake_cuda::reset({.delays = delays});
+        auto const reports = reports_of(
+            3, config, gpu, [](auto& engine, SmallModel const& small) { return train_on_gpu(engine, small, 6); });
+        CHECK(reports.size() == 6);
+        CHECK(bits(reports) == bits(base));
+        CHECK(fake_cuda::leftovers() == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (bool const overlap : {true, false}) {
+      for (auto const* const more : {"", R"(, "fp16": {"enabled": true})", R"(, "communication_data_type": "bf16")"}) {
+        INFO(fmt::format("stage {}, overlap {}{}", stage, overlap, more));
+        auto const zero = fmt::format(R"(, "overlap_comm": {})", overlap);
+        fake_cuda::reset();
+        auto const calls = steps_4_to_8(4, small_config(stage, {.zero = zero, .more = more}), [] {});
+        for (auto const& [function, count] : calls) {
+          INFO(fmt::format("{} calls of {}", count, function));
+          CHECK(harmless.contains(function));
+        }
+        CHECK(calls.at("launch") > 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("the count sees a loop that allocates") {
+  fake_cuda::reset();
+  auto const calls = steps_4_to_8(2, small_config(1), [] {
+    void* memory = nullptr;
+    static_cast<void>(cudaMalloc(&memory, 100));
+    static_cast<void>(cudaFree(memory));
+  });
+  CHECK(calls.at("cudaMalloc") == 5);
+  CHECK(calls.at("cudaFree") == 5);
+}
+
+TEST_CASE("only step() asks whether work has passed") {
+  fake_cuda::reset();
+  auto const config = small_config(3);
+  std::int64_t asked = -1;
+  auto const outcome = run_job(
+      1,
+      [&](Job& job) {
+        SmallModel const small;
+        Engine<float> engine{job, small.model, config};
+        for (int step = 1; step <= 4; ++step) {
+          auto const before = fake_cuda::calls("cudaEventQuery") + fake_cuda::calls("cudaStreamQuery");
+          for (auto micro : engine.micro_steps()) {
+            forward(micro, small);
+            float const seed = micro.report_loss(1);
+            for (auto u = small.units.size(); u-- > 0;) {
+              auto const p = micro.backward(small.units[u]);
+              enqueue_contribution(p, small.weights[u], micro.first_sample(), seed, cuda_stream(engine));
+            }
+          }
+          asked = fake_cuda::calls("cudaEventQuery") + fake_cuda::calls("cudaStreamQuery") - before;
+          static_cast<void>(engine.step());
+        }
+        engine.finish();
+      },
+      {}, gpu);
+  REQUIRE(messages_of(outcome) == "");
+  CHECK(asked == 0);
+}
+
+TEST_CASE("an engine computes on the caller's own stream") {
+  fake_cuda::reset();
+  auto const config = small_config(2);
+  bool same = false;
+  std::vector<StepReport> reports;
+  auto const outcome = run_job(
+      1,
+      [&](Job& job) {
+        cudaStream_t mine = nullptr;
+        static_cast<void>(cudaStreamCreateWithPriority(&mine, cudaStreamNonBlocking, 0));
+        job.compute_on(stream_ref(mine));
+        {
+          SmallModel const small;
+          Engine<float> engine{job, small.model, config};
+          same = cuda_stream(engine) == mine;
+          reports = train_on_gpu(engine, small, 3);
+        }
+        static_cast<void>(cudaStreamDestroy(mine));
+      },
+      {}, gpu);
+  REQUIRE(messages_of(outcome) == "");
+  CHECK(same);
+  auto const base =
+      reports_of(1, config, {}, [](auto& engine, SmallModel const& small) { return train(engine, small, 3); });
+  CHECK(bits(reports) == bits(base));
+  CHECK(fake_cuda::leftovers() == "");
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,62 @@
+/// A CUDA runtime for tests on machines without a GPU, linked in place of libcudart.
+///
+/// Streams are queues that worker threads run, so that work of several streams races as it does on a GPU; device memory
+/// is memory of the host. It replaces the functions that the library calls, and no others:
+///
+///   cudaGetDeviceCount cudaSetDevice cudaGetDevice cudaDeviceGetStreamPriorityRange
+///   cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess
+///   cudaMalloc cudaFree cudaHostAlloc cudaFreeHost cudaMemGetInfo cudaMemcpyAsync cudaMemsetAsync
+///   cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamQuery cudaStreamWaitEvent
+///   cudaEventCreateWithFlags cudaEventDestroy cudaEventRecord cudaEventQuery cudaEventElapsedTime
+///   cudaGetLastError cudaGetErrorName cudaGetErrorString
+///
+/// What would block the host or call it back (cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize,
+/// cudaLaunchHostFunc, cudaMemcpy and the like) is missing on purpose: that a test links shows that the library calls
+/// none of it.
+///
+/// Stricter than CUDA where that finds mistakes: asynchronous copies from or to memory that CUDA does not know, which
+/// would block the host, are refused; so are the default stream and handles that were destroyed. New memory is full of
+/// garbage. As in CUDA, cudaFree waits for the GPU, and an error of work that was enqueued is returned by every call
+/// that follows.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+namespace zeroth::testing::fake_cuda {
+
+struct Machine {
+  int gpus = 1;
+  std::size_t bytes = std::size_t{1} << 30U;  ///< Of each.
+  bool peer_access = true;
+  /// Beyond a multiple of 4096, where cudaMalloc's blocks start: a multiple of 256.
+  std::size_t block_offset = 0;
+  /// As of GPUs that reach all memory of the host: copies may be from and to what CUDA does not know.
+  bool reaches_host_memory = false;
+  unsigned delays = 0;  ///< Work of streams sleeps now and then, differently for every seed; 0: never.
+};
+
+/// A machine as new. Ends the test program if something of the last one is still alive: see leftovers().
+void reset(Machine const& machine = {});
+/// "2 blocks, 1 stream": what was not given back; empty if nothing.
+[[nodiscard]] std::string leftovers();
+
+/// Work of a stream: what a kernel is on a GPU. `work` must not wait for anything but the processor.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+
+/// How often each function was called since reset().
+[[nodiscard]] std::map<std::string, std::int64_t> calls();
+/// The same of one function; work that was enqueued counts as "launch".
+[[nodiscard]] std::int64_t calls(std::string const& function);
+/// Bytes of GPU memory in use on GPU 0.
+[[nodiscard]] std::int64_t bytes_in_use();
+
+/// The call of `function` that follows `after` more of them returns `error` and does nothing.
+void refuse(std::string const& function, cudaError_t error, int after = 0);
+/// The work that follows `after` more pieces of work on GPU 0 fails with `error`, and with it the GPU.
+void fail_work(cudaError_t error, int after = 0);
+
+}  // namespace zeroth::testing::fake_cuda

@@ -1,0 +1,227 @@
+#include "support/fake_cuda/machine.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+using zeroth::testing::fake_cuda::State;
+
+CUstream_st::CUstream_st(int on_gpu, unsigned delay_seed)
+    : gpu{on_gpu}, delays_{delay_seed}, worker_{[this] { run(); }} {}
+
+CUstream_st::~CUstream_st() {
+  {
+    std::lock_guard const lock{mutex_};
+    ending_ = true;
+  }
+  changed_.notify_all();
+  worker_.join();
+}
+
+void CUstream_st::push(std::function<void()> entry) {
+  {
+    std::lock_guard const lock{mutex_};
+    queue_.push_back(std::move(entry));
+  }
+  changed_.notify_all();
+}
+
+bool CUstream_st::idle() {
+  std::lock_guard const lock{mutex_};
+  return queue_.empty() && !busy_;
+}
+
+void CUstream_st::drain() {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+}
+
+void CUstream_st::run() {
+  unsigned random = delays_ * 2654435761U;
+  for (std::unique_lock lock{mutex_};;) {
+    changed_.wait(lock, [this] { return ending_ || !queue_.empty(); });
+    if (queue_.empty()) {
+      return;
+    }
+    auto const entry = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    if (delays_ != 0) {
+      random = random * 1664525U + 1013904223U;
+      if (random >> 29U == 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds{(random >> 16U) % 400});
+      }
+    }
+    entry();
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+namespace zeroth::testing::fake_cuda {
+namespace {
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+}  // namespace
+
+int& current_gpu() {
+  thread_local int gpu = 0;
+  return gpu;
+}
+
+cudaError_t answer(cudaError_t error) {
+  if (error != cudaSuccess) {
+    last_error = error;
+  }
+  return error;
+}
+
+cudaError_t take_last_error() { return std::exchange(last_error, cudaSuccess); }
+
+void Point::pass(std::uint64_t number) {
+  {
+    std::lock_guard const lock{mutex};
+    passed = std::max(passed, number);
+    at = std::chrono::steady_clock::now();
+  }
+  passed_on.notify_all();
+}
+
+void Point::wait_for(std::uint64_t number) {
+  std::unique_lock lock{mutex};
+  passed_on.wait(lock, [&] { return passed >= number; });
+}
+
+State& State::get() {
+  static State state;
+  static bool const once = [] {
+    state.gpus.resize(1);
+    return true;
+  }();
+  static_cast<void>(once);
+  return state;
+}
+
+cudaError_t State::enter(char const* function, int gpu) {
+  ++calls[function];
+  if (auto const found = refusals.find(function); found != refusals.end() && found->second.first-- == 0) {
+    auto const error = found->second.second;
+    refusals.erase(found);
+    return error;
+  }
+  return gpus[static_cast<std::size_t>(gpu)].error;
+}
+
+State::Block const* State::find(void const* data, std::size_t bytes) const {
+  auto const address = reinterpret_cast<std::uintptr_t>(data);
+  auto const next = blocks.upper_bound(address);
+  if (next == blocks.begin()) {
+    return nullptr;
+  }
+  auto const& [begin, block] = *std::prev(next);
+  return address + bytes <= begin + block.bytes ? &block : nullptr;
+}
+
+bool State::reaches(int gpu, void const* data, std::size_t bytes) const {
+  auto const* const block = find(data, bytes);
+  if (block == nullptr) {
+    return machine.reaches_host_memory;
+  }
+  return block->gpu < 0 || block->gpu == gpu || gpus[static_cast<std::size_t>(gpu)].reaches.contains(block->gpu);
+}
+
+bool State::may_run(int gpu) {
+  std::lock_guard const lock{mutex};
+  if (gpu == 0 && work_to_fail && work_to_fail->first-- == 0) {
+    gpus[0].error = work_to_fail->second;
+    work_to_fail.reset();
+  }
+  return gpus[static_cast<std::size_t>(gpu)].error == cudaSuccess;
+}
+
+void reset(Machine const& machine) {
+  if (auto const left = leftovers(); !left.empty()) {
+    std::fprintf(stderr, "the last machine still has %s\n", left.c_str());
+    std::abort();
+  }
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  state.machine = machine;
+  state.gpus.clear();
+  state.gpus.resize(static_cast<std::size_t>(machine.gpus));
+  state.calls.clear();
+  state.refusals.clear();
+  state.work_to_fail.reset();
+  last_error = cudaSuccess;
+  current_gpu() = 0;
+}
+
+std::string leftovers() {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  std::string text;
+  auto const add = [&](std::size_t count, char const* what) {
+    if (count > 0) {
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + what;
+    }
+  };
+  add(state.blocks.size(), " blocks");
+  add(state.streams.size(), " streams");
+  add(state.events.size(), " events");
+  return text;
+}
+
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+  auto& state = State::get();
+  {
+    std::lock_guard const lock{state.mutex};
+    if (!state.streams.contains(stream)) {
+      return answer(cudaErrorInvalidResourceHandle);
+    }
+    if (auto const error = state.enter("launch", stream->gpu); error != cudaSuccess) {
+      return answer(error);
+    }
+  }
+  stream->push([&state, gpu = stream->gpu, work = std::move(work)] {
+    if (state.may_run(gpu)) {
+      work();
+    }
+  });
+  return cudaSuccess;
+}
+
+std::map<std::string, std::int64_t> calls() {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  return state.calls;
+}
+
+std::int64_t calls(std::string const& function) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  auto const found = state.calls.find(function);
+  return found == state.calls.end() ? 0 : found->second;
+}
+
+std::int64_t bytes_in_use() {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  return static_cast<std::int64_t>(state.gpus.front().bytes_in_use);
+}
+
+void refuse(std::string const& function, cudaError_t error, int after) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  state.refusals[function] = {after, error};
+}
+
+void fail_work(cudaError_t error, int after) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  state.work_to_fail = {after, error};
+}
+
+}  // namespace zeroth::testing::fake_cuda

@@ -1,0 +1,104 @@
+/// What the functions of the CUDA runtime for tests work on.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "support/fake_cuda/fake_cuda.hpp"
+
+namespace zeroth::testing::fake_cuda {
+
+/// A point that streams pass. Shared by the handle and by the work that refers to it.
+struct Point {
+  std::mutex mutex;
+  std::condition_variable passed_on;
+  std::uint64_t recorded = 0, passed = 0;  // how often
+  std::chrono::steady_clock::time_point at;
+  bool timed = false;
+
+  void pass(std::uint64_t number);
+  void wait_for(std::uint64_t number);
+};
+
+/// A GPU, and whether it still works.
+struct Gpu {
+  std::atomic<cudaError_t> error{cudaSuccess};
+  std::size_t bytes_in_use = 0;
+  std::set<int> reaches;
+};
+
+}  // namespace zeroth::testing::fake_cuda
+
+/// CUDA leaves these types open.
+struct CUevent_st {
+  std::shared_ptr<zeroth::testing::fake_cuda::Point> point;
+};
+
+struct CUstream_st {
+  CUstream_st(int on_gpu, unsigned delay_seed);
+  ~CUstream_st();  ///< Runs what is enqueued.
+  void push(std::function<void()> entry);
+  [[nodiscard]] bool idle();
+  void drain();
+
+  int const gpu;
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool busy_ = false, ending_ = false;
+  unsigned delays_;
+  std::thread worker_;
+};
+
+namespace zeroth::testing::fake_cuda {
+
+class State {
+ public:
+  static State& get();
+
+  // All of these under the mutex.
+  std::mutex mutex;
+  Machine machine;
+  std::deque<Gpu> gpus;
+  struct Block {
+    std::size_t bytes;
+    int gpu;  // -1: of the host
+    void* memory;
+  };
+  std::map<std::uintptr_t, Block> blocks;                        // by address
+  std::map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;  // shared with those who wait for it to be idle
+  std::set<cudaEvent_t> events;
+  std::map<std::string, std::int64_t> calls;
+  std::map<std::string, std::pair<int, cudaError_t>> refusals;
+  std::optional<std::pair<int, cudaError_t>> work_to_fail;
+
+  /// Counts a call, and says whether it is to be refused or comes too late: a GPU that failed answers nothing else.
+  [[nodiscard]] cudaError_t enter(char const* function, int gpu);
+  [[nodiscard]] Block const* find(void const* data, std::size_t bytes) const;
+  [[nodiscard]] bool reaches(int gpu, void const* data, std::size_t bytes) const;
+  /// Whether work that is about to run on `gpu` is to run, or has failed.
+  [[nodiscard]] bool may_run(int gpu);
+};
+
+/// The last error of a thread, as cudaGetLastError() returns it.
+cudaError_t answer(cudaError_t error);
+[[nodiscard]] int& current_gpu();
+cudaError_t take_last_error();
+
+}  // namespace zeroth::testing::fake_cuda

@@ -1,0 +1,231 @@
+/// The functions of the CUDA runtime: GPUs, memory and errors.
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "support/fake_cuda/machine.hpp"
+
+using zeroth::testing::fake_cuda::answer;
+using zeroth::testing::fake_cuda::current_gpu;
+using zeroth::testing::fake_cuda::enqueue;
+using zeroth::testing::fake_cuda::State;
+using zeroth::testing::fake_cuda::take_last_error;
+
+namespace {
+
+constexpr std::size_t page = 4096;
+constexpr int garbage = 0xa5;
+
+/// `offset` bytes beyond a page; entered as a block of `gpu`, or of the host.
+void* take(State& state, std::size_t bytes, std::size_t offset, int gpu) {
+  void* const memory = std::aligned_alloc(page, (bytes + offset + page - 1) / page * page);
+  auto* const data = static_cast<std::byte*>(memory) + offset;
+  std::memset(data, garbage, bytes);
+  state.blocks[reinterpret_cast<std::uintptr_t>(data)] = {bytes, gpu, memory};
+  return data;
+}
+
+/// The block's memory, for std::free; null if there is none, or it is of another kind.
+void* remove(State& state, void* data, bool of_host) {
+  auto const found = state.blocks.find(reinterpret_cast<std::uintptr_t>(data));
+  if (found == state.blocks.end() || (found->second.gpu < 0) != of_host) {
+    return nullptr;
+  }
+  auto const block = found->second;
+  state.blocks.erase(found);
+  if (!of_host) {
+    state.gpus[static_cast<std::size_t>(block.gpu)].bytes_in_use -= block.bytes;
+  }
+  return block.memory;
+}
+
+std::vector<std::shared_ptr<CUstream_st>> streams_of(State& state, int gpu) {
+  std::vector<std::shared_ptr<CUstream_st>> streams;
+  for (auto const& [handle, stream] : state.streams) {
+    if (stream->gpu == gpu) {
+      streams.push_back(stream);
+    }
+  }
+  return streams;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  *count = state.machine.gpus;
+  return *count > 0 ? state.enter("cudaGetDeviceCount", 0) : answer(cudaErrorNoDevice);
+}
+
+cudaError_t cudaSetDevice(int gpu) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (gpu < 0 || gpu >= state.machine.gpus) {
+    return answer(cudaErrorInvalidDevice);
+  }
+  current_gpu() = gpu;
+  return answer(state.enter("cudaSetDevice", gpu));
+}
+
+cudaError_t cudaGetDevice(int* gpu) {
+  *gpu = current_gpu();
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  *least = 0;
+  *greatest = -5;
+  return answer(state.enter("cudaDeviceGetStreamPriorityRange", current_gpu()));
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int /*gpu*/, int /*peer*/) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  *can = state.machine.peer_access ? 1 : 0;
+  return answer(state.enter("cudaDeviceCanAccessPeer", current_gpu()));
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned /*flags*/) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (auto const error = state.enter("cudaDeviceEnablePeerAccess", current_gpu()); error != cudaSuccess) {
+    return answer(error);
+  }
+  if (!state.machine.peer_access || peer >= state.machine.gpus) {
+    return answer(cudaErrorPeerAccessUnsupported);
+  }
+  bool const is_new = state.gpus[static_cast<std::size_t>(current_gpu())].reaches.insert(peer).second;
+  return answer(is_new ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
+}
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  int const gpu = current_gpu();
+  if (auto const error = state.enter("cudaMalloc", gpu); error != cudaSuccess) {
+    return answer(error);
+  }
+  auto& in_use = state.gpus[static_cast<std::size_t>(gpu)].bytes_in_use;
+  if (bytes > state.machine.bytes - in_use) {
+    return answer(cudaErrorMemoryAllocation);
+  }
+  in_use += bytes;
+  *data = take(state, bytes, state.machine.block_offset, gpu);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* data) {
+  auto& state = State::get();
+  std::unique_lock lock{state.mutex};
+  auto const error = state.enter("cudaFree", current_gpu());
+  auto const* const block = state.find(data, 0);
+  auto busy = block == nullptr ? std::vector<std::shared_ptr<CUstream_st>>{} : streams_of(state, block->gpu);
+  lock.unlock();
+  for (auto const& stream : busy) {
+    stream->drain();
+  }
+  busy.clear();  // ends those that were destroyed meanwhile
+  lock.lock();
+  void* const memory = remove(state, data, false);
+  std::free(memory);
+  return answer(memory == nullptr && data != nullptr ? cudaErrorInvalidValue : error);
+}
+
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned /*flags*/) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (auto const error = state.enter("cudaHostAlloc", current_gpu()); error != cudaSuccess) {
+    return answer(error);
+  }
+  *data = take(state, bytes, 0, -1);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* data) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  auto const error = state.enter("cudaFreeHost", current_gpu());
+  void* const memory = remove(state, data, true);
+  std::free(memory);
+  return answer(memory == nullptr ? cudaErrorInvalidValue : error);
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  *total = state.machine.bytes;
+  *free = *total - state.gpus[static_cast<std::size_t>(current_gpu())].bytes_in_use;
+  return answer(state.enter("cudaMemGetInfo", current_gpu()));
+}
+
+cudaError_t cudaMemcpyAsync(void* destination, void const* source, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  auto& state = State::get();
+  {
+    std::lock_guard const lock{state.mutex};
+    if (auto const error = state.enter("cudaMemcpyAsync", current_gpu()); error != cudaSuccess) {
+      return answer(error);
+    }
+    bool const known = state.streams.contains(stream) && state.reaches(stream->gpu, destination, bytes) &&
+                       state.reaches(stream->gpu, source, bytes);
+    if (!known || kind != cudaMemcpyDefault) {
+      return answer(cudaErrorInvalidValue);
+    }
+  }
+  return enqueue(stream, [=] { std::memcpy(destination, source, bytes); });
+}
+
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
+  auto& state = State::get();
+  {
+    std::lock_guard const lock{state.mutex};
+    if (auto const error = state.enter("cudaMemsetAsync", current_gpu()); error != cudaSuccess) {
+      return answer(error);
+    }
+    if (!state.streams.contains(stream) || !state.reaches(stream->gpu, data, bytes)) {
+      return answer(cudaErrorInvalidValue);
+    }
+  }
+  return enqueue(stream, [=] { std::memset(data, value, bytes); });
+}
+
+cudaError_t cudaGetLastError() {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  auto const mine = take_last_error();
+  auto const of_gpu =
+      state.gpus.empty() ? cudaSuccess : state.gpus[static_cast<std::size_t>(current_gpu())].error.load();
+  return of_gpu != cudaSuccess ? of_gpu : mine;
+}
+
+char const* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    default: return "another error";
+  }
+}
+
+char const* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
+    default: return "an error without a text here";
+  }
+}
+
+}  // extern "C"

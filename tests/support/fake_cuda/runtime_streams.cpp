@@ -1,0 +1,159 @@
+/// The functions of the CUDA runtime: streams and events.
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "support/fake_cuda/machine.hpp"
+
+using zeroth::testing::fake_cuda::answer;
+using zeroth::testing::fake_cuda::current_gpu;
+using zeroth::testing::fake_cuda::Point;
+using zeroth::testing::fake_cuda::State;
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int /*priority*/) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  int const gpu = current_gpu();
+  if (auto const error = state.enter("cudaStreamCreateWithPriority", gpu); error != cudaSuccess) {
+    return answer(error);
+  }
+  if (flags != cudaStreamNonBlocking) {
+    return answer(cudaErrorInvalidValue);  // the default stream would order it with what it must not wait for
+  }
+  auto const delays = state.machine.delays;
+  auto const made =
+      std::make_shared<CUstream_st>(gpu, delays == 0 ? 0 : delays + static_cast<unsigned>(state.streams.size()));
+  *stream = made.get();
+  state.streams.emplace(*stream, made);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  auto& state = State::get();
+  std::shared_ptr<CUstream_st> last;  // ends, without the lock, once it is idle
+  std::lock_guard const lock{state.mutex};
+  auto const error = state.enter("cudaStreamDestroy", current_gpu());
+  auto const found = state.streams.find(stream);
+  if (found == state.streams.end()) {
+    return answer(cudaErrorInvalidResourceHandle);
+  }
+  last = std::move(found->second);
+  state.streams.erase(found);
+  return answer(error);
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  auto& state = State::get();
+  {
+    std::lock_guard const lock{state.mutex};
+    if (!state.streams.contains(stream)) {
+      return answer(cudaErrorInvalidResourceHandle);
+    }
+    if (auto const error = state.enter("cudaStreamQuery", stream->gpu); error != cudaSuccess) {
+      return answer(error);
+    }
+  }
+  bool const idle = stream->idle();
+  std::lock_guard const lock{state.mutex};  // what it ran may have failed meanwhile
+  auto const error = state.gpus[static_cast<std::size_t>(stream->gpu)].error.load();
+  return answer(error != cudaSuccess ? error : idle ? cudaSuccess : cudaErrorNotReady);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (!state.streams.contains(stream) || !state.events.contains(event)) {
+    return answer(cudaErrorInvalidResourceHandle);
+  }
+  if (auto const error = state.enter("cudaStreamWaitEvent", stream->gpu); error != cudaSuccess) {
+    return answer(error);
+  }
+  auto const point = event->point;
+  std::uint64_t number = 0;
+  {
+    std::lock_guard const point_lock{point->mutex};
+    number = point->recorded;
+  }
+  if (number > 0) {  // one that was never recorded counts as passed
+    stream->push([point, number] { point->wait_for(number); });
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (auto const error = state.enter("cudaEventCreateWithFlags", current_gpu()); error != cudaSuccess) {
+    return answer(error);
+  }
+  *event = new CUevent_st{std::make_shared<Point>()};
+  (*event)->point->timed = (flags & cudaEventDisableTiming) == 0;
+  state.events.insert(*event);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  auto const error = state.enter("cudaEventDestroy", current_gpu());
+  if (state.events.erase(event) == 0) {
+    return answer(cudaErrorInvalidResourceHandle);
+  }
+  delete event;
+  return answer(error);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (!state.streams.contains(stream) || !state.events.contains(event)) {
+    return answer(cudaErrorInvalidResourceHandle);
+  }
+  if (auto const error = state.enter("cudaEventRecord", stream->gpu); error != cudaSuccess) {
+    return answer(error);
+  }
+  auto const point = event->point;
+  std::uint64_t number = 0;
+  {
+    std::lock_guard const point_lock{point->mutex};
+    number = ++point->recorded;
+  }
+  stream->push([point, number] { point->pass(number); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (!state.events.contains(event)) {
+    return answer(cudaErrorInvalidResourceHandle);
+  }
+  if (auto const error = state.enter("cudaEventQuery", current_gpu()); error != cudaSuccess) {
+    return answer(error);
+  }
+  std::lock_guard const point_lock{event->point->mutex};
+  return answer(event->point->passed == event->point->recorded ? cudaSuccess : cudaErrorNotReady);
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (!state.events.contains(begin) || !state.events.contains(end) || !begin->point->timed || !end->point->timed) {
+    return answer(cudaErrorInvalidResourceHandle);
+  }
+  if (auto const error = state.enter("cudaEventElapsedTime", current_gpu()); error != cudaSuccess) {
+    return answer(error);
+  }
+  std::scoped_lock const point_lock{begin->point->mutex, end->point->mutex};
+  for (auto const* const event : {begin, end}) {
+    if (event->point->recorded == 0 || event->point->passed != event->point->recorded) {
+      return answer(event->point->recorded == 0 ? cudaErrorInvalidResourceHandle : cudaErrorNotReady);
+    }
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(end->point->at - begin->point->at).count();
+  return cudaSuccess;
+}
+
+}  // extern "C"
