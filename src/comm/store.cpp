@@ -201,11 +201,12 @@ void Store::State::turn() {
   }
   auto const deadline = next_deadline();
   int const ready = ::poll(entries.data(), entries.size(), poll_timeout(Clock::now(), deadline));
+  int const error = ready < 0 ? errno : 0;
   // Taken before anything is read: should this process be frozen after it, nobody is thought silent who only waited.
   auto const now = Clock::now();
   if (ready < 0) {
     std::for_each(entries.begin(), entries.end(), [](pollfd& entry) { entry.revents = 0; });
-    if (errno != EINTR) {
+    if (error != EINTR) {
       std::this_thread::sleep_for(milliseconds{100});  // the kernel is out of memory
     }
   }
