@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan_support.hpp"
+#include "readable.hpp"
 #include "support/catch.hpp"
 
 namespace zeroth::tools {
