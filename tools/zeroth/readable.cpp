@@ -26,7 +26,7 @@ std::string counted(std::int64_t number, std::string_view what) {
 Scale scale_of_bytes(double least) noexcept { return least >= gib.one ? gib : mib; }
 
 Scale scale_of_ms(double least) noexcept {
-  if (least >= 1000) {
+  if (least >= 10'000) {
     return {"s", 1000};
   }
   return least >= 1 ? Scale{"ms", 1} : Scale{"us", 1e-3};

@@ -77,10 +77,13 @@ SimulationRequest request_of(SimulateOptions const& options, SourcedModel const&
   if (!context) {
     throw ConfigError{fmt::format("--context is required: {} does not say how long a sequence is", model.name)};
   }
-  return {options.config, options.config.empty() ? Config::from_json(without_file) : Config::from_file(options.config),
-          options.ranks,  simulate::machine_of(options.machine),
-          *context,       options.recompute,
-          simulation};
+  return {.config_file = options.config,
+          .config = options.config.empty() ? Config::from_json(without_file) : Config::from_file(options.config),
+          .world = options.ranks,
+          .machine = simulate::machine_of(options.machine),
+          .context = *context,
+          .recompute = options.recompute,
+          .options = simulation};
 }
 
 void write_trace_of(std::filesystem::path const& file, Simulations const& simulations) {

@@ -109,11 +109,10 @@ std::string notes(Simulations const& simulations) {
   }
   if (auto const misses = asked_for.report.prefetch_misses; misses > 0) {
     text += fmt::format(
-        "{} at stage {}: more is gathered ahead with a greater zero_optimization.stage3_prefetch_bucket_size ({}) or\n"
-        "stage3_max_live_parameters ({}), which bounds the unit in use and all ahead; the largest unit has {}.\n",
-        misses == 1 ? "1 miss" : fmt::format("{} misses", grouped(misses)), settings.stage,
-        grouped(settings.prefetch_count), grouped(settings.max_live_count),
-        counted(simulations.largest_unit_count, "parameter"));
+        "{} at stage {}: more is gathered ahead with a greater stage3_prefetch_bucket_size ({}) or\n"
+        "stage3_max_live_parameters ({}, of the unit in use and all ahead). The largest unit has {}.\n",
+        misses == 1 ? "1 miss" : grouped(misses) + " misses", settings.stage, grouped(settings.prefetch_count),
+        grouped(settings.max_live_count), counted(simulations.largest_unit_count, "parameter"));
   }
   return text;
 }
