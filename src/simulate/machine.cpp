@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <set>
-#include <sstream>
+#include <system_error>
 
 #include "config/document.hpp"
 #include "config/names.hpp"
@@ -215,13 +217,14 @@ Machine machine_of(std::string_view preset_or_file) {
     }
   }
   std::string const file{preset_or_file};
+  std::error_code ignored;
   std::ifstream in{file, std::ios::binary};
-  std::stringstream text;
-  if (!in || !(text << in.rdbuf())) {
+  if (!in || std::filesystem::is_directory(file, ignored)) {
     throw ConfigError{fmt::format("machine \"{}\" is neither a preset ({}) nor a file that can be read", file,
                                   fmt::join(machine_presets(), ", "))};
   }
-  return read_machine(file, text.str());
+  std::string const text{std::istreambuf_iterator<char>{in}, {}};
+  return read_machine(file, text);
 }
 
 }  // namespace zeroth::simulate

@@ -83,6 +83,48 @@ TEST_CASE("In JSON, what a simulation says of a stage agrees with itself and wit
   }
 }
 
+TEST_CASE("What is printed for people") {
+  Case with{.config = R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
+    "zero_optimization": {"stage": 3, "overlap_comm": true, "stage3_prefetch_bucket_size": 1}})",
+            .world = 4};
+  // 2^11 tokens x 6 operations x 4e6 elements at half of 1e12 per second: 98 ms of math.
+  with.machine = {.name = "2x1",
+                  .peak_flops_per_s = 1e12,
+                  .math_efficiency = 0.5,
+                  .memory_bytes_per_s = 1e11,
+                  .device_memory_bytes = 30 << 20,
+                  .ranks_per_node = 2,
+                  .node_bytes_per_s = 1e10,
+                  .network_bytes_per_s = 1e9,
+                  .ring = {{.start_us = 10, .step_us = 5, .network_step_us = 50}},
+                  .tree = {},
+                  .communication_share = 0.1,
+                  .enqueue_us = 5,
+                  .kernel_us = 5};
+  auto const request = request_of(with);
+  auto const model = read_model({.model = {}, .parameters = 4'000'000, .units = 4});
+  CHECK("\n" + as_text(simulate_stages(model, request), request) == R"(
+equal units: 4,000,000 parameters in 4 units; from --parameters
+stage.json: stage 3 in bf16, overlap
+4 ranks on 2x1, 2 per node; math at 50 % of 1 TFLOP/s
+8,192 tokens a step: 4 ranks x 1 micro-step x 2 samples x 1,024 tokens
+
+           step ms  of stage 0  exposed ms     MFU  tokens/s  MiB sent  MiB held  left of 30.00  slots  misses
+stage 0     111.73       1.000       12.31  44.0 %    73,319     11.45     62.02    32.02 short  0 + 0       0
+stage 1     106.66       0.955        7.58  46.1 %    76,805     11.45     27.67           2.33  0 + 0       0
+stage 2     102.64       0.919        3.07  47.9 %    79,814     11.45     25.77           4.23  0 + 1       0
+stage 3 *   103.25       0.924        3.07  47.6 %    79,339     14.31     23.86           6.14  2 + 1       0
+* what is asked for. Exposed: math waits for communication. Sent, held: by a rank, without activations.
+Slots: most in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.
+
+Stage 3, 103.25 ms:
+ compute |.FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB.U|
+  gather |GGG......GG.....GGG............................GGGG............GGG.............................G|
+  reduce |...............................................RR..............RR.............RR..............RR|
+F forward, B backward, U update; G gather, P publish, R reduce, D decide; . waits
+)");
+}
+
 TEST_CASE("A stage at which the file contradicts itself says why, in JSON and in text") {
   Case const with{.config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
                                 "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
