@@ -2,11 +2,12 @@
 #include "lanes.hpp"
 
 #include "support/catch.hpp"
+#include "support/child.hpp"
 
 namespace zeroth::tools {
 namespace {
 
-TEST_CASE("A column has the letter of what took most of its time") {
+TEST_CASE("A column has the letter of what took its time") {
   Timeline timeline;
   timeline.add({"compute", "forward", "a", 0, 26});
   timeline.add({"compute", "backward", "a", 26, 60});
@@ -23,18 +24,24 @@ TEST_CASE("A column has the letter of what took most of its time") {
         "  reduce |..... RRD |\n");
 }
 
-TEST_CASE("Work shows where it takes more than a fifth of a column, waiting where it takes more than half") {
+TEST_CASE("What never takes most of a column is drawn as often as its time says") {
   Timeline timeline;
-  timeline.add({"compute", "forward", "a", 0, 1.9});
-  timeline.add({"compute", "forward", "a", 10, 12.1});
-  timeline.add({"compute", "wait", "", 20, 24.9});
-  timeline.add({"compute", "wait", "", 30, 35.1});
-  timeline.add({"compute", "wait", "", 40, 47});
-  timeline.add({"compute", "backward", "a", 47, 50});
-  CHECK(lanes_of(timeline, 50, 5) ==
-        " compute | F .B|\n"
-        "  gather |     |\n"
-        "  reduce |     |\n");
+  for (int i = 0; i < 40; ++i) {  // a quarter of each column is waited
+    timeline.add({"compute", "forward", "a", 10.0 * i, 10.0 * i + 7.5});
+    timeline.add({"compute", "wait", "", 10.0 * i + 7.5, 10.0 * i + 10});
+    timeline.add({"gather", "gather", "a", 10.0 * i, 10.0 * i + 1});  // and a tenth gathered
+  }
+  auto const text = lanes_of(timeline, 400, 40);
+  CHECK(testing::count_of(text, ".") == 10);
+  CHECK(testing::count_of(text, "F") == 30);
+  CHECK(testing::count_of(text, "G") == 4);
+}
+
+TEST_CASE("Nothing is drawn where it had no time") {
+  Timeline timeline;
+  timeline.add({"compute", "forward", "a", 0, 14});  // owed 0.4 of the second column, and too late in the third
+  timeline.add({"compute", "backward", "a", 14, 30});
+  CHECK(lanes_of(timeline, 30, 3) == " compute |FBB|\n  gather |   |\n  reduce |   |\n");
 }
 
 TEST_CASE("What has no length, or nothing at all, leaves blanks") {

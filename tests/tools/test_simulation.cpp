@@ -118,9 +118,9 @@ stage 3 *   103.25       0.924        3.07  47.6 %    79,339     14.31     23.86
 Slots: most in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.
 
 Stage 3, 103.25 ms:
- compute |.FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB.U|
-  gather |GGG......GG.....GGG............................GGGG............GGG.............................G|
-  reduce |...............................................RR..............RR.............RR..............RR|
+ compute |.FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB..|
+  gather |GGG......G.......G.............................GGG.............GGG..............................|
+  reduce |...............................................R...............RR..............R..............RR|
 F forward, B backward, U update; G gather, P publish, R reduce, D decide; . waits
 )");
 }

@@ -11,32 +11,16 @@
 namespace zeroth::tools {
 namespace {
 
-constexpr char waiting = '.';
+constexpr char waiting = '.', idle = ' ';
 
-/// What a stream did in the time of one column.
-struct Column {
-  std::map<char, double> worked_us;  // by letter
-  double waited_us = 0;
-};
+using Shares = std::map<char, double>;  // of a column's time, by letter
 
 char letter_of(std::string const& what) {
-  return static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
+  return what == "wait" ? waiting : static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
 }
 
-char letter_of(Column const& column, double column_us) {
-  double worked = 0;
-  for (auto const& [letter, us] : column.worked_us) {
-    worked += us;
-  }
-  if (worked > column_us / 5) {
-    auto const less = [](auto const& a, auto const& b) { return a.second < b.second; };
-    return std::max_element(column.worked_us.begin(), column.worked_us.end(), less)->first;
-  }
-  return column.waited_us > column_us / 2 ? waiting : ' ';
-}
-
-std::string lane_of(std::vector<Span> const& spans, std::string_view stream, double column_us, int columns) {
-  std::vector<Column> lane(static_cast<std::size_t>(columns));
+std::vector<Shares> shares_of(std::vector<Span> const& spans, std::string_view stream, double column_us, int columns) {
+  std::vector<Shares> lane(static_cast<std::size_t>(columns), Shares{{idle, 1}});
   auto const column_at = [&](double us) { return std::clamp(static_cast<int>(us / column_us), 0, columns - 1); };
   for (auto const& span : spans) {
     if (span.stream != stream) {
@@ -45,13 +29,30 @@ std::string lane_of(std::vector<Span> const& spans, std::string_view stream, dou
     for (int i = column_at(span.begin_us); i <= column_at(span.end_us); ++i) {
       double const begin = i * column_us;
       double const us = std::min(span.end_us, begin + column_us) - std::max(span.begin_us, begin);
-      auto& column = lane[static_cast<std::size_t>(i)];
-      (span.what == "wait" ? column.waited_us : column.worked_us[letter_of(span.what)]) += std::max(us, 0.0);
+      auto& shares = lane[static_cast<std::size_t>(i)];
+      shares[letter_of(span.what)] += std::max(us, 0.0) / column_us;
+      shares[idle] -= std::max(us, 0.0) / column_us;
     }
   }
+  return lane;
+}
+
+/// The letter to whom most is owed of what had a share of its column, so that each comes as often as its time says,
+/// even if it never has most of one.
+std::string drawn(std::vector<Shares> const& lane) {
   std::string text;
-  for (auto const& column : lane) {
-    text += letter_of(column, column_us);
+  Shares owed;
+  for (auto const& shares : lane) {
+    std::erase_if(owed, [&](auto const& each) { return !shares.contains(each.first); });
+    for (auto const& [letter, share] : shares) {
+      owed[letter] += share;
+    }
+    auto best = owed.rbegin();  // where two are owed the same: work before waiting before nothing
+    for (auto each = owed.rbegin(); each != owed.rend(); ++each) {
+      best = each->second > best->second + 1e-6 ? each : best;
+    }
+    text += best->first;
+    best->second -= 1;
   }
   return text;
 }
@@ -63,7 +64,7 @@ std::string lanes_of(Timeline const& timeline, double end_us, int columns) {
   auto const column_us = std::max(end_us / columns, 1e-9);
   std::string text;
   for (auto const* const stream : {"compute", "gather", "reduce"}) {
-    text += fmt::format("{:>8} |{}|\n", stream, lane_of(spans, stream, column_us, columns));
+    text += fmt::format("{:>8} |{}|\n", stream, drawn(shares_of(spans, stream, column_us, columns)));
   }
   return text;
 }
