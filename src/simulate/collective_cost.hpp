@@ -8,15 +8,17 @@
 namespace zeroth::simulate {
 
 struct CollectiveCost {
-  double us = 0;
+  double latency_us = 0;        ///< Of start and steps, however little is sent.
+  double transfer_us = 0;       ///< For which the links are busy.
   std::int64_t bytes_sent = 0;  ///< By one rank.
   bool takes_compute = true;    ///< False on copy engines.
+  [[nodiscard]] double us() const noexcept { return latency_us + transfer_us; }
 };
 
 /// Rings: (world - 1) steps, each of 1/world of the data, through all links of a node at once (Patarasu and Yuan 2009);
 /// latencies per step within and between nodes, and the choice of the fastest protocol, as NCCL's tuning does it.
 /// All-reduces may also be trees, which take few steps, but send everything twice over every link.
-/// Copy engines: one step, no start of its own beyond a kernel's.
+/// Copy engines: one step, no start of its own beyond a kernel's. One rank alone copies where input and output differ.
 [[nodiscard]] CollectiveCost cost_of(comm::Collective const& collective, int world, Machine const& machine);
 
 }  // namespace zeroth::simulate

@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <set>
-#include <sstream>
+#include <system_error>
 
 #include "config/document.hpp"
 #include "config/names.hpp"
@@ -29,14 +31,16 @@ Machine with_nccl(Machine machine) {
   return machine;
 }
 
-/// Eight GPUs on NVLink 4 and one 400 Gbit/s adapter for each. NVIDIA's peaks for dense bf16; bus bandwidths as
-/// measured with nccl-tests and reported (nccl issue 1281: 350 GB/s for an all-gather on eight H100; nccl-tests issue
-/// 290: 46 to 48 GB/s per adapter). math_efficiency, communication_share, enqueue_us and kernel_us are assumptions: 70
-/// % of the peak for large matrix products, 20 of 132 multiprocessors for a ring.
+/// Eight GPUs on NVLink 4 and one 400 Gbit/s adapter for each. NVIDIA's peaks for dense bf16, and for fp32 without
+/// TF32; memory as nvidia-smi reports it; bus bandwidths as measured with nccl-tests and reported (nccl issue 1281: 350
+/// GB/s for an all-gather on eight H100; nccl-tests issue 290: 46 to 48 GB/s per adapter). math_efficiency,
+/// communication_share, enqueue_us and kernel_us are assumptions: 70 % of the peak for large matrix products, 20 of 132
+/// multiprocessors for a ring.
 Machine hopper(char const* name, double memory_bytes_per_s, std::int64_t device_memory_bytes) {
   Machine machine;
   machine.name = name;
   machine.peak_flops_per_s = 989e12;
+  machine.fp32_peak_flops_per_s = 67e12;
   machine.math_efficiency = 0.7;
   machine.memory_bytes_per_s = memory_bytes_per_s;
   machine.device_memory_bytes = device_memory_bytes;
@@ -50,15 +54,16 @@ Machine hopper(char const* name, double memory_bytes_per_s, std::int64_t device_
 }
 
 std::vector<Machine> presets() {
-  constexpr std::int64_t gigabyte = 1'000'000'000;
-  return {hopper("8xH100", 0.9 * 3.35e12, 80 * gigabyte), hopper("8xH200", 0.9 * 4.8e12, 141 * gigabyte)};
+  constexpr std::int64_t mib = std::int64_t{1} << 20U;
+  return {hopper("8xH100", 3.015e12, 81'559 * mib), hopper("8xH200", 4.32e12, 143'771 * mib)};  // 90 % of 3.35 and 4.8
 }
 
 /// Reads the members of one object into fields, each by its own rule.
 class FieldReader {
  public:
-  FieldReader(Object const& object, std::string path, Problems& problems)
-      : object_{object}, path_{std::move(path)}, problems_{problems} {}
+  /// `thing` is what the object describes, `path` what its members' names begin with.
+  FieldReader(Object const& object, char const* thing, std::string path, Problems& problems)
+      : object_{object}, thing_{thing}, path_{std::move(path)}, problems_{problems} {}
 
   void number(char const* name, double& field, double least, double most, bool required = true) {
     if (auto const* const member = find(name, required)) {
@@ -117,7 +122,7 @@ class FieldReader {
         problems_.push_back({path, member->line, fmt::format("is {}; allowed: an object", show((*array)[i]))});
         continue;
       }
-      FieldReader reader{*object, path + ".", problems_};
+      FieldReader reader{*object, "a protocol", path + ".", problems_};
       auto& protocol = field.emplace_back();
       reader.number("start_us", protocol.start_us, 0, infinity);
       reader.number("step_us", protocol.step_us, 0, infinity);
@@ -132,8 +137,8 @@ class FieldReader {
       if (!known_.contains(member.name)) {
         auto const near = config::nearest(member.name, names);
         problems_.push_back({path_ + member.name, member.line,
-                             near.empty() ? fmt::format("is no key of a machine; allowed: {}", fmt::join(names, ", "))
-                                          : fmt::format("is no key of a machine; did you mean {}?", near)});
+                             near.empty() ? fmt::format("is no key of {}; allowed: {}", thing_, fmt::join(names, ", "))
+                                          : fmt::format("is no key of {}; did you mean {}?", thing_, near)});
       }
     }
   }
@@ -160,6 +165,7 @@ class FieldReader {
   }
 
   Object const& object_;
+  char const* thing_;
   std::string path_;
   Problems& problems_;
   std::set<std::string, std::less<>> known_;
@@ -171,9 +177,11 @@ Machine read_machine(std::string const& file, std::string const& text) {
   Machine machine;
   machine.name = file;
   if (problems.empty()) {
-    FieldReader reader{document, "", problems};
+    FieldReader reader{document, "a machine", "", problems};
     reader.text("name", machine.name);
     reader.number("peak_flops_per_s", machine.peak_flops_per_s, FieldReader::smallest, FieldReader::infinity);
+    reader.number("fp32_peak_flops_per_s", machine.fp32_peak_flops_per_s, FieldReader::smallest, FieldReader::infinity,
+                  false);
     reader.number("math_efficiency", machine.math_efficiency, FieldReader::smallest, 1);
     reader.number("memory_bytes_per_s", machine.memory_bytes_per_s, FieldReader::smallest, FieldReader::infinity);
     reader.integer("device_memory_bytes", machine.device_memory_bytes, 0, false);
@@ -209,13 +217,14 @@ Machine machine_of(std::string_view preset_or_file) {
     }
   }
   std::string const file{preset_or_file};
+  std::error_code ignored;
   std::ifstream in{file, std::ios::binary};
-  std::stringstream text;
-  if (!in || !(text << in.rdbuf())) {
+  if (!in || std::filesystem::is_directory(file, ignored)) {
     throw ConfigError{fmt::format("machine \"{}\" is neither a preset ({}) nor a file that can be read", file,
                                   fmt::join(machine_presets(), ", "))};
   }
-  return read_machine(file, text.str());
+  std::string const text{std::istreambuf_iterator<char>{in}, {}};
+  return read_machine(file, text);
 }
 
 }  // namespace zeroth::simulate

@@ -22,6 +22,22 @@ using stage::Phase;
 /// In the first step everything is new; from the second on one is as the other.
 constexpr int settling_steps = 2;
 
+struct Period {
+  double begin_us = 0, end_us = 0;
+};
+
+/// Adds to `part` what of `all` is in `period`, with times from its begin.
+void copy_part(Timeline const& all, Period const& period, Timeline& part) {
+  for (auto span : all.spans()) {
+    bool const at_once = span.begin_us == span.end_us;
+    if (span.begin_us < period.end_us && (at_once ? span.begin_us >= period.begin_us : span.end_us > period.begin_us)) {
+      span.begin_us = std::max(span.begin_us, period.begin_us) - period.begin_us;
+      span.end_us = std::min(span.end_us, period.end_us) - period.begin_us;
+      part.add(std::move(span));
+    }
+  }
+}
+
 struct Task {
   Model const& model;
   Config const& config;
@@ -47,15 +63,19 @@ class SimulatedRank {
     auto const engine = detail::make_engine(job, task_.model, task_.config, task_.config.compute_dtype(),
                                             task_.config.gradient_dtype());
     for (int step = 0; step < settling_steps; ++step) {
+      engine->trace(timeline);  // also of the step before: what it began may run on
       train(*engine);
     }
     auto const sent = job_.bytes_sent(rank_);
-    engine->trace(timeline);
+    step_.begin_us = device_->compute().start();
     train(*engine);
+    step_.end_us = device_->compute().start();
     result.bytes_sent = job_.bytes_sent(rank_) - sent;
     result.report = *engine->finish();
     result.memory = engine->peak();
   }
+  /// When the last step was.
+  [[nodiscard]] Period const& step() const noexcept { return step_; }
 
  private:
   void train(EngineState& engine) {
@@ -90,7 +110,7 @@ class SimulatedRank {
       }
       auto const& work = task_.work[index];
       double const flops = phase == Phase::forward ? work.forward_flops : work.backward_flops + work.recompute_flops;
-      double const rate = task_.machine.peak_flops_per_s * task_.machine.math_efficiency;
+      double const rate = task_.machine.peak(task_.config.compute_dtype()) * task_.machine.math_efficiency;
       device_->compute().compute(1e6 * slowdown_ * flops / rate);
       engine.close(guard, false);
     }
@@ -102,6 +122,7 @@ class SimulatedRank {
   int rank_;
   detail::JobState state_;
   VirtualDevice* device_ = nullptr;
+  Period step_;
 };
 
 void check(Model const& model, int world, std::span<UnitWork const> work, Options const& options) {
@@ -146,7 +167,8 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
   check(model, world, work, options);
   auto const simulated = static_cast<std::size_t>(options.all_ranks ? world : 1);
   VirtualJob job{machine, world, static_cast<int>(simulated)};
-  std::vector<Timeline> timelines(options.timelines ? simulated : 0);
+  auto const traced = options.timelines ? simulated : 0;
+  std::vector<Timeline> timelines(traced);
   std::vector<Simulation> results(simulated);
   std::deque<SimulatedRank> ranks;  // stay where they are: a rank is spoken of by its address
   for (int rank = 0; rank < static_cast<int>(simulated); ++rank) {
@@ -157,7 +179,10 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
   run_ranks(ranks, timelines, results, job);
 
   Simulation result = std::move(results.front());
-  result.timelines = std::move(timelines);
+  result.timelines = std::vector<Timeline>(traced);
+  for (std::size_t rank = 0; rank < traced; ++rank) {
+    copy_part(timelines[rank], ranks.front().step(), result.timelines[rank]);
+  }
   result.step_ms = result.report.step_ms;
   result.exposed_comm_ms = result.report.exposed_comm_ms;
   double useful = 0;
@@ -166,7 +191,7 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
         (work[unit].forward_flops + work[unit].backward_flops) * model.description().units[unit].uses_per_micro_step;
   }
   useful *= static_cast<double>(config.settings(world, 1).batch.accumulation);
-  result.mfu = useful / (1e-3 * result.step_ms) / machine.peak_flops_per_s;
+  result.mfu = useful / (1e-3 * result.step_ms) / machine.peak(config.compute_dtype());
   return result;
 }
 

@@ -65,20 +65,20 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
   auto& virtual_stream = as_virtual(stream);
   double const begin = rendezvous_->meet(static_cast<std::size_t>(rank_), virtual_stream.start(), job_.abort_);
   // Collectives of one kind in one transaction are launched together and start only once.
-  double us = 0;
-  bool takes_compute = false;
+  CollectiveCost all{.takes_compute = false};
   for (auto each = collectives.begin(); each != collectives.end();) {
-    Collective together{each->operation, nullptr, nullptr, 0, Dtype::byte, each->peer};
+    Collective together{each->operation, each->input, each->output, 0, Dtype::byte, each->peer};
     for (; each != collectives.end() && each->operation == together.operation; ++each) {
       together.count += each->count * bytes_of(each->dtype);
       move_values(*each);
     }
     auto const cost = cost_of(together, job_.world_, job_.machine_);
-    us += cost.us;
-    takes_compute = takes_compute || cost.takes_compute;
+    all.latency_us += cost.latency_us;
+    all.transfer_us += cost.transfer_us;
+    all.takes_compute = all.takes_compute || cost.takes_compute;
     mine_.bytes_sent += cost.bytes_sent;
   }
-  virtual_stream.communicate(begin, us, takes_compute);
+  virtual_stream.communicate(begin, all);
 }
 
 /// Of the few values that are real.

@@ -66,22 +66,6 @@ VirtualEvent const& as_virtual(device::Event const& event) { return dynamic_cast
 
 }  // namespace
 
-void BusyTimes::add(double begin_us, double end_us) { intervals_.push_back({begin_us, end_us}); }
-
-double BusyTimes::within(double begin_us, double end_us) const noexcept {
-  double busy = 0;
-  for (auto const& each : intervals_) {
-    busy += std::max(0.0, std::min(end_us, each.end_us) - std::max(begin_us, each.begin_us));
-  }
-  return busy;
-}
-
-void BusyTimes::forget_before(double us) {
-  while (!intervals_.empty() && intervals_.front().end_us <= us) {
-    intervals_.pop_front();
-  }
-}
-
 void VirtualEvent::synchronize() const { device_.host_us_ = std::max(device_.host_us_, at_us); }
 
 VirtualStream::VirtualStream(std::string name, VirtualDevice& device, std::shared_ptr<double> clock_us)
@@ -121,6 +105,10 @@ void VirtualStream::compute(double us) {
   device_.host_us_ += device_.machine_.enqueue_us;
   double const begin = start();
   double const share = device_.machine_.communication_share;
+  bool const math = clock_us_ == device_.compute_clock_us_;
+  if (math) {
+    us += std::exchange(device_.owed_us_, 0);
+  }
   double end = begin + us;
   // The longer the work takes, the more collectives it meets.
   for (double last = begin; share > 0 && end - last > 1e-3;) {
@@ -129,6 +117,9 @@ void VirtualStream::compute(double us) {
   }
   *clock_us_ = end;
   in_line_us_ += in_line() ? end - begin : 0;
+  if (math) {
+    device_.math_.add(begin, end);
+  }
   device_.collectives_.forget_before(*device_.compute_clock_us_);
 }
 
@@ -136,13 +127,17 @@ bool VirtualStream::in_line() const noexcept {
   return clock_us_ == device_.compute_clock_us_ && this != &device_.compute_;
 }
 
-void VirtualStream::communicate(double begin_us, double us, bool takes_compute) {
+void VirtualStream::communicate(double begin_us, CollectiveCost const& cost) {
   double const reached = start();
-  *clock_us_ = begin_us + us;
+  // Whatever comes starts later than what the host does now.
+  device_.links_.forget_before(device_.host_us_);
+  device_.math_.forget_before(device_.host_us_);
+  *clock_us_ = device_.links_.send(begin_us + cost.latency_us, cost.transfer_us);
   if (in_line()) {
     in_line_us_ += *clock_us_ - reached;
-  } else if (takes_compute) {
+  } else if (cost.takes_compute) {
     device_.collectives_.add(begin_us, *clock_us_);
+    device_.owed_us_ += device_.machine_.communication_share * device_.math_.within(begin_us, *clock_us_);
   }
 }
 

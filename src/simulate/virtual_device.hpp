@@ -1,31 +1,17 @@
 /// A device without memory: its streams only add up what their work would take.
 #pragma once
-#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "simulate/busy_times.hpp"
+#include "simulate/collective_cost.hpp"
 #include "simulate/virtual_kernels.hpp"
 #include "zeroth/device/device.hpp"
 #include "zeroth/device/timeline.hpp"
 #include "zeroth/simulate/machine.hpp"
 
 namespace zeroth::simulate {
-
-/// When collectives of a rank run, so that its math can be slowed down while they do.
-class BusyTimes {
- public:
-  void add(double begin_us, double end_us);
-  /// How much of [begin_us, end_us) somebody was busy.
-  [[nodiscard]] double within(double begin_us, double end_us) const noexcept;
-  void forget_before(double us);
-
- private:
-  struct Interval {
-    double begin_us, end_us;
-  };
-  std::deque<Interval> intervals_;
-};
 
 class VirtualDevice;
 
@@ -59,8 +45,9 @@ class VirtualStream final : public device::Stream {
   [[nodiscard]] bool in_line() const noexcept;
   /// Enqueues math or a kernel, which collectives that run meanwhile slow down.
   void compute(double us);
-  /// The stream is busy with a collective from `begin_us`, at least start(), for `us`.
-  void communicate(double begin_us, double us, bool takes_compute);
+  /// Enqueues a collective that all ranks are ready for at `begin_us`, which is start() or later. It sends when what
+  /// this rank enqueued before it has been sent, and slows down the math that it meets.
+  void communicate(double begin_us, CollectiveCost const& cost);
 
  private:
   std::string name_;
@@ -97,7 +84,9 @@ class VirtualDevice final : public device::Device {
   device::Ledger ledger_;
   Timeline* timeline_ = nullptr;
   double host_us_ = 0;
-  BusyTimes collectives_;
+  Links links_;
+  BusyTimes math_, collectives_;
+  double owed_us_ = 0;  ///< What collectives took from math that had been enqueued before them.
   std::uintptr_t next_address_;
   std::shared_ptr<double> compute_clock_us_ = std::make_shared<double>(0);
   VirtualStream compute_{"compute", *this, compute_clock_us_};

@@ -25,7 +25,9 @@ std::vector<std::string> seeds() {
   std::filesystem::path const root{ZEROTH_SOURCE_DIR};
   std::vector<std::filesystem::path> files{root / "tests/config/malformed.txt"};
   for (auto const& entry : std::filesystem::directory_iterator{root / "configs"}) {
-    files.push_back(entry.path());
+    if (entry.is_regular_file()) {
+      files.push_back(entry.path());
+    }
   }
   std::sort(files.begin(), files.end());  // folders have no order of their own
   for (auto const& path : files) {

@@ -48,6 +48,9 @@ TEST_CASE("stage files quoted in README and docs are accepted") {
 TEST_CASE("every file in configs/ is accepted, for its stage and up to 64 ranks") {
   int files = 0;
   for (auto const& entry : std::filesystem::directory_iterator{std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs"}) {
+    if (!entry.is_regular_file()) {
+      continue;  // machines/
+    }
     INFO(entry.path());
     ++files;
     for (int const world : {1, 2, 3, 4, 64}) {

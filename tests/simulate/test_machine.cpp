@@ -1,6 +1,9 @@
 #include "zeroth/simulate/machine.hpp"
 
+#include <fmt/format.h>
+
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "support/catch.hpp"
 #include "support/temporary_folder.hpp"
@@ -52,6 +55,94 @@ TEST_CASE("Presets have names") {
     CHECK(machine.peak_flops_per_s > 1e14);
   }
   CHECK_THROWS_WITH(machine_of("8xA1"), Catch::Contains("\"8xA1\" is neither a preset (8xH100, 8xH200) nor a file"));
+}
+
+TEST_CASE("The presets' files say what the presets are") {
+  for (auto const& name : machine_presets()) {
+    CHECK(machine_of(std::string{ZEROTH_SOURCE_DIR "/configs/machines/"} + name + ".json") == machine_of(name));
+  }
+}
+
+TEST_CASE("Every required key is asked for") {
+  auto const full = nlohmann::json::parse(good, nullptr, true, true);
+  REQUIRE(full.size() == 10);
+  for (auto const& [key, value] : full.items()) {
+    auto without = full;
+    without.erase(key);
+    CHECK_THAT(message_of(without.dump()), Catch::EndsWith("machine.json: 1 problem\n  " + key + ": is required"));
+  }
+  for (auto const* const key : {"start_us", "step_us"}) {
+    auto without = full;
+    without["ring"][0].erase(key);
+    CHECK_THAT(message_of(without.dump()),
+               Catch::EndsWith(std::string{"1 problem\n  ring[0]."} + key + ": is required"));
+  }
+}
+
+TEST_CASE("Every key refuses what it cannot be, saying what it can") {
+  struct Wrong {
+    char const *key, *value, *allowed;
+  };
+  constexpr auto positive = "a number from 1e-06";
+  constexpr auto not_negative = "a number from 0";
+  Wrong const wrongs[] = {
+      {"name", "3", "a string"},
+      {"peak_flops_per_s", "0", positive},
+      {"fp32_peak_flops_per_s", "0", positive},
+      {"math_efficiency", "1.01", "a number from 1e-06 to 1"},
+      {"memory_bytes_per_s", "null", positive},
+      {"device_memory_bytes", "1.5", "a whole number from 0"},
+      {"device_memory_bytes", "-1", "a whole number from 0"},
+      {"ranks_per_node", "0", "a whole number from 1"},
+      {"ranks_per_node", "3000000000", "a whole number from 1"},
+      {"node_bytes_per_s", "\"fast\"", positive},
+      {"network_bytes_per_s", "[]", positive},
+      {"ring", "[]", "a list of one protocol or more"},
+      {"ring", "{}", "a list of one protocol or more"},
+      {"tree", "3", "a list of protocols"},
+      {"copy_engine_gathers", "1", "true or false"},
+      {"communication_share", "-0.1", "a number from 0 to 1"},
+      {"enqueue_us", "-1", not_negative},
+      {"kernel_us", "true", not_negative},
+  };
+  auto const full = nlohmann::json::parse(good, nullptr, true, true);
+  for (auto const& [key, value, allowed] : wrongs) {
+    auto changed = full;
+    changed[key] = nlohmann::json::parse(value);
+    auto const expected =
+        fmt::format("machine.json: 1 problem\n  {} (line 1): is {}; allowed: {}", key, value, allowed);
+    CHECK_THAT(message_of(changed.dump()), Catch::EndsWith(expected));
+  }
+}
+
+TEST_CASE("Every key of a protocol refuses what it cannot be, saying what it can") {
+  struct Wrong {
+    char const *list, *protocol, *problem;
+  };
+  Wrong const wrongs[] = {
+      {"ring", R"({"start_us": -1, "step_us": 0})", "ring[0].start_us (line 1): is -1; allowed: a number from 0"},
+      {"tree", R"({"start_us": 0, "step_us": "x"})", R"(tree[0].step_us (line 1): is "x"; allowed: a number from 0)"},
+      {"tree", R"({"start_us": 0, "step_us": 0, "network_step_us": -2})",
+       "tree[0].network_step_us (line 1): is -2; allowed: a number from 0"},
+      {"ring", R"({"start_us": 0, "step_us": 0, "bandwidth_fraction": 2})",
+       "ring[0].bandwidth_fraction (line 1): is 2; allowed: a number from 1e-06 to 1"},
+      {"ring", R"({"start_us": 0, "step_us": 0, "step_uss": 2})",
+       "ring[0].step_uss (line 1): is no key of a protocol; did you mean step_us?"},
+      {"ring", "7", "ring[0] (line 1): is 7; allowed: an object"},
+  };
+  auto const full = nlohmann::json::parse(good, nullptr, true, true);
+  for (auto const& [list, protocol, problem] : wrongs) {
+    auto changed = full;
+    changed[list] = {nlohmann::json::parse(protocol)};
+    CHECK_THAT(message_of(changed.dump()), Catch::EndsWith(std::string{"machine.json: 1 problem\n  "} + problem));
+  }
+}
+
+TEST_CASE("What is no file of a machine is refused") {
+  CHECK_THAT(message_of("{"), Catch::Contains("machine.json: 1 problem"));
+  CHECK_THAT(message_of(""), Catch::Contains("machine.json: 1 problem"));
+  CHECK_THROWS_WITH(machine_of("/tmp"), Catch::Contains("\"/tmp\" is neither a preset (8xH100, 8xH200) nor a file"));
+  CHECK_THROWS_WITH(machine_of(""), Catch::Contains("\"\" is neither a preset"));
 }
 
 TEST_CASE("Everything wrong with a machine is said at once") {

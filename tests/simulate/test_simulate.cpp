@@ -137,14 +137,49 @@ TEST_CASE("Slow links are waited for, and never for longer than they take") {
 
 TEST_CASE("Collectives that take compute lengthen it by their share") {
   SmallModel const small;
-  auto taking = machine(1e8);
-  testing::SmallFile const file{.zero = R"(, "overlap_comm": true)"};
-  auto const free = run(small.model, small_config(3, file), 4, work(), taking);
-  taking.communication_share = 0.5;
-  auto const shared = run(small.model, small_config(3, file), 4, work(), taking);
-  double const communication_ms = 1e3 * static_cast<double>(free.bytes_sent) / 1e8;
-  CHECK(shared.step_ms > free.step_ms);
-  CHECK(shared.step_ms <= free.step_ms + 0.5 * communication_ms + 0.01);
+  constexpr double share = 0.5, link_bytes_per_s = 2e6;
+  auto taking = machine(link_bytes_per_s);
+  // Buckets of two units are reduced when math of a third has been enqueued: that is lengthened, too.
+  for (auto const* const bucket : {"1", "700"}) {
+    testing::SmallFile const file{.zero = fmt::format(R"(, "overlap_comm": true, "reduce_bucket_size": {})", bucket)};
+    for (int const stage : {0, 1, 2, 3}) {
+      INFO("stage " << stage << ", buckets of " << bucket);
+      taking.communication_share = share;
+      auto const shared = run(small.model, small_config(stage, file), 4, work(), taking);
+      double const communication_ms = 1e3 * static_cast<double>(shared.bytes_sent) / link_bytes_per_s;
+      REQUIRE(communication_ms > 1);
+      double const math_ms = shared.step_ms - shared.exposed_comm_ms;
+      double const hidden_ms = communication_ms - shared.exposed_comm_ms;
+      CHECK(math_ms >= 2 * 19 + share * hidden_ms - 0.01);
+      // One that waits for the links behind another takes compute, too.
+      CHECK(math_ms <= 2 * 19 + 2 * share * communication_ms + 0.01);
+    }
+  }
+}
+
+TEST_CASE("Gathers and reductions share the links: no step is shorter than what it sends") {
+  SmallModel const small;
+  for (double const link_bytes_per_s : {1e5, 3e5, 1e6, 3e6}) {
+    for (int const stage : {0, 1, 2, 3}) {
+      INFO("stage " << stage << ", " << link_bytes_per_s << " bytes per second");
+      testing::SmallFile const file{.zero = R"(, "overlap_comm": true, "reduce_bucket_size": 1)"};
+      auto const simulated = run(small.model, small_config(stage, file), 4, work(), machine(link_bytes_per_s));
+      CHECK(simulated.step_ms >= 1e3 * static_cast<double>(simulated.bytes_sent) / link_bytes_per_s - 0.01);
+      CHECK(simulated.step_ms >= 2 * 19);
+    }
+  }
+}
+
+TEST_CASE("What computes in fp32 has the peak of fp32, where the machine has one") {
+  SmallModel const small;
+  auto halved = machine(fast);
+  halved.fp32_peak_flops_per_s = halved.peak_flops_per_s / 2;
+  auto const simulated = run(small.model, small_config(0), 1, work(), halved);
+  CHECK(simulated.step_ms == Approx(2 * 2 * 19));
+  CHECK(simulated.mfu == Approx(18.0 / 19));
+  CHECK(halved.peak(Dtype::fp32) == 0.5e9);
+  CHECK(halved.peak(Dtype::bf16) == 1e9);
+  CHECK(machine(fast).peak(Dtype::fp32) == 1e9);
 }
 
 TEST_CASE("All ranks of a world take as long as one that stands for all") {
@@ -189,6 +224,8 @@ TEST_CASE("A timeline holds every turn, and work of a stream does not overlap") 
   }
   double waited = 0;
   for (auto const& span : spans) {
+    CHECK(span.begin_us >= 0);
+    CHECK(span.end_us <= Approx(1e3 * simulated.step_ms));
     waited += span.stream == "compute" && span.what == "wait" ? span.end_us - span.begin_us : 0;
   }
   CHECK(waited * 1e-3 == Approx(simulated.exposed_comm_ms));

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan_support.hpp"
+#include "readable.hpp"
 #include "support/catch.hpp"
 
 namespace zeroth::tools {
@@ -81,7 +82,7 @@ TEST_CASE("In JSON, a stage that is refused says why") {
 TEST_CASE("The table marks the file's stage, and has units that suit the numbers") {
   auto const small = as_text(result_of("stage.json", file_of_stage(1), 2'000'000, 2));
   CHECK(contains(small,
-                 "2000000 parameters: 2,000,000 parameters in 4 units; equal units\n2 ranks; stage.json: stage 1\n"));
+                 "equal units: 2,000,000 parameters in 4 units; from --parameters\n2 ranks; stage.json: stage 1\n"));
   CHECK(contains(small, "MiB per rank"));
   CHECK(contains(small, "\nstage 1 *"));
   CHECK(contains(small, "* what the file says\n"));

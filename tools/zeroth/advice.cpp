@@ -12,6 +12,8 @@
 #include <zeroth/model/description.hpp>
 #include <zeroth/shard/layout.hpp>
 
+#include "option_values.hpp"
+
 namespace zeroth::tools {
 namespace {
 

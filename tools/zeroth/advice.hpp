@@ -9,8 +9,6 @@
 
 namespace zeroth::tools {
 
-inline constexpr int largest_world = 1 << 20;
-
 /// A key of the file that would save memory, and what it would save alone.
 struct Saving {
   std::string key;              ///< "zeroth.gradient_slots"

@@ -5,64 +5,66 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 namespace zeroth::tools {
 namespace {
 
+constexpr char waiting = '.', idle = ' ';
+
+using Shares = std::map<char, double>;  // of a column's time, by letter
+
 char letter_of(std::string const& what) {
-  return what == "wait" ? '.' : static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
+  return what == "wait" ? waiting : static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
 }
 
-/// What took most of each column; a blank where nothing did.
-std::string lane_of(std::vector<Span> const& spans, std::string_view stream, double begin_us, double column_us,
-                    int columns) {
-  std::vector<std::map<char, double>> taken(static_cast<std::size_t>(columns));
+std::vector<Shares> shares_of(std::vector<Span> const& spans, std::string_view stream, double column_us, int columns) {
+  std::vector<Shares> lane(static_cast<std::size_t>(columns), Shares{{idle, 1}});
+  auto const column_at = [&](double us) { return std::clamp(static_cast<int>(us / column_us), 0, columns - 1); };
   for (auto const& span : spans) {
     if (span.stream != stream) {
       continue;
     }
-    auto const column_at = [&](double us) {
-      return std::clamp(static_cast<int>((us - begin_us) / column_us), 0, columns - 1);
-    };
-    for (int column = column_at(span.begin_us); column <= column_at(span.end_us); ++column) {
-      double const from = begin_us + column * column_us;
-      double const part = std::min(span.end_us, from + column_us) - std::max(span.begin_us, from);
-      taken[static_cast<std::size_t>(column)][letter_of(span.what)] += std::max(part, 0.0);
+    for (int i = column_at(span.begin_us); i <= column_at(span.end_us); ++i) {
+      double const begin = i * column_us;
+      double const us = std::min(span.end_us, begin + column_us) - std::max(span.begin_us, begin);
+      auto& shares = lane[static_cast<std::size_t>(i)];
+      shares[letter_of(span.what)] += std::max(us, 0.0) / column_us;
+      shares[idle] -= std::max(us, 0.0) / column_us;
     }
-  }
-  std::string lane;
-  for (auto& letters : taken) {
-    double const waited = std::exchange(letters['.'], 0);
-    double worked = 0;
-    for (auto const& [letter, us] : letters) {
-      worked += us;
-    }
-    auto const most = std::max_element(letters.begin(), letters.end(),
-                                       [](auto const& a, auto const& b) { return a.second < b.second; });
-    char const idle = waited > column_us / 2 ? '.' : ' ';
-    lane += worked > column_us / 5 ? most->first : idle;
   }
   return lane;
 }
 
+/// The letter to whom most is owed of what had a share of its column, so that each comes as often as its time says,
+/// even if it never has most of one.
+std::string drawn(std::vector<Shares> const& lane) {
+  std::string text;
+  Shares owed;
+  for (auto const& shares : lane) {
+    std::erase_if(owed, [&](auto const& each) { return !shares.contains(each.first); });
+    for (auto const& [letter, share] : shares) {
+      owed[letter] += share;
+    }
+    auto best = owed.rbegin();  // where two are owed the same: work before waiting before nothing
+    for (auto each = owed.rbegin(); each != owed.rend(); ++each) {
+      best = each->second > best->second + 1e-6 ? each : best;
+    }
+    text += best->first;
+    best->second -= 1;
+  }
+  return text;
+}
+
 }  // namespace
 
-std::string lanes_of(Timeline const& timeline, int columns) {
+std::string lanes_of(Timeline const& timeline, double end_us, int columns) {
   auto const spans = timeline.spans();
-  if (spans.empty()) {
-    return {};
-  }
-  double const begin = spans.front().begin_us;
-  double end = begin;
-  for (auto const& span : spans) {
-    end = std::max(end, span.end_us);
-  }
+  auto const column_us = std::max(end_us / columns, 1e-9);
   std::string text;
   for (auto const* const stream : {"compute", "gather", "reduce"}) {
-    text += fmt::format("{:>8} |{}|\n", stream,
-                        lane_of(spans, stream, begin, std::max((end - begin) / columns, 1e-9), columns));
+    text += fmt::format("{:>8} |{}|\n", stream, drawn(shares_of(spans, stream, column_us, columns)));
   }
   return text;
 }

@@ -6,9 +6,9 @@
 
 namespace zeroth::tools {
 
-/// One line per stream, `columns` wide, each column the letter of the work that took most of its time: F forward, B
-/// backward, U update, G gather, P publish, R reduce, D decide, and where there was little work a dot for waiting or a
-/// blank.
-[[nodiscard]] std::string lanes_of(Timeline const& timeline, int columns);
+/// One line per stream, from 0 to `end_us` in `columns` characters: F forward, B backward, U update, G gather, P
+/// publish, R reduce, D decide, a dot for waiting, a blank for nothing. What is shorter than a column is drawn in
+/// proportion.
+[[nodiscard]] std::string lanes_of(Timeline const& timeline, double end_us, int columns);
 
 }  // namespace zeroth::tools

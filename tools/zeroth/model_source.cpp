@@ -34,7 +34,7 @@ SourcedModel of_equal_units(std::int64_t parameters, std::int64_t units) {
     build.unit(name);
     build.matrix(name + ".weight", 1, parameters / units + (unit < parameters % units ? 1 : 0));
   }
-  return build.finish(fmt::format("{} parameters", parameters), "equal units");
+  return build.finish("equal units", "from --parameters");
 }
 
 SourcedModel from_json(fs::path const& file, Json const& json) {

@@ -24,6 +24,11 @@ std::optional<std::int64_t> whole_number(std::string const& text, std::int64_t l
   return whole ? std::optional{static_cast<std::int64_t>(*value)} : std::nullopt;
 }
 
+std::optional<double> positive_number(std::string const& text, double most) {
+  auto const value = number(text);
+  return value && *value > 0 && *value <= most ? value : std::nullopt;
+}
+
 CLI::Validator whole_from(std::int64_t least, std::int64_t most) {
   auto const allowed = fmt::format("a whole number from {} to {}", least, most);
   return {[=](std::string& text) {
@@ -40,9 +45,7 @@ CLI::Validator whole_from(std::int64_t least, std::int64_t most) {
 CLI::Validator positive_up_to(double most) {
   auto const allowed = fmt::format("a number above 0, up to {:g}", most);
   return {[=](std::string& text) {
-            auto const value = number(text);
-            return value && *value > 0 && *value <= most ? std::string{}
-                                                         : fmt::format("{}: allowed: {}", text, allowed);
+            return positive_number(text, most) ? std::string{} : fmt::format("{}: allowed: {}", text, allowed);
           },
           allowed};
 }

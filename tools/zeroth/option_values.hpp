@@ -7,11 +7,14 @@
 
 namespace zeroth::tools {
 
+inline constexpr int largest_world = 1 << 20;
+
 /// A whole number of `least` to `most`, also as 7.5e9; nothing if `text` is none.
 [[nodiscard]] std::optional<std::int64_t> whole_number(std::string const& text, std::int64_t least, std::int64_t most);
-/// Refuses others, naming them.
+/// A number above 0 and at most `most`; nothing if `text` is none.
+[[nodiscard]] std::optional<double> positive_number(std::string const& text, double most);
+/// These refuse others, naming them.
 [[nodiscard]] CLI::Validator whole_from(std::int64_t least, std::int64_t most);
-/// A number above 0 and at most `most`.
 [[nodiscard]] CLI::Validator positive_up_to(double most);
 
 }  // namespace zeroth::tools

@@ -27,7 +27,4 @@ struct PlanResult {
 [[nodiscard]] std::string as_text(PlanResult const& result);
 [[nodiscard]] std::string as_json(PlanResult const& result);
 
-/// "1.50 GiB", "12.00 MiB" or "100 B".
-[[nodiscard]] std::string readable_bytes(std::int64_t bytes);
-
 }  // namespace zeroth::tools

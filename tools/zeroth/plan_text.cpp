@@ -2,33 +2,22 @@
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
 
 #include "model_facts.hpp"
+#include "option_values.hpp"
 #include "plan_output.hpp"
+#include "readable.hpp"
 #include "text_table.hpp"
 
 namespace zeroth::tools {
 namespace {
-
-struct Scale {
-  std::string_view name;
-  double bytes;
-};
-constexpr Scale gib{"GiB", 0x1p30};
-constexpr Scale mib{"MiB", 0x1p20};
-constexpr Scale kib{"KiB", 0x1p10};
 
 Scale scale_of(std::vector<StagePlan> const& stages) {
   auto least = std::numeric_limits<double>::infinity();
   for (auto const& stage : stages) {
     least = std::min(least, stage.memory ? static_cast<double>(stage.memory->total()) : least);
   }
-  return least >= gib.bytes ? gib : mib;
-}
-
-std::string in(Scale const& scale, std::int64_t bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / scale.bytes);
+  return scale_of_bytes(least);
 }
 
 std::string headline(PlanResult const& result) {
@@ -40,13 +29,12 @@ std::string headline(PlanResult const& result) {
                                       "paper; all else default"}
                         : fmt::format("{}: stage {}", result.config_file, settings.stage);
   return fmt::format(
-      "{}: {} parameters in {} unit{}; {}\n"
-      "{} rank{}; {}\n"
-      "compute {}, gradients {}, reduced in {}, accumulated in {}, master fp32; {} micro-step{}\n\n",
-      result.model.name, grouped(facts.parameters), facts.units, facts.units == 1 ? "" : "s", result.model.about,
-      grouped(result.plan.world), result.plan.world == 1 ? "" : "s", file, name_of(precision.compute),
-      name_of(precision.gradient), name_of(precision.reduce), name_of(precision.accumulate),
-      settings.batch.accumulation, settings.batch.accumulation == 1 ? "" : "s");
+      "{}: {} in {}; {}\n"
+      "{}; {}\n"
+      "compute {}, gradients {}, reduced in {}, accumulated in {}, master fp32; {}\n\n",
+      result.model.name, counted(facts.parameters, "parameter"), counted(facts.units, "unit"), result.model.about,
+      counted(result.plan.world, "rank"), file, name_of(precision.compute), name_of(precision.gradient),
+      name_of(precision.reduce), name_of(precision.accumulate), counted(settings.batch.accumulation, "micro-step"));
 }
 
 Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale) {
@@ -68,8 +56,7 @@ Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale)
                                          : "");
   row.push_back(in(scale, stage.bytes_sent_per_step));
   if (result.device_bytes) {
-    auto const left = *result.device_bytes - total;
-    row.push_back(left >= 0 ? in(scale, left) : in(scale, -left) + " short");
+    row.push_back(left_of(scale, *result.device_bytes - total));
   }
   return row;
 }
@@ -138,8 +125,7 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
   if (advice.smallest_stage) {
     text += fmt::format("- zero_optimization.stage: {} fits on these ranks\n", *advice.smallest_stage);
   } else {
-    text +=
-        fmt::format("- no stage fits on {} rank{}\n", grouped(result.plan.world), result.plan.world == 1 ? "" : "s");
+    text += fmt::format("- no stage fits on {}\n", counted(result.plan.world, "rank"));
   }
   if (advice.world_for_stage_3) {
     text += fmt::format("- stage 3 fits on {} ranks, the first power of two{}\n", grouped(*advice.world_for_stage_3),
@@ -161,15 +147,6 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
 }
 
 }  // namespace
-
-std::string readable_bytes(std::int64_t bytes) {
-  auto const amount = static_cast<double>(bytes);
-  if (amount < kib.bytes) {
-    return fmt::format("{} B", bytes);
-  }
-  auto const& scale = amount < mib.bytes ? kib : (amount < gib.bytes ? mib : gib);
-  return fmt::format("{} {}", in(scale, bytes), scale.name);
-}
 
 std::string as_text(PlanResult const& result) {
   auto text = headline(result) + table(result) + notes(result);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -12,7 +14,6 @@
 
 #include <zeroth/core/error.hpp>
 
-#include "advice.hpp"
 #include "model_options.hpp"
 #include "option_values.hpp"
 #include "simulation.hpp"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr int most_simulated_ranks = 64;  // each is a thread
 constexpr std::int64_t longest_context = 1 << 24;
+constexpr double largest_slowdown = 1e6;
 
 struct SimulateOptions {
   ModelRequest model;
@@ -34,48 +36,59 @@ struct SimulateOptions {
   std::filesystem::path trace;
 };
 
-/// "3=1.5": rank 3 takes one and a half times as long.
-std::pair<int, double> slowdown_of(std::string const& text, int ranks) {
-  auto const equals = text.find('=');
-  auto const rank = whole_number(text.substr(0, equals), 0, ranks - 1);
-  double factor = 0;
-  if (!rank || equals == std::string::npos || !CLI::detail::lexical_cast(text.substr(equals + 1), factor) ||
-      !(factor > 0 && factor <= 1e6)) {
-    throw CLI::ValidationError{
-        "--slow", fmt::format("{}: allowed: RANK=FACTOR, ranks 0 to {}, factors above 0, up to 1e6", text, ranks - 1)};
+constexpr char const* without_file =
+    R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+        "zero_optimization": {"stage": 3, "overlap_comm": true}})";
+
+/// Of "3=1.5": rank 3 takes one and a half times as long.
+std::map<int, double> slowdown_of(std::vector<std::string> const& texts, int ranks) {
+  std::map<int, double> slowdown;
+  for (auto const& text : texts) {
+    auto const equals = std::min(text.find('='), text.size());
+    auto const rank = whole_number(text.substr(0, equals), 0, ranks - 1);
+    auto const factor =
+        equals < text.size() ? positive_number(text.substr(equals + 1), largest_slowdown) : std::nullopt;
+    if (!rank || !factor) {
+      throw CLI::ValidationError{
+          "--slow", fmt::format("{}: allowed: RANK=FACTOR, ranks 0 to {}, factors above 0, up to {:g}", text, ranks - 1,
+                                largest_slowdown)};
+    }
+    if (!slowdown.emplace(static_cast<int>(*rank), *factor).second) {
+      throw CLI::ValidationError{"--slow", fmt::format("{}: rank {} was given before", text, *rank)};
+    }
   }
-  return {static_cast<int>(*rank), factor};
+  return slowdown;
+}
+
+simulate::Options options_of(SimulateOptions const& options) {
+  auto const slowdown = slowdown_of(options.slow, options.ranks);
+  bool const all_ranks = options.all_ranks || !slowdown.empty();
+  if (all_ranks && options.ranks > most_simulated_ranks) {
+    throw CLI::ValidationError{"--ranks",
+                               fmt::format("{} with {}: allowed: at most {}, for each is simulated", options.ranks,
+                                           options.all_ranks ? "--all-ranks" : "--slow", most_simulated_ranks)};
+  }
+  return {.all_ranks = all_ranks, .slowdown = slowdown};
 }
 
 SimulationRequest request_of(SimulateOptions const& options, SourcedModel const& model) {
-  constexpr char const* without_file =
-      R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
-          "zero_optimization": {"stage": 3, "overlap_comm": true}})";
+  auto const simulation = options_of(options);
   auto const context = options.context ? options.context : model.context;
   if (!context) {
-    throw ConfigError{fmt::format("{} does not say how long a sequence is: give --context", model.name)};
+    throw ConfigError{fmt::format("--context is required: {} does not say how long a sequence is", model.name)};
   }
-  SimulationRequest request{
-      options.config.empty() ? Config::from_json(without_file) : Config::from_file(options.config),
-      options.ranks,
-      simulate::machine_of(options.machine),
-      *context,
-      options.recompute,
-      {.all_ranks = options.all_ranks || !options.slow.empty()}};
-  for (auto const& slow : options.slow) {
-    request.options.slowdown.insert(slowdown_of(slow, options.ranks));
-  }
-  if (request.options.all_ranks && options.ranks > most_simulated_ranks) {
-    throw CLI::ValidationError{"--all-ranks", fmt::format("{} ranks: at most {} are simulated one by one",
-                                                          options.ranks, most_simulated_ranks)};
-  }
-  return request;
+  return {.config_file = options.config,
+          .config = options.config.empty() ? Config::from_json(without_file) : Config::from_file(options.config),
+          .world = options.ranks,
+          .machine = simulate::machine_of(options.machine),
+          .context = *context,
+          .recompute = options.recompute,
+          .options = simulation};
 }
 
 void write_trace_of(std::filesystem::path const& file, Simulations const& simulations) {
-  auto const& asked_for = *simulations.stages[static_cast<std::size_t>(simulations.stage_asked_for)].result;
   std::vector<std::string> events;
-  for (auto const& timeline : asked_for.timelines) {
+  for (auto const& timeline : simulations.asked_for().timelines) {
     events.push_back(timeline.to_trace_events(static_cast<int>(events.size())));
   }
   write_trace(file, events);
@@ -87,18 +100,19 @@ void add_simulate_command(CLI::App& app, std::ostream& out) {
   auto const options = std::make_shared<SimulateOptions>();  // lives as long as the callback
   auto* const command = app.add_subcommand("simulate", "How long a step takes on a machine, at each stage");
   add_model_options(*command, options->model);
-  command->add_option("--config", options->config, "Stage file; without one, stage 3 in bf16 with overlap");
+  command->add_option("--config", options->config, "Stage file; without one, stage 3 in bf16 with overlap, 1 sample");
   command->add_option("--ranks", options->ranks, "Of the job")->required()->transform(whole_from(1, largest_world));
   command
       ->add_option("--machine", options->machine,
                    fmt::format("{}, or a JSON file", fmt::join(simulate::machine_presets(), ", ")))
       ->capture_default_str();
-  command->add_option("--context", options->context, "Tokens of a sequence, if not the model's")
+  command->add_option("--context", options->context, "Tokens of a sequence; needed where the model does not say it")
       ->transform(whole_from(1, longest_context));
   command->add_flag("--recompute", options->recompute, "Every unit computes its forward again in backward");
-  command->add_flag("--all-ranks", options->all_ranks, "Simulate every rank instead of one that stands for all");
+  command->add_flag("--all-ranks", options->all_ranks,
+                    fmt::format("Simulate every rank, up to {}, not one that stands for all", most_simulated_ranks));
   command->add_option("--slow", options->slow,
-                      "RANK=FACTOR: this rank's math takes FACTOR times as long; again for more");
+                      "RANK=FACTOR: this rank's math takes FACTOR times as long; implies --all-ranks");
   command->add_option("--trace", options->trace, "Write the step as a trace for Chrome or Perfetto");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &out] {

@@ -2,14 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <zeroth/core/error.hpp>
-#include <zeroth/model/description.hpp>
+#include <algorithm>
 
-#include "model_facts.hpp"
-#include "text_table.hpp"
+#include <zeroth/core/error.hpp>
+
+#include "engine/planning.hpp"
 
 namespace zeroth::tools {
 namespace {
+
+engine::Blueprint blueprint_of(SourcedModel const& model, Config const& config, int world) {
+  return engine::make_blueprint(model.model, config, world, comm::Transport::local);
+}
 
 /// Backward multiplies twice: for the gradients of inputs and of parameters.
 std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationRequest const& request,
@@ -23,17 +27,28 @@ std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationReq
   return work;
 }
 
+int slots_of(shard::SlotCounts const& counts) {
+  int slots = 0;
+  for (auto const& each : counts.classes) {
+    slots += each.slots;
+  }
+  return slots;
+}
+
 SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const& request, int stage, bool asked_for) {
   SimulatedStage simulated;
   simulated.stage = stage;
   try {
     auto const config = request.config.with(fmt::format(R"({{"zero_optimization": {{"stage": {}}}}})", stage));
-    auto const batch = config.settings(request.world, 1).batch;
+    auto const blueprint = blueprint_of(model, config, request.world);
+    auto const& batch = blueprint.settings.batch;
     auto options = request.options;
     options.timelines = asked_for;
     simulated.result = simulate::run(model.model, config, request.world, work_of(model, request, batch.micro),
                                      request.machine, options);
     simulated.tokens_per_s = static_cast<double>(batch.train * request.context) / (1e-3 * simulated.result->step_ms);
+    simulated.parameter_slots = slots_of(blueprint.limits.parameter_slots);
+    simulated.gradient_slots = slots_of(blueprint.limits.gradient_slots);
   } catch (ConfigError const& error) {
     if (asked_for) {
       throw;
@@ -46,15 +61,13 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
 }  // namespace
 
 Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& request) {
-  auto const settings = request.config.settings(request.world, 1);
-  auto const facts = facts_of(model.model);
-  Simulations simulations;
-  simulations.model_about = fmt::format("{}: {} parameters in {} unit{}; {}", model.name, grouped(facts.parameters),
-                                        facts.units, facts.units == 1 ? "" : "s", model.about);
-  simulations.tokens_per_step = settings.batch.train * request.context;
-  simulations.stage_asked_for = settings.stage;
+  auto const own = blueprint_of(model, request.config, request.world);
+  Simulations simulations{model, own.settings, own.settings.batch.train * request.context, 0, {}};
+  for (auto const& flat : own.layout.flats()) {
+    simulations.largest_unit_count = std::max(simulations.largest_unit_count, flat.used_count());
+  }
   for (int const stage : {0, 1, 2, 3}) {
-    simulations.stages.push_back(simulate_stage(model, request, stage, stage == settings.stage));
+    simulations.stages.push_back(simulate_stage(model, request, stage, stage == own.settings.stage));
   }
   return simulations;
 }

@@ -1,7 +1,6 @@
 /// A step of a model on a machine, at each stage.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 namespace zeroth::tools {
 
 struct SimulationRequest {
+  std::string config_file;  ///< Empty: there was none.
   Config config;
   int world = 1;
   simulate::Machine machine;
@@ -22,21 +22,28 @@ struct SimulationRequest {
   simulate::Options options;
 };
 
+/// A stage in place of the file's, everything else as the file says.
 struct SimulatedStage {
   int stage = 0;
-  std::optional<simulate::Simulation> result;
-  double tokens_per_s = 0;  ///< Of all ranks.
-  std::string refused;      ///< Without result: why the file cannot be used at this stage.
+  std::optional<simulate::Simulation> result;   ///< With timelines at the stage asked for.
+  double tokens_per_s = 0;                      ///< Of all ranks.
+  int parameter_slots = 0, gradient_slots = 0;  ///< That the plan has.
+  std::string refused;                          ///< Without result: why the file cannot be used at this stage.
 };
 
+/// All that `zeroth simulate` found.
 struct Simulations {
-  std::string model_about;  ///< A line.
+  SourcedModel model;
+  Settings settings;  ///< The file's, at its own stage.
   std::int64_t tokens_per_step = 0;
-  int stage_asked_for = 0;
-  std::vector<SimulatedStage> stages;  ///< 0 to 3; timelines only of the one asked for.
+  std::int64_t largest_unit_count = 0;  ///< Elements.
+  std::vector<SimulatedStage> stages;   ///< 0 to 3.
+  [[nodiscard]] simulate::Simulation const& asked_for() const {
+    return stages.at(static_cast<std::size_t>(settings.stage)).result.value();
+  }
 };
 
-/// Throws ConfigError if the file does not suit the world at its own stage.
+/// Throws ConfigError if the file does not suit the world at its own stage; at another one that is written down.
 [[nodiscard]] Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& request);
 
 [[nodiscard]] std::string as_text(Simulations const& simulations, SimulationRequest const& request);

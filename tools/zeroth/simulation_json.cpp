@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "model_facts.hpp"
 #include "simulation.hpp"
 
 namespace zeroth::tools {
@@ -7,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json stage_as_json(SimulatedStage const& stage) {
+Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes) {
   Json json{{"stage", stage.stage}};
   if (!stage.result) {
     json["refused"] = stage.refused;
@@ -19,8 +20,14 @@ Json stage_as_json(SimulatedStage const& stage) {
   json["mfu"] = result.mfu;
   json["tokens_per_s"] = stage.tokens_per_s;
   json["bytes_sent_per_step"] = result.bytes_sent;
-  json["memory"] = result.memory.total();
+  json["total"] = result.memory.total();
+  if (device_bytes > 0) {
+    json["fits"] = result.memory.total() <= device_bytes;
+    json["left"] = device_bytes - result.memory.total();
+  }
+  json["parameter_slots"] = stage.parameter_slots;
   json["parameter_slots_used"] = result.report.parameter_slots_used;
+  json["gradient_slots"] = stage.gradient_slots;
   json["gradient_slots_used"] = result.report.gradient_slots_used;
   json["prefetch_misses"] = result.report.prefetch_misses;
   return json;
@@ -29,15 +36,25 @@ Json stage_as_json(SimulatedStage const& stage) {
 }  // namespace
 
 std::string as_json(Simulations const& simulations, SimulationRequest const& request) {
-  Json json{{"ranks", request.world},
-            {"machine", request.machine.name},
-            {"model", simulations.model_about},
-            {"context", request.context},
-            {"recompute", request.recompute},
-            {"tokens_per_step", simulations.tokens_per_step},
-            {"stage", simulations.stage_asked_for}};
+  auto const facts = facts_of(simulations.model.model);
+  Json json;
+  json["ranks"] = request.world;
+  json["model"] = {{"name", simulations.model.name}, {"parameters", facts.parameters}, {"units", facts.units}};
+  json["config"] = request.config_file.empty() ? Json(nullptr) : Json(request.config_file);
+  json["stage"] = simulations.settings.stage;
+  json["machine"] = request.machine.name;
+  if (request.machine.device_memory_bytes > 0) {
+    json["device_memory"] = request.machine.device_memory_bytes;
+  }
+  json["context"] = request.context;
+  json["tokens_per_step"] = simulations.tokens_per_step;
+  json["recompute"] = request.recompute;
+  json["slow"] = Json::array();
+  for (auto const& [rank, factor] : request.options.slowdown) {
+    json["slow"].push_back({{"rank", rank}, {"factor", factor}});
+  }
   for (auto const& stage : simulations.stages) {
-    json["stages"].push_back(stage_as_json(stage));
+    json["stages"].push_back(stage_as_json(stage, request.machine.device_memory_bytes));
   }
   return json.dump(2) + "\n";
 }

@@ -1,6 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "lanes.hpp"
+#include "model_facts.hpp"
+#include "readable.hpp"
 #include "simulation.hpp"
 #include "text_table.hpp"
 
@@ -9,54 +14,133 @@ namespace {
 
 constexpr int lane_columns = 96;
 
-Row row_of(SimulatedStage const& stage, Simulations const& all) {
-  Row row{fmt::format("stage {}{}", stage.stage, stage.stage == all.stage_asked_for ? " *" : "")};
+struct Scales {
+  Scale time, bytes;
+};
+
+/// Those that suit the stage that takes least.
+Scales scales_of(Simulations const& simulations) {
+  auto least_ms = std::numeric_limits<double>::infinity();
+  auto least_bytes = least_ms;
+  for (auto const& stage : simulations.stages) {
+    if (stage.result) {
+      least_ms = std::min(least_ms, stage.result->step_ms);
+      least_bytes = std::min(least_bytes, static_cast<double>(stage.result->memory.total()));
+    }
+  }
+  return {scale_of_ms(least_ms), scale_of_bytes(least_bytes)};
+}
+
+std::string headline(Simulations const& simulations, SimulationRequest const& request) {
+  auto const facts = facts_of(simulations.model.model);
+  auto const& settings = simulations.settings;
+  auto const& machine = request.machine;
+  return fmt::format(
+      "{}: {} in {}; {}\n"
+      "{}: stage {} in {}{}\n"
+      "{} on {}, {} per node; math at {:.3g} % of {:.4g} TFLOP/s\n"
+      "{} a step: {} x {} x {} x {}{}\n\n",
+      simulations.model.name, counted(facts.parameters, "parameter"), counted(facts.units, "unit"),
+      simulations.model.about, request.config_file.empty() ? "no stage file" : request.config_file, settings.stage,
+      name_of(settings.precision.compute), settings.overlap_comm ? ", overlap" : ", no overlap",
+      counted(request.world, "rank"), machine.name, machine.ranks_per_node, 100 * machine.math_efficiency,
+      1e-12 * machine.peak(settings.precision.compute), counted(simulations.tokens_per_step, "token"),
+      counted(request.world, "rank"), counted(settings.batch.accumulation, "micro-step"),
+      counted(settings.batch.micro, "sample"), counted(request.context, "token"),
+      request.recompute ? "; every forward again in backward" : "");
+}
+
+Row row_of(SimulatedStage const& stage, Simulations const& all, SimulationRequest const& request,
+           Scales const& scales) {
+  Row row{fmt::format("stage {}{}", stage.stage, stage.stage == all.settings.stage ? " *" : "")};
   if (!stage.result) {
     row.emplace_back("refused, see below");
     return row;
   }
   auto const& result = *stage.result;
   auto const& first = all.stages.front().result;
-  row.push_back(fmt::format("{:.2f}", result.step_ms));
+  row.push_back(in(scales.time, result.step_ms));
   row.push_back(first ? fmt::format("{:.3f}", result.step_ms / first->step_ms) : "");
-  row.push_back(fmt::format("{:.2f}", result.exposed_comm_ms));
+  row.push_back(in(scales.time, result.exposed_comm_ms));
   row.push_back(fmt::format("{:.1f} %", 100 * result.mfu));
   row.push_back(grouped(static_cast<std::int64_t>(stage.tokens_per_s)));
-  row.push_back(fmt::format("{:.2f}", static_cast<double>(result.bytes_sent) / 0x1p30));
-  row.push_back(fmt::format("{:.2f}", static_cast<double>(result.memory.total()) / 0x1p30));
+  row.push_back(in(scales.bytes, result.bytes_sent));
+  row.push_back(in(scales.bytes, result.memory.total()));
+  if (auto const device = request.machine.device_memory_bytes; device > 0) {
+    row.push_back(left_of(scales.bytes, device - result.memory.total()));
+  }
   row.push_back(fmt::format("{} + {}", result.report.parameter_slots_used, result.report.gradient_slots_used));
   row.push_back(grouped(result.report.prefetch_misses));
   return row;
 }
 
-}  // namespace
-
-std::string as_text(Simulations const& simulations, SimulationRequest const& request) {
-  auto const& machine = request.machine;
-  auto text = fmt::format("{}\n{} rank{} on {}, {} per node; {} tokens a step, context {}{}\n\n",
-                          simulations.model_about, grouped(request.world), request.world == 1 ? "" : "s", machine.name,
-                          machine.ranks_per_node, grouped(simulations.tokens_per_step), grouped(request.context),
-                          request.recompute ? ", recompute" : "");
-  std::vector<Row> rows{
-      {"", "step ms", "of stage 0", "exposed ms", "MFU", "tokens/s", "GiB sent", "GiB held", "slots", "misses"}};
-  for (auto const& stage : simulations.stages) {
-    rows.push_back(row_of(stage, simulations));
+std::string table(Simulations const& simulations, SimulationRequest const& request) {
+  auto const scales = scales_of(simulations);
+  auto const& [time, bytes] = scales;
+  Row head{"",
+           fmt::format("step {}", time.name),
+           "of stage 0",
+           fmt::format("exposed {}", time.name),
+           "MFU",
+           "tokens/s",
+           fmt::format("{} sent", bytes.name),
+           fmt::format("{} held", bytes.name)};
+  if (auto const device = request.machine.device_memory_bytes; device > 0) {
+    head.push_back(fmt::format("left of {}", in(bytes, device)));
   }
-  text += aligned(rows);
+  head.insert(head.end(), {"slots", "misses"});
+  std::vector<Row> rows{head};
+  for (auto const& stage : simulations.stages) {
+    rows.push_back(row_of(stage, simulations, request, scales));
+  }
+  return aligned(rows);
+}
+
+std::string notes(Simulations const& simulations) {
+  auto const& settings = simulations.settings;
+  auto const& asked_for = simulations.asked_for();
+  std::string text =
+      "* what is asked for. Exposed: math waits for communication. Sent, held: by a rank, without activations.\n"
+      "Slots: most in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.\n";
   for (auto const& stage : simulations.stages) {
     if (!stage.result) {
       text += fmt::format("stage {} is refused: {}\n", stage.stage, stage.refused);
     }
   }
-  auto const& own = *simulations.stages[static_cast<std::size_t>(simulations.stage_asked_for)].result;
-  if (machine.device_memory_bytes > 0 && own.memory.total() > machine.device_memory_bytes) {
+  if (auto const misses = asked_for.report.prefetch_misses; misses > 0) {
     text += fmt::format(
-        "Stage {} does not fit: a rank has {:.2f} GiB. `zeroth plan --device-memory` says what to change.\n",
-        simulations.stage_asked_for, static_cast<double>(machine.device_memory_bytes) / 0x1p30);
+        "{} at stage {}: more is gathered ahead with a greater stage3_prefetch_bucket_size ({}) or\n"
+        "stage3_max_live_parameters ({}, of the unit in use and all ahead). The largest unit has {}.\n",
+        misses == 1 ? "1 miss" : grouped(misses) + " misses", settings.stage, grouped(settings.prefetch_count),
+        grouped(settings.max_live_count), counted(simulations.largest_unit_count, "parameter"));
   }
-  text += fmt::format("\n* what is asked for; its step on rank 0:\n{}", lanes_of(own.timelines.front(), lane_columns));
-  text += "F forward, B backward, U update; G gather, P publish, R reduce, D decide; . waits\n";
   return text;
+}
+
+std::string lanes(Simulations const& simulations, SimulationRequest const& request) {
+  auto const& asked_for = simulations.asked_for();
+  auto const scale = scale_of_ms(asked_for.step_ms);
+  auto text = fmt::format("\nStage {}, {} {}:\n", simulations.settings.stage, in(scale, asked_for.step_ms), scale.name);
+  for (std::size_t rank = 0; rank < asked_for.timelines.size(); ++rank) {
+    auto const slow = request.options.slowdown.find(static_cast<int>(rank));
+    bool const is_slow = slow != request.options.slowdown.end();
+    if (rank > 0 && !is_slow) {
+      continue;  // like rank 0
+    }
+    if (!request.options.slowdown.empty()) {
+      text += is_slow ? fmt::format("rank {}, whose math takes {:g} times as long\n", rank, slow->second)
+                      : fmt::format("rank {}\n", rank);
+    }
+    text += lanes_of(asked_for.timelines[rank], 1e3 * asked_for.step_ms, lane_columns);
+  }
+  return text + "F forward, B backward, U update; G gather, P publish, R reduce, D decide; . waits\n";
+}
+
+}  // namespace
+
+std::string as_text(Simulations const& simulations, SimulationRequest const& request) {
+  return headline(simulations, request) + table(simulations, request) + notes(simulations) +
+         lanes(simulations, request);
 }
 
 }  // namespace zeroth::tools

@@ -25,12 +25,4 @@ std::string aligned(std::vector<Row> const& rows) {
   return text;
 }
 
-std::string grouped(std::int64_t number) {
-  auto text = std::to_string(number);
-  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<std::size_t>(at), 1, ',');
-  }
-  return text;
-}
-
 }  // namespace zeroth::tools

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "zeroth/core/dtype.hpp"
+
 namespace zeroth::simulate {
 
 /// What starting a collective and each of its steps cost, and the share of the links' bandwidth that it reaches: NCCL
@@ -15,11 +17,13 @@ struct Protocol {
   double step_us = 0;          ///< From a rank to its neighbour on the same node.
   double network_step_us = 0;  ///< To a neighbour on another node.
   double bandwidth_fraction = 1;
+  friend bool operator==(Protocol const&, Protocol const&) = default;
 };
 
 struct Machine {
   std::string name;
-  double peak_flops_per_s = 0;           ///< Of one rank, in the compute dtype: what MFU is a fraction of.
+  double peak_flops_per_s = 0;           ///< Of one rank, multiplying 16-bit numbers: what MFU is a fraction of.
+  double fp32_peak_flops_per_s = 0;      ///< The same where the model computes in fp32; 0: as above.
   double math_efficiency = 1;            ///< Fraction of the peak that the model's math reaches undisturbed.
   double memory_bytes_per_s = 0;         ///< Of one rank's device memory, read and written together.
   std::int64_t device_memory_bytes = 0;  ///< Of one rank; 0 is unknown.
@@ -31,10 +35,15 @@ struct Machine {
   double communication_share = 0;    ///< Of a rank's compute that a collective takes while it runs: 0 to 1.
   double enqueue_us = 0;             ///< What enqueueing anything costs the host.
   double kernel_us = 0;              ///< Shortest time of a kernel.
+
+  [[nodiscard]] double peak(Dtype compute) const noexcept {
+    return compute == Dtype::fp32 && fp32_peak_flops_per_s > 0 ? fp32_peak_flops_per_s : peak_flops_per_s;
+  }
+  friend bool operator==(Machine const&, Machine const&) = default;
 };
 
 /// Presets: "8xH100", "8xH200" (one NDR adapter per GPU). Otherwise a JSON file with the fields above as keys, those of
-/// Protocol within, all but copy_engine_gathers, device_memory_bytes and tree required; "//" comments are allowed.
+/// Protocol within; docs/simulate.md says which are required. "//" comments are allowed.
 /// Throws ConfigError naming file, key, value and what is allowed.
 [[nodiscard]] Machine machine_of(std::string_view preset_or_file);
 [[nodiscard]] std::vector<std::string> machine_presets();

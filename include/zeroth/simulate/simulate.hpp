@@ -33,10 +33,10 @@ struct Options {
 struct Simulation {
   StepReport report;  ///< Of rank 0; loss and norm mean nothing.
   double step_ms = 0, exposed_comm_ms = 0;
-  double mfu = 0;                   ///< Useful operations per second over Machine::peak_flops_per_s.
+  double mfu = 0;                   ///< Useful operations per second over Machine::peak() of the compute dtype.
   std::int64_t bytes_sent = 0;      ///< By rank 0 in a step, over all links.
   MemoryBytes memory;               ///< What its ledger saw at most.
-  std::vector<Timeline> timelines;  ///< By rank simulated, if asked for.
+  std::vector<Timeline> timelines;  ///< By rank simulated, if asked for: what ran in the step, which begins at 0.
 };
 
 /// `work` by unit, in the model's order. Costs time and memory by units and parameters, not by elements. Throws what

@@ -1,0 +1,34 @@
+/// When a rank's math, collectives and links are busy: what gets in each other's way.
+#pragma once
+#include <deque>
+#include <map>
+
+namespace zeroth::simulate {
+
+/// Intervals, which may overlap.
+class BusyTimes {
+ public:
+  void add(double begin_us, double end_us);
+  /// How much of [begin_us, end_us) is busy; where intervals overlap, each counts.
+  [[nodiscard]] double within(double begin_us, double end_us) const noexcept;
+  void forget_before(double us);
+
+ private:
+  struct Interval {
+    double begin_us, end_us;
+  };
+  std::deque<Interval> intervals_;  // by end
+};
+
+/// A rank's links, which send one thing at a time: first what was enqueued first.
+class Links {
+ public:
+  /// Sends for `us` in all, from `begin_us` on, in the gaps that earlier calls left. When it is done.
+  double send(double begin_us, double us);
+  void forget_before(double us);
+
+ private:
+  std::map<double, double> busy_;  // begin to end; apart from each other
+};
+
+}  // namespace zeroth::simulate

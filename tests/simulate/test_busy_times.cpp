@@ -1,0 +1,57 @@
+#include "simulate/busy_times.hpp"
+
+#include <random>
+#include <vector>
+
+#include "support/catch.hpp"
+
+namespace zeroth::simulate {
+
+TEST_CASE("Busy times count what of them is within an interval, whatever order they came in") {
+  BusyTimes times;
+  times.add(10, 20);
+  times.add(40, 50);
+  times.add(15, 30);
+  CHECK(times.within(0, 100) == 10 + 10 + 15);
+  CHECK(times.within(12, 18) == 6 + 3);
+  CHECK(times.within(30, 40) == 0);
+  CHECK(times.within(45, 60) == 5);
+  times.forget_before(30);
+  CHECK(times.within(0, 100) == 10);
+}
+
+TEST_CASE("Links send one thing at a time, first what came first") {
+  Links links;
+  CHECK(links.send(10, 5) == 15);
+  CHECK(links.send(12, 5) == 20);  // behind the first
+  CHECK(links.send(40, 10) == 50);
+  CHECK(links.send(18, 25) == 55);  // from 20 to 40, and from 50 on
+  CHECK(links.send(0, 4) == 4);     // in the gap before
+  CHECK(links.send(0, 10) == 59);   // from 4 to 10, and from 55 on
+  CHECK(links.send(30, 0) == 30);   // nothing waits for nobody
+  CHECK(links.send(59, 1) == 60);
+  links.forget_before(60);
+  CHECK(links.send(30, 1) == 31);
+}
+
+TEST_CASE("Links are never idle while something is to be sent, and never send more than there is time for") {
+  std::mt19937 random{1};
+  std::uniform_int_distribution<int> begin{0, 1000}, length{1, 30};
+  for (int round = 0; round < 50; ++round) {
+    Links links;
+    std::vector<bool> taken(4000);  // microsecond by microsecond
+    for (int i = 0; i < 60; ++i) {
+      auto const from = begin(random);
+      auto left = length(random);
+      auto const end = links.send(from, left);
+      auto at = static_cast<std::size_t>(from);
+      for (; left > 0; ++at) {
+        left -= taken[at] ? 0 : 1;
+        taken[at] = true;
+      }
+      REQUIRE(end == static_cast<double>(at));
+    }
+  }
+}
+
+}  // namespace zeroth::simulate

@@ -1,0 +1,45 @@
+/// The program `zeroth`, run as users run it.
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include "support/catch.hpp"
+#include "support/child.hpp"
+
+namespace zeroth::testing {
+
+struct ToolResult {
+  int status;
+  std::string output;
+};
+
+/// Runs `zeroth WORDS`.
+inline ToolResult zeroth_tool(std::string const& words, std::filesystem::path const& folder = ZEROTH_SOURCE_DIR) {
+  auto command = words_of(words);
+  command.insert(command.begin(), ZEROTH_TOOL);
+  Child child{{.command = command, .folder = folder, .environment = {}}};
+  auto const ending = child.wait();
+  REQUIRE(ending.in_time);
+  return {ending.status, child.output()};
+}
+
+inline bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+/// A command line that is refused: exit status 2, and why.
+inline void check_refused(std::string const& words, std::string const& why) {
+  auto const result = zeroth_tool(words);
+  INFO("zeroth " << words << "\n" << result.output);
+  CHECK(result.status == 2);
+  CHECK(contains(result.output, why));
+}
+
+/// A file or model that is refused: exit status 1, and why.
+inline void check_failed(std::string const& words, std::string const& why,
+                         std::filesystem::path const& folder = ZEROTH_SOURCE_DIR) {
+  auto const result = zeroth_tool(words, folder);
+  INFO("zeroth " << words << "\n" << result.output);
+  CHECK(result.status == 1);
+  CHECK(contains(result.output, "zeroth: " + why));
+}
+
+}  // namespace zeroth::testing

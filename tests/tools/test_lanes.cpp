@@ -1,0 +1,55 @@
+/// Timelines as text.
+#include "lanes.hpp"
+
+#include "support/catch.hpp"
+#include "support/child.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+TEST_CASE("A column has the letter of what took its time") {
+  Timeline timeline;
+  timeline.add({"compute", "forward", "a", 0, 26});
+  timeline.add({"compute", "backward", "a", 26, 60});
+  timeline.add({"compute", "wait", "", 60, 90});
+  timeline.add({"compute", "update", "a", 90, 100});
+  timeline.add({"gather", "gather", "a", 10, 19});
+  timeline.add({"gather", "publish", "a", 31, 39});
+  timeline.add({"reduce", "wait", "", 0, 50});
+  timeline.add({"reduce", "reduce", "a", 60, 81});
+  timeline.add({"reduce", "decide", "", 81, 88});
+  CHECK(lanes_of(timeline, 100, 10) ==
+        " compute |FFFBBB...U|\n"
+        "  gather | G P      |\n"
+        "  reduce |..... RRD |\n");
+}
+
+TEST_CASE("What never takes most of a column is drawn as often as its time says") {
+  Timeline timeline;
+  for (int i = 0; i < 40; ++i) {  // a quarter of each column is waited
+    timeline.add({"compute", "forward", "a", 10.0 * i, 10.0 * i + 7.5});
+    timeline.add({"compute", "wait", "", 10.0 * i + 7.5, 10.0 * i + 10});
+    timeline.add({"gather", "gather", "a", 10.0 * i, 10.0 * i + 1});  // and a tenth gathered
+  }
+  auto const text = lanes_of(timeline, 400, 40);
+  CHECK(testing::count_of(text, ".") == 10);
+  CHECK(testing::count_of(text, "F") == 30);
+  CHECK(testing::count_of(text, "G") == 4);
+}
+
+TEST_CASE("Nothing is drawn where it had no time") {
+  Timeline timeline;
+  timeline.add({"compute", "forward", "a", 0, 14});  // owed 0.4 of the second column, and too late in the third
+  timeline.add({"compute", "backward", "a", 14, 30});
+  CHECK(lanes_of(timeline, 30, 3) == " compute |FBB|\n  gather |   |\n  reduce |   |\n");
+}
+
+TEST_CASE("What has no length, or nothing at all, leaves blanks") {
+  Timeline timeline;
+  CHECK(lanes_of(timeline, 0, 2) == " compute |  |\n  gather |  |\n  reduce |  |\n");
+  timeline.add({"compute", "forward", "a", 10, 10});
+  CHECK(lanes_of(timeline, 10, 2) == " compute |  |\n  gather |  |\n  reduce |  |\n");
+}
+
+}  // namespace
+}  // namespace zeroth::tools

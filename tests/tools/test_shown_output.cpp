@@ -1,0 +1,66 @@
+/// What README and docs show of the program, against what it prints.
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "program_support.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+std::string document(char const* name) {
+  std::ifstream file{std::filesystem::path{ZEROTH_SOURCE_DIR} / name};
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+struct Shown {
+  std::string command, output;
+};
+
+/// Command lines "    zeroth ..." with a block of output right behind them.
+std::vector<Shown> shown_in(std::string const& text) {
+  std::string const begin = "\n    zeroth ", open = "\n\n```\n", close = "```\n";
+  std::vector<Shown> shown;
+  for (auto at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
+    auto const words = at + begin.size();
+    auto const line_end = text.find('\n', words);
+    if (text.compare(line_end, open.size(), open) == 0) {
+      auto const block = line_end + open.size();
+      shown.push_back({text.substr(words, line_end - words), text.substr(block, text.find(close, block) - block)});
+    }
+  }
+  return shown;
+}
+
+TEST_CASE("README and docs show what the tool prints, or lines of it that follow each other") {
+  struct Document {
+    char const* name;
+    std::size_t commands;
+  };
+  for (auto const& [name, commands] : {Document{"README.md", 2}, {"docs/plan.md", 1}, {"docs/simulate.md", 3}}) {
+    auto const shown = shown_in(document(name));
+    CHECK(shown.size() >= commands);
+    for (auto const& [command, output] : shown) {
+      INFO(name << ": zeroth " << command);
+      auto const result = zeroth_tool(command);
+      CHECK(result.status == 0);
+      CHECK(output.size() > 100);
+      INFO(result.output);
+      CHECK(contains("\n" + result.output, "\n" + output));
+    }
+  }
+}
+
+TEST_CASE("docs/simulate.md shows a machine's file as it is") {
+  CHECK(contains(document("docs/simulate.md"), "```json\n" + document("configs/machines/8xH100.json") + "```\n"));
+}
+
+TEST_CASE("docs/plan.md shows the advice that the tool gives") {
+  auto const text = zeroth_tool("plan --model 7.5B --ranks 64 --device-memory 3").output;
+  auto const advice = text.find("Stage 3 does not fit");
+  REQUIRE(advice != std::string::npos);
+  CHECK(contains(document("docs/plan.md"), "```\n" + text.substr(advice) + "```\n"));
+}
+
+}  // namespace
+}  // namespace zeroth::testing

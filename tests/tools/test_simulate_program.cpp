@@ -1,0 +1,158 @@
+/// The program `zeroth simulate`: command lines, exit codes, its trace, and what it costs.
+#include <sys/resource.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "program_support.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using nlohmann::json;
+
+json simulated(std::string const& options) {
+  auto const result = zeroth_tool("simulate --json " + options);
+  INFO(result.output);
+  REQUIRE(result.status == 0);
+  return json::parse(result.output);
+}
+
+TEST_CASE("zeroth simulate prints a table and a picture, or JSON") {
+  auto const result = zeroth_tool("simulate --model 7.5B --ranks 64");
+  CHECK(result.status == 0);
+  CHECK(contains(result.output, "GPT 7.5B: 7,467,786,240 parameters in 38 units"));
+  CHECK(contains(result.output, "no stage file: stage 3 in bf16, overlap\n64 ranks on 8xH100, 8 per node;"));
+  CHECK(contains(result.output, "131,072 tokens a step: 64 ranks x 1 micro-step x 1 sample x 2,048 tokens\n"));
+  CHECK(contains(result.output, "\n compute |"));
+
+  auto const parsed = simulated("--parameters 7.5e9 --units 40 --ranks 64 --context 2048 --machine 8xH200");
+  CHECK(parsed["machine"] == "8xH200");
+  CHECK(parsed["model"]["parameters"] == 7'500'000'000);
+  CHECK(parsed["config"].is_null());
+  CHECK(parsed["stages"].size() == 4);
+}
+
+TEST_CASE("zeroth simulate takes stage files, machines from files, and models from files") {
+  Folder const folder;
+  std::ofstream{folder.path() / "config.json"}
+      << R"({"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "max_position_embeddings": 256,
+             "num_attention_heads": 8, "num_hidden_layers": 4, "num_key_value_heads": 8, "vocab_size": 1000})";
+  auto const of = [&](char const* config, char const* machine) {
+    return simulated(std::string{"--ranks 16 --model "} + folder.path().string() + " --config configs/" + config +
+                     " --machine " + machine);
+  };
+  auto const preset = of("zero2_accumulation.json", "8xH100");
+  CHECK(preset["stage"] == 2);
+  CHECK(preset["config"] == "configs/zero2_accumulation.json");
+  CHECK(preset["context"] == 256);
+  CHECK(of("zero2_accumulation.json", "configs/machines/8xH100.json") == preset);
+  CHECK(of("zero1.json", "8xH100")["stage"] == 1);
+}
+
+TEST_CASE("Options of a simulation that say nothing useful are refused with what is allowed") {
+  check_refused("simulate --ranks 4", "Exactly 1 option from [--model,--parameters] is required");
+  check_refused("simulate --model 124M", "--ranks is required");
+  check_refused("simulate --model 124M --ranks 0", "0: allowed: a whole number from 1 to 1048576");
+  for (std::string const wrong : {"0", "-1", "1.5", "long", "1e9"}) {
+    check_refused("simulate --model 124M --ranks 4 --context " + wrong,
+                  wrong + ": allowed: a whole number from 1 to 16777216");
+  }
+  for (std::string const wrong : {"3", "3=", "=2", "=", "4=2", "-1=2", "1.5=2", "x=2", "1=0", "1=-2", "1=1e7", "1=nan",
+                                  "1=inf", "1=2x", "1=two", "1=2=3"}) {
+    check_refused("simulate --model 124M --ranks 4 --slow " + wrong,
+                  "--slow: " + wrong + ": allowed: RANK=FACTOR, ranks 0 to 3, factors above 0, up to 1e+06");
+  }
+  check_refused("simulate --model 124M --ranks 4 --slow 1=2 --slow 1=3", "--slow: 1=3: rank 1 was given before");
+  check_refused("simulate --model 124M --ranks 65 --all-ranks",
+                "--ranks: 65 with --all-ranks: allowed: at most 64, for each is simulated");
+  check_refused("simulate --model 124M --ranks 65 --slow 64=2",
+                "--ranks: 65 with --slow: allowed: at most 64, for each is simulated");
+}
+
+TEST_CASE("What a simulation lacks is asked for by name") {
+  check_failed("simulate --parameters 1e9 --ranks 4",
+               "--context is required: equal units does not say how long a sequence is");
+  check_failed("simulate --model 124M --ranks 4 --machine 8xA100",
+               "machine \"8xA100\" is neither a preset (8xH100, 8xH200) nor a file that can be read");
+  check_failed("simulate --model 124M --ranks 4 --trace /nowhere/trace.json",
+               "trace file /nowhere/trace.json: cannot be written: No such file or directory");
+  Folder const folder;
+  std::ofstream{folder.path() / "machine.json"} << R"({"peak_flops": 1e12})";
+  check_failed("simulate --model 124M --ranks 4 --machine machine.json", "machine.json: ", folder.path());
+  auto const result = zeroth_tool("simulate --model 124M --ranks 4 --machine machine.json", folder.path());
+  CHECK(contains(result.output, "peak_flops (line 1): is no key of a machine; did you mean peak_flops_per_s?"));
+  CHECK(contains(result.output, "ring: is required"));
+}
+
+TEST_CASE("A trace is a file of spans of every stream, with waits, that lie within the step and side by side") {
+  Folder const folder;
+  auto const file = folder.path() / "trace.json";
+  auto const words = "--model 1.5B --ranks 4 --slow 2=1.5 --trace " + file.string();
+  auto const parsed = simulated(words);
+  auto const step_us = 1e3 * parsed["stages"][3]["step_ms"].get<double>();
+  auto const trace = json::parse(std::ifstream{file});
+  std::map<int, std::string> processes;
+  std::map<std::pair<int, int>, std::string> threads;
+  std::map<std::pair<int, std::string>, std::set<std::string>> kinds;  // by rank and stream
+  std::map<std::pair<int, int>, double> ends;
+  for (auto const& event : trace.at("traceEvents")) {
+    int const pid = event.at("pid");
+    int const tid = event.at("tid");
+    if (event.at("ph") == "M") {
+      auto const name = event.at("args").at("name").get<std::string>();
+      event.at("name") == "process_name" ? processes[pid] = name : threads[{pid, tid}] = name;
+      continue;
+    }
+    REQUIRE(event.at("ph") == "X");
+    double const begin = event.at("ts");
+    double const end = begin + event.at("dur").get<double>();
+    CHECK(begin >= 0);
+    CHECK(begin >= ends[{pid, tid}] - 1e-3);
+    CHECK(end <= step_us + 1e-3);
+    ends[{pid, tid}] = end;
+    kinds[{pid, threads.at({pid, tid})}].insert(event.at("cat").get<std::string>());
+  }
+  CHECK(processes == std::map<int, std::string>{{0, "rank 0"}, {1, "rank 1"}, {2, "rank 2"}, {3, "rank 3"}});
+  for (int const rank : {0, 1, 2, 3}) {
+    CHECK(kinds[{rank, "compute"}] == std::set<std::string>{"forward", "backward", "update", "wait"});
+    CHECK(kinds[{rank, "gather"}] == std::set<std::string>{"gather", "wait"});
+    CHECK(kinds[{rank, "reduce"}] == std::set<std::string>{"reduce", "decide", "wait"});
+  }
+}
+
+TEST_CASE("--recompute and --slow make a step longer") {
+  auto const step_ms = [](std::string const& more) {
+    return simulated("--model 1.5B --ranks 4" + more)["stages"][3]["step_ms"].get<double>();
+  };
+  auto const plain = step_ms("");
+  CHECK(step_ms(" --all-ranks") == Approx(plain));
+  CHECK(step_ms(" --recompute") > 1.1 * plain);
+  CHECK(step_ms(" --slow 0=3") > 2 * plain);
+  CHECK(step_ms(" --slow 0=3 --slow 1=2") == Approx(step_ms(" --slow 0=3")).epsilon(0.01));
+  CHECK(step_ms(" --slow 3=1") == Approx(plain));
+}
+
+TEST_CASE("Help names every option of a simulation") {
+  auto const help = zeroth_tool("simulate --help");
+  CHECK(help.status == 0);
+  for (char const* option : {"--model", "--parameters", "--units", "--config", "--ranks", "--machine", "--context",
+                             "--recompute", "--all-ranks", "--slow", "--trace", "--json"}) {
+    CHECK(contains(help.output, option));
+  }
+}
+
+TEST_CASE("One trillion parameters on 1024 ranks are simulated in less than a GiB of memory") {
+  auto const parsed = simulated("--model 1T --ranks 1024");
+  CHECK(parsed["model"]["parameters"] == 1'008'038'758'400);
+  CHECK(parsed["stages"][3]["step_ms"] > 0);
+  rusage usage{};
+  REQUIRE(getrusage(RUSAGE_CHILDREN, &usage) == 0);
+  CHECK(usage.ru_maxrss > 1000);  // KiB, of the largest child so far
+  CHECK(usage.ru_maxrss < 1024 * 1024);
+}
+
+}  // namespace
+}  // namespace zeroth::testing

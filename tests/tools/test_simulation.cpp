@@ -1,0 +1,274 @@
+/// What `zeroth simulate` finds, and what people and programs get to read of it.
+#include "simulation.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "plan_support.hpp"
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+using nlohmann::json;
+
+struct Case {
+  std::string config = mixed;
+  int world = 8;
+  simulate::Machine machine = simulate::machine_of("8xH100");
+  bool recompute = false;
+  simulate::Options options = {};
+};
+
+SimulationRequest request_of(Case const& with) {
+  return {"stage.json", Config::from_json(with.config), with.world, with.machine, 1024, with.recompute, with.options};
+}
+Simulations simulated(Case const& with = {}, std::string const& preset = "124M") {
+  return simulate_stages(read_model({.model = preset}), request_of(with));
+}
+simulate::Simulation const& at(Simulations const& simulations, int stage) {
+  return simulations.stages.at(static_cast<std::size_t>(stage)).result.value();
+}
+std::string overlapping(int stage, int accumulation = 1) {
+  return fmt::format(
+      R"({{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": {}, "bf16": {{"enabled": true}},
+          "zero_optimization": {{"stage": {}, "overlap_comm": true}}}})",
+      accumulation, stage);
+}
+bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+TEST_CASE("In JSON, what a simulation says of a stage agrees with itself and with the plan") {
+  for (auto const& [world, accumulation] : {std::pair{1, 1}, {8, 2}, {48, 1}}) {
+    Case const with{.config = overlapping(3, accumulation), .world = world};
+    auto const simulations = simulated(with);
+    auto const parsed = json::parse(as_json(simulations, request_of(with)));
+    CHECK(parsed["ranks"] == world);
+    CHECK(parsed["model"]["name"] == "GPT 124M");
+    CHECK(parsed["model"]["parameters"] == 124'439'808);
+    CHECK(parsed["model"]["units"] == 14);
+    CHECK(parsed["config"] == "stage.json");
+    CHECK(parsed["stage"] == 3);
+    CHECK(parsed["machine"] == "8xH100");
+    CHECK(parsed["context"] == 1024);
+    CHECK(parsed["tokens_per_step"] == 1024 * 2 * accumulation * world);
+    CHECK(parsed["recompute"] == false);
+    CHECK(parsed["slow"].empty());
+    REQUIRE(parsed["stages"].size() == 4);
+    auto const planned = plan_stages(plan_for(simulations.model.model, overlapping(3, accumulation), world));
+    for (std::size_t stage = 0; stage < 4; ++stage) {
+      INFO("stage " << stage << ", " << world << " ranks");
+      auto const& entry = parsed["stages"][stage];
+      CHECK(entry["stage"] == stage);
+      auto const step_ms = entry["step_ms"].get<double>();
+      CHECK(step_ms > 0);
+      CHECK(entry["exposed_comm_ms"].get<double>() >= 0);
+      CHECK(entry["exposed_comm_ms"].get<double>() <= step_ms);
+      CHECK(entry["mfu"].get<double>() > 0);
+      CHECK(entry["mfu"].get<double>() <= simulate::machine_of("8xH100").math_efficiency);
+      CHECK(entry["tokens_per_s"].get<double>() == Approx(parsed["tokens_per_step"].get<double>() / (step_ms / 1000)));
+      CHECK(entry["bytes_sent_per_step"] == planned[stage].bytes_sent_per_step);
+      CHECK((entry["bytes_sent_per_step"] == 0) == (world == 1));
+      CHECK(entry["total"] == planned[stage].memory->total());
+      CHECK(entry["left"] == parsed["device_memory"].get<std::int64_t>() - entry["total"].get<std::int64_t>());
+      CHECK(entry["fits"] == true);
+      CHECK(entry["parameter_slots_used"] <= entry["parameter_slots"]);
+      CHECK(entry["gradient_slots_used"] <= entry["gradient_slots"]);
+      CHECK((entry["parameter_slots_used"] > 0) == (stage == 3));
+      CHECK((entry["gradient_slots_used"] > 0) == (stage >= 2));
+      CHECK(entry["prefetch_misses"] == 0);
+    }
+  }
+}
+
+TEST_CASE("What is printed for people") {
+  Case with{.config = R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
+    "zero_optimization": {"stage": 3, "overlap_comm": true, "stage3_prefetch_bucket_size": 1}})",
+            .world = 4};
+  // 2^11 tokens x 6 operations x 4e6 elements at half of 1e12 per second: 98 ms of math.
+  with.machine = {.name = "2x1",
+                  .peak_flops_per_s = 1e12,
+                  .math_efficiency = 0.5,
+                  .memory_bytes_per_s = 1e11,
+                  .device_memory_bytes = 30 << 20,
+                  .ranks_per_node = 2,
+                  .node_bytes_per_s = 1e10,
+                  .network_bytes_per_s = 1e9,
+                  .ring = {{.start_us = 10, .step_us = 5, .network_step_us = 50}},
+                  .tree = {},
+                  .communication_share = 0.1,
+                  .enqueue_us = 5,
+                  .kernel_us = 5};
+  auto const request = request_of(with);
+  auto const model = read_model({.model = {}, .parameters = 4'000'000, .units = 4});
+  CHECK("\n" + as_text(simulate_stages(model, request), request) == R"(
+equal units: 4,000,000 parameters in 4 units; from --parameters
+stage.json: stage 3 in bf16, overlap
+4 ranks on 2x1, 2 per node; math at 50 % of 1 TFLOP/s
+8,192 tokens a step: 4 ranks x 1 micro-step x 2 samples x 1,024 tokens
+
+           step ms  of stage 0  exposed ms     MFU  tokens/s  MiB sent  MiB held  left of 30.00  slots  misses
+stage 0     111.73       1.000       12.31  44.0 %    73,319     11.45     62.02    32.02 short  0 + 0       0
+stage 1     106.66       0.955        7.58  46.1 %    76,805     11.45     27.67           2.33  0 + 0       0
+stage 2     102.64       0.919        3.07  47.9 %    79,814     11.45     25.77           4.23  0 + 1       0
+stage 3 *   103.25       0.924        3.07  47.6 %    79,339     14.31     23.86           6.14  2 + 1       0
+* what is asked for. Exposed: math waits for communication. Sent, held: by a rank, without activations.
+Slots: most in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.
+
+Stage 3, 103.25 ms:
+ compute |.FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB..|
+  gather |GGG......G.......G.............................GGG.............GGG..............................|
+  reduce |...............................................R...............RR..............R..............RR|
+F forward, B backward, U update; G gather, P publish, R reduce, D decide; . waits
+)");
+}
+
+TEST_CASE("A stage at which the file contradicts itself says why, in JSON and in text") {
+  Case const with{.config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
+                                "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
+                                "zero_optimization": {"stage": 2}})"};
+  auto const simulations = simulated(with);
+  auto const parsed = json::parse(as_json(simulations, request_of(with)));
+  CHECK(contains(parsed["stages"][1]["refused"], "data_types.grad_accum_dtype"));
+  CHECK_FALSE(parsed["stages"][1].contains("step_ms"));
+  CHECK(parsed["stages"][2].contains("step_ms"));
+  auto const text = as_text(simulations, request_of(with));
+  CHECK(contains(text, "\nstage 0    refused, see below\n"));
+  CHECK(contains(text, "stage 1 is refused: <text>: 1 problem\n  data_types.grad_accum_dtype"));
+  CHECK(contains(text, "\nstage 2 *  "));
+}
+
+TEST_CASE("A file that does not suit the world is refused") {
+  Case const with{.config = R"({"train_batch_size": 8})", .world = 3};
+  CHECK(contains(testing::thrown<ConfigError>([&] { return simulated(with); }), "8 is not a multiple of 3"));
+}
+
+TEST_CASE("One rank sends nothing, and hardly waits") {
+  for (auto const& stage : simulated({.config = overlapping(3), .world = 1}, "1.5B").stages) {
+    CHECK(stage.result->bytes_sent == 0);
+    CHECK(stage.result->exposed_comm_ms < 0.01 * stage.result->step_ms);  // only for copies and sums of its own
+  }
+}
+
+TEST_CASE("No step is shorter than its math, or than what it sends takes on the links") {
+  for (auto const* const preset : {"124M", "6.7B"}) {
+    for (int const world : {8, 64}) {
+      auto const with = Case{.config = overlapping(3), .world = world};
+      auto const simulations = simulated(with, preset);
+      for (int const stage : {0, 1, 2, 3}) {
+        INFO(preset << " on " << world << " ranks, stage " << stage);
+        auto const& result = at(simulations, stage);
+        CHECK(result.mfu <= with.machine.math_efficiency);
+        CHECK(1e-3 * result.step_ms >= static_cast<double>(result.bytes_sent) / with.machine.node_bytes_per_s);
+      }
+    }
+  }
+}
+
+TEST_CASE("More bandwidth never makes a step slower") {
+  for (int const world : {8, 32}) {
+    std::vector<double> last(4, std::numeric_limits<double>::infinity());
+    for (double const factor : {0.03, 0.3, 1.0, 3.0, 30.0}) {
+      Case with{.config = overlapping(3), .world = world};
+      with.machine.node_bytes_per_s *= factor;
+      with.machine.network_bytes_per_s *= factor;
+      auto const simulations = simulated(with, "1.5B");
+      for (std::size_t stage = 0; stage < 4; ++stage) {
+        INFO(world << " ranks, stage " << stage << ", " << factor << " times the bandwidth");
+        auto const step_ms = at(simulations, static_cast<int>(stage)).step_ms;
+        CHECK(step_ms <= last[stage]);
+        last[stage] = step_ms;
+      }
+    }
+  }
+}
+
+TEST_CASE("Recompute costs a forward, and does not count as useful") {
+  Case with{.config = overlapping(3), .world = 1};
+  auto const once = simulated(with, "1.5B");
+  with.recompute = true;
+  auto const twice = simulated(with, "1.5B");
+  for (int const stage : {0, 1, 2, 3}) {
+    auto const &a = at(once, stage), &b = at(twice, stage);
+    double const useful_ms = 1e3 * b.mfu * b.step_ms / 1e3;  // as a share of the peak
+    CHECK(useful_ms == Approx(a.mfu * a.step_ms));
+    // Math takes mfu x step / efficiency, of which forward is a third.
+    CHECK(b.step_ms - a.step_ms == Approx(a.mfu * a.step_ms / with.machine.math_efficiency / 3).epsilon(0.02));
+  }
+}
+
+TEST_CASE("A model that computes in fp32 is measured against the peak of fp32") {
+  auto const config = [](char const* bf16) {
+    return fmt::format(R"({{"train_micro_batch_size_per_gpu": 2, "bf16": {{"enabled": {}}}}})", bf16);
+  };
+  auto const narrow = simulated({.config = config("true"), .world = 1}, "1.5B");
+  auto const wide = simulated({.config = config("false"), .world = 1}, "1.5B");
+  CHECK(at(wide, 0).step_ms > 8 * at(narrow, 0).step_ms);
+  CHECK(at(wide, 0).mfu <= 0.7);
+  CHECK(at(wide, 0).mfu > at(narrow, 0).mfu);
+  CHECK(contains(as_text(wide, request_of({.config = config("false"), .world = 1})), "math at 70 % of 67 TFLOP/s\n"));
+}
+
+TEST_CASE("One slow rank makes all of them slow") {
+  Case with{.config = overlapping(3), .world = 4, .options = {.all_ranks = true}};
+  auto const even = simulated(with);
+  with.options.slowdown = {{2, 2.0}};
+  auto const uneven = simulated(with);
+  for (int const stage : {0, 1, 2, 3}) {
+    CHECK(at(uneven, stage).step_ms > 1.3 * at(even, stage).step_ms);
+    CHECK(at(uneven, stage).exposed_comm_ms > at(even, stage).exposed_comm_ms);
+  }
+  CHECK(uneven.asked_for().timelines.size() == 4);
+  auto const text = as_text(uneven, request_of(with));
+  CHECK(contains(text, "\nrank 0\n compute |"));
+  CHECK_FALSE(contains(text, "rank 1\n"));
+  CHECK(contains(text, "\nrank 2, whose math takes 2 times as long\n compute |"));
+  auto const parsed = json::parse(as_json(uneven, request_of(with)));
+  CHECK(parsed["slow"] == json::parse(R"([{"rank": 2, "factor": 2.0}])"));
+}
+
+TEST_CASE("Units that are gathered too late are counted, with the keys that would help") {
+  auto const with_live = [](char const* live) {
+    return fmt::format(
+        R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}},
+            "zero_optimization": {{"stage": 3, "overlap_comm": true, "stage3_max_live_parameters": {}}}}})",
+        live);
+  };
+  Case const few{.config = with_live("4e7"), .world = 64};
+  Case const many{.config = with_live("2e8"), .world = 64};
+  auto const late = simulated(few, "1.5B");
+  auto const ahead = simulated(many, "1.5B");
+  CHECK(late.asked_for().report.prefetch_misses > 80);
+  CHECK(ahead.asked_for().report.prefetch_misses == 0);
+  CHECK(ahead.asked_for().step_ms < late.asked_for().step_ms);
+  auto const text = as_text(late, request_of(few));
+  CHECK(contains(text, fmt::format("\n{} misses at stage 3: more is gathered ahead with a greater "
+                                   "stage3_prefetch_bucket_size (50,000,000) or\n"
+                                   "stage3_max_live_parameters (40,000,000, of the unit in use and all ahead). "
+                                   "The largest unit has 80,411,200 parameters.\n",
+                                   late.asked_for().report.prefetch_misses)));
+  CHECK_FALSE(contains(as_text(ahead, request_of(many)), "misses at stage"));
+}
+
+TEST_CASE("Memory that is missing is shown where the machine says how much there is") {
+  Case with{.config = overlapping(0), .world = 8};
+  auto const text = as_text(simulated(with, "7.5B"), request_of(with));
+  CHECK(contains(text, "left of 79.65"));
+  CHECK(contains(text, " short"));
+  with.machine.device_memory_bytes = 0;
+  auto const unknown = as_text(simulated(with, "124M"), request_of(with));
+  CHECK_FALSE(contains(unknown, "left of"));
+  CHECK_FALSE(json::parse(as_json(simulated(with), request_of(with))).contains("device_memory"));
+}
+
+TEST_CASE("Times have a unit that suits them") {
+  Case with{.config = overlapping(3), .world = 2};
+  CHECK(contains(as_text(simulated(with, "124M"), request_of(with)), "step ms"));
+  with.machine.peak_flops_per_s /= 1e5;
+  CHECK(contains(as_text(simulated(with, "124M"), request_of(with)), "step s "));
+}
+
+}  // namespace
+}  // namespace zeroth::tools
