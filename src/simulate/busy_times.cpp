@@ -5,18 +5,12 @@
 
 namespace zeroth::simulate {
 
-void BusyTimes::add(double begin_us, double end_us) {
-  auto at = intervals_.end();
-  while (at != intervals_.begin() && std::prev(at)->end_us > end_us) {
-    --at;
-  }
-  intervals_.insert(at, {begin_us, end_us});
-}
-
 double BusyTimes::within(double begin_us, double end_us) const noexcept {
+  auto each = std::upper_bound(intervals_.begin(), intervals_.end(), begin_us,
+                               [](double us, Interval const& interval) { return us < interval.end_us; });
   double busy = 0;
-  for (auto each = intervals_.rbegin(); each != intervals_.rend() && each->end_us > begin_us; ++each) {
-    busy += std::max(0.0, std::min(end_us, each->end_us) - std::max(begin_us, each->begin_us));
+  for (; each != intervals_.end() && each->begin_us < end_us; ++each) {
+    busy += std::min(end_us, each->end_us) - std::max(begin_us, each->begin_us);
   }
   return busy;
 }

@@ -5,11 +5,11 @@
 
 namespace zeroth::simulate {
 
-/// Intervals, which may overlap.
+/// Of one stream: intervals in order and apart from each other.
 class BusyTimes {
  public:
-  void add(double begin_us, double end_us);
-  /// How much of [begin_us, end_us) is busy; where intervals overlap, each counts.
+  void add(double begin_us, double end_us) { intervals_.push_back({begin_us, end_us}); }
+  /// How much of [begin_us, end_us) is busy.
   [[nodiscard]] double within(double begin_us, double end_us) const noexcept;
   void forget_before(double us);
 
@@ -17,7 +17,7 @@ class BusyTimes {
   struct Interval {
     double begin_us, end_us;
   };
-  std::deque<Interval> intervals_;  // by end
+  std::deque<Interval> intervals_;
 };
 
 /// A rank's links, which send one thing at a time: first what was enqueued first.

@@ -69,7 +69,9 @@ VirtualEvent const& as_virtual(device::Event const& event) { return dynamic_cast
 void VirtualEvent::synchronize() const { device_.host_us_ = std::max(device_.host_us_, at_us); }
 
 VirtualStream::VirtualStream(std::string name, VirtualDevice& device, std::shared_ptr<double> clock_us)
-    : name_{std::move(name)}, device_{device}, clock_us_{std::move(clock_us)} {}
+    : name_{std::move(name)}, device_{device}, clock_us_{std::move(clock_us)} {
+  device_.collectives_.push_back(collectives_);
+}
 
 void VirtualStream::wait(device::Event const& event) {
   double const from = start();
@@ -104,23 +106,21 @@ double VirtualStream::start() { return *clock_us_ = std::max(*clock_us_, device_
 void VirtualStream::compute(double us) {
   device_.host_us_ += device_.machine_.enqueue_us;
   double const begin = start();
-  double const share = device_.machine_.communication_share;
   bool const math = clock_us_ == device_.compute_clock_us_;
   if (math) {
     us += std::exchange(device_.owed_us_, 0);
   }
   double end = begin + us;
   // The longer the work takes, the more collectives it meets.
-  for (double last = begin; share > 0 && end - last > 1e-3;) {
+  for (double last = begin; end - last > 1e-3;) {
     last = end;
-    end = begin + us + share * device_.collectives_.within(begin, end);
+    end = begin + us + device_.taken_by_collectives(begin, end);
   }
   *clock_us_ = end;
   in_line_us_ += in_line() ? end - begin : 0;
   if (math) {
     device_.math_.add(begin, end);
   }
-  device_.collectives_.forget_before(*device_.compute_clock_us_);
 }
 
 bool VirtualStream::in_line() const noexcept {
@@ -136,7 +136,8 @@ void VirtualStream::communicate(double begin_us, CollectiveCost const& cost) {
   if (in_line()) {
     in_line_us_ += *clock_us_ - reached;
   } else if (cost.takes_compute) {
-    device_.collectives_.add(begin_us, *clock_us_);
+    collectives_->forget_before(*device_.compute_clock_us_);
+    collectives_->add(begin_us, *clock_us_);
     device_.owed_us_ += device_.machine_.communication_share * device_.math_.within(begin_us, *clock_us_);
   }
 }
@@ -165,6 +166,14 @@ bool VirtualDevice::is_real(void const* address) noexcept {
 std::unique_ptr<device::Stream> VirtualDevice::make_stream(char const* name, device::Overlap overlap) {
   auto clock = overlap == device::Overlap::on ? std::make_shared<double>(0) : compute_clock_us_;
   return std::make_unique<VirtualStream>(name, *this, std::move(clock));
+}
+
+double VirtualDevice::taken_by_collectives(double begin_us, double end_us) const noexcept {
+  double busy = 0;
+  for (auto const& of_stream : collectives_) {
+    busy += of_stream->within(begin_us, end_us);
+  }
+  return machine_.communication_share * busy;
 }
 
 Clock::time_point VirtualDevice::now() const noexcept {

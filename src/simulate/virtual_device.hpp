@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "simulate/busy_times.hpp"
 #include "simulate/collective_cost.hpp"
@@ -53,6 +54,7 @@ class VirtualStream final : public device::Stream {
   std::string name_;
   VirtualDevice& device_;
   std::shared_ptr<double> clock_us_;
+  std::shared_ptr<BusyTimes> collectives_ = std::make_shared<BusyTimes>();
   double waited_us_ = 0, in_line_us_ = 0;
   std::string_view what_, unit_;
   double span_begin_us_ = 0;
@@ -80,12 +82,16 @@ class VirtualDevice final : public device::Device {
   friend class VirtualStream;
   friend class VirtualEvent;
 
+  /// How much of [begin_us, end_us) collectives take from it, where they run.
+  [[nodiscard]] double taken_by_collectives(double begin_us, double end_us) const noexcept;
+
   Machine const& machine_;
   device::Ledger ledger_;
   Timeline* timeline_ = nullptr;
   double host_us_ = 0;
   Links links_;
-  BusyTimes math_, collectives_;
+  BusyTimes math_;
+  std::vector<std::shared_ptr<BusyTimes>> collectives_;  ///< By stream.
   double owed_us_ = 0;  ///< What collectives took from math that had been enqueued before them.
   std::uintptr_t next_address_;
   std::shared_ptr<double> compute_clock_us_ = std::make_shared<double>(0);
