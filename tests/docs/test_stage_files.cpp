@@ -37,7 +37,8 @@ TEST_CASE("stage files quoted in README and docs are accepted") {
   CHECK(settings.batch.train == 4 * 2 * 4);
   CHECK(settings.precision.compute == zeroth::Dtype::bf16);
   for (auto const& entry : std::filesystem::directory_iterator{root / "docs"}) {
-    if (!entry.is_regular_file()) continue;
+    if (!entry.is_regular_file())
+      continue;
     for (auto const& text : stage_files_in(read(entry.path()))) {
       INFO(entry.path() << "\n" << text);
       CHECK_NOTHROW(zeroth::Config::from_json(text));
