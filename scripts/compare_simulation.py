@@ -2,6 +2,7 @@
 """Step times that `zeroth simulate` gives for the runs that bench_step_time measured, and how far apart they are.
 
     scripts/compare_simulation.py                  a table, from docs/measured/step_time.jsonl and configs/machines
+    scripts/compare_simulation.py --document docs/simulate.md      puts it there
     scripts/compare_simulation.py --fit            the rate of math with which one step agrees: stage 0, load L1, 2 ranks
 
 Everything but that rate is measured by programs that do not train. Four ranks on two cores have half of it.
@@ -16,6 +17,7 @@ import tempfile
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "scripts"))
+from lib import markdown  # noqa: E402
 from lib.records import ReportError, read_lines  # noqa: E402
 
 MACHINES = {2: "two_cores.json", 4: "two_cores_shared.json"}
@@ -28,6 +30,7 @@ def arguments():
     parser.add_argument("--machines", type=pathlib.Path, default=REPOSITORY / "configs/machines")
     parser.add_argument("--zeroth", type=pathlib.Path, default=REPOSITORY / "build/release/bin/zeroth")
     parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--document", type=pathlib.Path, help="whose block \"measured\" is to hold the table")
     return parser.parse_args()
 
 
@@ -66,9 +69,7 @@ def fit(simulator, run):
 
 
 def table(simulator, runs):
-    rows = ["| load, ranks | stage | measured ms | simulated ms | error | measured, of stage 0 | simulated, of stage 0 |",
-            "|---|---|---|---|---|---|---|"]
-    base, errors, of_ratios = {}, [], []
+    rows, base, errors, of_ratios = [], {}, [], []
     for run in runs:
         simulated = simulator.step(run)["step_ms"]
         key = run["load"], run["ranks"]
@@ -81,26 +82,37 @@ def table(simulator, runs):
             errors.append(abs(error))
         if run["stage"] != 0:
             of_ratios.append(abs(ratio / measured_ratio - 1))
-        rows.append(f"| {run['load']}, {run['ranks']} | {run['stage']} | {run['step_ms']:.1f} | {simulated:.1f} | "
-                    f"{'fitted' if fitted else f'{100 * error:+.1f} %'} | {measured_ratio:.3f} | {ratio:.3f} |")
-    rows += ["", f"Step times differ by {100 * sum(errors) / len(errors):.1f} % on average and {100 * max(errors):.1f} % at most; "
-             f"ratios to stage 0 by {100 * sum(of_ratios) / len(of_ratios):.1f} % and {100 * max(of_ratios):.1f} %."]
-    return "\n".join(rows)
+        rows.append((f"{markdown.plain(run['load'])}, {run['ranks']}", str(run["stage"]), f"{run['step_ms']:.1f}",
+                     f"{simulated:.1f}", "fitted" if fitted else f"{100 * error:+.1f} %", f"{measured_ratio:.3f}",
+                     f"{ratio:.3f}"))
+    header = ("load, ranks", "stage", "measured ms", "simulated ms", "error", "measured, of stage 0", "simulated, of stage 0")
+    return markdown.table(header, rows) + (
+        f"\nStep times differ by {100 * sum(errors) / len(errors):.1f} % on average and {100 * max(errors):.1f} % at most; "
+        f"ratios to stage 0 by {100 * sum(of_ratios) / len(of_ratios):.1f} % and {100 * max(of_ratios):.1f} %.\n")
+
+
+def run(options, folder):
+    runs = [record.fields for record in read_lines(options.measured)]
+    simulator = Simulator(options.zeroth, options.machines, pathlib.Path(folder))
+    if options.fit:
+        one = [run for run in runs if (run["load"], run["ranks"], run["stage"]) == FITTED_TO]
+        if not one:
+            raise ReportError(f"{options.measured}: no line of load {FITTED_TO[0]}, {FITTED_TO[1]} ranks, stage {FITTED_TO[2]}")
+        print(f"peak_flops_per_s: {fit(simulator, one[0]):.3g}, and half of it for four ranks")
+    elif options.document:
+        text = options.document.read_text(encoding="utf-8")
+        options.document.write_text(markdown.replaced(text, "measured", table(simulator, runs)), encoding="utf-8")
+    else:
+        print(table(simulator, runs), end="")
 
 
 def main():
     options = arguments()
-    try:
-        runs = [record.fields for record in read_lines(options.measured)]
-    except ReportError as error:
-        sys.exit(f"compare_simulation.py: {error}")
     with tempfile.TemporaryDirectory() as folder:
-        simulator = Simulator(options.zeroth, options.machines, pathlib.Path(folder))
-        if options.fit:
-            run = next(run for run in runs if (run["load"], run["ranks"], run["stage"]) == FITTED_TO)
-            print(f"peak_flops_per_s: {fit(simulator, run):.3g}, and half of it for four ranks")
-        else:
-            print(table(simulator, runs))
+        try:
+            run(options, folder)
+        except (ReportError, OSError) as error:
+            sys.exit(f"compare_simulation.py: {error}")
 
 
 if __name__ == "__main__":

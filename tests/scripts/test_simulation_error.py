@@ -1,0 +1,51 @@
+"""The table of docs/simulate.md: what the tool says now of the runs that were measured."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = REPOSITORY / "scripts/compare_simulation.py"
+
+
+@unittest.skipUnless("ZEROTH_TOOL" in os.environ, "ZEROTH_TOOL is set where the tool is built")
+class SimulationError(unittest.TestCase):
+    def compare(self, *words):
+        return subprocess.run([sys.executable, "-B", SCRIPT, "--zeroth", os.environ["ZEROTH_TOOL"], *words],
+                              capture_output=True, text=True, check=False)
+
+    def test_the_document_holds_what_the_script_prints(self):
+        ended = self.compare()
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        document = (REPOSITORY / "docs/simulate.md").read_text(encoding="utf-8")
+        self.assertIn(f"<!-- measured: begin -->\n{ended.stdout}<!-- measured: end -->", document)
+        self.assertEqual(ended.stdout.count("fitted"), 1)
+
+    def test_the_document_is_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            document = pathlib.Path(folder) / "page.md"
+            document.write_text("before\n<!-- measured: begin -->\nold\n<!-- measured: end -->\nafter\n", encoding="utf-8")
+            self.assertEqual(self.compare("--document", document).returncode, 0)
+            text = document.read_text(encoding="utf-8")
+        self.assertNotIn("old", text)
+        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+
+    def test_the_machine_is_the_fitted_one(self):
+        ended = self.compare("--fit")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        fitted = float(ended.stdout.split()[1].rstrip(","))
+        machine = (REPOSITORY / "configs/machines/two_cores.json").read_text(encoding="utf-8")
+        kept = next(float(line.split(":")[1].split(",")[0]) for line in machine.splitlines() if "peak_flops" in line)
+        self.assertAlmostEqual(kept / fitted, 1, delta=0.01)
+
+    def test_a_file_that_is_not_there(self):
+        ended = self.compare("--measured", "nowhere.jsonl")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("nowhere.jsonl: No such file", ended.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
