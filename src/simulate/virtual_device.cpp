@@ -23,7 +23,7 @@ class VirtualMemory final : public device::Memory {
  public:
   VirtualMemory(device::Ledger& ledger, device::Category category, std::int64_t bytes, std::uintptr_t address)
       : ledger_{ledger}, category_{category} {
-    data_ = reinterpret_cast<std::byte*>(address);
+    data_ = reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr): nobody follows it
     bytes_ = bytes;
     ledger_.add(category_, bytes_);
   }
