@@ -1,10 +1,10 @@
-#include "memory.hpp"
+#include "gpu/memory.hpp"
 
 #include <fmt/format.h>
 
 #include "zeroth/core/error.hpp"
 
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 void expect(cudaError_t error, char const* call) {
   if (error != cudaSuccess) {
@@ -12,4 +12,4 @@ void expect(cudaError_t error, char const* call) {
   }
 }
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

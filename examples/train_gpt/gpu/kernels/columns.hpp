@@ -5,7 +5,7 @@
 #include "cuda/block.hpp"
 #include "zeroth/core/dtype.hpp"
 
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 using zeroth::Element;
 using zeroth::from_float;
@@ -131,4 +131,4 @@ struct FoldChunks {
   }
 };
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

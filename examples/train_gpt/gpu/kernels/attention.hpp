@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "cuda/packs.hpp"
-#include "kernels/cross_entropy.hpp"
+#include "gpu/kernels/cross_entropy.hpp"
 
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 /// What attention works on: tokens in sequences of `context`, heads of `width` channels.
 struct Heads {
@@ -467,4 +467,4 @@ struct AttentionBackwardKeys {
   }
 };
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

@@ -7,7 +7,7 @@
 
 #include "zeroth/core/dtype.hpp"
 
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 /// A matrix that is read: `rows` x `cols` as it lies in memory.
 struct Operand {
@@ -58,4 +58,4 @@ class Matmul {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

@@ -1,8 +1,8 @@
 /// Tokens to vectors, and the gradients of the two embeddings.
 #pragma once
-#include "kernels/columns.hpp"
+#include "gpu/kernels/columns.hpp"
 
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 /// x[i] = tokens[inputs[i]] + positions[i % context]
 template <Element T>
@@ -89,4 +89,4 @@ struct EmbedPositionsBackward {
   }
 };
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "cuda/packs.hpp"
-#include "kernels/columns.hpp"
+#include "gpu/kernels/columns.hpp"
 
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 inline constexpr float sqrt_2_over_pi = 0.7978845608028654F;
 inline constexpr float cubic = 0.044715F;
@@ -64,4 +64,4 @@ struct Gelu {
   }
 };
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

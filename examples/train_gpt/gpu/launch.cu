@@ -1,13 +1,13 @@
-#include "bodies.hpp"
+#include "gpu/bodies.hpp"
 #include "cuda/gpu_block.hpp"
 
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 template <class Body>
 cudaError_t launch(cudaStream_t stream, Body const& body, std::int64_t blocks) {
   return zeroth::cuda::OnStream{stream}(body, blocks);
 }
 
-GPT_CUDA_LAUNCH_ALL
+GPT_GPU_LAUNCH_ALL
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

@@ -1,4 +1,4 @@
-#include "matmul.hpp"
+#include "gpu/matmul.hpp"
 
 #include <cublasLt.h>
 #include <fmt/format.h>
@@ -7,15 +7,15 @@
 #include <map>
 #include <tuple>
 
-#include "kernels/gelu.hpp"
-#include "launch.hpp"
-#include "memory.hpp"
+#include "gpu/kernels/gelu.hpp"
+#include "gpu/launch.hpp"
+#include "gpu/memory.hpp"
 #include "zeroth/core/error.hpp"
 
 // cuBLASLt knows row-major matrices, but not all of its epilogues do. Rows that lie one behind the other are the columns
 // of the transposed matrix, so what is asked of it is out' = op(b)' op(a)', column by column: `b` comes first, and the
 // bias, one per column of ours, is one per row of its.
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 namespace {
 
@@ -142,36 +142,36 @@ struct Matmul::State {
   Matrix<std::byte> workspace;
   std::map<Kind, Plan> plans;
 
-  Plan& plan_for(Kind const& kind) {
+  Plan& plan_for(Kind const& kind, Product const& product) {
     if (auto const found = plans.find(kind); found != plans.end()) {
       return found->second;
     }
-    Plan plan = describe_to_library(kind, false);
+    Plan plan = describe_to_library(kind);
+    point(plan, product);
     if (!choose(plan)) {
       if (has_gelu(kind.epilogue)) {
         plan.gelu_follows = true;
         set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(kind.epilogue, true));
       }
       if (!plan.gelu_follows || !choose(plan)) {
-        throw zeroth::SystemError{fmt::format("cuBLASLt has no algorithm for {}", gpt::cuda::describe(kind))};
+        throw zeroth::SystemError{fmt::format("cuBLASLt has no algorithm for {}", gpu::describe(kind))};
       }
     }
     return plans.emplace(kind, std::move(plan)).first->second;
   }
 
-  Plan describe_to_library(Kind const& kind, bool gelu_follows) const {
+  Plan describe_to_library(Kind const& kind) const {
     Plan plan{.description = {},
               .first = kind.b_transposed ? layout_of(kind.factors, kind.k, kind.n)
                                          : layout_of(kind.factors, kind.n, kind.k),
               .second = kind.a_transposed ? layout_of(kind.factors, kind.m, kind.k)
                                           : layout_of(kind.factors, kind.k, kind.m),
-              .out = layout_of(kind.out, kind.n, kind.m),
-              .gelu_follows = gelu_follows};
+              .out = layout_of(kind.out, kind.n, kind.m)};
     auto const compute = options.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     expect(cublasLtMatmulDescCreate(plan.description.address(), compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
     set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, kind.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, kind.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(kind.epilogue, gelu_follows));
+    set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(kind.epilogue, false));
     if (kind.epilogue == Epilogue::bias || kind.epilogue == Epilogue::bias_gelu) {
       set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(kind.out));
     }
@@ -196,15 +196,19 @@ struct Matmul::State {
     return status == CUBLAS_STATUS_SUCCESS && found > 0;
   }
 
+  static void point(Plan const& plan, Product const& product) {
+    if (product.bias != nullptr) {
+      set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+    }
+    if (has_gelu(product.epilogue) && !plan.gelu_follows) {
+      set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, product.inner);
+    }
+  }
+
   void run(Product const& p, Kind const& kind, Plan const& plan) {
     bool const apart = plan.gelu_follows && kind.epilogue == Epilogue::bias_gelu;
     void* const out = apart ? p.inner : p.out;  // then GELU goes from there
-    if (p.bias != nullptr) {
-      set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    }
-    if (has_gelu(kind.epilogue) && !plan.gelu_follows) {
-      set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.inner);
-    }
+    point(plan, p);
     float const alpha = 1;
     expect(cublasLtMatmul(library.get(), plan.description.get(), &alpha, p.b.data, plan.first.get(), p.a.data,
                           plan.second.get(), &p.beta, p.addend != nullptr ? p.addend : out, plan.out.get(), out,
@@ -235,7 +239,7 @@ Matmul::~Matmul() = default;
 
 void Matmul::operator()(Product const& product) {
   auto const kind = kind_of(product);
-  state_->run(product, kind, state_->plan_for(kind));
+  state_->run(product, kind, state_->plan_for(kind, product));
 }
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

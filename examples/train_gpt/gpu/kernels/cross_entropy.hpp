@@ -2,9 +2,9 @@
 #pragma once
 #include <cmath>
 
-#include "kernels/layer_norm.hpp"
+#include "gpu/kernels/layer_norm.hpp"
 
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 struct Largest {
   ZEROTH_DEVICE float operator()(float a, float b) const { return a > b ? a : b; }
@@ -134,4 +134,4 @@ struct CrossEntropyBackward {
   }
 };
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

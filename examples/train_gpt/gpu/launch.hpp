@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 /// In `blocks` blocks, after all that was enqueued on `stream` before. The result is that of the launch. For the bodies
 /// that bodies.hpp lists.
 template <class Body>
 [[nodiscard]] cudaError_t launch(cudaStream_t stream, Body const& body, std::int64_t blocks);
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

@@ -7,7 +7,7 @@
 
 #include "zeroth/core/dtype.hpp"
 
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 /// Throws SystemError that names `call`, if `error` is one.
 void expect(cudaError_t error, char const* call);
@@ -63,4 +63,4 @@ class Pinned {
   T* data_ = nullptr;
 };
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

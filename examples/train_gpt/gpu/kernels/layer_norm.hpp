@@ -2,9 +2,9 @@
 #pragma once
 #include <cmath>
 
-#include "kernels/columns.hpp"
+#include "gpu/kernels/columns.hpp"
 
-namespace gpt::cuda {
+namespace gpt::gpu {
 
 using zeroth::cuda::PerThread;
 using zeroth::cuda::warp_threads;
@@ -190,4 +190,4 @@ struct LayerNormTerms {
   }
 };
 
-}  // namespace gpt::cuda
+}  // namespace gpt::gpu

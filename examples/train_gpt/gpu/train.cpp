@@ -1,0 +1,9 @@
+#include "gpu/math.hpp"
+#include "train.hpp"
+#include "train_on.hpp"
+
+namespace gpt {
+
+void train_on_gpu(zeroth::Job& job, Task const& task) { train<gpu::GpuMath>(job, task); }
+
+}  // namespace gpt
