@@ -44,6 +44,8 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--heads", o.shape.heads, "Attention heads per block [6]")->check(at_least(1));
   app.add_option("--channels", o.shape.channels, "Width of the model, a multiple of --heads [384]")->check(at_least(1));
   app.add_option("--context", o.shape.context, "Tokens per sequence [256]")->check(at_least(1));
+  app.add_option("--vocabulary", o.shape.vocabulary, "Rows of the token embedding; bytes use the first 256 [256]")
+      ->check(at_least(256));
   app.add_option("--seed", o.seed, "Of initialisation and shuffling")->check(at_least(0))->capture_default_str();
   app.add_option("--order", words.order, "Of the sequences in an epoch")
       ->check(CLI::IsMember{{"sequential", "shuffled"}})
