@@ -13,8 +13,8 @@ namespace gpt {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class CpuMath {
  public:
-  CpuMath(zeroth::Engine<T, G>& /*engine*/, zeroth::Model const& model, GptParams const& params,
-          Options const& options, std::int64_t /*micro_steps*/)
+  CpuMath(zeroth::Engine<T, G>& /*engine*/, zeroth::Model const& model, GptParams const& params, Options const& options,
+          std::int64_t /*micro_steps*/)
       : gpt_{params, options.recompute ? Recompute::on : Recompute::off},
         memory_{model},
         workspace_{gpt_.workspace()} {}

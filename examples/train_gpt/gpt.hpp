@@ -10,8 +10,8 @@ namespace gpt {
 
 enum class Recompute : bool { off, on };
 
-/// `Layers` has Embedding, Block and Head, and the Matrix of activations that passes from one to the next. A `Pass` opens
-/// units: forward(unit) and backward(unit) give what these layers read parameters from, and add gradients to.
+/// `Layers` has Embedding, Block and Head, and the Matrix of activations that passes from one to the next. A `Pass`
+/// opens units: forward(unit) and backward(unit) give what these layers read parameters from, and add gradients to.
 template <class Layers>
 class BasicGpt {
  public:

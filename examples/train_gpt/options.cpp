@@ -82,7 +82,8 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
     if (!options.save_final.empty() && options.save_final == options.save_initial) {
       throw CLI::ValidationError{"--save-final", options.save_final.string() + " is the folder of --save-initial, too"};
     }
-    for (auto const& [flag, given] : {std::pair{"--share-devices", options.share_devices}, {"--tf32", options.tf32}}) {
+    for (auto const& [flag, given] :
+         {std::pair{"--share-devices", options.share_devices}, std::pair{"--tf32", options.tf32}}) {
       if (given && words.device != "cuda") {
         throw CLI::ValidationError{flag, "is for --device cuda"};
       }

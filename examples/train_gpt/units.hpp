@@ -1,5 +1,5 @@
-/// The model as units and parameters, named and shaped as Hugging Face's GPT2LMHeadModel has them: what the math of every
-/// device reads.
+/// The model as units and parameters, named and shaped as Hugging Face's GPT2LMHeadModel has them: what the math of
+/// every device reads.
 #pragma once
 #include <cmath>
 #include <cstdint>

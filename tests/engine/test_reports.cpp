@@ -68,8 +68,8 @@ TEST_CASE("a loss that the device computes is reported as one that the host know
                        forward(micro, small);
                        loss = loss_of(micro.first_sample());
                        LossOptions const options{.weight = micro_step == 1 ? 0.5F : 1.0F};
-                       float const seed = on_device ? micro.report_loss(DeviceLoss{&loss}, options)
-                                                    : micro.report_loss(loss, options);
+                       float const seed =
+                           on_device ? micro.report_loss(DeviceLoss{&loss}, options) : micro.report_loss(loss, options);
                        backward(micro, small, seed);
                      }
                      if (auto const report = engine.step()) {

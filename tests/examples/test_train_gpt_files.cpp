@@ -54,14 +54,14 @@ std::filesystem::path publish_weights(Folder const& folder, std::string_view tex
 }  // namespace
 
 TEST_CASE("options: every one arrives") {
-  auto const o =
-      parse_words(
-          {"--config",     "c.json", "--data",  "text",     "--ranks",    "4",   "--steps",        "7",
-           "--layers",     "2",      "--heads", "3",        "--channels", "12",  "--context",      "8",
-           "--seed",       "9",      "--order", "shuffled", "--report",   "r",   "--save-initial", "i",
-           "--save-final", "f",      "--init",  "m",        "--comm",     "mpi", "--plan",         "--recompute",
-           "--device",     "cuda",   "--share-devices",     "--tf32",     "--vocabulary", "300"})
-          .command_line.options;
+  auto const o = parse_words({"--config",     "c.json",      "--data",    "text", "--ranks",         "4",
+                              "--steps",      "7",           "--layers",  "2",    "--heads",         "3",
+                              "--channels",   "12",          "--context", "8",    "--seed",          "9",
+                              "--order",      "shuffled",    "--report",  "r",    "--save-initial",  "i",
+                              "--save-final", "f",           "--init",    "m",    "--comm",          "mpi",
+                              "--plan",       "--recompute", "--device",  "cuda", "--share-devices", "--tf32",
+                              "--vocabulary", "300"})
+                     .command_line.options;
   REQUIRE(o);
   CHECK(o->config == "c.json");
   CHECK(o->data == "text");
@@ -145,9 +145,9 @@ TEST_CASE("options: help lists all of them and is no error") {
   CHECK_FALSE(got.command_line.options);
   CHECK(got.command_line.exit_status == 0);
   for (char const* option :
-       {"--config", "--data", "--ranks", "--steps", "--layers", "--heads", "--channels", "--context", "--seed",
-        "--order", "--report", "--save-initial", "--save-final", "--init", "--comm", "--plan", "--recompute",
-        "--device", "--share-devices", "--tf32", "--vocabulary"}) {
+       {"--config",  "--data", "--ranks",     "--steps",  "--layers",        "--heads",      "--channels",
+        "--context", "--seed", "--order",     "--report", "--save-initial",  "--save-final", "--init",
+        "--comm",    "--plan", "--recompute", "--device", "--share-devices", "--tf32",       "--vocabulary"}) {
     CHECK_THAT(got.out, Contains(option));
   }
 }

@@ -19,7 +19,10 @@ class Attention {
 
   /// Throws ConfigError for heads that are wider than the kernels' tiles.
   explicit Attention(Shape const& s)
-      : heads_{s.heads}, channels_{s.channels}, context_{s.context}, scale_{1 / std::sqrt(static_cast<float>(width()))} {
+      : heads_{s.heads},
+        channels_{s.channels},
+        context_{s.context},
+        scale_{1 / std::sqrt(static_cast<float>(width()))} {
     if (width() > widest) {
       throw zeroth::ConfigError{"--device cuda: a head has " + std::to_string(width()) + " channels (--channels " +
                                 std::to_string(channels_) + ", --heads " + std::to_string(heads_) +
@@ -38,8 +41,8 @@ class Attention {
                 Matrix<T> const& dy, Matrix<T>& dqkv) const {
     scratch.along.resize(qkv.rows(), heads_);
     gpu.run(AttentionAlong<T>{y.data(), dy.data(), qkv.rows() * heads_, width(), scratch.along.data()});
-    AttentionGiven<T> const given{qkv.data(),           dy.data(), log_sums.data(), scratch.along.data(),
-                                  heads(qkv.rows()), scale_};
+    AttentionGiven<T> const given{qkv.data(),           dy.data(),         log_sums.data(),
+                                  scratch.along.data(), heads(qkv.rows()), scale_};
     with_width([&](auto most) {
       gpu.run(AttentionBackwardQueries<T, most()>{given, dqkv.data()});
       gpu.run(AttentionBackwardKeys<T, most()>{given, dqkv.data()});

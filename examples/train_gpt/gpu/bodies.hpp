@@ -9,44 +9,40 @@
 #include "gpu/launch.hpp"
 
 // A macro, since templates are instantiated by name alone.
-#define GPT_GPU_LAUNCH(...) \
-  template cudaError_t launch<__VA_ARGS__>(cudaStream_t, __VA_ARGS__ const&, std::int64_t);
+#define GPT_GPU_LAUNCH(...) template cudaError_t launch<__VA_ARGS__>(cudaStream_t, __VA_ARGS__ const&, std::int64_t);
 
 #define GPT_GPU_LAUNCH_ATTENTION(T, width)           \
   GPT_GPU_LAUNCH(AttentionForward<T, width>)         \
   GPT_GPU_LAUNCH(AttentionBackwardQueries<T, width>) \
   GPT_GPU_LAUNCH(AttentionBackwardKeys<T, width>)
 
-#define GPT_GPU_LAUNCH_MATH(T)                \
-  GPT_GPU_LAUNCH(Embed<T>)                    \
-  GPT_GPU_LAUNCH(LayerNormForward<T>)         \
-  GPT_GPU_LAUNCH(LayerNormAgain<T>)           \
-  GPT_GPU_LAUNCH(LayerNormBackward<T>)        \
+#define GPT_GPU_LAUNCH_MATH(T)                 \
+  GPT_GPU_LAUNCH(Embed<T>)                     \
+  GPT_GPU_LAUNCH(LayerNormForward<T>)          \
+  GPT_GPU_LAUNCH(LayerNormAgain<T>)            \
+  GPT_GPU_LAUNCH(LayerNormBackward<T>)         \
   GPT_GPU_LAUNCH(ChunkSums<LayerNormTerms<T>>) \
-  GPT_GPU_LAUNCH(ChunkSums<ValueTerms<T>>)    \
-  GPT_GPU_LAUNCH(Gelu<T>)                     \
-  GPT_GPU_LAUNCH(CrossEntropyBackward<T>)     \
-  GPT_GPU_LAUNCH(AttentionAlong<T>)           \
-  GPT_GPU_LAUNCH_ATTENTION(T, 32)             \
-  GPT_GPU_LAUNCH_ATTENTION(T, 64)             \
+  GPT_GPU_LAUNCH(ChunkSums<ValueTerms<T>>)     \
+  GPT_GPU_LAUNCH(Gelu<T>)                      \
+  GPT_GPU_LAUNCH(CrossEntropyBackward<T>)      \
+  GPT_GPU_LAUNCH(AttentionAlong<T>)            \
+  GPT_GPU_LAUNCH_ATTENTION(T, 32)              \
+  GPT_GPU_LAUNCH_ATTENTION(T, 64)              \
   GPT_GPU_LAUNCH_ATTENTION(T, 128)
 
 #define GPT_GPU_LAUNCH_GRADIENT(T, G)       \
   GPT_GPU_LAUNCH(EmbedTokensBackward<T, G>) \
   GPT_GPU_LAUNCH(EmbedPositionsBackward<T, G>)
 
-/// Defines launch() for all of them, where its template is visible. In namespace gpt::gpu.
-#define GPT_GPU_LAUNCH_ALL                              \
-  GPT_GPU_LAUNCH_MATH(float)                            \
-  GPT_GPU_LAUNCH_MATH(zeroth::bf16)                     \
-  GPT_GPU_LAUNCH_MATH(zeroth::fp16)                     \
-  GPT_GPU_LAUNCH_GRADIENT(float, float)                 \
-  GPT_GPU_LAUNCH_GRADIENT(zeroth::bf16, zeroth::bf16)   \
-  GPT_GPU_LAUNCH_GRADIENT(zeroth::bf16, float)          \
-  GPT_GPU_LAUNCH_GRADIENT(zeroth::fp16, zeroth::fp16)   \
-  GPT_GPU_LAUNCH_GRADIENT(zeroth::fp16, float)          \
-  GPT_GPU_LAUNCH(FoldChunks<float>)                     \
-  GPT_GPU_LAUNCH(FoldChunks<zeroth::bf16>)              \
-  GPT_GPU_LAUNCH(FoldChunks<zeroth::fp16>)              \
-  GPT_GPU_LAUNCH(CrossEntropy)                          \
+/// Define launch() where its template is visible, in namespace gpt::gpu.
+#define GPT_GPU_LAUNCH_FP32             \
+  GPT_GPU_LAUNCH_MATH(float)            \
+  GPT_GPU_LAUNCH_GRADIENT(float, float) \
+  GPT_GPU_LAUNCH(FoldChunks<float>)     \
+  GPT_GPU_LAUNCH(CrossEntropy)          \
   GPT_GPU_LAUNCH(MeanLoss)
+#define GPT_GPU_LAUNCH_16_BITS(T)   \
+  GPT_GPU_LAUNCH_MATH(T)            \
+  GPT_GPU_LAUNCH_GRADIENT(T, T)     \
+  GPT_GPU_LAUNCH_GRADIENT(T, float) \
+  GPT_GPU_LAUNCH(FoldChunks<T>)

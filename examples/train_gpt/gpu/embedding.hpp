@@ -12,7 +12,7 @@ namespace gpt::gpu {
 /// A micro-batch on the GPU.
 struct DeviceBatch {
   std::int32_t const *inputs, *targets;  ///< [tokens]
-  std::int32_t const *order, *first;     ///< Where each token is in `inputs`: order[first[t]] ... order[first[t + 1] - 1].
+  std::int32_t const *order, *first;  ///< Where each token is in `inputs`: order[first[t]] ... order[first[t + 1] - 1].
   std::int64_t tokens;
   float* loss;  ///< Where the mean loss goes.
 };

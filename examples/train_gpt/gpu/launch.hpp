@@ -1,4 +1,4 @@
-/// How the bodies of kernels/ get onto a stream: launch.cu does it on a GPU, the tests do it on the host.
+/// How the bodies of kernels/ get onto a stream: on_gpu.hpp does it on a GPU, the tests do it on the host.
 #pragma once
 #include <cuda_runtime_api.h>
 

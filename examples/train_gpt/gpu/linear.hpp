@@ -76,10 +76,10 @@ class Linear {
   void backward_gelu(Open const& p, Matrix<T> const& x, Matrix<T>& inner, Matrix<T> const& dy,
                      Matrix<T>& dinner) const {
     contribute(p, x, dy);
-    auto product = back(p, dy, dinner);
-    product.epilogue = Epilogue::gelu_slope;
-    product.inner = inner.data();
-    p.gpu.multiply(product);
+    auto slope = back(p, dy, dinner);
+    slope.epilogue = Epilogue::gelu_slope;
+    slope.inner = inner.data();
+    p.gpu.multiply(slope);
   }
 
  private:
@@ -94,10 +94,8 @@ class Linear {
   }
   template <class Open>
   [[nodiscard]] Product back(Open const& p, Matrix<T> const& dy, Matrix<T>& dx) const {
-    return {.a = operand(dy),
-            .b = transposed(operand(p[params_.weight])),
-            .out = dx.data(),
-            .dtype = zeroth::dtype_of<T>};
+    return {
+        .a = operand(dy), .b = transposed(operand(p[params_.weight])), .out = dx.data(), .dtype = zeroth::dtype_of<T>};
   }
   template <class Open>
   void contribute(Open const& p, Matrix<T> const& x, Matrix<T> const& dy) const {

@@ -12,8 +12,8 @@ template <zeroth::Element T, zeroth::GradientOf<T> G>
 class GpuMath {
  public:
   /// On the engine's compute stream.
-  GpuMath(zeroth::Engine<T, G>& engine, zeroth::Model const& /*model*/, GptParams const& params,
-          Options const& options, std::int64_t micro_steps)
+  GpuMath(zeroth::Engine<T, G>& engine, zeroth::Model const& /*model*/, GptParams const& params, Options const& options,
+          std::int64_t micro_steps)
       : gpt_{params, options.recompute ? Recompute::on : Recompute::off},
         gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32}},
         // step() gives the report of the step before: the GPU is less than two steps behind.

@@ -3,18 +3,18 @@
 #include <cublasLt.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <map>
-#include <tuple>
+#include <string>
+#include <utility>
 
 #include "gpu/kernels/gelu.hpp"
 #include "gpu/launch.hpp"
 #include "gpu/memory.hpp"
 #include "zeroth/core/error.hpp"
 
-// cuBLASLt knows row-major matrices, but not all of its epilogues do. Rows that lie one behind the other are the columns
-// of the transposed matrix, so what is asked of it is out' = op(b)' op(a)', column by column: `b` comes first, and the
-// bias, one per column of ours, is one per row of its.
+// cuBLASLt knows row-major matrices, but not all of its epilogues do. Rows that lie one behind the other are the
+// columns of the transposed matrix, so what is asked of it is out' = op(b)' op(a)', column by column: `b` comes first,
+// and the bias, one per column of ours, is one per row of its.
 namespace gpt::gpu {
 
 namespace {
@@ -23,7 +23,7 @@ using zeroth::Dtype;
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
-void expect(cublasStatus_t status, char const* call) {
+void expect_done(cublasStatus_t status, char const* call) {
   if (status != CUBLAS_STATUS_SUCCESS) {
     throw zeroth::SystemError{fmt::format("{}: cuBLAS status {}", call, static_cast<int>(status))};
   }
@@ -62,8 +62,8 @@ using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDes
 
 template <class Value>
 void set(Description const& description, cublasLtMatmulDescAttributes_t attribute, Value const& value) {
-  expect(cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof(value)),
-         "cublasLtMatmulDescSetAttribute");
+  expect_done(cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof(value)),
+              "cublasLtMatmulDescSetAttribute");
 }
 
 /// Everything about a product but its addresses.
@@ -78,12 +78,11 @@ struct Kind {
 Kind kind_of(Product const& p) {
   auto const [m, k] = p.a.transposed ? std::pair{p.a.cols, p.a.rows} : std::pair{p.a.rows, p.a.cols};
   auto const [k_of_b, n] = p.b.transposed ? std::pair{p.b.cols, p.b.rows} : std::pair{p.b.rows, p.b.cols};
-  ZEROTH_EXPECTS(k == k_of_b && m > 0 && n > 0 && k > 0 && p.a.dtype == p.b.dtype,
-                 fmt::format("matmul: {} x {} {} times {} x {} {}", m, k, name_of(p.a.dtype), k_of_b, n,
-                             name_of(p.b.dtype)));
+  ZEROTH_EXPECTS(
+      k == k_of_b && m > 0 && n > 0 && k > 0 && p.a.dtype == p.b.dtype,
+      fmt::format("matmul: {} x {} {} times {} x {} {}", m, k, name_of(p.a.dtype), k_of_b, n, name_of(p.b.dtype)));
   ZEROTH_EXPECTS((p.beta != 0) || p.addend == nullptr, "matmul: an addend without beta");
-  return {m,         n,       k,         p.a.transposed, p.b.transposed, p.beta != 0, p.addend != nullptr,
-          p.a.dtype, p.dtype, p.epilogue};
+  return {m, n, k, p.a.transposed, p.b.transposed, p.beta != 0, p.addend != nullptr, p.a.dtype, p.dtype, p.epilogue};
 }
 
 std::string describe(Kind const& kind) {
@@ -112,9 +111,9 @@ cublasLtEpilogue_t epilogue_of(Epilogue epilogue, bool gelu_follows) {
 
 Layout layout_of(Dtype dtype, std::int64_t rows, std::int64_t cols) {
   Layout layout;
-  expect(cublasLtMatrixLayoutCreate(layout.address(), type_of(dtype), static_cast<std::uint64_t>(rows),
-                                    static_cast<std::uint64_t>(cols), rows),
-         "cublasLtMatrixLayoutCreate");
+  expect_done(cublasLtMatrixLayoutCreate(layout.address(), type_of(dtype), static_cast<std::uint64_t>(rows),
+                                         static_cast<std::uint64_t>(cols), rows),
+              "cublasLtMatrixLayoutCreate");
   return layout;
 }
 
@@ -161,14 +160,14 @@ struct Matmul::State {
   }
 
   Plan describe_to_library(Kind const& kind) const {
-    Plan plan{.description = {},
-              .first = kind.b_transposed ? layout_of(kind.factors, kind.k, kind.n)
-                                         : layout_of(kind.factors, kind.n, kind.k),
-              .second = kind.a_transposed ? layout_of(kind.factors, kind.m, kind.k)
-                                          : layout_of(kind.factors, kind.k, kind.m),
-              .out = layout_of(kind.out, kind.n, kind.m)};
-    auto const compute = options.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    expect(cublasLtMatmulDescCreate(plan.description.address(), compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    Plan plan{
+        .description = {},
+        .first = kind.b_transposed ? layout_of(kind.factors, kind.k, kind.n) : layout_of(kind.factors, kind.n, kind.k),
+        .second = kind.a_transposed ? layout_of(kind.factors, kind.m, kind.k) : layout_of(kind.factors, kind.k, kind.m),
+        .out = layout_of(kind.out, kind.n, kind.m)};
+    auto const compute =
+        options.tf32 && kind.factors == Dtype::fp32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    expect_done(cublasLtMatmulDescCreate(plan.description.address(), compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
     set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, kind.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, kind.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(kind.epilogue, false));
@@ -186,11 +185,11 @@ struct Matmul::State {
   bool choose(Plan& plan) const {
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
-    auto const status = cublasLtMatmulAlgoGetHeuristic(library.get(), plan.description.get(), plan.first.get(),
-                                                       plan.second.get(), plan.out.get(), plan.out.get(),
-                                                       preference.get(), 1, &result, &found);
+    auto const status =
+        cublasLtMatmulAlgoGetHeuristic(library.get(), plan.description.get(), plan.first.get(), plan.second.get(),
+                                       plan.out.get(), plan.out.get(), preference.get(), 1, &result, &found);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED) {
-      expect(status, "cublasLtMatmulAlgoGetHeuristic");
+      expect_done(status, "cublasLtMatmulAlgoGetHeuristic");
     }
     plan.algorithm = result.algo;
     return status == CUBLAS_STATUS_SUCCESS && found > 0;
@@ -210,10 +209,10 @@ struct Matmul::State {
     void* const out = apart ? p.inner : p.out;  // then GELU goes from there
     point(plan, p);
     float const alpha = 1;
-    expect(cublasLtMatmul(library.get(), plan.description.get(), &alpha, p.b.data, plan.first.get(), p.a.data,
-                          plan.second.get(), &p.beta, p.addend != nullptr ? p.addend : out, plan.out.get(), out,
-                          plan.out.get(), &plan.algorithm, workspace.data(), workspace_bytes, stream),
-           "cublasLtMatmul");
+    expect_done(cublasLtMatmul(library.get(), plan.description.get(), &alpha, p.b.data, plan.first.get(), p.a.data,
+                               plan.second.get(), &p.beta, p.addend != nullptr ? p.addend : out, plan.out.get(), out,
+                               plan.out.get(), &plan.algorithm, workspace.data(), workspace_bytes, stream),
+                "cublasLtMatmul");
     if (plan.gelu_follows) {
       launch_gelu(stream, p.dtype, p.inner, p.out, kind.m * kind.n, kind.epilogue == Epilogue::gelu_slope);
     }
@@ -223,11 +222,11 @@ struct Matmul::State {
 Matmul::Matmul(cudaStream_t stream, MatmulOptions const& options) : state_{std::make_unique<State>()} {
   state_->stream = stream;
   state_->options = options;
-  expect(cublasLtCreate(state_->library.address()), "cublasLtCreate");
-  expect(cublasLtMatmulPreferenceCreate(state_->preference.address()), "cublasLtMatmulPreferenceCreate");
+  expect_done(cublasLtCreate(state_->library.address()), "cublasLtCreate");
+  expect_done(cublasLtMatmulPreferenceCreate(state_->preference.address()), "cublasLtMatmulPreferenceCreate");
   auto const prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto const& value) {
-    expect(cublasLtMatmulPreferenceSetAttribute(state_->preference.get(), attribute, &value, sizeof(value)),
-           "cublasLtMatmulPreferenceSetAttribute");
+    expect_done(cublasLtMatmulPreferenceSetAttribute(state_->preference.get(), attribute, &value, sizeof(value)),
+                "cublasLtMatmulPreferenceSetAttribute");
   };
   state_->workspace.resize(1, static_cast<std::int64_t>(workspace_bytes));
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);

@@ -40,8 +40,8 @@ struct MatmulOptions {
   bool tf32 = false;  ///< fp32 factors may be rounded to TF32.
 };
 
-/// One algorithm per kind of product, chosen when it is asked for first and the same from then on: the same bits in every
-/// step. Its workspace is allocated once. Belongs to one thread.
+/// One algorithm per kind of product, chosen when it is asked for first and the same from then on: the same bits in
+/// every step. Its workspace is allocated once. Belongs to one thread.
 class Matmul {
  public:
   /// Throws SystemError if cuBLASLt cannot be had.

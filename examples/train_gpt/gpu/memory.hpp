@@ -18,7 +18,10 @@ class Matrix {
  public:
   Matrix() = default;
   Matrix(Matrix&& other) noexcept
-      : data_{std::exchange(other.data_, nullptr)}, capacity_{other.capacity_}, rows_{other.rows_}, cols_{other.cols_} {}
+      : data_{std::exchange(other.data_, nullptr)},
+        capacity_{other.capacity_},
+        rows_{other.rows_},
+        cols_{other.cols_} {}
   Matrix& operator=(Matrix&&) = delete;
   ~Matrix() { static_cast<void>(cudaFree(data_)); }  // null is fine
 

@@ -1,5 +1,5 @@
-#include "gpu/math.hpp"
 #include "train.hpp"
+#include "gpu/math.hpp"
 #include "train_on.hpp"
 
 namespace gpt {

@@ -52,8 +52,8 @@ TEST_CASE("attention is the CPU's, forward and backward, whatever the tiles hold
   check<float, 32>({1, 1, 1, 1});
   check<float, 32>({2, 33, 2, 24});
   check<float, 32>({1, 131, 1, 32});
-  check<float, 64>({2, 64, 1, 64});   // whole tiles
-  check<float, 64>({1, 97, 2, 40});   // and parts of them
+  check<float, 64>({2, 64, 1, 64});  // whole tiles
+  check<float, 64>({1, 97, 2, 40});  // and parts of them
   check<float, 64>({3, 65, 1, 64});
   check<float, 128>({1, 70, 2, 80});
   check<float, 128>({2, 17, 1, 128});
@@ -77,9 +77,10 @@ TEST_CASE("attention of large scores stays finite") {
   gpt::Attention<double>::Scratch scratch;
   DoubleMatrix y{context, width}, log_sums;
   attention.forward(matrix(qkv, 3 * width), log_sums, scratch, y);
-  OnMachine<float> const their_qkv{qkv}, their_y{garbage<float>(context * width)}, their_log_sums{garbage<float>(context)};
-  run(AttentionForward<float, 32>{their_qkv.data(), {1, context, 1, width}, 1 / std::sqrt(24.0F), their_y.data(),
-                                  their_log_sums.data()});
+  OnMachine<float> const their_qkv{qkv}, their_y{garbage<float>(context * width)},
+      their_log_sums{garbage<float>(context)};
+  run(AttentionForward<float, 32>{
+      their_qkv.data(), {1, context, 1, width}, 1 / std::sqrt(24.0F), their_y.data(), their_log_sums.data()});
   // A score of 10^4 is known to 1e-3 in fp32, and so is the share of its exponential.
   CHECK(error_of(their_y.values(), y) < 5e-3);
 }

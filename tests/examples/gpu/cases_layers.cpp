@@ -1,19 +1,19 @@
 /// Kernels of train_gpt against the CPU's layers in double: embedding, LayerNorm, GELU, sums over rows, cross-entropy.
 ///
-/// Tolerances: a result in fp32 comes from sums of at most some hundred terms of order one, so 1e-5 of the largest value
-/// leaves two decimal digits to rounding. One that is stored in 16 bits is rounded once more, by at most 2^-9 (bf16) or
-/// 2^-11 (fp16) of itself.
+/// Tolerances: a result in fp32 comes from sums of at most some hundred terms of order one, so 1e-5 of the largest
+/// value leaves two decimal digits to rounding. One that is stored in 16 bits is rounded once more, by at most 2^-9
+/// (bf16) or 2^-11 (fp16) of itself.
 #include <cmath>
 #include <numeric>
 #include <vector>
 
 #include "embedding.hpp"
 #include "examples/gpu/numbers.hpp"
+#include "examples/reference_pass.hpp"
 #include "gelu.hpp"
 #include "gpu/bodies.hpp"
 #include "gpu/token_order.hpp"
 #include "layer_norm.hpp"
-#include "reference_pass.hpp"
 
 namespace gpt::gpu {
 namespace {
@@ -46,14 +46,14 @@ void check_layer_norm(std::int64_t rows, std::int64_t columns) {
   OnMachine<T> const their_x{x}, their_dy{dy}, their_dx{before}, their_weight{weight}, their_bias{bias};
   OnMachine<T> const their_y{garbage<T>(rows * columns)}, their_y_again{garbage<T>(rows * columns)};
   OnMachine<float> const mean{garbage<float>(rows)}, rstd{garbage<float>(rows)};
-  LayerNormForward<T> const forward{their_x.data(), their_weight.data(), their_bias.data(), rows, columns,
-                                    mean.data(),    rstd.data(),         their_y.data()};
+  LayerNormForward<T> const forward{their_x.data(), their_weight.data(), their_bias.data(), rows,
+                                    columns,        mean.data(),         rstd.data(),       their_y.data()};
   run(forward);
   CHECK(error_of(their_y.values(), y) < tolerance<T>);
   CHECK(error_of(mean.values(), tape.mean) < tolerance<float>);
   CHECK(error_of(rstd.values(), tape.rstd) < tolerance<float>);
-  run(LayerNormAgain<T>{their_x.data(), their_weight.data(), their_bias.data(), rows, columns, mean.data(),
-                        rstd.data(), their_y_again.data()});
+  run(LayerNormAgain<T>{their_x.data(), their_weight.data(), their_bias.data(), rows, columns, mean.data(), rstd.data(),
+                        their_y_again.data()});
   CHECK(error_of(their_y_again.values(), y) < tolerance<T>);
 
   run(LayerNormBackward<T>{their_x.data(), their_dy.data(), their_weight.data(), mean.data(), rstd.data(), rows,
@@ -129,7 +129,8 @@ TEMPLATE_TEST_CASE("the embeddings and their gradients are the CPU's", "", float
   every_way();
   std::int64_t const vocabulary = 41, channels = 35, context = 9, rows = 4 * context;
   Reference reference;
-  gpt::EmbeddingParams const params{reference.model, {.channels = channels, .context = context, .vocabulary = vocabulary}};
+  gpt::EmbeddingParams const params{reference.model,
+                                    {.channels = channels, .context = context, .vocabulary = vocabulary}};
   gpt::Embedding<double> const embedding{params};
   ReferencePass<double> pass{reference.model};
   auto const tokens = rounded<TestType>(pass.values[0]);
@@ -201,8 +202,9 @@ TEMPLATE_TEST_CASE("cross-entropy and its gradient are softmax's", "", float, ze
   DoubleMatrix losses{1, rows};
   for (std::int64_t i = 0; i < rows; ++i) {
     double const sum = probabilities.row(i).sum();
-    losses(0, i) = std::log(sum) - static_cast<double>(logits[static_cast<std::size_t>(
-                                       i * vocabulary + targets[static_cast<std::size_t>(i)])]);
+    losses(0, i) =
+        std::log(sum) -
+        static_cast<double>(logits[static_cast<std::size_t>(i * vocabulary + targets[static_cast<std::size_t>(i)])]);
     probabilities.row(i) /= sum;
     probabilities(i, targets[static_cast<std::size_t>(i)]) -= 1;
   }

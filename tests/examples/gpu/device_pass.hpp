@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "examples/gpu/numbers.hpp"
+#include "examples/reference_pass.hpp"
 #include "gpu/gpu.hpp"
-#include "reference_pass.hpp"
 #include "zeroth/engine/guards.hpp"
 
 namespace gpt::testing {

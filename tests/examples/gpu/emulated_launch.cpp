@@ -1,6 +1,6 @@
 /// The kernels of train_gpt on the host: every body in the block emulator.
-#include "gpu/bodies.hpp"
 #include "support/emulated_launch.hpp"
+#include "gpu/bodies.hpp"
 
 namespace gpt::gpu {
 
@@ -11,6 +11,8 @@ cudaError_t launch(cudaStream_t stream, Body const& body, std::int64_t blocks) {
   return cudaSuccess;
 }
 
-GPT_GPU_LAUNCH_ALL
+GPT_GPU_LAUNCH_FP32
+GPT_GPU_LAUNCH_16_BITS(zeroth::bf16)
+GPT_GPU_LAUNCH_16_BITS(zeroth::fp16)
 
 }  // namespace gpt::gpu

@@ -74,7 +74,8 @@ template <class Values>
 template <class T, class Derived>
 [[nodiscard]] double error_of(std::vector<T> const& values, Eigen::MatrixBase<Derived> const& expected) {
   DoubleMatrix const difference = matrix(values, expected.cols()) - expected;
-  return difference.allFinite() ? difference.cwiseAbs().maxCoeff() / expected.cwiseAbs().maxCoeff() : HUGE_VAL;
+  double const largest = std::max(expected.cwiseAbs().maxCoeff(), 1e-3);
+  return difference.allFinite() ? difference.cwiseAbs().maxCoeff() / largest : HUGE_VAL;
 }
 
 template <class Body>

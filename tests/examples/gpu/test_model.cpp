@@ -75,7 +75,8 @@ void check_product(gpu::Epilogue epilogue, bool ta, bool tb, float beta, bool ot
 
 template <class T, class G>
 void check_model(Shape const& shape, Recompute recompute) {
-  auto const batch = random_batch(2 * shape.context, static_cast<int>(std::min<std::int64_t>(shape.vocabulary, 256)), 5);
+  auto const batch =
+      random_batch(2 * shape.context, static_cast<int>(std::min<std::int64_t>(shape.vocabulary, 256)), 5);
   double const seed = 4;
   zeroth::Model model{3};
   GptParams const params{model, shape};
@@ -137,8 +138,10 @@ TEST_CASE("products that do not fit are refused") {
   Stream const stream;
   gpu::Matmul multiply{stream.raw(), {}};
   float memory = 0;
-  CHECK_THROWS_WITH(multiply({.a = {&memory, Dtype::fp32, 2, 3}, .b = {&memory, Dtype::fp32, 4, 5}, .out = &memory, .dtype = Dtype::fp32}),
-                    Catch::Contains("matmul: 2 x 3 fp32 times 4 x 5 fp32"));
+  CHECK_THROWS_WITH(
+      multiply(
+          {.a = {&memory, Dtype::fp32, 2, 3}, .b = {&memory, Dtype::fp32, 4, 5}, .out = &memory, .dtype = Dtype::fp32}),
+      Catch::Contains("matmul: 2 x 3 fp32 times 4 x 5 fp32"));
 }
 
 #ifndef ZEROTH_ON_GPU
@@ -200,8 +203,9 @@ TEST_CASE("heads that are too wide for the kernels are refused") {
   Shape const shape{.layers = 1, .heads = 1, .channels = 130, .context = 8};
   zeroth::Model model{3};
   GptParams const params{model, shape};
-  CHECK_THROWS_WITH((gpu::Gpt<float>{params, Recompute::off}),
-                    Catch::Contains("a head has 130 channels (--channels 130, --heads 1)") && Catch::Contains("up to 128"));
+  CHECK_THROWS_WITH(
+      (gpu::Gpt<float>{params, Recompute::off}),
+      Catch::Contains("a head has 130 channels (--channels 130, --heads 1)") && Catch::Contains("up to 128"));
 }
 
 }  // namespace gpt

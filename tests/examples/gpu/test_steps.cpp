@@ -63,8 +63,8 @@ Left train_in(Folder const& folder, Run const& run, MakeDevice const& make_devic
   Batches const batches{corpus, shape.context, options.order, options.seed};
   auto const config = config_of(run);
   Task const task{options, config, shape, batches};
-  auto const outcome =
-      zeroth::testing::run_job(run.ranks, [&](zeroth::Job& job) { train<Math>(job, task); }, {}, make_device);
+  auto const outcome = zeroth::testing::run_job(
+      run.ranks, [&](zeroth::Job& job) { train<Math>(job, task); }, {}, make_device);
   REQUIRE(zeroth::testing::messages_of(outcome) == "");
   Left left;
   std::istringstream lines{read_all(options.report)};

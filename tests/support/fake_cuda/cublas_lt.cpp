@@ -30,7 +30,6 @@ struct Layout {
   std::int64_t rows, cols, ld;
 };
 
-
 double read(void const* data, cudaDataType_t type, std::int64_t at) {
   switch (type) {
     case CUDA_R_16BF: return static_cast<double>(to_float(static_cast<bf16 const*>(data)[at]));
@@ -241,11 +240,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   fused += has_aux(how) ? 1 : 0;
-  Multiplication const work{how,    of(a),
-                            of(b),  of(c),
-                            of(d),  a_data,
-                            b_data, c_data,
-                            d_data, static_cast<double>(*static_cast<float const*>(alpha)),
+  Multiplication const work{how,
+                            of(a),
+                            of(b),
+                            of(c),
+                            of(d),
+                            a_data,
+                            b_data,
+                            c_data,
+                            d_data,
+                            static_cast<double>(*static_cast<float const*>(alpha)),
                             static_cast<double>(*static_cast<float const*>(beta)),
                             how.transpose_a == CUBLAS_OP_T ? of(a).rows : of(a).cols};
   return enqueue(stream, work) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

@@ -1,6 +1,6 @@
-/// Causal self-attention in tiles: scores live in shared memory, a tile of them at a time. Forward keeps the logarithm of
-/// each row's softmax denominator; backward computes the scores again, once for the queries and once for keys and values,
-/// so that every gradient has one writer.
+/// Causal self-attention in tiles: scores live in shared memory, a tile of them at a time. Forward keeps the logarithm
+/// of each row's softmax denominator; backward computes the scores again, once for the queries and once for keys and
+/// values, so that every gradient has one writer.
 #pragma once
 #include <cmath>
 
@@ -29,7 +29,8 @@ struct HeadTile {
 };
 
 /// How a block of 256 threads shares tiles of `rows` x `columns`: 16 x 16 threads, each with a few rows and columns.
-/// Matrices in shared memory have rows of `stride` floats: of all threads that read at a time each has banks of its own.
+/// Matrices in shared memory have rows of `stride` floats: of all threads that read at a time each has banks of its
+/// own.
 template <int most_width>
 struct AttentionTiles {
   static constexpr int threads = 256, side = 16;
@@ -247,8 +248,8 @@ struct AttentionForward {
     });
   }
 
-  /// Scores of this thread's queries and keys; those of the future count for nothing. Rows behind the last one are zeros
-  /// that see what the last one sees.
+  /// Scores of this thread's queries and keys; those of the future count for nothing. Rows behind the last one are
+  /// zeros that see what the last one sees.
   ZEROTH_DEVICE void score(Shared& shared, int thread, std::int64_t first_row, std::int64_t key) const {
     float values[rows / Tiles::side][keys / Tiles::side];
     multiply_rows<most_width, rows, keys>(thread, shared.q, shared.kv, values);

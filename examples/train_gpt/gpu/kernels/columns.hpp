@@ -18,8 +18,8 @@ struct ColumnSums {
   float at[terms][lanes][columns];
 };
 
-/// Adds up rows [begin, end) of the columns from `first` on: `read(row, column, values)` adds a row's terms to `values`,
-/// and `write(column, values)` gets the sums.
+/// Adds up rows [begin, end) of the columns from `first` on: `read(row, column, values)` adds a row's terms to
+/// `values`, and `write(column, values)` gets the sums.
 template <int terms, class Block, class Read, class Write>
 ZEROTH_DEVICE void sum_rows(Block& block, ColumnSums<terms>& sums, std::int64_t begin, std::int64_t end,
                             std::int64_t first, std::int64_t columns, Read const& read, Write const& write) {

@@ -31,8 +31,8 @@ struct Embed {
   }
 };
 
-/// The gradient of token t is the sum of rows order[first[t]] ... order[first[t + 1] - 1], in this order: nobody adds to
-/// the same address as somebody else.
+/// The gradient of token t is the sum of rows order[first[t]] ... order[first[t + 1] - 1], in this order: nobody adds
+/// to the same address as somebody else.
 template <Element T, Element G>
 struct EmbedTokensBackward {
   static constexpr int threads = ColumnSums<1>::threads;

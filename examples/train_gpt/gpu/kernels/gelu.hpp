@@ -47,13 +47,13 @@ struct Gelu {
     block.phase([&](int thread) {
       for (std::int64_t i = block.index(); i < work(); i += block.count()) {
         auto const tile = zeroth::cuda::tile_of<tile_count>(grid, 0, count, i);
-        zeroth::cuda::each_pack<threads>(grid, tile, thread, [&](std::int64_t first, auto n) {
-          auto const in = zeroth::cuda::load<n()>(x + first);
+        zeroth::cuda::each_pack<threads>(grid, tile, thread, [&](std::int64_t first, auto lanes) {
+          auto const in = zeroth::cuda::load<lanes()>(x + first);
           auto out = in;
           if (slope) {
-            out = zeroth::cuda::load<n()>(y + first);
+            out = zeroth::cuda::load<lanes()>(y + first);
           }
-          for (int k = 0; k < n(); ++k) {
+          for (int k = 0; k < lanes(); ++k) {
             float const u = to_float(in.at[k]);
             out.at[k] = from_float<T>(slope ? to_float(out.at[k]) * gelu_slope(u) : gelu(u));
           }

@@ -1,5 +1,7 @@
-#include "gpu/bodies.hpp"
+/// launch() on a GPU. For nvcc; what includes it says for which bodies.
+#pragma once
 #include "cuda/gpu_block.hpp"
+#include "gpu/bodies.hpp"
 
 namespace gpt::gpu {
 
@@ -7,7 +9,5 @@ template <class Body>
 cudaError_t launch(cudaStream_t stream, Body const& body, std::int64_t blocks) {
   return zeroth::cuda::OnStream{stream}(body, blocks);
 }
-
-GPT_GPU_LAUNCH_ALL
 
 }  // namespace gpt::gpu
