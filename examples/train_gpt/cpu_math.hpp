@@ -32,4 +32,10 @@ class CpuMath {
   Gpt<float>::Workspace workspace_;
 };
 
+/// What train() takes.
+struct OnCpu {
+  template <zeroth::Element T, zeroth::GradientOf<T> G>
+  using Math = CpuMath<T, G>;
+};
+
 }  // namespace gpt

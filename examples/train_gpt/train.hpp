@@ -13,8 +13,8 @@
 
 namespace gpt {
 
-/// What one rank does. `Math<T, G>` computes micro-steps.
-template <template <zeroth::Element T, zeroth::GradientOf<T> G> class Math, zeroth::Element T, zeroth::GradientOf<T> G>
+/// What one rank does. `Where::Math<T, G>` computes micro-steps.
+template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   auto const& [options, config, shape, batches] = task;
   SavedModel initial_model{job, options.save_initial};
@@ -31,7 +31,7 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   }
   initial_model.save(engine, shape);
 
-  Math<T, G> math{engine, model, params, options, batch_sizes.accumulation};
+  typename Where::template Math<T, G> math{engine, model, params, options, batch_sizes.accumulation};
   Batch batch;
   auto const show = [&](std::optional<zeroth::StepReport> const& report) {
     if (report) {
@@ -55,9 +55,9 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   output.finish(job, {engine.planned(), engine.peak()});
 }
 
-template <template <zeroth::Element T, zeroth::GradientOf<T> G> class Math>
+template <class Where>
 void train(zeroth::Job& job, Task const& task) {
-  with_precision(task.config, [&](auto precision) { train<Math>(job, task, precision); });
+  with_precision(task.config, [&](auto precision) { train<Where>(job, task, precision); });
 }
 
 }  // namespace gpt

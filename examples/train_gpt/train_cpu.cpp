@@ -4,6 +4,6 @@
 
 namespace gpt {
 
-void train_on_cpu(zeroth::Job& job, Task const& task) { train<CpuMath>(job, task); }
+void train_on_cpu(zeroth::Job& job, Task const& task) { train<OnCpu>(job, task); }
 
 }  // namespace gpt

@@ -4,6 +4,7 @@
 
 #include "gpu/gpu.hpp"
 #include "gpu/kernels/columns.hpp"
+#include "zeroth/engine/guards.hpp"
 
 namespace gpt::gpu {
 

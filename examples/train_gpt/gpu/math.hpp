@@ -35,4 +35,10 @@ class GpuMath {
   typename Gpt<T>::Workspace workspace_;
 };
 
+/// What train() takes.
+struct OnGpu {
+  template <zeroth::Element T, zeroth::GradientOf<T> G>
+  using Math = GpuMath<T, G>;
+};
+
 }  // namespace gpt::gpu

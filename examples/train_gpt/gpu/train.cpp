@@ -4,6 +4,6 @@
 
 namespace gpt {
 
-void train_on_gpu(zeroth::Job& job, Task const& task) { train<gpu::GpuMath>(job, task); }
+void train_on_gpu(zeroth::Job& job, Task const& task) { train<gpu::OnGpu>(job, task); }
 
 }  // namespace gpt

@@ -45,7 +45,7 @@ struct Left {
   std::string weights;
 };
 
-template <template <zeroth::Element T, zeroth::GradientOf<T> G> class Math>
+template <class Where>
 Left train_in(Folder const& folder, Run const& run, MakeDevice const& make_device) {
   std::string text;
   for (int i = 0; i < 600; ++i) {
@@ -64,7 +64,7 @@ Left train_in(Folder const& folder, Run const& run, MakeDevice const& make_devic
   auto const config = config_of(run);
   Task const task{options, config, shape, batches};
   auto const outcome = zeroth::testing::run_job(
-      run.ranks, [&](zeroth::Job& job) { train<Math>(job, task); }, {}, make_device);
+      run.ranks, [&](zeroth::Job& job) { train<Where>(job, task); }, {}, make_device);
   REQUIRE(zeroth::testing::messages_of(outcome) == "");
   Left left;
   std::istringstream lines{read_all(options.report)};
@@ -79,13 +79,13 @@ Left train_in(Folder const& folder, Run const& run, MakeDevice const& make_devic
 
 Left on_cpu(Run const& run) {
   Folder const folder;
-  return train_in<CpuMath>(folder, run, {});
+  return train_in<OnCpu>(folder, run, {});
 }
 
 Left on_gpu(Run const& run) {
   zeroth::testing::begin_on({});
   Folder const folder;
-  auto left = train_in<gpu::GpuMath>(folder, run, [](int) { return zeroth::device::make_cuda_device(0); });
+  auto left = train_in<gpu::OnGpu>(folder, run, [](int) { return zeroth::device::make_cuda_device(0); });
   REQUIRE(zeroth::testing::left_on_gpus() == "");
   return left;
 }
@@ -185,14 +185,18 @@ class CountingMath : public gpu::GpuMath<T, G> {
  private:
   int micro_steps = 0;
 };
+struct Counted {
+  template <zeroth::Element T, zeroth::GradientOf<T> G>
+  using Math = CountingMath<T, G>;
+};
 
 }  // namespace
 
 TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for nothing") {
   fake_cuda::reset();
   Folder const folder;
-  auto const left = train_in<CountingMath>(folder, {.steps = 8, .precision = bf16_keys},
-                                           [](int) { return zeroth::device::make_cuda_device(0); });
+  auto const left = train_in<Counted>(folder, {.steps = 8, .precision = bf16_keys},
+                                      [](int) { return zeroth::device::make_cuda_device(0); });
   CHECK(left.steps.size() == 8);
   using Counting = CountingMath<zeroth::bf16, zeroth::bf16>;
   for (char const* const function : {"cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost",
@@ -211,7 +215,7 @@ TEST_CASE("work that comes late changes nothing") {
   auto const base = on_gpu(run);
   fake_cuda::reset({.delays = 5});
   Folder const folder;
-  auto const late = train_in<gpu::GpuMath>(folder, run, [](int) { return zeroth::device::make_cuda_device(0); });
+  auto const late = train_in<gpu::OnGpu>(folder, run, [](int) { return zeroth::device::make_cuda_device(0); });
   CHECK(late.weights == base.weights);
   CHECK(worst_loss(base, late) == 0);
 }
