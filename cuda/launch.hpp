@@ -28,6 +28,8 @@ cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& a
 cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::StepSums const& host,
                     optim::StepSums* contribution);
 
+cudaError_t add_loss(cudaStream_t stream, optim::LossTerm const& term, optim::StepSums* contribution);
+
 cudaError_t advance(cudaStream_t stream, optim::StepRules const& rules, optim::StepSums const* total,
                     optim::StepScalars* scalars);
 

@@ -51,6 +51,24 @@ struct Collect {
 };
 
 /// In one thread.
+struct AddLoss {
+  static constexpr int threads = warp_threads;
+  struct Shared {};
+
+  optim::LossTerm term;
+  optim::StepSums* contribution;
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
+    block.phase([&](int thread) {
+      if (thread == 0) {
+        contribution->loss = device::add_weighted(contribution->loss, *term.mean, term.weight);
+      }
+    });
+  }
+};
+
+/// In one thread.
 struct Advance {
   static constexpr int threads = warp_threads;
   struct Shared {};

@@ -1,8 +1,5 @@
 /// One transformer block: attention and an MLP, each behind a LayerNorm and added to what came in.
 #pragma once
-#include <cmath>
-#include <string>
-
 #include "attention.hpp"
 #include "gelu.hpp"
 #include "layer_norm.hpp"
@@ -25,15 +22,15 @@ class Block {
     typename Attention<S>::Scratch attention;
   };
 
-  Block(zeroth::Model& model, Shape const& s, std::string const& name)
-      : unit_{model.unit(name)},
-        ln_1_{model, unit_, name + ".ln_1", s.channels},
-        c_attn_{model, unit_, name + ".attn.c_attn", s.channels, 3 * s.channels, stddev},
+  Block(BlockParams const& p, Shape const& s)
+      : unit_{p.unit},
+        ln_1_{p.ln_1},
+        c_attn_{p.c_attn},
         attention_{s.heads, s.channels, s.context},
-        c_proj_{model, unit_, name + ".attn.c_proj", s.channels, s.channels, residual_stddev(s)},
-        ln_2_{model, unit_, name + ".ln_2", s.channels},
-        c_fc_{model, unit_, name + ".mlp.c_fc", s.channels, 4 * s.channels, stddev},
-        mlp_c_proj_{model, unit_, name + ".mlp.c_proj", 4 * s.channels, s.channels, residual_stddev(s)} {}
+        c_proj_{p.c_proj},
+        ln_2_{p.ln_2},
+        c_fc_{p.c_fc},
+        mlp_c_proj_{p.mlp_c_proj} {}
 
   [[nodiscard]] zeroth::Unit unit() const { return unit_; }
 
@@ -84,10 +81,6 @@ class Block {
   }
 
  private:
-  static constexpr float stddev = 0.02F;
-  /// Of projections onto the residual stream, of which there are two per layer: its variance stays as it is.
-  static float residual_stddev(Shape const& s) { return stddev / std::sqrt(2 * static_cast<float>(s.layers)); }
-
   zeroth::Unit unit_;
   LayerNorm<S> ln_1_;
   Linear<S> c_attn_;

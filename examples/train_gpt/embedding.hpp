@@ -6,32 +6,27 @@
 
 #include "batches.hpp"
 #include "layer_norm.hpp"
-#include "shape.hpp"
 
 namespace gpt {
 
 template <class S>
 class Embedding {
  public:
-  Embedding(zeroth::Model& model, Shape const& s)
-      : unit_{model.unit("embedding")},
-        wte_{model.param(unit_, "transformer.wte.weight", {s.vocabulary, s.channels}, zeroth::Normal{0.02F})},
-        wpe_{model.param(unit_, "transformer.wpe.weight", {s.context, s.channels}, zeroth::Normal{0.02F})} {}
+  explicit Embedding(EmbeddingParams const& params) : params_{params} {}
 
-  [[nodiscard]] zeroth::Unit unit() const { return unit_; }
-  [[nodiscard]] Param<2> const& tokens() const { return wte_; }
+  [[nodiscard]] zeroth::Unit unit() const { return params_.unit; }
 
   void forward(Parameters<S> const& p, Batch const& batch, Matrix<S>& x) const {
-    auto const tokens = p[wte_];
-    auto const positions = p[wpe_];
+    auto const tokens = p[params_.tokens];
+    auto const positions = p[params_.positions];
     x.resize(std::ssize(batch.inputs), tokens.cols());
     for (Eigen::Index i = 0; i < x.rows(); ++i) {
       x.row(i) = tokens.row(batch.inputs[static_cast<std::size_t>(i)]) + positions.row(i % positions.rows());
     }
   }
   void backward(Gradients<S> const& p, Batch const& batch, Matrix<S> const& dx) const {
-    auto token_gradient = p.grad(wte_);
-    auto position_gradient = p.grad(wpe_);
+    auto token_gradient = p.grad(params_.tokens);
+    auto position_gradient = p.grad(params_.positions);
     auto& dtokens = token_gradient.accumulator();
     auto& dpositions = position_gradient.accumulator();
     for (Eigen::Index i = 0; i < dx.rows(); ++i) {
@@ -41,8 +36,7 @@ class Embedding {
   }
 
  private:
-  zeroth::Unit unit_;
-  Param<2> wte_, wpe_;
+  EmbeddingParams params_;
 };
 
 /// The last LayerNorm, the product with the token embedding, and the cross-entropy.
@@ -55,16 +49,13 @@ class Head {
     Matrix<S> normal;
   };
 
-  Head(zeroth::Model& model, Shape const& s, Embedding<S> const& embedding)
-      : unit_{model.unit("head")}, ln_f_{model, unit_, "transformer.ln_f", s.channels}, wte_{embedding.tokens()} {
-    model.tie(unit_, wte_);
-  }
+  explicit Head(HeadParams const& params) : unit_{params.unit}, ln_f_{params.ln_f}, tokens_{params.tokens} {}
 
   [[nodiscard]] zeroth::Unit unit() const { return unit_; }
 
   /// The mean loss.
   S forward(Parameters<S> const& p, Matrix<S> const& x, Batch const& batch, Tape& tape) const {
-    auto const tokens = p[wte_];
+    auto const tokens = p[tokens_];
     tape.normal.resizeLike(x);
     tape.probabilities.resize(x.rows(), tokens.rows());
     ln_f_.forward(p, x, tape.norm, tape.normal);
@@ -85,14 +76,14 @@ class Head {
   /// `seed` times the gradient of the mean loss. Uses up the tape.
   void backward(Gradients<S> const& p, Matrix<S> const& x, Batch const& batch, Tape& tape, S seed,
                 Matrix<S>& dx) const {
-    auto const tokens = p[wte_];
+    auto const tokens = p[tokens_];
     Matrix<S>& dlogits = tape.probabilities;
     S const each = seed / static_cast<S>(x.rows());
     for (Eigen::Index i = 0; i < x.rows(); ++i) {
       dlogits(i, batch.targets[static_cast<std::size_t>(i)]) -= 1;
       dlogits.row(i) *= each;
     }
-    p.grad(wte_) += dlogits.transpose() * tape.normal;
+    p.grad(tokens_) += dlogits.transpose() * tape.normal;
     tape.normal.noalias() = dlogits * tokens;
     dx.setZero(x.rows(), x.cols());
     ln_f_.backward(p, x, tape.norm, tape.normal, dx);
@@ -101,7 +92,7 @@ class Head {
  private:
   zeroth::Unit unit_;
   LayerNorm<S> ln_f_;
-  Param<2> wte_;
+  Param<2> tokens_;
 };
 
 }  // namespace gpt

@@ -1,11 +1,9 @@
 /// Rows to mean 0 and variance 1, then scaled and shifted.
 #pragma once
 #include <cmath>
-#include <cstdint>
-#include <string>
 
-#include "linear.hpp"
 #include "parameters.hpp"
+#include "units.hpp"
 
 namespace gpt {
 
@@ -17,9 +15,7 @@ class LayerNorm {
     RowVector<S> mean, rstd;
   };
 
-  LayerNorm(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t channels)
-      : weight_{model.param(unit, name + ".weight", {channels}, zeroth::Constant{1}, no_decay)},
-        bias_{model.param(unit, name + ".bias", {channels}, zeroth::Constant{0}, no_decay)} {}
+  explicit LayerNorm(LayerNormParams const& params) : params_{params} {}
 
   void forward(Parameters<S> const& p, In<S> x, Tape& tape, Out<S> y) const {
     tape.mean.resize(x.rows());
@@ -34,17 +30,17 @@ class LayerNorm {
   }
   /// The output once more. Cheaper to compute twice than to keep.
   void again(Parameters<S> const& p, In<S> x, Tape const& tape, Out<S> y) const {
-    auto const weight = p[weight_].array();
-    auto const bias = p[bias_].array();
+    auto const weight = p[params_.weight].array();
+    auto const bias = p[params_.bias].array();
     for (Eigen::Index i = 0; i < x.rows(); ++i) {
       y.row(i).array() = (x.row(i).array() - tape.mean[i]) * tape.rstd[i] * weight + bias;
     }
   }
   /// Adds to `dx`.
   void backward(Gradients<S> const& p, In<S> x, Tape const& tape, In<S> dy, Out<S> dx) const {
-    auto const weight = p[weight_].array();
-    auto weight_gradient = p.grad(weight_);
-    auto bias_gradient = p.grad(bias_);
+    auto const weight = p[params_.weight].array();
+    auto weight_gradient = p.grad(params_.weight);
+    auto bias_gradient = p.grad(params_.bias);
     auto dweight = weight_gradient.accumulator().array();
     auto dbias = bias_gradient.accumulator().array();
     RowVector<S> normal(x.cols()), dnormal(x.cols());
@@ -62,7 +58,7 @@ class LayerNorm {
 
  private:
   static constexpr S epsilon = S(1e-5);
-  Param<1> weight_, bias_;
+  LayerNormParams params_;
 };
 
 }  // namespace gpt

@@ -1,14 +1,11 @@
 /// y = x W + b
 #pragma once
 #include <algorithm>
-#include <cstdint>
-#include <string>
 
 #include "parameters.hpp"
+#include "units.hpp"
 
 namespace gpt {
-
-inline constexpr zeroth::ParamOptions no_decay{.weight_decay_factor = 0};  ///< Of everything with one dimension.
 
 /// Calls `f(first, count)` for rows in groups that stay in a core's own cache: Eigen's products of such groups are up
 /// to a quarter faster than the product of all rows.
@@ -23,14 +20,11 @@ void each_panel(Eigen::Index rows, F&& f) {
 template <class S>
 class Linear {
  public:
-  Linear(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t in, std::int64_t out,
-         float stddev)
-      : weight_{model.param(unit, name + ".weight", {in, out}, zeroth::Normal{stddev})},
-        bias_{model.param(unit, name + ".bias", {out}, zeroth::Constant{0}, no_decay)} {}
+  explicit Linear(LinearParams const& params) : params_{params} {}
 
   void forward(Parameters<S> const& p, In<S> x, Out<S> y) const {
-    auto const weight = p[weight_];
-    auto const bias = p[bias_];
+    auto const weight = p[params_.weight];
+    auto const bias = p[params_.bias];
     each_panel(x.rows(), [&](auto first, auto count) {
       auto out = y.middleRows(first, count);
       for (Eigen::Index i = 0; i < count; ++i) {
@@ -41,8 +35,8 @@ class Linear {
   }
   /// y = residual + x W + b
   void forward(Parameters<S> const& p, In<S> x, In<S> residual, Out<S> y) const {
-    auto const weight = p[weight_];
-    auto const bias = p[bias_];
+    auto const weight = p[params_.weight];
+    auto const bias = p[params_.bias];
     each_panel(x.rows(), [&](auto first, auto count) {
       auto out = y.middleRows(first, count);
       for (Eigen::Index i = 0; i < count; ++i) {
@@ -53,9 +47,9 @@ class Linear {
   }
   /// `dx` may be the memory of `x`.
   void backward(Gradients<S> const& p, In<S> x, In<S> dy, Out<S> dx) const {
-    auto const weight = p[weight_];
-    auto dweight = p.grad(weight_);
-    auto dbias = p.grad(bias_);
+    auto const weight = p[params_.weight];
+    auto dweight = p.grad(params_.weight);
+    auto dbias = p.grad(params_.bias);
     each_panel(x.rows(), [&](auto first, auto count) {
       auto const dout = dy.middleRows(first, count);
       dweight += x.middleRows(first, count).transpose() * dout;
@@ -65,8 +59,7 @@ class Linear {
   }
 
  private:
-  Param<2> weight_;  // [in, out]
-  Param<1> bias_;
+  LinearParams params_;
 };
 
 }  // namespace gpt

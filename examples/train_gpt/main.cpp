@@ -8,7 +8,9 @@
 #include <exception>
 #include <iostream>
 
-#include "train.hpp"
+#include "train_on.hpp"
+#include "units.hpp"
+#include "zeroth/zeroth.hpp"
 
 namespace {
 
@@ -16,7 +18,7 @@ using zeroth::comm::Transport;
 
 void print_plan(gpt::Options const& options, zeroth::Config const& config, gpt::Shape const& shape) {
   zeroth::Model model{options.seed};
-  gpt::Gpt<float> const gpt{model, shape, gpt::Recompute::off};
+  gpt::GptParams const params{model, shape};
   auto const world = options.ranks.value_or(1);
   std::cout << zeroth::explain_plan(model, config, world, {.transport = options.transport.value_or(Transport::local)});
 }
@@ -31,13 +33,17 @@ int run(gpt::Options const& options) {
   gpt::Corpus const corpus{options.data};
   gpt::Batches const batches{corpus, shape.context, options.order, options.seed};
   gpt::Task const task{options, config, shape, batches};
-  return zeroth::launch({.thread_ranks = options.ranks.value_or(1), .transport = options.transport},
+  return zeroth::launch({.thread_ranks = options.ranks.value_or(1),
+                         .transport = options.transport,
+                         .device = options.device,
+                         .share_devices = options.share_devices},
                         [&](zeroth::Job& job) {
                           if (options.ranks && *options.ranks != job.world()) {
                             throw zeroth::ConfigError{
                                 fmt::format("--ranks {}: the launcher started {} ranks", *options.ranks, job.world())};
                           }
-                          with_precision(config, [&](auto precision) { gpt::train(job, task, precision); });
+                          options.device == zeroth::DeviceKind::cuda ? gpt::train_on_gpu(job, task)
+                                                                     : gpt::train_on_cpu(job, task);
                         });
 }
 

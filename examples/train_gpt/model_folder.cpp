@@ -121,6 +121,7 @@ Shape resolve_shape(ShapeOptions const& asked, fs::path const& init) {
   settle("--heads", asked.heads, shape.heads);
   settle("--channels", asked.channels, shape.channels);
   settle("--context", asked.context, shape.context);
+  settle("--vocabulary", asked.vocabulary, shape.vocabulary);
   if (shape.channels % shape.heads != 0) {
     throw zeroth::ConfigError{
         fmt::format("--channels {} is not a multiple of --heads {}", shape.channels, shape.heads)};

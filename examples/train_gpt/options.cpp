@@ -14,6 +14,8 @@ using zeroth::comm::Transport;
 
 std::map<std::string, std::optional<Transport>> const transports{
     {"auto", std::nullopt}, {"local", Transport::local}, {"mpi", Transport::mpi}};
+std::map<std::string, zeroth::DeviceKind> const devices{{"cpu", zeroth::DeviceKind::cpu},
+                                                        {"cuda", zeroth::DeviceKind::cuda}};
 std::map<std::string, Order> const orders{{"sequential", Order::sequential}, {"shuffled", Order::shuffled}};
 
 /// A whole number from `lowest`; CLI11's own bounds speak of floating point.
@@ -27,7 +29,12 @@ CLI::Validator at_least(std::int64_t lowest) {
                         "INT >= " + std::to_string(lowest)};
 }
 
-void declare(CLI::App& app, Options& o, std::string& order, std::string& comm) {
+/// Options whose values are words.
+struct Words {
+  std::string order = "sequential", comm = "auto", device = "cpu";
+};
+
+void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--config", o.config, "Stage file: stage, batch, precision, optimizer, schedule")->required();
   app.add_option("--data", o.data, "Text file, or folder of text files; a byte is a token");
   app.add_option("--ranks", o.ranks, "Ranks, as threads, unless mpirun, torchrun or srun started this process [1]")
@@ -37,8 +44,10 @@ void declare(CLI::App& app, Options& o, std::string& order, std::string& comm) {
   app.add_option("--heads", o.shape.heads, "Attention heads per block [6]")->check(at_least(1));
   app.add_option("--channels", o.shape.channels, "Width of the model, a multiple of --heads [384]")->check(at_least(1));
   app.add_option("--context", o.shape.context, "Tokens per sequence [256]")->check(at_least(1));
+  app.add_option("--vocabulary", o.shape.vocabulary, "Rows of the token embedding; bytes use the first 256 [256]")
+      ->check(at_least(256));
   app.add_option("--seed", o.seed, "Of initialisation and shuffling")->check(at_least(0))->capture_default_str();
-  app.add_option("--order", order, "Of the sequences in an epoch")
+  app.add_option("--order", words.order, "Of the sequences in an epoch")
       ->check(CLI::IsMember{{"sequential", "shuffled"}})
       ->capture_default_str();
   app.add_option("--report", o.report, "Write the run as JSON lines");
@@ -46,9 +55,14 @@ void declare(CLI::App& app, Options& o, std::string& order, std::string& comm) {
   app.add_option("--save-initial", o.save_initial, "Write the model before the first step (Hugging Face's format)");
   app.add_option("--save-final", o.save_final, "Write the model after the last step (Hugging Face's format)");
   app.add_option("--init", o.init, "Start from a model folder; it also says the shapes");
-  app.add_option("--comm", comm, "What ranks talk through; auto: mpi under a launcher, otherwise local")
+  app.add_option("--comm", words.comm, "What ranks talk through; auto: mpi under a launcher, otherwise local")
       ->check(CLI::IsMember{{"auto", "local", "mpi"}})
       ->capture_default_str();
+  app.add_option("--device", words.device, "What each rank computes on; cuda: a GPU per rank, ranks as threads")
+      ->check(CLI::IsMember{{"cpu", "cuda"}})
+      ->capture_default_str();
+  app.add_flag("--share-devices", o.share_devices, "With --device cuda: more ranks than GPUs, several to a GPU");
+  app.add_flag("--tf32", o.tf32, "With --device cuda and fp32: let matmuls round their factors to TF32");
   app.add_flag("--plan", o.plan, "Print what each rank will hold, and end");
   app.add_flag("--recompute", o.recompute, "Keep only the blocks' inputs and compute their insides again in backward");
 }
@@ -58,9 +72,8 @@ void declare(CLI::App& app, Options& o, std::string& order, std::string& comm) {
 CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ostream& err) {
   CLI::App app{"Trains a GPT-2 on text, byte by byte, with its state sharded over ranks as the stage file says."};
   Options options;
-  std::string order = "sequential";
-  std::string comm = "auto";
-  declare(app, options, order, comm);
+  Words words;
+  declare(app, options, words);
   try {
     app.parse(argc, argv);
     if (options.data.empty() && !options.plan) {
@@ -69,14 +82,21 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
     if (!options.save_final.empty() && options.save_final == options.save_initial) {
       throw CLI::ValidationError{"--save-final", options.save_final.string() + " is the folder of --save-initial, too"};
     }
+    for (auto const& [flag, given] :
+         {std::pair{"--share-devices", options.share_devices}, std::pair{"--tf32", options.tf32}}) {
+      if (given && words.device != "cuda") {
+        throw CLI::ValidationError{flag, "is for --device cuda"};
+      }
+    }
     if (!options.trace.empty() && options.trace == options.report) {
       throw CLI::ValidationError{"--trace", options.trace.string() + " is the file of --report, too"};
     }
   } catch (CLI::ParseError const& error) {
     return {std::nullopt, app.exit(error, out, err) == 0 ? 0 : 2};
   }
-  options.order = orders.at(order);
-  options.transport = transports.at(comm);
+  options.order = orders.at(words.order);
+  options.transport = transports.at(words.comm);
+  options.device = devices.at(words.device);
   return {options, 0};
 }
 

@@ -21,7 +21,8 @@ struct Options {
   Order order = Order::sequential;
   std::filesystem::path report, trace, save_initial, save_final, init;
   std::optional<zeroth::comm::Transport> transport;
-  bool plan = false, recompute = false;
+  zeroth::DeviceKind device = zeroth::DeviceKind::cpu;
+  bool plan = false, recompute = false, share_devices = false, tf32 = false;
 };
 
 struct CommandLine {

@@ -8,9 +8,9 @@
 
 #include <zeroth/adapters/eigen.hpp>
 
-namespace gpt {
+#include "units.hpp"
 
-using zeroth::Param;
+namespace gpt {
 
 template <class S>
 using Matrix = zeroth::Matrix<S>;

@@ -10,6 +10,7 @@ std::string run_record(Options const& options, zeroth::Config const& config, Sha
   nlohmann::ordered_json const record{
       {"record", "run"},
       {"world", world},
+      {"device", options.device == zeroth::DeviceKind::cuda ? "cuda" : "cpu"},
       {"steps", options.steps},
       {"batch", {{"train", batch.train}, {"micro", batch.micro}, {"accumulation", batch.accumulation}}},
       {"seed", options.seed},

@@ -1,36 +1,26 @@
-/// The training loop.
+/// The training loop, the same on every device.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <zeroth/zeroth.hpp>
 
-#include "batches.hpp"
-#include "engine_parameters.hpp"
-#include "model.hpp"
-#include "options.hpp"
 #include "output.hpp"
 #include "run_record.hpp"
 #include "saved_model.hpp"
 #include "trace.hpp"
+#include "train_on.hpp"
+#include "units.hpp"
 
 namespace gpt {
 
-/// What all ranks of this process share, read-only.
-struct Task {
-  Options const& options;
-  zeroth::Config const& config;
-  Shape const& shape;
-  Batches const& batches;
-};
-
-/// What one rank does.
-template <zeroth::Element T, zeroth::GradientOf<T> G>
+/// What one rank does. `Where::Math<T, G>` computes micro-steps.
+template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   auto const& [options, config, shape, batches] = task;
   SavedModel initial_model{job, options.save_initial};
   SavedModel final_model{job, options.save_final};
   zeroth::Model model{options.seed};
-  Gpt<float> const gpt{model, shape, options.recompute ? Recompute::on : Recompute::off};
+  GptParams const params{model, shape};
   auto const batch_sizes = config.settings(job.world(), 1).batch;  // they do not depend on the largest unit
   Output output{job, options, batch_sizes.train * shape.context,
                 run_record(options, config, shape, batches, job.world())};
@@ -41,8 +31,7 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   }
   initial_model.save(engine, shape);
 
-  WideMemory memory{model};
-  auto workspace = gpt.workspace();
+  typename Where::template Math<T, G> math{engine, model, params, options, batch_sizes.accumulation};
   Batch batch;
   auto const show = [&](std::optional<zeroth::StepReport> const& report) {
     if (report) {
@@ -54,9 +43,7 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
     trace.before(engine, step);
     for (auto micro : engine.micro_steps()) {
       batches.read(micro.first_sample(), engine.micro_batch(), batch);
-      WideMicroStep<T, G> pass{micro, memory};
-      float const loss = gpt.forward(pass, batch, workspace);
-      gpt.backward(pass, batch, workspace, micro.report_loss(loss));
+      math.micro_step(micro, batch);
     }
     if (show(engine.step())) {  // Ctrl-C anywhere: all ranks end at the same step
       break;
@@ -66,6 +53,11 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   trace.finish(job);
   final_model.save(engine, shape);
   output.finish(job, {engine.planned(), engine.peak()});
+}
+
+template <class Where>
+void train(zeroth::Job& job, Task const& task) {
+  with_precision(task.config, [&](auto precision) { train<Where>(job, task, precision); });
 }
 
 }  // namespace gpt

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "device/element_arithmetic.hpp"
 #include "device/element_loops.hpp"
 #include "device/kernel_arguments.hpp"
 #include "zeroth/device/cpu.hpp"
@@ -36,6 +37,10 @@ void CpuKernels::collect(Stream& stream, std::span<float const> block_sums, opti
     *contribution = host;
     contribution->sum_of_squares = total_of(block_sums.data(), static_cast<std::int64_t>(block_sums.size()));
   });
+}
+
+void CpuKernels::add_loss(Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) {
+  as_cpu(stream).post([=] { contribution->loss = device::add_weighted(contribution->loss, *term.mean, term.weight); });
 }
 
 void CpuKernels::advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,

@@ -50,6 +50,10 @@ void CudaKernels::collect(Stream& stream, std::span<float const> block_sums, opt
   });
 }
 
+void CudaKernels::add_loss(Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) {
+  enqueue(stream, "add_loss", [&](cudaStream_t on) { return cuda::add_loss(on, term, contribution); });
+}
+
 void CudaKernels::advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
                           optim::StepScalars* scalars) {
   enqueue(stream, "advance", [&](cudaStream_t on) { return cuda::advance(on, rules, total, scalars); });

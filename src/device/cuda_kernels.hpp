@@ -13,6 +13,7 @@ class CudaKernels final : public Kernels {
   void reduce_epilogue(Stream& stream, ReduceEpilogue const& args) override;
   void collect(Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
                optim::StepSums* contribution) override;
+  void add_loss(Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) override;
   void advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
                optim::StepScalars* scalars) override;
   void adamw(Stream& stream, optim::AdamwArgs const& args) override;

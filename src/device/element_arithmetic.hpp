@@ -23,6 +23,10 @@ template <class To, class From>
   return from_float<To>(to_float(before) + to_float(value));
 }
 
+[[nodiscard]] ZEROTH_HOST_DEVICE inline double add_weighted(double sum, float value, double weight) noexcept {
+  return sum + weight * static_cast<double>(value);
+}
+
 // ---- sums over ranks ----
 
 /// What elements of type T are added in. Integers are unsigned, so that they wrap around.

@@ -43,6 +43,9 @@ float report_loss(EngineState& engine, float mean, LossOptions const& options) {
 void skip_unit(EngineState& engine, Unit unit) { engine.skip_unit(unit); }
 void skip_pass(EngineState& engine) { engine.skip_pass(); }
 std::int64_t first_sample(EngineState const& engine) noexcept { return engine.first_sample(); }
+float report_loss(EngineState& engine, DeviceLoss mean, LossOptions const& options) {
+  return engine.report_loss(mean, options);
+}
 float evaluation_loss(EngineState& engine) { return engine.evaluation_loss(); }
 
 // engine.hpp

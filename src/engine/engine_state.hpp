@@ -33,6 +33,7 @@ class EngineState {
   void end_pass(bool by_exception) noexcept;
   void begin_evaluation(int passes);
   [[nodiscard]] float report_loss(float mean, LossOptions const& options);
+  [[nodiscard]] float report_loss(DeviceLoss mean, LossOptions const& options);
   void skip_unit(Unit unit);
   void skip_pass();
   [[nodiscard]] std::int64_t first_sample() const noexcept;
@@ -81,6 +82,7 @@ class EngineState {
   void check_unit(Unit unit, std::string_view call) const;
   void check_param(std::uint32_t model, std::uint32_t param, char const* call) const;
   void check_open(stage::Phase phase, Unit unit) const;
+  [[nodiscard]] float begin_report(LossOptions const& options);
   void settle_skips(std::int64_t position);
   void take_turn(stage::Turn const& turn);
   void record_turn(stage::Turn const& turn);
@@ -114,6 +116,7 @@ class EngineState {
   std::int64_t steps_ = 0;  ///< Completed.
   int micro_steps_ = 0;     ///< Of this step.
   optim::StepSums sums_;
+  std::vector<optim::LossTerm> losses_;  // of this step, if the device knows them
   std::array<engine::History, 2> histories_;
   std::optional<StepReport> owed_;  ///< Of the last step, without what the device knows.
   Clock::time_point step_began_;

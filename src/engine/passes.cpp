@@ -97,6 +97,26 @@ float EngineState::evaluation_loss() {
 }
 
 float EngineState::report_loss(float mean, LossOptions const& options) {
+  float const seed = begin_report(options);
+  auto& sums = *pass_ == PassKind::training ? sums_ : evaluation_sums_;
+  if (options.weight > 0) {
+    sums.loss += static_cast<double>(options.weight) * static_cast<double>(mean);
+    sums.weight += static_cast<double>(options.weight);
+  }
+  return seed;
+}
+
+float EngineState::report_loss(DeviceLoss mean, LossOptions const& options) {
+  ZEROTH_EXPECTS(mean.mean != nullptr, "report_loss(): the address of the mean is null");
+  float const seed = begin_report(options);
+  if (options.weight > 0) {
+    losses_.push_back({mean.mean, static_cast<double>(options.weight)});
+    sums_.weight += static_cast<double>(options.weight);
+  }
+  return seed;
+}
+
+float EngineState::begin_report(LossOptions const& options) {
   check_usable("report_loss()");
   ZEROTH_EXPECTS(pass_, "report_loss() outside of a pass");
   ZEROTH_EXPECTS(!pass_skipped_, "report_loss() in a micro-step that was skipped");
@@ -104,11 +124,6 @@ float EngineState::report_loss(float mean, LossOptions const& options) {
   ZEROTH_EXPECTS(std::isfinite(options.weight) && options.weight >= 0,
                  fmt::format("report_loss(): weight is {}, must be 0 or more and finite", options.weight));
   loss_reported_ = true;
-  auto& sums = *pass_ == PassKind::training ? sums_ : evaluation_sums_;
-  if (options.weight > 0) {
-    sums.loss += static_cast<double>(options.weight) * static_cast<double>(mean);
-    sums.weight += static_cast<double>(options.weight);
-  }
   return *pass_ == PassKind::training ? manager_->loss_scale() * options.weight * gradient_prescale_ : 0.0F;
 }
 

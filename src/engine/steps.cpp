@@ -38,7 +38,7 @@ std::optional<StepReport> EngineState::step(StepOptions const& options) {
     auto const rules = rules_for(options);
     sums_.stop = job_->stop_requested() ? 1 : 0;
     sums_.history = histories_[slot].hash();
-    manager_->decide(sums_, rules, slot);
+    manager_->decide(sums_, losses_, rules, slot);
     schedule_->update(rules.adam);
     ++steps_;
 
@@ -62,6 +62,7 @@ std::optional<StepReport> EngineState::step(StepOptions const& options) {
     misses_ = schedule_->prefetch_misses();
     micro_steps_ = 0;
     sums_ = {};
+    losses_.clear();
     histories_[static_cast<std::size_t>(steps_ % 2)].clear();
     if (steps_ == 2 && !settings().check) {
       gather_comm_->set_options({settings().timeout, false});

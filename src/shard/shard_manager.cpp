@@ -294,12 +294,16 @@ void ShardManager::reduced(std::uint32_t flat, std::byte* data, bool last) {
 
 // ---- update ---------------------------------------------------------------------------------------------------------
 
-void ShardManager::decide(optim::StepSums const& mine, optim::StepRules const& rules, std::size_t slot) {
+void ShardManager::decide(optim::StepSums const& mine, std::span<optim::LossTerm const> losses,
+                          optim::StepRules const& rules, std::size_t slot) {
   auto& stream = *context_.reduce_stream;
   device::SpanScope const span{stream, "decide", ""};
   std::span const block_sums{reinterpret_cast<float const*>(scratch_->data() + plan_.block_sums),
                              static_cast<std::size_t>(plan_.block_sum_count)};
   kernels_->collect(stream, block_sums, mine, &step_->mine);
+  for (auto const& loss : losses) {
+    kernels_->add_loss(stream, loss, &step_->mine);
+  }
   context_.reduce_comm->all_reduce(stream, {"step", ""}, &step_->mine, &step_->total, sums_count, Dtype::fp64);
   kernels_->advance(stream, rules, &step_->total, &step_->scalars);
   kernels_->copy(stream, &results_->scalars[slot], &step_->scalars, sizeof(optim::StepScalars));

@@ -44,6 +44,11 @@ void VirtualKernels::collect(device::Stream& stream, std::span<float const> bloc
   move(stream, static_cast<std::int64_t>(block_sums.size_bytes()));
 }
 
+void VirtualKernels::add_loss(device::Stream& stream, optim::LossTerm const& /*term*/,
+                              optim::StepSums* /*contribution*/) {
+  move(stream, 0);
+}
+
 void VirtualKernels::advance(device::Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
                              optim::StepScalars* scalars) {
   optim::advance(rules, *total, *scalars);

@@ -15,6 +15,7 @@ class VirtualKernels final : public device::Kernels {
   void reduce_epilogue(device::Stream& stream, device::ReduceEpilogue const& args) override;
   void collect(device::Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
                optim::StepSums* contribution) override;
+  void add_loss(device::Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) override;
   void advance(device::Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
                optim::StepScalars* scalars) override;
   void adamw(device::Stream& stream, optim::AdamwArgs const& args) override;

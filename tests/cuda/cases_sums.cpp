@@ -153,6 +153,14 @@ TEST_CASE("collect adds up block sums as the CPU does") {
   }
 }
 
+TEST_CASE("add_loss adds weighted means in fp64") {
+  testing::every_way();
+  OnMachine<float> const mean{{2.25F}};
+  OnMachine<optim::StepSums> const contribution{{optim::StepSums{3, 1.5, 4, 1, 12345}}};
+  CHECK(add_loss(machine().stream(), {mean.data(), 0.1}, contribution.data()) == cudaSuccess);
+  CHECK(fields_of(contribution.values()[0]) == fields_of({3, 1.5 + 0.1 * 2.25, 4, 1, 12345}));
+}
+
 TEST_CASE("collect lets through what is not finite") {
   testing::every_way();
   for (float const bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {

@@ -248,6 +248,21 @@ TEST_CASE("collect adds block sums in fp64 and takes the rest from the host") {
   CHECK(sums.sum_of_squares == 0);
 }
 
+TEST_CASE("add_loss adds what the mean is when its turn comes, times its weight") {
+  Machine machine{Overlap::on};
+  optim::StepSums sums{3, 1.5, 4, 1};
+  float mean = 0;
+  float const later = 2.25F;
+  machine.kernels.copy(*machine.stream, &mean, &later, sizeof(mean));
+  machine.kernels.add_loss(*machine.stream, {&mean, 0.5}, &sums);
+  machine.kernels.add_loss(*machine.stream, {&mean, 2}, &sums);
+  machine.stream->synchronize();
+  CHECK(sums.loss == 1.5 + 0.5 * 2.25 + 2 * 2.25);
+  CHECK(sums.sum_of_squares == 3);
+  CHECK(sums.weight == 4);
+  CHECK(sums.stop == 1);
+}
+
 TEST_CASE("collect adds in 1024 lanes, then folds halves onto halves") {
   Machine machine;
   for (std::int64_t const count : {1, 1000, 1024, 5003}) {

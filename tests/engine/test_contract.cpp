@@ -122,6 +122,14 @@ Misuse const misuses[] = {
     {"report_loss() outside of a pass",
      [](Scene const& s) { static_cast<void>(detail::report_loss(*s.engine.micro_steps().engine, 1, {})); },
      "report_loss() outside of a pass"},
+    {"a loss on the device without an address",
+     [](Scene const& s) {
+       in_micro_step(s, [&](auto& micro) {
+         forward(micro, s.small);
+         static_cast<void>(micro.report_loss(DeviceLoss{nullptr}));
+       });
+     },
+     "report_loss(): the address of the mean is null"},
     // ---- guards
     {"two forward guards",
      [](Scene const& s) {

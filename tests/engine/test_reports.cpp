@@ -54,6 +54,44 @@ std::vector<StepReport> train_reports(int world, Config const& config, int steps
 
 }  // namespace
 
+TEST_CASE("a loss that the device computes is reported as one that the host knows") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const steps = [&](bool on_device) {
+      return run(2, small_config(stage),
+                 [&](Job&, Engine<float>& engine, SmallModel const& small) {
+                   Seen seen;
+                   std::vector<float> losses(2);
+                   for (int step = 0; step < 4; ++step) {
+                     std::size_t micro_step = 0;
+                     for (auto micro : engine.micro_steps()) {
+                       float& loss = losses[micro_step++];
+                       forward(micro, small);
+                       loss = loss_of(micro.first_sample());
+                       LossOptions const options{.weight = micro_step == 1 ? 0.5F : 1.0F};
+                       float const seed =
+                           on_device ? micro.report_loss(DeviceLoss{&loss}, options) : micro.report_loss(loss, options);
+                       backward(micro, small, seed);
+                     }
+                     if (auto const report = engine.step()) {
+                       seen.reports.push_back(*report);
+                     }
+                   }
+                   seen.reports.push_back(*engine.finish());
+                   return seen;
+                 })
+          .front()
+          .reports;
+    };
+    auto const host = steps(false);
+    auto const device = steps(true);
+    REQUIRE(device.size() == 4);
+    for (std::size_t i = 0; i < host.size(); ++i) {
+      CHECK(device[i].loss == host[i].loss);
+      CHECK(device[i].grad_norm == host[i].grad_norm);
+    }
+  }
+}
+
 TEST_CASE("step() returns the report of the step before, finish() the last, and nothing twice") {
   for (int stage = 0; stage <= 3; ++stage) {
     std::vector<std::int64_t> numbers;

@@ -17,6 +17,12 @@ namespace gpt {
 template <class S>
 using Values = std::vector<S, Eigen::aligned_allocator<S>>;
 
+/// A Param does not tell its place, so read it from its bytes: {model, index, shape}.
+template <std::size_t D>
+[[nodiscard]] std::size_t index_of(Param<D> const& p) {
+  return std::bit_cast<std::array<std::uint32_t, 2 + 2 * D>>(p)[1];
+}
+
 template <class S>
 class ReferencePass {
  public:
@@ -73,12 +79,6 @@ class ReferencePass {
   std::vector<Values<S>> values, gradients;  // by parameter
 
  private:
-  /// A Param does not tell its place, so read it from its bytes: {model, index, shape}.
-  template <std::size_t D>
-  static std::size_t index_of(Param<D> const& p) {
-    return std::bit_cast<std::array<std::uint32_t, 2 + 2 * D>>(p)[1];
-  }
-
   std::vector<zeroth::model::ParamDescription> params_;
   std::vector<bool> written_;
 };

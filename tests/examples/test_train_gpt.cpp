@@ -22,6 +22,7 @@ TEST_CASE("train_gpt reports the run, its steps and the memory of every rank") {
 
   CHECK(report[0]["record"] == "run");
   CHECK(report[0]["world"] == 2);
+  CHECK(report[0]["device"] == "cpu");
   CHECK(report[0]["batch"] == json({{"train", 8}, {"micro", 2}, {"accumulation", 2}}));
   CHECK(report[0]["model"]["channels"] == 16);
   CHECK(report[0]["config"]["zero_optimization.stage"]["value"] == 3);
@@ -189,6 +190,7 @@ TEST_CASE("train_gpt says what is wrong, and leaves no half of a file") {
            {"--channels 15", {"--channels 15 is not a multiple of --heads 2"}},
            {"--init gone", {"--init gone", "config.json"}},
            {"--save-final b", {"b", "is a file"}},
+           {"--comm mpi --device cuda", {"cuda"}},
            {"--report gone/report", {"gone/report", "No such file or directory"}},
        }) {
     auto options = place.command(small + "--steps 1 --ranks 2 " + row.more);
@@ -206,6 +208,17 @@ TEST_CASE("train_gpt says what is wrong, and leaves no half of a file") {
     }
   }
   CHECK(read_all(place / "b") == "a file");
+}
+
+TEST_CASE("train_gpt on a GPU says so where there is none") {
+  Place const place;
+  auto options = place.command(small + "--steps 1 --device cuda --report report");
+  options.environment = {{"CUDA_VISIBLE_DEVICES", ""}};  // where there is one, it is hidden
+  auto const result = run(options);
+  INFO(result.output);
+  CHECK(result.ending.status == 1);
+  CHECK_THAT(result.output, Contains("CUDA") || Contains("GPU"));
+  CHECK_FALSE(std::filesystem::exists(place / "report"));
 }
 
 TEST_CASE("train_gpt does not take a full disk for a finished run") {

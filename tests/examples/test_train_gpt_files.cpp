@@ -54,13 +54,14 @@ std::filesystem::path publish_weights(Folder const& folder, std::string_view tex
 }  // namespace
 
 TEST_CASE("options: every one arrives") {
-  auto const o =
-      parse_words(
-          {"--config",     "c.json", "--data",  "text",     "--ranks",    "4",   "--steps",        "7",
-           "--layers",     "2",      "--heads", "3",        "--channels", "12",  "--context",      "8",
-           "--seed",       "9",      "--order", "shuffled", "--report",   "r",   "--save-initial", "i",
-           "--save-final", "f",      "--init",  "m",        "--comm",     "mpi", "--plan",         "--recompute"})
-          .command_line.options;
+  auto const o = parse_words({"--config",     "c.json",      "--data",    "text", "--ranks",         "4",
+                              "--steps",      "7",           "--layers",  "2",    "--heads",         "3",
+                              "--channels",   "12",          "--context", "8",    "--seed",          "9",
+                              "--order",      "shuffled",    "--report",  "r",    "--save-initial",  "i",
+                              "--save-final", "f",           "--init",    "m",    "--comm",          "mpi",
+                              "--plan",       "--recompute", "--device",  "cuda", "--share-devices", "--tf32",
+                              "--vocabulary", "300"})
+                     .command_line.options;
   REQUIRE(o);
   CHECK(o->config == "c.json");
   CHECK(o->data == "text");
@@ -79,6 +80,10 @@ TEST_CASE("options: every one arrives") {
   CHECK(o->transport == zeroth::comm::Transport::mpi);
   CHECK(o->plan);
   CHECK(o->recompute);
+  CHECK(o->device == zeroth::DeviceKind::cuda);
+  CHECK(o->share_devices);
+  CHECK(o->tf32);
+  CHECK(o->shape.vocabulary == 300);
 }
 
 TEST_CASE("options: what is not said is left open or has a default") {
@@ -92,6 +97,9 @@ TEST_CASE("options: what is not said is left open or has a default") {
   CHECK_FALSE(o->transport);
   CHECK_FALSE(o->plan);
   CHECK_FALSE(o->recompute);
+  CHECK(o->device == zeroth::DeviceKind::cpu);
+  CHECK_FALSE(o->share_devices);
+  CHECK_FALSE(o->tf32);
   CHECK(parse_words({"--config", "c.json", "--plan"}).command_line.options);
 }
 
@@ -114,6 +122,10 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--ranks", "99999999999"}, {"--ranks", "99999999999"}},
            {{"--config", "c", "--data", "t", "--order", "random"}, {"--order", "random", "sequential", "shuffled"}},
            {{"--config", "c", "--data", "t", "--comm", "nccl"}, {"--comm", "nccl", "auto", "local", "mpi"}},
+           {{"--config", "c", "--data", "t", "--device", "gpu"}, {"--device", "gpu", "cpu", "cuda"}},
+           {{"--config", "c", "--data", "t", "--tf32"}, {"--tf32", "--device cuda"}},
+           {{"--config", "c", "--data", "t", "--share-devices"}, {"--share-devices", "--device cuda"}},
+           {{"--config", "c", "--data", "t", "--vocabulary", "255"}, {"--vocabulary", "255", "at least 256"}},
            {{"--config", "c", "--data", "t", "--layer", "2"}, {"--layer"}},
            {{"--config", "c", "--data", "t", "more"}, {"more"}},
            {{"--config", "c", "--data", "t", "--save-initial", "m", "--save-final", "m"}, {"--save-final", "m is the"}},
@@ -133,8 +145,9 @@ TEST_CASE("options: help lists all of them and is no error") {
   CHECK_FALSE(got.command_line.options);
   CHECK(got.command_line.exit_status == 0);
   for (char const* option :
-       {"--config", "--data", "--ranks", "--steps", "--layers", "--heads", "--channels", "--context", "--seed",
-        "--order", "--report", "--save-initial", "--save-final", "--init", "--comm", "--plan", "--recompute"}) {
+       {"--config",  "--data", "--ranks",     "--steps",  "--layers",        "--heads",      "--channels",
+        "--context", "--seed", "--order",     "--report", "--save-initial",  "--save-final", "--init",
+        "--comm",    "--plan", "--recompute", "--device", "--share-devices", "--tf32",       "--vocabulary"}) {
     CHECK_THAT(got.out, Contains(option));
   }
 }

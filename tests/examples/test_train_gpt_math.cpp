@@ -91,7 +91,7 @@ Trained<S> train_once(Shape const& shape, Batch const& batch, Recompute recomput
 TEST_CASE("the gradients of a linear layer match finite differences") {
   auto const rows = GENERATE(3, 259);  // one panel, and several with a remainder
   Bench bench;
-  Linear<double> const linear{bench.model, bench.unit, "linear", 4, 5, 0.1F};
+  Linear<double> const linear{{bench.model, bench.unit, "linear", 4, 5, 0.1F}};
   ReferencePass<double> pass{bench.model};
   auto x = random_matrix<double>(rows, 4, 1);
   auto residual = random_matrix<double>(rows, 5, 2);
@@ -122,7 +122,7 @@ TEST_CASE("the gradients of a linear layer match finite differences") {
 
 TEST_CASE("the gradients of LayerNorm match finite differences") {
   Bench bench;
-  LayerNorm<double> const norm{bench.model, bench.unit, "norm", 7};
+  LayerNorm<double> const norm{{bench.model, bench.unit, "norm", 7}};
   ReferencePass<double> pass{bench.model};
   auto x = random_matrix<double>(5, 7, 1);
   auto const dy = random_matrix<double>(5, 7, 2);

@@ -51,6 +51,8 @@ class Kernels {
   /// other fields from `host`.
   virtual void collect(Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
                        optim::StepSums* contribution) = 0;
+  /// Adds `term.weight` times the mean that is there when the stream comes to it to `contribution->loss`.
+  virtual void add_loss(Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) = 0;
   /// optim::advance on the device: the one place that decides on an update.
   virtual void advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
                        optim::StepScalars* scalars) = 0;

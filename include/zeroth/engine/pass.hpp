@@ -11,6 +11,12 @@ struct LossOptions {
   float weight = 1;  ///< Against a full batch: 0.5 if half of the targets are padding.
 };
 
+/// A mean loss that the device computes: `mean` is where, written in stream order before the micro-step's gradients and
+/// left alone until the next step has opened its first unit.
+struct DeviceLoss {
+  float const* mean;
+};
+
 namespace detail {
 enum class PassKind : std::uint8_t { training, evaluation };
 void begin_pass(EngineState& engine, PassKind kind);
@@ -18,6 +24,7 @@ void end_pass(EngineState& engine, PassKind kind, int exceptions_when_opened) no
 [[nodiscard]] GuardHandle open_forward(EngineState& engine, Unit unit);
 [[nodiscard]] GuardHandle open_backward(EngineState& engine, Unit unit);
 [[nodiscard]] float report_loss(EngineState& engine, float mean, LossOptions const& options);
+[[nodiscard]] float report_loss(EngineState& engine, DeviceLoss mean, LossOptions const& options);
 void skip_unit(EngineState& engine, Unit unit);
 void skip_pass(EngineState& engine);
 [[nodiscard]] std::int64_t first_sample(EngineState const& engine) noexcept;
@@ -60,6 +67,10 @@ class [[nodiscard]] MicroStep final : public Pass<T> {
   /// Takes the mean loss of this micro-batch, once, and returns the seed: what to multiply that mean's gradient by
   /// (loss scale and weight). The engine divides by ranks and micro-steps; the caller never does.
   [[nodiscard]] float report_loss(float mean, LossOptions const& options = {}) {
+    return detail::report_loss(*this->engine_, mean, options);
+  }
+  /// The same for a mean that the device computes. No host waits for it.
+  [[nodiscard]] float report_loss(DeviceLoss mean, LossOptions const& options = {}) {
     return detail::report_loss(*this->engine_, mean, options);
   }
   void skip() { detail::skip_pass(*this->engine_); }  ///< No data here this time: joins every collective, weighs 0.

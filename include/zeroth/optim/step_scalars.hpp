@@ -16,6 +16,12 @@ struct StepSums {
   double history = 0;         ///< 32-bit hash of what a rank did since the last step: sums of it are exact.
 };
 
+/// The loss of a micro-step that the device computes, and the host need not see.
+struct LossTerm {
+  float const* mean = nullptr;  ///< On the device.
+  double weight = 1;
+};
+
 struct AdamRules {
   float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F, weight_decay = 0;
   bool decoupled_decay = true;  ///< AdamW (Loshchilov and Hutter 2019); otherwise decay is added to the gradient (L2).

@@ -76,8 +76,10 @@ class ShardManager {
   void reduce(std::span<std::uint32_t const> flats, bool last);
 
   // ---- update ----
-  /// Sums `mine` over ranks, and turns the sums into the step's scalars: see StepMemory. `slot` of results().
-  void decide(optim::StepSums const& mine, optim::StepRules const& rules, std::size_t slot);
+  /// Sums `mine`, to which `losses` are added on the device, over ranks, and turns the sums into the step's scalars:
+  /// see StepMemory. `slot` of results().
+  void decide(optim::StepSums const& mine, std::span<optim::LossTerm const> losses, optim::StepRules const& rules,
+              std::size_t slot);
   /// Makes the compute stream wait for decide(), and for everything that still reads what update() writes.
   void begin_update();
   void update(std::uint32_t flat, optim::AdamRules const& rules);

@@ -1,0 +1,48 @@
+/// All bodies, and the types that they are compiled for.
+#pragma once
+#include "gpu/kernels/attention.hpp"
+#include "gpu/kernels/columns.hpp"
+#include "gpu/kernels/cross_entropy.hpp"
+#include "gpu/kernels/embedding.hpp"
+#include "gpu/kernels/gelu.hpp"
+#include "gpu/kernels/layer_norm.hpp"
+#include "gpu/launch.hpp"
+
+// A macro, since templates are instantiated by name alone.
+#define GPT_GPU_LAUNCH(...) template cudaError_t launch<__VA_ARGS__>(cudaStream_t, __VA_ARGS__ const&, std::int64_t);
+
+#define GPT_GPU_LAUNCH_ATTENTION(T, width)           \
+  GPT_GPU_LAUNCH(AttentionForward<T, width>)         \
+  GPT_GPU_LAUNCH(AttentionBackwardQueries<T, width>) \
+  GPT_GPU_LAUNCH(AttentionBackwardKeys<T, width>)
+
+#define GPT_GPU_LAUNCH_MATH(T)                 \
+  GPT_GPU_LAUNCH(Embed<T>)                     \
+  GPT_GPU_LAUNCH(LayerNormForward<T>)          \
+  GPT_GPU_LAUNCH(LayerNormAgain<T>)            \
+  GPT_GPU_LAUNCH(LayerNormBackward<T>)         \
+  GPT_GPU_LAUNCH(ChunkSums<LayerNormTerms<T>>) \
+  GPT_GPU_LAUNCH(ChunkSums<ValueTerms<T>>)     \
+  GPT_GPU_LAUNCH(Gelu<T>)                      \
+  GPT_GPU_LAUNCH(CrossEntropyBackward<T>)      \
+  GPT_GPU_LAUNCH(AttentionAlong<T>)            \
+  GPT_GPU_LAUNCH_ATTENTION(T, 32)              \
+  GPT_GPU_LAUNCH_ATTENTION(T, 64)              \
+  GPT_GPU_LAUNCH_ATTENTION(T, 128)
+
+#define GPT_GPU_LAUNCH_GRADIENT(T, G)       \
+  GPT_GPU_LAUNCH(EmbedTokensBackward<T, G>) \
+  GPT_GPU_LAUNCH(EmbedPositionsBackward<T, G>)
+
+/// Define launch() where its template is visible, in namespace gpt::gpu.
+#define GPT_GPU_LAUNCH_FP32             \
+  GPT_GPU_LAUNCH_MATH(float)            \
+  GPT_GPU_LAUNCH_GRADIENT(float, float) \
+  GPT_GPU_LAUNCH(FoldChunks<float>)     \
+  GPT_GPU_LAUNCH(CrossEntropy)          \
+  GPT_GPU_LAUNCH(MeanLoss)
+#define GPT_GPU_LAUNCH_16_BITS(T)   \
+  GPT_GPU_LAUNCH_MATH(T)            \
+  GPT_GPU_LAUNCH_GRADIENT(T, T)     \
+  GPT_GPU_LAUNCH_GRADIENT(T, float) \
+  GPT_GPU_LAUNCH(FoldChunks<T>)

@@ -1,0 +1,471 @@
+/// Causal self-attention in tiles: scores live in shared memory, a tile of them at a time. Forward keeps the logarithm
+/// of each row's softmax denominator; backward computes the scores again, once for the queries and once for keys and
+/// values, so that every gradient has one writer.
+#pragma once
+#include <cmath>
+
+#include "cuda/packs.hpp"
+#include "gpu/kernels/cross_entropy.hpp"
+
+namespace gpt::gpu {
+
+/// What attention works on: tokens in sequences of `context`, heads of `width` channels.
+struct Heads {
+  std::int64_t sequences, context, heads, width;
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t channels() const { return heads * width; }
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles(int rows) const { return (context + rows - 1) / rows; }
+};
+
+/// Tile `tile` of one head of one sequence.
+struct HeadTile {
+  std::int64_t sequence, head, tile;
+
+  ZEROTH_DEVICE HeadTile(Heads const& h, std::int64_t index, std::int64_t tiles)
+      : sequence{index / (h.heads * tiles)}, head{index / tiles % h.heads}, tile{index % tiles} {}
+  /// Where the head's channels of the token at `position` begin, in rows of `row_channels`.
+  [[nodiscard]] ZEROTH_DEVICE std::int64_t at(Heads const& h, std::int64_t position, std::int64_t row_channels) const {
+    return (sequence * h.context + position) * row_channels + head * h.width;
+  }
+};
+
+/// How a block of 256 threads shares tiles of `rows` x `columns`: 16 x 16 threads, each with a few rows and columns.
+/// Matrices in shared memory have rows of `stride` floats: of all threads that read at a time each has banks of its
+/// own.
+template <int most_width>
+struct AttentionTiles {
+  static constexpr int threads = 256, side = 16;
+  static constexpr int stride = most_width + 4;
+  static constexpr int width_steps = most_width / side;
+  [[nodiscard]] ZEROTH_HOST_DEVICE static constexpr int row_of(int thread, int rows, int r) {
+    return thread / side * (rows / side) + r;
+  }
+  [[nodiscard]] ZEROTH_HOST_DEVICE static constexpr int column_of(int thread, int j) {
+    return thread % side + j * side;
+  }
+};
+
+/// Rows [first, first + rows) of one head into shared memory, zeros where there are none.
+template <int most_width, Element T>
+ZEROTH_DEVICE inline void load_tile(int thread, Heads const& h, HeadTile const& at, T const* from,
+                                    std::int64_t row_channels, std::int64_t first, int rows,
+                                    float (*to)[AttentionTiles<most_width>::stride]) {
+  for (int i = thread; i < rows * most_width; i += AttentionTiles<most_width>::threads) {
+    int const row = i / most_width;
+    int const d = i % most_width;
+    bool const there = first + row < h.context && d < h.width;
+    to[row][d] = there ? to_float(from[at.at(h, first + row, row_channels) + d]) : 0.0F;
+  }
+}
+
+/// Products of rows of `a` and rows of `b`: values[r][j] for this thread's rows and columns.
+template <int most_width, int rows, int columns>
+ZEROTH_DEVICE inline void multiply_rows(int thread, float const (*a)[AttentionTiles<most_width>::stride],
+                                        float const (*b)[AttentionTiles<most_width>::stride],
+                                        float (&values)[rows / 16][columns / 16]) {
+  using Tiles = AttentionTiles<most_width>;
+  constexpr int R = rows / Tiles::side, J = columns / Tiles::side;
+  for (int r = 0; r < R; ++r) {
+    for (int j = 0; j < J; ++j) {
+      values[r][j] = 0;
+    }
+  }
+  for (int d = 0; d < most_width; d += 4) {
+    zeroth::cuda::Pack<float, 4> left[R], right[J];
+    for (int r = 0; r < R; ++r) {
+      left[r] = zeroth::cuda::load<4>(&a[Tiles::row_of(thread, rows, r)][d]);
+    }
+    for (int j = 0; j < J; ++j) {
+      right[j] = zeroth::cuda::load<4>(&b[Tiles::column_of(thread, j)][d]);
+    }
+    for (int r = 0; r < R; ++r) {
+      for (int j = 0; j < J; ++j) {
+        for (int k = 0; k < 4; ++k) {
+          values[r][j] += left[r].at[k] * right[j].at[k];
+        }
+      }
+    }
+  }
+}
+
+/// sums[r][j] += for this thread's row r and channel j: the sum over k < count of weight(row, k) * b[k][channel].
+template <int most_width, int rows, class Weight>
+ZEROTH_DEVICE inline void add_weighted_rows(int thread, int count, Weight const& weight,
+                                            float const (*b)[AttentionTiles<most_width>::stride],
+                                            float (&sums)[rows / 16][most_width / 16]) {
+  using Tiles = AttentionTiles<most_width>;
+  constexpr int R = rows / Tiles::side, J = Tiles::width_steps;
+  for (int k = 0; k < count; ++k) {
+    float value[J];
+    for (int j = 0; j < J; ++j) {
+      value[j] = b[k][Tiles::column_of(thread, j)];
+    }
+    for (int r = 0; r < R; ++r) {
+      float const w = weight(Tiles::row_of(thread, rows, r), k);
+      for (int j = 0; j < J; ++j) {
+        sums[r][j] += w * value[j];
+      }
+    }
+  }
+}
+
+/// Sums that a thread keeps for its rows and channels, from tile to tile.
+template <int most_width, int rows>
+struct HeadSums {
+  static constexpr int R = rows / 16, J = most_width / 16;
+  float at[R][J];
+
+  ZEROTH_DEVICE void clear() {
+    for (auto& row : at) {
+      for (float& value : row) {
+        value = 0;
+      }
+    }
+  }
+  /// Rounds them to rows [first, first + rows) of one head.
+  template <Element T>
+  ZEROTH_DEVICE void store(int thread, Heads const& h, HeadTile const& tile, std::int64_t first,
+                           std::int64_t row_channels, T* to) const {
+    using Tiles = AttentionTiles<most_width>;
+    for (int r = 0; r < R; ++r) {
+      std::int64_t const position = first + Tiles::row_of(thread, rows, r);
+      for (int j = 0; j < J; ++j) {
+        int const d = Tiles::column_of(thread, j);
+        if (position < h.context && d < h.width) {
+          to[tile.at(h, position, row_channels) + d] = from_float<T>(at[r][j]);
+        }
+      }
+    }
+  }
+};
+
+/// qkv: [tokens, 3 * channels], queries then keys then values. y: [tokens, channels]. log_sums: [tokens, heads].
+/// A block has a tile of queries and goes through the keys with an online softmax (Milakov and Gimelshein 2018, as in
+/// FlashAttention, Dao et al. 2022).
+template <Element T, int most_width>
+struct AttentionForward {
+  using Tiles = AttentionTiles<most_width>;
+  static constexpr int threads = Tiles::threads;
+  static constexpr int rows = most_width <= 64 ? 64 : 32, keys = 32;
+  static constexpr int parts = threads / rows, keys_of_a_part = keys / parts;
+  struct Shared {
+    alignas(16) float q[rows][Tiles::stride], kv[keys][Tiles::stride];
+    float p[rows][keys + 1];
+    float part_largest[rows][parts], part_sum[rows][parts];
+    float largest[rows], sum[rows];  // of the tiles before this one
+  };
+
+  T const* qkv;
+  Heads heads;
+  float scale;
+  T* y;
+  float* log_sums;
+
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const {
+    return heads.sequences * heads.heads * heads.tiles(rows);
+  }
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
+    for (std::int64_t i = block.index(); i < work(); i += block.count()) {
+      auto tile = HeadTile{heads, i, heads.tiles(rows)};
+      tile.tile = heads.tiles(rows) - 1 - tile.tile;  // those with the most keys first
+      run(block, shared, tile);
+    }
+  }
+
+ private:
+  template <class Block>
+  ZEROTH_DEVICE void run(Block& block, Shared& shared, HeadTile const& tile) const {
+    std::int64_t const channels = heads.channels();
+    std::int64_t const first_row = tile.tile * rows;
+    std::int64_t const end_row = first_row + rows < heads.context ? first_row + rows : heads.context;
+    PerThread<HeadSums<most_width, rows>, Block> out;
+    block.phase([&](int thread) {
+      load_tile<most_width>(thread, heads, tile, qkv, 3 * channels, first_row, rows, shared.q);
+      out[thread].clear();
+      if (thread < rows) {
+        shared.largest[thread] = -INFINITY;
+        shared.sum[thread] = 0;
+        for (int part = 0; part < parts; ++part) {
+          shared.part_largest[thread][part] = -INFINITY;
+          shared.part_sum[thread][part] = 0;
+        }
+      }
+    });
+    for (std::int64_t key = 0; key < end_row; key += keys) {
+      block.phase([&](int thread) {
+        take_tile(shared, thread, key == 0);
+        load_tile<most_width>(thread, heads, tile, qkv + channels, 3 * channels, key, keys, shared.kv);
+      });
+      block.phase([&](int thread) { score(shared, thread, first_row, key); });
+      block.phase([&](int thread) {
+        int const row = thread / parts;
+        float largest = -INFINITY;
+        for (int k = 0; k < keys_of_a_part; ++k) {
+          largest = Largest{}(largest, shared.p[row][thread % parts + k * parts]);
+        }
+        shared.part_largest[row][thread % parts] = largest;
+        load_tile<most_width>(thread, heads, tile, qkv + 2 * channels, 3 * channels, key, keys, shared.kv);
+      });
+      block.phase([&](int thread) {
+        int const row = thread / parts;
+        float const largest = largest_so_far(shared, row);
+        float sum = 0;
+        for (int k = 0; k < keys_of_a_part; ++k) {
+          float& p = shared.p[row][thread % parts + k * parts];
+          p = std::exp(p - largest);
+          sum += p;
+        }
+        shared.part_sum[row][thread % parts] = sum;
+      });
+      block.phase([&](int thread) {
+        auto& sums = out[thread].at;
+        for (int r = 0; r < rows / Tiles::side; ++r) {
+          int const row = Tiles::row_of(thread, rows, r);
+          float const shrink = std::exp(shared.largest[row] - largest_so_far(shared, row));
+          for (float& value : sums[r]) {
+            value *= shrink;
+          }
+        }
+        add_weighted_rows<most_width, rows>(
+            thread, keys, [&](int row, int k) { return shared.p[row][k]; }, shared.kv, sums);
+      });
+    }
+    block.phase([&](int thread) { take_tile(shared, thread, false); });
+    block.phase([&](int thread) {
+      auto& sums = out[thread];
+      for (int r = 0; r < rows / Tiles::side; ++r) {
+        float const share = 1 / shared.sum[Tiles::row_of(thread, rows, r)];
+        for (float& value : sums.at[r]) {
+          value *= share;
+        }
+      }
+      sums.store(thread, heads, tile, first_row, channels, y);
+      if (thread < rows && first_row + thread < heads.context) {
+        std::int64_t const token = tile.sequence * heads.context + first_row + thread;
+        log_sums[token * heads.heads + tile.head] = shared.largest[thread] + std::log(shared.sum[thread]);
+      }
+    });
+  }
+
+  /// Scores of this thread's queries and keys; those of the future count for nothing. Rows behind the last one are
+  /// zeros that see what the last one sees.
+  ZEROTH_DEVICE void score(Shared& shared, int thread, std::int64_t first_row, std::int64_t key) const {
+    float values[rows / Tiles::side][keys / Tiles::side];
+    multiply_rows<most_width, rows, keys>(thread, shared.q, shared.kv, values);
+    for (int r = 0; r < rows / Tiles::side; ++r) {
+      int const row = Tiles::row_of(thread, rows, r);
+      for (int j = 0; j < keys / Tiles::side; ++j) {
+        int const k = Tiles::column_of(thread, j);
+        bool const past = key + k <= first_row + row && key + k < heads.context;
+        shared.p[row][k] = past ? values[r][j] * scale : -INFINITY;
+      }
+    }
+  }
+
+  [[nodiscard]] ZEROTH_DEVICE static float largest_so_far(Shared const& shared, int row) {
+    float largest = shared.largest[row];
+    for (float const part : shared.part_largest[row]) {
+      largest = Largest{}(largest, part);
+    }
+    return largest;
+  }
+  /// The last tile joins those before it.
+  ZEROTH_DEVICE static void take_tile(Shared& shared, int thread, bool nothing_yet) {
+    if (thread >= rows || nothing_yet) {
+      return;
+    }
+    float const largest = largest_so_far(shared, thread);
+    float sum = shared.sum[thread] * std::exp(shared.largest[thread] - largest);
+    for (float const part : shared.part_sum[thread]) {
+      sum += part;
+    }
+    shared.sum[thread] = sum;
+    shared.largest[thread] = largest;
+  }
+};
+
+/// along[token, head]: the gradient of a row of the output, times the row. A warp has a token and head.
+template <Element T>
+struct AttentionAlong {
+  static constexpr int threads = 128, warps = threads / warp_threads;
+  struct Shared {};
+
+  T const *y, *dy;
+  std::int64_t pairs, width;  // tokens * heads
+  float* along;
+
+  [[nodiscard]] std::int64_t work() const { return (pairs + warps - 1) / warps; }
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
+    each_row_group<warps>(block, pairs, [&](std::int64_t first) {
+      PerThread<float, Block> sum;
+      block.phase([&](int thread) {
+        std::int64_t const pair = first + thread / warp_threads;
+        sum[thread] = 0;
+        for (std::int64_t d = thread % warp_threads; pair < pairs && d < width; d += warp_threads) {
+          sum[thread] += to_float(y[pair * width + d]) * to_float(dy[pair * width + d]);
+        }
+      });
+      block.fold_warps(sum, Plus{});
+      block.phase([&](int thread) {
+        std::int64_t const pair = first + thread / warp_threads;
+        if (thread % warp_threads == 0 && pair < pairs) {
+          along[pair] = sum[thread];
+        }
+      });
+    });
+  }
+};
+
+/// What both halves of backward read.
+template <Element T>
+struct AttentionGiven {
+  T const *qkv, *dy;
+  float const *log_sums, *along;
+  Heads heads;
+  float scale;
+};
+
+/// A tile of probabilities and of gradients of scores, for this thread's queries and keys: `write(query row, key row,
+/// probability, gradient)`.
+template <int most_width, int rows, Element T, class Matrix, class Write>
+ZEROTH_DEVICE inline void score_again(int thread, AttentionGiven<T> const& given, HeadTile const& tile,
+                                      std::int64_t first_query, std::int64_t first_key, Matrix const& q,
+                                      Matrix const& k, Matrix const& dout, Matrix const& v, Write const& write) {
+  using Tiles = AttentionTiles<most_width>;
+  float scores[rows / Tiles::side][rows / Tiles::side], dp[rows / Tiles::side][rows / Tiles::side];
+  multiply_rows<most_width, rows, rows>(thread, q, k, scores);
+  multiply_rows<most_width, rows, rows>(thread, dout, v, dp);
+  auto const& h = given.heads;
+  for (int r = 0; r < rows / Tiles::side; ++r) {
+    int const row = Tiles::row_of(thread, rows, r);
+    std::int64_t const query = first_query + row;
+    std::int64_t const pair = (tile.sequence * h.context + query) * h.heads + tile.head;
+    for (int j = 0; j < rows / Tiles::side; ++j) {
+      int const column = Tiles::column_of(thread, j);
+      float p = 0;
+      float ds = 0;
+      if (query < h.context && first_key + column <= query) {
+        p = std::exp(scores[r][j] * given.scale - given.log_sums[pair]);
+        ds = p * (dp[r][j] - given.along[pair]) * given.scale;
+      }
+      write(row, column, p, ds);
+    }
+  }
+}
+
+/// Into the queries' part of dqkv. A block has a tile of queries.
+template <Element T, int most_width>
+struct AttentionBackwardQueries {
+  using Tiles = AttentionTiles<most_width>;
+  static constexpr int threads = Tiles::threads;
+  static constexpr int rows = most_width <= 64 ? 32 : 16;
+  struct Shared {
+    alignas(16) float q[rows][Tiles::stride], dout[rows][Tiles::stride], k[rows][Tiles::stride], v[rows][Tiles::stride];
+    float ds[rows][rows + 1];
+  };
+
+  AttentionGiven<T> given;
+  T* dqkv;
+
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const {
+    return given.heads.sequences * given.heads.heads * given.heads.tiles(rows);
+  }
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
+    auto const& h = given.heads;
+    std::int64_t const channels = h.channels();
+    for (std::int64_t i = block.index(); i < work(); i += block.count()) {
+      auto tile = HeadTile{h, i, h.tiles(rows)};
+      tile.tile = h.tiles(rows) - 1 - tile.tile;  // those with the most keys first
+      std::int64_t const first = tile.tile * rows;
+      PerThread<HeadSums<most_width, rows>, Block> dq;
+      block.phase([&](int thread) {
+        load_tile<most_width>(thread, h, tile, given.qkv, 3 * channels, first, rows, shared.q);
+        load_tile<most_width>(thread, h, tile, given.dy, channels, first, rows, shared.dout);
+        dq[thread].clear();
+      });
+      for (std::int64_t key = 0; key <= first; key += rows) {
+        block.phase([&](int thread) {
+          load_tile<most_width>(thread, h, tile, given.qkv + channels, 3 * channels, key, rows, shared.k);
+          load_tile<most_width>(thread, h, tile, given.qkv + 2 * channels, 3 * channels, key, rows, shared.v);
+        });
+        block.phase([&](int thread) {
+          score_again<most_width, rows>(
+              thread, given, tile, first, key, shared.q, shared.k, shared.dout, shared.v,
+              [&](int row, int column, float /*p*/, float ds) { shared.ds[row][column] = ds; });
+        });
+        block.phase([&](int thread) {
+          add_weighted_rows<most_width, rows>(
+              thread, rows, [&](int row, int k) { return shared.ds[row][k]; }, shared.k, dq[thread].at);
+        });
+      }
+      block.phase([&](int thread) { dq[thread].store(thread, h, tile, first, 3 * channels, dqkv); });
+    }
+  }
+};
+
+/// Into the keys' and values' parts of dqkv. A block has a tile of keys.
+template <Element T, int most_width>
+struct AttentionBackwardKeys {
+  using Tiles = AttentionTiles<most_width>;
+  static constexpr int threads = Tiles::threads;
+  static constexpr int rows = most_width <= 64 ? 32 : 16;
+  struct Shared {
+    alignas(16) float q[rows][Tiles::stride], dout[rows][Tiles::stride], k[rows][Tiles::stride], v[rows][Tiles::stride];
+    float p[rows][rows + 1], ds[rows][rows + 1];  // [query, key]
+  };
+
+  AttentionGiven<T> given;
+  T* dqkv;
+
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const {
+    return given.heads.sequences * given.heads.heads * given.heads.tiles(rows);
+  }
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
+    auto const& h = given.heads;
+    std::int64_t const channels = h.channels();
+    for (std::int64_t i = block.index(); i < work(); i += block.count()) {
+      auto const tile = HeadTile{h, i, h.tiles(rows)};
+      std::int64_t const first = tile.tile * rows;
+      PerThread<HeadSums<most_width, rows>, Block> dk;
+      PerThread<HeadSums<most_width, rows>, Block> dv;
+      block.phase([&](int thread) {
+        load_tile<most_width>(thread, h, tile, given.qkv + channels, 3 * channels, first, rows, shared.k);
+        load_tile<most_width>(thread, h, tile, given.qkv + 2 * channels, 3 * channels, first, rows, shared.v);
+        dk[thread].clear();
+        dv[thread].clear();
+      });
+      for (std::int64_t query = first; query < h.context; query += rows) {
+        block.phase([&](int thread) {
+          load_tile<most_width>(thread, h, tile, given.qkv, 3 * channels, query, rows, shared.q);
+          load_tile<most_width>(thread, h, tile, given.dy, channels, query, rows, shared.dout);
+        });
+        block.phase([&](int thread) {
+          score_again<most_width, rows>(thread, given, tile, query, first, shared.q, shared.k, shared.dout, shared.v,
+                                        [&](int row, int column, float p, float ds) {
+                                          shared.p[row][column] = p;
+                                          shared.ds[row][column] = ds;
+                                        });
+        });
+        block.phase([&](int thread) {
+          add_weighted_rows<most_width, rows>(
+              thread, rows, [&](int row, int k) { return shared.ds[k][row]; }, shared.q, dk[thread].at);
+          add_weighted_rows<most_width, rows>(
+              thread, rows, [&](int row, int k) { return shared.p[k][row]; }, shared.dout, dv[thread].at);
+        });
+      }
+      block.phase([&](int thread) {
+        dk[thread].store(thread, h, tile, first, 3 * channels, dqkv + channels);
+        dv[thread].store(thread, h, tile, first, 3 * channels, dqkv + 2 * channels);
+      });
+    }
+  }
+};
+
+}  // namespace gpt::gpu

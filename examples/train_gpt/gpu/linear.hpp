@@ -1,0 +1,110 @@
+/// y = x W + b
+#pragma once
+#include <type_traits>
+
+#include "gpu/gpu.hpp"
+#include "gpu/kernels/columns.hpp"
+#include "zeroth/engine/guards.hpp"
+
+namespace gpt::gpu {
+
+template <class T>
+[[nodiscard]] Operand operand(Matrix<T> const& m) {
+  return {m.data(), zeroth::dtype_of<T>, m.rows(), m.cols()};
+}
+template <class T>
+[[nodiscard]] Operand operand(zeroth::View<T, 2> const& view) {
+  return {view.data(), zeroth::dtype_of<std::remove_const_t<T>>, view.extent(0), view.extent(1)};
+}
+[[nodiscard]] inline Operand transposed(Operand operand) {
+  operand.transposed = !operand.transposed;
+  return operand;
+}
+
+/// Adds the products a b to a gradient, in its own memory.
+template <zeroth::Element G>
+void contribute_product(Gpu& gpu, Operand const& a, Operand const& b, zeroth::Gradient<G, 2> const& gradient) {
+  gpu.multiply({.a = a, .b = b, .out = gradient.data(), .dtype = zeroth::dtype_of<G>, .beta = gradient.beta()});
+}
+
+/// Adds sums over rows to `count` gradients.
+template <class Terms, class... Gradients>
+void contribute_sums(Gpu& gpu, Terms const& terms, std::int64_t rows, std::int64_t columns,
+                     Gradients const&... gradients) {
+  static_assert(sizeof...(Gradients) == Terms::count);
+  auto const chunks = ChunkSums<Terms>::chunks_of(rows);
+  float* const sums = gpu.partial_sums(chunks * Terms::count * columns);
+  gpu.run(ChunkSums<Terms>{terms, rows, columns, sums});
+  std::int64_t k = 0;
+  (gpu.run(FoldChunks<std::remove_pointer_t<decltype(gradients.data())>>{
+       sums + k++ * columns, Terms::count * columns, chunks, columns, gradients.data(), gradients.beta()}),
+   ...);
+}
+
+template <zeroth::Element T>
+class Linear {
+ public:
+  explicit Linear(LinearParams const& params) : params_{params} {}
+
+  template <class Open>
+  void forward(Open const& p, Matrix<T> const& x, Matrix<T>& y) const {
+    p.gpu.multiply(product(p, x, y, Epilogue::bias));
+  }
+  /// y = residual + x W + b
+  template <class Open>
+  void forward(Open const& p, Matrix<T> const& x, Matrix<T> const& residual, Matrix<T>& y) const {
+    auto sum = product(p, x, y, Epilogue::bias);
+    sum.beta = 1;
+    sum.addend = residual.data();
+    p.gpu.multiply(sum);
+  }
+  /// inner = x W + b, y = gelu(inner)
+  template <class Open>
+  void forward_gelu(Open const& p, Matrix<T> const& x, Matrix<T>& inner, Matrix<T>& y) const {
+    auto sum = product(p, x, y, Epilogue::bias_gelu);
+    sum.inner = inner.data();
+    p.gpu.multiply(sum);
+  }
+
+  /// `dx` may be the memory of `x`.
+  template <class Open>
+  void backward(Open const& p, Matrix<T> const& x, Matrix<T> const& dy, Matrix<T>& dx) const {
+    contribute(p, x, dy);
+    p.gpu.multiply(back(p, dy, dx));
+  }
+  /// Where x = gelu(inner): `dinner`, which may be the memory of `x`.
+  template <class Open>
+  void backward_gelu(Open const& p, Matrix<T> const& x, Matrix<T>& inner, Matrix<T> const& dy,
+                     Matrix<T>& dinner) const {
+    contribute(p, x, dy);
+    auto slope = back(p, dy, dinner);
+    slope.epilogue = Epilogue::gelu_slope;
+    slope.inner = inner.data();
+    p.gpu.multiply(slope);
+  }
+
+ private:
+  template <class Open>
+  [[nodiscard]] Product product(Open const& p, Matrix<T> const& x, Matrix<T>& y, Epilogue epilogue) const {
+    return {.a = operand(x),
+            .b = operand(p[params_.weight]),
+            .out = y.data(),
+            .dtype = zeroth::dtype_of<T>,
+            .epilogue = epilogue,
+            .bias = p[params_.bias].data()};
+  }
+  template <class Open>
+  [[nodiscard]] Product back(Open const& p, Matrix<T> const& dy, Matrix<T>& dx) const {
+    return {
+        .a = operand(dy), .b = transposed(operand(p[params_.weight])), .out = dx.data(), .dtype = zeroth::dtype_of<T>};
+  }
+  template <class Open>
+  void contribute(Open const& p, Matrix<T> const& x, Matrix<T> const& dy) const {
+    contribute_product(p.gpu, transposed(operand(x)), operand(dy), p.grad(params_.weight));
+    contribute_sums(p.gpu, ValueTerms<T>{dy.data(), dy.cols()}, dy.rows(), dy.cols(), p.grad(params_.bias));
+  }
+
+  LinearParams params_;
+};
+
+}  // namespace gpt::gpu

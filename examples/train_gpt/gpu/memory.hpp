@@ -1,0 +1,69 @@
+/// Memory of the GPU, and of the host where the GPU reads it.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "zeroth/core/dtype.hpp"
+
+namespace gpt::gpu {
+
+/// Throws SystemError that names `call`, if `error` is one.
+void expect(cudaError_t error, char const* call);
+
+/// A row-major matrix of activations. Takes memory when it gets its shape first and keeps it, as Eigen's do.
+template <class T>
+class Matrix {
+ public:
+  Matrix() = default;
+  Matrix(Matrix&& other) noexcept
+      : data_{std::exchange(other.data_, nullptr)},
+        capacity_{other.capacity_},
+        rows_{other.rows_},
+        cols_{other.cols_} {}
+  Matrix& operator=(Matrix&&) = delete;
+  ~Matrix() { static_cast<void>(cudaFree(data_)); }  // null is fine
+
+  /// What was in it is lost if it grows. Throws SystemError if the GPU has no more.
+  void resize(std::int64_t rows, std::int64_t cols) {
+    rows_ = rows;
+    cols_ = cols;
+    if (count() > capacity_) {
+      static_cast<void>(cudaFree(std::exchange(data_, nullptr)));
+      void* data = nullptr;
+      expect(cudaMalloc(&data, static_cast<std::size_t>(count()) * sizeof(T)), "cudaMalloc of activations");
+      data_ = static_cast<T*>(data);
+      capacity_ = count();
+    }
+  }
+  [[nodiscard]] T* data() noexcept { return data_; }
+  [[nodiscard]] T const* data() const noexcept { return data_; }
+  [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
+  [[nodiscard]] std::int64_t cols() const noexcept { return cols_; }
+  [[nodiscard]] std::int64_t count() const noexcept { return rows_ * cols_; }
+
+ private:
+  T* data_ = nullptr;
+  std::int64_t capacity_ = 0, rows_ = 0, cols_ = 0;
+};
+
+/// Host memory that copies to and from the GPU do not wait for.
+template <class T>
+class Pinned {
+ public:
+  explicit Pinned(std::int64_t count) {
+    void* data = nullptr;
+    expect(cudaHostAlloc(&data, static_cast<std::size_t>(count) * sizeof(T), cudaHostAllocDefault), "cudaHostAlloc");
+    data_ = static_cast<T*>(data);
+  }
+  Pinned(Pinned const&) = delete;
+  Pinned& operator=(Pinned const&) = delete;
+  ~Pinned() { static_cast<void>(cudaFreeHost(data_)); }
+  [[nodiscard]] T* data() const noexcept { return data_; }
+
+ private:
+  T* data_ = nullptr;
+};
+
+}  // namespace gpt::gpu

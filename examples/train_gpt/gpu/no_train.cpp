@@ -1,0 +1,11 @@
+/// In place of train.cpp, where the library is built without CUDA: launch() has refused the job before.
+#include "train_on.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace gpt {
+
+void train_on_gpu(zeroth::Job& /*job*/, Task const& /*task*/) {
+  throw zeroth::ConfigError{"--device cuda: train_gpt was built without CUDA; configure with -DZEROTH_ENABLE_CUDA=ON"};
+}
+
+}  // namespace gpt

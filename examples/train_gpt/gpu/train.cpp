@@ -1,0 +1,9 @@
+#include "train.hpp"
+#include "gpu/math.hpp"
+#include "train_on.hpp"
+
+namespace gpt {
+
+void train_on_gpu(zeroth::Job& job, Task const& task) { train<gpu::OnGpu>(job, task); }
+
+}  // namespace gpt

@@ -1,0 +1,214 @@
+"""The training runs of scripts/gpu_check.sh, and its figures: gpu_check.json and gpu_check.md.
+
+    gpu_check.py run --folder FOLDER --text TEXT --program TRAIN_GPT
+    gpu_check.py table --folder FOLDER
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+import runs
+
+# Dense bf16 products per second that the makers of GPUs state, by what nvidia-smi calls the GPU.
+PEAK_BF16 = (
+    ("H100 PCIe", 756e12),
+    ("H100 NVL", 835e12),
+    ("H100", 989e12),
+    ("H200", 989e12),
+    ("GH200", 989e12),
+    ("B200", 2250e12),
+    ("A100", 312e12),
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    layers: int
+    heads: int
+    channels: int
+    context: int = 1024
+    vocabulary: int = 50304  # GPT-2's 50257, in whole tiles of 64
+
+    @property
+    def words(self):
+        return [
+            word
+            for name in ("layers", "heads", "channels", "context", "vocabulary")
+            for word in (f"--{name}", str(getattr(self, name)))
+        ]
+
+
+GPT2 = {"124M": Shape(12, 12, 768), "1.5B": Shape(48, 25, 1600)}
+
+
+@dataclass(frozen=True)
+class Case:
+    model: str
+    stage: int
+    ranks: int  # 0: as many as there are GPUs, but at least 4, which then share one
+    micro_batch: int
+    recompute: bool = False
+    steps: int = 20
+
+    @property
+    def name(self):
+        return f"{self.model}_stage{self.stage}_{'all' if self.ranks == 0 else self.ranks}"
+
+
+CASES = [
+    Case("124M", 0, 1, 16),
+    Case("1.5B", 0, 1, 8, recompute=True),
+    *(Case("124M", stage, 0, 4) for stage in range(4)),
+]
+
+
+def stage_file(case):
+    return {
+        "train_micro_batch_size_per_gpu": case.micro_batch,
+        "gradient_clipping": 1.0,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": case.stage, "overlap_comm": True},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}},
+    }
+
+
+def ranks_of(case, gpus):
+    return case.ranks or max(gpus, 4)
+
+
+def command(case, gpus, folder, text, program):
+    ranks = ranks_of(case, gpus)
+    words = [program, "--config", str(folder / f"{case.name}.json"), "--data", text, "--device", "cuda"]
+    words += ["--ranks", str(ranks), "--steps", str(case.steps), "--report", str(folder / f"{case.name}.jsonl")]
+    words += GPT2[case.model].words
+    words += ["--share-devices"] if ranks > gpus else []
+    words += ["--recompute"] if case.recompute else []
+    return words
+
+
+def flops_per_token(model):
+    """Of forward and backward as nanoGPT and PaLM count them: 6 per parameter of a matrix, and attention over the whole
+    context, though half of it is masked. Recomputation is no use, so it is not counted."""
+    layers, channels = model["layers"], model["channels"]
+    parameters = 12 * layers * channels**2 + model["vocabulary"] * channels
+    return 6 * parameters + 12 * layers * channels * model["context"]
+
+
+def peak_of(gpu):
+    return next((peak for name, peak in PEAK_BF16 if name in gpu), None)
+
+
+def figures(case, run, gpu, gpus):
+    ranks = run.facts["world"]
+    tokens = run.settled("tokens_per_s")
+    peak = peak_of(gpu)
+    used = min(ranks, gpus)
+    return {
+        "model": case.model,
+        "stage": case.stage,
+        "ranks": ranks,
+        "gpus": used,
+        "micro_batch": case.micro_batch,
+        "recompute": case.recompute,
+        "step_ms": run.settled("step_ms"),
+        "exposed_comm_ms": run.settled("exposed_comm_ms"),
+        "tokens_per_s": tokens,
+        "mfu": None if peak is None else tokens * flops_per_token(run.facts["model"]) / (peak * used),
+        "first_loss": run.losses[0],
+        "last_loss": run.losses[-1],
+        "planned_bytes": run.fullest_rank["planned"]["total"],
+        "as_planned": run.as_planned,
+    }
+
+
+def tests_of(path):
+    """Names by outcome, from ctest's JUnit file."""
+    outcomes = {"passed": [], "failed": [], "skipped": []}
+    for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
+        status = case.get("status")
+        kind = "failed" if status == "fail" else "passed" if status == "run" else "skipped"
+        outcomes[kind].append(case.get("name"))
+    return outcomes
+
+
+def gpus_of(folder):
+    return [line.split(", ") for line in (folder / "gpus.csv").read_text().splitlines()]
+
+
+def collect(folder):
+    gpus = gpus_of(folder)
+    adamw = [json.loads(line) for line in (folder / "adamw.jsonl").read_text().splitlines()]
+    training = []
+    for case in CASES:
+        report = folder / f"{case.name}.jsonl"
+        if report.exists():
+            training.append(figures(case, runs.read_run(case.name, str(report)), gpus[0][0], len(gpus)))
+        else:
+            training.append({"model": case.model, "stage": case.stage, "failed": f"see {case.name}.log"})
+    return {
+        "gpus": [{"name": g[0], "memory": g[1], "driver": g[2]} for g in gpus],
+        "tests": tests_of(folder / "tests.xml"),
+        "adamw": adamw,
+        "training": training,
+    }
+
+
+def markdown(result):
+    gpus, tests = result["gpus"], result["tests"]
+    lines = [f"# {len(gpus)} x {gpus[0]['name']}, {gpus[0]['memory']}, driver {gpus[0]['driver']}", ""]
+    lines += [f"Tests that need a GPU: {', '.join(f'{len(tests[k])} {k}' for k in tests)}."]
+    lines += [f"- {kind}: {name}" for kind in ("failed", "skipped") for name in tests[kind]]
+    lines += ["", "| AdamW: gradient, parameter | GB/s | of a copy |", "|---|---|---|"]
+    lines += [f"| {a['gradient']}, {a['parameter']} | {a['gb_per_s']:.0f} | {a['ratio']:.3f} |" for a in result["adamw"]]
+    lines += ["", "| GPT-2, bf16 | stage | ranks on GPUs | step ms | exposed ms | tokens/s | MFU |", "|---|---|---|---|---|---|---|"]
+    for t in result["training"]:
+        if "failed" in t:
+            lines += [f"| {t['model']} | {t['stage']} | failed: {t['failed']} | | | | |"]
+            continue
+        mfu = "unknown peak" if t["mfu"] is None else f"{t['mfu']:.3f}"
+        model = t["model"] + (", recomputed" if t["recompute"] else "")
+        lines += [
+            f"| {model} | {t['stage']} | {t['ranks']} on {t['gpus']} | {t['step_ms']:.1f} | {t['exposed_comm_ms']:.1f} "
+            f"| {t['tokens_per_s']:.0f} | {mfu} |"
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def run_cases(folder, text, program):
+    failed = 0
+    for case in CASES:
+        (folder / f"{case.name}.json").write_text(json.dumps(stage_file(case), indent=2) + "\n")
+        words = command(case, len(gpus_of(folder)), folder, text, program)
+        print("==", " ".join(words), flush=True)
+        with open(folder / f"{case.name}.log", "w", encoding="utf-8") as log:
+            status = subprocess.run(words, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+        if status != 0:
+            failed += 1
+            print(f"error: {case.name} ended with status {status}, see {folder / case.name}.log", file=sys.stderr)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["run", "table"])
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--text")
+    parser.add_argument("--program")
+    options = parser.parse_args()
+    if options.what == "run":
+        run_cases(options.folder, options.text, options.program)
+        return 0  # table says which, and fails
+    result = collect(options.folder)
+    (options.folder / "gpu_check.json").write_text(json.dumps(result, indent=2) + "\n")
+    (options.folder / "gpu_check.md").write_text(markdown(result))
+    print(markdown(result), end="")
+    return 1 if any("failed" in t for t in result["training"]) or result["tests"]["failed"] or result["tests"]["skipped"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+/// Attention's kernels against the CPU's in double. Tolerances: see cases_layers.cpp; in 16 bits what backward reads of
+/// the output was rounded as well, which doubles the error.
+#include "attention.hpp"
+
+#include <string>
+
+#include "examples/gpu/numbers.hpp"
+#include "gpu/bodies.hpp"
+
+namespace gpt::gpu {
+namespace {
+
+using namespace gpt::testing;
+
+struct Extents {
+  std::int64_t sequences, context, heads, width;
+};
+
+template <class T, int most_width>
+void check(Extents const& e) {
+  INFO(e.sequences << " sequences of " << e.context << ", " << e.heads << " heads of " << e.width);
+  auto const channels = e.heads * e.width;
+  auto const tokens = e.sequences * e.context;
+  auto const scale = 1 / std::sqrt(static_cast<float>(e.width));
+  auto const qkv = random_values<T>(tokens * 3 * channels, 1);
+  auto const dy = random_values<T>(tokens * channels, 2);
+  gpt::Attention<double> const attention{e.heads, channels, e.context};
+  gpt::Attention<double>::Scratch scratch;
+  DoubleMatrix y{tokens, channels}, dqkv{tokens, 3 * channels}, log_sums;
+  attention.forward(matrix(qkv, 3 * channels), log_sums, scratch, y);
+  attention.backward(matrix(qkv, 3 * channels), y, log_sums, scratch, matrix(dy, channels), dqkv);
+
+  Heads const heads{e.sequences, e.context, e.heads, e.width};
+  OnMachine<T> const their_qkv{qkv}, their_dy{dy};
+  OnMachine<T> const their_y{garbage<T>(tokens * channels)}, their_dqkv{garbage<T>(tokens * 3 * channels)};
+  OnMachine<float> const their_log_sums{garbage<float>(tokens * e.heads)}, along{garbage<float>(tokens * e.heads)};
+  run(AttentionForward<T, most_width>{their_qkv.data(), heads, scale, their_y.data(), their_log_sums.data()});
+  CHECK(error_of(their_y.values(), y) < tolerance<T>);
+  CHECK(error_of(their_log_sums.values(), log_sums) < tolerance<float>);
+
+  run(AttentionAlong<T>{their_y.data(), their_dy.data(), tokens * e.heads, e.width, along.data()});
+  AttentionGiven<T> const given{their_qkv.data(), their_dy.data(), their_log_sums.data(), along.data(), heads, scale};
+  run(AttentionBackwardQueries<T, most_width>{given, their_dqkv.data()});
+  run(AttentionBackwardKeys<T, most_width>{given, their_dqkv.data()});
+  CHECK(error_of(their_dqkv.values(), dqkv) < 2 * tolerance<T>);
+}
+
+}  // namespace
+
+TEST_CASE("attention is the CPU's, forward and backward, whatever the tiles hold") {
+  every_way();
+  check<float, 32>({1, 1, 1, 1});
+  check<float, 32>({2, 33, 2, 24});
+  check<float, 32>({1, 131, 1, 32});
+  check<float, 64>({2, 64, 1, 64});  // whole tiles
+  check<float, 64>({1, 97, 2, 40});  // and parts of them
+  check<float, 64>({3, 65, 1, 64});
+  check<float, 128>({1, 70, 2, 80});
+  check<float, 128>({2, 17, 1, 128});
+}
+
+TEMPLATE_TEST_CASE("attention in 16 bits is the CPU's", "", zeroth::bf16, zeroth::fp16) {
+  every_way();
+  check<TestType, 32>({2, 45, 2, 24});
+  check<TestType, 64>({1, 70, 2, 64});
+  check<TestType, 128>({1, 37, 1, 96});
+}
+
+TEST_CASE("attention of large scores stays finite") {
+  every_way();
+  std::int64_t const context = 70, width = 24;
+  auto qkv = random_values<float>(context * 3 * width, 1);
+  for (auto& value : qkv) {
+    value *= 40;  // scores of several thousand
+  }
+  gpt::Attention<double> const attention{1, width, context};
+  gpt::Attention<double>::Scratch scratch;
+  DoubleMatrix y{context, width}, log_sums;
+  attention.forward(matrix(qkv, 3 * width), log_sums, scratch, y);
+  OnMachine<float> const their_qkv{qkv}, their_y{garbage<float>(context * width)},
+      their_log_sums{garbage<float>(context)};
+  run(AttentionForward<float, 32>{
+      their_qkv.data(), {1, context, 1, width}, 1 / std::sqrt(24.0F), their_y.data(), their_log_sums.data()});
+  // A score of 10^4 is known to 1e-3 in fp32, and so is the share of its exponential.
+  CHECK(error_of(their_y.values(), y) < 5e-3);
+}
+
+}  // namespace gpt::gpu

@@ -1,0 +1,103 @@
+/// A Pass without an engine on a GPU, or on what stands in for one.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "examples/gpu/numbers.hpp"
+#include "examples/reference_pass.hpp"
+#include "gpu/gpu.hpp"
+#include "zeroth/engine/guards.hpp"
+
+namespace gpt::testing {
+
+/// A stream, and copies on it that the host waits for.
+class Stream {
+ public:
+  Stream() { gpu::expect(cudaStreamCreateWithPriority(&raw_, cudaStreamNonBlocking, 0), "cudaStreamCreate"); }
+  Stream(Stream const&) = delete;
+  Stream& operator=(Stream const&) = delete;
+  ~Stream() { static_cast<void>(cudaStreamDestroy(raw_)); }
+  [[nodiscard]] cudaStream_t raw() const noexcept { return raw_; }
+
+  template <class T>
+  void upload(T* to, std::vector<T> const& values) const {
+    gpu::Pinned<T> const host{std::ssize(values)};
+    std::memcpy(host.data(), values.data(), values.size() * sizeof(T));
+    copy(to, host.data(), values.size() * sizeof(T));
+  }
+  template <class T>
+  [[nodiscard]] std::vector<T> download(T const* from, std::int64_t count) const {
+    std::vector<T> values(static_cast<std::size_t>(count));
+    gpu::Pinned<T> const host{count};
+    copy(host.data(), from, values.size() * sizeof(T));
+    std::memcpy(values.data(), host.data(), values.size() * sizeof(T));
+    return values;
+  }
+  void wait() const {
+    cudaError_t answer = cudaStreamQuery(raw_);
+    for (; answer == cudaErrorNotReady; answer = cudaStreamQuery(raw_)) {
+      std::this_thread::yield();
+    }
+    gpu::expect(answer, "cudaStreamQuery");
+  }
+
+ private:
+  void copy(void* to, void const* from, std::size_t bytes) const {
+    gpu::expect(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, raw_), "cudaMemcpyAsync");
+    wait();
+  }
+  cudaStream_t raw_ = nullptr;
+};
+
+template <class T>
+[[nodiscard]] gpu::Matrix<T> on_device(Stream const& stream, std::vector<T> const& values, std::int64_t columns) {
+  gpu::Matrix<T> matrix;
+  matrix.resize(std::ssize(values) / columns, columns);
+  stream.upload(matrix.data(), values);
+  return matrix;
+}
+
+/// Parameters and gradients of a whole model. Starts with the values of `reference`, which it rounds to T.
+template <class T, class G>
+class DevicePass {
+ public:
+  DevicePass(Stream const& stream, gpu::Gpu& gpu, ReferencePass<double>& reference) : stream_{stream}, gpu_{gpu} {
+    for (auto& values : reference.values) {
+      values_.push_back(on_device(stream, rounded<T>(values), std::ssize(values)));
+      gradients_.push_back(on_device(stream, garbage<G>(std::ssize(values)), std::ssize(values)));
+    }
+    written_.assign(values_.size(), false);
+  }
+
+  struct Guard {
+    DevicePass& pass;
+    template <std::size_t D>
+    [[nodiscard]] zeroth::View<T const, D> operator[](Param<D> const& p) const {
+      return {pass.values_[index_of(p)].data(), p.shape()};
+    }
+    template <std::size_t D>
+    [[nodiscard]] zeroth::Gradient<G, D> grad(Param<D> const& p) const {
+      bool const first = !std::exchange(pass.written_[index_of(p)], 1);
+      return {nullptr, {pass.gradients_[index_of(p)].data(), p.shape()}, first ? 0.0F : 1.0F};
+    }
+  };
+  [[nodiscard]] gpu::OpenUnit<Guard> forward(zeroth::Unit) { return {gpu_, {*this}}; }
+  [[nodiscard]] gpu::OpenUnit<Guard> backward(zeroth::Unit) { return {gpu_, {*this}}; }
+
+  [[nodiscard]] std::vector<G> gradient(std::size_t param) const {
+    return stream_.download(gradients_[param].data(), gradients_[param].count());
+  }
+
+ private:
+  Stream const& stream_;
+  gpu::Gpu& gpu_;
+  std::vector<gpu::Matrix<T>> values_;
+  std::vector<gpu::Matrix<G>> gradients_;
+  std::vector<char> written_;
+};
+
+}  // namespace gpt::testing

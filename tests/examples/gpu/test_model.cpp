@@ -1,0 +1,211 @@
+/// The GPT on a GPU, or on what stands in for one, against the CPU's.
+#include <string>
+#include <vector>
+
+#include "cuda/gpus.hpp"
+#include "examples/gpu/device_pass.hpp"
+#include "gpu/batch_upload.hpp"
+#include "gpu/model.hpp"
+#include "model.hpp"
+#ifndef ZEROTH_ON_GPU
+#include "support/fake_cuda/cublas_lt.hpp"
+#endif
+
+namespace gpt {
+namespace {
+
+using namespace gpt::testing;
+using zeroth::Dtype;
+using zeroth::dtype_of;
+
+/// A product in all its forms, against Eigen's in double.
+template <class T>
+void check_product(gpu::Epilogue epilogue, bool ta, bool tb, float beta, bool other) {
+  std::int64_t const m = 13, n = 16, k = 21;  // of which GELU needs n to be a multiple of 8
+  Stream const stream;
+  gpu::Matmul multiply{stream.raw(), {}};
+  auto const a = random_values<T>(m * k, 1);
+  auto const b = random_values<T>(k * n, 2);
+  auto const bias = random_values<T>(n, 3);
+  auto const inner = random_values<T>(m * n, 4);
+  auto const old = beta == 0 ? garbage<T>(m * n) : random_values<T>(m * n, 5);
+  auto const a_columns = ta ? m : k;
+  auto const b_columns = tb ? k : n;
+  auto const their_a = on_device(stream, a, a_columns);
+  auto const their_b = on_device(stream, b, b_columns);
+  auto const their_bias = on_device(stream, bias, n);
+  auto their_inner = on_device(stream, inner, n);
+  auto out = on_device(stream, other ? garbage<T>(m * n) : old, n);
+  auto const addend = on_device(stream, old, n);
+
+  gpu::Product product{.a = {their_a.data(), dtype_of<T>, ta ? k : m, a_columns, ta},
+                       .b = {their_b.data(), dtype_of<T>, tb ? n : k, b_columns, tb},
+                       .out = out.data(),
+                       .dtype = dtype_of<T>,
+                       .beta = beta,
+                       .addend = other ? addend.data() : nullptr,
+                       .epilogue = epilogue};
+  DoubleMatrix const left = ta ? DoubleMatrix{matrix(a, a_columns).transpose()} : matrix(a, a_columns);
+  DoubleMatrix const right = tb ? DoubleMatrix{matrix(b, b_columns).transpose()} : matrix(b, b_columns);
+  DoubleMatrix expected = left * right;
+  if (beta != 0) {
+    expected += static_cast<double>(beta) * matrix(old, n);
+  }
+  if (epilogue == gpu::Epilogue::bias || epilogue == gpu::Epilogue::bias_gelu) {
+    product.bias = their_bias.data();
+    expected.rowwise() += matrix(bias, n).row(0);
+  }
+  if (epilogue == gpu::Epilogue::bias_gelu) {
+    product.inner = their_inner.data();
+    DoubleMatrix const before = expected;
+    gelu<double>(before, expected);
+    multiply(product);
+    CHECK(error_of(stream.download(their_inner.data(), m * n), before) < tolerance<T>);
+  }
+  if (epilogue == gpu::Epilogue::gelu_slope) {
+    product.inner = their_inner.data();
+    DoubleMatrix y{m, n}, slope{m, n};
+    gelu_and_slope<double>(matrix(inner, n), y, slope);
+    expected.array() *= slope.array();
+  }
+  multiply(product);
+  // Where GELU is a kernel of its own, what it reads has been rounded.
+  CHECK(error_of(stream.download(out.data(), m * n), expected) < 2 * tolerance<T>);
+}
+
+template <class T, class G>
+void check_model(Shape const& shape, Recompute recompute) {
+  auto const batch =
+      random_batch(2 * shape.context, static_cast<int>(std::min<std::int64_t>(shape.vocabulary, 256)), 5);
+  double const seed = 4;
+  zeroth::Model model{3};
+  GptParams const params{model, shape};
+  ReferencePass<double> reference{model};
+
+  Stream const stream;
+  gpu::Gpu machine{stream.raw(), {}};
+  DevicePass<T, G> pass{stream, machine, reference};
+  gpu::BatchUpload upload{2 * shape.context, shape.vocabulary, 1};
+  gpu::Gpt<T> const gpt{params, recompute};
+  auto workspace = gpt.workspace();
+  auto const uploaded = upload.enqueue(batch, stream.raw());
+  auto const loss = gpt.forward(pass, uploaded, workspace);
+  gpt.backward(pass, uploaded, workspace, static_cast<float>(seed));
+
+  Gpt<double> const expected{params, Recompute::off};
+  auto expected_workspace = expected.workspace();
+  double const expected_loss = expected.forward(reference, batch, expected_workspace);
+  expected.backward(reference, batch, expected_workspace, seed);
+
+  // Of 16 bits, activations lose 2^-9 or 2^-11 of themselves at each of some ten roundings per block, which add up like
+  // errors that know nothing of each other; the loss is a mean over many.
+  bool const narrow = sizeof(T) == 2;
+  CHECK(static_cast<double>(stream.download(loss.mean, 1)[0]) ==
+        Approx(expected_loss).epsilon(narrow ? 10 * tolerance<T> : 1e-6));
+  for (std::size_t param = 0; param < reference.gradients.size(); ++param) {
+    INFO(reference.name(param));
+    auto const count = std::ssize(reference.gradients[param]);
+    DoubleMatrix const exact = matrix(reference.gradients[param], count);
+    DoubleMatrix const difference = matrix(pass.gradient(param), count) - exact;
+    CHECK(difference.allFinite());
+    CHECK(difference.norm() < (narrow ? 20 * tolerance<T> : 1e-5) * exact.norm());
+  }
+  stream.wait();
+}
+
+Shape const small{.layers = 2, .heads = 2, .channels = 48, .context = 40, .vocabulary = 67};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("products are Eigen's, in all their forms", "", float, zeroth::bf16, zeroth::fp16) {
+  zeroth::testing::begin_on({});
+  using gpu::Epilogue;
+  for (bool const ta : {false, true}) {
+    for (bool const tb : {false, true}) {
+      check_product<TestType>(Epilogue::none, ta, tb, 0, false);
+      check_product<TestType>(Epilogue::none, ta, tb, 1, false);
+    }
+  }
+  check_product<TestType>(Epilogue::bias, false, false, 0, false);
+  check_product<TestType>(Epilogue::bias, false, false, 1, true);
+  check_product<TestType>(Epilogue::bias_gelu, false, false, 0, false);
+  check_product<TestType>(Epilogue::gelu_slope, false, true, 0, false);
+  CHECK(zeroth::testing::left_on_gpus() == "");
+}
+
+TEST_CASE("products that do not fit are refused") {
+  zeroth::testing::begin_on({});
+  Stream const stream;
+  gpu::Matmul multiply{stream.raw(), {}};
+  float memory = 0;
+  CHECK_THROWS_WITH(
+      multiply(
+          {.a = {&memory, Dtype::fp32, 2, 3}, .b = {&memory, Dtype::fp32, 4, 5}, .out = &memory, .dtype = Dtype::fp32}),
+      Catch::Contains("matmul: 2 x 3 fp32 times 4 x 5 fp32"));
+}
+
+#ifndef ZEROTH_ON_GPU
+TEMPLATE_TEST_CASE("without GELU in the library's epilogues it is a kernel", "", float, zeroth::bf16) {
+  zeroth::testing::begin_on({});
+  namespace fake = zeroth::testing::fake_cuda;
+  fake::offer_gelu(false);
+  auto const before = fake::gelus_fused();
+  check_product<TestType>(gpu::Epilogue::bias_gelu, false, false, 0, false);
+  check_product<TestType>(gpu::Epilogue::gelu_slope, false, true, 0, false);
+  CHECK(fake::gelus_fused() == before);
+  fake::offer_gelu(true);
+  check_product<TestType>(gpu::Epilogue::bias_gelu, false, false, 0, false);
+  CHECK(fake::gelus_fused() > before);
+}
+
+TEST_CASE("an algorithm is chosen once for each kind of product") {
+  zeroth::testing::begin_on({});
+  Stream const stream;
+  gpu::Matmul multiply{stream.raw(), {}};
+  auto const values = on_device(stream, random_values<float>(64, 1), 8);
+  auto out = on_device(stream, random_values<float>(64, 1), 8);
+  gpu::Product product{.a = {values.data(), Dtype::fp32, 8, 8},
+                       .b = {values.data(), Dtype::fp32, 8, 8},
+                       .out = out.data(),
+                       .dtype = Dtype::fp32};
+  auto const before = zeroth::testing::fake_cuda::heuristics_asked();
+  multiply(product);
+  multiply(product);
+  CHECK(zeroth::testing::fake_cuda::heuristics_asked() == before + 1);
+  product.b.transposed = true;
+  multiply(product);
+  CHECK(zeroth::testing::fake_cuda::heuristics_asked() == before + 2);
+  stream.wait();
+}
+#endif
+
+TEST_CASE("the model on a GPU has the loss and the gradients of the CPU's in double") {
+  zeroth::testing::begin_on({});
+  auto const recompute = GENERATE(Recompute::off, Recompute::on);
+  check_model<float, float>(small, recompute);
+  CHECK(zeroth::testing::left_on_gpus() == "");
+}
+
+TEST_CASE("odd shapes are no different") {
+  zeroth::testing::begin_on({});
+  check_model<float, float>({.layers = 1, .heads = 3, .channels = 15, .context = 7, .vocabulary = 11}, Recompute::off);
+  check_model<float, float>({.layers = 1, .heads = 1, .channels = 72, .context = 33, .vocabulary = 300},
+                            Recompute::off);
+}
+
+TEMPLATE_TEST_CASE("the model in 16 bits is near the CPU's in double", "", zeroth::bf16, zeroth::fp16) {
+  zeroth::testing::begin_on({});
+  check_model<TestType, TestType>(small, Recompute::off);
+  check_model<TestType, float>(small, Recompute::on);
+}
+
+TEST_CASE("heads that are too wide for the kernels are refused") {
+  Shape const shape{.layers = 1, .heads = 1, .channels = 130, .context = 8};
+  zeroth::Model model{3};
+  GptParams const params{model, shape};
+  CHECK_THROWS_WITH(
+      (gpu::Gpt<float>{params, Recompute::off}),
+      Catch::Contains("a head has 130 channels (--channels 130, --heads 1)") && Catch::Contains("up to 128"));
+}
+
+}  // namespace gpt

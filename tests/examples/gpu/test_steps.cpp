@@ -1,0 +1,242 @@
+/// train_gpt's loop on a GPU, or on what stands in for one, against the same loop on the CPU.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cpu_math.hpp"
+#include "cuda/gpus.hpp"
+#include "examples/files.hpp"
+#include "gpu/math.hpp"
+#include "support/catch.hpp"
+#include "support/job.hpp"
+#include "train.hpp"
+#include "zeroth/device/cuda.hpp"
+
+namespace gpt {
+namespace {
+
+using nlohmann::json;
+using zeroth::testing::MakeDevice;
+
+struct Run {
+  int ranks = 1, stage = 3, steps = 20;
+  std::string precision = {};  ///< More keys, each with a comma before it.
+  bool recompute = false;
+};
+
+zeroth::Config config_of(Run const& run) {
+  return zeroth::Config::from_json(fmt::format(R"({{
+    "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
+    "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-3, "weight_decay": 0.1}}}},
+    "zero_optimization": {{"stage": {}}}, "zeroth": {{"timeout_ms": 20000}} {} }})",
+                                               run.stage, run.precision));
+}
+
+Shape const shape{.layers = 2, .heads = 2, .channels = 16, .context = 12};
+
+/// The report's steps, and what was saved.
+struct Left {
+  std::vector<json> steps;
+  std::string weights;
+};
+
+template <class Where>
+Left train_in(Folder const& folder, Run const& run, MakeDevice const& make_device) {
+  std::string text;
+  for (int i = 0; i < 600; ++i) {
+    text += std::to_string(i * i) + (i % 7 == 0 ? "\n" : " ");
+  }
+  folder.write("text", text);
+  Options options;
+  options.data = folder / "text";
+  options.report = folder / "report";
+  options.save_final = folder / "model";
+  options.steps = run.steps;
+  options.seed = 9;
+  options.recompute = run.recompute;
+  Corpus const corpus{options.data};
+  Batches const batches{corpus, shape.context, options.order, options.seed};
+  auto const config = config_of(run);
+  Task const task{options, config, shape, batches};
+  auto const outcome = zeroth::testing::run_job(
+      run.ranks, [&](zeroth::Job& job) { train<Where>(job, task); }, {}, make_device);
+  REQUIRE(zeroth::testing::messages_of(outcome) == "");
+  Left left;
+  std::istringstream lines{read_all(options.report)};
+  for (std::string line; std::getline(lines, line);) {
+    if (auto const record = json::parse(line); record["record"] == "step") {
+      left.steps.push_back(record);
+    }
+  }
+  left.weights = read_all(options.save_final / "model.safetensors");
+  return left;
+}
+
+Left on_cpu(Run const& run) {
+  Folder const folder;
+  return train_in<OnCpu>(folder, run, {});
+}
+
+Left on_gpu(Run const& run) {
+  zeroth::testing::begin_on({});
+  Folder const folder;
+  auto left = train_in<gpu::OnGpu>(folder, run, [](int) { return zeroth::device::make_cuda_device(0); });
+  REQUIRE(zeroth::testing::left_on_gpus() == "");
+  return left;
+}
+
+/// The largest relative difference of losses. Infinite if one is missing.
+double worst_loss(Left const& a, Left const& b) {
+  if (a.steps.size() != b.steps.size() || a.steps.empty()) {
+    return HUGE_VAL;
+  }
+  double worst = 0;
+  for (std::size_t i = 0; i < a.steps.size(); ++i) {
+    auto const loss = a.steps[i]["loss"].get<double>();
+    worst = std::max(worst, std::abs(loss - b.steps[i]["loss"].get<double>()) / loss);
+  }
+  return worst;
+}
+
+std::string const bf16_keys = R"(, "bf16": {"enabled": true})";
+std::string const fp16_keys = R"(, "fp16": {"enabled": true, "initial_scale_power": 8})";
+
+}  // namespace
+
+// Bounds of 20 steps against the CPU in fp32: rounding in another order for fp32; for 16 bits the roundings of
+// parameters and activations, 2^-9 and 2^-11 each.
+TEST_CASE("20 steps on a GPU have the losses of the CPU in fp32") {
+  struct Row {
+    char const* name;
+    std::string keys;
+    double bound;
+  };
+  auto const row = GENERATE(Row{"fp32", "", 1e-5}, Row{"bf16", bf16_keys, 1e-2}, Row{"fp16", fp16_keys, 2e-3});
+  INFO(row.name);
+  static Left const cpu = on_cpu({});
+  auto const gpu = on_gpu({.precision = row.keys});
+  CHECK(gpu.steps.size() == 20);
+  CHECK(worst_loss(cpu, gpu) < row.bound);
+  CHECK(gpu.steps.back()["loss"].get<double>() < 0.9 * gpu.steps.front()["loss"].get<double>());
+  CHECK(gpu.weights.size() == cpu.weights.size());
+}
+
+TEST_CASE("every stage gives the same bits on a GPU, kept or recomputed") {
+  auto const numbers = [](Left const& left) {
+    std::vector<json> all;
+    for (auto const& step : left.steps) {
+      all.push_back({step["step"], step["loss"], step["grad_norm"], step["lr"], step["loss_scale"], step["skipped"]});
+    }
+    return all;
+  };
+  auto const base = on_gpu({.ranks = 2, .stage = 2, .steps = 3});
+  auto const stage_3 = on_gpu({.ranks = 2, .stage = 3, .steps = 3});
+  auto const recomputed = on_gpu({.ranks = 2, .stage = 3, .steps = 3, .recompute = true});
+  CHECK(base.steps.size() == 3);
+  CHECK(numbers(stage_3) == numbers(base));
+  CHECK(numbers(recomputed) == numbers(base));
+  CHECK(stage_3.weights == base.weights);
+  CHECK(recomputed.weights == base.weights);
+}
+
+#ifndef ZEROTH_ON_GPU
+namespace {
+
+namespace fake_cuda = zeroth::testing::fake_cuda;
+
+/// Counts what is called from the fourth step on, between the engine's steps and in all.
+template <zeroth::Element T, zeroth::GradientOf<T> G>
+class CountingMath : public gpu::GpuMath<T, G> {
+ public:
+  using gpu::GpuMath<T, G>::GpuMath;
+  void micro_step(zeroth::MicroStep<T, G>& micro, Batch const& batch) {
+    auto const before = fake_cuda::calls();
+    if (++micro_steps == 7) {
+      at_start() = before;
+    }
+    gpu::GpuMath<T, G>::micro_step(micro, batch);
+    if (micro_steps >= 7) {
+      for (auto const& [function, count] : fake_cuda::calls()) {
+        auto const found = before.find(function);
+        in_micro_steps()[function] += count - (found == before.end() ? 0 : found->second);
+      }
+    }
+    at_end() = fake_cuda::calls();
+  }
+  using Calls = std::map<std::string, std::int64_t>;
+  static Calls& at_start() {
+    static Calls calls;
+    return calls;
+  }
+  static Calls& at_end() {
+    static Calls calls;
+    return calls;
+  }
+  static Calls& in_micro_steps() {
+    static Calls calls;
+    return calls;
+  }
+
+ private:
+  int micro_steps = 0;
+};
+struct Counted {
+  template <zeroth::Element T, zeroth::GradientOf<T> G>
+  using Math = CountingMath<T, G>;
+};
+
+}  // namespace
+
+TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for nothing") {
+  fake_cuda::reset();
+  Folder const folder;
+  auto const left = train_in<Counted>(folder, {.steps = 8, .precision = bf16_keys},
+                                      [](int) { return zeroth::device::make_cuda_device(0); });
+  CHECK(left.steps.size() == 8);
+  using Counting = CountingMath<zeroth::bf16, zeroth::bf16>;
+  for (char const* const function : {"cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost",
+                                     "cudaEventCreateWithFlags", "cudaStreamCreateWithPriority"}) {
+    INFO(function);
+    CHECK(Counting::at_end()[function] == Counting::at_start()[function]);
+  }
+  CHECK(Counting::in_micro_steps()["cudaStreamQuery"] == 0);
+  CHECK(Counting::in_micro_steps()["cudaEventQuery"] == 0);
+  CHECK(Counting::in_micro_steps()["cudaMemcpyAsync"] >= 10);  // a batch each
+  CHECK(Counting::in_micro_steps()["launch"] > 500);
+}
+
+TEST_CASE("work that comes late changes nothing") {
+  Run const run{.ranks = 2, .stage = 3, .steps = 4};
+  auto const base = on_gpu(run);
+  fake_cuda::reset({.delays = 5});
+  Folder const folder;
+  auto const late = train_in<gpu::OnGpu>(folder, run, [](int) { return zeroth::device::make_cuda_device(0); });
+  CHECK(late.weights == base.weights);
+  CHECK(worst_loss(base, late) == 0);
+}
+
+TEST_CASE("a GPU without memory for activations ends the run with a message") {
+  fake_cuda::reset();
+  auto const config = config_of({});
+  auto const outcome = zeroth::testing::run_job(
+      1,
+      [&](zeroth::Job& job) {
+        zeroth::Model model{1};
+        GptParams const params{model, shape};
+        zeroth::Engine<float> engine{job, model, config};
+        fake_cuda::refuse("cudaMalloc", cudaErrorMemoryAllocation);
+        Options const options;
+        gpu::GpuMath<float, float> const math{engine, model, params, options, 2};
+      },
+      {}, [](int) { return zeroth::device::make_cuda_device(0); });
+  CHECK_THAT(zeroth::testing::messages_of(outcome), Catch::Contains("cudaMalloc of activations: out of memory"));
+  CHECK(fake_cuda::leftovers() == "");
+}
+#endif
+
+}  // namespace gpt

@@ -1,0 +1,18 @@
+/// A cuBLASLt for tests on machines without a GPU, linked in place of the library. Products are plain loops in fp64, as
+/// work of the streams of fake_cuda.hpp, column by column as cuBLASLt reads them.
+///
+/// It replaces the functions that the examples call, and knows the attributes and epilogues that they use. Others are
+/// refused, and so are the arguments that cuBLASLt refuses.
+#pragma once
+#include <cstdint>
+
+namespace zeroth::testing::fake_cuda {
+
+/// Whether there are algorithms with GELU in the epilogue. True after a start.
+void offer_gelu(bool offered);
+/// How often an algorithm was asked for since the start.
+[[nodiscard]] std::int64_t heuristics_asked();
+/// Products with GELU in the epilogue since the start.
+[[nodiscard]] std::int64_t gelus_fused();
+
+}  // namespace zeroth::testing::fake_cuda
