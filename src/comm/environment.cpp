@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <string_view>
+#include <limits>
 
 #include "zeroth/core/error.hpp"
 
@@ -11,33 +11,71 @@ namespace zeroth::comm {
 namespace {
 
 /// The variables of one launcher.
-struct Launcher {
+struct LauncherVariables {
+  Launcher kind;
   char const* name;
   char const* rank;
   char const* world;
   char const* local_rank;
+  char const* local_world;  // null: it has none
   bool starts_mpi;
 };
 
-constexpr Launcher torchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", false};
-constexpr Launcher open_mpi{"mpirun (Open MPI)", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                            "OMPI_COMM_WORLD_LOCAL_RANK", true};
-constexpr Launcher mpich{"mpiexec (MPICH)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", true};
+constexpr LauncherVariables torchrun{
+    .kind = Launcher::torchrun,
+    .name = "torchrun",
+    .rank = "RANK",
+    .world = "WORLD_SIZE",
+    .local_rank = "LOCAL_RANK",
+    .local_world = "LOCAL_WORLD_SIZE",
+    .starts_mpi = false,
+};
+constexpr LauncherVariables open_mpi{
+    .kind = Launcher::open_mpi,
+    .name = "mpirun (Open MPI)",
+    .rank = "OMPI_COMM_WORLD_RANK",
+    .world = "OMPI_COMM_WORLD_SIZE",
+    .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
+    .local_world = "OMPI_COMM_WORLD_LOCAL_SIZE",
+    .starts_mpi = true,
+};
+constexpr LauncherVariables mpich{
+    .kind = Launcher::mpich,
+    .name = "mpiexec (MPICH)",
+    .rank = "PMI_RANK",
+    .world = "PMI_SIZE",
+    .local_rank = "MPI_LOCALRANKID",
+    .local_world = "MPI_LOCALNRANKS",
+    .starts_mpi = true,
+};
 // SLURM_STEP_NUM_TASKS is set by srun alone. SLURM_NTASKS, and SLURM_PROCID=0 with it, are also seen by the batch
 // script, which is no rank.
-constexpr Launcher slurm{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", false};
+constexpr LauncherVariables slurm{
+    .kind = Launcher::slurm,
+    .name = "srun",
+    .rank = "SLURM_PROCID",
+    .world = "SLURM_STEP_NUM_TASKS",
+    .local_rank = "SLURM_LOCALID",
+    .local_world = nullptr,
+    .starts_mpi = false,
+};
 
-int number_in(char const* name, std::string_view text, int least) {
+/// `name` if it is set: "LOCAL_RANK=1".
+struct Number {
   int value = 0;
-  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least) {
-    throw ConfigError{fmt::format("{}='{}' in the environment: allowed are whole numbers from {}", name, text, least)};
+  std::string words;
+};
+std::optional<Number> number_in(Variables const& variable, char const* name, int least) {
+  char const* const text = name == nullptr ? nullptr : variable(name);
+  if (text == nullptr) {
+    return std::nullopt;
   }
-  return value;
+  auto const value = whole_number(name, text, least, std::numeric_limits<int>::max());
+  return Number{static_cast<int>(value), fmt::format("{}={}", name, text)};
 }
 
 /// Nothing if the launcher's variables are not set. An error if only one of them is.
-std::optional<Placement> read(Launcher const& launcher, Variables const& variable) {
+std::optional<Placement> read(LauncherVariables const& launcher, Variables const& variable) {
   char const* const rank = variable(launcher.rank);
   char const* const world = variable(launcher.world);
   if (rank == nullptr && world == nullptr) {
@@ -50,30 +88,79 @@ std::optional<Placement> read(Launcher const& launcher, Variables const& variabl
   }
   Placement placement{.launcher = launcher.name,
                       .variables = fmt::format("{}={} {}={}", launcher.rank, rank, launcher.world, world),
-                      .rank = number_in(launcher.rank, rank, 0),
-                      .world = number_in(launcher.world, world, 1),
+                      .rank = number_in(variable, launcher.rank, 0)->value,
+                      .world = number_in(variable, launcher.world, 1)->value,
                       .local_rank = std::nullopt,
-                      .starts_mpi = launcher.starts_mpi};
+                      .starts_mpi = launcher.starts_mpi,
+                      .kind = launcher.kind};
   if (placement.rank >= placement.world) {
     throw ConfigError{fmt::format("{} in the environment: the rank must be less than the world", placement.variables)};
   }
-  if (char const* const local_rank = variable(launcher.local_rank)) {
-    placement.local_rank = number_in(launcher.local_rank, local_rank, 0);
+  auto const local_rank = number_in(variable, launcher.local_rank, 0);
+  auto const local_world = number_in(variable, launcher.local_world, 1);
+  if (local_rank && local_rank->value >= (local_world ? local_world->value : placement.world)) {
+    throw ConfigError{fmt::format("{} {} in the environment: the local rank must be less than the number of ranks{}",
+                                  local_rank->words, local_world ? local_world->words : placement.variables,
+                                  local_world ? " on its machine" : "")};
+  }
+  if (local_world && local_world->value > placement.world) {
+    throw ConfigError{fmt::format("{} {} in the environment: one machine cannot have more ranks than the world",
+                                  placement.variables, local_world->words)};
+  }
+  if (local_rank) {
+    placement.local_rank = local_rank->value;
+  }
+  if (local_world) {
+    placement.local_world = local_world->value;
   }
   return placement;
 }
 
+[[nodiscard]] bool is_same(Placement const& a, Placement const& b) noexcept {
+  return a.rank == b.rank && a.world == b.world;
+}
+
+[[noreturn]] void throw_contradiction(Placement const& a, Placement const& b) {
+  throw ConfigError{fmt::format("{} and {} contradict each other in the environment: unset those that are left over",
+                                a.variables, b.variables)};
+}
+
+/// What torchrun sets, or a person, against what MPI's own launchers and srun set.
+void check_torchrun(Placement const& from_torchrun, Variables const& variable) {
+  auto const from_slurm = variable(slurm.world) == nullptr ? std::nullopt : read(slurm, variable);
+  if (auto const from_open_mpi = read(open_mpi, variable); from_open_mpi && !is_same(from_torchrun, *from_open_mpi)) {
+    throw_contradiction(from_torchrun, *from_open_mpi);
+  }
+  auto const from_mpich = read(mpich, variable);
+  bool const pmi_is_srun = from_mpich && from_slurm && is_same(*from_mpich, *from_slurm);  // srun speaks PMI too
+  if (from_mpich && !pmi_is_srun && !is_same(from_torchrun, *from_mpich)) {
+    throw_contradiction(from_torchrun, *from_mpich);
+  }
+  // torchrun in a step of srun numbers its own. But one RANK that a batch script exports is the same in all of them.
+  if (from_slurm && variable("TORCHELASTIC_RUN_ID") == nullptr && from_torchrun.world == from_slurm->world &&
+      from_torchrun.rank != from_slurm->rank) {
+    throw_contradiction(from_torchrun, *from_slurm);
+  }
+}
+
 }  // namespace
+
+std::int64_t whole_number(std::string_view name, std::string_view text, std::int64_t least, std::int64_t most) {
+  std::int64_t value = 0;
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
+    throw ConfigError{
+        fmt::format("{}='{}' in the environment: allowed are whole numbers from {} to {}", name, text, least, most)};
+  }
+  return value;
+}
 
 std::optional<Placement> find_placement(Variables const& variable) {
   auto const from_torchrun = read(torchrun, variable);
-  auto const from_open_mpi = read(open_mpi, variable);
-  if (from_torchrun && from_open_mpi &&
-      (from_torchrun->rank != from_open_mpi->rank || from_torchrun->world != from_open_mpi->world)) {
-    throw ConfigError{fmt::format("{} and {} contradict each other in the environment: unset those that are left over",
-                                  from_torchrun->variables, from_open_mpi->variables)};
+  if (from_torchrun) {
+    check_torchrun(*from_torchrun, variable);
   }
-  if (from_open_mpi) {
+  if (auto const from_open_mpi = read(open_mpi, variable)) {
     return from_open_mpi;
   }
   if (from_torchrun) {

@@ -1,12 +1,16 @@
 /// Launchers: what their variables say about this process, and what is made of it.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "zeroth/comm/job.hpp"
 
 namespace zeroth::comm {
+
+enum class Launcher : std::uint8_t { torchrun, open_mpi, mpich, slurm };
 
 /// A process that a launcher started as one rank of a job.
 struct Placement {
@@ -14,16 +18,24 @@ struct Placement {
   std::string variables;  ///< "RANK=1 WORLD_SIZE=4"
   int rank = 0;
   int world = 1;
-  std::optional<int> local_rank;  ///< If the launcher says it.
-  bool starts_mpi = false;        ///< The launcher is MPI's own.
+  std::optional<int> local_rank = std::nullopt;  ///< If the launcher says it.
+  bool starts_mpi = false;                       ///< The launcher is MPI's own.
+  Launcher kind = Launcher::torchrun;
+  std::optional<int> local_world = std::nullopt;  ///< Ranks on this machine, if the launcher says it.
 };
 
 /// Reads a variable: its value, or null.
 using Variables = std::function<char const*(char const*)>;
 
-/// The first launcher that says anything: torchrun, Open MPI, MPICH and its kin, Slurm; none if none does. Slurm comes
+/// The whole number from `least` to `most` that is `text`, the value of variable `name`. Throws ConfigError otherwise.
+[[nodiscard]] std::int64_t whole_number(std::string_view name, std::string_view text, std::int64_t least,
+                                        std::int64_t most);
+
+/// The first launcher that says anything: Open MPI, torchrun, MPICH and its kin, Slurm; none if none does. Slurm comes
 /// last because mpirun and torchrun are started inside its steps, where its own variables number something else.
-/// Throws ConfigError where variables are missing or not numbers, or where torchrun's and Open MPI's contradict.
+/// Throws ConfigError that quotes the variables where some are missing, are not numbers, or contradict each other: a
+/// rank outside of its world, on its machine too; torchrun's variables, which people also set by hand, against those of
+/// Open MPI or MPICH; and, if it was not torchrun that set them, another rank than srun's in a world that is srun's.
 [[nodiscard]] std::optional<Placement> find_placement(Variables const& variable);
 
 /// How a job is run.

@@ -51,10 +51,11 @@ Environment const open_mpi{
 Environment const mpich{{"PMI_RANK", "3"}, {"PMI_SIZE", "6"}};
 Environment const srun{
     {"SLURM_PROCID", "7"}, {"SLURM_STEP_NUM_TASKS", "16"}, {"SLURM_LOCALID", "3"}, {"SLURM_NTASKS", "16"}};
+Environment const srun_of_8{{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "8"}};
 Environment const batch_script{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}, {"SLURM_LOCALID", "0"}};
 
 Placement placed(std::string const& launcher, int rank, int world, bool starts_mpi) {
-  return {launcher, "RANK=x", rank, world, std::nullopt, starts_mpi};
+  return {.launcher = launcher, .variables = "RANK=x", .rank = rank, .world = world, .starts_mpi = starts_mpi};
 }
 
 TEST_CASE("launchers are told by their variables") {
@@ -80,6 +81,12 @@ TEST_CASE("launchers are told by their variables") {
       {"mpirun with variables for torch", open_mpi + Environment{{"RANK", "2"}, {"WORLD_SIZE", "4"}},
        "mpirun (Open MPI)", 2, 4, 0},
       {"a local rank alone says nothing", {{"LOCAL_RANK", "1"}}, "", 0, 0, 0},
+      {"torchrun in a step of srun that speaks PMI",
+       torchrun + srun + Environment{{"PMI_RANK", "7"}, {"PMI_SIZE", "16"}}, "torchrun", 5, 8, 1},
+      {"torchrun as often as srun", torchrun + srun_of_8 + Environment{{"TORCHELASTIC_RUN_ID", "x"}}, "torchrun", 5, 8,
+       1},
+      {"variables by hand that say what srun says", Environment{{"RANK", "3"}, {"WORLD_SIZE", "8"}} + srun_of_8,
+       "torchrun", 3, 8, -1},
   };
   for (auto const& row : rows) {
     CAPTURE(row.what);
@@ -92,6 +99,16 @@ TEST_CASE("launchers are told by their variables") {
       CHECK(placement->local_rank.value_or(-1) == row.local_rank);
     }
   }
+}
+
+TEST_CASE("launchers that say how many ranks a machine has are believed") {
+  auto const of = [](Environment const& environment) { return find_placement(from(environment)); };
+  CHECK(of(torchrun)->local_world == std::nullopt);
+  CHECK(of(torchrun + Environment{{"LOCAL_WORLD_SIZE", "4"}})->local_world == 4);
+  CHECK(of(open_mpi + Environment{{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})->local_world == 1);
+  CHECK(of(mpich + Environment{{"MPI_LOCALNRANKS", "2"}})->local_world == 2);
+  CHECK(of(srun)->kind == Launcher::slurm);
+  CHECK(of(mpich)->kind == Launcher::mpich);
 }
 
 TEST_CASE("variables that make no sense are refused, and named") {
@@ -115,6 +132,12 @@ TEST_CASE("variables that make no sense are refused, and named") {
       {{{"SLURM_STEP_NUM_TASKS", "4"}}, {"SLURM_STEP_NUM_TASKS is set", "SLURM_PROCID is not"}},
       {torchrun + open_mpi, {"RANK=5 WORLD_SIZE=8", "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4", "contradict"}},
       {open_mpi + Environment{{"RANK", "1"}, {"WORLD_SIZE", "4"}}, {"RANK=1 WORLD_SIZE=4", "contradict"}},
+      {torchrun + mpich, {"RANK=5 WORLD_SIZE=8", "PMI_RANK=3 PMI_SIZE=6", "contradict"}},
+      {torchrun + srun_of_8, {"RANK=5 WORLD_SIZE=8", "SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8", "contradict"}},
+      {torchrun + Environment{{"LOCAL_WORLD_SIZE", "1"}}, {"LOCAL_RANK=1 LOCAL_WORLD_SIZE=1", "on its machine"}},
+      {torchrun + Environment{{"LOCAL_WORLD_SIZE", "9"}}, {"WORLD_SIZE=8 LOCAL_WORLD_SIZE=9", "than the world"}},
+      {torchrun + Environment{{"LOCAL_WORLD_SIZE", "two"}}, {"LOCAL_WORLD_SIZE='two'"}},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "4"}}, {"LOCAL_RANK=4 RANK=0 WORLD_SIZE=4", "less than"}},
   };
   for (auto const& row : rows) {
     auto const error = error_of(row.environment);
@@ -185,7 +208,7 @@ TEST_CASE("ranks on GPUs are refused where they cannot run, or would share a GPU
 }
 
 TEST_CASE("MPI and the launcher must see the same job") {
-  Placement const torchrun_rank{"torchrun", "RANK=1 WORLD_SIZE=4", 1, 4, 1, false};
+  Placement const torchrun_rank{.launcher = "torchrun", .variables = "RANK=1 WORLD_SIZE=4", .rank = 1, .world = 4};
   CHECK_NOTHROW(check_agreement(torchrun_rank, 1, 4));
   CHECK_THROWS_WITH(check_agreement(torchrun_rank, 0, 1), Contains("RANK=1 WORLD_SIZE=4 (torchrun)") &&
                                                               Contains("rank 0 in a world of 1") &&

@@ -1,0 +1,153 @@
+#include "comm/meeting_point.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "comm/frame.hpp"
+#include "comm/node_list.hpp"
+#include "comm/socket.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+constexpr int first_derived_port = 20000;  // below the ports that systems hand out, above the well-known ones
+constexpr std::uint64_t derived_ports = 12000;
+constexpr int last_port = 65535;
+constexpr std::int64_t most_job_number = std::int64_t{1} << 40;
+
+/// A variable that is set.
+struct Setting {
+  std::string name, value;
+  [[nodiscard]] std::string words() const { return fmt::format("{}={}", name, value); }
+};
+
+/// The first of `names` that is set and not empty.
+std::optional<Setting> first_set(Variables const& variable, std::initializer_list<char const*> names) {
+  for (char const* const name : names) {
+    if (char const* const value = variable(name); value != nullptr && *value != '\0') {
+      return Setting{name, value};
+    }
+  }
+  return std::nullopt;
+}
+
+/// What tells this job from others.
+struct JobId {
+  std::string text;          // "slurm 1234.0"
+  std::uint64_t number = 0;  // for a port
+};
+
+std::uint64_t fnv1a(std::string_view text) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (char const each : text) {
+    hash = (hash ^ static_cast<unsigned char>(each)) * 0x100000001b3U;
+  }
+  return hash;
+}
+
+std::optional<JobId> slurm_id(Variables const& variable, bool with_step) {
+  auto const job = first_set(variable, {"SLURM_JOB_ID", "SLURM_JOBID"});
+  if (!job) {
+    return std::nullopt;
+  }
+  auto const step = with_step ? first_set(variable, {"SLURM_STEP_ID", "SLURM_STEPID"}) : std::nullopt;
+  JobId id{"slurm " + job->value, static_cast<std::uint64_t>(whole_number(job->name, job->value, 0, most_job_number))};
+  if (step) {
+    id.text += "." + step->value;
+    id.number += static_cast<std::uint64_t>(whole_number(step->name, step->value, 0, most_job_number));
+  }
+  return id;
+}
+
+std::optional<JobId> find_job_id(Variables const& variable, Launcher launcher) {
+  std::optional<Setting> own;
+  if (launcher == Launcher::torchrun) {
+    own = first_set(variable, {"TORCHELASTIC_RUN_ID"});
+    if (own && own->value == "none") {
+      own.reset();
+    }
+  } else if (launcher == Launcher::open_mpi) {
+    own = first_set(variable, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
+  }
+  if (own) {
+    return JobId{own->words(), fnv1a(own->value)};
+  }
+  return slurm_id(variable, launcher == Launcher::slurm);
+}
+
+[[noreturn]] void throw_missing(Placement const& placement, char const* name, char const* what) {
+  throw ConfigError{
+      fmt::format("{} started this process as rank {} of {} ({}), but {} is not set in the environment: "
+                  "set it, on all ranks, to {}",
+                  placement.launcher, placement.rank, placement.world, placement.variables, name, what)};
+}
+
+/// The host, and in words where it is from.
+std::pair<std::string, std::string> find_host(Variables const& variable, Placement const& placement) {
+  constexpr auto missing = "a name or address of the machine of rank 0";
+  if (auto const given = first_set(variable, {"MASTER_ADDR"})) {
+    auto host = given->value;
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+      host = host.substr(1, host.size() - 2);
+    }
+    return {host, given->words()};
+  }
+  if (placement.kind == Launcher::torchrun) {
+    throw_missing(placement, "MASTER_ADDR", missing);
+  }
+  if (placement.world == 1 || placement.local_world == placement.world) {
+    return {"127.0.0.1", "all ranks are on one machine"};
+  }
+  auto const list = placement.kind == Launcher::slurm
+                        ? first_set(variable, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
+                        : first_set(variable, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  if (!list) {
+    throw_missing(placement, "MASTER_ADDR", missing);
+  }
+  return {expand_node_list(list->value, list->name).front(), "the first of " + list->words()};
+}
+
+std::pair<int, std::string> find_port(Variables const& variable, Placement const& placement,
+                                      std::optional<JobId> const& id) {
+  if (auto const given = first_set(variable, {"ZEROTH_STORE_PORT", "MASTER_PORT"})) {
+    auto const port = static_cast<int>(whole_number(given->name, given->value, 1, last_port));
+    auto const torchruns = first_set(variable, {"TORCHELASTIC_USE_AGENT_STORE"});
+    if (given->name != "MASTER_PORT" || placement.kind != Launcher::torchrun || !torchruns ||
+        torchruns->value != "True") {
+      return {port, given->words()};
+    }
+    return {port < last_port ? port + 1 : port - 1, fmt::format("{} and {}", given->words(), torchruns->words())};
+  }
+  constexpr auto missing = "a port that is free on the machine of rank 0";
+  if (placement.kind == Launcher::torchrun || !id) {
+    throw_missing(placement, "MASTER_PORT", missing);
+  }
+  return {first_derived_port + static_cast<int>(id->number % derived_ports), fmt::format("port from {}", id->text)};
+}
+
+}  // namespace
+
+MeetingPoint find_meeting_point(Variables const& variable, Placement const& placement) {
+  auto const id = find_job_id(variable, placement.kind);
+  auto const [host, host_from] = find_host(variable, placement);
+  auto const [port, port_from] = find_port(variable, placement, id);
+  MeetingPoint point{host, port, fmt::format("{}, {}", host_from, port_from), {}};
+  if (auto const given = first_set(variable, {"ZEROTH_JOB_TOKEN"})) {
+    if (given->value.size() > most_token_bytes) {
+      throw ConfigError{fmt::format("ZEROTH_JOB_TOKEN in the environment has {} bytes: allowed are {}",
+                                    given->value.size(), most_token_bytes)};
+    }
+    point.token = given->value;
+  } else {
+    point.token = id ? id->text : fmt::format("{} {}", address_of(host, port), placement.world);
+  }
+  return point;
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,70 @@
+#include "comm/rendezvous.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "comm/frame.hpp"
+#include "comm/socket.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+std::string encode(Presence const& presence) {
+  return Body{}
+      .text(presence.host)
+      .text(presence.machine)
+      .text(presence.device)
+      .number(static_cast<std::uint64_t>(presence.local_rank))
+      .take();
+}
+
+Presence decode(std::string const& bytes) {
+  BodyReader reader{bytes};
+  Presence presence;
+  presence.host = reader.text(most_value_bytes);
+  presence.machine = reader.text(most_value_bytes);
+  presence.device = reader.text(most_value_bytes);
+  presence.local_rank = static_cast<int>(reader.number(0, std::numeric_limits<int>::max()));
+  return presence;
+}
+
+StoreOptions store_options(RendezvousOptions const& options) {
+  return {.host = options.at.host,
+          .port = options.at.port,
+          .given_by = options.at.given_by,
+          .rank = options.rank,
+          .world = options.world,
+          .token = options.at.token,
+          .join_timeout = options.join_timeout,
+          .heartbeat_timeout = options.heartbeat_timeout,
+          .on_failure = options.on_failure};
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(RendezvousOptions const& options) : store_{store_options(options)} {
+  Presence const mine{host_name(), machine_id(), options.device, options.local_rank};
+  auto const all = store_.gather("zeroth ranks", encode(mine), options.join_timeout);
+  std::transform(all.begin(), all.end(), std::back_inserter(ranks_), decode);
+  if (options.sharing == Sharing::refuse) {
+    check_unshared(ranks_);
+  }
+}
+
+std::string Rendezvous::share(std::string const& name, int root, std::function<std::string()> const& make,
+                              std::chrono::milliseconds timeout) {
+  ZEROTH_EXPECTS(root >= 0 && root < store_.world(),
+                 fmt::format("share '{}': root {} in a world of {}", name, root, store_.world()));
+  auto const key = fmt::format("zeroth shares {} #{}", name, uses_[name]++);
+  if (store_.rank() != root) {
+    return store_.get(key, timeout);
+  }
+  auto value = make();
+  store_.set(key, value);
+  return value;
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,112 @@
+#include "comm/store_join.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "comm/describe.hpp"
+#include "comm/frame.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds first_pause{10};
+constexpr milliseconds longest_pause{1000};
+constexpr std::chrono::seconds silence_before_log{10};
+constexpr std::uint64_t longest_heartbeat_ms = std::uint64_t{1} << 40;
+
+std::string place_of(StoreOptions const& options) {
+  return fmt::format("{}{}", address_of(options.host, options.port),
+                     options.given_by.empty() ? "" : fmt::format(" ({})", options.given_by));
+}
+
+[[noreturn]] void throw_refusal(StoreOptions const& options, BodyReader body) {
+  auto const refusal = static_cast<Refusal>(body.number(1, 2));
+  auto const message =
+      fmt::format("rank 0's store at {} refused this process: {}", place_of(options), body.text(most_value_bytes));
+  if (refusal == Refusal::config) {
+    throw ConfigError{message};
+  }
+  throw PeerError{message};
+}
+
+/// Waits for the answer to hello: the heartbeat timeout; or why there is none, in `problem`.
+std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions const& options,
+                                          Clock::time_point deadline, std::string& problem) {
+  while (true) {
+    bool const is_in_time = await_socket(connection.socket(), connection.events(), deadline);
+    connection.flush();
+    bool const open = connection.receive();
+    if (auto const frame = connection.next()) {
+      BodyReader body{frame->body};
+      if (frame->kind == Kind::refusal) {
+        throw_refusal(options, body);
+      }
+      if (frame->kind != Kind::welcome) {
+        throw BadFrame{"something before its greeting"};
+      }
+      return milliseconds{static_cast<std::int64_t>(body.number(1, longest_heartbeat_ms))};
+    }
+    if (!open || !is_in_time) {
+      problem = open ? "it took the connection and said nothing" : "it took the connection and closed it";
+      return std::nullopt;
+    }
+  }
+}
+
+/// One attempt: joined, or why not in `problem`, if another one may do better.
+std::optional<Joined> try_to_join(StoreOptions const& options, Clock::time_point deadline, std::string& problem) {
+  auto attempt = connect_to(options.host, options.port, deadline);
+  if (!attempt.socket) {
+    problem = std::move(attempt.problem);
+    return std::nullopt;
+  }
+  Connection connection{std::move(attempt.socket), most_answer_bytes(1)};
+  connection.send(
+      Kind::hello, 0,
+      encode(Hello{.token = options.token, .rank = options.rank, .world = options.world, .host = host_name()}));
+  try {
+    auto const heartbeat = await_welcome(connection, options, deadline, problem);
+    return heartbeat ? std::optional<Joined>{Joined{std::move(connection), *heartbeat}} : std::nullopt;
+  } catch (BadFrame const& bad) {
+    throw ConfigError{fmt::format("what answers at {} is not rank 0's store: it sent {}; another program has that port",
+                                  place_of(options), bad.what())};
+  }
+}
+
+}  // namespace
+
+Joined join_store(StoreOptions const& options) {
+  auto const begin = Clock::now();
+  auto const deadline = begin + options.join_timeout;
+  std::string problem;
+  bool logged = false;
+  for (auto pause = first_pause; true; pause = std::min(2 * pause, longest_pause)) {
+    if (auto joined = try_to_join(options, deadline, problem)) {
+      return std::move(*joined);
+    }
+    auto const now = Clock::now();
+    if (now + pause >= deadline) {
+      throw PeerError{
+          fmt::format("rank {} of {} did not find rank 0's store at {} within {}; the last attempt: {}. Is "
+                      "rank 0 running, on that host, and may this one reach it there?",
+                      options.rank, options.world, place_of(options), describe(now - begin), problem)};
+    }
+    if (!logged && now - begin >= silence_before_log) {
+      logged = true;
+      spdlog::warn("{}rank {} still looks for rank 0's store at {}: {}", rank_prefix(), options.rank, place_of(options),
+                   problem);
+    }
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+}  // namespace zeroth::comm

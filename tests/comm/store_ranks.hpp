@@ -1,0 +1,79 @@
+/// Stores of several ranks in one process.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/store.hpp"
+#include "zeroth/core/counter.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+
+/// What `call` returns, or "PeerError: ..." and its like.
+template <class F>
+[[nodiscard]] std::string outcome_of(F const& call) {
+  try {
+    return call();
+  } catch (PeerError const& error) {
+    return std::string{"PeerError: "} + error.what();
+  } catch (ConfigError const& error) {
+    return std::string{"ConfigError: "} + error.what();
+  } catch (ContractError const& error) {
+    return std::string{"ContractError: "} + error.what();
+  } catch (SystemError const& error) {
+    return std::string{"SystemError: "} + error.what();
+  } catch (std::exception const& error) {
+    return std::string{"exception: "} + error.what();
+  }
+}
+
+/// Options for one rank of a job on this machine.
+[[nodiscard]] inline StoreOptions rank_options(int rank, int world, int port) {
+  StoreOptions options;
+  options.host = "127.0.0.1";
+  options.port = port;
+  options.rank = rank;
+  options.world = world;
+  options.token = "the job of this test";
+  options.join_timeout = std::chrono::minutes{2};
+  options.heartbeat_timeout = std::chrono::seconds{60};  // sanitizers on a busy machine
+  options.leave_timeout = std::chrono::seconds{60};
+  return options;
+}
+
+/// Runs `body` with every rank's store on a thread of its own; what each returned or threw, [world]. `change` has the
+/// last word on each rank's options.
+[[nodiscard]] inline std::vector<std::string> among_stores(
+    int world, std::function<std::string(Store&)> const& body,
+    std::function<void(StoreOptions&)> const& change = [](StoreOptions&) {}) {
+  std::vector<std::string> outcomes(static_cast<std::size_t>(world));
+  std::atomic<int> port{0};
+  Counter listening;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      outcomes[static_cast<std::size_t>(rank)] = outcome_of([&] {
+        if (rank > 0) {
+          listening.wait_for(1);
+        }
+        auto options = rank_options(rank, world, port.load());
+        change(options);
+        Store store{options};
+        if (rank == 0) {
+          port.store(store.port());
+          listening.add();
+        }
+        return body(store);
+      });
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  return outcomes;
+}
+
+}  // namespace zeroth::comm

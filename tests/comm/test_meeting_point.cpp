@@ -1,0 +1,181 @@
+#include "comm/meeting_point.hpp"
+
+#include <map>
+
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using Catch::Contains;
+using Environment = std::map<std::string, std::string>;
+
+Variables from(Environment const& environment) {
+  return [&environment](char const* name) {
+    auto const found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  };
+}
+
+Environment operator+(Environment a, Environment const& b) {
+  for (auto const& [name, value] : b) {
+    a[name] = value;
+  }
+  return a;
+}
+
+MeetingPoint point_of(Environment const& environment) {
+  auto const placement = find_placement(from(environment));
+  REQUIRE(placement.has_value());
+  return find_meeting_point(from(environment), *placement);
+}
+
+std::string error_of(Environment const& environment) {
+  return testing::thrown<ConfigError>([&] { return point_of(environment); });
+}
+
+Environment const by_hand{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
+Environment const torchrun = by_hand + Environment{{"LOCAL_RANK", "1"}, {"TORCHELASTIC_RUN_ID", "job7"}};
+Environment const open_mpi{{"OMPI_COMM_WORLD_RANK", "1"},
+                           {"OMPI_COMM_WORLD_SIZE", "4"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                           {"PMIX_NAMESPACE", "425721857"}};
+Environment const mpich{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}};
+Environment const srun{{"SLURM_PROCID", "1"},
+                       {"SLURM_STEP_NUM_TASKS", "4"},
+                       {"SLURM_LOCALID", "0"},
+                       {"SLURM_JOB_ID", "123456"},
+                       {"SLURM_STEP_ID", "2"},
+                       {"SLURM_STEP_NODELIST", "gpu[07-08]"},
+                       {"SLURM_JOB_NODELIST", "gpu[06-09]"}};
+
+TEST_CASE("where ranks meet") {
+  struct Row {
+    char const* what;
+    Environment environment;
+    std::string host;
+    int port;
+    std::string token;
+  };
+  constexpr int slurm_port = 20000 + 123458 % 12000;
+  std::vector<Row> const rows{
+      {"by hand", by_hand, "node1", 29500, "node1:29500 4"},
+      {"torchrun", torchrun, "node1", 29500, "TORCHELASTIC_RUN_ID=job7"},
+      {"torchrun without an id", torchrun + Environment{{"TORCHELASTIC_RUN_ID", "none"}}, "node1", 29500,
+       "node1:29500 4"},
+      {"torchrun whose store has the port", torchrun + Environment{{"TORCHELASTIC_USE_AGENT_STORE", "True"}}, "node1",
+       29501, "TORCHELASTIC_RUN_ID=job7"},
+      {"torchrun whose store has not", torchrun + Environment{{"TORCHELASTIC_USE_AGENT_STORE", "False"}}, "node1",
+       29500, "TORCHELASTIC_RUN_ID=job7"},
+      {"torchrun whose store has the last port",
+       torchrun + Environment{{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"MASTER_PORT", "65535"}}, "node1", 65534,
+       "TORCHELASTIC_RUN_ID=job7"},
+      {"a port of our own",
+       torchrun + Environment{{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"ZEROTH_STORE_PORT", "30000"}}, "node1", 30000,
+       "TORCHELASTIC_RUN_ID=job7"},
+      {"a token of our own", torchrun + Environment{{"ZEROTH_JOB_TOKEN", "secret"}}, "node1", 29500, "secret"},
+      {"an IPv6 address", by_hand + Environment{{"MASTER_ADDR", "[fd00::2]"}}, "fd00::2", 29500, "[fd00::2]:29500 4"},
+      {"mpirun on one machine", open_mpi, "127.0.0.1", 20000 + 7842, "PMIX_NAMESPACE=425721857"},
+      {"mpirun with an address", open_mpi + Environment{{"MASTER_ADDR", "node3"}, {"MASTER_PORT", "1234"}}, "node3",
+       1234, "PMIX_NAMESPACE=425721857"},
+      {"mpirun in Slurm",
+       open_mpi + Environment{{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                              {"SLURM_JOB_ID", "5"},
+                              {"SLURM_JOB_NODELIST", "n[3-4]"},
+                              {"SLURM_STEP_NODELIST", "n4"}},
+       "n3", 20000 + 7842, "PMIX_NAMESPACE=425721857"},
+      {"mpiexec with an address", mpich + Environment{{"MASTER_ADDR", "node3"}, {"MASTER_PORT", "1234"}}, "node3", 1234,
+       "node3:1234 4"},
+      {"mpiexec in Slurm", mpich + Environment{{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NODELIST", "n[3-4]"}}, "n3", 20005,
+       "slurm 5"},
+      {"srun", srun, "gpu07", slurm_port, "slurm 123456.2"},
+      {"srun with an address", srun + Environment{{"MASTER_ADDR", "node3"}}, "node3", slurm_port, "slurm 123456.2"},
+      {"srun with a port", srun + Environment{{"MASTER_PORT", "1234"}}, "gpu07", 1234, "slurm 123456.2"},
+      {"one process", Environment{{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_JOB_ID", "7"}},
+       "127.0.0.1", 20007, "slurm 7"},
+  };
+  for (auto const& row : rows) {
+    CAPTURE(row.what);
+    auto const point = point_of(row.environment);
+    CHECK(point.host == row.host);
+    CHECK(point.port == row.port);
+    CHECK(point.token == row.token);
+  }
+}
+
+TEST_CASE("the words for where it is from name the variables") {
+  CHECK(point_of(torchrun).given_by == "MASTER_ADDR=node1, MASTER_PORT=29500");
+  CHECK(point_of(srun).given_by == "the first of SLURM_STEP_NODELIST=gpu[07-08], port from slurm 123456.2");
+  CHECK(point_of(open_mpi).given_by == "all ranks are on one machine, port from PMIX_NAMESPACE=425721857");
+}
+
+TEST_CASE("every rank of a job derives the same") {
+  for (auto const& environment : {torchrun, open_mpi, srun}) {
+    auto other = environment;
+    for (char const* const rank : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+      if (other.contains(rank)) {
+        other[rank] = "3";
+      }
+    }
+    auto const a = point_of(environment);
+    auto const b = point_of(other);
+    CHECK(a.host == b.host);
+    CHECK(a.port == b.port);
+    CHECK(a.token == b.token);
+  }
+}
+
+TEST_CASE("what is missing or makes no sense is named") {
+  auto const without = [](Environment environment, char const* name) {
+    environment.erase(name);
+    return environment;
+  };
+  struct Row {
+    char const* what;
+    Environment environment;
+    std::vector<std::string> words;
+  };
+  std::vector<Row> const rows{
+      {"torchrun without an address",
+       without(torchrun, "MASTER_ADDR"),
+       {"torchrun started this process as rank 1 of 4 (RANK=1 WORLD_SIZE=4)", "MASTER_ADDR is not set",
+        "the machine of rank 0"}},
+      {"torchrun with an empty address", torchrun + Environment{{"MASTER_ADDR", ""}}, {"MASTER_ADDR is not set"}},
+      {"torchrun without a port", without(torchrun, "MASTER_PORT"), {"MASTER_PORT is not set", "a port that is free"}},
+      {"a port that is none",
+       torchrun + Environment{{"MASTER_PORT", "http"}},
+       {"MASTER_PORT='http'", "whole numbers from 1 to 65535"}},
+      {"a port too high", torchrun + Environment{{"MASTER_PORT", "65536"}}, {"MASTER_PORT='65536'"}},
+      {"port 0", torchrun + Environment{{"ZEROTH_STORE_PORT", "0"}}, {"ZEROTH_STORE_PORT='0'"}},
+      {"mpirun on several machines",
+       open_mpi + Environment{{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
+       {"mpirun (Open MPI)", "MASTER_ADDR is not set"}},
+      {"mpiexec without a number of the job",
+       mpich + Environment{{"MASTER_ADDR", "a"}},
+       {"mpiexec (MPICH)", "MASTER_PORT is not set"}},
+      {"srun with a broken list",
+       srun + Environment{{"SLURM_STEP_NODELIST", "gpu[07-"}},
+       {"SLURM_STEP_NODELIST='gpu[07-'", "a number is missing at character 8"}},
+      {"srun without a list",
+       without(without(srun, "SLURM_STEP_NODELIST"), "SLURM_JOB_NODELIST"),
+       {"srun started", "MASTER_ADDR is not set"}},
+      {"srun without a job", without(srun, "SLURM_JOB_ID"), {"MASTER_PORT is not set"}},
+      {"a job that is no number", srun + Environment{{"SLURM_JOB_ID", "abc"}}, {"SLURM_JOB_ID='abc'"}},
+      {"a long token",
+       torchrun + Environment{{"ZEROTH_JOB_TOKEN", std::string(300, 'x')}},
+       {"ZEROTH_JOB_TOKEN", "300 bytes", "allowed are 256"}},
+  };
+  for (auto const& row : rows) {
+    CAPTURE(row.what);
+    auto const error = error_of(row.environment);
+    for (auto const& word : row.words) {
+      CHECK_THAT(error, Contains(word));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::comm

@@ -1,0 +1,127 @@
+#include "comm/rendezvous.hpp"
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include "comm/store_ranks.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using Catch::Contains;
+using Catch::StartsWith;
+
+constexpr std::chrono::seconds patience{120};
+
+/// A port that was free a moment ago.
+int free_port() { return Store{rank_options(0, 1, 0)}.port(); }
+
+template <class F>
+std::vector<std::string> among_ranks(
+    int world, F const& body, std::function<void(RendezvousOptions&)> const& change = [](RendezvousOptions&) {}) {
+  std::vector<std::string> outcomes(static_cast<std::size_t>(world));
+  std::vector<std::thread> threads;
+  int const port = free_port();
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      outcomes[static_cast<std::size_t>(rank)] = outcome_of([&] {
+        RendezvousOptions options;
+        options.at = {"127.0.0.1", port, "this test", "token"};
+        options.rank = rank;
+        options.world = world;
+        options.local_rank = rank;
+        options.device = "bus " + std::to_string(rank);
+        options.join_timeout = patience;
+        options.heartbeat_timeout = patience;
+        change(options);
+        Rendezvous rendezvous{options};
+        return body(rendezvous);
+      });
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  return outcomes;
+}
+
+TEST_CASE("ranks know where everybody is") {
+  auto const outcomes = among_ranks(3, [](Rendezvous& rendezvous) {
+    std::string all;
+    for (auto const& rank : rendezvous.ranks()) {
+      all += rank.device + " " + std::to_string(rank.local_rank) + (rank.machine == machine_id() ? " here, " : ", ");
+    }
+    return all;
+  });
+  for (auto const& outcome : outcomes) {
+    CHECK(outcome == "bus 0 0 here, bus 1 1 here, bus 2 2 here, ");
+  }
+}
+
+TEST_CASE("an id is made once and shared by all, and by those of a split") {
+  std::atomic<int> made{0};
+  auto const outcomes = among_ranks(4, [&made](Rendezvous& rendezvous) {
+    auto const make = [&made] {
+      ++made;
+      std::string id(128, '\0');  // as NCCL's
+      std::iota(id.begin(), id.end(), static_cast<char>(made));
+      return id;
+    };
+    int const rank = rendezvous.store().rank();
+    auto const world = rendezvous.share("world", 0, make, patience);
+    auto const again = rendezvous.share("world", 3, make, patience);
+    auto const part = rendezvous.share("split color " + std::to_string(rank % 2), rank % 2, make, patience);
+    return world + again + part;
+  });
+  CHECK(made == 4);
+  auto const piece = [&](std::size_t rank, std::size_t i) { return outcomes[rank].substr(128 * i, 128); };
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    REQUIRE(outcomes[rank].size() == 3 * 128);
+    CHECK(piece(rank, 0) == piece(0, 0));
+    CHECK(piece(rank, 1) == piece(0, 1));
+    CHECK(piece(rank, 2) == piece(rank % 2, 2));
+  }
+  CHECK(piece(0, 0) != piece(0, 1));
+  CHECK(piece(0, 2) != piece(1, 2));
+}
+
+TEST_CASE("a root that cannot make an id ends those who wait for it") {
+  auto const outcomes = among_ranks(3, [](Rendezvous& rendezvous) {
+    return rendezvous.share(
+        "world", 1, []() -> std::string { throw std::runtime_error{"no NCCL"}; }, patience);
+  });
+  CHECK(outcomes[1] == "exception: no NCCL");
+  CHECK(outcomes[0] == "PeerError: rank 1 was ended by an exception");
+  CHECK(outcomes[2] == outcomes[0]);
+}
+
+TEST_CASE("two ranks on one device are refused on all ranks, unless they are asked for") {
+  auto const body = [](Rendezvous& rendezvous) { return std::to_string(rendezvous.ranks().size()); };
+  auto const share = [](RendezvousOptions& options) { options.device = options.rank == 0 ? "bus 0" : "bus 1"; };
+  for (auto const& outcome : among_ranks(3, body, share)) {
+    CHECK_THAT(outcome, StartsWith("ConfigError: ranks 1, 2 would all compute on device bus 1 of "));
+  }
+  auto const allow = [&share](RendezvousOptions& options) {
+    share(options);
+    options.sharing = Sharing::allow;
+  };
+  CHECK(among_ranks(3, body, allow) == std::vector<std::string>{"3", "3", "3"});
+}
+
+TEST_CASE("who does not come is named to those who did") {
+  auto const outcomes = among_ranks(
+      3, [](Rendezvous&) { return std::string{"met"}; },
+      [](RendezvousOptions& options) {
+        options.join_timeout = std::chrono::milliseconds{400};
+        if (options.rank == 2) {
+          throw std::runtime_error{"stays at home"};
+        }
+      });
+  CHECK_THAT(outcomes[0] + outcomes[1],
+             Contains("the gather 'zeroth ranks' waited") && Contains("2 (has not joined)"));
+}
+
+}  // namespace
+}  // namespace zeroth::comm
