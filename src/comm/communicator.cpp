@@ -160,7 +160,14 @@ void check(CommOptions const& options) {
                              std::chrono::milliseconds{24h * 365}.count()));
 }
 
-std::string_view name_of(Transport transport) noexcept { return transport == Transport::local ? "local" : "mpi"; }
+std::string_view name_of(Transport transport) noexcept {
+  switch (transport) {
+    case Transport::local: return "local";
+    case Transport::mpi: return "mpi";
+    case Transport::nccl: return "nccl";
+  }
+  return "?";
+}
 
 std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int64_t largest_count) {
   ZEROTH_EXPECTS(world > 0, fmt::format("staging of a world of {} ranks", world));

@@ -1,4 +1,4 @@
-/// Collectives among a fixed group of ranks, in stream order. Backends: local (threads), mpi.
+/// Collectives among a fixed group of ranks, in stream order. Backends: local (threads), mpi, nccl.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -49,7 +49,8 @@ enum class Operation : std::uint8_t {
 /// may run in any order. Elements are aligned to their own size. Reductions are sums in rank order: in fp32, rounded
 /// once, for bf16 and fp16; in the type itself otherwise. Sends and receives between two ranks match in the order in
 /// which they were submitted; those of one transaction progress together, and only the two ranks take part. In-place
-/// reduce_scatter leaves the other blocks of `input` untouched.
+/// reduce_scatter leaves the other blocks of `input` untouched. NCCL sums in an order and with roundings of its own,
+/// which differ between its algorithms.
 struct Collective {
   Operation operation = Operation::barrier;
   void const* input = nullptr;
@@ -65,11 +66,11 @@ struct Label {
   std::string_view unit;     ///< At most 47 characters are shown.
 };
 
-enum class Transport : std::uint8_t { local, mpi };
+enum class Transport : std::uint8_t { local, mpi, nccl };
 [[nodiscard]] std::string_view name_of(Transport transport) noexcept;
 
 /// What a backend needs of scratch memory to run reductions of at most `largest_count` elements (of `dtype`, per rank's
-/// full input) without allocating. Zero for local.
+/// full input) without allocating. Zero for local and nccl.
 [[nodiscard]] std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int64_t largest_count);
 
 struct CommOptions {
