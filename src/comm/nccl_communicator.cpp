@@ -38,15 +38,6 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
   return value ^ (value >> 27U);
 }
 
-/// As a failed task does, whatever stream it is.
-void fail_stream(device::Stream& stream, std::exception_ptr const& error) {
-  if (auto* const gpu = dynamic_cast<device::PeerStream*>(&stream)) {
-    gpu->failure()->set(error);
-  } else {
-    device::as_cpu(stream).post([error] { std::rethrow_exception(error); });
-  }
-}
-
 std::shared_ptr<NcclLink> make_link(NcclSession& session, NcclLink::Identity identity) {
   identity.gpu = session.gpu();
   return std::make_shared<NcclLink>(std::move(identity), session.recorder(),
@@ -136,10 +127,13 @@ Transaction& NcclCommunicator::take(Label const& label, std::span<Collective con
 }
 
 void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
-  if (auto const reason = session_->failure()) {
-    return fail_stream(stream, std::make_exception_ptr(PeerError{*reason}));
-  }
   auto* const gpu = dynamic_cast<device::PeerStream*>(&stream);
+  if (auto const reason = session_->failure(); reason && gpu != nullptr) {
+    return gpu->fail(std::make_exception_ptr(PeerError{*reason}));
+  }
+  if (session_->failed()) {  // says so on whatever stream it is
+    return device::as_cpu(stream).post([session = session_.get()] { throw PeerError{*session->failure()}; });
+  }
   ZEROTH_EXPECTS(gpu != nullptr && gpu->native().native != nullptr,
                  fmt::format("communicator '{}' is NCCL's, which works on streams of a GPU, and was given one of the "
                              "host",
@@ -156,10 +150,10 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
     prepare(transaction);
     launch(transaction, gpu->failure(), static_cast<cudaStream_t>(gpu->native().native));
   } catch (PeerError const& error) {  // who throws it has told everybody, unless it was NCCL that did not come back
-    fail_stream(stream, std::current_exception());
+    gpu->fail(std::current_exception());
     session_->fail(fmt::format("rank {} in communicator '{}': {}", session_->rank(), name(), error.what()));
   } catch (std::exception const& error) {
-    fail_stream(stream, std::current_exception());
+    gpu->fail(std::current_exception());
     session_->fail(fmt::format("rank {} failed in communicator '{}': {}", session_->rank(), name(), error.what()));
   }
 }

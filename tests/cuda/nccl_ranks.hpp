@@ -19,9 +19,10 @@
 
 namespace zeroth::testing {
 
-/// A machine as new, and an NCCL. The suites' memory is the host's, on heaps and stacks.
-inline void begin_nccl(fake_cuda::Machine machine = {}) {
-  machine.reaches_host_memory = true;
+/// Whose GPUs reach the memory of suites: the host's, on heaps and stacks.
+inline constexpr fake_cuda::Machine with_host_memory{.reaches_host_memory = true};
+/// A machine as new, and an NCCL.
+inline void begin_nccl(fake_cuda::Machine const& machine = with_host_memory) {
   fake_cuda::reset(machine);
   fake_nccl::reset();
 }

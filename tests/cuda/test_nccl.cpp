@@ -18,7 +18,7 @@ TEST_CASE("the nccl communicator conforms") {
     bool check;
   };
   auto const job = GENERATE(Job{1, 1, true}, Job{2, 1, false}, Job{3, 1, true}, Job{4, 2, false});
-  begin_nccl({.gpus = job.gpus});
+  begin_nccl({.gpus = job.gpus, .reaches_host_memory = true});
   auto const cases = conformance_cases();
   auto const problems = run_nccl_ranks(
       job.world,
