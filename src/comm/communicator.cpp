@@ -219,6 +219,10 @@ void Communicator::barrier(device::Stream& stream, Label const& label) {
   stream.synchronize();
 }
 
+std::unique_ptr<Registration> Communicator::register_memory(device::Memory const& memory) {
+  return memory.registrable() && memory.bytes() > 0 ? do_register(memory) : nullptr;
+}
+
 std::unique_ptr<Communicator> Communicator::split(int color, int key, std::string const& name) {
   constexpr std::size_t longest_name = sizeof(Record::communicator) - 1;
   ZEROTH_EXPECTS(!name.empty() && name.size() <= longest_name,

@@ -177,7 +177,8 @@ namespace {
 LaunchPlan plan_nccl(LaunchOptions const& options, std::optional<Placement> const& placement) {
   if (options.device != DeviceKind::cuda) {
     throw ConfigError{
-        "transport nccl was asked for, but LaunchOptions::device is not cuda: NCCL works in memory of GPUs; ask for mpi "
+        "transport nccl was asked for, but LaunchOptions::device is not cuda: NCCL works in memory of GPUs; ask for "
+        "mpi "
         "or local, or set the device"};
   }
   if (!placement) {
@@ -200,11 +201,10 @@ LaunchPlan plan_launch(LaunchOptions const& options, std::optional<Placement> co
     return plan_nccl(options, placement);
   }
   if (several && options.transport == Transport::local) {
-    throw ConfigError{
-        fmt::format("transport local was asked for, but {} started this process as rank {} of {} ({}): "
-                    "ask for {}, or start one process alone",
-                    placement->launcher, placement->rank, placement->world, placement->variables,
-                    on_gpus ? "nccl" : "mpi")};
+    throw ConfigError{fmt::format(
+        "transport local was asked for, but {} started this process as rank {} of {} ({}): "
+        "ask for {}, or start one process alone",
+        placement->launcher, placement->rank, placement->world, placement->variables, on_gpus ? "nccl" : "mpi")};
   }
   bool const needs_mpi = several || options.transport == Transport::mpi;
   if (needs_mpi && !has_mpi) {

@@ -21,8 +21,8 @@ constexpr bool has_mpi = true;
 constexpr bool has_mpi = false;
 #endif
 
-int run(comm::LaunchPlan const& plan, LaunchOptions options,
-        std::optional<comm::Placement> const& placement, std::function<void(Job&)> const& rank_main) {
+int run(comm::LaunchPlan const& plan, LaunchOptions options, std::optional<comm::Placement> const& placement,
+        std::function<void(Job&)> const& rank_main) {
   if (options.device == DeviceKind::cuda) {
     comm::check_cuda(plan, options.share_devices, device::has_cuda() ? device::cuda_device_count() : -1);
   }

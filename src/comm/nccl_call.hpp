@@ -8,9 +8,10 @@
 
 namespace zeroth::comm {
 
-/// "ncclCommSplit of communicator 'gather' on cuda:3: unhandled cuda error (what NCCL said last)". `handle` may be null.
-[[nodiscard]] std::string describe_nccl(char const* call, std::string const& communicator, int gpu,
-                                        ncclResult_t result, ncclComm_t handle);
+/// "ncclCommSplit of communicator 'gather' on cuda:3: unhandled cuda error (what NCCL said last)". `handle` may be
+/// null.
+[[nodiscard]] std::string describe_nccl(char const* call, std::string const& communicator, int gpu, ncclResult_t result,
+                                        ncclComm_t handle);
 
 /// "Under way" is an answer of communicators that do not block, and no error.
 [[nodiscard]] constexpr bool is_error(ncclResult_t result) noexcept {

@@ -40,8 +40,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 
 std::shared_ptr<NcclLink> make_link(NcclSession& session, NcclLink::Identity identity) {
   identity.gpu = session.gpu();
-  return std::make_shared<NcclLink>(std::move(identity), session.recorder(),
-                                    [&session] { return session.failed(); });
+  return std::make_shared<NcclLink>(std::move(identity), session.recorder(), [&session] { return session.failed(); });
 }
 
 ncclUniqueId make_id() {
@@ -172,8 +171,7 @@ void NcclCommunicator::prepare(Transaction& transaction) {
   }
 }
 
-void NcclCommunicator::launch(Transaction& transaction, std::shared_ptr<device::Failure> failure,
-                              cudaStream_t stream) {
+void NcclCommunicator::launch(Transaction& transaction, std::shared_ptr<device::Failure> failure, cudaStream_t stream) {
   auto const deadline = Clock::now() + transaction.timeout;
   auto& flight = link_->flights.begin(transaction, std::move(failure), stream);
   link_->submitted.store(transaction.position, std::memory_order_release);
@@ -215,9 +213,8 @@ auto NcclCommunicator::in_time(Transaction const& transaction, Wait const& wait)
 std::vector<std::string> NcclCommunicator::meet(Transaction const& transaction, std::string const& what,
                                                 std::string const& value) {
   auto const place = fmt::format("{:016x} {}", link_->identity.id, what);
-  return in_time(transaction, [&] {
-    return session_->meet(place, link_->identity.job_ranks, value, transaction.timeout);
-  });
+  return in_time(transaction,
+                 [&] { return session_->meet(place, link_->identity.job_ranks, value, transaction.timeout); });
 }
 
 std::vector<std::string> NcclCommunicator::agree(Transaction const& transaction, std::string const& brings) {
@@ -296,8 +293,7 @@ void NcclCommunicator::compare_messages(Transaction const& transaction) {
   }
 }
 
-void NcclCommunicator::check_message(Transaction const& transaction, Collective const& mine,
-                                     Transaction const& other) {
+void NcclCommunicator::check_message(Transaction const& transaction, Collective const& mine, Transaction const& other) {
   if (other.group[0].count == mine.count && other.group[0].dtype == mine.dtype) {
     return;
   }
@@ -309,6 +305,44 @@ void NcclCommunicator::check_message(Transaction const& transaction, Collective 
   bool const sends = mine.operation == Operation::send;
   fail(fmt::format("a message differs on communicator '{}': {}, but {}", name(), sends ? here : there,
                    sends ? there : here));
+}
+
+// ---- memory
+// ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// A window of NCCL. A null one is NCCL's way to say that this machine gains nothing from it.
+class Window final : public Registration {
+ public:
+  Window(std::shared_ptr<NcclLink> link, ncclWindow_t window) : link_{std::move(link)}, window_{window} {}
+  ~Window() override { link_->forget(window_); }
+
+ private:
+  std::shared_ptr<NcclLink> link_;
+  ncclWindow_t window_;
+};
+
+}  // namespace
+
+/// Collective in NCCL, so ranks that come apart are told by the deadline.
+std::unique_ptr<Registration> NcclCommunicator::do_register(device::Memory const& memory) {
+  if (auto const reason = session_->failure()) {
+    throw PeerError{*reason};
+  }
+  drain();
+  ncclWindow_t window = nullptr;
+  try {
+    link_->call("ncclCommWindowRegister", Clock::now() + options_.timeout, [&](ncclComm_t handle) {
+      return ncclCommWindowRegister(handle, memory.data(), static_cast<std::size_t>(memory.bytes()), &window,
+                                    NCCL_WIN_COLL_SYMMETRIC);
+    });
+  } catch (std::exception const& error) {
+    session_->fail(fmt::format("rank {} could not register memory with '{}' (NCCL_WIN_ENABLE=0 does without): {}",
+                               session_->rank(), name(), error.what()));
+    throw;
+  }
+  return window == nullptr ? nullptr : std::make_unique<Window>(link_, window);
 }
 
 // ---- splitting ------------------------------------------------------------------------------------------------------
@@ -341,7 +375,7 @@ std::unique_ptr<Communicator> NcclCommunicator::do_split(int color, int key, std
   auto const all = agree(transaction, Body{}.number(wish(color)).number(wish(key)).take());
   NcclLink::Identity identity;
   identity.id = mix(mix(link_->identity.id, ++splits_), wish(color));
-  identity.traits.name = name;
+  identity.traits = {name, options_.copy_engine};
   std::vector<std::pair<int, int>> members;  // key, rank here
   for (int each = 0; each < world(); ++each) {
     BodyReader reader{all[static_cast<std::size_t>(each)]};
@@ -366,8 +400,8 @@ std::unique_ptr<Communicator> NcclCommunicator::do_split(int color, int key, std
     part->start_from(*link_, color, key, deadline);
     return std::make_unique<NcclCommunicator>(session_, part, options_);
   } catch (std::exception const& error) {
-    session_->fail(fmt::format("rank {} could not split '{}' off '{}': {}", session_->rank(), name, this->name(),
-                               error.what()));
+    session_->fail(
+        fmt::format("rank {} could not split '{}' off '{}': {}", session_->rank(), name, this->name(), error.what()));
     throw;
   }
 }

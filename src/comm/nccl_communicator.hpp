@@ -37,6 +37,8 @@ class NcclCommunicator final : public Communicator {
   void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) override;
   [[nodiscard]] std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) override;
 
+  [[nodiscard]] std::unique_ptr<Registration> do_register(device::Memory const& memory) override;
+
   [[nodiscard]] Transaction& take(Label const& label, std::span<Collective const> collectives);
   void prepare(Transaction& transaction);
   void launch(Transaction& transaction, std::shared_ptr<device::Failure> failure, cudaStream_t stream);

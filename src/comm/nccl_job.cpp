@@ -77,8 +77,7 @@ RendezvousOptions rendezvous_options(LaunchOptions const& options, Placement con
 
 bool has_nccl() noexcept { return true; }
 
-int run_nccl_job(LaunchOptions const& options, Placement const& placement,
-                 std::function<void(Job&)> const& rank_main) {
+int run_nccl_job(LaunchOptions const& options, Placement const& placement, std::function<void(Job&)> const& rank_main) {
   int const local_rank = placement.local_rank.value_or(0);
   int const gpu = device_of(local_rank, device::cuda_device_count(),
                             options.share_devices ? Sharing::allow : Sharing::refuse, visible_gpus());
@@ -86,22 +85,21 @@ int run_nccl_job(LaunchOptions const& options, Placement const& placement,
   this_rank() = {placement.rank, placement.world, fmt::format("cuda:{}", gpu)};
   Finally const restore{[&speaker_before] { this_rank() = speaker_before; }};
   auto const recorder = std::make_shared<FlightRecorder>(placement.rank, placement.world);
-  auto const session =
-      std::make_shared<NcclSession>(rendezvous_options(options, placement, gpu), gpu, recorder);
+  auto const session = std::make_shared<NcclSession>(rendezvous_options(options, placement, gpu), gpu, recorder);
 
   FlightFiles files{placement.rank, {recorder}};
   std::atomic<bool> stop{false};
   detail::JobState state;
   state.local_rank = local_rank;
-  state.make_device = [gpu] { return device::make_cuda_device(gpu); };
+  state.make_device = [gpu] { return device::make_cuda_device(gpu, device::CudaBuffers::registrable); };
   state.stop_requested = [&stop] { return stop.load(std::memory_order_relaxed); };
   state.request_stop = [&stop] { stop.store(true, std::memory_order_relaxed); };
   state.set_flight_folder = [&files](std::filesystem::path const& folder) { files.set_folder(folder); };
   SignalWatch const signals{
       {.interrupt =
            [&] {
-             print_error(fmt::format("rank {} asks all ranks to stop; a second SIGINT ends it at once",
-                                     session->rank()));
+             print_error(
+                 fmt::format("rank {} asks all ranks to stop; a second SIGINT ends it at once", session->rank()));
              stop.store(true, std::memory_order_relaxed);
            },
        .terminate =

@@ -102,8 +102,7 @@ void NcclLink::start_from(NcclLink& parent, int color, int key, Clock::time_poin
 /// The parent is under way until the new handle is there, which then is under way itself.
 ncclComm_t NcclLink::split(int color, int key, Clock::time_point deadline, ncclConfig_t* config) {
   auto& slot = born_.emplace_back(nullptr);
-  call("ncclCommSplit", deadline,
-       [&](ncclComm_t whole) { return ncclCommSplit(whole, color, key, &slot, config); });
+  call("ncclCommSplit", deadline, [&](ncclComm_t whole) { return ncclCommSplit(whole, color, key, &slot, config); });
   return slot;
 }
 
@@ -122,6 +121,13 @@ std::string NcclLink::find_error() {
   auto const asked = ncclCommGetAsyncError(handle_, &state);
   auto const result = is_error(asked) ? asked : state;
   return is_error(result) ? describe_nccl("NCCL's work", name(), identity.gpu, result, handle_) : std::string{};
+}
+
+void NcclLink::forget(ncclWindow_t window) noexcept {
+  std::lock_guard const lock{mutex_};
+  if (handle_ != nullptr) {
+    static_cast<void>(ncclCommWindowDeregister(handle_, window));
+  }
 }
 
 void NcclLink::abort() noexcept {

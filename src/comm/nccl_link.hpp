@@ -31,9 +31,9 @@ class NcclLink {
   using Failed = std::function<bool()>;  ///< Whether the job has failed: who waits in NCCL asks again and again.
 
   struct Identity {
-    std::uint64_t id = 0;         ///< The same on all ranks, and no other communicator's.
-    std::vector<int> job_ranks;   ///< [world], in the order of this communicator.
-    int rank = 0;                 ///< In it.
+    std::uint64_t id = 0;        ///< The same on all ranks, and no other communicator's.
+    std::vector<int> job_ranks;  ///< [world], in the order of this communicator.
+    int rank = 0;                ///< In it.
     int gpu = 0;
     NcclTraits traits;
   };
@@ -67,6 +67,8 @@ class NcclLink {
     settle(call, check(call, function(handle())), handle_, deadline);
   }
 
+  /// Ends a window of the handle, if that is still there.
+  void forget(ncclWindow_t window) noexcept;
   /// What went wrong inside NCCL since; empty if nothing. Passed over while another thread is inside.
   [[nodiscard]] std::string find_error();
   /// Ends what runs on the GPU, and the handle. Waits a while for another thread to come out of NCCL, then no longer.

@@ -88,16 +88,13 @@ class Group {
   }
   static std::byte const* block(void const* data, Collective const& each, int index) noexcept {
     auto const bytes = static_cast<std::size_t>(each.count * bytes_of(each.dtype));
-    return data == nullptr ? nullptr
-                           : static_cast<std::byte const*>(data) + static_cast<std::size_t>(index) * bytes;
+    return data == nullptr ? nullptr : static_cast<std::byte const*>(data) + static_cast<std::size_t>(index) * bytes;
   }
   void send(void const* from, Collective const& each, int to) {
-    note(ncclSend(from, static_cast<std::size_t>(each.count), nccl_type(each.dtype), to, at_.communicator,
-                  at_.stream));
+    note(ncclSend(from, static_cast<std::size_t>(each.count), nccl_type(each.dtype), to, at_.communicator, at_.stream));
   }
   void receive(void* to, Collective const& each, int from) {
-    note(ncclRecv(to, static_cast<std::size_t>(each.count), nccl_type(each.dtype), from, at_.communicator,
-                  at_.stream));
+    note(ncclRecv(to, static_cast<std::size_t>(each.count), nccl_type(each.dtype), from, at_.communicator, at_.stream));
   }
 
   NcclIssue const& at_;

@@ -34,9 +34,10 @@ void ask_for_launch_order() {
   constexpr char const* variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
   ::setenv(variable, "1", 0);
   if (std::strcmp(std::getenv(variable), "1") != 0) {
-    spdlog::warn("{}={} in the environment: collectives of several communicators at a time may hang; unset it, or "
-                 "set zeroth.single_communicator",
-                 variable, std::getenv(variable));
+    spdlog::warn(
+        "{}={} in the environment: collectives of several communicators at a time may hang; unset it, or "
+        "set zeroth.single_communicator",
+        variable, std::getenv(variable));
   }
 }
 

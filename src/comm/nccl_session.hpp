@@ -52,8 +52,7 @@ class NcclSession {
   /// Asks `ranks` of the job where they are. A job ends after that: they answer once.
   [[nodiscard]] std::vector<NcclWhereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks);
   /// "rank 1 waited 2.00 s in all_gather (...), transaction 7 of communicator 'gather'; missing: rank 3, which ..."
-  [[nodiscard]] std::string explain_late(NcclLink const& link, Transaction const& transaction,
-                                         Clock::time_point begun);
+  [[nodiscard]] std::string explain_late(NcclLink const& link, Transaction const& transaction, Clock::time_point begun);
 
  private:
   [[nodiscard]] std::string describe_whereabouts() const;

@@ -69,10 +69,9 @@ void NcclWatch::State::end_all(std::string const& reason) const {
   auto const every = all();
   for (auto const& link : every) {  // first, so that nothing more is enqueued behind what is about to end
     auto const first = link->flights.describe_first();
-    link->flights.fail(std::make_exception_ptr(
-        PeerError{first.empty() ? reason
-                                : fmt::format("{}; rank {} was in {} of communicator '{}'", reason, rank, first,
-                                              link->name())}));
+    link->flights.fail(std::make_exception_ptr(PeerError{
+        first.empty() ? reason
+                      : fmt::format("{}; rank {} was in {} of communicator '{}'", reason, rank, first, link->name())}));
   }
   for (auto const& link : every) {
     link->abort();

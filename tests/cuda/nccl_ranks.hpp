@@ -86,7 +86,9 @@ inline Outcome run_nccl_job(int world, std::function<void(Job&)> const& rank_mai
       try {
         session = make_session(rank, world, port, rank % gpus);
         detail::JobState state;
-        state.make_device = [rank, gpus] { return device::make_cuda_device(rank % gpus); };
+        state.make_device = [rank, gpus] {
+          return device::make_cuda_device(rank % gpus, device::CudaBuffers::registrable);
+        };
         state.communicator = comm::make_nccl(session);
         Job job = state.job();
         rank_main(job);

@@ -47,9 +47,8 @@ TEST_CASE("faults end every rank of nccl") {
   int const world = GENERATE(2, 3);
   for (auto const& each : fault_cases()) {
     begin_nccl();
-    auto const problems = run_nccl_ranks(
-        world, [&](Rank& rank, auto& /*owner*/) { return problem_of(each, rank); }, 1,
-        {.timeout = std::chrono::minutes{10}, .check = true});
+    auto const problems = run_nccl_ranks(world, [&](Rank& rank, auto& /*owner*/) { return problem_of(each, rank); }, 1,
+                                         {.timeout = std::chrono::minutes{10}, .check = true});
     for (auto const& problem : problems) {
       CAPTURE(world, each.name);
       CHECK(problem == "");

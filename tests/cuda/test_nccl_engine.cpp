@@ -62,8 +62,7 @@ Trained train_by_nccl(int world, std::string const& text, fake_cuda::Machine con
   options.access = CudaAccess::make;
   std::vector<Trained> results(static_cast<std::size_t>(world));
   auto const outcome = run_nccl_job(
-      world,
-      [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); },
+      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); },
       machine.gpus);
   auto result = same_on_all(outcome, results);
   REQUIRE(left_over() == "");
@@ -139,19 +138,10 @@ Counts calls_of_steps_4_to_8(Config const& config) {
 }
 
 /// What only enqueues, and what only asks.
-std::set<std::string> const harmless{"cudaMemcpyAsync",
-                                     "cudaMemsetAsync",
-                                     "cudaStreamWaitEvent",
-                                     "cudaEventRecord",
-                                     "cudaEventQuery",
-                                     "cudaEventElapsedTime",
-                                     "launch",
-                                     "ncclCommGetAsyncError",
-                                     "ncclGroupStart",
-                                     "ncclGroupEnd",
-                                     "ncclAllGather",
-                                     "ncclAllReduce",
-                                     "ncclReduceScatter"};
+std::set<std::string> const harmless{
+    "cudaMemcpyAsync",      "cudaMemsetAsync", "cudaStreamWaitEvent",   "cudaEventRecord", "cudaEventQuery",
+    "cudaEventElapsedTime", "launch",          "ncclCommGetAsyncError", "ncclGroupStart",  "ncclGroupEnd",
+    "ncclAllGather",        "ncclAllReduce",   "ncclReduceScatter"};
 
 }  // namespace
 
@@ -172,6 +162,44 @@ TEST_CASE("work that comes late on some streams changes nothing with NCCL") {
     auto const text = file(all_types[0], stage, true);
     REQUIRE(bits_of(train_by_nccl(3, text, {.gpus = 3, .delays = 7})) == bits_of(train_on_cpu(3, text)));
   }
+}
+
+TEST_CASE("settings say how communicators are made, and what is registered with them") {
+  struct Row {
+    char const* keys;
+    std::multimap<std::string, int> policies;  // of one rank
+    int windows;
+  };
+  Row const rows[] = {
+      {"", {{"gather", NCCL_CTA_POLICY_DEFAULT}, {"reduce", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}}, 3},
+      {R"(, "copy_engine_gather": true)",
+       {{"gather", NCCL_CTA_POLICY_ZERO}, {"reduce", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}},
+       3},
+      {R"(, "single_communicator": true)", {{"all", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}}, 2},
+  };
+  for (auto const& row : rows) {
+    INFO(row.keys);
+    auto const text = file(all_types[0], 3, true, row.keys);
+    CHECK(bits_of(train_by_nccl(1, text)) == bits_of(train_on_cpu(1, text)));
+    CHECK(fake_nccl::policies() == row.policies);
+    CHECK(fake_nccl::calls("ncclCommWindowRegister") == row.windows);
+    CHECK(fake_nccl::calls("ncclCommWindowDeregister") == row.windows);
+    CHECK(fake_nccl::calls("ncclMemAlloc") == fake_nccl::calls("ncclMemFree"));
+    CHECK(bits_of(train_by_nccl(4, text)) == bits_of(train_on_cpu(4, text)));
+  }
+}
+
+TEST_CASE("memory that NCCL refuses is an error that names the category") {
+  begin_nccl({});
+  fake_nccl::refuse("ncclMemAlloc", ncclSystemError);
+  auto const outcome = run_nccl_job(1, [](Job& job) {
+    SmallModel const small;
+    auto const config = small_config(3);
+    Engine<float> const engine{job, small.model, config};
+  });
+  CHECK_THAT(message_of(outcome[0]),
+             Catch::Contains("ncclMemAlloc on cuda:0 refused") && Catch::Contains("bytes for gradients"));
+  CHECK(left_over() == "");
 }
 
 TEST_CASE("steps 4 to 8 with NCCL allocate nothing and wait for nothing") {

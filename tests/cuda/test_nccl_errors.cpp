@@ -39,7 +39,8 @@ TEST_CASE("a collective that never ends is found, named and aborted on every ran
   begin_nccl();
   fake_nccl::stall_work("test");
   auto const began = std::chrono::steady_clock::now();
-  auto const problems = run_nccl_ranks(3, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
+  auto const problems = run_nccl_ranks(
+      3, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
   for (auto const& problem : problems) {
     CHECK_THAT(problem, Contains("waited") && Contains("all_reduce (backward of unit 'block 7', 1 fp32)") &&
                             Contains("of communicator 'test'") && Contains("all have submitted it"));
@@ -120,7 +121,8 @@ TEST_CASE("communicators that never come to be are given up at the deadline") {
   for (std::string const name : {"world", "test"}) {
     begin_nccl();
     fake_nccl::stall_making(name);
-    auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
+    auto const problems = run_nccl_ranks(
+        2, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
     for (auto const& problem : problems) {
       CAPTURE(name);
       CHECK_THAT(problem, Contains("communicator '" + name + "'") || Contains("the job failed during"));
@@ -154,7 +156,8 @@ TEST_CASE("an id that NCCL does not give is an error of the system") {
 TEST_CASE("a communicator that cannot be finished is aborted") {
   begin_nccl();
   fake_nccl::stall_finalize();
-  auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
+  auto const problems = run_nccl_ranks(
+      2, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
   CHECK(problems == std::vector<std::string>(2));
   CHECK(fake_nccl::calls("ncclCommAbort") == 4);
   CHECK(fake_nccl::calls("ncclCommDestroy") == 0);

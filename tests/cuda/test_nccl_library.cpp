@@ -41,8 +41,7 @@ TEST_CASE("initialisation without a GPU is an error of the system that names cal
   ncclUniqueId id;
   std::memset(&id, 0, sizeof id);
   static_cast<void>(ncclGetUniqueId(&id));
-  auto const error = testing::thrown<SystemError>(
-      [&] { link.start(id, Clock::now() + std::chrono::seconds{60}); });
+  auto const error = testing::thrown<SystemError>([&] { link.start(id, Clock::now() + std::chrono::seconds{60}); });
   CAPTURE(error);
   CHECK_THAT(error, Contains("ncclCommInitRankConfig of communicator 'world' on cuda:0"));
   CHECK(link.find_error().empty());  // nothing is left of it

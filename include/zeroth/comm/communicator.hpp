@@ -76,6 +76,18 @@ enum class Transport : std::uint8_t { local, mpi, nccl };
 struct CommOptions {
   std::chrono::milliseconds timeout{600'000};  ///< After this long in one collective: abort, and say who was missing.
   bool check = false;  ///< Compare every transaction among the ranks before it runs. `local` always does.
+  /// Of communicators that are split from now on: all-gathers inside one machine by copy engines, where NCCL can. The
+  /// other backends have none.
+  bool copy_engine = false;
+};
+
+/// Memory that a communicator knows, as long as this lives.
+class Registration {
+ public:
+  Registration() = default;
+  Registration(Registration const&) = delete;
+  Registration& operator=(Registration const&) = delete;
+  virtual ~Registration() = default;
 };
 
 /// A fixed group of ranks. Every rank submits the same transactions in the same order. One thread at a time submits.
@@ -119,6 +131,11 @@ class Communicator {
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string const& name);
 
   /// Applies to transactions submitted from now on. The same on all ranks.
+  /// Makes memory known that many transactions will be on, so that they may be faster. Collective: all ranks give as
+  /// many bytes, which outlive what is returned; that ends before the communicator. Waits. Null where nothing is
+  /// gained: memory that is not registrable(), or a backend that needs no such thing.
+  [[nodiscard]] std::unique_ptr<Registration> register_memory(device::Memory const& memory);
+
   virtual void set_options(CommOptions const& options) = 0;
   /// Memory for staging_bytes(), which the caller keeps until the communicator ends.
   virtual void set_staging(std::span<std::byte> staging) = 0;
@@ -129,6 +146,7 @@ class Communicator {
  private:
   virtual void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) = 0;
   [[nodiscard]] virtual std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Registration> do_register(device::Memory const& /*memory*/) { return nullptr; }
 };
 
 }  // namespace zeroth::comm

@@ -81,10 +81,9 @@ int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_m
 ///
 /// Failure: what one rank throws ends all ranks, with PeerError where they wait for others. The last collectives of
 /// every rank are written as zeroth_flight_rank<R>.json. A rank that does not end by itself is named, and the process
-/// ends with status 1. Across processes a failed job ends in here, by MPI_Abort, or with nccl by the end of each process, so that none is
-/// left behind. Signals,
-/// while it runs: Ctrl-C requests a stop, a second one ends the process with status 130; SIGTERM writes the flight
-/// records before it does what it did. A signal that was ignored stays so.
+/// ends with status 1. Across processes a failed job ends in here, by MPI_Abort, or with nccl by the end of each
+/// process, so that none is left behind. Signals, while it runs: Ctrl-C requests a stop, a second one ends the process
+/// with status 130; SIGTERM writes the flight records before it does what it did. A signal that was ignored stays so.
 /// Threads: one launch at a time. With mpi and nccl, ranks are processes and `rank_main` runs on the calling thread.
 template <class F>
   requires std::invocable<F const&, Job&>

@@ -19,6 +19,9 @@ namespace zeroth::device {
 /// Errors: ContractError for a GPU that is not there. SystemError for a call that CUDA refused, naming it and the GPU;
 /// work that failed on the GPU is reported by the next call that touches it, as always in CUDA. Either fails the
 /// device: its further work is passed over, and every wait() and synchronize() throws the first error again.
-[[nodiscard]] std::unique_ptr<Device> make_cuda_device(int ordinal);
+/// With CudaBuffers::registrable, slots and gradients come from NCCL's allocator, in whole units of 2 MiB, so that
+/// communicators can register them. Refused where the library was built without NCCL.
+enum class CudaBuffers : bool { plain, registrable };
+[[nodiscard]] std::unique_ptr<Device> make_cuda_device(int ordinal, CudaBuffers buffers = CudaBuffers::plain);
 
 }  // namespace zeroth::device

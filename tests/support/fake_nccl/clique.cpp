@@ -69,9 +69,7 @@ void Clique::work(Meeting const& meeting) {
             std::memcpy(output, sum.data(), bytes);
           }
           break;
-        case Kind::broadcast:
-          std::memcpy(output, inputs[static_cast<std::size_t>(like.peer)].data(), bytes);
-          break;
+        case Kind::broadcast: std::memcpy(output, inputs[static_cast<std::size_t>(like.peer)].data(), bytes); break;
         case Kind::all_gather:
           for (std::size_t from = 0; from < inputs.size(); ++from) {
             std::memcpy(output + from * bytes, inputs[from].data(), bytes);
@@ -200,8 +198,8 @@ std::string leftovers() {
     if (!world.alive.empty()) {
       text += std::to_string(world.alive.size()) + " communicators";
     }
-    if (world.windows > 0) {
-      text += (text.empty() ? "" : ", ") + std::to_string(world.windows) + " windows";
+    if (!world.windows.empty()) {
+      text += (text.empty() ? "" : ", ") + std::to_string(world.windows.size()) + " windows";
     }
     return text;
   });

@@ -41,7 +41,8 @@ using Calls = std::vector<Call>;
 /// All ranks of one communicator. Streams' threads meet in it.
 class Clique {
  public:
-  Clique(std::string name, int world) : name_{std::move(name)}, next_(static_cast<std::size_t>(world)), aborted_(next_.size()) {}
+  Clique(std::string name, int world)
+      : name_{std::move(name)}, next_(static_cast<std::size_t>(world)), aborted_(next_.size()) {}
   [[nodiscard]] int world() const noexcept { return static_cast<int>(next_.size()); }
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
 
@@ -113,7 +114,7 @@ class World {
   std::map<std::string, Break> broken_work;
   bool finalize_stalls = false;
   std::set<ncclComm_t> alive;
-  int windows = 0;
+  std::set<ncclWindow_t> windows;
 };
 
 }  // namespace zeroth::testing::fake_nccl

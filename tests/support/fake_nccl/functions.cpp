@@ -155,6 +155,13 @@ ncclResult_t end(ncclComm_t communicator) {
   if (world.alive.erase(communicator) == 0) {
     return ncclInvalidArgument;
   }
+  std::erase_if(world.windows, [communicator](ncclWindow_t window) {
+    bool const ends = window->communicator == communicator;
+    if (ends) {
+      delete window;
+    }
+    return ends;
+  });
   delete communicator;
   return ncclSuccess;
 }
@@ -295,9 +302,9 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclAllReduce(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t communicator, cudaStream_t stream) {
-  return op != ncclSum ? ncclInvalidUsage
-                       : add("ncclAllReduce", communicator, stream,
-                             {Kind::all_reduce, input, output, count, dtype_of(type), 0});
+  return op != ncclSum
+             ? ncclInvalidUsage
+             : add("ncclAllReduce", communicator, stream, {Kind::all_reduce, input, output, count, dtype_of(type), 0});
 }
 
 ncclResult_t ncclAllGather(void const* input, void* output, std::size_t count, ncclDataType_t type,
@@ -319,9 +326,9 @@ ncclResult_t ncclBroadcast(void const* input, void* output, std::size_t count, n
 
 ncclResult_t ncclReduce(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                         int root, ncclComm_t communicator, cudaStream_t stream) {
-  return op != ncclSum ? ncclInvalidUsage
-                       : add("ncclReduce", communicator, stream,
-                             {Kind::reduce, input, output, count, dtype_of(type), root});
+  return op != ncclSum
+             ? ncclInvalidUsage
+             : add("ncclReduce", communicator, stream, {Kind::reduce, input, output, count, dtype_of(type), root});
 }
 
 ncclResult_t ncclSend(void const* input, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
@@ -353,12 +360,11 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* memory, std::
   if (auto const result = world.enter("ncclCommWindowRegister"); result != ncclSuccess) {
     return result;
   }
-  if (flags != NCCL_WIN_COLL_SYMMETRIC ||
-      reinterpret_cast<std::uintptr_t>(memory) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
+  if (flags != NCCL_WIN_COLL_SYMMETRIC || reinterpret_cast<std::uintptr_t>(memory) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
     return ncclInvalidArgument;
   }
   *window = new ncclWindow_vidmem{communicator};
-  ++world.windows;
+  world.windows.insert(*window);
   return ncclSuccess;
 }
 
@@ -366,11 +372,11 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t communicator, ncclWindow_t wind
   auto& world = World::get();
   std::lock_guard const lock{world.mutex};
   auto const result = world.enter("ncclCommWindowDeregister");
-  if (window == nullptr || window->communicator != communicator) {
+  if (!world.windows.contains(window) || window->communicator != communicator) {
     return ncclInvalidArgument;
   }
+  world.windows.erase(window);
   delete window;
-  --world.windows;
   return result;
 }
 
