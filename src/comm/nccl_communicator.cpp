@@ -87,10 +87,8 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclSession> session, std::sh
       link_{std::move(link)},
       options_{options},
       sent_(link_->identity.job_ranks.size()),
-      received_(link_->identity.job_ranks.size()) {
-  if (auto const error = cudaMalloc(&barrier_word_, sizeof(std::int32_t)); error != cudaSuccess) {
-    throw SystemError{device::describe_call("cudaMalloc", link_->identity.gpu, error)};
-  }
+      received_(link_->identity.job_ranks.size()),
+      barrier_word_{session_->barrier_word()} {
   session_->watch().enter(link_);
 }
 
@@ -102,7 +100,6 @@ NcclCommunicator::~NcclCommunicator() {
   }
   session_->watch().leave(*link_);
   link_->finish(deadline);
-  static_cast<void>(cudaFree(barrier_word_));
 }
 
 void NcclCommunicator::set_options(CommOptions const& options) {
@@ -125,10 +122,18 @@ Transaction& NcclCommunicator::take(Label const& label, std::span<Collective con
   return transaction;
 }
 
+/// What a transaction fails with that comes after the job's end.
+std::exception_ptr NcclCommunicator::ended_before(Label const& label, std::span<Collective const> collectives) const {
+  auto const what = collectives.empty() ? std::string{label.purpose} : describe(label, collectives.front());
+  return std::make_exception_ptr(
+      PeerError{fmt::format("{}; {} was about to enter {} on communicator '{}'", session_->failure().value_or(""),
+                            describe_rank(*link_, rank()), what, name())});
+}
+
 void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
   auto* const gpu = dynamic_cast<device::PeerStream*>(&stream);
-  if (auto const reason = session_->failure(); reason && gpu != nullptr) {
-    return gpu->fail(std::make_exception_ptr(PeerError{*reason}));
+  if (session_->failed() && gpu != nullptr) {
+    return gpu->fail(ended_before(label, collectives));
   }
   if (session_->failed()) {  // says so on whatever stream it is
     return device::as_cpu(stream).post([session = session_.get()] { throw PeerError{*session->failure()}; });
@@ -148,10 +153,10 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
   try {
     prepare(transaction);
     launch(transaction, gpu->failure(), static_cast<cudaStream_t>(gpu->native().native));
-  } catch (PeerError const& error) {  // who throws it has told everybody, unless it was NCCL that did not come back
-    gpu->fail(std::current_exception());
-    session_->fail(fmt::format("rank {} in communicator '{}': {}", session_->rank(), name(), error.what()));
   } catch (std::exception const& error) {
+    if (session_->failed()) {  // everybody knows
+      return gpu->fail(ended_before(label, collectives));
+    }
     gpu->fail(std::current_exception());
     session_->fail(fmt::format("rank {} failed in communicator '{}': {}", session_->rank(), name(), error.what()));
   }
@@ -188,6 +193,9 @@ void NcclCommunicator::launch(Transaction& transaction, std::shared_ptr<device::
     throw;
   }
   link_->flights.launched(flight, stream);
+  if (session_->failed()) {  // the watch may have failed what was on its way before this was
+    throw PeerError{"the job failed"};
+  }
 }
 
 // ---- among hosts ----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 /// Ranks that are processes, each with a GPU: collectives by NCCL.
 #pragma once
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,7 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] std::unique_ptr<Registration> do_register(device::Memory const& memory) override;
 
   [[nodiscard]] Transaction& take(Label const& label, std::span<Collective const> collectives);
+  [[nodiscard]] std::exception_ptr ended_before(Label const& label, std::span<Collective const> collectives) const;
   void prepare(Transaction& transaction);
   void launch(Transaction& transaction, std::shared_ptr<device::Failure> failure, cudaStream_t stream);
   /// All ranks are about to do the same, or the job fails. Returns what each brings beside that, [world].
@@ -61,7 +63,7 @@ class NcclCommunicator final : public Communicator {
   CommOptions options_;
   std::uint64_t sequence_ = 0, positions_ = 0, splits_ = 0;
   std::vector<std::uint64_t> sent_, received_;  // [world], messages that were compared
-  void* barrier_word_ = nullptr;
+  void* barrier_word_;
 };
 
 }  // namespace zeroth::comm

@@ -11,6 +11,8 @@
 namespace zeroth::comm {
 namespace {
 
+constexpr std::size_t expected_at_a_time = 64;
+
 /// An event that fails to answer belongs to a GPU that has failed: its device says so, and nothing comes of it here.
 bool has_passed(cudaEvent_t event) noexcept {
   auto const answer = cudaEventQuery(event);
@@ -29,16 +31,27 @@ NcclFlights::~NcclFlights() {
   }
 }
 
-NcclFlights::Flight& NcclFlights::free_one() {
-  if (free_.empty()) {
-    auto& flight = all_.emplace_back();
-    for (auto* const event : {&flight.begin, &flight.end}) {
-      if (auto const error = cudaEventCreateWithFlags(event, cudaEventDisableTiming); error != cudaSuccess) {
-        throw SystemError{device::describe_call("cudaEventCreateWithFlags", gpu_, error)};
-      }
+void NcclFlights::add_one() {
+  auto& flight = all_.emplace_back();
+  for (auto* const event : {&flight.begin, &flight.end}) {
+    if (auto const error = cudaEventCreateWithFlags(event, cudaEventDisableTiming); error != cudaSuccess) {
+      throw SystemError{device::describe_call("cudaEventCreateWithFlags", gpu_, error)};
     }
-    free_.reserve(all_.size());
-    return flight;
+  }
+  free_.reserve(all_.size());  // so that releasing never allocates
+  free_.push_back(&flight);
+}
+
+/// Those that have ended are used again before more are made, whether or not the watch has seen them.
+NcclFlights::Flight& NcclFlights::free_one() {
+  while (all_.size() < expected_at_a_time) {
+    add_one();
+  }
+  if (free_.empty()) {
+    settle(Clock::now());
+  }
+  if (free_.empty()) {
+    add_one();
   }
   auto* const flight = free_.back();
   free_.pop_back();
@@ -80,12 +93,12 @@ void NcclFlights::release(Flight& flight) noexcept {
   pool_.give_back(*flight.transaction);
   flight.transaction = nullptr;
   flight.failure.reset();
+  flight.kept = false;
   free_.push_back(&flight);
 }
 
-std::optional<NcclFlights::Late> NcclFlights::look(Clock::time_point now) {
-  std::lock_guard const lock{mutex_};
-  std::optional<Late> late;
+/// Which have begun and ended. Under the lock.
+void NcclFlights::settle(Clock::time_point now) {
   for (auto* const flight : flying_) {
     if (!flight->begun) {
       if (!has_passed(flight->begin)) {
@@ -96,17 +109,27 @@ std::optional<NcclFlights::Late> NcclFlights::look(Clock::time_point now) {
         recorder_.started(ticket);
       }
     }
-    if (has_passed(flight->end)) {
+    if (!flight->kept && has_passed(flight->end)) {
       for (auto const ticket : flight->transaction->tickets) {
         recorder_.finished(ticket);
       }
       release(*flight);
-    } else if (!late && now - *flight->begun >= flight->transaction->timeout) {
-      late = Late{flight->transaction, *flight->begun};
     }
   }
   std::erase_if(flying_, [](Flight const* flight) { return flight->transaction == nullptr; });
-  return late;
+}
+
+std::optional<NcclFlights::Late> NcclFlights::look(Clock::time_point now) {
+  std::lock_guard const lock{mutex_};
+  settle(now);
+  auto const late = std::find_if(flying_.begin(), flying_.end(), [now](Flight const* flight) {
+    return flight->begun && now - *flight->begun >= flight->transaction->timeout;
+  });
+  if (late == flying_.end()) {
+    return std::nullopt;
+  }
+  (*late)->kept = true;
+  return Late{(*late)->transaction, *(*late)->begun};
 }
 
 bool NcclFlights::empty() const {

@@ -28,11 +28,11 @@ class NcclFlights {
     std::shared_ptr<device::Failure> failure;  ///< Of the device that it is on.
     Record names;
     std::optional<Clock::time_point> begun;  ///< When it was first seen to have begun.
-    bool launched = false;
+    bool kept = false;                       ///< Somebody speaks of it.
   };
   /// What has gone on for longer than it may.
   struct Late {
-    Transaction const* transaction;  ///< Valid as long as nobody gives it back: until the next look().
+    Transaction const* transaction;  ///< Kept until abandon().
     Clock::time_point begun;
   };
 
@@ -67,6 +67,8 @@ class NcclFlights {
 
  private:
   [[nodiscard]] Flight& free_one();
+  void add_one();
+  void settle(Clock::time_point now);
   void release(Flight& flight) noexcept;
 
   FlightRecorder& recorder_;

@@ -22,6 +22,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds patience_for_answers{3000};
 constexpr milliseconds long_enough{std::chrono::hours{24 * 365}};
+constexpr std::size_t barrier_word_count = 256;
 constexpr std::size_t most_links_told = 64;
 constexpr std::size_t most_words_bytes = 2048;
 
@@ -54,6 +55,11 @@ NcclSession::NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<
   if (auto const error = cudaSetDevice(gpu); error != cudaSuccess) {
     throw SystemError{device::describe_call("cudaSetDevice", gpu, error)};
   }
+  void* words = nullptr;
+  if (auto const error = cudaMalloc(&words, barrier_word_count * sizeof(std::int32_t)); error != cudaSuccess) {
+    throw SystemError{device::describe_call("cudaMalloc", gpu, error)};
+  }
+  barrier_words_.reset(words);
   rendezvous_.emplace(with_handler(std::move(rendezvous), abort_));
   watch_.emplace(rank_, world_, gpu_,
                  NcclWatch::Hooks{[this] { return failure(); }, [this](std::string const& why) { fail(why); },
@@ -71,6 +77,10 @@ NcclSession::~NcclSession() {
   } catch (std::exception const&) {                     // it was asked before, or the job has ended: it is awake
   }
   answering_.join();
+}
+
+void* NcclSession::barrier_word() noexcept {
+  return static_cast<std::int32_t*>(barrier_words_.get()) + barrier_words_given_++ % barrier_word_count;
 }
 
 // ---- the job's end --------------------------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ class NcclSession {
   [[nodiscard]] FlightRecorder& recorder() noexcept { return *recorder_; }
   [[nodiscard]] Rendezvous& rendezvous() noexcept { return *rendezvous_; }
   [[nodiscard]] NcclWatch& watch() noexcept { return *watch_; }
+  /// Four bytes of the GPU for barriers, whose values nobody reads. Not those of the last communicators that asked.
+  [[nodiscard]] void* barrier_word() noexcept;
 
   /// Fails the job on all ranks. Any thread; waits for the store, three seconds at most. The job's first reason counts.
   void fail(std::string const& reason) noexcept;
@@ -63,6 +65,12 @@ class NcclSession {
   AbortState abort_;
   std::optional<Rendezvous> rendezvous_;
   std::map<std::string, std::uint64_t> meetings_;
+  struct Free {
+    void operator()(void* memory) const noexcept { static_cast<void>(cudaFree(memory)); }
+  };
+  std::unique_ptr<void, Free>
+      barrier_words_;  // allocated once: it may wait for what is on the GPU, and so for other ranks
+  std::size_t barrier_words_given_ = 0;
   std::optional<NcclWatch> watch_;
   std::atomic<bool> ending_{false};
   std::thread answering_;

@@ -181,6 +181,7 @@ TEST_CASE("a rank that throws ends the others in what they wait for") {
     auto const device = device::make_cuda_device(0);
     auto const stream = device->make_stream("test", device::Overlap::on);
     if (job.rank() == 2) {
+      std::this_thread::sleep_for(std::chrono::seconds{1});
       throw std::runtime_error{"the disk is full"};
     }
     float data = 1;

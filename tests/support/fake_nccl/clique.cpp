@@ -37,6 +37,18 @@ bool Clique::complete() const {
   return joined_ == world();
 }
 
+void Clique::in_turn(int rank, std::uint64_t turn, std::function<void()> const& work) {
+  auto const mine = static_cast<std::size_t>(rank);
+  {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return ended_[mine] == turn || aborted_[mine]; });
+  }
+  work();
+  std::lock_guard const lock{mutex_};
+  ended_[mine] = turn + 1;
+  changed_.notify_all();
+}
+
 /// All inputs are read before any output is written: they may be the same memory.
 void Clique::work(Meeting const& meeting) {
   auto const& first = meeting.calls.at(0);

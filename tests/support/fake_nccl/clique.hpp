@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,7 +43,11 @@ using Calls = std::vector<Call>;
 class Clique {
  public:
   Clique(std::string name, int world)
-      : name_{std::move(name)}, next_(static_cast<std::size_t>(world)), aborted_(next_.size()) {}
+      : name_{std::move(name)},
+        next_(static_cast<std::size_t>(world)),
+        aborted_(next_.size()),
+        issued_(next_.size()),
+        ended_(next_.size()) {}
   [[nodiscard]] int world() const noexcept { return static_cast<int>(next_.size()); }
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
 
@@ -55,6 +60,10 @@ class Clique {
   void exchange(int rank, Calls const& calls);
   /// Ends this and every later wait of `rank`.
   void abort(int rank);
+  /// Runs `work`, of `rank`'s group that was issued as number `turn`, behind those before it: a communicator's groups
+  /// run one after another, whatever streams they are on.
+  void in_turn(int rank, std::uint64_t turn, std::function<void()> const& work);
+  [[nodiscard]] std::uint64_t next_turn(int rank) { return issued_[static_cast<std::size_t>(rank)]++; }
   /// Numbers groups of collectives as they are issued.
   [[nodiscard]] std::uint64_t next_number(int rank) { return next_[static_cast<std::size_t>(rank)]++; }
 
@@ -87,6 +96,7 @@ class Clique {
   int joined_ = 0;
   std::vector<std::uint64_t> next_;
   std::vector<bool> aborted_;
+  std::vector<std::uint64_t> issued_, ended_;
   std::map<std::uint64_t, Meeting> meetings_;
   std::map<std::pair<int, int>, std::deque<Message>> messages_;  // by sender and receiver
 };

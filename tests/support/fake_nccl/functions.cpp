@@ -93,7 +93,10 @@ ncclResult_t launch(Group const& mine) {
       clique->run(rank, number, calls, stalls);
     };
   }
-  return fake_cuda::enqueue(mine.stream, std::move(work)) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+  auto in_turn = [clique, rank, turn = clique->next_turn(rank), work = std::move(work)] {
+    clique->in_turn(rank, turn, work);
+  };
+  return fake_cuda::enqueue(mine.stream, std::move(in_turn)) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 ncclComm_t make(std::shared_ptr<Clique> clique, int rank, int policy) {
