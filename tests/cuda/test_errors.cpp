@@ -80,10 +80,13 @@ TEST_CASE("work that fails on the GPU ends all ranks with its error") {
         fake_cuda::reset({.gpus = gpus});
         fake_cuda::fail_work(cudaErrorIllegalAddress, after);
         auto const outcome = train_blindly(4, gpus, stage);
+        auto const why = "an illegal memory access was encountered (cudaErrorIllegalAddress)";
+        CHECK(contains(messages_of(outcome), why));
         for (auto const& error : outcome) {
           auto const message = message_of(error);
           INFO(fmt::format("{} GPUs, stage {}, after {}: {}", gpus, stage, after, message));
-          CHECK(contains(message, "an illegal memory access was encountered (cudaErrorIllegalAddress)"));
+          // An error that leaves a guard is not known yet when the others are told whose engine has ended by it.
+          CHECK((contains(message, why) || contains(message, "the engine of rank")));
         }
         CHECK(fake_cuda::leftovers() == "");
       }
