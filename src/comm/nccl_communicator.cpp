@@ -92,8 +92,12 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclSession> session, std::sh
   session_->watch().enter(link_);
 }
 
-/// Everybody's work has been submitted by then, or never will be: what waits for it is aborted at the end.
+/// What is on its way ends if the others come. If an exception unwinds this, they are told instead.
 NcclCommunicator::~NcclCommunicator() {
+  if (std::uncaught_exceptions() > exceptions_at_birth_ && !link_->flights.empty()) {
+    session_->fail(fmt::format("rank {} was ended by an exception, with {} on its way", session_->rank(),
+                               link_->flights.describe_first()));
+  }
   auto const deadline = Clock::now() + std::min<Clock::duration>(options_.timeout, patience_at_the_end);
   while (!link_->flights.empty() && !session_->failed() && Clock::now() < deadline) {
     std::this_thread::sleep_for(milliseconds{1});

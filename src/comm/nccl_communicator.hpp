@@ -64,6 +64,7 @@ class NcclCommunicator final : public Communicator {
   std::uint64_t sequence_ = 0, positions_ = 0, splits_ = 0;
   std::vector<std::uint64_t> sent_, received_;  // [world], messages that were compared
   void* barrier_word_;
+  int exceptions_at_birth_ = std::uncaught_exceptions();
 };
 
 }  // namespace zeroth::comm

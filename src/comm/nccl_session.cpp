@@ -7,7 +7,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "comm/describe.hpp"
@@ -32,14 +33,17 @@ std::string answer_of(int rank) { return fmt::format("nccl where {}!", rank); }
 /// Kernels of two communicators wait for each other's multiprocessors. NCCL then keeps them in the order in which this
 /// rank's one thread issues them, which is that of all ranks; read by NCCL when it starts.
 void ask_for_launch_order() {
-  constexpr char const* variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
-  ::setenv(variable, "1", 0);
-  if (std::strcmp(std::getenv(variable), "1") != 0) {
-    spdlog::warn(
-        "{}={} in the environment: collectives of several communicators at a time may hang; unset it, or "
-        "set zeroth.single_communicator",
-        variable, std::getenv(variable));
-  }
+  static std::once_flag once;
+  std::call_once(once, [] {
+    constexpr char const* variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
+    ::setenv(variable, "1", 0);
+    if (std::string_view const value = std::getenv(variable); value != "1") {
+      spdlog::warn(
+          "{}={} in the environment: collectives of several communicators at a time may hang; unset it, or set "
+          "zeroth.single_communicator",
+          variable, value);
+    }
+  });
 }
 
 RendezvousOptions with_handler(RendezvousOptions options, AbortState& abort) {
