@@ -94,9 +94,11 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclSession> session, std::sh
 
 /// What is on its way ends if the others come. If an exception unwinds this, they are told instead.
 NcclCommunicator::~NcclCommunicator() {
-  if (std::uncaught_exceptions() > exceptions_at_birth_ && !link_->flights.empty()) {
-    session_->fail(fmt::format("rank {} was ended by an exception, with {} on its way", session_->rank(),
-                               link_->flights.describe_first()));
+  auto const first =
+      std::uncaught_exceptions() > exceptions_at_birth_ ? link_->flights.describe_first() : std::string{};
+  if (!first.empty()) {
+    session_->fail(fmt::format("rank {} was ended by an exception, with {} of communicator '{}' on its way",
+                               session_->rank(), first, name()));
   }
   auto const deadline = Clock::now() + std::min<Clock::duration>(options_.timeout, patience_at_the_end);
   while (!link_->flights.empty() && !session_->failed() && Clock::now() < deadline) {
