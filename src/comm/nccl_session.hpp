@@ -48,6 +48,7 @@ class NcclSession {
   [[nodiscard]] std::optional<std::string> failure() const;
 
   /// What each of `ranks` of the job, who all call this with the same name, brings: at most 4096 bytes, in their order.
+  /// Where they are not all ranks of the job, the store keeps what they brought.
   /// Throws PeerError at the deadline, or when the job has failed.
   [[nodiscard]] std::vector<std::string> meet(std::string const& name, std::vector<int> const& ranks,
                                               std::string const& value, std::chrono::milliseconds timeout);
