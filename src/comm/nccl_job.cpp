@@ -115,6 +115,7 @@ int run_nccl_job(LaunchOptions const& options, Placement const& placement, std::
       throw PeerError{*failure};  // which rank_main kept to itself
     }
     state.communicator.reset();
+    session->await_all();  // the store that tells of failures ends with rank 0
   } catch (...) {
     end_job(*session, files, describe_current_exception(), options.failure_grace);
   }

@@ -74,13 +74,13 @@ NcclSession::NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<
 }
 
 NcclSession::~NcclSession() {
-  watch_.reset();
   ending_.store(true, std::memory_order_release);
   try {
     rendezvous_->store().set(question_for(rank_), {});  // from oneself: wakes the thread
   } catch (std::exception const&) {                     // it was asked before, or the job has ended: it is awake
   }
   answering_.join();
+  watch_.reset();
 }
 
 void* NcclSession::barrier_word() noexcept {
@@ -127,6 +127,8 @@ std::vector<std::string> NcclSession::meet(std::string const& name, std::vector<
   }
   return values;
 }
+
+void NcclSession::await_all() { static_cast<void>(rendezvous_->store().gather("nccl end", {}, long_enough)); }
 
 std::string NcclSession::describe_whereabouts() const {
   auto links = watch_ ? watch_->links() : std::vector<std::shared_ptr<NcclLink>>{};

@@ -52,6 +52,8 @@ class NcclSession {
   /// Throws PeerError at the deadline, or when the job has failed.
   [[nodiscard]] std::vector<std::string> meet(std::string const& name, std::vector<int> const& ranks,
                                               std::string const& value, std::chrono::milliseconds timeout);
+  /// Waits until all ranks of the job have come here, however long they take. Throws PeerError when the job has failed.
+  void await_all();
   /// Asks `ranks` of the job where they are. A job ends after that: they answer once.
   [[nodiscard]] std::vector<NcclWhereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks);
   /// "rank 1 waited 2.00 s in all_gather (...), transaction 7 of communicator 'gather'; missing: rank 3, which ..."
