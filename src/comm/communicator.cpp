@@ -160,7 +160,14 @@ void check(CommOptions const& options) {
                              std::chrono::milliseconds{24h * 365}.count()));
 }
 
-std::string_view name_of(Transport transport) noexcept { return transport == Transport::local ? "local" : "mpi"; }
+std::string_view name_of(Transport transport) noexcept {
+  switch (transport) {
+    case Transport::local: return "local";
+    case Transport::mpi: return "mpi";
+    case Transport::nccl: return "nccl";
+  }
+  return "?";
+}
 
 std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int64_t largest_count) {
   ZEROTH_EXPECTS(world > 0, fmt::format("staging of a world of {} ranks", world));
@@ -210,6 +217,10 @@ void Communicator::barrier(device::Stream& stream, Label const& label) {
   Collective const one{};
   submit(stream, label, {&one, 1});
   stream.synchronize();
+}
+
+std::unique_ptr<Registration> Communicator::register_memory(device::Memory const& memory) {
+  return memory.registrable() && memory.bytes() > 0 ? do_register(memory) : nullptr;
 }
 
 std::unique_ptr<Communicator> Communicator::split(int color, int key, std::string const& name) {

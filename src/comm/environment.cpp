@@ -172,16 +172,39 @@ std::optional<Placement> find_placement(Variables const& variable) {
   return variable(slurm.world) == nullptr ? std::nullopt : read(slurm, variable);
 }
 
+namespace {
+
+LaunchPlan plan_nccl(LaunchOptions const& options, std::optional<Placement> const& placement) {
+  if (options.device != DeviceKind::cuda) {
+    throw ConfigError{
+        "transport nccl was asked for, but LaunchOptions::device is not cuda: NCCL works in memory of GPUs; ask for "
+        "mpi "
+        "or local, or set the device"};
+  }
+  if (!placement) {
+    throw ConfigError{
+        "transport nccl was asked for, but no launcher started this process: start one process for each GPU with "
+        "torchrun, mpirun or srun, or ask for local"};
+  }
+  return {Transport::nccl, 1};
+}
+
+}  // namespace
+
 LaunchPlan plan_launch(LaunchOptions const& options, std::optional<Placement> const& placement, bool has_mpi) {
   if (options.thread_ranks < 1) {
     throw ConfigError{fmt::format("LaunchOptions::thread_ranks is {}: allowed are 1 and more", options.thread_ranks)};
   }
   bool const several = placement && placement->world > 1;
+  bool const on_gpus = options.device == DeviceKind::cuda;
+  if (options.transport == Transport::nccl || (several && on_gpus && !options.transport)) {
+    return plan_nccl(options, placement);
+  }
   if (several && options.transport == Transport::local) {
-    throw ConfigError{
-        fmt::format("transport local was asked for, but {} started this process as rank {} of {} ({}): "
-                    "ask for mpi, or start one process alone",
-                    placement->launcher, placement->rank, placement->world, placement->variables)};
+    throw ConfigError{fmt::format(
+        "transport local was asked for, but {} started this process as rank {} of {} ({}): "
+        "ask for {}, or start one process alone",
+        placement->launcher, placement->rank, placement->world, placement->variables, on_gpus ? "nccl" : "mpi")};
   }
   bool const needs_mpi = several || options.transport == Transport::mpi;
   if (needs_mpi && !has_mpi) {
@@ -199,7 +222,7 @@ LaunchPlan plan_launch(LaunchOptions const& options, std::optional<Placement> co
     return {Transport::local, options.thread_ranks};
   }
   // One process, and a launcher: one rank, as with any other number of processes.
-  return {has_mpi && placement->starts_mpi ? Transport::mpi : Transport::local, 1};
+  return {has_mpi && placement->starts_mpi && !on_gpus ? Transport::mpi : Transport::local, 1};
 }
 
 void check_agreement(Placement const& placement, int mpi_rank, int mpi_world) {

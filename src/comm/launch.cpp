@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "comm/environment.hpp"
+#include "comm/nccl_job.hpp"
 #include "comm/placing.hpp"
 #include "comm/rank_error.hpp"
 #include "comm/thread_job.hpp"
@@ -20,8 +21,8 @@ constexpr bool has_mpi = true;
 constexpr bool has_mpi = false;
 #endif
 
-int run(comm::LaunchPlan const& plan, LaunchOptions options,
-        [[maybe_unused]] std::optional<comm::Placement> const& placement, std::function<void(Job&)> const& rank_main) {
+int run(comm::LaunchPlan const& plan, LaunchOptions options, std::optional<comm::Placement> const& placement,
+        std::function<void(Job&)> const& rank_main) {
   if (options.device == DeviceKind::cuda) {
     comm::check_cuda(plan, options.share_devices, device::has_cuda() ? device::cuda_device_count() : -1);
   }
@@ -30,6 +31,9 @@ int run(comm::LaunchPlan const& plan, LaunchOptions options,
     return comm::run_process_job(options, placement, rank_main);
   }
 #endif
+  if (plan.transport == comm::Transport::nccl) {
+    return comm::run_nccl_job(options, *placement, rank_main);
+  }
   options.thread_ranks = plan.thread_ranks;
   return comm::run_thread_job(options, rank_main);
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/mpi_agreement.hpp"
+#include "comm/agreement.hpp"
 #include "comm/mpi_session.hpp"
 #include "comm/mpi_transfers.hpp"
 #include "comm/transaction.hpp"

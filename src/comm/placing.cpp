@@ -12,18 +12,17 @@ void check_cuda(LaunchPlan const& plan, bool share_devices, int gpus) {
         "LaunchOptions::device is cuda, but the library was built without CUDA; configure it with "
         "-DZEROTH_ENABLE_CUDA=ON, or run on the cpu"};
   }
-  if (plan.transport != Transport::local) {
+  if (plan.transport == Transport::mpi) {
     throw ConfigError{
-        fmt::format("LaunchOptions::device is cuda, but ranks that are processes use {}, which works in memory of the "
-                    "host; start one process and let LaunchOptions::thread_ranks say how many ranks it runs",
-                    name_of(plan.transport))};
+        "LaunchOptions::device is cuda, but its transport is mpi, which works in memory of the host; processes on GPUs "
+        "use nccl, and threads of one process local"};
   }
   if (gpus == 0) {
     throw ConfigError{
         "LaunchOptions::device is cuda, but this process sees no GPU: is there a driver, and what does "
         "CUDA_VISIBLE_DEVICES say?"};
   }
-  if (plan.thread_ranks > gpus && !share_devices) {
+  if (plan.transport == Transport::local && plan.thread_ranks > gpus && !share_devices) {
     throw ConfigError{
         fmt::format("{} ranks on {} GPU{}: start at most {}, or set LaunchOptions::share_devices if several ranks are "
                     "to be on one GPU",

@@ -102,6 +102,8 @@ Settings assemble(Values const& values) {
   settings.rules = step_rules(values);
   settings.timeout = std::chrono::milliseconds{values.get<"zeroth.timeout_ms">()};
   settings.check = values.get<"zeroth.check">();
+  settings.single_communicator = values.get<"zeroth.single_communicator">();
+  settings.copy_engine_gather = values.get<"zeroth.copy_engine_gather">();
   settings.poison = values.get<"zeroth.poison">();
   settings.flight_recorder = values.get<"zeroth.flight_recorder">();
   return settings;

@@ -1,6 +1,9 @@
 #include "device/cuda_block.hpp"
 
 #include <fmt/format.h>
+#ifdef ZEROTH_HAS_NCCL
+#include <nccl.h>
+#endif
 
 #include <algorithm>
 #include <cstdint>
@@ -12,12 +15,35 @@ namespace {
 
 constexpr std::int64_t alignment = 4096;
 
-/// The one place that knows which allocator a category's memory comes from.
-cudaError_t take(Category /*category*/, void** block, std::int64_t bytes) noexcept {
-  return cudaMalloc(block, static_cast<std::size_t>(bytes));
+/// The one place that knows which allocator memory comes from.
+#ifdef ZEROTH_HAS_NCCL
+cudaError_t take(CudaBuffers buffers, void** block, std::int64_t bytes) noexcept {
+  auto const count = static_cast<std::size_t>(bytes);
+  if (buffers == CudaBuffers::plain) {
+    return cudaMalloc(block, count);
+  }
+  if (ncclMemAlloc(block, count) == ncclSuccess) {
+    return cudaSuccess;
+  }
+  auto const last = cudaGetLastError();
+  return last == cudaSuccess ? cudaErrorMemoryAllocation : last;
 }
-void give_back(Category /*category*/, void* block) noexcept { static_cast<void>(cudaFree(block)); }
-constexpr char const* name_of_take = "cudaMalloc";
+void give_back(CudaBuffers buffers, void* block) noexcept {
+  if (buffers == CudaBuffers::plain) {
+    static_cast<void>(cudaFree(block));
+  } else {
+    static_cast<void>(ncclMemFree(block));
+  }
+}
+#else
+cudaError_t take(CudaBuffers buffers, void** block, std::int64_t bytes) noexcept {
+  return buffers == CudaBuffers::plain ? cudaMalloc(block, static_cast<std::size_t>(bytes)) : cudaErrorNotSupported;
+}
+void give_back(CudaBuffers /*buffers*/, void* block) noexcept { static_cast<void>(cudaFree(block)); }
+#endif
+char const* name_of_take(CudaBuffers buffers) noexcept {
+  return buffers == CudaBuffers::plain ? "cudaMalloc" : "ncclMemAlloc";
+}
 
 std::byte* aligned(void* block) noexcept {
   auto const address = reinterpret_cast<std::uintptr_t>(block);
@@ -37,18 +63,18 @@ std::string refused(char const* call, int ordinal, std::int64_t bytes, std::stri
 
 }  // namespace
 
-CudaMemory::CudaMemory(CudaContext& context, Ledger& ledger, Category category, std::int64_t bytes)
-    : ledger_{ledger}, category_{category} {
+CudaMemory::CudaMemory(CudaContext& context, Ledger& ledger, Category category, std::int64_t bytes, CudaBuffers buffers)
+    : ledger_{ledger}, category_{category}, buffers_{buffers} {
   ZEROTH_EXPECTS(bytes >= 0, fmt::format("allocate({}, {}): bytes must not be negative", name_of(category), bytes));
   if (bytes > 0) {
-    auto error = take(category, &block_, bytes);
+    auto error = take(buffers_, &block_, bytes);
     if (error == cudaSuccess && aligned(block_) != block_) {
       // CUDA promises 256 bytes and gives more for all but small blocks, so few ever ask twice.
-      give_back(category, block_);
-      error = take(category, &block_, bytes + alignment);
+      give_back(buffers_, block_);
+      error = take(buffers_, &block_, bytes + alignment);
     }
     if (error != cudaSuccess) {
-      throw SystemError{refused(name_of_take, context.ordinal(), bytes, name_of(category), error)};
+      throw SystemError{refused(name_of_take(buffers_), context.ordinal(), bytes, name_of(category), error)};
     }
     data_ = aligned(block_);
   }
@@ -59,7 +85,7 @@ CudaMemory::CudaMemory(CudaContext& context, Ledger& ledger, Category category, 
 CudaMemory::~CudaMemory() {
   ledger_.remove(category_, bytes_);
   if (block_ != nullptr) {
-    give_back(category_, block_);
+    give_back(buffers_, block_);
   }
 }
 

@@ -1,19 +1,21 @@
 /// Memory of a GPU and of the host beside it.
 #pragma once
 #include "device/cuda_call.hpp"
-#include "zeroth/device/device.hpp"
+#include "zeroth/device/cuda.hpp"
 
 namespace zeroth::device {
 
 /// An arena of one category, not filled yet.
 class CudaMemory final : public Memory {
  public:
-  CudaMemory(CudaContext& context, Ledger& ledger, Category category, std::int64_t bytes);
+  CudaMemory(CudaContext& context, Ledger& ledger, Category category, std::int64_t bytes, CudaBuffers buffers);
   ~CudaMemory() override;
+  [[nodiscard]] bool registrable() const noexcept override { return buffers_ == CudaBuffers::registrable; }
 
  private:
   Ledger& ledger_;
   Category category_;
+  CudaBuffers buffers_;
   void* block_ = nullptr;  // starts at or before data()
 };
 

@@ -32,9 +32,9 @@ void CudaContext::note(cudaError_t error, char const* call) noexcept {
   if (error != cudaSuccess) [[unlikely]] {
     static_cast<void>(cudaGetLastError());
     try {
-      failure_.set(std::make_exception_ptr(SystemError{describe_call(call, ordinal_, error)}));
+      failure_->set(std::make_exception_ptr(SystemError{describe_call(call, ordinal_, error)}));
     } catch (...) {
-      failure_.set(std::current_exception());
+      failure_->set(std::current_exception());
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "device/failure.hpp"
@@ -19,9 +20,10 @@ namespace zeroth::device {
 /// What the parts of one CUDA device share. It belongs to the device's thread.
 class CudaContext {
  public:
-  explicit CudaContext(int ordinal) noexcept : ordinal_{ordinal} {}
+  explicit CudaContext(int ordinal) : ordinal_{ordinal} {}
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
-  [[nodiscard]] Failure& failure() noexcept { return failure_; }
+  [[nodiscard]] Failure& failure() noexcept { return *failure_; }
+  [[nodiscard]] std::shared_ptr<Failure> const& shared_failure() const noexcept { return failure_; }
   /// Fails the device and throws SystemError, if `error` is one.
   void expect(cudaError_t error, char const* call);
   /// Fails the device, if `error` is one: for what must not throw.
@@ -44,7 +46,7 @@ class CudaContext {
   static void pause(int asked);
 
   int ordinal_;
-  Failure failure_;
+  std::shared_ptr<Failure> failure_ = std::make_shared<Failure>();
   std::uint64_t reached_ = 0;  // bit by GPU
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int ordinal) : context_{ordinal} {
+  CudaDevice(int ordinal, CudaBuffers buffers) : context_{ordinal}, buffers_{buffers} {
     int const count = cuda_device_count();
     ZEROTH_EXPECTS(ordinal >= 0 && ordinal < count,
                    fmt::format("make_cuda_device({}): this process sees {} GPU{}{}", ordinal, count,
@@ -33,7 +33,9 @@ class CudaDevice final : public Device {
   }
   [[nodiscard]] std::string name() const override { return fmt::format("cuda:{}", context_.ordinal()); }
   [[nodiscard]] std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) override {
-    auto memory = std::make_unique<CudaMemory>(context_, ledger_, category, bytes);
+    bool const sent = category == Category::slots || category == Category::gradients;
+    auto memory =
+        std::make_unique<CudaMemory>(context_, ledger_, category, bytes, sent ? buffers_ : CudaBuffers::plain);
     kernels_.fill(compute(), memory->data(), bytes, 0);
     compute().synchronize();
     return memory;
@@ -77,6 +79,7 @@ class CudaDevice final : public Device {
   }
 
   CudaContext context_;
+  CudaBuffers buffers_;
   CudaSpans spans_{context_};
   CudaKernels kernels_;
   Ledger ledger_;
@@ -96,6 +99,8 @@ int cuda_device_count() noexcept {
   return count;
 }
 
-std::unique_ptr<Device> make_cuda_device(int ordinal) { return std::make_unique<CudaDevice>(ordinal); }
+std::unique_ptr<Device> make_cuda_device(int ordinal, CudaBuffers buffers) {
+  return std::make_unique<CudaDevice>(ordinal, buffers);
+}
 
 }  // namespace zeroth::device

@@ -39,6 +39,7 @@ class CudaStream final : public PeerStream {
   void copy(void* destination, void const* source, std::int64_t bytes) override;
   void fail(std::exception_ptr error) noexcept override { context_.failure().set(std::move(error)); }
   [[nodiscard]] bool failed() const noexcept override { return context_.failure().failed(); }
+  [[nodiscard]] std::shared_ptr<Failure> failure() const override { return context_.shared_failure(); }
   [[nodiscard]] int most_ranks() const noexcept override;
 
   [[nodiscard]] cudaStream_t get() const noexcept { return stream_; }

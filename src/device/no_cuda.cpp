@@ -10,7 +10,7 @@ bool has_cuda() noexcept { return false; }
 
 int cuda_device_count() noexcept { return 0; }
 
-std::unique_ptr<Device> make_cuda_device(int ordinal) {
+std::unique_ptr<Device> make_cuda_device(int ordinal, CudaBuffers /*buffers*/) {
   throw ContractError{fmt::format(
       "make_cuda_device({}): the library was built without CUDA; configure it with -DZEROTH_ENABLE_CUDA=ON", ordinal)};
 }

@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 
+#include "device/failure.hpp"
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/device/device.hpp"
 
@@ -25,6 +26,8 @@ class PeerStream : public Stream {
   /// throw.
   virtual void fail(std::exception_ptr error) noexcept = 0;
   [[nodiscard]] virtual bool failed() const noexcept = 0;
+  /// What fail() sets, for threads that may outlive the device. Any thread may set it.
+  [[nodiscard]] virtual std::shared_ptr<Failure> failure() const = 0;
   [[nodiscard]] virtual int most_ranks() const noexcept = 0;
 };
 

@@ -50,6 +50,13 @@ std::string cause_of(std::exception_ptr const& error) {
   }
 }
 
+/// A communicator of all ranks, for gathers or for reductions.
+std::shared_ptr<comm::Communicator> split_off(JobState& job, Settings const& settings, bool gathers) {
+  auto& all = *job.communicator;
+  all.set_options({.timeout = settings.timeout, .copy_engine = gathers && settings.copy_engine_gather});
+  return all.split(0, all.rank(), settings.single_communicator ? "all" : gathers ? "gather" : "reduce");
+}
+
 void check_types(Config const& config, Dtype compute, Dtype gradient) {
   auto const refuse = [](char const* what, Dtype file, Dtype program, char const* key) {
     throw ConfigError{
@@ -73,8 +80,9 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
       blueprint_{(check_types(config, compute, gradient),
                   engine::make_blueprint(model, config, job.world(), job_->communicator->transport()))},
       device_{job_->make_device()},
-      gather_comm_{job_->communicator->split(0, job.rank(), "gather")},
-      reduce_comm_{job_->communicator->split(0, job.rank(), "reduce")},
+      gather_comm_{split_off(*job_, blueprint_.settings, true)},
+      reduce_comm_{blueprint_.settings.single_communicator ? gather_comm_
+                                                           : split_off(*job_, blueprint_.settings, false)},
       exceptions_at_start_{std::uncaught_exceptions()},
       progress_(model_->units.size()) {
   auto const& settings = blueprint_.settings;
@@ -82,7 +90,7 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
     device_->compute_on(*job_->compute_stream);
   }
   for (auto* const comm : {gather_comm_.get(), reduce_comm_.get()}) {
-    comm->set_options({settings.timeout, true});  // the first two steps are always checked
+    comm->set_options({.timeout = settings.timeout, .check = true});  // the first two steps are always checked
   }
   losses_.reserve(static_cast<std::size_t>(settings.batch.accumulation));
   auto const overlap = settings.overlap_comm ? device::Overlap::on : device::Overlap::off;

@@ -95,7 +95,7 @@ class EngineState {
   std::shared_ptr<model::Description const> model_;
   engine::Blueprint blueprint_;
   std::unique_ptr<device::Device> device_;
-  std::unique_ptr<comm::Communicator> gather_comm_, reduce_comm_;
+  std::shared_ptr<comm::Communicator> gather_comm_, reduce_comm_;  // the same, if there is to be a single one
   std::unique_ptr<device::Stream> gather_stream_, reduce_stream_;  // end first: their work uses all of the rest
   std::unique_ptr<shard::ShardManager> manager_;
   std::unique_ptr<stage::Schedule> schedule_;

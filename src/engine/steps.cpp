@@ -65,8 +65,8 @@ std::optional<StepReport> EngineState::step(StepOptions const& options) {
     losses_.clear();
     histories_[static_cast<std::size_t>(steps_ % 2)].clear();
     if (steps_ == 2 && !settings().check) {
-      gather_comm_->set_options({settings().timeout, false});
-      reduce_comm_->set_options({settings().timeout, false});
+      gather_comm_->set_options({.timeout = settings().timeout});
+      reduce_comm_->set_options({.timeout = settings().timeout});
     }
     return report;
   } catch (...) {

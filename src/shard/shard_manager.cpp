@@ -70,6 +70,11 @@ ShardManager::ShardManager(ManagerContext const& context, PlanRequest const& req
   }
   transaction_.reserve(2 * flats.size() + 2);
   set_loss_scale({});
+  registrations_.push_back(context.gather_comm->register_memory(*slots_));
+  if (context.reduce_comm != context.gather_comm) {
+    registrations_.push_back(context.reduce_comm->register_memory(*slots_));
+  }
+  registrations_.push_back(context.reduce_comm->register_memory(*gradients_));
   context.reduce_comm->set_staging(
       {scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)});
 }

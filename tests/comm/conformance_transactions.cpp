@@ -189,6 +189,14 @@ std::string check_barrier(Rank& rank) {
   return problem;
 }
 
+/// Whether all that was recorded on communicator 'recorded' has ended. On GPUs that is seen a moment after it has.
+bool all_finished(FlightRecorder const& recorder) {
+  auto const records = recorder.snapshot();
+  return std::none_of(records.begin(), records.end(), [](Record const& record) {
+    return std::string_view{record.communicator} == "recorded" && record.finished_ns == 0;
+  });
+}
+
 /// Every collective leaves one record, with its times.
 std::string check_records(Rank& rank) {
   Part part{rank.communicator, 0, rank.communicator.rank(), "recorded"};
@@ -202,6 +210,9 @@ std::string check_records(Rank& rank) {
     expected.insert(expected.end(), bundle.list().size(), sequence);
   }
   stream->synchronize();
+  for (int asked = 0; asked < 10'000 && !all_finished(part.communicator().recorder()); ++asked) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
   std::vector<std::uint64_t> found;
   for (auto const& record : part.communicator().recorder().snapshot()) {
     if (std::string_view{record.communicator} != "recorded" || std::string_view{record.purpose} != "recording") {

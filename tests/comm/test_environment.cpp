@@ -184,6 +184,27 @@ TEST_CASE("a launcher's processes are ranks, and otherwise threads are") {
   }
 }
 
+TEST_CASE("processes on GPUs communicate by NCCL") {
+  auto const mpirun_of_4 = placed("mpirun (Open MPI)", 1, 4, true);
+  auto const mpirun_of_1 = placed("mpirun (Open MPI)", 0, 1, true);
+  auto const plan = [](std::optional<Placement> const& placement, std::optional<Transport> asked) {
+    return plan_launch({.thread_ranks = 4, .transport = asked, .device = DeviceKind::cuda}, placement, true);
+  };
+  CHECK(plan(mpirun_of_4, std::nullopt).transport == Transport::nccl);
+  CHECK(plan(mpirun_of_1, Transport::nccl).transport == Transport::nccl);
+  CHECK(plan(mpirun_of_1, std::nullopt).transport == Transport::local);
+  CHECK(plan(mpirun_of_1, std::nullopt).thread_ranks == 1);
+  CHECK(plan(std::nullopt, std::nullopt).thread_ranks == 4);
+  auto const refused = [](LaunchOptions const& options, std::optional<Placement> const& placement) {
+    return error_of(options, placement, true);
+  };
+  CHECK_THAT(refused({.transport = Transport::nccl}, mpirun_of_4), Contains("device is not cuda"));
+  CHECK_THAT(refused({.transport = Transport::nccl, .device = DeviceKind::cuda}, std::nullopt),
+             Contains("no launcher started this process"));
+  CHECK_THAT(refused({.transport = Transport::local, .device = DeviceKind::cuda}, mpirun_of_4),
+             Contains("ask for nccl"));
+}
+
 TEST_CASE("what cannot be run is refused") {
   auto const mpirun = placed("mpirun (Open MPI)", 1, 4, true);
   CHECK_THAT(error_of({.thread_ranks = 0}, std::nullopt, true), Contains("thread_ranks is 0"));
@@ -203,6 +224,8 @@ TEST_CASE("ranks on GPUs are refused where they cannot run, or would share a GPU
   CHECK_THAT(refused({Transport::local, 1}, false, 0), Contains("sees no GPU"));
   CHECK_THAT(refused({Transport::local, 4}, false, 2),
              Contains("4 ranks on 2 GPUs: start at most 2, or set LaunchOptions::share_devices"));
+  CHECK_THAT(refused({Transport::nccl, 1}, false, 0), Contains("sees no GPU"));
+  CHECK(refused({Transport::nccl, 1}, false, 1).empty());
   CHECK(refused({Transport::local, 4}, true, 2).empty());
   CHECK(refused({Transport::local, 2}, false, 2).empty());
 }

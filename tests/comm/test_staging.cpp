@@ -9,7 +9,10 @@ namespace {
 
 constexpr std::int64_t mebibyte = 1 << 20;
 
-TEST_CASE("local needs no staging memory") { CHECK(staging_bytes(Transport::local, 4, Dtype::fp32, 1'000'000) == 0); }
+TEST_CASE("local and nccl need no staging memory") {
+  CHECK(staging_bytes(Transport::local, 4, Dtype::fp32, 1'000'000) == 0);
+  CHECK(staging_bytes(Transport::nccl, 4, Dtype::fp32, 1'000'000) == 0);
+}
 
 TEST_CASE("mpi stages what it reduces, or one chunk of it") {
   CHECK(staging_bytes(Transport::mpi, 1, Dtype::fp32, 1'000'000) == 0);
@@ -45,6 +48,7 @@ TEST_CASE("names of operations and transports") {
   CHECK(name_of(Operation::barrier) == "barrier");
   CHECK(name_of(Transport::local) == "local");
   CHECK(name_of(Transport::mpi) == "mpi");
+  CHECK(name_of(Transport::nccl) == "nccl");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-/// Collectives among a fixed group of ranks, in stream order. Backends: local (threads), mpi.
+/// Collectives among a fixed group of ranks, in stream order. Backends: local (threads), mpi, nccl.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -49,7 +49,8 @@ enum class Operation : std::uint8_t {
 /// may run in any order. Elements are aligned to their own size. Reductions are sums in rank order: in fp32, rounded
 /// once, for bf16 and fp16; in the type itself otherwise. Sends and receives between two ranks match in the order in
 /// which they were submitted; those of one transaction progress together, and only the two ranks take part. In-place
-/// reduce_scatter leaves the other blocks of `input` untouched.
+/// reduce_scatter leaves the other blocks of `input` untouched. NCCL sums in an order and with roundings of its own,
+/// which differ between its algorithms.
 struct Collective {
   Operation operation = Operation::barrier;
   void const* input = nullptr;
@@ -65,16 +66,28 @@ struct Label {
   std::string_view unit;     ///< At most 47 characters are shown.
 };
 
-enum class Transport : std::uint8_t { local, mpi };
+enum class Transport : std::uint8_t { local, mpi, nccl };
 [[nodiscard]] std::string_view name_of(Transport transport) noexcept;
 
 /// What a backend needs of scratch memory to run reductions of at most `largest_count` elements (of `dtype`, per rank's
-/// full input) without allocating. Zero for local.
+/// full input) without allocating. Zero for local and nccl.
 [[nodiscard]] std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int64_t largest_count);
 
 struct CommOptions {
   std::chrono::milliseconds timeout{600'000};  ///< After this long in one collective: abort, and say who was missing.
   bool check = false;  ///< Compare every transaction among the ranks before it runs. `local` always does.
+  /// Of communicators that are split from now on: all-gathers inside one machine by copy engines, where NCCL can. The
+  /// other backends have none.
+  bool copy_engine = false;
+};
+
+/// Memory that a communicator knows, as long as this lives.
+class Registration {
+ public:
+  Registration() = default;
+  Registration(Registration const&) = delete;
+  Registration& operator=(Registration const&) = delete;
+  virtual ~Registration() = default;
 };
 
 /// A fixed group of ranks. Every rank submits the same transactions in the same order. One thread at a time submits.
@@ -118,6 +131,11 @@ class Communicator {
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string const& name);
 
   /// Applies to transactions submitted from now on. The same on all ranks.
+  /// Makes memory known that many transactions will be on, so that they may be faster. Collective: all ranks give as
+  /// many bytes, which outlive what is returned; that ends before the communicator. Waits. Null where nothing is
+  /// gained: memory that is not registrable(), or a backend that needs no such thing.
+  [[nodiscard]] std::unique_ptr<Registration> register_memory(device::Memory const& memory);
+
   virtual void set_options(CommOptions const& options) = 0;
   /// Memory for staging_bytes(), which the caller keeps until the communicator ends.
   virtual void set_staging(std::span<std::byte> staging) = 0;
@@ -128,6 +146,7 @@ class Communicator {
  private:
   virtual void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) = 0;
   [[nodiscard]] virtual std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Registration> do_register(device::Memory const& /*memory*/) { return nullptr; }
 };
 
 }  // namespace zeroth::comm

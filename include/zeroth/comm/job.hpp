@@ -60,12 +60,13 @@ struct LaunchOptions {
   /// Ranks to run as threads if mpirun, mpiexec, srun or torchrun started none; otherwise this process is one rank,
   /// whatever is given here. Under a launcher of one process, asking for local runs threads all the same.
   int thread_ranks = 1;
-  /// Empty: mpi if a launcher started several processes or is MPI's own, otherwise local. Refused: local where a
-  /// launcher started several, and mpi where the library was built without it.
+  /// Empty: if a launcher started several processes, nccl on GPUs and mpi elsewhere; mpi if the launcher is MPI's own;
+  /// otherwise local. Refused: local where a launcher started several, what the library was built without, nccl on the
+  /// CPU or without a launcher, and mpi on GPUs.
   std::optional<comm::Transport> transport = std::nullopt;
-  /// What ranks compute on. With cuda, ranks are threads of one process; thread rank r is on GPU r, counted modulo the
-  /// GPUs that the process sees. Refused: cuda where the library was built without it, where no GPU is there, and with
-  /// mpi, which works in memory of the host.
+  /// What ranks compute on. With cuda, thread rank r is on GPU r, counted modulo the GPUs that the process sees; a
+  /// process that is a rank is on the GPU of its local rank, or on the only one that it sees. Refused: cuda where the
+  /// library was built without it, where no GPU is there, and with mpi, which works in memory of the host.
   DeviceKind device = DeviceKind::cpu;
   /// With cuda: more ranks than GPUs are wanted, several to a GPU. Refused otherwise: they would only share its memory.
   bool share_devices = false;
@@ -80,10 +81,10 @@ int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_m
 ///
 /// Failure: what one rank throws ends all ranks, with PeerError where they wait for others. The last collectives of
 /// every rank are written as zeroth_flight_rank<R>.json. A rank that does not end by itself is named, and the process
-/// ends with status 1. Across processes a failed job ends in here, by MPI_Abort, so that none is left behind. Signals,
-/// while it runs: Ctrl-C requests a stop, a second one ends the process with status 130; SIGTERM writes the flight
-/// records before it does what it did. A signal that was ignored stays so.
-/// Threads: one launch at a time. With mpi, ranks are processes and `rank_main` runs on the calling thread.
+/// ends with status 1. Across processes a failed job ends in here, by MPI_Abort, or with nccl by the end of each
+/// process, so that none is left behind. Signals, while it runs: Ctrl-C requests a stop, a second one ends the process
+/// with status 130; SIGTERM writes the flight records before it does what it did. A signal that was ignored stays so.
+/// Threads: one launch at a time. With mpi and nccl, ranks are processes and `rank_main` runs on the calling thread.
 template <class F>
   requires std::invocable<F const&, Job&>
 [[nodiscard]] int launch(LaunchOptions const& options, F const& rank_main) {

@@ -11,6 +11,10 @@ namespace zeroth::device {
 /// GPUs that this process sees: 0 without a driver, or without CUDA.
 [[nodiscard]] int cuda_device_count() noexcept;
 
+/// Where slots and gradients come from: from CUDA, or, in whole units of 2 MiB, from NCCL's allocator, so that
+/// communicators can register them. The latter is refused where the library was built without NCCL.
+enum class CudaBuffers : bool { plain, registrable };
+
 /// GPU `ordinal` of those that this process sees, which is made current on the calling thread and stays so. Several
 /// ranks may be on one GPU: their streams do not wait for each other.
 ///
@@ -19,6 +23,6 @@ namespace zeroth::device {
 /// Errors: ContractError for a GPU that is not there. SystemError for a call that CUDA refused, naming it and the GPU;
 /// work that failed on the GPU is reported by the next call that touches it, as always in CUDA. Either fails the
 /// device: its further work is passed over, and every wait() and synchronize() throws the first error again.
-[[nodiscard]] std::unique_ptr<Device> make_cuda_device(int ordinal);
+[[nodiscard]] std::unique_ptr<Device> make_cuda_device(int ordinal, CudaBuffers buffers = CudaBuffers::plain);
 
 }  // namespace zeroth::device

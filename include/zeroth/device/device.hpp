@@ -83,6 +83,8 @@ class Memory {
   virtual ~Memory() = default;
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+  /// Can other GPUs and the network be given it? See comm::Communicator::register_memory().
+  [[nodiscard]] virtual bool registrable() const noexcept { return false; }
 
  protected:
   std::byte* data_ = nullptr;

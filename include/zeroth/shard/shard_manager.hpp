@@ -146,7 +146,8 @@ class ShardManager {
   int rank_;
   device::Kernels* kernels_;
   std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
-  StepMemory* step_;  // on the device
+  std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of memory that is sent
+  StepMemory* step_;                                                // on the device
   std::unique_ptr<device::Memory> host_;
   StepResults* results_;
   SlotPool parameter_pool_, gradient_pool_;

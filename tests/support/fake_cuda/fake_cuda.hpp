@@ -4,7 +4,7 @@
 /// is memory of the host. It replaces the functions that the library calls, and no others:
 ///
 ///   cudaGetDeviceCount cudaSetDevice cudaGetDevice cudaDeviceGetStreamPriorityRange
-///   cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess
+///   cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess cudaDeviceGetPCIBusId
 ///   cudaMalloc cudaFree cudaHostAlloc cudaFreeHost cudaMemGetInfo cudaMemcpyAsync cudaMemsetAsync
 ///   cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamQuery cudaStreamWaitEvent
 ///   cudaEventCreateWithFlags cudaEventDestroy cudaEventRecord cudaEventQuery cudaEventElapsedTime

@@ -1,4 +1,5 @@
 /// The functions of the CUDA runtime: GPUs, memory and errors.
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -53,6 +54,16 @@ std::vector<std::shared_ptr<CUstream_st>> streams_of(State& state, int gpu) {
 }  // namespace
 
 extern "C" {
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int gpu) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (gpu < 0 || gpu >= state.machine.gpus) {
+    return answer(cudaErrorInvalidDevice);
+  }
+  std::snprintf(text, static_cast<std::size_t>(bytes), "0000:%02x:00.0", gpu + 1);
+  return answer(state.enter("cudaDeviceGetPCIBusId", gpu));
+}
 
 cudaError_t cudaGetDeviceCount(int* count) {
   auto& state = State::get();

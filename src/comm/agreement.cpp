@@ -1,4 +1,4 @@
-#include "comm/mpi_agreement.hpp"
+#include "comm/agreement.hpp"
 
 #include <cstring>
 #include <string_view>

@@ -1,0 +1,30 @@
+#include "comm/nccl_call.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace zeroth::comm {
+
+std::string describe_nccl(char const* call, std::string const& communicator, int gpu, ncclResult_t result,
+                          ncclComm_t handle) {
+  char const* const last = ncclGetLastError(handle);
+  std::string_view const more = last == nullptr ? std::string_view{} : std::string_view{last};
+  return fmt::format("{} of communicator '{}' on cuda:{}: {}{}", call, communicator, gpu, ncclGetErrorString(result),
+                     more.empty() ? std::string{} : fmt::format(" ({})", more));
+}
+
+ncclDataType_t nccl_type(Dtype dtype) noexcept {
+  switch (dtype) {
+    case Dtype::fp32: return ncclFloat32;
+    case Dtype::bf16: return ncclBfloat16;
+    case Dtype::fp16: return ncclFloat16;
+    case Dtype::fp64: return ncclFloat64;
+    case Dtype::int32: return ncclInt32;
+    case Dtype::int64: return ncclInt64;
+    case Dtype::byte: return ncclUint8;
+  }
+  return ncclUint8;
+}
+
+}  // namespace zeroth::comm

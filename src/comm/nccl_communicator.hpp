@@ -1,0 +1,70 @@
+/// Ranks that are processes, each with a GPU: collectives by NCCL.
+#pragma once
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/nccl_link.hpp"
+#include "comm/nccl_session.hpp"
+#include "zeroth/comm/communicator.hpp"
+
+namespace zeroth::comm {
+
+/// The communicator of all ranks, "world". All ranks call it, with their GPU current. Waits for all, as long as the
+/// timeout says; throws as NcclLink::start().
+[[nodiscard]] std::unique_ptr<Communicator> make_nccl(std::shared_ptr<NcclSession> session,
+                                                      CommOptions const& options = {});
+
+/// Stream order: a transaction is work of the stream, between two events that the watch looks at. The host waits for
+/// other hosts in split(), and in submit() with CommOptions::check; for a GPU never.
+/// Sums: in NCCL's order and roundings, which depend on its algorithm: not promised to be those of other backends.
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(std::shared_ptr<NcclSession> session, std::shared_ptr<NcclLink> link, CommOptions const& options);
+  ~NcclCommunicator() override;
+
+  [[nodiscard]] int rank() const noexcept override { return link_->identity.rank; }
+  [[nodiscard]] int world() const noexcept override { return link_->world(); }
+  [[nodiscard]] Transport transport() const noexcept override { return Transport::nccl; }
+  [[nodiscard]] std::string const& name() const noexcept override { return link_->name(); }
+  [[nodiscard]] FlightRecorder& recorder() noexcept override { return session_->recorder(); }
+  void set_options(CommOptions const& options) override;
+  void set_staging(std::span<std::byte> /*staging*/) override {}
+  void abort(std::string const& reason) noexcept override { session_->fail(reason); }
+
+ private:
+  void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) override;
+  [[nodiscard]] std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) override;
+
+  [[nodiscard]] std::unique_ptr<Registration> do_register(device::Memory const& memory) override;
+
+  [[nodiscard]] Transaction& take(Label const& label, std::span<Collective const> collectives);
+  [[nodiscard]] std::exception_ptr ended_before(Label const& label, std::span<Collective const> collectives) const;
+  void prepare(Transaction& transaction);
+  void launch(Transaction& transaction, std::shared_ptr<device::Failure> failure, cudaStream_t stream);
+  /// All ranks are about to do the same, or the job fails. Returns what each brings beside that, [world].
+  std::vector<std::string> agree(Transaction const& transaction, std::string const& brings);
+  [[noreturn]] void disagree(Transaction const& transaction, std::vector<std::uint64_t> const& counts,
+                             std::size_t differing);
+  void compare_messages(Transaction const& transaction);
+  void check_message(Transaction const& transaction, Collective const& mine, Transaction const& other);
+  [[nodiscard]] std::vector<std::string> meet(Transaction const& transaction, std::string const& what,
+                                              std::string const& value);
+  /// Runs `wait`, a call of the store, and says who was missing if it takes too long.
+  template <class Wait>
+  auto in_time(Transaction const& transaction, Wait const& wait);
+  void drain();
+  [[noreturn]] void fail(std::string const& reason);
+
+  std::shared_ptr<NcclSession> session_;
+  std::shared_ptr<NcclLink> link_;
+  CommOptions options_;
+  std::uint64_t sequence_ = 0, positions_ = 0, splits_ = 0;
+  std::vector<std::uint64_t> sent_, received_;  // [world], messages that were compared
+  void* barrier_word_;
+  int exceptions_at_birth_ = std::uncaught_exceptions();
+};
+
+}  // namespace zeroth::comm

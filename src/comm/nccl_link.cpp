@@ -1,0 +1,159 @@
+#include "comm/nccl_link.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "comm/describe.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+constexpr std::chrono::seconds patience_for_others_inside{2};
+
+/// Short waits end while the processor is only lent; long ones do not burn it.
+void pause(int asked) {
+  constexpr int patience = 100;
+  if (asked < patience) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds{200});
+  }
+}
+
+}  // namespace
+
+NcclLink::NcclLink(Identity given, FlightRecorder& recorder, Failed failed)
+    : identity{std::move(given)}, flights{recorder, identity.gpu}, failed_{std::move(failed)} {}
+
+NcclLink::~NcclLink() { abort(); }
+
+ncclConfig_t NcclLink::config() const noexcept {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.splitShare = 0;  // shared resources would end together, and run one after another
+  config.commName = identity.traits.name.c_str();
+  config.CTAPolicy = identity.traits.copy_engine ? NCCL_CTA_POLICY_ZERO : NCCL_CTA_POLICY_DEFAULT;
+  return config;
+}
+
+ncclComm_t NcclLink::handle() const {
+  if (handle_ == nullptr) {
+    throw PeerError{fmt::format("communicator '{}' was ended", name())};
+  }
+  return handle_;
+}
+
+ncclResult_t NcclLink::check(char const* call, ncclResult_t result) const {
+  if (is_error(result)) {
+    throw SystemError{describe_nccl(call, name(), identity.gpu, result, handle_)};
+  }
+  return result;
+}
+
+/// NCCL returns at once and works on: nothing else may be issued until it says that it is done.
+void NcclLink::settle(char const* call, ncclResult_t result, ncclComm_t handle, Clock::time_point deadline) const {
+  auto const begin = Clock::now();
+  for (int asked = 0; result == ncclInProgress; ++asked) {
+    if (failed_()) {
+      throw PeerError{fmt::format("the job failed during {} of communicator '{}'", call, name())};
+    }
+    if (Clock::now() >= deadline) {
+      throw PeerError{fmt::format("{} of communicator '{}' on cuda:{} did not end within {}", call, name(),
+                                  identity.gpu, describe(Clock::now() - begin))};
+    }
+    pause(asked);
+    ncclResult_t state = ncclInProgress;
+    check("ncclCommGetAsyncError", ncclCommGetAsyncError(handle, &state));
+    result = check(call, state);
+  }
+}
+
+void NcclLink::start(ncclUniqueId const& id, Clock::time_point deadline) {
+  std::lock_guard const lock{mutex_};
+  auto settings = config();
+  try {
+    auto const result = ncclCommInitRankConfig(&handle_, world(), id, identity.rank, &settings);
+    settle("ncclCommInitRankConfig", check("ncclCommInitRankConfig", result), handle_, deadline);
+  } catch (...) {
+    drop();
+    throw;
+  }
+}
+
+void NcclLink::start_from(NcclLink& parent, int color, int key, Clock::time_point deadline) {
+  std::lock_guard const lock{mutex_};
+  auto settings = config();
+  try {
+    handle_ = parent.split(color, key, deadline, &settings);
+    ncclResult_t state = ncclSuccess;
+    check("ncclCommSplit", ncclCommGetAsyncError(handle(), &state));
+    settle("ncclCommSplit", check("ncclCommSplit", state), handle_, deadline);
+  } catch (...) {
+    drop();
+    throw;
+  }
+}
+
+/// The parent is under way until the new handle is there, which then is under way itself.
+ncclComm_t NcclLink::split(int color, int key, Clock::time_point deadline, ncclConfig_t* config) {
+  auto& slot = born_.emplace_back(nullptr);
+  call("ncclCommSplit", deadline, [&](ncclComm_t whole) { return ncclCommSplit(whole, color, key, &slot, config); });
+  return slot;
+}
+
+void NcclLink::drop() noexcept {
+  if (auto* const handle = std::exchange(handle_, nullptr); handle != nullptr) {
+    static_cast<void>(ncclCommAbort(handle));
+  }
+}
+
+std::string NcclLink::find_error() {
+  std::unique_lock const lock{mutex_, std::try_to_lock};
+  if (!lock || handle_ == nullptr) {
+    return {};
+  }
+  ncclResult_t state = ncclSuccess;
+  auto const asked = ncclCommGetAsyncError(handle_, &state);
+  auto const result = is_error(asked) ? asked : state;
+  return is_error(result) ? describe_nccl("NCCL's work", name(), identity.gpu, result, handle_) : std::string{};
+}
+
+void NcclLink::forget(ncclWindow_t window) noexcept {
+  std::lock_guard const lock{mutex_};
+  if (handle_ != nullptr) {
+    static_cast<void>(ncclCommWindowDeregister(handle_, window));
+  }
+}
+
+void NcclLink::abort() noexcept {
+  std::unique_lock lock{mutex_, std::defer_lock};
+  auto const deadline = Clock::now() + patience_for_others_inside;
+  while (!lock.try_lock() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  if (!lock.owns_lock()) {
+    spdlog::error("communicator '{}': a thread does not come out of NCCL; it is aborted under it", name());
+  }
+  drop();
+}
+
+void NcclLink::finish(Clock::time_point deadline) noexcept {
+  std::lock_guard const lock{mutex_};
+  if (handle_ == nullptr) {
+    return;
+  }
+  try {
+    settle("ncclCommFinalize", check("ncclCommFinalize", ncclCommFinalize(handle_)), handle_, deadline);
+  } catch (std::exception const& error) {
+    spdlog::warn("{}; it is aborted", error.what());
+    return drop();
+  }
+  static_cast<void>(ncclCommDestroy(std::exchange(handle_, nullptr)));
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,94 @@
+/// One communicator of NCCL that never blocks, and whose every wait has an end.
+#pragma once
+#include <nccl.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/nccl_call.hpp"
+#include "comm/nccl_flights.hpp"
+#include "zeroth/core/counter.hpp"
+
+namespace zeroth::comm {
+
+/// How NCCL is to make a communicator. The same on all ranks.
+struct NcclTraits {
+  std::string name;
+  /// All-gathers inside one machine by copy engines, without multiprocessors, where NCCL can.
+  bool copy_engine = false;
+};
+
+/// The handle, and what belongs to it. Shared by the communicator, whose thread makes calls, and by the watch, which
+/// looks for errors and aborts. NCCL allows one thread at a time inside a communicator: both take turns.
+class NcclLink {
+ public:
+  using Failed = std::function<bool()>;  ///< Whether the job has failed: who waits in NCCL asks again and again.
+
+  struct Identity {
+    std::uint64_t id = 0;        ///< The same on all ranks, and no other communicator's.
+    std::vector<int> job_ranks;  ///< [world], in the order of this communicator.
+    int rank = 0;                ///< In it.
+    int gpu = 0;
+    NcclTraits traits;
+  };
+  NcclLink(Identity identity, FlightRecorder& recorder, Failed failed);
+  ~NcclLink();
+  NcclLink(NcclLink const&) = delete;
+  NcclLink& operator=(NcclLink const&) = delete;
+
+  Identity const identity;
+  NcclFlights flights;
+  /// Transactions of all ranks that this rank has submitted; read by whoever tells others where it is.
+  std::atomic<std::uint64_t> submitted{0};
+
+  [[nodiscard]] int world() const noexcept { return static_cast<int>(identity.job_ranks.size()); }
+  /// "communicator 'gather'"
+  [[nodiscard]] std::string const& name() const noexcept { return identity.traits.name; }
+
+  /// Makes the handle from an id that all ranks share. Throws SystemError where NCCL refuses, PeerError at the deadline
+  /// or when the job fails; then nothing is left of it.
+  void start(ncclUniqueId const& id, Clock::time_point deadline);
+  /// The same, out of `parent`, on which nothing may be on its way. A rank without a color calls split_off().
+  void start_from(NcclLink& parent, int color, int key, Clock::time_point deadline);
+  /// This rank's part in a split that it gets nothing from.
+  void split_off(Clock::time_point deadline) { static_cast<void>(split(NCCL_SPLIT_NOCOLOR, 0, deadline)); }
+
+  /// `function(handle)`, alone inside NCCL, and then until NCCL is ready for the next call. Throws as start(), with
+  /// `call` in the message.
+  template <class F>
+  void call(char const* call, Clock::time_point deadline, F const& function) {
+    std::lock_guard const lock{mutex_};
+    settle(call, check(call, function(handle())), handle_, deadline);
+  }
+
+  /// Ends a window of the handle, if that is still there.
+  void forget(ncclWindow_t window) noexcept;
+  /// What went wrong inside NCCL since; empty if nothing. Passed over while another thread is inside.
+  [[nodiscard]] std::string find_error();
+  /// Ends what runs on the GPU, and the handle. Waits a while for another thread to come out of NCCL, then no longer.
+  void abort() noexcept;
+  /// Ends the handle when nothing is on its way any more; aborts it where that takes longer than `deadline`.
+  void finish(Clock::time_point deadline) noexcept;
+
+ private:
+  [[nodiscard]] ncclConfig_t config() const noexcept;
+  [[nodiscard]] ncclComm_t split(int color, int key, Clock::time_point deadline, ncclConfig_t* config = nullptr);
+  [[nodiscard]] ncclComm_t handle() const;
+  ncclResult_t check(char const* call, ncclResult_t result) const;
+  void settle(char const* call, ncclResult_t result, ncclComm_t handle, Clock::time_point deadline) const;
+  /// Gives up a handle that did not come to be.
+  void drop() noexcept;
+
+  Failed failed_;
+  std::mutex mutex_;  // held inside NCCL
+  ncclComm_t handle_ = nullptr;
+  std::deque<ncclComm_t> born_;  // that NCCL writes when splits end, however late
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,240 @@
+#include "comm/nccl_session.hpp"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "comm/describe.hpp"
+#include "comm/frame.hpp"
+#include "device/cuda_call.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds patience_for_answers{3000};
+constexpr milliseconds long_enough{std::chrono::hours{24 * 365}};
+constexpr std::size_t barrier_word_count = 256;
+constexpr std::size_t most_links_told = 64;
+constexpr std::size_t most_words_bytes = 2048;
+
+std::string question_for(int rank) { return fmt::format("nccl where {}?", rank); }
+std::string answer_of(int rank) { return fmt::format("nccl where {}!", rank); }
+
+/// Kernels of two communicators wait for each other's multiprocessors. NCCL then keeps them in the order in which this
+/// rank's one thread issues them, which is that of all ranks; read by NCCL when it starts.
+void ask_for_launch_order() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    constexpr char const* variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
+    ::setenv(variable, "1", 0);
+    if (std::string_view const value = std::getenv(variable); value != "1") {
+      spdlog::warn(
+          "{}={} in the environment: collectives of several communicators at a time may hang; unset it, or set "
+          "zeroth.single_communicator",
+          variable, value);
+    }
+  });
+}
+
+RendezvousOptions with_handler(RendezvousOptions options, AbortState& abort) {
+  options.on_failure = [&abort](StoreFailure const& failure) { abort.abort(failure.reason); };
+  return options;
+}
+
+}  // namespace
+
+NcclSession::NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<FlightRecorder> recorder)
+    : rank_{rendezvous.rank}, world_{rendezvous.world}, gpu_{gpu}, recorder_{std::move(recorder)} {
+  ask_for_launch_order();
+  if (auto const error = cudaSetDevice(gpu); error != cudaSuccess) {
+    throw SystemError{device::describe_call("cudaSetDevice", gpu, error)};
+  }
+  void* words = nullptr;
+  if (auto const error = cudaMalloc(&words, barrier_word_count * sizeof(std::int32_t)); error != cudaSuccess) {
+    throw SystemError{device::describe_call("cudaMalloc", gpu, error)};
+  }
+  barrier_words_.reset(words);
+  rendezvous_.emplace(with_handler(std::move(rendezvous), abort_));
+  watch_.emplace(rank_, world_, gpu_,
+                 NcclWatch::Hooks{[this] { return failure(); }, [this](std::string const& why) { fail(why); },
+                                  [this](NcclLink const& link, NcclFlights::Late const& late) {
+                                    return explain_late(link, *late.transaction, late.begun);
+                                  }});
+  answering_ = std::thread{[this] { answer(); }};
+}
+
+NcclSession::~NcclSession() {
+  ending_.store(true, std::memory_order_release);
+  try {
+    rendezvous_->store().set(question_for(rank_), {});  // from oneself: wakes the thread
+  } catch (std::exception const&) {                     // it was asked before, or the job has ended: it is awake
+  }
+  answering_.join();
+  watch_.reset();
+}
+
+void* NcclSession::barrier_word() noexcept {
+  return static_cast<std::int32_t*>(barrier_words_.get()) + barrier_words_given_++ % barrier_word_count;
+}
+
+// ---- the job's end --------------------------------------------------------------------------------------------------
+
+void NcclSession::fail(std::string const& reason) noexcept {
+  auto& store = rendezvous_->store();
+  store.abort(reason);
+  try {
+    auto const first = store.failure();
+    abort_.abort(first ? first->reason : reason);
+  } catch (...) {
+    abort_.abort(reason);
+  }
+}
+
+std::optional<std::string> NcclSession::failure() const {
+  return abort_.aborted() ? std::optional{abort_.reason()} : std::nullopt;
+}
+
+// ---- beside NCCL ----------------------------------------------------------------------------------------------------
+
+std::vector<std::string> NcclSession::meet(std::string const& name, std::vector<int> const& ranks,
+                                           std::string const& value, milliseconds timeout) {
+  auto& store = rendezvous_->store();
+  if (static_cast<int>(ranks.size()) == world_) {
+    auto const all = store.gather("nccl " + name, value, timeout);
+    std::vector<std::string> values;
+    std::transform(ranks.begin(), ranks.end(), std::back_inserter(values),
+                   [&all](int rank) { return all[static_cast<std::size_t>(rank)]; });
+    return values;
+  }
+  auto const deadline = Clock::now() + timeout;
+  auto const number = meetings_[name]++;
+  auto const key = [&](int rank) { return fmt::format("nccl {} #{} {}", name, number, rank); };
+  store.set(key(rank_), value);
+  std::vector<std::string> values;
+  for (int const rank : ranks) {
+    auto const left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+    values.push_back(store.get(key(rank), std::max(left, milliseconds{0})));
+  }
+  return values;
+}
+
+void NcclSession::await_all() { static_cast<void>(rendezvous_->store().gather("nccl end", {}, long_enough)); }
+
+std::string NcclSession::describe_whereabouts() const {
+  auto links = watch_ ? watch_->links() : std::vector<std::shared_ptr<NcclLink>>{};
+  links.resize(std::min(links.size(), most_links_told));
+  Body body;
+  body.text(describe_last(*recorder_).substr(0, most_words_bytes)).number(links.size());
+  for (auto const& link : links) {
+    body.number(link->identity.id).number(link->submitted.load(std::memory_order_acquire));
+  }
+  return body.take();
+}
+
+/// A thread of its own, so that a rank whose host is busy or frozen in the program's own work can tell.
+void NcclSession::answer() noexcept {
+  ::pthread_setname_np(::pthread_self(), "nccl answers");
+  this_rank() = {rank_, world_, {}};
+  try {
+    auto& store = rendezvous_->store();
+    static_cast<void>(store.get(question_for(rank_), long_enough));
+    if (!ending_.load(std::memory_order_acquire)) {
+      store.set(answer_of(rank_), describe_whereabouts());
+    }
+  } catch (std::exception const&) {  // the job has ended
+  }
+}
+
+std::vector<NcclWhereabouts> NcclSession::ask(std::uint64_t communicator, std::vector<int> const& ranks) {
+  auto& store = rendezvous_->store();
+  auto const deadline = Clock::now() + patience_for_answers;
+  for (int const rank : ranks) {
+    try {
+      store.set(question_for(rank), {});
+    } catch (ContractError const&) {  // another rank asks as well
+    } catch (PeerError const&) {      // the job has ended
+    }
+  }
+  std::vector<NcclWhereabouts> all;
+  for (int const rank : ranks) {
+    NcclWhereabouts one{.rank = rank, .answered = false, .submitted = 0, .words = {}};
+    try {
+      auto const left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+      auto const text = store.get(answer_of(rank), std::max(left, milliseconds{0}));
+      BodyReader reader{text};
+      one.words = reader.text(most_words_bytes);
+      for (auto links = reader.number(); links > 0; --links) {
+        auto const id = reader.number();
+        auto const submitted = reader.number();
+        one.submitted = id == communicator ? submitted : one.submitted;
+      }
+      one.answered = true;
+    } catch (std::exception const&) {  // it does not answer
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+// ---- in words -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// The ranks of the job without which `transaction` cannot end.
+std::vector<int> awaited(NcclLink const& link, Transaction const& transaction) {
+  std::vector<int> ranks;
+  for (int each = 0; each < link.world(); ++each) {
+    auto const& messages = transaction.messages;
+    bool const needed = !transaction.group.empty() ||
+                        std::any_of(messages.begin(), messages.end(),
+                                    [each](Collective const& message) { return message.peer == each; }) ||
+                        messages.empty();
+    if (each != link.identity.rank && needed) {
+      ranks.push_back(link.identity.job_ranks[static_cast<std::size_t>(each)]);
+    }
+  }
+  return ranks;
+}
+
+}  // namespace
+
+std::string NcclSession::explain_late(NcclLink const& link, Transaction const& transaction, Clock::time_point begun) {
+  auto const waited = Clock::now() - begun;
+  bool const is_message = transaction.group.empty() && !transaction.messages.empty();
+  std::string missing;
+  std::string here;
+  for (auto const& place : ask(link.identity.id, awaited(link, transaction))) {
+    bool const absent = !place.answered || is_message || place.submitted < transaction.position;
+    auto& list = absent ? missing : here;
+    list += fmt::format("{}rank {}, which {}", list.empty() ? "" : "; ", place.rank,
+                        place.answered ? place.words : "does not answer: it is frozen or gone");
+  }
+  return fmt::format("{} waited {} in {}; missing: {}", describe_rank(link, link.identity.rank), describe(waited),
+                     describe_on(link, transaction),
+                     missing.empty() ? fmt::format("nobody: all have submitted it, and NCCL does not end; here are {}",
+                                                   here.empty() ? "no others" : here)
+                                     : missing);
+}
+
+std::string describe_rank(NcclLink const& link, int rank) {
+  int const job_rank = link.identity.job_ranks[static_cast<std::size_t>(rank)];
+  return rank == job_rank ? fmt::format("rank {}", rank)
+                          : fmt::format("rank {} of '{}' (rank {} of the job)", rank, link.name(), job_rank);
+}
+
+std::string describe_on(NcclLink const& link, Transaction const& transaction) {
+  return fmt::format("{}, transaction {} of communicator '{}'", describe(transaction), transaction.sequence,
+                     link.name());
+}
+
+}  // namespace zeroth::comm

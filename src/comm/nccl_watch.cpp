@@ -1,0 +1,119 @@
+#include "comm/nccl_watch.hpp"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+constexpr std::chrono::milliseconds slice{5};
+constexpr int slices_per_error_check = 10;  // NCCL's own state changes rarely, and asking takes its lock
+constexpr std::chrono::seconds patience_at_the_end{10};
+
+}  // namespace
+
+struct NcclWatch::State {
+  int rank = 0, world = 1, gpu = 0;
+  Hooks hooks;
+  mutable std::mutex mutex;
+  std::vector<std::shared_ptr<NcclLink>> links;
+  Counter ending, ended;
+  std::thread thread;
+
+  [[nodiscard]] std::vector<std::shared_ptr<NcclLink>> all() const {
+    std::lock_guard const lock{mutex};
+    return links;
+  }
+  void run();
+  void look(NcclLink& link, bool asks_nccl);
+  void end_all(std::string const& reason) const;
+};
+
+void NcclWatch::State::run() {
+  this_rank() = {rank, world, fmt::format("cuda:{}", gpu)};
+  ::pthread_setname_np(::pthread_self(), "nccl watch");
+  static_cast<void>(cudaSetDevice(gpu));  // or its questions would open GPU 0
+  for (int round = 0; !ending.wait_until(1, Clock::now() + slice); ++round) {
+    if (auto const reason = hooks.failure()) {
+      return end_all(*reason);
+    }
+    for (auto const& link : all()) {
+      look(*link, round % slices_per_error_check == 0);
+    }
+  }
+}
+
+void NcclWatch::State::look(NcclLink& link, bool asks_nccl) {
+  if (auto const late = link.flights.look(Clock::now())) {
+    return hooks.fail(hooks.explain(link, *late));
+  }
+  auto const error = asks_nccl ? link.find_error() : std::string{};
+  if (!error.empty()) {
+    auto const first = link.flights.describe_first();
+    hooks.fail(fmt::format("rank {}: {}{}{}", rank, error, first.empty() ? "" : ", in ", first));
+  }
+}
+
+void NcclWatch::State::end_all(std::string const& reason) const {
+  auto const every = all();
+  for (auto const& link : every) {  // first, so that nothing more is enqueued behind what is about to end
+    auto const first = link->flights.describe_first();
+    link->flights.fail(std::make_exception_ptr(PeerError{
+        first.empty() ? reason
+                      : fmt::format("{}; rank {} was in {} of communicator '{}'", reason, rank, first, link->name())}));
+  }
+  for (auto const& link : every) {
+    link->abort();
+    link->flights.abandon();
+  }
+}
+
+NcclWatch::NcclWatch(int rank, int world, int gpu, Hooks hooks) : state_{std::make_shared<State>()} {
+  state_->rank = rank;
+  state_->world = world;
+  state_->gpu = gpu;
+  state_->hooks = std::move(hooks);
+  state_->thread = std::thread{[state = state_] {
+    try {
+      state->run();
+    } catch (std::exception const& error) {
+      spdlog::error("the watch of NCCL ended: {}", error.what());
+    }
+    state->ended.add();
+  }};
+}
+
+NcclWatch::~NcclWatch() {
+  state_->ending.add();
+  if (state_->ended.wait_until(1, Clock::now() + patience_at_the_end)) {
+    state_->thread.join();
+  } else {
+    spdlog::error("NCCL does not return from an abort: its thread is left behind");
+    state_->thread.detach();
+  }
+}
+
+void NcclWatch::enter(std::shared_ptr<NcclLink> link) {
+  std::lock_guard const lock{state_->mutex};
+  state_->links.push_back(std::move(link));
+}
+
+void NcclWatch::leave(NcclLink const& link) {
+  std::lock_guard const lock{state_->mutex};
+  std::erase_if(state_->links, [&link](auto const& each) { return each.get() == &link; });
+}
+
+std::vector<std::shared_ptr<NcclLink>> NcclWatch::links() const { return state_->all(); }
+
+}  // namespace zeroth::comm

@@ -1,0 +1,16 @@
+/// In place of the communicator nccl, where the library is built without it.
+#include "comm/nccl_job.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+
+bool has_nccl() noexcept { return false; }
+
+int run_nccl_job(LaunchOptions const& /*options*/, Placement const& /*placement*/,
+                 std::function<void(Job&)> const& /*rank_main*/) {
+  throw ConfigError{
+      "ranks that are processes on GPUs communicate by NCCL, which this library was built without: configure it with "
+      "-DZEROTH_ENABLE_CUDA=ON where CMake finds nccl.h and libnccl"};
+}
+
+}  // namespace zeroth::comm

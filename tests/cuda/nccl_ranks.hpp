@@ -1,0 +1,108 @@
+/// Ranks as threads of the test that communicate by NCCL: each has what a process would have.
+#pragma once
+#include <fmt/format.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/conformance.hpp"
+#include "comm/nccl_communicator.hpp"
+#include "comm/store_ranks.hpp"
+#include "device/cuda_stream.hpp"
+#include "support/fake_cuda/fake_cuda.hpp"
+#include "support/fake_nccl/fake_nccl.hpp"
+#include "support/job.hpp"
+#include "zeroth/device/cuda.hpp"
+
+namespace zeroth::testing {
+
+/// Whose GPUs reach the memory of suites: the host's, on heaps and stacks.
+inline constexpr fake_cuda::Machine with_host_memory{.reaches_host_memory = true};
+/// A machine as new, and an NCCL.
+inline void begin_nccl(fake_cuda::Machine const& machine = with_host_memory) {
+  fake_cuda::reset(machine);
+  fake_nccl::reset();
+}
+[[nodiscard]] inline std::string left_over() { return fake_cuda::leftovers() + fake_nccl::leftovers(); }
+
+/// A rank's store, on this machine. `port` is free.
+[[nodiscard]] inline comm::RendezvousOptions rendezvous_of(int rank, int world, int port) {
+  comm::RendezvousOptions options;
+  options.at = {"127.0.0.1", port, "this test", "token"};
+  options.rank = rank;
+  options.world = world;
+  options.local_rank = rank;
+  options.join_timeout = std::chrono::minutes{2};
+  options.heartbeat_timeout = std::chrono::minutes{1};
+  return options;
+}
+[[nodiscard]] inline int free_port() { return comm::Store{comm::rank_options(0, 1, 0)}.port(); }
+
+[[nodiscard]] inline std::shared_ptr<comm::NcclSession> make_session(int rank, int world, int port, int gpu) {
+  return std::make_shared<comm::NcclSession>(rendezvous_of(rank, world, port), gpu,
+                                             std::make_shared<comm::FlightRecorder>(rank, world));
+}
+
+/// Runs `body(Rank&, std::unique_ptr<Communicator>&)` on every rank's thread; what each one returned or threw.
+template <class Body>
+[[nodiscard]] std::vector<std::string> run_nccl_ranks(int world, Body const& body, int gpus = 1,
+                                                      comm::CommOptions const& options = {}) {
+  std::vector<std::string> results(static_cast<std::size_t>(world));
+  int const port = free_port();
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < world; ++rank) {
+      threads.emplace_back([&, rank] {
+        this_rank() = {rank, world, ""};
+        results[static_cast<std::size_t>(rank)] = comm::outcome_of([&] {
+          auto const device = device::make_cuda_device(rank % gpus);
+          auto const session = make_session(rank, world, port, rank % gpus);
+          auto communicator = comm::make_nccl(session, options);
+          comm::conformance::Rank self{
+              *communicator, *device, [](device::Stream& stream, device::Task const& task) {
+                static_cast<void>(
+                    fake_cuda::enqueue(device::as_cuda(stream).get(), [task]() mutable { device::Task{task}(); }));
+              }};
+          return body(self, communicator);
+        });
+      });
+    }
+  }
+  return results;
+}
+
+/// As run_job(), by NCCL.
+inline Outcome run_nccl_job(int world, std::function<void(Job&)> const& rank_main, int gpus = 1) {
+  Outcome outcome(static_cast<std::size_t>(world));
+  std::vector<std::thread> threads;
+  int const port = free_port();
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      this_rank() = {rank, world, ""};
+      std::shared_ptr<comm::NcclSession> session;
+      try {
+        session = make_session(rank, world, port, rank % gpus);
+        detail::JobState state;
+        state.make_device = [rank, gpus] {
+          return device::make_cuda_device(rank % gpus, device::CudaBuffers::registrable);
+        };
+        state.communicator = comm::make_nccl(session);
+        Job job = state.job();
+        rank_main(job);
+        state.communicator.reset();
+      } catch (std::exception const& error) {
+        outcome[static_cast<std::size_t>(rank)] = std::current_exception();
+        if (session) {
+          session->fail("rank " + std::to_string(rank) + " failed: " + error.what());
+        }
+      }
+    });
+  }
+  std::ranges::for_each(threads, [](std::thread& thread) { thread.join(); });
+  return outcome;
+}
+
+}  // namespace zeroth::testing

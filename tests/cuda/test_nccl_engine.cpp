@@ -1,0 +1,221 @@
+/// Engines whose ranks communicate by NCCL. The NCCL of the tests sums in rank order, so that bits can be compared.
+#include <fmt/format.h>
+
+#include <barrier>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cuda/cuda_access.hpp"
+#include "cuda/nccl_ranks.hpp"
+#include "engine/small_model.hpp"
+#include "support/catch.hpp"
+#include "support/synthetic.hpp"
+#include "zeroth/adapters/cuda.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+struct Types {
+  char const* name;
+  char const* keys;
+};
+Types const all_types[] = {
+    {"fp32", ""},
+    {"bf16", R"("bf16": {"enabled": true},)"},
+    {"fp16", R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2},)"},
+};
+
+std::string file(Types const& types, int stage, bool overlap, std::string const& more = "") {
+  return fmt::format(R"({{
+    "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, {} "gradient_clipping": 0.5,
+    "zero_optimization": {{"stage": {}, "reduce_bucket_size": 1500, "stage3_prefetch_bucket_size": 1000,
+                           "overlap_comm": {}}},
+    "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01, "weight_decay": 0.1}}}},
+    "zeroth": {{ "poison": true, "timeout_ms": 60000 {} }} }})",
+                     types.keys, stage, overlap, more);
+}
+
+/// What rank 0 saw; the outcome must be clean and all ranks must have seen the same.
+Trained same_on_all(Outcome const& outcome, std::vector<Trained> const& results) {
+  REQUIRE(messages_of(outcome) == "");
+  for (auto const& result : results) {
+    REQUIRE(bits_of(result) == bits_of(results.front()));
+    REQUIRE(result.planned == result.peak);
+  }
+  return results.front();
+}
+
+Trained train_on_cpu(int world, std::string const& text) {
+  auto const config = Config::from_json(text);
+  std::vector<Trained> results(static_cast<std::size_t>(world));
+  return same_on_all(
+      run_job(world,
+              [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, {}); }),
+      results);
+}
+
+Trained train_by_nccl(int world, std::string const& text, fake_cuda::Machine const& machine = {}) {
+  begin_nccl(machine);
+  auto const config = Config::from_json(text);
+  TrainOptions options;
+  options.access = CudaAccess::make;
+  std::vector<Trained> results(static_cast<std::size_t>(world));
+  auto const outcome = run_nccl_job(
+      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); },
+      machine.gpus);
+  auto result = same_on_all(outcome, results);
+  REQUIRE(left_over() == "");
+  return result;
+}
+
+/// As contribute(), as a kernel.
+template <Element T, GradientOf<T> G>
+void enqueue_contribution(Backward<T, G> const& p, Param<1> const& param, std::int64_t sample, float seed,
+                          cudaStream_t stream) {
+  auto const value = p[param];
+  auto const grad = p.grad(param);
+  static_cast<void>(fake_cuda::enqueue(stream, [=, to = grad.data(), beta = grad.beta()] {
+    for (std::int64_t i = 0; i < value.count(); ++i) {
+      float const old = beta == 0 ? 0.0F : to_float(to[i]);
+      to[i] = from_float<G>(old + seed * (0.1F * to_float(value.data()[i]) + 0.2F * noise(sample, i)));
+    }
+  }));
+}
+
+template <Element T, GradientOf<T> G>
+void step_on_gpu(Engine<T, G>& engine, SmallModel const& small) {
+  for (auto micro : engine.micro_steps()) {
+    forward(micro, small);
+    float const seed = micro.report_loss(loss_of(micro.first_sample()));
+    for (auto u = small.units.size(); u-- > 0;) {
+      auto const p = micro.backward(small.units[u]);
+      enqueue_contribution(p, small.weights[u], micro.first_sample(), seed, cuda_stream(engine));
+    }
+  }
+  static_cast<void>(engine.step());
+}
+
+using Counts = std::map<std::string, std::int64_t>;
+
+/// Calls of CUDA and of NCCL, of all ranks, in steps 4 to 8 of a job of four.
+Counts calls_of_steps_4_to_8(Config const& config) {
+  constexpr int world = 4;
+  Counts result;
+  std::barrier<> together{world};
+  auto const counts = [] {
+    auto all = fake_cuda::calls();
+    all.merge(fake_nccl::calls());
+    return all;
+  };
+  auto const outcome = run_nccl_job(world, [&](Job& job) {
+    with_precision(config, [&]<class T, class G>(Precision<T, G>) {
+      SmallModel const small;
+      Engine<T, G> engine{job, small.model, config};
+      for (int step = 1; step <= 3; ++step) {
+        step_on_gpu(engine, small);
+      }
+      together.arrive_and_wait();
+      auto const before = counts();
+      together.arrive_and_wait();
+      for (int step = 4; step <= 8; ++step) {
+        step_on_gpu(engine, small);
+      }
+      together.arrive_and_wait();
+      if (job.rank() == 0) {
+        result = counts();
+        for (auto const& [function, count] : before) {
+          result[function] -= count;
+        }
+        std::erase_if(result, [](auto const& each) { return each.second == 0; });
+      }
+      together.arrive_and_wait();
+      engine.finish();
+    });
+  });
+  REQUIRE(messages_of(outcome) == "");
+  return result;
+}
+
+/// What only enqueues, and what only asks.
+std::set<std::string> const harmless{
+    "cudaMemcpyAsync",      "cudaMemsetAsync", "cudaStreamWaitEvent",   "cudaEventRecord", "cudaEventQuery",
+    "cudaEventElapsedTime", "launch",          "ncclCommGetAsyncError", "ncclGroupStart",  "ncclGroupEnd",
+    "ncclAllGather",        "ncclAllReduce",   "ncclReduceScatter"};
+
+}  // namespace
+
+TEST_CASE("ranks that communicate by NCCL train as threads on the CPU do") {
+  auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (bool const overlap : {true, false}) {
+      INFO(fmt::format("{}, stage {}, overlap {}", types.name, stage, overlap));
+      auto const text = file(types, stage, overlap);
+      REQUIRE(bits_of(train_by_nccl(4, text)) == bits_of(train_on_cpu(4, text)));
+    }
+  }
+}
+
+TEST_CASE("work that comes late on some streams changes nothing with NCCL") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {}", stage));
+    auto const text = file(all_types[0], stage, true);
+    REQUIRE(bits_of(train_by_nccl(3, text, {.gpus = 3, .delays = 7})) == bits_of(train_on_cpu(3, text)));
+  }
+}
+
+TEST_CASE("settings say how communicators are made, and what is registered with them") {
+  struct Row {
+    char const* keys;
+    std::multimap<std::string, int> policies;  // of one rank
+    int windows;
+  };
+  Row const rows[] = {
+      {"", {{"gather", NCCL_CTA_POLICY_DEFAULT}, {"reduce", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}}, 3},
+      {R"(, "copy_engine_gather": true)",
+       {{"gather", NCCL_CTA_POLICY_ZERO}, {"reduce", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}},
+       3},
+      {R"(, "single_communicator": true)", {{"all", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}}, 2},
+  };
+  for (auto const& row : rows) {
+    INFO(row.keys);
+    auto const text = file(all_types[0], 3, true, row.keys);
+    CHECK(bits_of(train_by_nccl(1, text)) == bits_of(train_on_cpu(1, text)));
+    CHECK(fake_nccl::policies() == row.policies);
+    CHECK(fake_nccl::calls("ncclCommWindowRegister") == row.windows);
+    CHECK(fake_nccl::calls("ncclCommWindowDeregister") == row.windows);
+    CHECK(fake_nccl::calls("ncclMemAlloc") == fake_nccl::calls("ncclMemFree"));
+    CHECK(bits_of(train_by_nccl(4, text)) == bits_of(train_on_cpu(4, text)));
+  }
+}
+
+TEST_CASE("memory that NCCL refuses is an error that names the category") {
+  begin_nccl({});
+  fake_nccl::refuse("ncclMemAlloc", ncclSystemError);
+  auto const outcome = run_nccl_job(1, [](Job& job) {
+    SmallModel const small;
+    auto const config = small_config(3);
+    Engine<float> const engine{job, small.model, config};
+  });
+  CHECK_THAT(message_of(outcome[0]),
+             Catch::Contains("ncclMemAlloc on cuda:0 refused") && Catch::Contains("bytes for gradients"));
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("steps 4 to 8 with NCCL allocate nothing and wait for nothing") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {}", stage));
+    begin_nccl({});
+    auto const calls = calls_of_steps_4_to_8(small_config(stage, {.zero = R"(, "overlap_comm": true)"}));
+    for (auto const& [function, count] : calls) {
+      INFO(fmt::format("{} calls of {}", count, function));
+      CHECK(harmless.contains(function));
+    }
+    CHECK(calls.at("ncclGroupEnd") > 0);
+    CHECK(calls.at("ncclAllReduce") >= 4 * 5);  // of every rank, in every step, at least that of the step's sums
+    CHECK(calls.contains("ncclReduceScatter") == (stage > 0));
+    CHECK(calls.contains("ncclAllGather") == (stage > 0));
+  }
+}
+
+}  // namespace zeroth::testing

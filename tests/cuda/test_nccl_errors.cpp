@@ -1,0 +1,211 @@
+/// What goes wrong with NCCL, and what the ranks are told.
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/conformance_parts.hpp"
+#include "cuda/nccl_ranks.hpp"
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+
+namespace zeroth::comm::conformance {
+namespace {
+
+namespace fake_nccl = testing::fake_nccl;
+using Catch::Contains;
+using std::chrono::milliseconds;
+using testing::begin_nccl;
+using testing::left_over;
+using testing::run_nccl_ranks;
+
+constexpr milliseconds short_timeout{400};
+Label const label{"backward", "block 7"};
+
+/// A sum over all ranks on communicator 'test', and what came of it.
+std::string sum_once(Rank& rank) {
+  Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  float data = 1;
+  part.communicator().all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+  return error_of(*stream);
+}
+
+CommOptions soon() { return {.timeout = short_timeout, .check = false}; }
+
+}  // namespace
+
+TEST_CASE("a collective that never ends is found, named and aborted on every rank") {
+  begin_nccl();
+  fake_nccl::stall_work("test");
+  auto const began = std::chrono::steady_clock::now();
+  auto const problems = run_nccl_ranks(
+      3, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
+  for (auto const& problem : problems) {
+    CHECK_THAT(problem, Contains("waited") && Contains("all_reduce (backward of unit 'block 7', 1 fp32)") &&
+                            Contains("of communicator 'test'") && Contains("all have submitted it"));
+  }
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::minutes{1});
+  CHECK(fake_nccl::calls("ncclCommAbort") == 3 * 2);  // 'world' and 'test', on every rank
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("a rank that does not come is named, with what it did last, without any check") {
+  begin_nccl();
+  auto const problems = run_nccl_ranks(
+      3,
+      [](Rank& rank, auto&) {
+        Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
+        auto const stream = rank.device.make_stream("test", device::Overlap::on);
+        float data = 1;
+        part.communicator().all_reduce(*stream, {"forward", "block 1"}, &data, &data, 1, Dtype::fp32);
+        if (rank.communicator.rank() == 1) {  // busy elsewhere
+          stream->synchronize();
+          std::this_thread::sleep_for(2 * short_timeout);
+          return error_of(*stream);
+        }
+        part.communicator().all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+        return error_of(*stream);
+      },
+      1, soon());
+  for (int const rank : {0, 2}) {
+    CHECK_THAT(problems[static_cast<std::size_t>(rank)],
+               Contains("missing: rank 1, which last started all_reduce (forward of unit 'block 1', 1 fp32)") &&
+                   Contains("transaction 2 of communicator 'test'"));
+  }
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("counts that differ end as a collective that never ends where nobody compares") {
+  begin_nccl();
+  auto const problems = run_nccl_ranks(
+      2,
+      [](Rank& rank, auto&) {
+        auto const stream = rank.device.make_stream("test", device::Overlap::on);
+        std::vector<float> data(4);
+        rank.communicator.all_reduce(*stream, label, data.data(), data.data(), 1 + rank.communicator.rank(),
+                                     Dtype::fp32);
+        return error_of(*stream);
+      },
+      1, soon());
+  for (auto const& problem : problems) {
+    CHECK_THAT(problem, Contains("waited") && Contains("block 7") && Contains("all have submitted it"));
+  }
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("an error inside NCCL ends every rank, and says where") {
+  begin_nccl();
+  fake_nccl::break_work("test", 1, ncclRemoteError);
+  auto const problems = run_nccl_ranks(3, [](Rank& rank, auto&) { return sum_once(rank); });
+  for (auto const& problem : problems) {
+    CHECK_THAT(problem, Contains("rank 1: NCCL's work of communicator 'test' on cuda:0: remote process exited") &&
+                            Contains("said by the NCCL of the tests") && Contains("block 7"));
+  }
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("a call that NCCL refuses ends every rank, and says which") {
+  begin_nccl();
+  fake_nccl::refuse("ncclAllReduce", ncclInvalidArgument, 1);
+  auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); });
+  int told = 0;
+  for (auto const& problem : problems) {
+    told += problem.find("of communicator 'test' on cuda:0: invalid argument") != std::string::npos ? 1 : 0;
+  }
+  CHECK(told == 2);
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("communicators that never come to be are given up at the deadline") {
+  for (std::string const name : {"world", "test"}) {
+    begin_nccl();
+    fake_nccl::stall_making(name);
+    auto const problems = run_nccl_ranks(
+        2, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
+    for (auto const& problem : problems) {
+      CAPTURE(name);
+      CHECK_THAT(problem, Contains("communicator '" + name + "'") || Contains("the job failed during"));
+      CHECK_THAT(problem, Contains("PeerError"));
+    }
+    CHECK_THAT(problems[0] + problems[1], Contains("did not end within"));
+    CHECK(left_over() == "");
+  }
+}
+
+TEST_CASE("initialisation that NCCL refuses is an error of the system, named on every rank") {
+  begin_nccl();
+  fake_nccl::refuse("ncclCommInitRankConfig", ncclUnhandledCudaError);
+  auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); });
+  auto const all = problems[0] + problems[1];
+  CHECK_THAT(all, Contains("SystemError") &&
+                      Contains("ncclCommInitRankConfig of communicator 'world' on cuda:0: unhandled cuda error"));
+  CHECK_THAT(all, Contains("PeerError"));
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("an id that NCCL does not give is an error of the system") {
+  begin_nccl();
+  fake_nccl::refuse("ncclGetUniqueId", ncclSystemError);
+  auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); });
+  CHECK_THAT(problems[0], Contains("SystemError") && Contains("ncclGetUniqueId: unhandled system error"));
+  CHECK_THAT(problems[1], Contains("PeerError") && Contains("ncclGetUniqueId"));
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("a communicator that cannot be finished is aborted") {
+  begin_nccl();
+  fake_nccl::stall_finalize();
+  auto const problems = run_nccl_ranks(
+      2, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
+  CHECK(problems == std::vector<std::string>(2));
+  CHECK(fake_nccl::calls("ncclCommAbort") == 4);
+  CHECK(fake_nccl::calls("ncclCommDestroy") == 0);
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("nccl works on streams of a GPU, and says so") {
+  begin_nccl();
+  auto const problems = run_nccl_ranks(1, [](Rank& rank, auto&) {
+    auto const cpu = device::make_cpu_device();
+    auto const stream = cpu->make_stream("test", device::Overlap::on);
+    return testing::thrown<ContractError>([&] { rank.communicator.submit(*stream, label, {}); });
+  });
+  CHECK_THAT(problems[0], Contains("communicator 'world' is NCCL's, which works on streams of a GPU"));
+}
+
+TEST_CASE("a rank that throws ends the others in what they wait for") {
+  begin_nccl();
+  auto const outcome = testing::run_nccl_job(3, [](Job& job) {
+    auto& communicator = *detail::JobState::of(job).communicator;
+    auto const device = device::make_cuda_device(0);
+    auto const stream = device->make_stream("test", device::Overlap::on);
+    if (job.rank() == 2) {
+      std::this_thread::sleep_for(std::chrono::seconds{1});
+      throw std::runtime_error{"the disk is full"};
+    }
+    float data = 1;
+    communicator.all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+    stream->synchronize();
+  });
+  for (std::size_t const rank : {0U, 1U}) {
+    CHECK_THAT(testing::message_of(outcome[rank]),
+               Contains("rank 2 failed: the disk is full") && Contains("was in all_reduce") && Contains("block 7"));
+  }
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("communicators are made as they are to be") {
+  begin_nccl();
+  auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); });
+  CHECK(problems == std::vector<std::string>(2));
+  CHECK(fake_nccl::policies() == std::multimap<std::string, int>{{"test", NCCL_CTA_POLICY_DEFAULT},
+                                                                 {"test", NCCL_CTA_POLICY_DEFAULT},
+                                                                 {"world", NCCL_CTA_POLICY_DEFAULT},
+                                                                 {"world", NCCL_CTA_POLICY_DEFAULT}});
+  CHECK(std::string{std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT")} == "1");
+  CHECK(fake_nccl::calls("ncclCommDestroy") == 4);
+  CHECK(fake_nccl::calls("ncclCommAbort") == 0);
+}
+
+}  // namespace zeroth::comm::conformance

@@ -1,0 +1,74 @@
+/// launch() where a launcher has started processes on GPUs. The test is such a process, one of one.
+#include <cstdlib>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "cuda/nccl_ranks.hpp"
+#include "engine/small_model.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+/// Variables of this process, while it lasts.
+class Variables {
+ public:
+  explicit Variables(std::map<std::string, std::string> variables) : variables_{std::move(variables)} {
+    for (auto const& [name, value] : variables_) {
+      ::setenv(name.c_str(), value.c_str(), 1);
+    }
+  }
+  Variables(Variables const&) = delete;
+  Variables& operator=(Variables const&) = delete;
+  ~Variables() {
+    for (auto const& [name, value] : variables_) {
+      ::unsetenv(name.c_str());
+    }
+  }
+
+ private:
+  std::map<std::string, std::string> variables_;
+};
+
+Variables torchrun(std::string const& local_rank) {
+  return Variables{{{"RANK", "0"},
+                    {"WORLD_SIZE", "1"},
+                    {"LOCAL_RANK", local_rank},
+                    {"MASTER_ADDR", "127.0.0.1"},
+                    {"MASTER_PORT", std::to_string(free_port())}}};
+}
+
+constexpr LaunchOptions by_nccl{.transport = comm::Transport::nccl, .device = DeviceKind::cuda};
+
+}  // namespace
+
+TEST_CASE("a process that torchrun started is a rank on the GPU of its local rank") {
+  begin_nccl({.gpus = 2});
+  std::string device;
+  {
+    auto const variables = torchrun("0");
+    int const status = launch(by_nccl, [&](Job& job) {
+      SmallModel const small;
+      auto const config = small_config(3);
+      Engine<float> const engine{job, small.model, config};
+      CHECK(detail::JobState::of(job).communicator->transport() == comm::Transport::nccl);
+      device = this_rank().device;
+    });
+    CHECK(status == 0);
+  }
+  CHECK(device == "cuda:0");
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("jobs by NCCL that cannot start are refused") {
+  begin_nccl({.gpus = 2});
+  CHECK(launch(by_nccl, [](Job&) {}) == 1);  // no launcher
+  CHECK(launch({.transport = comm::Transport::nccl}, [](Job&) {}) == 1);
+  begin_nccl({.gpus = 0});
+  auto const variables = torchrun("0");
+  CHECK(launch(by_nccl, [](Job&) {}) == 1);
+  CHECK(left_over() == "");
+}
+
+}  // namespace zeroth::testing

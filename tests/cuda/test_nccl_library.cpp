@@ -1,0 +1,50 @@
+/// The real NCCL: that it is linked, which one it is, and what it says where there is no GPU.
+#include <nccl.h>
+
+#include <chrono>
+#include <cstring>
+#include <string>
+
+#include "comm/nccl_link.hpp"
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using Catch::Contains;
+
+bool has_gpu() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+}  // namespace
+
+TEST_CASE("the NCCL that is linked is no older than its header") {
+  int version = 0;
+  REQUIRE(ncclGetVersion(&version) == ncclSuccess);
+  CHECK(version >= NCCL_VERSION_CODE);
+}
+
+TEST_CASE("initialisation without a GPU is an error of the system that names call and communicator") {
+  if (has_gpu()) {
+    WARN("skipped: there is a GPU");
+    return;
+  }
+  FlightRecorder recorder{0, 1};
+  NcclLink::Identity identity;
+  identity.job_ranks = {0};
+  identity.traits.name = "world";
+  NcclLink link{identity, recorder, [] { return false; }};
+  ncclUniqueId id;
+  std::memset(&id, 0, sizeof id);
+  static_cast<void>(ncclGetUniqueId(&id));
+  auto const error = testing::thrown<SystemError>([&] { link.start(id, Clock::now() + std::chrono::seconds{60}); });
+  CAPTURE(error);
+  CHECK_THAT(error, Contains("ncclCommInitRankConfig of communicator 'world' on cuda:0"));
+  CHECK(link.find_error().empty());  // nothing is left of it
+}
+
+}  // namespace zeroth::comm

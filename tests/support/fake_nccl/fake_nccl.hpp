@@ -1,0 +1,44 @@
+/// An NCCL for tests on machines without a GPU, linked in place of libnccl, on the CUDA runtime of support/fake_cuda.
+///
+/// Ranks are threads of one process. A group is one piece of work of its stream, which waits there until all ranks of
+/// the communicator have come, as NCCL's kernels do, or until it is aborted. Sums are in rank order, fp32 for 16-bit
+/// types: real NCCL promises neither. It replaces the functions that the library calls, and no others:
+///
+///   ncclGetVersion ncclGetUniqueId ncclGetErrorString ncclGetLastError ncclCommGetAsyncError
+///   ncclCommInitRankConfig ncclCommSplit ncclCommFinalize ncclCommDestroy ncclCommAbort
+///   ncclGroupStart ncclGroupEnd ncclAllReduce ncclAllGather ncclReduceScatter ncclBroadcast ncclReduce
+///   ncclSend ncclRecv ncclMemAlloc ncclMemFree ncclCommWindowRegister ncclCommWindowDeregister
+///
+/// Stricter than NCCL where that finds mistakes: a communicator that blocks or shares resources, an operation that is
+/// no sum, calls outside of a group, calls by two threads, calls while the last one is under way, and collectives next
+/// to messages in one group are refused as ncclInvalidUsage.
+#pragma once
+#include <nccl.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace zeroth::testing::fake_nccl {
+
+/// From now on: nothing counted, no faults. Ends the test program if communicators are still alive.
+void reset();
+/// "2 communicators, 1 window": what was not given back; empty if nothing.
+[[nodiscard]] std::string leftovers();
+[[nodiscard]] std::map<std::string, std::int64_t> calls();
+[[nodiscard]] std::int64_t calls(std::string const& function);
+/// CTA policies of the communicators that were made, by name.
+[[nodiscard]] std::multimap<std::string, int> policies();
+
+/// The call of `function` that follows `after` more of them returns `result` and does nothing.
+void refuse(std::string const& function, ncclResult_t result, int after = 0);
+/// Communicators, made from now on, that are named `name` never come to be.
+void stall_making(std::string const& name);
+/// The group of collectives that follows `after` more of communicator `name` never ends, on any rank.
+void stall_work(std::string const& name, std::uint64_t after = 0);
+/// The same, on `rank`, and NCCL says `result` about it there.
+void break_work(std::string const& name, int rank, ncclResult_t result, std::uint64_t after = 0);
+/// ncclCommFinalize never ends.
+void stall_finalize();
+
+}  // namespace zeroth::testing::fake_nccl

@@ -1,0 +1,386 @@
+/// The functions of NCCL.
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "support/fake_cuda/fake_cuda.hpp"
+#include "support/fake_nccl/clique.hpp"
+
+namespace zeroth::testing::fake_nccl {
+namespace {
+
+constexpr int questions_until_ready = 3;
+
+/// Calls since ncclGroupStart(), on this thread.
+struct Group {
+  int depth = 0;
+  ncclComm_t communicator = nullptr;
+  cudaStream_t stream = nullptr;
+  Calls calls;
+  bool wrong = false;
+};
+Group& group() {
+  thread_local Group mine;
+  return mine;
+}
+
+ncclResult_t enter(char const* function) {
+  auto& world = World::get();
+  std::lock_guard const lock{world.mutex};
+  return world.enter(function);
+}
+
+Dtype dtype_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclFloat32: return Dtype::fp32;
+    case ncclBfloat16: return Dtype::bf16;
+    case ncclFloat16: return Dtype::fp16;
+    case ncclFloat64: return Dtype::fp64;
+    case ncclInt32: return Dtype::int32;
+    case ncclInt64: return Dtype::int64;
+    default: return Dtype::byte;
+  }
+}
+
+bool is_message(Call const& call) { return call.kind == Kind::send || call.kind == Kind::receive; }
+
+/// The call joins its thread's group.
+ncclResult_t add(char const* function, ncclComm_t communicator, cudaStream_t stream, Call const& call) {
+  if (auto const result = enter(function); result != ncclSuccess) {
+    group().wrong = true;
+    return result;
+  }
+  auto& mine = group();
+  bool const fits = mine.depth > 0 && communicator != nullptr && communicator->owner == std::this_thread::get_id() &&
+                    communicator->asked == 0 &&
+                    (mine.calls.empty() || (mine.communicator == communicator && mine.stream == stream &&
+                                            is_message(mine.calls.front()) == is_message(call)));
+  if (!fits) {
+    mine.wrong = true;
+    return ncclInvalidUsage;
+  }
+  mine.communicator = communicator;
+  mine.stream = stream;
+  mine.calls.push_back(call);
+  return ncclSuccess;
+}
+
+/// Whether a fault was asked for group `number`.
+bool stalls(ncclComm_t communicator, std::uint64_t number) {
+  auto& world = World::get();
+  std::lock_guard const lock{world.mutex};
+  auto const& name = communicator->clique->name();
+  if (auto const found = world.broken_work.find(name);
+      found != world.broken_work.end() && found->second.rank == communicator->rank && number >= found->second.after) {
+    communicator->error = found->second.result;
+    return true;
+  }
+  auto const found = world.stalled_work.find(name);
+  return found != world.stalled_work.end() && number >= found->second;
+}
+
+ncclResult_t launch(Group const& mine) {
+  auto const clique = mine.communicator->clique;
+  int const rank = mine.communicator->rank;
+  std::function<void()> work;
+  if (is_message(mine.calls.front())) {
+    work = [clique, rank, calls = mine.calls] { clique->exchange(rank, calls); };
+  } else {
+    auto const number = clique->next_number(rank);
+    work = [clique, rank, calls = mine.calls, number, stalls = stalls(mine.communicator, number)] {
+      clique->run(rank, number, calls, stalls);
+    };
+  }
+  auto in_turn = [clique, rank, turn = clique->next_turn(rank), work = std::move(work)] {
+    clique->in_turn(rank, turn, work);
+  };
+  return fake_cuda::enqueue(mine.stream, std::move(in_turn)) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclComm_t make(std::shared_ptr<Clique> clique, int rank, int policy) {
+  auto& world = World::get();
+  auto communicator = std::make_unique<ncclComm>();
+  communicator->rank = rank;
+  communicator->asked = questions_until_ready;
+  communicator->stalled = world.stalled_making.contains(clique->name());
+  world.policies.emplace(clique->name(), policy);
+  clique->join();
+  communicator->clique = std::move(clique);
+  world.alive.insert(communicator.get());
+  return communicator.release();
+}
+
+/// When all ranks of the parent have said what they wish.
+void complete_split(ncclComm_t parent) {
+  auto const wish = *parent->splitting;
+  auto const& whole = parent->clique;
+  std::shared_ptr<Clique> part;
+  int rank = 0;
+  {
+    std::lock_guard const lock{whole->split_mutex};
+    auto& split = whole->splits[wish.number];
+    if (static_cast<int>(split.wishes.size()) < whole->world()) {
+      return;
+    }
+    int members = 0;
+    auto const mine = std::pair{split.wishes.at(parent->rank).key, parent->rank};
+    for (auto const& [other, its] : split.wishes) {
+      members += its.color == wish.color ? 1 : 0;
+      rank += its.color == wish.color && std::pair{its.key, other} < mine ? 1 : 0;
+    }
+    if (wish.color >= 0) {
+      auto& made = split.parts[wish.color];
+      made = made ? made : std::make_shared<Clique>(wish.name, members);
+      part = made;
+    }
+  }
+  parent->splitting.reset();
+  if (part) {
+    auto& world = World::get();
+    std::lock_guard const lock{world.mutex};
+    *wish.result = make(part, rank, wish.policy);
+  }
+}
+
+bool allows(ncclConfig_t const* config) {
+  return config == nullptr || (config->blocking == 0 && config->splitShare == 0 && config->commName != nullptr);
+}
+
+ncclResult_t end(ncclComm_t communicator) {
+  if (communicator == nullptr) {
+    return ncclInvalidArgument;
+  }
+  communicator->clique->abort(communicator->rank);
+  auto& world = World::get();
+  std::lock_guard const lock{world.mutex};
+  if (world.alive.erase(communicator) == 0) {
+    return ncclInvalidArgument;
+  }
+  std::erase_if(world.windows, [communicator](ncclWindow_t window) {
+    bool const ends = window->communicator == communicator;
+    if (ends) {
+      delete window;
+    }
+    return ends;
+  });
+  delete communicator;
+  return ncclSuccess;
+}
+
+}  // namespace
+}  // namespace zeroth::testing::fake_nccl
+
+using namespace zeroth::testing::fake_nccl;  // the functions below are NCCL's, and not in a namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return enter("ncclGetVersion");
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  auto& world = World::get();
+  std::lock_guard const lock{world.mutex};
+  if (auto const result = world.enter("ncclGetUniqueId"); result != ncclSuccess) {
+    return result;
+  }
+  std::memset(id->internal, 0, sizeof id->internal);
+  std::strcpy(id->internal, std::to_string(++world.ids).c_str());
+  return ncclSuccess;
+}
+
+char const* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess: return "no error";
+    case ncclUnhandledCudaError: return "unhandled cuda error";
+    case ncclSystemError: return "unhandled system error";
+    case ncclInternalError: return "internal error";
+    case ncclInvalidArgument: return "invalid argument";
+    case ncclInvalidUsage: return "invalid usage";
+    case ncclRemoteError: return "remote process exited or there was a network error";
+    default: return "unknown";
+  }
+}
+
+char const* ncclGetLastError(ncclComm_t /*communicator*/) { return "said by the NCCL of the tests"; }
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  auto& world = World::get();
+  std::lock_guard const lock{world.mutex};
+  if (auto const result = world.enter("ncclCommInitRankConfig"); result != ncclSuccess) {
+    return result;
+  }
+  if (config == nullptr || !allows(config)) {
+    return ncclInvalidUsage;
+  }
+  auto& clique = world.by_id[id.internal];
+  clique = clique ? clique : std::make_shared<Clique>(config->commName, ranks);
+  if (clique->world() != ranks) {
+    return ncclInvalidArgument;
+  }
+  *communicator = make(clique, rank, config->CTAPolicy);
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* result, ncclConfig_t* config) {
+  {
+    auto& world = World::get();
+    std::lock_guard const lock{world.mutex};
+    if (auto const refused = world.enter("ncclCommSplit"); refused != ncclSuccess) {
+      return refused;
+    }
+  }
+  if (!allows(config) || (color != NCCL_SPLIT_NOCOLOR && (color < 0 || config == nullptr)) || parent->splitting) {
+    return ncclInvalidUsage;
+  }
+  *result = nullptr;
+  parent->splitting = {parent->splits++, color, result, config == nullptr ? "" : config->commName,
+                       config == nullptr ? 0 : config->CTAPolicy};
+  std::lock_guard const lock{parent->clique->split_mutex};
+  parent->clique->splits[parent->splitting->number].wishes[parent->rank] = {color, key};
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
+  {
+    auto& world = World::get();
+    std::lock_guard const lock{world.mutex};
+    if (auto const result = world.enter("ncclCommGetAsyncError"); result != ncclSuccess) {
+      return result;
+    }
+    *state = communicator->error;
+  }
+  if (*state != ncclSuccess) {
+    return ncclSuccess;
+  }
+  if (communicator->splitting) {
+    complete_split(communicator);
+  }
+  if (communicator->asked > 0 && !communicator->stalled && communicator->clique->complete()) {
+    --communicator->asked;
+  }
+  *state = communicator->splitting || communicator->asked > 0 ? ncclInProgress : ncclSuccess;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
+  auto& world = World::get();
+  std::lock_guard const lock{world.mutex};
+  if (auto const result = world.enter("ncclCommFinalize"); result != ncclSuccess) {
+    return result;
+  }
+  communicator->asked = questions_until_ready;
+  communicator->stalled = world.finalize_stalls;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  static_cast<void>(enter("ncclCommDestroy"));
+  return end(communicator);
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t communicator) {
+  static_cast<void>(enter("ncclCommAbort"));
+  return end(communicator);
+}
+
+ncclResult_t ncclGroupStart() {
+  auto const result = enter("ncclGroupStart");
+  group().depth += result == ncclSuccess ? 1 : 0;
+  return result;
+}
+
+ncclResult_t ncclGroupEnd() {
+  auto const result = enter("ncclGroupEnd");
+  auto const mine = std::exchange(group(), Group{});
+  if (result != ncclSuccess || mine.depth != 1 || mine.wrong) {
+    return result != ncclSuccess ? result : ncclInvalidUsage;
+  }
+  return mine.calls.empty() ? ncclSuccess : launch(mine);
+}
+
+ncclResult_t ncclAllReduce(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  return op != ncclSum
+             ? ncclInvalidUsage
+             : add("ncclAllReduce", communicator, stream, {Kind::all_reduce, input, output, count, dtype_of(type), 0});
+}
+
+ncclResult_t ncclAllGather(void const* input, void* output, std::size_t count, ncclDataType_t type,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  return add("ncclAllGather", communicator, stream, {Kind::all_gather, input, output, count, dtype_of(type), 0});
+}
+
+ncclResult_t ncclReduceScatter(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t communicator, cudaStream_t stream) {
+  return op != ncclSum ? ncclInvalidUsage
+                       : add("ncclReduceScatter", communicator, stream,
+                             {Kind::reduce_scatter, input, output, count, dtype_of(type), 0});
+}
+
+ncclResult_t ncclBroadcast(void const* input, void* output, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  return add("ncclBroadcast", communicator, stream, {Kind::broadcast, input, output, count, dtype_of(type), root});
+}
+
+ncclResult_t ncclReduce(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t communicator, cudaStream_t stream) {
+  return op != ncclSum
+             ? ncclInvalidUsage
+             : add("ncclReduce", communicator, stream, {Kind::reduce, input, output, count, dtype_of(type), root});
+}
+
+ncclResult_t ncclSend(void const* input, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return add("ncclSend", communicator, stream, {Kind::send, input, nullptr, count, dtype_of(type), peer});
+}
+
+ncclResult_t ncclRecv(void* output, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return add("ncclRecv", communicator, stream, {Kind::receive, nullptr, output, count, dtype_of(type), peer});
+}
+
+ncclResult_t ncclMemAlloc(void** memory, std::size_t bytes) {
+  if (auto const result = enter("ncclMemAlloc"); result != ncclSuccess) {
+    return result;
+  }
+  return cudaMalloc(memory, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void* memory) {
+  static_cast<void>(enter("ncclMemFree"));
+  return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* memory, std::size_t /*bytes*/, ncclWindow_t* window,
+                                    int flags) {
+  auto& world = World::get();
+  std::lock_guard const lock{world.mutex};
+  if (auto const result = world.enter("ncclCommWindowRegister"); result != ncclSuccess) {
+    return result;
+  }
+  if (flags != NCCL_WIN_COLL_SYMMETRIC || reinterpret_cast<std::uintptr_t>(memory) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
+    return ncclInvalidArgument;
+  }
+  *window = new ncclWindow_vidmem{communicator};
+  world.windows.insert(*window);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t communicator, ncclWindow_t window) {
+  auto& world = World::get();
+  std::lock_guard const lock{world.mutex};
+  auto const result = world.enter("ncclCommWindowDeregister");
+  if (!world.windows.contains(window) || window->communicator != communicator) {
+    return ncclInvalidArgument;
+  }
+  world.windows.erase(window);
+  delete window;
+  return result;
+}
+
+}  // extern "C"
