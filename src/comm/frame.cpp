@@ -10,17 +10,17 @@ namespace {
 constexpr std::string_view magic = "zeroth store";
 constexpr std::uint64_t most_ranks = std::numeric_limits<std::int32_t>::max();
 
-template <std::size_t Bytes>
+template <std::size_t N>
 void write(std::uint64_t value, char* to) noexcept {
-  for (std::size_t i = 0; i < Bytes; ++i) {
+  for (std::size_t i = 0; i < N; ++i) {
     to[i] = static_cast<char>(value >> (8 * i));
   }
 }
 
-template <std::size_t Bytes>
+template <std::size_t N>
 std::uint64_t read(char const* from) noexcept {
   std::uint64_t value = 0;
-  for (std::size_t i = 0; i < Bytes; ++i) {
+  for (std::size_t i = 0; i < N; ++i) {
     value |= std::uint64_t{static_cast<unsigned char>(from[i])} << (8 * i);
   }
   return value;

@@ -81,6 +81,9 @@ Descriptor listen_for_ranks(StoreOptions const& options) {
   return listener;
 }
 
+/// Whose thread this is.
+thread_local void const* current_state = nullptr;
+
 /// Signals are for the program's own threads.
 std::thread start_without_signals(std::function<void()> run) {
   sigset_t all;
@@ -112,7 +115,7 @@ struct Store::State {
   /// Runs `what` on the thread, between polls.
   void post(std::function<void()> what);
   std::vector<std::string> call(Kind kind, std::string body, milliseconds wait);
-  [[nodiscard]] bool is_current() const noexcept { return std::this_thread::get_id() == thread.get_id(); }
+  [[nodiscard]] bool is_current() const noexcept { return current_state == this; }
 
   void run() noexcept;
   void turn();
@@ -141,25 +144,24 @@ struct Store::State {
 
 Store::State::State(StoreOptions const& given) : options{given}, port{given.port} {
   check_options(options);
-  auto heartbeat_timeout = options.heartbeat_timeout;
   std::optional<Connection> connection;
   if (options.rank == 0) {
     check_descriptor_limit(options.world);
     auto listener = listen_for_ranks(options);
     port = port_of(listener);
     auto [mine, stores] = socket_pair();
-    server.emplace(std::move(listener), StoreServer::Options{options.token, options.world, heartbeat_timeout});
+    server.emplace(std::move(listener), StoreServer::Options{options.token, options.world, options.heartbeat_timeout});
     server->adopt(std::move(stores), host_name());
     connection.emplace(std::move(mine), 0);
   } else {
     auto joined = join_store(options);
-    heartbeat_timeout = joined.heartbeat_timeout;
+    options.heartbeat_timeout = joined.heartbeat_timeout;
     connection.emplace(std::move(joined.connection));
   }
   client.emplace(
       std::move(*connection),
       StoreClient::Options{options.rank, options.world, fmt::format("rank 0 ({})", address_of(options.host, port)),
-                           heartbeat_timeout, options.on_failure});
+                           options.heartbeat_timeout, options.on_failure});
   thread = start_without_signals([this] { run(); });
 }
 
@@ -178,6 +180,7 @@ void Store::State::post(std::function<void()> what) {
 }
 
 void Store::State::run() noexcept {
+  current_state = this;
   this_rank() = {options.rank, options.world, {}};
   ::pthread_setname_np(::pthread_self(), "store");
   while (phase != Phase::finished) {
@@ -198,11 +201,12 @@ void Store::State::turn() {
   }
   auto const deadline = next_deadline();
   int const ready = ::poll(entries.data(), entries.size(), poll_timeout(Clock::now(), deadline));
+  int const error = ready < 0 ? errno : 0;
   // Taken before anything is read: should this process be frozen after it, nobody is thought silent who only waited.
   auto const now = Clock::now();
   if (ready < 0) {
     std::for_each(entries.begin(), entries.end(), [](pollfd& entry) { entry.revents = 0; });
-    if (errno != EINTR) {
+    if (error != EINTR) {
       std::this_thread::sleep_for(milliseconds{100});  // the kernel is out of memory
     }
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +29,12 @@ template <class F>
   } catch (std::exception const& error) {
     return std::string{"exception: "} + error.what();
   }
+}
+
+/// "a|b|c|".
+[[nodiscard]] inline std::string joined(std::vector<std::string> const& values) {
+  return std::accumulate(values.begin(), values.end(), std::string{},
+                         [](std::string all, auto const& value) { return std::move(all) + value + "|"; });
 }
 
 /// Options for one rank of a job on this machine.

@@ -119,8 +119,7 @@ TEST_CASE("who does not come is named to those who did") {
           throw std::runtime_error{"stays at home"};
         }
       });
-  CHECK_THAT(outcomes[0] + outcomes[1],
-             Contains("the gather 'zeroth ranks' waited") && Contains("2 (has not joined)"));
+  CHECK_THAT(outcomes[0] + outcomes[1], Contains("the gather 'zeroth ranks' waited") && Contains("2 (has not joined)"));
 }
 
 }  // namespace

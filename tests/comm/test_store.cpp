@@ -1,14 +1,11 @@
 // The store among threads of one process.
 #include "comm/store.hpp"
 
-#include <pthread.h>
 #include <time.h>
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <filesystem>
-#include <mutex>
 #include <numeric>
 #include <optional>
 
@@ -25,11 +22,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds patience{120};
-
-std::string joined(std::vector<std::string> const& values) {
-  return std::accumulate(values.begin(), values.end(), std::string{},
-                         [](std::string all, auto const& value) { return std::move(all) + value + "|"; });
-}
 
 TEST_CASE("a value that one rank sets is got by all, whoever comes first") {
   int const world = GENERATE(1, 2, 3, 8);
@@ -171,28 +163,6 @@ TEST_CASE("a rank that has not joined is named, and one that joins late complete
   second.join();
   CHECK(got == std::array<std::string, 3>{"0|1|2|", "0|1|2|", "0|1|2|"});
   CHECK_FALSE(rank0.failure().has_value());
-}
-
-TEST_CASE("ranks find a store that does not listen yet") {
-  int port = 0;
-  {
-    Store const gone{rank_options(0, 1, 0)};
-    port = gone.port();
-  }
-  std::string got;
-  std::thread early{[&] {
-    got = outcome_of([&] {
-      Store rank1{rank_options(1, 2, port)};
-      return joined(rank1.gather("all", "1", patience));
-    });
-  }};
-  std::this_thread::sleep_for(milliseconds{100});
-  {
-    Store rank0{rank_options(0, 2, port)};
-    CHECK(joined(rank0.gather("all", "0", patience)) == "0|1|");
-  }
-  early.join();
-  CHECK(got == "0|1|");
 }
 
 TEST_CASE("wrong uses are refused, and the job goes on") {
@@ -339,82 +309,6 @@ TEST_CASE("a handler of failures may not wait, and what it throws is kept") {
   CHECK_THAT(inside, StartsWith("ContractError: ") && Contains("may only look at failure()"));
 }
 
-TEST_CASE("options that make no sense are refused") {
-  auto const error_of = [](auto const& change) {
-    auto options = rank_options(0, 2, 0);
-    change(options);
-    return outcome_of([&] { return std::to_string(Store{options}.rank()); });
-  };
-  CHECK_THAT(error_of([](auto& o) { o.rank = 2; }), Contains("ContractError") && Contains("rank 2 of 2"));
-  CHECK_THAT(error_of([](auto& o) { o.world = 0; }), Contains("rank 0 of 0"));
-  CHECK_THAT(error_of([](auto& o) { o.host = ""; }), Contains("host ''"));
-  CHECK_THAT(error_of([](auto& o) { o.port = 65536; }), Contains("port 65536"));
-  CHECK_THAT(error_of([](auto& o) { o.rank = 1; }), Contains("port 0"));
-  CHECK_THAT(error_of([](auto& o) { o.token = std::string(257, 't'); }), Contains("257 bytes of 256"));
-  CHECK_THAT(error_of([](auto& o) { o.heartbeat_timeout = milliseconds{0}; }), Contains("heartbeat_timeout is 0 ms"));
-  CHECK_THAT(error_of([](auto& o) { o.world = 1 << 30; }),
-             Contains("SystemError") && Contains("1073741824 ranks") && Contains("ulimit -n"));
-}
-
-TEST_CASE("a port that is taken is named, with what to do") {
-  Store const first{rank_options(0, 2, 0)};
-  auto options = rank_options(0, 2, first.port());
-  options.given_by = "MASTER_PORT=" + std::to_string(first.port());
-  CHECK_THAT(outcome_of([&] { return std::to_string(Store{options}.rank()); }),
-             StartsWith("SystemError: rank 0's store cannot listen at port " + std::to_string(first.port())) &&
-                 Contains("(MASTER_PORT=") && Contains("Address already in use") && Contains("another port"));
-}
-
-TEST_CASE("a rank that finds nobody says where it looked, and why it failed") {
-  int port = 0;
-  {
-    Store const gone{rank_options(0, 1, 0)};
-    port = gone.port();
-  }
-  auto options = rank_options(1, 2, port);
-  options.join_timeout = milliseconds{100};
-  options.given_by = "MASTER_ADDR=x";
-  auto const refused = outcome_of([&] { return std::to_string(Store{options}.rank()); });
-  CHECK_THAT(refused, StartsWith("PeerError: rank 1 of 2 did not find rank 0's store at 127.0.0.1:") &&
-                          Contains("(MASTER_ADDR=x)") && Contains("Connection refused"));
-  options.host = std::string(70, 'x') + ".invalid";  // no name server is asked for a label of that length
-  auto const unresolved = outcome_of([&] { return std::to_string(Store{options}.rank()); });
-  CHECK_THAT(unresolved, Contains(options.host + ":" + std::to_string(port)) && Contains("cannot be resolved"));
-}
-
-TEST_CASE("IPv6, where this machine has it, and names") {
-  std::string const host = GENERATE("::1", "localhost");
-  auto options = rank_options(0, 2, 0);
-  options.host = host;
-  std::optional<Store> rank0;
-  auto const error = outcome_of([&] {
-    rank0.emplace(options);
-    return std::string{};
-  });
-  if (!error.empty()) {
-    REQUIRE(host == "::1");
-    WARN("no IPv6 here: " << error);
-    return;
-  }
-  auto other = rank_options(1, 2, rank0->port());
-  other.host = host;
-  Store rank1{other};
-  rank0->set("key", host);
-  CHECK(rank1.get("key", patience) == host);
-}
-
-TEST_CASE("every interface, where the host is no loopback address") {
-  auto options = rank_options(0, 3, 0);
-  options.host = "0.0.0.0";
-  Store rank0{options};
-  Store const rank1{rank_options(1, 3, rank0.port())};
-  auto other = rank_options(2, 3, rank0.port());
-  other.host = "localhost";
-  Store rank2{other};
-  rank0.set("key", "value");
-  CHECK(rank2.get("key", patience) == "value");
-}
-
 std::ptrdiff_t count_in(char const* folder) {
   return std::distance(std::filesystem::directory_iterator{folder}, std::filesystem::directory_iterator{});
 }
@@ -471,45 +365,6 @@ TEST_CASE("heartbeats keep ranks that only wait in the job") {
   for (auto const& outcome : outcomes) {
     CHECK(outcome == "|||");
   }
-}
-
-TEST_CASE("signals that arrive while a rank looks for rank 0 do no harm") {
-  struct sigaction handler {};
-  struct sigaction before {};
-  handler.sa_handler = [](int) {};
-  ::sigaction(SIGUSR1, &handler, &before);  // without SA_RESTART: calls return early
-  int port = 0;
-  {
-    Store const gone{rank_options(0, 1, 0)};
-    port = gone.port();
-  }
-  std::string got;
-  std::atomic<bool> ended{false};
-  std::thread looking{[&] {
-    got = outcome_of([&] {
-      Store rank1{rank_options(1, 2, port)};
-      return joined(rank1.gather("all", "1", patience));
-    });
-    ended = true;
-  }};
-  std::string other;
-  std::thread listening{[&] {
-    std::this_thread::sleep_for(milliseconds{100});
-    other = outcome_of([&] {
-      Store rank0{rank_options(0, 2, port)};
-      std::this_thread::sleep_for(milliseconds{100});
-      return joined(rank0.gather("all", "0", patience));
-    });
-  }};
-  while (!ended) {
-    ::pthread_kill(looking.native_handle(), SIGUSR1);
-    std::this_thread::sleep_for(milliseconds{1});
-  }
-  looking.join();
-  listening.join();
-  ::sigaction(SIGUSR1, &before, nullptr);
-  CHECK(got == "0|1|");
-  CHECK(other == "0|1|");
 }
 
 }  // namespace
