@@ -147,6 +147,9 @@ void NcclLink::finish(Clock::time_point deadline) noexcept {
   if (handle_ == nullptr) {
     return;
   }
+  if (failed_()) {  // others will not come to finish it
+    return drop();
+  }
   try {
     settle("ncclCommFinalize", check("ncclCommFinalize", ncclCommFinalize(handle_)), handle_, deadline);
   } catch (std::exception const& error) {
