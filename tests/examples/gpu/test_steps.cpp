@@ -32,7 +32,7 @@ struct Run {
 zeroth::Config config_of(Run const& run) {
   return zeroth::Config::from_json(fmt::format(R"({{
     "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
-    "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-3, "weight_decay": 0.1}}}},
+    "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-3, "weight_decay": 0.1}}}},
     "zero_optimization": {{"stage": {}}}, "zeroth": {{"timeout_ms": 20000}} {} }})",
                                                run.stage, run.precision));
 }
@@ -116,13 +116,13 @@ TEST_CASE("20 steps on a GPU have the losses of the CPU in fp32") {
     std::string keys;
     double bound;
   };
-  auto const row = GENERATE(Row{"fp32", "", 1e-5}, Row{"bf16", bf16_keys, 1e-2}, Row{"fp16", fp16_keys, 2e-3});
+  auto const row = GENERATE(Row{"fp32", "", 1e-5}, Row{"bf16", bf16_keys, 5e-3}, Row{"fp16", fp16_keys, 2e-3});
   INFO(row.name);
   static Left const cpu = on_cpu({});
   auto const gpu = on_gpu({.precision = row.keys});
   CHECK(gpu.steps.size() == 20);
   CHECK(worst_loss(cpu, gpu) < row.bound);
-  CHECK(gpu.steps.back()["loss"].get<double>() < 0.9 * gpu.steps.front()["loss"].get<double>());
+  CHECK(gpu.steps.back()["loss"].get<double>() < 0.97 * gpu.steps.front()["loss"].get<double>());
   CHECK(gpu.weights.size() == cpu.weights.size());
 }
 
