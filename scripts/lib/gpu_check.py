@@ -12,7 +12,10 @@ import xml.etree.ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
-import runs
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also started by itself
+
+from lib import runs  # noqa: E402
+from lib.records import ReportError  # noqa: E402
 
 # Dense bf16 products per second that the makers of GPUs state, by what nvidia-smi calls the GPU.
 PEAK_BF16 = (
@@ -104,7 +107,7 @@ def peak_of(gpu):
 
 
 def figures(case, run, gpu, gpus):
-    ranks = run.facts["world"]
+    ranks = run.facts.fields["world"]
     tokens = run.settled("tokens_per_s")
     peak = peak_of(gpu)
     used = min(ranks, gpus)
@@ -118,7 +121,7 @@ def figures(case, run, gpu, gpus):
         "step_ms": run.settled("step_ms"),
         "exposed_comm_ms": run.settled("exposed_comm_ms"),
         "tokens_per_s": tokens,
-        "mfu": None if peak is None else tokens * flops_per_token(run.facts["model"]) / (peak * used),
+        "mfu": None if peak is None else tokens * flops_per_token(run.facts.fields["model"]) / (peak * used),
         "first_loss": run.losses[0],
         "last_loss": run.losses[-1],
         "planned_bytes": run.fullest_rank["planned"]["total"],
