@@ -158,10 +158,22 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned /*flags*/) {
   return cudaSuccess;
 }
 
+/// Waits for work that may use the memory, as cudaFree does.
 cudaError_t cudaFreeHost(void* data) {
   auto& state = State::get();
-  std::lock_guard const lock{state.mutex};
+  std::unique_lock lock{state.mutex};
   auto const error = state.enter("cudaFreeHost", current_gpu());
+  std::vector<std::shared_ptr<CUstream_st>> busy;
+  for (int gpu = 0; gpu < static_cast<int>(state.gpus.size()); ++gpu) {
+    auto const streams = streams_of(state, gpu);
+    busy.insert(busy.end(), streams.begin(), streams.end());
+  }
+  lock.unlock();
+  for (auto const& stream : busy) {
+    stream->drain();
+  }
+  busy.clear();  // ends those that were destroyed meanwhile
+  lock.lock();
   void* const memory = remove(state, data, true);
   std::free(memory);
   return answer(memory == nullptr ? cudaErrorInvalidValue : error);
