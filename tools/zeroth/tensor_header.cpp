@@ -12,7 +12,6 @@
 #include <fstream>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -117,6 +116,19 @@ SourcedModel model_of(fs::path const& file, std::vector<Tensor> const& tensors, 
   return build.finish(file.string(), fmt::format("{} tensors{}", tensors.size(), out));
 }
 
+/// A name that ends in "-00001-of-00002.safetensors", but not one that is the only one ("-00001-of-00001").
+bool is_one_of_many(std::string_view name) {
+  constexpr std::string_view pattern = "-#####-of-#####.safetensors";
+  if (name.size() < pattern.size()) {
+    return false;
+  }
+  auto const ending = name.substr(name.size() - pattern.size());
+  auto const fits = [](char letter, char allowed) {
+    return allowed == '#' ? letter >= '0' && letter <= '9' : letter == allowed;
+  };
+  return std::ranges::equal(ending, pattern, fits) && ending.substr(ending.find("-of-") + 4, 5) != "00001";
+}
+
 /// The length that a safetensors file begins with, or nothing if it is too short to have one.
 std::optional<std::uint64_t> length_of_header(std::istream& in) {
   std::array<char, 8> bytes{};
@@ -158,9 +170,7 @@ bool looks_like_tensor_header(Json const& json) {
 }
 
 SourcedModel model_of_tensor_header(fs::path const& file, Json const& header) {
-  static std::regex const one_of_many{R"(-\d{5}-of-(\d{5})\.safetensors$)"};
-  auto const name = file.filename().string();
-  if (std::smatch match; std::regex_search(name, match, one_of_many) && match[1] != "00001") {
+  if (is_one_of_many(file.filename().string())) {
     throw ConfigError{
         fmt::format("{}: is one of several files of a model; give its folder, its config.json or its "
                     "model.safetensors.index.json",
