@@ -1,0 +1,199 @@
+/// What a step reports of its communication and its slots, against what was submitted and planned.
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/reports.hpp"
+#include "zeroth/comm/flight_recorder.hpp"
+#include "zeroth/shard/layout.hpp"
+#include "zeroth/stage/schedule.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+/// The small model's flat units, at two ranks: what is trainable of each, and all of it.
+constexpr std::int64_t trainable_count = 512;
+constexpr std::int64_t frozen_count = 256;  // of the second unit
+constexpr std::int64_t all_trainable = 3 * trainable_count;
+
+}  // namespace
+
+TEST_CASE("reduced bytes: every trainable unit, padded, at every reduction") {
+  struct Case {
+    char const* reduce;
+    int reductions;
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const& [reduce, reductions] : {Case{"every_micro_step", 3}, Case{"last_micro_step", 1}}) {
+      auto const keys = fmt::format(R"(, "reduce_gradients": "{}")", reduce);
+      INFO(fmt::format("stage {}, {}", stage, reduce));
+      for (auto const& report : train_reports(2, small_config(stage, {.accumulation = 3, .zeroth = keys}), 3)) {
+        CHECK(report.reduced_bytes == reductions * all_trainable * 4);
+      }
+      auto const narrow =
+          small_config(stage, {.accumulation = 3, .zeroth = keys, .more = R"(, "communication_data_type": "bf16")"});
+      for (auto const& report : train_reports(2, narrow, 3)) {
+        CHECK(report.reduced_bytes == reductions * all_trainable * 2);
+      }
+    }
+  }
+}
+
+TEST_CASE("gathered bytes: nothing, what is published, or what stage 3 gathers") {
+  constexpr std::int64_t whole = (all_trainable + frozen_count) * 4;
+  for (auto const& report : train_reports(2, small_config(0), 3)) {
+    CHECK(report.gathered_bytes == 0);
+  }
+  for (int const stage : {1, 2}) {
+    for (auto const& report : train_reports(2, small_config(stage), 3)) {
+      CHECK(report.gathered_bytes == all_trainable * 4);
+    }
+  }
+  // Stage 3 with one slot: forward gathers all three, and backward all but the last, which stayed.
+  auto const reports =
+      train_reports(2, small_config(3, {.accumulation = 1, .zero = R"(, "stage3_prefetch_bucket_size": 0)"}), 3);
+  CHECK(reports[0].parameter_slots_used == 1);
+  for (auto const& report : reports) {
+    CHECK(report.gathered_bytes == whole + (frozen_count + 2 * trainable_count) * 4);
+  }
+}
+
+TEST_CASE("bytes in reports are those of the collectives that were submitted") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const* const prefetch : {"0", "1", "1000000"}) {
+      auto const zero = fmt::format(R"(, "stage3_prefetch_bucket_size": {})", prefetch);
+      auto const config = small_config(stage, {.zero = zero});
+      std::vector<std::string> problems(2);
+      run(2, config, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+        auto& recorder = detail::JobState::of(job).communicator->recorder();
+        std::size_t before = recorder.snapshot().size();
+        std::vector<std::pair<std::int64_t, std::int64_t>> counted;
+        std::vector<StepReport> reports;
+        for (int step = 0; step < 4; ++step) {
+          all_micro_steps(engine, small);
+          if (auto const report = engine.step()) {
+            reports.push_back(*report);
+          }
+          auto const records = recorder.snapshot();
+          std::int64_t gathered = 0;
+          std::int64_t reduced = 0;
+          for (auto record = before; record < records.size(); ++record) {
+            std::string_view const what{records[record].what};
+            std::string_view const purpose{records[record].purpose};
+            auto const bytes = records[record].count * bytes_of(records[record].dtype);
+            gathered += what == "all_gather" ? 2 * bytes : 0;
+            reduced += what == "reduce_scatter" ? 2 * bytes : 0;
+            reduced += what == "all_reduce" && purpose == "backward" ? bytes : 0;
+          }
+          before = records.size();
+          counted.emplace_back(gathered, reduced);
+        }
+        reports.push_back(engine.finish().value());
+        for (std::size_t step = 0; step < 4; ++step) {
+          if (reports[step].gathered_bytes != counted[step].first ||
+              reports[step].reduced_bytes != counted[step].second) {
+            problems[static_cast<std::size_t>(job.rank())] +=
+                fmt::format("step {}: reported {} and {}, counted {} and {}; ", step + 1, reports[step].gathered_bytes,
+                            reports[step].reduced_bytes, counted[step].first, counted[step].second);
+          }
+        }
+        return Seen{};
+      });
+      INFO(fmt::format("stage {}, prefetch {}", stage, prefetch));
+      CHECK(problems[0] == "");
+      CHECK(problems[1] == "");
+    }
+  }
+}
+
+TEST_CASE(
+    "in declared order prefetch misses nothing after the first unit, and without prefetch every gather is a miss") {
+  for (bool const overlap : {false, true}) {
+    for (int const accumulation : {1, 3}) {
+      auto const misses = [&](int stage, std::string const& prefetch) {
+        auto const zero = fmt::format(R"(, "overlap_comm": {}, "stage3_prefetch_bucket_size": {})", overlap, prefetch);
+        std::vector<std::int64_t> counts;
+        for (auto const& report :
+             train_reports(2, small_config(stage, {.accumulation = accumulation, .zero = zero}), 4)) {
+          counts.push_back(report.prefetch_misses);
+        }
+        return counts;
+      };
+      INFO(fmt::format("overlap {}, {} micro-steps", overlap, accumulation));
+      for (int stage = 0; stage <= 2; ++stage) {
+        CHECK(misses(stage, "1") == std::vector<std::int64_t>{0, 0, 0, 0});
+      }
+      CHECK(misses(3, "1") == std::vector<std::int64_t>{1, 0, 0, 0});
+      CHECK(misses(3, "1000000") == std::vector<std::int64_t>{1, 0, 0, 0});
+      for (auto const count : misses(3, "0")) {
+        CHECK(count >= 3);
+      }
+    }
+  }
+}
+
+TEST_CASE("another order than the declared one costs misses") {
+  auto const zero = std::string{R"(, "stage3_prefetch_bucket_size": 1)"};
+  auto const reports = run(2, small_config(3, {.accumulation = 1, .zero = zero}),
+                           [&](Job&, Engine<float>& engine, SmallModel const& small) {
+                             Seen seen;
+                             for (int step = 0; step < 3; ++step) {
+                               for (auto micro : engine.micro_steps()) {
+                                 for (std::size_t const u : {2U, 0U, 1U}) {
+                                   auto const p = micro.forward(small.units[u]);
+                                 }
+                                 backward(micro, small, micro.report_loss(1));
+                               }
+                               if (auto const report = engine.step()) {
+                                 seen.reports.push_back(*report);
+                               }
+                             }
+                             seen.reports.push_back(engine.finish().value());
+                             return seen;
+                           })
+                           .front()
+                           .reports;
+  for (auto const& report : reports) {
+    CHECK(report.prefetch_misses > 0);
+  }
+}
+
+TEST_CASE("no more slots are used than were planned, and in declared order all of them are") {
+  SyntheticModel const synthetic;
+  for (int const slots : {1, 2, 4}) {
+    for (auto const* const prefetch : {"0", "1", "1500", "1000000"}) {
+      for (int const stage : {2, 3}) {
+        auto const config =
+            small_config(stage, {.zero = fmt::format(R"(, "stage3_prefetch_bucket_size": {})", prefetch),
+                                 .zeroth = fmt::format(R"(, "gradient_slots": {})", slots)});
+        std::vector<StepReport> reports;
+        MemoryBytes planned;
+        auto const outcome = run_job(2, [&](Job& job) {
+          Trainer<float, float> trainer{job, synthetic, config, {}};
+          auto trained = trainer.run();
+          if (job.rank() == 0) {
+            reports = trained.reports;
+            planned = trained.planned;
+          }
+        });
+        REQUIRE(messages_of(outcome) == "");
+        shard::Layout const layout{synthetic.model.description(), 2};
+        std::int64_t largest = 0;
+        for (auto const& flat : layout.flats()) {
+          largest = std::max(largest, flat.padded_count());
+        }
+        auto const limits = stage::limits_of(layout, config.settings(2, largest));
+        INFO(fmt::format("stage {}, {} gradient slots, prefetch {}", stage, slots, prefetch));
+        CHECK(reports.back().parameter_slots_used <= limits.parameter_slots.total_slots());
+        CHECK(reports.back().gradient_slots_used <= limits.gradient_slots.total_slots());
+        CHECK(reports.back().gradient_slots_used >= 2);  // the tied embedding's stays open
+        CHECK((reports.back().parameter_slots_used > 0) == (stage == 3));
+        CHECK(planned.slots == 4 * (limits.parameter_slots.total_count() + limits.gradient_slots.total_count()));
+      }
+    }
+  }
+}
+
+}  // namespace zeroth::testing
