@@ -16,16 +16,12 @@ import subprocess
 import sys
 import time
 
+from run import positive
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BYTES_PER_ELEMENT = 28  # parameter, m and v read and written, gradient read
 SETTINGS = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
 UPDATES_PER_ROUND = 5
-
-
-def positive(text):
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
 
 
 def arguments():
