@@ -152,7 +152,7 @@ void MpiSession::fail(int origin, std::string const& reason) noexcept {
     {
       std::lock_guard const lock{mutex_};
       if (!failure_) {
-        failure_ = MpiFailure{origin, reason};
+        failure_ = JobFailure{origin, reason};
       }
     }
     if (MpiThread::is_current()) {
@@ -166,7 +166,7 @@ void MpiSession::fail(int origin, std::string const& reason) noexcept {
   (void)thread_->wait_until_halted(Clock::now() + patience_for_halt);
 }
 
-std::optional<MpiFailure> MpiSession::failure() const {
+std::optional<JobFailure> MpiSession::failure() const {
   if (!thread_->halted()) {
     return std::nullopt;
   }
@@ -228,7 +228,7 @@ void MpiSession::handle(ControlMessage const& message) {
       {
         std::lock_guard const lock{mutex_};
         if (!failure_) {
-          failure_ = MpiFailure{message.peer, message.text.data()};
+          failure_ = JobFailure{message.peer, message.text.data()};
         }
       }
       told_ = true;

@@ -11,17 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "comm/job_failure.hpp"
 #include "comm/mpi_control.hpp"
 #include "comm/mpi_thread.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
-
-/// Why a job ends before its time.
-struct MpiFailure {
-  int origin = 0;  ///< The rank that found out.
-  std::string reason;
-};
 
 /// A rank that has ended a communicator after transaction `last`.
 struct MpiLeaver {
@@ -59,7 +54,7 @@ class MpiSession {
   /// call anywhere counts.
   void fail(int origin, std::string const& reason) noexcept;
   /// Set once nothing that was given to MPI is used any more.
-  [[nodiscard]] std::optional<MpiFailure> failure() const;
+  [[nodiscard]] std::optional<JobFailure> failure() const;
   /// Ends all processes of the job, this one too.
   [[noreturn]] void abort_job(int status) noexcept;
 
@@ -96,7 +91,7 @@ class MpiSession {
   std::shared_ptr<FlightRecorder> recorder_;
 
   mutable std::mutex mutex_;
-  std::optional<MpiFailure> failure_;
+  std::optional<JobFailure> failure_;
   std::map<std::uint64_t, std::atomic<std::uint64_t> const*> begun_;
   std::multimap<std::uint64_t, MpiLeaver> leavers_;
   std::map<std::uint64_t, std::shared_ptr<Inquiry>> inquiries_;

@@ -47,7 +47,7 @@ void ask_for_launch_order() {
 }
 
 RendezvousOptions with_handler(RendezvousOptions options, AbortState& abort) {
-  options.on_failure = [&abort](StoreFailure const& failure) { abort.abort(failure.reason); };
+  options.on_failure = [&abort](JobFailure const& failure) { abort.abort(failure.reason); };
   return options;
 }
 

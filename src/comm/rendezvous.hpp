@@ -22,7 +22,7 @@ struct RendezvousOptions {
   Sharing sharing = Sharing::refuse;
   std::chrono::milliseconds join_timeout{300'000};      ///< For all ranks to come.
   std::chrono::milliseconds heartbeat_timeout{10'000};  ///< See StoreOptions.
-  std::function<void(StoreFailure const&)> on_failure = {};
+  std::function<void(JobFailure const&)> on_failure = {};
 };
 
 /// The ranks of a job, who have met. Lives as long as they communicate: its store tells them when one of them fails.

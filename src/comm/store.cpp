@@ -343,6 +343,6 @@ void Store::abort(std::string const& reason) noexcept {
   (void)state_->client->failed().wait_until(1, Clock::now() + patience_for_abort);
 }
 
-std::optional<StoreFailure> Store::failure() const { return state_->client->failure(); }
+std::optional<JobFailure> Store::failure() const { return state_->client->failure(); }
 
 }  // namespace zeroth::comm

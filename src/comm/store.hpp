@@ -9,15 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/job_failure.hpp"
 #include "zeroth/core/counter.hpp"
 
 namespace zeroth::comm {
-
-/// Why a job ended before its time.
-struct StoreFailure {
-  int origin = 0;  ///< The rank that is the cause.
-  std::string reason;
-};
 
 struct StoreOptions {
   std::string host;           ///< Rank 0's, as all others reach it. A loopback address keeps the job on one machine.
@@ -32,7 +27,7 @@ struct StoreOptions {
   std::chrono::milliseconds heartbeat_timeout{10'000};  ///< Rank 0's counts for all.
   std::chrono::milliseconds leave_timeout{5'000};       ///< How long rank 0's destructor waits for the others to leave.
   /// Called once, on the store's own thread, when the job fails. It must neither wait nor end the store.
-  std::function<void(StoreFailure const&)> on_failure = {};
+  std::function<void(JobFailure const&)> on_failure = {};
 };
 
 /// This rank's connection to the store; on rank 0 also the store.
@@ -71,7 +66,7 @@ class Store {
   /// Fails the job. Returns when rank 0 has told all ranks, or two seconds have passed. Only the job's first reason
   /// counts; 4096 bytes of it are passed on.
   void abort(std::string const& reason) noexcept;
-  [[nodiscard]] std::optional<StoreFailure> failure() const;
+  [[nodiscard]] std::optional<JobFailure> failure() const;
 
  private:
   struct State;

@@ -152,7 +152,7 @@ void StoreClient::take(Frame const& frame) {
   }
 }
 
-void StoreClient::fail(StoreFailure const& failure) {
+void StoreClient::fail(JobFailure const& failure) {
   if (state_ == State::failed) {
     return;
   }
@@ -186,7 +186,7 @@ void StoreClient::end_call(StoreCall& call, StoreCall::Outcome outcome, std::str
   call.done.add();
 }
 
-std::optional<StoreFailure> StoreClient::failure() const {
+std::optional<JobFailure> StoreClient::failure() const {
   std::lock_guard const lock{mutex_};
   return failure_;
 }

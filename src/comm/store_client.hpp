@@ -35,7 +35,7 @@ class StoreClient {
     int world = 1;
     std::string rank0;  ///< "rank 0 (node1:29500)"
     std::chrono::milliseconds heartbeat_timeout{};
-    std::function<void(StoreFailure const&)> on_failure;
+    std::function<void(JobFailure const&)> on_failure;
   };
   StoreClient(Connection connection, Options options);
 
@@ -45,7 +45,7 @@ class StoreClient {
   void abort(std::string const& reason);
   void leave();
   /// Fails the job as far as this process knows. Only the first failure counts.
-  void fail(StoreFailure const& failure);
+  void fail(JobFailure const& failure);
 
   void watch(std::vector<pollfd>& entries) const;
   void serve(std::span<pollfd const> entries, Clock::time_point now);
@@ -54,7 +54,7 @@ class StoreClient {
   /// Nothing is left to be sent, or can be.
   [[nodiscard]] bool has_sent_all() const noexcept;
 
-  [[nodiscard]] std::optional<StoreFailure> failure() const;
+  [[nodiscard]] std::optional<JobFailure> failure() const;
   /// Counts to 1 when the job has failed.
   [[nodiscard]] Counter const& failed() const noexcept { return failed_; }
 
@@ -75,7 +75,7 @@ class StoreClient {
   Clock::time_point abort_deadline_ = Clock::time_point::max();
 
   mutable std::mutex mutex_;
-  std::optional<StoreFailure> failure_;
+  std::optional<JobFailure> failure_;
   Counter failed_;
 };
 

@@ -288,7 +288,7 @@ void StoreServer::fail(int origin, std::string const& reason) {
   if (failure_) {
     return;  // the first reason counts
   }
-  failure_ = Failure{origin, reason};
+  failure_ = JobFailure{origin, reason};
   auto const body = std::make_shared<std::string const>(
       Body{}.number(static_cast<std::uint64_t>(origin)).text(reason.substr(0, most_value_bytes)).take());
   auto const tell = [&body](Peer* peer) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/connection.hpp"
+#include "comm/job_failure.hpp"
 #include "comm/store_table.hpp"
 
 namespace zeroth::comm {
@@ -53,10 +54,6 @@ class StoreServer {
     bool refused = false;  // has been told so, and only reads it
     bool ended = false;    // to be removed
   };
-  struct Failure {
-    int origin = 0;
-    std::string reason;
-  };
 
   void accept_all(Clock::time_point now);
   void read(Peer& peer, Clock::time_point now);
@@ -79,7 +76,7 @@ class StoreServer {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> members_;      // [world]; null where nobody has joined, or no longer is
   std::vector<std::string> hosts_;  // [world]
-  std::optional<Failure> failure_;
+  std::optional<JobFailure> failure_;
   Clock::time_point accept_again_{};  // after the system has refused a connection
   int strangers_logged_ = 0;
 };

@@ -84,7 +84,7 @@ TEST_CASE("64 ranks meet with values of the largest size, and an abort reaches a
         return (right ? "right, " : "wrong, ") + end + ", " + std::to_string(failure ? failure->origin : -1);
       },
       [&handled](StoreOptions& options) {
-        options.on_failure = [&handled](StoreFailure const& failure) {
+        options.on_failure = [&handled](JobFailure const& failure) {
           handled += failure.origin == 41 && failure.reason == "rank 41 failed: it was told to" ? 1 : 1000;
         };
       });
@@ -298,7 +298,7 @@ TEST_CASE("a handler of failures may not wait, and what it throws is kept") {
   std::string inside;
   Counter handled;
   auto options = rank_options(0, 1, 0);
-  options.on_failure = [&](StoreFailure const&) {
+  options.on_failure = [&](JobFailure const&) {
     inside = outcome_of([&] { return rank0->get("key", patience); });
     handled.add();
     throw std::runtime_error{"from the handler"};

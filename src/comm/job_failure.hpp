@@ -1,0 +1,12 @@
+/// Why a job ends before its time.
+#pragma once
+#include <string>
+
+namespace zeroth::comm {
+
+struct JobFailure {
+  int origin = 0;  ///< The rank that is the cause, or that found out.
+  std::string reason;
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,31 @@
+/// The life of a rank that is a process, whatever its ranks communicate by: signals, flight records, and how the
+/// process ends when the job fails.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "comm/job_failure.hpp"
+#include "zeroth/comm/flight_recorder.hpp"
+#include "zeroth/comm/job.hpp"
+
+namespace zeroth::comm {
+
+struct RankProcess {
+  int rank = 0;
+  std::shared_ptr<FlightRecorder> recorder;
+  std::function<std::unique_ptr<Communicator>()> make_communicator;  ///< All ranks.
+  std::function<void()> after_all = [] {};       ///< Once this rank has done its work and ended its communicators.
+  std::function<void(std::string const&)> fail;  ///< Tells all ranks, unless the job has failed already.
+  std::function<std::optional<JobFailure>()> failure;
+  std::function<void()> end_process;  ///< With status 1; does not return.
+};
+
+/// Runs `rank_main` on a job of `process` and `state`, whose communicator, flags and flight folder are set here.
+/// Returns when all went well. Otherwise does not return: the rank that failed first prints why, the others wait
+/// `grace` for it and speak up only then; every rank writes its flight record.
+void run_rank(RankProcess const& process, detail::JobState& state, std::function<void(Job&)> const& rank_main,
+              std::chrono::milliseconds grace);
+
+}  // namespace zeroth::comm
