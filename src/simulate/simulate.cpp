@@ -64,7 +64,8 @@ class SimulatedRank {
     auto const engine = detail::make_engine(job, task_.model, task_.config, task_.config.compute_dtype(),
                                             task_.config.gradient_dtype());
     for (int step = 0; step < settling_steps; ++step) {
-      engine->trace(timeline);  // also of the step before: what it began may run on
+      // Also of the step before: what it began may run on.
+      engine->trace(step + 1 == settling_steps ? timeline : nullptr);
       train(*engine);
     }
     auto const sent = job_.bytes_sent(rank_);
