@@ -220,8 +220,11 @@ Machine machine_of(std::string_view preset_or_file) {
   std::error_code ignored;
   std::ifstream in{file, std::ios::binary};
   if (!in || std::filesystem::is_directory(file, ignored)) {
-    throw ConfigError{fmt::format("machine \"{}\" is neither a preset ({}) nor a file that can be read", file,
-                                  fmt::join(machine_presets(), ", "))};
+    auto const names = machine_presets();
+    auto const near = config::nearest(file, {names.begin(), names.end()});
+    throw ConfigError{fmt::format("machine \"{}\" is neither a preset ({}) nor a file that can be read{}", file,
+                                  fmt::join(names, ", "),
+                                  near.empty() ? std::string{} : fmt::format("; did you mean {}?", near))};
   }
   std::string const text{std::istreambuf_iterator<char>{in}, {}};
   return read_machine(file, text);

@@ -88,6 +88,7 @@ TEST_CASE("The table marks the file's stage, and has units that suit the numbers
   CHECK(contains(small, "\nstage 1 *"));
   CHECK(contains(small, "* what is asked for\n"));
   CHECK_FALSE(contains(small, "left of"));
+  CHECK(contains(as_text(result_of("", mixed, 1000, 2)), "KiB per rank"));
   auto const large = as_text(result_of("", mixed, 2'000'000'000'000, 2));
   CHECK(contains(large, "GiB per rank"));
   CHECK(contains(large, "\nstage 0 *"));

@@ -131,7 +131,8 @@ TEST_CASE("A thousand micro-steps are planned like three, in less than a GiB of 
     auto const result = zeroth_tool("plan --model 1T --ranks 1024 --json --config stage.json", folder.path());
     REQUIRE(result.status == 0);
     std::vector<std::int64_t> bytes;
-    for (auto const& stage : nlohmann::json::parse(result.output)["stages"]) {
+    auto const parsed = nlohmann::json::parse(result.output);
+    for (auto const& stage : parsed["stages"]) {
       bytes.push_back(stage["bytes_sent_per_step"]);
     }
     return bytes;
