@@ -32,6 +32,7 @@ TEST_CASE("Messages in memory that ranks exchange by MPI are planned for") {
     return nlohmann::json::parse(zeroth_tool(words).output)["stages"][3]["scratch"].get<std::int64_t>();
   };
   CHECK(scratch("mpi") > scratch("local"));
+  CHECK(scratch("nccl") == scratch("local"));
 }
 
 TEST_CASE("Every stage file in configs/ can be planned, and says its own stage") {
@@ -64,7 +65,7 @@ TEST_CASE("Command lines that say nothing or too much are refused") {
   check_refused("plan --ranks 4 --model 124M --parameters 5", "is required and 2 were given");
   check_refused("plan --model 124M", "--ranks is required");
   check_refused("plan --model 124M --ranks 4 --units 3", "--units requires --parameters");
-  check_refused("plan --model 124M --ranks 4 --comm nccl", "--comm: nccl not in {local,mpi}");
+  check_refused("plan --model 124M --ranks 4 --comm tcp", "--comm: tcp not in {local,mpi,nccl}");
   check_refused("plan --model 124M --ranks 4 --jsom", "--jsom");
 }
 

@@ -21,8 +21,8 @@ struct PlanOptions {
   bool json = false;
 };
 
-std::map<std::string, comm::Transport> const transports{{"local", comm::Transport::local},
-                                                        {"mpi", comm::Transport::mpi}};
+std::map<std::string, comm::Transport> const transports{
+    {"local", comm::Transport::local}, {"mpi", comm::Transport::mpi}, {"nccl", comm::Transport::nccl}};
 
 PlanResult make_plan(PlanOptions const& options) {
   auto const& job = options.job;
@@ -49,7 +49,7 @@ void add_plan_command(CLI::App& app, std::ostream& out) {
   command->add_option("--device-memory", options->device_memory_gib, "GiB of a rank, to fit into")
       ->check(positive_up_to(1e6));
   command->add_option("--comm", options->comm, "What ranks talk through; mpi stages messages in memory")
-      ->check(CLI::IsMember{{"local", "mpi"}})
+      ->check(CLI::IsMember{{"local", "mpi", "nccl"}})
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON, in bytes");
   command->callback([options, &out] {
