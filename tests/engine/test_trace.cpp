@@ -1,10 +1,13 @@
 /// Timelines of real steps.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
@@ -70,6 +73,40 @@ TEST_CASE("A timeline holds the turns, collectives and updates of the steps that
         }
       }
     }
+  }
+}
+
+TEST_CASE("What a rank waits for a late one is a span of its compute stream") {
+  for (int const stage : {0, 1, 2, 3}) {
+    INFO("stage " << stage);
+    std::atomic<bool> tracing{false};
+    std::vector<Span> spans;
+    auto const outcome = testing::run_job(2, [&](Job& job) {
+      SmallModel small;
+      Engine<float> engine{job, small.model, small_config(stage, {.zero = R"(, "overlap_comm": true)"})};
+      testing::train(engine, small, 2);
+      Timeline timeline;
+      if (job.rank() == 0) {
+        engine.trace(&timeline);
+        tracing = true;
+      } else {
+        while (!tracing) {
+          std::this_thread::yield();
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds{100});
+      }
+      testing::train(engine, small, 1);
+      if (job.rank() == 0) {
+        engine.trace(nullptr);
+        spans = timeline.spans();
+      }
+    });
+    REQUIRE(testing::messages_of(outcome).empty());
+    double waited_us = 0;
+    for (auto const& span : spans) {
+      waited_us += span.stream == "compute" && span.what == "wait" ? span.end_us - span.begin_us : 0;
+    }
+    CHECK(waited_us > 20'000);
   }
 }
 
