@@ -1,15 +1,14 @@
 /// AdamW against a loop over the same streams: the same reads and writes, one addition each.
-/// bench_adamw [elements in millions, 64] [rounds, 15] [all|fp32]
+/// bench_adamw [MILLIONS of elements, 64 [ROUNDS [all|fp32]]]
 #include "zeroth/optim/adamw.hpp"
 
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <string>
 
+#include "arguments.hpp"
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
 #include "paired.hpp"
@@ -116,12 +115,10 @@ int run(std::int64_t count, int rounds, bool all_variants) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  std::int64_t const millions = argc > 1 ? std::atoll(argv[1]) : 64;
-  int const rounds = argc > 2 ? std::atoi(argv[2]) : 15;
-  std::string const which = argc > 3 ? argv[3] : "all";
-  if (millions < 1 || rounds < 1 || (which != "all" && which != "fp32")) {
-    std::cerr << "bench_adamw [elements in millions, 64] [rounds, 15] [all|fp32]\n";
-    return 2;
-  }
-  return zeroth::run(millions << 20, rounds, which == "all");
+  zeroth::bench::Arguments arguments{argc, argv, "[MILLIONS [ROUNDS [all|fp32]]]"};
+  auto const millions = arguments.whole("MILLIONS", 64);
+  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
+  bool const all = arguments.one_of("which", {"all", "fp32"}, "all") == "all";
+  arguments.end();
+  return zeroth::run(millions << 20U, rounds, all);
 }

@@ -2,8 +2,8 @@
 /// operations is what one rank receives, (ranks - 1) / ranks of the full buffer, per second. memcpy moves as many bytes
 /// per rank, between two buffers of its own. Prints one JSON object per operation, size and number of ranks.
 ///
-/// bench_collectives [rounds, 15] [largest MiB, 64]             2 ranks as threads, then 4
-/// mpirun -n RANKS bench_collectives [rounds] [largest MiB]     ranks as processes, over MPI
+/// bench_collectives [ROUNDS [largest MIB, 64]]                 2 ranks as threads, then 4
+/// mpirun -n RANKS bench_collectives [ROUNDS [MIB]]             ranks as processes, over MPI
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "arguments.hpp"
 #include "paired.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/device/cpu.hpp"
@@ -144,16 +145,14 @@ void run_rank(Job& job, int rounds, std::int64_t largest_bytes, std::atomic<comm
 
 int main(int argc, char** argv) {
   using namespace zeroth;
-  int const rounds = argc > 1 ? std::atoi(argv[1]) : 15;
-  std::int64_t const largest_mebibytes = argc > 2 ? std::atoi(argv[2]) : 64;
-  if (rounds < 1 || largest_mebibytes < 1) {
-    std::cerr << "usage: " << argv[0] << " [rounds, 1 or more] [largest MiB, 1 or more]\n";
-    return 1;
-  }
+  bench::Arguments arguments{argc, argv, "[ROUNDS [MIB]]"};
+  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
+  auto const largest_mebibytes = arguments.whole("MIB", 64);
+  arguments.end();
   std::atomic transport{comm::Transport::local};
   for (int const ranks : {2, 4}) {
     int const status =
-        launch({.thread_ranks = ranks}, [&](Job& job) { run_rank(job, rounds, largest_mebibytes << 20, transport); });
+        launch({.thread_ranks = ranks}, [&](Job& job) { run_rank(job, rounds, largest_mebibytes << 20U, transport); });
     if (status != 0 || transport != comm::Transport::local) {  // a launcher has said how many ranks there are
       return status;
     }

@@ -1,5 +1,5 @@
 /// AdamW on a GPU against a copy from device to device: bytes read and written per second, on one stream.
-/// bench_cuda_adamw [elements in millions, 256] [rounds, 15] [segments, 16]
+/// bench_cuda_adamw [MILLIONS of elements, 256 [ROUNDS [SEGMENTS, 16]]]
 #include <cuda_runtime_api.h>
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.hpp"
 #include "cuda/launch.hpp"
 #include "paired.hpp"
 
@@ -151,15 +152,13 @@ void run(std::int64_t count, int rounds, int segment_count) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  std::int64_t const millions = argc > 1 ? std::atoll(argv[1]) : 256;
-  int const rounds = argc > 2 ? std::atoi(argv[2]) : 15;
-  int const segments = argc > 3 ? std::atoi(argv[3]) : 16;
-  if (millions < 1 || rounds < 1 || segments < 1) {
-    std::cerr << "bench_cuda_adamw [elements in millions, 256] [rounds, 15] [segments, 16]\n";
-    return 2;
-  }
+  zeroth::bench::Arguments arguments{argc, argv, "[MILLIONS [ROUNDS [SEGMENTS]]]"};
+  auto const millions = arguments.whole("MILLIONS", 256);
+  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
+  auto const segments = static_cast<int>(arguments.whole("SEGMENTS", 16));
+  arguments.end();
   try {
-    zeroth::run(millions << 20, rounds, segments);
+    zeroth::run(millions << 20U, rounds, segments);
   } catch (std::exception const& error) {
     std::cerr << "bench_cuda_adamw: " << error.what() << '\n';
     return 1;

@@ -1,5 +1,5 @@
 /// The CPU device's loops over memory against memcpy: bytes read and written per second, one thread.
-/// bench_device_loops [MiB of one buffer, 32] [rounds, 15]
+/// bench_device_loops [MIB of one buffer, 32 [ROUNDS]]
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.hpp"
 #include "device/element_loops.hpp"
 #include "paired.hpp"
 #include "zeroth/device/cpu.hpp"
@@ -113,11 +114,9 @@ class Bench {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  std::int64_t const mebibytes = argc > 1 ? std::atoll(argv[1]) : 32;
-  int const rounds = argc > 2 ? std::atoi(argv[2]) : 15;
-  if (mebibytes < 1 || rounds < 1) {
-    std::cerr << "bench_device_loops [MiB of one buffer, 32] [rounds, 15]\n";
-    return 2;
-  }
-  zeroth::Bench{mebibytes << 20, rounds}.run();
+  zeroth::bench::Arguments arguments{argc, argv, "[MIB [ROUNDS]]"};
+  auto const mebibytes = arguments.whole("MIB", 32);  // of one buffer
+  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
+  arguments.end();
+  zeroth::Bench{mebibytes << 20U, rounds}.run();
 }

@@ -3,7 +3,7 @@
 /// Per unit and pass, of a step's forward and backward pass over all units; and what the update of 128 elements costs
 /// per unit at stages 1 to 3 (at stage 0 every rank updates everything).
 ///
-/// bench_engine_overhead [rounds, 15]        prints one JSON object per stage, number of units and number of ranks
+/// bench_engine_overhead [ROUNDS]        prints one JSON object per stage, number of units and number of ranks
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "arguments.hpp"
 #include "paired.hpp"
+#include "simulate/alike.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 #include "zeroth/zeroth.hpp"
 
@@ -36,22 +38,11 @@ class IdleCommunicator final : public comm::Communicator {
   void do_submit(device::Stream& stream, comm::Label const& /*label*/,
                  std::span<comm::Collective const> collectives) override {
     for (auto const& each : collectives) {
-      device::as_cpu(stream).post([each, world = world_] { repeat(each, world); });
-    }
-  }
-  /// Of the few values that the engine compares among ranks.
-  static void repeat(comm::Collective const& each, int world) {
-    if (each.dtype == Dtype::int64 && each.operation == comm::Operation::all_gather) {
-      auto* const all = static_cast<std::int64_t*>(each.output);
-      std::vector<std::int64_t> const mine(static_cast<std::int64_t const*>(each.input),
-                                           static_cast<std::int64_t const*>(each.input) + each.count);
-      for (int rank = 0; rank < world; ++rank) {
-        std::copy(mine.begin(), mine.end(), all + rank * each.count);
-      }
-    } else if (each.dtype == Dtype::fp64) {
-      auto const* const input = static_cast<double const*>(each.input);
-      std::transform(input, input + each.count, static_cast<double*>(each.output),
-                     [world](double value) { return value * world; });
+      device::as_cpu(stream).post([each, world = world_] {
+        if (each.dtype == Dtype::int64 || each.dtype == Dtype::fp64) {  // what the engine compares and reads
+          simulate::collect_alike(each, world);
+        }
+      });
     }
   }
   [[nodiscard]] std::unique_ptr<comm::Communicator> do_split(int /*color*/, int /*key*/,
@@ -119,11 +110,9 @@ Times measure(int stage, int units, int world, int rounds) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  int const rounds = argc > 1 ? std::atoi(argv[1]) : 15;
-  if (rounds < 1) {
-    std::cerr << "usage: " << argv[0] << " [rounds, 1 or more]\n";
-    return 2;
-  }
+  zeroth::bench::Arguments arguments{argc, argv, "[ROUNDS]"};
+  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
+  arguments.end();
   for (int const stage : {0, 1, 2, 3}) {
     for (int const units : {1, 10, 100, 1000}) {
       for (int const world : {1, 8, 64, 1024}) {

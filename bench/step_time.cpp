@@ -1,20 +1,19 @@
 /// Step time of stages 1, 2 and 3 over stage 0, on train_gpt's model: all stages live in one run and take turns, so
 /// that what disturbs the machine disturbs all of them. Stage 0 runs twice: its ratio to itself is the noise.
 ///
-///   bench_step_time [ROUNDS [TEXT [LOAD [RANKS,RANKS...]]]]    prints one JSON line per stage, load and number of
+///   bench_step_time [ROUNDS [TEXT [all|L1|L2 [RANKS,RANKS...]]]]    prints one JSON line per stage, load and number of
 ///   ranks
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "arguments.hpp"
 #include "batches.hpp"
 #include "engine_parameters.hpp"
 #include "model.hpp"
@@ -157,30 +156,25 @@ void print(Load const& load, int ranks, Figures const& figures) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int const rounds = argc > 1 ? std::atoi(argv[1]) : 12;
-  if (rounds < 1) {
-    fmt::print(stderr, "step_time: ROUNDS is {}, must be 1 or more\n", argv[1]);
-    return 2;
-  }
-  gpt::Corpus const corpus{argc > 2 ? argv[2] : ZEROTH_SOURCE_DIR "/bench/step_time.cpp"};
-  std::string_view const only = argc > 3 ? argv[3] : "";
-  std::vector<int> ranks_to_measure;
-  for (std::stringstream list{argc > 4 ? argv[4] : "2,4"}; list.good();) {
-    std::string number;
-    std::getline(list, number, ',');
-    ranks_to_measure.push_back(std::atoi(number.c_str()));
-    if (ranks_to_measure.back() < 1) {
-      fmt::print(stderr, "step_time: RANKS is {}, must be numbers of 1 or more with commas between\n", argv[4]);
-      return 2;
+  zeroth::bench::Arguments arguments{argc, argv, "[ROUNDS [TEXT [all|L1|L2 [RANKS,RANKS...]]]]"};
+  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 12));
+  std::string const text{arguments.text(ZEROTH_SOURCE_DIR "/bench/step_time.cpp")};
+  auto const wanted = arguments.one_of("LOAD", {"all", loads[0].name, loads[1].name}, "all");
+  auto const ranks_to_measure = arguments.wholes("RANKS", {2, 4});
+  arguments.end();
+  try {
+    gpt::Corpus const corpus{text};
+    for (auto const& load : loads) {
+      if (wanted != "all" && wanted != load.name) {
+        continue;
+      }
+      gpt::Batches const batches{corpus, load.context, gpt::Order::sequential, 1};
+      for (int const ranks : ranks_to_measure) {
+        print(load, ranks, measure(load, ranks, rounds, batches));
+      }
     }
-  }
-  for (auto const& load : loads) {
-    if (!only.empty() && only != load.name) {
-      continue;
-    }
-    gpt::Batches const batches{corpus, load.context, gpt::Order::sequential, 1};
-    for (int const ranks : ranks_to_measure) {
-      print(load, ranks, measure(load, ranks, rounds, batches));
-    }
+  } catch (std::exception const& error) {
+    fmt::print(stderr, "bench_step_time: {}\n", error.what());
+    return 1;
   }
 }

@@ -26,10 +26,10 @@ require_packages() {
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# What the library and its examples are built from; what the tests and benchmarks need beside it.
+# What the library and its examples are built from; what the tests need beside it.
 library_packages=(g++ cmake ninja-build libfmt-dev libspdlog-dev nlohmann-json3-dev libeigen3-dev libcli11-dev
   libopenmpi-dev openmpi-bin python3)
-test_packages=("${library_packages[@]}" catch2 libbenchmark-dev)
+test_packages=("${library_packages[@]}" catch2)
 
 use_ccache_if_present() {
   if command -v ccache >/dev/null; then

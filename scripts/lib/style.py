@@ -36,7 +36,7 @@ svg .inside.measured {{ fill: #ffffff; font-size: 12px; }} svg .inside.planned {
 DRAWING += "".join(_filled(name, name) for name in ("parameters", "gradients", "optimizer", "slots", "scratch"))
 DRAWING += _filled("compute", "parameters") + _filled("exposed", "gradients")
 DRAWING += _filled("zeroth", "parameters") + _filled("peer", "scratch")
-DRAWING += "".join(f".curve.run{i} {{ stroke: var(--{colour}); }} rect.run{i} {{ fill: var(--{colour}); }}\n"
+DRAWING += "".join(f".curve.run{i} {{ stroke: var(--{colour}); }}\n"
                    for i, colour in enumerate(("parameters", "gradients", "optimizer", "ink", "slots", "scratch")))
 DRAWING += "".join(f".stage{i} {{ stroke: var(--{colour}); }}\n" for i, colour in enumerate(STAGES))
 

@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "comm/record.hpp"
-#include "zeroth/core/error.hpp"
+#include "core/whole_file.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -30,20 +28,6 @@ nlohmann::ordered_json to_object(Record const& record) {
   object["started_ns"] = time_or_null(record.started_ns);
   object["finished_ns"] = time_or_null(record.finished_ns);
   return object;
-}
-
-/// Throws SystemError: a file that was only half written never bears the name.
-void write_whole(std::filesystem::path const& path, std::string const& text) {
-  std::filesystem::path beside = path;
-  beside += fmt::format(".{}.part", ::getpid());
-  {
-    std::ofstream file{beside, std::ios::binary | std::ios::trunc};
-    file << text << '\n';
-    if (!file.flush()) {
-      throw SystemError{fmt::format("cannot write '{}'", beside.string())};
-    }
-  }
-  std::filesystem::rename(beside, path);
 }
 
 }  // namespace
@@ -119,10 +103,10 @@ std::string FlightRecorder::to_json(std::string_view reason) const {
 
 void FlightRecorder::write(std::filesystem::path const& path, std::string_view reason) const noexcept {
   try {
-    write_whole(path, to_json(reason));
+    write_whole_file(fmt::format("the flight record of rank {},", rank_), path, to_json(reason) + '\n');
   } catch (std::exception const& error) {
     try {
-      spdlog::error("the flight recorder of rank {} was not written to '{}': {}", rank_, path.string(), error.what());
+      spdlog::error("{}", error.what());
     } catch (...) {  // nothing is left to tell it with
     }
   }

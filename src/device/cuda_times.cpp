@@ -68,7 +68,7 @@ void CudaSpans::close(Span& span, cudaStream_t stream) {
 }
 
 void CudaSpans::flush() {
-  constexpr double shortest_wait_us = 2;  // what two events cost where nothing is waited for
+  constexpr double shortest_wait_us = 2;  // assumed: two events where nothing is waited for
   while (timeline_ != nullptr && !spans_.empty() && spans_.front().complete) {
     auto const& span = spans_.front();
     auto const since_origin = [&](CudaEventHandle const& event) {

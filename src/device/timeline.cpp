@@ -3,14 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
-#include "zeroth/core/error.hpp"
+#include "core/whole_file.hpp"
 
 namespace zeroth {
 namespace {
@@ -73,27 +69,7 @@ std::string to_trace(std::span<std::string const> events_of_ranks) {
 }
 
 void write_trace(std::filesystem::path const& file, std::span<std::string const> events_of_ranks) {
-  auto const fail = [&](char const* what) {
-    throw SystemError{
-        fmt::format("trace file {}: {}: {}", file.string(), what, std::generic_category().message(errno))};
-  };
-  auto beside = file;
-  beside += ".part";
-  {
-    std::ofstream out{beside};
-    if (!out) {
-      fail("cannot be written");
-    }
-    out << to_trace(events_of_ranks);
-    out.close();
-    if (!out) {
-      static_cast<void>(std::remove(beside.c_str()));
-      fail("cannot be written");
-    }
-  }
-  if (std::rename(beside.c_str(), file.c_str()) != 0) {
-    fail("cannot be renamed to from its .part file");
-  }
+  write_whole_file("trace file", file, to_trace(events_of_ranks));
 }
 
 }  // namespace zeroth

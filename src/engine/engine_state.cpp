@@ -100,10 +100,10 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
   shard::ManagerContext const context{device_.get(),      gather_stream_.get(), reduce_stream_.get(),
                                       gather_comm_.get(), reduce_comm_.get(),   model_.get(),
                                       &blueprint_.layout, settings.poison};
-  manager_ = std::make_unique<shard::ShardManager>(context, blueprint_.request);
+  manager_ = std::make_unique<shard::ShardManager>(context, blueprint_.request,
+                                                   optim::initial_state(settings.rules.loss_scale));
   schedule_ = std::make_unique<stage::Schedule>(blueprint_.layout, settings, blueprint_.limits, *manager_);
   gradient_prescale_ = prescale_for(settings.precision.reduce, job.world());
-  manager_->set_loss_scale(optim::initial_state(settings.rules.loss_scale));
   if (device_->holds_values()) {
     manager_->initialise();
   }

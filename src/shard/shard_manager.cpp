@@ -29,7 +29,8 @@ std::vector<std::unique_ptr<device::Event>> events(device::Device& device, std::
 
 }  // namespace
 
-ShardManager::ShardManager(ManagerContext const& context, PlanRequest const& request)
+ShardManager::ShardManager(ManagerContext const& context, PlanRequest const& request,
+                           optim::LossScaleState const& loss_scale)
     : context_{context},
       request_{request},
       plan_{plan_memory(*context.layout, request)},
@@ -69,7 +70,9 @@ ShardManager::ShardManager(ManagerContext const& context, PlanRequest const& req
     }
   }
   transaction_.reserve(2 * flats.size() + 2);
-  set_loss_scale({});
+  results_->initial.scalars.loss_scale = loss_scale;
+  kernels_->copy(context.device->compute(), step_, &results_->initial, sizeof(StepMemory));
+  context.device->compute().synchronize();
   registrations_.push_back(context.gather_comm->register_memory(*slots_));
   if (context.reduce_comm != context.gather_comm) {
     registrations_.push_back(context.reduce_comm->register_memory(*slots_));
@@ -394,13 +397,6 @@ optim::StepSums ShardManager::sum_evaluation(optim::StepSums const& mine) {
 StepResults const& ShardManager::results() {
   decided_->synchronize();
   return *results_;
-}
-
-void ShardManager::set_loss_scale(optim::LossScaleState const& state) {
-  auto& compute = context_.device->compute();
-  results_->initial.scalars.loss_scale = state;
-  kernels_->copy(compute, step_, &results_->initial, sizeof(StepMemory));
-  compute.synchronize();
 }
 
 float ShardManager::loss_scale() {

@@ -24,7 +24,7 @@ using config::Object;
 using config::Problems;
 
 /// Start and steps of NCCL 2.28's tuning table (src/graph/tuning.cc), in microseconds: simple, then low latency, which
-/// sends a flag with every word.
+/// sends a flag with every word and is assumed to reach a quarter of the bandwidth.
 Machine with_nccl(Machine machine) {
   machine.ring = {{8.4, 3.4, 14.0, 1.0}, {6.6, 0.6, 2.7, 0.25}};
   machine.tree = {{6.8, 0.6, 5.0, 0.25}};
@@ -33,9 +33,9 @@ Machine with_nccl(Machine machine) {
 
 /// Eight GPUs on NVLink 4 and one 400 Gbit/s adapter for each. NVIDIA's peaks for dense bf16, and for fp32 without
 /// TF32; memory as nvidia-smi reports it; bus bandwidths as measured with nccl-tests and reported (nccl issue 1281: 350
-/// GB/s for an all-gather on eight H100; nccl-tests issue 290: 46 to 48 GB/s per adapter). math_efficiency,
-/// communication_share, enqueue_us and kernel_us are assumptions: 70 % of the peak for large matrix products, 20 of 132
-/// multiprocessors for a ring.
+/// GB/s for an all-gather on eight H100; nccl-tests issue 290: 46 to 48 GB/s per adapter). memory_bytes_per_s,
+/// math_efficiency, communication_share, enqueue_us and kernel_us are assumptions: 90 % of NVIDIA's figure, 70 % of the
+/// peak for large matrix products, 20 of 132 multiprocessors for a ring.
 Machine hopper(char const* name, double memory_bytes_per_s, std::int64_t device_memory_bytes) {
   Machine machine;
   machine.name = name;
@@ -220,8 +220,11 @@ Machine machine_of(std::string_view preset_or_file) {
   std::error_code ignored;
   std::ifstream in{file, std::ios::binary};
   if (!in || std::filesystem::is_directory(file, ignored)) {
-    throw ConfigError{fmt::format("machine \"{}\" is neither a preset ({}) nor a file that can be read", file,
-                                  fmt::join(machine_presets(), ", "))};
+    auto const names = machine_presets();
+    auto const near = config::nearest(file, {names.begin(), names.end()});
+    throw ConfigError{fmt::format("machine \"{}\" is neither a preset ({}) nor a file that can be read{}", file,
+                                  fmt::join(names, ", "),
+                                  near.empty() ? std::string{} : fmt::format("; did you mean {}?", near))};
   }
   std::string const text{std::istreambuf_iterator<char>{in}, {}};
   return read_machine(file, text);

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <deque>
-#include <exception>
-#include <thread>
+#include <string>
+#include <utility>
 
 #include "engine/engine_state.hpp"
+#include "simulate/rank_threads.hpp"
 #include "simulate/virtual_communicator.hpp"
 #include "simulate/virtual_device.hpp"
 #include "zeroth/core/error.hpp"
@@ -63,7 +64,8 @@ class SimulatedRank {
     auto const engine = detail::make_engine(job, task_.model, task_.config, task_.config.compute_dtype(),
                                             task_.config.gradient_dtype());
     for (int step = 0; step < settling_steps; ++step) {
-      engine->trace(timeline);  // also of the step before: what it began may run on
+      // Also of the step before: what it began may run on.
+      engine->trace(step + 1 == settling_steps ? timeline : nullptr);
       train(*engine);
     }
     auto const sent = job_.bytes_sent(rank_);
@@ -137,29 +139,6 @@ void check(Model const& model, int world, std::span<UnitWork const> work, Option
   }
 }
 
-/// Runs every rank on a thread of its own; rethrows what went wrong first.
-void run_ranks(std::deque<SimulatedRank>& ranks, std::vector<Timeline>& timelines, std::vector<Simulation>& results,
-               VirtualJob& job) {
-  std::vector<std::exception_ptr> errors(ranks.size());
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        ranks[i].run(timelines.empty() ? nullptr : &timelines[i], results[i]);
-      } catch (std::exception const& error) {
-        errors[i] = std::current_exception();
-        job.abort(fmt::format("simulated rank {} failed: {}", i, error.what()));
-      }
-    });
-  }
-  std::ranges::for_each(threads, [](std::thread& thread) { thread.join(); });
-  for (auto const& error : errors) {
-    if (error) {
-      std::rethrow_exception(error);
-    }
-  }
-}
-
 }  // namespace
 
 Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
@@ -176,7 +155,10 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
     ranks.emplace_back(Task{model, config, work, machine}, job, rank,
                        slow == options.slowdown.end() ? 1.0 : slow->second);
   }
-  run_ranks(ranks, timelines, results, job);
+  auto const run_rank = [&](std::size_t rank) {
+    ranks[rank].run(traced > 0 ? &timelines[rank] : nullptr, results[rank]);
+  };
+  run_rank_threads(simulated, run_rank, [&](std::string const& reason) { job.abort(reason); });
 
   Simulation result = std::move(results.front());
   result.timelines = std::vector<Timeline>(traced);

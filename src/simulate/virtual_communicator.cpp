@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
+#include "simulate/alike.hpp"
 #include "simulate/collective_cost.hpp"
 #include "simulate/virtual_device.hpp"
 #include "zeroth/core/error.hpp"
@@ -13,7 +13,6 @@
 namespace zeroth::simulate {
 
 using comm::Collective;
-using comm::Operation;
 
 Rendezvous::Rendezvous(int ranks) : meeting_{ranks}, met_(static_cast<std::size_t>(ranks)) {
   times_us_.fill(std::vector<double>(static_cast<std::size_t>(ranks)));
@@ -70,7 +69,9 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
     Collective together{each->operation, each->input, each->output, 0, Dtype::byte, each->peer};
     for (; each != collectives.end() && each->operation == together.operation; ++each) {
       together.count += each->count * bytes_of(each->dtype);
-      move_values(*each);
+      if (VirtualDevice::is_real(each->output) && VirtualDevice::is_real(each->input)) {  // the numbers of a step
+        collect_alike(*each, job_.world_);
+      }
     }
     auto const cost = cost_of(together, job_.world_, job_.machine_);
     all.latency_us += cost.latency_us;
@@ -79,24 +80,6 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
     mine_.bytes_sent += cost.bytes_sent;
   }
   virtual_stream.communicate(begin, all);
-}
-
-/// Of the few values that are real.
-void VirtualCommunicator::move_values(Collective const& collective) const {
-  if (!VirtualDevice::is_real(collective.output) || !VirtualDevice::is_real(collective.input)) {
-    return;
-  }
-  auto const bytes = static_cast<std::size_t>(collective.count * bytes_of(collective.dtype));
-  auto* const output = static_cast<std::byte*>(collective.output);
-  if (collective.operation == Operation::all_gather) {
-    for (int rank = 0; rank < job_.world_; ++rank) {
-      std::memmove(output + static_cast<std::size_t>(rank) * bytes, collective.input, bytes);
-    }
-  } else if (collective.operation == Operation::all_reduce && collective.dtype == Dtype::fp64) {
-    auto const* const input = static_cast<double const*>(collective.input);
-    std::transform(input, input + collective.count, static_cast<double*>(collective.output),
-                   [this](double value) { return value * job_.world_; });
-  }
 }
 
 std::unique_ptr<comm::Communicator> VirtualCommunicator::do_split(int color, int key, std::string const& name) {

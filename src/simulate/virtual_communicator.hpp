@@ -74,7 +74,6 @@ class VirtualCommunicator final : public comm::Communicator {
                  std::span<comm::Collective const> collectives) override;
   /// Of all ranks in the same order only: throws ContractError otherwise.
   [[nodiscard]] std::unique_ptr<comm::Communicator> do_split(int color, int key, std::string const& name) override;
-  void move_values(comm::Collective const& collective) const;
 
   VirtualJob& job_;
   VirtualJob::Rank& mine_;

@@ -1,15 +1,12 @@
 #include "simulate/virtual_device.hpp"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cmath>
-#include <system_error>
 #include <utility>
 
 #include "device/host_memory.hpp"
+#include "device/page_memory.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::simulate {
@@ -28,34 +25,6 @@ class VirtualMemory final : public device::Memory {
     ledger_.add(category_, bytes_);
   }
   ~VirtualMemory() override { ledger_.remove(category_, bytes_); }
-
- private:
-  device::Ledger& ledger_;
-  device::Category category_;
-};
-
-class ReservedMemory final : public device::Memory {
- public:
-  ReservedMemory(device::Ledger& ledger, device::Category category, std::int64_t bytes)
-      : ledger_{ledger}, category_{category} {
-    if (bytes > 0) {
-      void* const pages = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (pages == MAP_FAILED) {
-        throw SystemError{fmt::format("mmap refused to reserve {} bytes for {}: {}", bytes, name_of(category),
-                                      std::generic_category().message(errno))};
-      }
-      data_ = static_cast<std::byte*>(pages);
-    }
-    bytes_ = bytes;
-    ledger_.add(category_, bytes_);
-  }
-  ~ReservedMemory() override {
-    ledger_.remove(category_, bytes_);
-    if (data_ != nullptr) {
-      munmap(data_, static_cast<std::size_t>(bytes_));
-    }
-  }
 
  private:
   device::Ledger& ledger_;
@@ -148,7 +117,7 @@ VirtualDevice::VirtualDevice(Machine const& machine)
 std::unique_ptr<device::Memory> VirtualDevice::allocate(device::Category category, std::int64_t bytes) {
   ZEROTH_EXPECTS(bytes >= 0, fmt::format("allocate({}, {}): bytes must not be negative", name_of(category), bytes));
   if (category == device::Category::scratch) {
-    return std::make_unique<ReservedMemory>(ledger_, category, bytes);
+    return std::make_unique<device::PageMemory>(ledger_, category, bytes, device::Pages::touched);
   }
   auto const address = next_address_;
   next_address_ += static_cast<std::uintptr_t>((bytes / page_bytes + 1) * page_bytes);

@@ -9,6 +9,9 @@ using shard::SlotCounts;
 
 Order::Order(shard::Layout const& layout, PrefetchBudget const& budget)
     : layout_{&layout}, budget_{budget}, seen_(layout.flats().size()) {
+  if (budget.prefetch_count <= 0) {
+    return;
+  }
   for (auto const pass : {PassKind::training, PassKind::evaluation}) {
     for (std::int64_t position = -1; position < turns(pass); ++position) {
       windows_[static_cast<std::size_t>(pass)].push_back(measure_window(pass, position));
@@ -77,7 +80,8 @@ std::int64_t Order::measure_window(PassKind pass, std::int64_t position) {
 }
 
 std::int64_t Order::window_end(PassKind pass, std::int64_t position) const noexcept {
-  return windows_[static_cast<std::size_t>(pass)][static_cast<std::size_t>(position + 1)];
+  auto const& windows = windows_[static_cast<std::size_t>(pass)];
+  return windows.empty() ? position + 1 : windows[static_cast<std::size_t>(position + 1)];
 }
 
 void Order::find(PassKind pass, std::int64_t begin, std::int64_t end, std::vector<std::uint32_t>& found) {

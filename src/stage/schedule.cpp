@@ -20,7 +20,11 @@ std::string_view purpose_of(Turn const& turn) noexcept {
 
 namespace {
 
-PrefetchBudget budget_of(Settings const& settings) { return {settings.prefetch_count, settings.max_live_count}; }
+/// Nothing is gathered ahead where parameters are whole.
+PrefetchBudget budget_of(Settings const& settings) {
+  bool const gathers = placements_for(settings).parameters == Placement::shard;
+  return gathers ? PrefetchBudget{settings.prefetch_count, settings.max_live_count} : PrefetchBudget{};
+}
 
 }  // namespace
 

@@ -54,6 +54,7 @@ TEST_CASE("Presets have names") {
     CHECK(machine.ranks_per_node == 8);
     CHECK(machine.peak_flops_per_s > 1e14);
   }
+  CHECK_THROWS_WITH(machine_of("8xh10"), Catch::Contains("can be read; did you mean 8xH100?"));
   CHECK_THROWS_WITH(machine_of("8xA1"), Catch::Contains("\"8xA1\" is neither a preset (8xH100, 8xH200) nor a file"));
 }
 

@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "engine/small_model.hpp"
+#include "simulate/virtual_communicator.hpp"
+#include "simulate/virtual_device.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
+#include "zeroth/device/cpu.hpp"
 #include "zeroth/zeroth.hpp"
 
 namespace zeroth::simulate {
@@ -261,6 +264,37 @@ TEST_CASE("A simulation that does not fit the model is refused") {
   CHECK_THROWS_WITH(
       run(small.model, small_config(0), 2, work(), machine(fast), {.all_ranks = true, .slowdown = {{2, 2}}}),
       Contains("slowdown of rank 2 by 2: ranks are 0 to 1"));
+  CHECK_THROWS_WITH(
+      run(small.model, small_config(0), 2, work(), machine(fast), {.all_ranks = true, .slowdown = {{1, 0}}}),
+      Contains("slowdown of rank 1 by 0") && Contains("factors above 0"));
+}
+
+TEST_CASE("What the engine refuses, a simulation of one rank or of all refuses with its words") {
+  SmallModel const small;
+  auto const config = Config::from_json(R"({"train_batch_size": 8})");
+  for (bool const all_ranks : {false, true}) {
+    CHECK_THROWS_WITH(run(small.model, config, 3, work(), machine(fast), {.all_ranks = all_ranks}),
+                      Catch::Contains("8 is not a multiple of 3 (world size)") && !Catch::Contains("simulated rank"));
+  }
+}
+
+TEST_CASE("Virtual devices, streams and communicators refuse what they cannot be asked for") {
+  using Catch::Contains;
+  auto const some = machine(fast);
+  VirtualDevice device{some};
+  for (auto const category : {device::Category::slots, device::Category::scratch}) {
+    CHECK_THROWS_WITH(device.allocate(category, -1), Contains("bytes must not be negative"));
+  }
+  CHECK(device.allocate(device::Category::scratch, 0)->data() == nullptr);
+  CHECK(VirtualDevice::is_real(device.allocate(device::Category::scratch, 100)->data()));
+  CHECK_FALSE(VirtualDevice::is_real(device.allocate(device::Category::slots, 100)->data()));
+  auto const cpu = device::make_cpu_device();
+  CHECK_THROWS_WITH(as_virtual(cpu->compute()), Contains("a stream of another device"));
+  VirtualJob job{some, 4, 1};
+  auto const world = job.communicator(0);
+  CHECK(world->split(0, 0, "same")->world() == 4);
+  CHECK_THROWS_WITH(world->split(1, 0, "half"), Contains("split(1, 0) of a simulated communicator"));
+  CHECK_THROWS_WITH(world->split(0, 3, "turned"), Contains("only of all ranks, in order"));
 }
 
 }  // namespace zeroth::simulate

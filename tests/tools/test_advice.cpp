@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "model_facts.hpp"
 #include "plan_support.hpp"
 #include "support/catch.hpp"
 
@@ -65,8 +66,8 @@ TEST_CASE("Where slots alone are too much, no world is advised, and the largest 
   auto const advice = advice_for(plan, 3, gib);
   CHECK_FALSE(advice.world_for_stage_3);
   CHECK_FALSE(advice.world_with_savings);
-  CHECK(advice.largest_unit == "unit 0");
-  CHECK(advice.largest_unit_count == 4'000'000'000);
+  CHECK(facts_of(plan.model).largest_unit == "unit 0");
+  CHECK(facts_of(plan.model).largest_unit_count == 4'000'000'000);
 }
 
 TEST_CASE("A key of the file is advised with what it saves when it is followed") {

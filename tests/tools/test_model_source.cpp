@@ -49,7 +49,8 @@ TEST_CASE("What is no description of a model is refused with what is one") {
         "x.json: is no description of a model; allowed: a Hugging Face config.json (which has model_type), a "
         "safetensors file, header or index, or a list of parameters (which has units)");
   CHECK(refusal_of(files.write("x.json", "[1, 2]")) == "x.json: holds [1,2]; allowed: one JSON object");
-  CHECK(contains(refusal_of(files.write("x.json", "{\"units\": ")), "x.json: is no JSON: "));
+  CHECK(contains(refusal_of(files.write("x.json", "{\"units\": ")),
+                 "x.json: is no JSON: parse error at line 1, column 11: "));
   CHECK(contains(refusal_of(files.write("x.bin", std::string("\0\1\2", 3))), "x.bin: is no JSON: "));
   Files const empty;
   CHECK(testing::thrown<ConfigError>([&] { return read(empty.path()); }) ==

@@ -82,15 +82,18 @@ TEST_CASE("In JSON, a stage that is refused says why") {
 TEST_CASE("The table marks the file's stage, and has units that suit the numbers") {
   auto const small = as_text(result_of("stage.json", file_of_stage(1), 2'000'000, 2));
   CHECK(contains(small,
-                 "equal units: 2,000,000 parameters in 4 units; from --parameters\n2 ranks; stage.json: stage 1\n"));
+                 "equal units: 2,000,000 parameters in 4 units; from --parameters\n"
+                 "2 ranks; stage.json: stage 1 in fp32, no overlap\n"));
   CHECK(contains(small, "MiB per rank"));
   CHECK(contains(small, "\nstage 1 *"));
-  CHECK(contains(small, "* what the file says\n"));
+  CHECK(contains(small, "* what is asked for\n"));
   CHECK_FALSE(contains(small, "left of"));
+  CHECK(contains(as_text(result_of("", mixed, 1000, 2)), "KiB per rank"));
   auto const large = as_text(result_of("", mixed, 2'000'000'000'000, 2));
   CHECK(contains(large, "GiB per rank"));
-  CHECK_FALSE(contains(large, " *"));
-  CHECK(contains(large, "no stage file: mixed precision with 16 bytes per parameter"));
+  CHECK(contains(large, "\nstage 0 *"));
+  CHECK(contains(large,
+                 "2 ranks; no stage file: stage 0 in bf16, no overlap, 16 bytes per parameter as in the ZeRO paper\n"));
 }
 
 TEST_CASE("The text says what is left or short, and what to change") {

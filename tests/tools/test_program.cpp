@@ -32,6 +32,7 @@ TEST_CASE("Messages in memory that ranks exchange by MPI are planned for") {
     return nlohmann::json::parse(zeroth_tool(words).output)["stages"][3]["scratch"].get<std::int64_t>();
   };
   CHECK(scratch("mpi") > scratch("local"));
+  CHECK(scratch("nccl") == scratch("local"));
 }
 
 TEST_CASE("Every stage file in configs/ can be planned, and says its own stage") {
@@ -64,7 +65,7 @@ TEST_CASE("Command lines that say nothing or too much are refused") {
   check_refused("plan --ranks 4 --model 124M --parameters 5", "is required and 2 were given");
   check_refused("plan --model 124M", "--ranks is required");
   check_refused("plan --model 124M --ranks 4 --units 3", "--units requires --parameters");
-  check_refused("plan --model 124M --ranks 4 --comm nccl", "--comm: nccl not in {local,mpi}");
+  check_refused("plan --model 124M --ranks 4 --comm tcp", "--comm: tcp not in {local,mpi,nccl}");
   check_refused("plan --model 124M --ranks 4 --jsom", "--jsom");
 }
 
@@ -106,7 +107,7 @@ TEST_CASE("Help is no error, and names every option") {
   auto const help = zeroth_tool("plan --help");
   CHECK(help.status == 0);
   for (char const* option :
-       {"--model", "--parameters", "--units", "--config", "--ranks", "--device-memory", "--json"}) {
+       {"--model", "--parameters", "--units", "--config", "--ranks", "--device-memory", "--comm", "--json"}) {
     CHECK(contains(help.output, option));
   }
 }
@@ -118,6 +119,34 @@ TEST_CASE("One trillion parameters on 1024 ranks are planned in less than a GiB 
   rusage usage{};
   REQUIRE(getrusage(RUSAGE_CHILDREN, &usage) == 0);
   CHECK(usage.ru_maxrss > 1000);  // KiB, of the largest child so far
+  CHECK(usage.ru_maxrss < 1024 * 1024);
+}
+
+TEST_CASE("A thousand micro-steps are planned like three, in less than a GiB of memory") {
+  Folder const folder;
+  auto const sent = [&](int micro_steps) {
+    std::ofstream{folder.path() / "stage.json"}
+        << R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3},
+               "gradient_accumulation_steps": )"
+        << micro_steps << "}";
+    auto const result = zeroth_tool("plan --model 1T --ranks 1024 --json --config stage.json", folder.path());
+    REQUIRE(result.status == 0);
+    std::vector<std::int64_t> bytes;
+    auto const parsed = nlohmann::json::parse(result.output);
+    for (auto const& stage : parsed["stages"]) {
+      bytes.push_back(stage["bytes_sent_per_step"]);
+    }
+    return bytes;
+  };
+  auto const two = sent(2);
+  auto const three = sent(3);
+  auto const thousand = sent(1000);
+  for (std::size_t stage = 0; stage < 4; ++stage) {
+    CHECK(thousand[stage] == two[stage] + 998 * (three[stage] - two[stage]));
+    CHECK((thousand[stage] > 200 * three[stage]) == (stage >= 2));  // the others reduce once
+  }
+  rusage usage{};
+  REQUIRE(getrusage(RUSAGE_CHILDREN, &usage) == 0);
   CHECK(usage.ru_maxrss < 1024 * 1024);
 }
 

@@ -35,6 +35,21 @@ TEST_CASE("zeroth simulate prints a table and a picture, or JSON") {
   CHECK(parsed["stages"].size() == 4);
 }
 
+TEST_CASE("Without a file, a plan and a simulation are of the same job") {
+  for (std::string const job : {"--model 7.5B --ranks 64", "--parameters 1e9 --units 10 --ranks 3 --context 128"}) {
+    auto const simulation = simulated(job);
+    auto const planned = zeroth_tool("plan --json " + job.substr(0, job.find(" --context")));
+    REQUIRE(planned.status == 0);
+    auto const plan = json::parse(planned.output);
+    CHECK(plan["stage"] == simulation["stage"]);
+    for (std::size_t stage = 0; stage < 4; ++stage) {
+      INFO(job << ", stage " << stage);
+      CHECK(plan["stages"][stage]["total"] == simulation["stages"][stage]["total"]);
+      CHECK(plan["stages"][stage]["bytes_sent_per_step"] == simulation["stages"][stage]["bytes_sent_per_step"]);
+    }
+  }
+}
+
 TEST_CASE("zeroth simulate takes stage files, machines from files, and models from files") {
   Folder const folder;
   std::ofstream{folder.path() / "config.json"}

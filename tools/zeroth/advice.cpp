@@ -7,10 +7,7 @@
 #include <functional>
 #include <string_view>
 
-#include <zeroth/core/dtype.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/model/description.hpp>
-#include <zeroth/shard/layout.hpp>
 
 #include "option_values.hpp"
 
@@ -127,13 +124,6 @@ Advice advise(Plan const& plan, std::vector<StagePlan> const& stages, int stage,
     advice.worlds_refused = wider.refused;
     if (advice.world_with_savings == wider.world) {
       advice.world_with_savings.reset();
-    }
-  }
-  shard::Layout const layout{plan.model.description(), plan.world};
-  for (auto const& flat : layout.flats()) {
-    if (flat.used_count() > advice.largest_unit_count) {
-      advice.largest_unit = flat.name;
-      advice.largest_unit_count = flat.used_count();
     }
   }
   return advice;

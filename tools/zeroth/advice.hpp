@@ -30,8 +30,6 @@ struct Advice {
   std::optional<int> world_with_savings;  ///< The same with stage 3's savings that change no numbers, if it is smaller.
   bool worlds_refused = false;            ///< The file's batch sizes rule out some of those tried.
   std::vector<StageAdvice> stages;        ///< The one asked for, then stage 3 if no stage fits.
-  std::string largest_unit;               ///< The one that sets the slots' size: splitting it would help.
-  std::int64_t largest_unit_count = 0;    ///< Elements.
 };
 
 /// For a `stage` that needs more than `device_bytes`. `stages` are plan_stages' of `plan`.

@@ -1,16 +1,43 @@
 #include "bytes_sent.hpp"
 
+#include <fmt/format.h>
+
 #include <vector>
 
+#include <zeroth/comm/communicator.hpp>
 #include <zeroth/model/description.hpp>
 #include <zeroth/simulate/simulate.hpp>
 
-namespace zeroth::tools {
+#include "engine/planning.hpp"
 
-std::int64_t bytes_sent_per_step(Model const& model, Config const& config, int world) {
+namespace zeroth::tools {
+namespace {
+
+/// The first micro-step finds what the update left gathered, and no other follows the last: those between are alike.
+constexpr std::int64_t first_and_last = 2;
+
+std::int64_t counted_in_a_step(Model const& model, Config const& config, int world) {
   // What is sent depends neither on the machine nor on how long the math takes.
   std::vector<simulate::UnitWork> const no_work(model.description().units.size());
   return simulate::run(model, config, world, no_work, simulate::machine_of("8xH100")).bytes_sent;
+}
+
+}  // namespace
+
+std::int64_t bytes_sent_per_step(Model const& model, Config const& config, int world) {
+  auto const batch = engine::make_blueprint(model, config, world, comm::Transport::local).settings.batch;
+  if (batch.accumulation <= first_and_last + 1) {
+    return counted_in_a_step(model, config, world);
+  }
+  auto const with = [&](std::int64_t micro_steps) {
+    auto const changes = fmt::format(R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {},
+                                          "gradient_accumulation_steps": {}}})",
+                                     batch.micro * micro_steps * world, batch.micro, micro_steps);
+    return counted_in_a_step(model, config.with(changes), world);
+  };
+  auto const least = with(first_and_last);
+  auto const each_more = with(first_and_last + 1) - least;
+  return least + (batch.accumulation - first_and_last) * each_more;
 }
 
 }  // namespace zeroth::tools

@@ -47,7 +47,8 @@ Json parse_json(std::filesystem::path const& file, std::string_view text) {
     }
     return json;
   } catch (Json::parse_error const& error) {
-    throw ConfigError{fmt::format("{}: is no JSON: {}", file.string(), error.what())};
+    std::string_view const what = error.what();  // behind the library's own number of it
+    throw ConfigError{fmt::format("{}: is no JSON: {}", file.string(), what.substr(what.find("] ") + 2))};
   }
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +26,6 @@ class ModelBuilder {
   void tie(Param<2> const& param);
   void attention(std::int64_t channels) { facts_.back().attention_channels += channels; }
 
-  [[nodiscard]] bool empty() const noexcept { return facts_.empty(); }
   [[nodiscard]] bool has(std::string const& name) const { return names_.contains(name); }
   [[nodiscard]] SourcedModel finish(std::string name, std::string about, std::optional<std::int64_t> context = {});
 

@@ -27,8 +27,12 @@ Plan changed(Plan const& plan, std::string const& changes) {
   return {plan.model, plan.config.with(changes), plan.world, plan.transport};
 }
 
+Config at_stage(Config const& config, int stage) {
+  return config.with(fmt::format(R"({{"zero_optimization": {{"stage": {}}}}})", stage));
+}
+
 Plan at_stage(Plan const& plan, int stage) {
-  return changed(plan, fmt::format(R"({{"zero_optimization": {{"stage": {}}}}})", stage));
+  return {plan.model, at_stage(plan.config, stage), plan.world, plan.transport};
 }
 
 std::vector<StagePlan> plan_stages(Plan const& plan) {
@@ -38,7 +42,7 @@ std::vector<StagePlan> plan_stages(Plan const& plan) {
     StagePlan result;
     result.stage = stage;
     try {
-      auto const here = stage == own ? plan : at_stage(plan, stage);
+      auto const here = at_stage(plan, stage);
       result.memory = memory_of(here);
       result.bytes_sent_per_step = bytes_sent_per_step(here.model, here.config, here.world);
     } catch (ConfigError const& error) {

@@ -41,6 +41,8 @@ struct StagePlan {
 [[nodiscard]] RankMemory memory_of(Plan const& plan);
 /// `plan` with changes of its file; see Config::with.
 [[nodiscard]] Plan changed(Plan const& plan, std::string const& changes);
+/// Another stage, everything else as the file says.
+[[nodiscard]] Config at_stage(Config const& config, int stage);
 [[nodiscard]] Plan at_stage(Plan const& plan, int stage);
 /// Stages 0 to 3. Throws ConfigError if the file does not suit the world at its own stage; at another one that is
 /// written down, because what a file leaves out may depend on the stage.

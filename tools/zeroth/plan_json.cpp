@@ -30,12 +30,12 @@ Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_by
   return json;
 }
 
-Json advice_as_json(Advice const& advice) {
+Json advice_as_json(Advice const& advice, ModelFacts const& facts) {
   Json json;
   json["smallest_stage"] = advice.smallest_stage ? Json(*advice.smallest_stage) : Json(nullptr);
   json["ranks_for_stage_3"] = advice.world_for_stage_3 ? Json(*advice.world_for_stage_3) : Json(nullptr);
   json["ranks_for_stage_3_with_keys"] = advice.world_with_savings ? Json(*advice.world_with_savings) : Json(nullptr);
-  json["largest_unit"] = {{"name", advice.largest_unit}, {"parameters", advice.largest_unit_count}};
+  json["largest_unit"] = {{"name", facts.largest_unit}, {"parameters", facts.largest_unit_count}};
   json["keys"] = Json::array();
   for (auto const& stage : advice.stages) {
     for (auto const& saving : stage.savings) {
@@ -65,7 +65,7 @@ std::string as_json(PlanResult const& result) {
     json["stages"].push_back(stage_as_json(stage, result.device_bytes));
   }
   if (result.advice) {
-    json["advice"] = advice_as_json(*result.advice);
+    json["advice"] = advice_as_json(*result.advice, facts);
   }
   return json.dump(2) + "\n";
 }

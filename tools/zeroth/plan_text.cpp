@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "job_options.hpp"
 #include "model_facts.hpp"
 #include "option_values.hpp"
 #include "plan_output.hpp"
@@ -24,22 +25,20 @@ std::string headline(PlanResult const& result) {
   auto const facts = facts_of(result.model.model);
   auto const settings = settings_of(result.plan);
   auto const& precision = settings.precision;
-  auto const file = result.config_file.empty()
-                        ? std::string{"no stage file: mixed precision with 16 bytes per parameter, bf16, as in the ZeRO "
-                                      "paper; all else default"}
-                        : fmt::format("{}: stage {}", result.config_file, settings.stage);
+  auto const* const without = result.config_file.empty() ? ", 16 bytes per parameter as in the ZeRO paper" : "";
   return fmt::format(
       "{}: {} in {}; {}\n"
-      "{}; {}\n"
+      "{}; {}: stage {} in {}{}{}\n"
       "compute {}, gradients {}, reduced in {}, accumulated in {}, master fp32; {}\n\n",
       result.model.name, counted(facts.parameters, "parameter"), counted(facts.units, "unit"), result.model.about,
-      counted(result.plan.world, "rank"), file, name_of(precision.compute), name_of(precision.gradient),
-      name_of(precision.reduce), name_of(precision.accumulate), counted(settings.batch.accumulation, "micro-step"));
+      counted(result.plan.world, "rank"), name_of_config(result.config_file), settings.stage,
+      name_of(precision.compute), settings.overlap_comm ? ", overlap" : ", no overlap", without,
+      name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce), name_of(precision.accumulate),
+      counted(settings.batch.accumulation, "micro-step"));
 }
 
 Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale) {
-  bool const own = !result.config_file.empty() && stage.stage == stage_asked_for(result);
-  Row row{fmt::format("stage {}{}", stage.stage, own ? " *" : "")};
+  Row row{fmt::format("stage {}{}", stage.stage, stage.stage == stage_asked_for(result) ? " *" : "")};
   if (!stage.memory) {
     row.emplace_back("refused, see below");
     return row;
@@ -84,10 +83,7 @@ std::string table(PlanResult const& result) {
 }
 
 std::string notes(PlanResult const& result) {
-  std::string text;
-  if (!result.config_file.empty()) {
-    text += "* what the file says\n";
-  }
+  std::string text = "* what is asked for\n";
   for (auto const& stage : result.stages) {
     if (!stage.memory) {
       text += fmt::format("stage {} is refused: {}\n", stage.stage, stage.refused);
@@ -140,8 +136,9 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
     text += fmt::format("- stage 3 with these keys fits on {} ranks\n", grouped(*advice.world_with_savings));
   }
   if (!advice.smallest_stage) {
-    text += fmt::format("- slots hold whole units: the largest, \"{}\", has {} parameters; smaller units need less\n",
-                        advice.largest_unit, grouped(advice.largest_unit_count));
+    auto const facts = facts_of(result.model.model);
+    text += fmt::format("- slots hold whole units: the largest, \"{}\", has {}; smaller units need less\n",
+                        facts.largest_unit, counted(facts.largest_unit_count, "parameter"));
   }
   return text;
 }

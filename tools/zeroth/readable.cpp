@@ -23,7 +23,7 @@ std::string counted(std::int64_t number, std::string_view what) {
   return fmt::format("{} {}{}", grouped(number), what, number == 1 ? "" : "s");
 }
 
-Scale scale_of_bytes(double least) noexcept { return least >= gib.one ? gib : mib; }
+Scale scale_of_bytes(double least) noexcept { return least >= gib.one ? gib : (least >= mib.one ? mib : kib); }
 
 Scale scale_of_ms(double least) noexcept {
   if (least >= 10'000) {
@@ -45,7 +45,7 @@ std::string readable_bytes(std::int64_t bytes) {
   if (amount < kib.one) {
     return fmt::format("{} B", bytes);
   }
-  auto const& scale = amount < mib.one ? kib : (amount < gib.one ? mib : gib);
+  auto const scale = scale_of_bytes(amount);
   return fmt::format("{} {}", in(scale, amount), scale.name);
 }
 

@@ -16,7 +16,7 @@ struct Scale {
   std::string_view name;
   double one = 1;  ///< In bytes, or in milliseconds.
 };
-[[nodiscard]] Scale scale_of_bytes(double least) noexcept;  ///< MiB or GiB.
+[[nodiscard]] Scale scale_of_bytes(double least) noexcept;  ///< KiB, MiB or GiB.
 [[nodiscard]] Scale scale_of_ms(double least) noexcept;     ///< us, ms or s.
 /// With two digits behind the point, without the unit.
 [[nodiscard]] std::string in(Scale const& scale, double amount);

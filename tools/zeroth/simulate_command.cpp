@@ -14,7 +14,7 @@
 
 #include <zeroth/core/error.hpp>
 
-#include "model_options.hpp"
+#include "job_options.hpp"
 #include "option_values.hpp"
 #include "simulation.hpp"
 
@@ -26,19 +26,13 @@ constexpr std::int64_t longest_context = 1 << 24;
 constexpr double largest_slowdown = 1e6;
 
 struct SimulateOptions {
-  ModelRequest model;
-  std::string config;
-  int ranks = 1;
+  JobOptions job;
   std::string machine = "8xH100";
   std::optional<std::int64_t> context;
   bool recompute = false, all_ranks = false, json = false;
   std::vector<std::string> slow;
   std::filesystem::path trace;
 };
-
-constexpr char const* without_file =
-    R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
-        "zero_optimization": {"stage": 3, "overlap_comm": true}})";
 
 /// Of "3=1.5": rank 3 takes one and a half times as long.
 std::map<int, double> slowdown_of(std::vector<std::string> const& texts, int ranks) {
@@ -61,11 +55,11 @@ std::map<int, double> slowdown_of(std::vector<std::string> const& texts, int ran
 }
 
 simulate::Options options_of(SimulateOptions const& options) {
-  auto const slowdown = slowdown_of(options.slow, options.ranks);
+  auto const slowdown = slowdown_of(options.slow, options.job.ranks);
   bool const all_ranks = options.all_ranks || !slowdown.empty();
-  if (all_ranks && options.ranks > most_simulated_ranks) {
+  if (all_ranks && options.job.ranks > most_simulated_ranks) {
     throw CLI::ValidationError{"--ranks",
-                               fmt::format("{} with {}: allowed: at most {}, for each is simulated", options.ranks,
+                               fmt::format("{} with {}: allowed: at most {}, for each is simulated", options.job.ranks,
                                            options.all_ranks ? "--all-ranks" : "--slow", most_simulated_ranks)};
   }
   return {.all_ranks = all_ranks, .slowdown = slowdown};
@@ -77,9 +71,9 @@ SimulationRequest request_of(SimulateOptions const& options, SourcedModel const&
   if (!context) {
     throw ConfigError{fmt::format("--context is required: {} does not say how long a sequence is", model.name)};
   }
-  return {.config_file = options.config,
-          .config = options.config.empty() ? Config::from_json(without_file) : Config::from_file(options.config),
-          .world = options.ranks,
+  return {.config_file = options.job.config_file,
+          .config = config_of(options.job),
+          .world = options.job.ranks,
           .machine = simulate::machine_of(options.machine),
           .context = *context,
           .recompute = options.recompute,
@@ -99,9 +93,7 @@ void write_trace_of(std::filesystem::path const& file, Simulations const& simula
 void add_simulate_command(CLI::App& app, std::ostream& out) {
   auto const options = std::make_shared<SimulateOptions>();  // lives as long as the callback
   auto* const command = app.add_subcommand("simulate", "How long a step takes on a machine, at each stage");
-  add_model_options(*command, options->model);
-  command->add_option("--config", options->config, "Stage file; without one, stage 3 in bf16 with overlap, 1 sample");
-  command->add_option("--ranks", options->ranks, "Of the job")->required()->transform(whole_from(1, largest_world));
+  add_job_options(*command, options->job);
   command
       ->add_option("--machine", options->machine,
                    fmt::format("{}, or a JSON file", fmt::join(simulate::machine_presets(), ", ")))
@@ -116,7 +108,7 @@ void add_simulate_command(CLI::App& app, std::ostream& out) {
   command->add_option("--trace", options->trace, "Write the step as a trace for Chrome or Perfetto");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &out] {
-    auto const model = read_model(options->model);
+    auto const model = read_model(options->job.model);
     auto const request = request_of(*options, model);
     auto const simulations = simulate_stages(model, request);
     if (!options->trace.empty()) {

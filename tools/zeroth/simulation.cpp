@@ -1,12 +1,9 @@
 #include "simulation.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include <zeroth/core/error.hpp>
 
 #include "engine/planning.hpp"
+#include "plan.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -39,7 +36,7 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
   SimulatedStage simulated;
   simulated.stage = stage;
   try {
-    auto const config = request.config.with(fmt::format(R"({{"zero_optimization": {{"stage": {}}}}})", stage));
+    auto const config = at_stage(request.config, stage);
     auto const blueprint = blueprint_of(model, config, request.world);
     auto const& batch = blueprint.settings.batch;
     auto options = request.options;
@@ -62,10 +59,7 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
 
 Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& request) {
   auto const own = blueprint_of(model, request.config, request.world);
-  Simulations simulations{model, own.settings, own.settings.batch.train * request.context, 0, {}};
-  for (auto const& flat : own.layout.flats()) {
-    simulations.largest_unit_count = std::max(simulations.largest_unit_count, flat.used_count());
-  }
+  Simulations simulations{model, own.settings, own.settings.batch.train * request.context, {}};
   for (int const stage : {0, 1, 2, 3}) {
     simulations.stages.push_back(simulate_stage(model, request, stage, stage == own.settings.stage));
   }

@@ -36,8 +36,7 @@ struct Simulations {
   SourcedModel model;
   Settings settings;  ///< The file's, at its own stage.
   std::int64_t tokens_per_step = 0;
-  std::int64_t largest_unit_count = 0;  ///< Elements.
-  std::vector<SimulatedStage> stages;   ///< 0 to 3.
+  std::vector<SimulatedStage> stages;  ///< 0 to 3.
   [[nodiscard]] simulate::Simulation const& asked_for() const {
     return stages.at(static_cast<std::size_t>(settings.stage)).result.value();
   }

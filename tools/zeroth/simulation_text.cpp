@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "job_options.hpp"
 #include "lanes.hpp"
 #include "model_facts.hpp"
 #include "readable.hpp"
@@ -41,13 +42,12 @@ std::string headline(Simulations const& simulations, SimulationRequest const& re
       "{} on {}, {} per node; math at {:.3g} % of {:.4g} TFLOP/s\n"
       "{} a step: {} x {} x {} x {}{}\n\n",
       simulations.model.name, counted(facts.parameters, "parameter"), counted(facts.units, "unit"),
-      simulations.model.about, request.config_file.empty() ? "no stage file" : request.config_file, settings.stage,
-      name_of(settings.precision.compute), settings.overlap_comm ? ", overlap" : ", no overlap",
-      counted(request.world, "rank"), machine.name, machine.ranks_per_node, 100 * machine.math_efficiency,
-      1e-12 * machine.peak(settings.precision.compute), counted(simulations.tokens_per_step, "token"),
-      counted(request.world, "rank"), counted(settings.batch.accumulation, "micro-step"),
-      counted(settings.batch.micro, "sample"), counted(request.context, "token"),
-      request.recompute ? "; every forward again in backward" : "");
+      simulations.model.about, name_of_config(request.config_file), settings.stage, name_of(settings.precision.compute),
+      settings.overlap_comm ? ", overlap" : ", no overlap", counted(request.world, "rank"), machine.name,
+      machine.ranks_per_node, 100 * machine.math_efficiency, 1e-12 * machine.peak(settings.precision.compute),
+      counted(simulations.tokens_per_step, "token"), counted(request.world, "rank"),
+      counted(settings.batch.accumulation, "micro-step"), counted(settings.batch.micro, "sample"),
+      counted(request.context, "token"), request.recompute ? "; every forward again in backward" : "");
 }
 
 Row row_of(SimulatedStage const& stage, Simulations const& all, SimulationRequest const& request,
@@ -112,7 +112,7 @@ std::string notes(Simulations const& simulations) {
         "{} at stage {}: more is gathered ahead with a greater stage3_prefetch_bucket_size ({}) or\n"
         "stage3_max_live_parameters ({}, of the unit in use and all ahead). The largest unit has {}.\n",
         misses == 1 ? "1 miss" : grouped(misses) + " misses", settings.stage, grouped(settings.prefetch_count),
-        grouped(settings.max_live_count), counted(simulations.largest_unit_count, "parameter"));
+        grouped(settings.max_live_count), counted(facts_of(simulations.model.model).largest_unit_count, "parameter"));
   }
   return text;
 }

@@ -52,8 +52,8 @@ class Stream {
   [[nodiscard]] virtual double waited_ms() const = 0;
   /// Milliseconds that the host has spent on this stream's work, in all: 0 where the stream runs beside the host.
   [[nodiscard]] virtual double host_ms() const = 0;
-  /// Work enqueued from here to end_span() is one span of the device's timeline, if it has one. Spans of a stream do
-  /// not nest. The views outlive the work.
+  /// Work enqueued from here to end_span() is one span of the device's timeline, if it has one. The views outlive the
+  /// work. Spans that begin here do not nest; a wait() within one is a span of its own inside it.
   virtual void begin_span(std::string_view what, std::string_view unit) = 0;
   virtual void end_span() = 0;
   /// Null where the host itself does the work.

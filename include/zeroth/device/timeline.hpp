@@ -12,7 +12,7 @@ namespace zeroth {
 /// Microseconds are those of the device: of the machine's monotonic clock, or of a simulation.
 struct Span {
   std::string stream;  ///< "compute", "gather", "reduce"
-  std::string what;    ///< "forward", "backward", "gather", "reduce", "update", "publish", "step", "wait" ...
+  std::string what;    ///< "forward", "backward", "gather", "reduce", "update", "publish", "decide" or "wait"
   std::string unit;    ///< Empty if it is about none.
   double begin_us = 0, end_us = 0;
 };

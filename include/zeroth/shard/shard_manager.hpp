@@ -43,7 +43,8 @@ enum class Drop : std::uint8_t { trainable, all };
 /// work on the compute stream wait. Nothing here knows a stage: placements say what there is to do.
 class ShardManager {
  public:
-  ShardManager(ManagerContext const& context, PlanRequest const& request);
+  /// Waits. `loss_scale` is that of the first loss.
+  ShardManager(ManagerContext const& context, PlanRequest const& request, optim::LossScaleState const& loss_scale);
 
   // ---- parameters ----
   /// Is `flat` readable, or on its way? Always, where parameters are whole.
@@ -110,7 +111,6 @@ class ShardManager {
   /// transfer(), or in memory of Device::allocate_host().
   void load(std::uint32_t param, std::int64_t first, std::span<float> values);
 
-  void set_loss_scale(optim::LossScaleState const& state);  ///< Before the first step. Waits.
   [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
   [[nodiscard]] Traffic const& traffic() const noexcept { return traffic_; }
   /// How often a gathered unit's slot was taken away or dropped so far.
@@ -146,7 +146,7 @@ class ShardManager {
   int rank_;
   device::Kernels* kernels_;
   std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
-  std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of memory that is sent
+  std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of slots and gradients
   StepMemory* step_;                                                // on the device
   std::unique_ptr<device::Memory> host_;
   StepResults* results_;

@@ -1,7 +1,6 @@
 /// A machine as a few numbers: what a simulation needs to know of it.
 #pragma once
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -59,7 +59,7 @@ class Order {
 
   shard::Layout const* layout_;
   PrefetchBudget budget_;
-  std::array<std::vector<std::int64_t>, 2> windows_;  // by pass and position, from -1: where the budget ends
+  std::array<std::vector<std::int64_t>, 2> windows_;  // by pass and position, from -1; empty without prefetch
   std::vector<std::uint64_t> seen_;                   // by flat unit: the search that found it last
   std::uint64_t search_ = 0;
 };

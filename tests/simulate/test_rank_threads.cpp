@@ -1,0 +1,121 @@
+/// How simulated ranks end when something goes wrong.
+#include "simulate/rank_threads.hpp"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+#include <thread>
+#include <vector>
+
+#include "comm/abort_state.hpp"
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace {
+
+std::atomic<int> threads_to_be_had{1'000'000};
+
+}  // namespace
+
+/// Takes the place of the system's, so that threads can run out.
+extern "C" int pthread_create(pthread_t* thread, pthread_attr_t const* attributes, void* (*start)(void*), void* data) {
+  using Create = int (*)(pthread_t*, pthread_attr_t const*, void* (*)(void*), void*);
+  static auto const create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  return threads_to_be_had.fetch_sub(1) > 0 ? create(thread, attributes, start, data) : EAGAIN;
+}
+
+namespace zeroth::simulate {
+namespace {
+
+/// What a rank does that waits for others until it is told not to.
+void wait_for(comm::AbortState const& abort) {
+  while (!abort.aborted()) {
+    std::this_thread::yield();
+  }
+  throw PeerError{abort.reason()};
+}
+
+TEST_CASE("Every rank runs once") {
+  std::vector<int> runs(7);
+  run_rank_threads(
+      runs.size(), [&](std::size_t rank) { ++runs[rank]; }, [](std::string const&) {});
+  CHECK(runs == std::vector<int>(7, 1));
+}
+
+TEST_CASE("What is thrown is the cause, whichever rank it is, and not what the others say of it") {
+  for (std::size_t const guilty : {0U, 2U, 3U}) {
+    comm::AbortState abort;
+    auto const message = testing::thrown<ContractError>([&] {
+      run_rank_threads(
+          4,
+          [&](std::size_t rank) {
+            if (rank == guilty) {
+              throw ContractError{"a rank that does wrong"};
+            }
+            wait_for(abort);
+          },
+          [&](std::string const& reason) { abort.abort(reason); });
+    });
+    CHECK(message == "a rank that does wrong");
+    CHECK(abort.reason() == "simulated rank " + std::to_string(guilty) + " failed: a rank that does wrong");
+  }
+}
+
+TEST_CASE("The cause is thrown even if its rank tells the others before it ends itself") {
+  comm::AbortState abort;
+  std::atomic<int> told{0};
+  auto const message = testing::thrown<ConfigError>([&] {
+    run_rank_threads(
+        3,
+        [&](std::size_t rank) {
+          if (rank == 2) {
+            abort.abort("the engine of rank 2 ended by an error");  // as its destructor does
+            while (told < 2) {
+              std::this_thread::yield();
+            }
+            throw ConfigError{"why"};
+          }
+          try {
+            wait_for(abort);
+          } catch (...) {
+            ++told;
+            throw;
+          }
+        },
+        [&](std::string const& reason) { abort.abort(reason); });
+  });
+  CHECK(message == "why");
+}
+
+TEST_CASE("Where there is no cause, what a rank learnt is thrown") {
+  comm::AbortState abort;
+  abort.abort("from outside");
+  CHECK(testing::thrown<PeerError>([&] {
+          run_rank_threads(
+              2, [&](std::size_t /*rank*/) { wait_for(abort); }, [](std::string const&) {});
+        }) == "from outside");
+}
+
+TEST_CASE("A thread that cannot be had ends the ranks that wait for it") {
+  comm::AbortState abort;
+  std::atomic<int> ran{0};
+  auto const message = testing::thrown<SystemError>([&] {
+    threads_to_be_had = 2;
+    run_rank_threads(
+        4,
+        [&](std::size_t /*rank*/) {
+          ++ran;
+          wait_for(abort);
+        },
+        [&](std::string const& reason) { abort.abort(reason); });
+  });
+  threads_to_be_had = 1'000'000;
+  CHECK(message == "no thread for simulated rank 2 of 4: Resource temporarily unavailable");
+  CHECK(ran == 2);
+}
+
+}  // namespace
+}  // namespace zeroth::simulate

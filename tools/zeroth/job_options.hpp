@@ -1,0 +1,28 @@
+/// The options that say what is trained, by how many ranks and with which file: the same in every subcommand.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include <zeroth/config/config.hpp>
+
+#include "model_source.hpp"
+
+namespace zeroth::tools {
+
+struct JobOptions {
+  ModelRequest model;
+  std::string config_file;  ///< Empty: there is none.
+  int ranks = 1;
+};
+
+/// `options` is filled when the command line is parsed, and must be there until then.
+void add_job_options(CLI::App& command, JobOptions& options);
+
+/// The stage file. Without one: ZeRO's mixed precision in bf16 at stage 3 with overlap, one micro-step of one sample.
+/// Throws ConfigError.
+[[nodiscard]] Config config_of(JobOptions const& options);
+
+/// What the output calls the configuration: the file, or what stands for it.
+[[nodiscard]] std::string name_of_config(std::string const& config_file);
+
+}  // namespace zeroth::tools
