@@ -1,5 +1,6 @@
 /// Steps whose math is work of the engine's stream, which the host never waits for.
 #pragma once
+#include <optional>
 #include <stdexcept>
 
 #include "cuda/work.hpp"

@@ -43,7 +43,7 @@ inline void post_on_gpu(device::Stream& stream, device::Task const& task) {
     static_cast<void>(owned.release());  // the task's own now
   }
 #else
-  auto const error = fake_cuda::enqueue(raw, [task]() mutable { task(); });
+  auto const error = fake_cuda::enqueue(raw, [own = task]() mutable { own(); });
 #endif
   if (error != cudaSuccess) {
     throw std::runtime_error{std::string{"the test's own task: "} + cudaGetErrorString(error)};

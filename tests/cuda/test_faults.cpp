@@ -68,9 +68,9 @@ TEST_CASE("a rank that throws ends all ranks with its words") {
 }
 
 TEST_CASE("a rank that does not answer is named by the others, which end without it") {
-  for (int stage = 0; stage <= 3; ++stage) {
+  for (int const stage : {0, 3}) {
     auto const began = std::chrono::steady_clock::now();
-    auto const outcome = train_with(stage, 1000, [] { std::this_thread::sleep_for(std::chrono::milliseconds{3000}); });
+    auto const outcome = train_with(stage, 2000, [] { std::this_thread::sleep_for(std::chrono::seconds{5}); });
     for (int rank = 0; rank < world; ++rank) {
       auto const message = message_of(outcome[static_cast<std::size_t>(rank)]);
       CAPTURE(stage, rank, message);
