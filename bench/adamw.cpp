@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "adamw_variants.hpp"
 #include "arguments.hpp"
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
@@ -53,29 +54,15 @@ void yardstick(optim::AdamwArgs const& args) {
   });
 }
 
-struct Variant {
-  Dtype gradient, parameter;
-  bool writes_parameter;
-};
-
-constexpr std::array variants{
-    Variant{Dtype::fp32, Dtype::fp32, false}, Variant{Dtype::fp32, Dtype::bf16, true},
-    Variant{Dtype::bf16, Dtype::bf16, true},  Variant{Dtype::fp32, Dtype::fp16, true},
-    Variant{Dtype::fp16, Dtype::fp16, true},
-};
-
-nlohmann::json measure(Variant const& variant, optim::AdamwArgs args, int rounds) {
-  args.gradient_dtype = variant.gradient;
-  args.parameter_dtype = variant.parameter;
-  args.parameter = variant.writes_parameter ? args.parameter : nullptr;
+nlohmann::json measure(bench::AdamwVariant const& variant, optim::AdamwArgs const& all, int rounds) {
+  auto const args = bench::as(variant, all);
   auto const paired = bench::compare(
       rounds, [&] { optim::adamw(args); }, [&] { yardstick(args); });
-  auto const bytes =
-      args.count * (24 + bytes_of(variant.gradient) + (variant.writes_parameter ? bytes_of(variant.parameter) : 0));
+  auto const bytes = bench::adamw_bytes(variant, args.count);
   auto const rate = [&](double seconds) { return static_cast<double>(bytes) * 1e-9 / seconds; };
   return {{"benchmark", "adamw"},
           {"gradient", name_of(variant.gradient)},
-          {"parameter", variant.writes_parameter ? name_of(variant.parameter) : "none"},
+          {"parameter", variant.parameter_name()},
           {"elements", args.count},
           {"gb_per_s", rate(paired.subject_seconds)},
           {"yardstick_gb_per_s", rate(paired.yardstick_seconds)},
@@ -88,24 +75,15 @@ int run(std::int64_t count, int rounds, bool all_variants) {
   std::array<std::unique_ptr<device::Memory>, 5> memory;
   for (auto& block : memory) {
     block = device->allocate(device::Category::scratch, count * 4);
-    std::memset(block->data(), 0x3c, static_cast<std::size_t>(block->bytes()));  // about 0.01, in fp16 1
+    std::memset(block->data(), bench::adamw_byte, static_cast<std::size_t>(block->bytes()));
   }
-  auto const floats = [&](std::size_t k) { return reinterpret_cast<float*>(memory[k]->data()); };
   optim::AdamwSegment const segment{0, count, 1, 1};
-  optim::StepScalars scalars;
-  scalars.gradient_scale = 0.5F;
-  scalars.learning_rate = 1e-3F;
-  optim::AdamwArgs args;
-  args.master = floats(0);
-  args.m = floats(1);
-  args.v = floats(2);
-  args.gradient = memory[3]->data();
-  args.parameter = memory[4]->data();
-  args.count = count;
-  args.segments = {&segment, 1};
-  args.rules.weight_decay = 0.01F;
-  args.scalars = &scalars;
-  for (auto const& variant : std::span{variants}.first(all_variants ? variants.size() : 1)) {
+  auto const scalars = bench::adamw_scalars();
+  auto const args =
+      bench::adamw_args({memory[0]->data(), memory[1]->data(), memory[2]->data(), memory[3]->data(), memory[4]->data()},
+                        count, {&segment, 1}, &scalars);
+  auto const variants = std::span{bench::adamw_variants};
+  for (auto const& variant : variants.first(all_variants ? variants.size() : 1)) {
     std::cout << measure(variant, args, rounds).dump() << std::endl;
   }
   return 0;

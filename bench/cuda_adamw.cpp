@@ -2,7 +2,6 @@
 /// bench_cuda_adamw [MILLIONS of elements, 256 [ROUNDS [SEGMENTS, 16]]]
 #include <cuda_runtime_api.h>
 
-#include <array>
 #include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "adamw_variants.hpp"
 #include "arguments.hpp"
 #include "cuda/launch.hpp"
 #include "paired.hpp"
@@ -70,28 +70,15 @@ class Stopwatch {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-struct Variant {
-  Dtype gradient, parameter;
-  bool writes_parameter;
-};
-
-constexpr std::array variants{
-    Variant{Dtype::fp32, Dtype::fp32, false}, Variant{Dtype::fp32, Dtype::bf16, true},
-    Variant{Dtype::bf16, Dtype::bf16, true},  Variant{Dtype::fp32, Dtype::fp16, true},
-    Variant{Dtype::fp16, Dtype::fp16, true},
-};
-
 struct Copy {
   void *to, *from;
   std::int64_t bytes;
 };
 
-nlohmann::json measure(Stopwatch& watch, Variant const& variant, optim::AdamwArgs args, Copy const& copy, int rounds) {
-  args.gradient_dtype = variant.gradient;
-  args.parameter_dtype = variant.parameter;
-  args.parameter = variant.writes_parameter ? args.parameter : nullptr;
-  auto const moved =
-      args.count * (24 + bytes_of(variant.gradient) + (variant.writes_parameter ? bytes_of(variant.parameter) : 0));
+nlohmann::json measure(Stopwatch& watch, bench::AdamwVariant const& variant, optim::AdamwArgs const& all,
+                       Copy const& copy, int rounds) {
+  auto const args = bench::as(variant, all);
+  auto const moved = bench::adamw_bytes(variant, args.count);
   std::vector<double> rates, copy_rates, ratios;
   for (int round = -1; round < rounds; ++round) {  // one for warmth
     double const adamw = watch.seconds([&](cudaStream_t stream) { return cuda::adamw(stream, args); });
@@ -107,7 +94,7 @@ nlohmann::json measure(Stopwatch& watch, Variant const& variant, optim::AdamwArg
   }
   return {{"benchmark", "cuda_adamw"},
           {"gradient", name_of(variant.gradient)},
-          {"parameter", variant.writes_parameter ? name_of(variant.parameter) : "none"},
+          {"parameter", variant.parameter_name()},
           {"elements", args.count},
           {"segments", args.segments.size()},
           {"gb_per_s", bench::quantile(rates, 0.5)},
@@ -119,29 +106,20 @@ nlohmann::json measure(Stopwatch& watch, Variant const& variant, optim::AdamwArg
 void run(std::int64_t count, int rounds, int segment_count) {
   cudaDeviceProp properties{};
   expect(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-  DeviceMemory const master{count * 4, 0x3c}, m{count * 4, 0x3c}, v{count * 4, 0x3c};  // about 0.01, in fp16 1
-  DeviceMemory const gradient{count * 4, 0x3c}, parameter{count * 4, 0x3c};
-  optim::StepScalars scalars;
-  scalars.gradient_scale = 0.5F;
-  scalars.learning_rate = 1e-3F;
+  auto const byte = bench::adamw_byte;
+  DeviceMemory const master{count * 4, byte}, m{count * 4, byte}, v{count * 4, byte};
+  DeviceMemory const gradient{count * 4, byte}, parameter{count * 4, byte};
+  auto const scalars = bench::adamw_scalars();
   DeviceMemory const their_scalars{sizeof(scalars), 0};
   expect(cudaMemcpy(their_scalars.data(), &scalars, sizeof(scalars), cudaMemcpyHostToDevice), "cudaMemcpy");
   std::vector<optim::AdamwSegment> segments;
   for (int k = 0; k < segment_count; ++k) {
     segments.push_back({count * k / segment_count, count * (k + 1) / segment_count, 1, 1});
   }
-  optim::AdamwArgs args;
-  args.master = static_cast<float*>(master.data());
-  args.m = static_cast<float*>(m.data());
-  args.v = static_cast<float*>(v.data());
-  args.gradient = gradient.data();
-  args.parameter = parameter.data();
-  args.count = count;
-  args.segments = segments;
-  args.rules.weight_decay = 0.01F;
-  args.scalars = static_cast<optim::StepScalars const*>(their_scalars.data());
+  auto const args = bench::adamw_args({master.data(), m.data(), v.data(), gradient.data(), parameter.data()}, count,
+                                      segments, static_cast<optim::StepScalars const*>(their_scalars.data()));
   Stopwatch watch;
-  for (auto const& variant : variants) {
+  for (auto const& variant : bench::adamw_variants) {
     auto line = measure(watch, variant, args, {gradient.data(), parameter.data(), count * 4}, rounds);
     line["device"] = properties.name;
     std::cout << line.dump() << std::endl;

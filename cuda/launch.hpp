@@ -24,7 +24,8 @@ cudaError_t convert(cudaStream_t stream, void* destination, Dtype destination_dt
 
 cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& args);
 
-/// Adds up `block_sums` in fp64, in order, into `contribution->sum_of_squares`; the other fields come from `host`.
+/// Adds up `block_sums` in fp64, over 1024 lanes that are then folded, always in the same order, into
+/// `contribution->sum_of_squares`; the other fields come from `host`.
 cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::StepSums const& host,
                     optim::StepSums* contribution);
 

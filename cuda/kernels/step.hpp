@@ -87,4 +87,19 @@ struct Advance {
   }
 };
 
+template <class Launch>
+[[nodiscard]] cudaError_t launch_collect(Launch const& launch, Collect const& body) {
+  return launch(body, 1);
+}
+
+template <class Launch>
+[[nodiscard]] cudaError_t launch_add_loss(Launch const& launch, AddLoss const& body) {
+  return launch(body, 1);
+}
+
+template <class Launch>
+[[nodiscard]] cudaError_t launch_advance(Launch const& launch, Advance const& body) {
+  return launch(body, 1);
+}
+
 }  // namespace zeroth::cuda

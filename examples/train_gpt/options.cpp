@@ -13,7 +13,7 @@ namespace {
 using zeroth::comm::Transport;
 
 std::map<std::string, std::optional<Transport>> const transports{
-    {"auto", std::nullopt}, {"local", Transport::local}, {"mpi", Transport::mpi}};
+    {"auto", std::nullopt}, {"local", Transport::local}, {"mpi", Transport::mpi}, {"nccl", Transport::nccl}};
 std::map<std::string, zeroth::DeviceKind> const devices{{"cpu", zeroth::DeviceKind::cpu},
                                                         {"cuda", zeroth::DeviceKind::cuda}};
 std::map<std::string, Order> const orders{{"sequential", Order::sequential}, {"shuffled", Order::shuffled}};
@@ -55,10 +55,12 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--save-initial", o.save_initial, "Write the model before the first step (Hugging Face's format)");
   app.add_option("--save-final", o.save_final, "Write the model after the last step (Hugging Face's format)");
   app.add_option("--init", o.init, "Start from a model folder; it also says the shapes");
-  app.add_option("--comm", words.comm, "What ranks talk through; auto: mpi under a launcher, otherwise local")
-      ->check(CLI::IsMember{{"auto", "local", "mpi"}})
+  app.add_option(
+         "--comm", words.comm,
+         "What ranks talk through; auto: local for threads, and for a launcher's processes nccl on GPUs, mpi elsewhere")
+      ->check(CLI::IsMember{{"auto", "local", "mpi", "nccl"}})
       ->capture_default_str();
-  app.add_option("--device", words.device, "What each rank computes on; cuda: a GPU per rank, ranks as threads")
+  app.add_option("--device", words.device, "What each rank computes on; cuda: the GPU of its local rank")
       ->check(CLI::IsMember{{"cpu", "cuda"}})
       ->capture_default_str();
   app.add_flag("--share-devices", o.share_devices, "With --device cuda: more ranks than GPUs, several to a GPU");

@@ -11,6 +11,8 @@ std::string run_record(Options const& options, zeroth::Config const& config, Sha
       {"record", "run"},
       {"world", world},
       {"device", options.device == zeroth::DeviceKind::cuda ? "cuda" : "cpu"},
+      {"share_devices", options.share_devices},
+      {"tf32", options.tf32},
       {"steps", options.steps},
       {"batch", {{"train", batch.train}, {"micro", batch.micro}, {"accumulation", batch.accumulation}}},
       {"seed", options.seed},

@@ -6,6 +6,7 @@
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -17,16 +18,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also started by 
 from lib import runs  # noqa: E402
 from lib.records import ReportError  # noqa: E402
 
-# Dense bf16 products per second that the makers of GPUs state, by what nvidia-smi calls the GPU.
-PEAK_BF16 = (
-    ("H100 PCIe", 756e12),
-    ("H100 NVL", 835e12),
-    ("H100", 989e12),
-    ("H200", 989e12),
-    ("GH200", 989e12),
-    ("B200", 2250e12),
-    ("A100", 312e12),
-)
+# Dense bf16 products per second that the makers of GPUs state, by what nvidia-smi calls the GPU. Where several names are
+# part of that, the longest counts.
+PEAK_BF16 = {
+    "A100": 312e12,
+    "H100": 989e12,
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835e12,
+    "H200": 989e12,
+    "GH200": 989e12,
+    "B200": 2250e12,
+    "GB200": 2500e12,
+}
+
+
+# As tests/support/gpu_main.cpp says it.
+TOO_FEW = re.compile(r"skipped: needs \d+ GPUs, and [1-9]\d* are there")
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,8 @@ def flops_per_token(model):
 
 
 def peak_of(gpu):
-    return next((peak for name, peak in PEAK_BF16 if name in gpu), None)
+    names = [name for name in PEAK_BF16 if name in gpu]
+    return PEAK_BF16[max(names, key=len)] if names else None
 
 
 def figures(case, run, gpu, gpus):
@@ -112,6 +120,7 @@ def figures(case, run, gpu, gpus):
     peak = peak_of(gpu)
     used = min(ranks, gpus)
     return {
+        "name": case.name,
         "model": case.model,
         "stage": case.stage,
         "ranks": ranks,
@@ -122,19 +131,24 @@ def figures(case, run, gpu, gpus):
         "exposed_comm_ms": run.settled("exposed_comm_ms"),
         "tokens_per_s": tokens,
         "mfu": None if peak is None else tokens * flops_per_token(run.facts.fields["model"]) / (peak * used),
-        "first_loss": run.losses[0],
-        "last_loss": run.losses[-1],
+        "losses": run.losses,
         "planned_bytes": run.fullest_rank["planned"]["total"],
+        "measured_bytes": run.fullest_rank["measured_peak"]["total"],
         "as_planned": run.as_planned,
     }
 
 
 def tests_of(path):
-    """Names by outcome, from ctest's JUnit file."""
-    outcomes = {"passed": [], "failed": [], "skipped": []}
+    """Names by outcome, from ctest's JUnit file. Those that need more GPUs than there are say so themselves."""
+    outcomes = {"passed": [], "failed": [], "skipped": [], "for more GPUs": []}
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
         status = case.get("status")
-        kind = "failed" if status == "fail" else "passed" if status == "run" else "skipped"
+        if status == "run":
+            kind = "passed"
+        elif status == "fail":
+            kind = "failed"
+        else:
+            kind = "for more GPUs" if TOO_FEW.search(case.findtext("system-out", "")) else "skipped"
         outcomes[kind].append(case.get("name"))
     return outcomes
 
@@ -148,41 +162,79 @@ def collect(folder):
     adamw = [json.loads(line) for line in (folder / "adamw.jsonl").read_text().splitlines()]
     training = []
     for case in CASES:
-        report = folder / f"{case.name}.jsonl"
-        if report.exists():
-            training.append(figures(case, runs.read_run(case.name, str(report)), gpus[0][0], len(gpus)))
-        else:
-            training.append({"model": case.model, "stage": case.stage, "failed": f"see {case.name}.log"})
-    return {
+        try:
+            training.append(figures(case, runs.read_run(case.name, str(folder / f"{case.name}.jsonl")), gpus[0][0], len(gpus)))
+        except ReportError as error:
+            failed = f"{error} (see {case.name}.log)"
+            training.append({"name": case.name, "model": case.model, "stage": case.stage, "failed": failed})
+    result = {
         "gpus": [{"name": g[0], "memory": g[1], "driver": g[2]} for g in gpus],
         "tests": tests_of(folder / "tests.xml"),
         "adamw": adamw,
         "training": training,
     }
+    return result | {"problems": problems_of(result)}
+
+
+def problems_of(result):
+    """Everything that keeps a check from being a success, one a line."""
+    tests = result["tests"]
+    found = [f"test {kind}: {name}" for kind in ("failed", "skipped") for name in tests[kind]]
+    if not tests["passed"]:
+        found.append("no test passed")
+    found += [f"{t['name']} failed: {t['failed']}" for t in result["training"] if "failed" in t]
+    trained = [t for t in result["training"] if "failed" not in t]
+    found += [
+        f"{t['name']}: {t['measured_bytes']} bytes measured, {t['planned_bytes']} planned, on the rank that plans the most"
+        for t in trained
+        if not t["as_planned"]
+    ]
+    return found + list(different_losses(trained))
+
+
+def different_losses(trained):
+    """Stages on the same ranks and samples train the same, digit for digit: what does not."""
+    by_work = {}
+    for t in trained:
+        by_work.setdefault((t["model"], t["ranks"], t["micro_batch"], t["recompute"]), []).append(t)
+    for same in by_work.values():
+        for other in same[1:]:
+            step = runs.first_difference([runs.Run(t["name"], "", steps=[{"loss": x} for x in t["losses"]]) for t in (same[0], other)])
+            if step is not None:
+                yield f"the losses of {same[0]['name']} and {other['name']} differ from step {step} on"
 
 
 def markdown(result):
     gpus, tests = result["gpus"], result["tests"]
     lines = [f"# {len(gpus)} x {gpus[0]['name']}, {gpus[0]['memory']}, driver {gpus[0]['driver']}", ""]
     lines += [f"Tests that need a GPU: {', '.join(f'{len(tests[k])} {k}' for k in tests)}."]
-    lines += [f"- {kind}: {name}" for kind in ("failed", "skipped") for name in tests[kind]]
+    lines += [f"- {kind}: {name}" for kind in tests if kind != "passed" for name in tests[kind]]
     lines += ["", "| AdamW: gradient, parameter | GB/s | of a copy |", "|---|---|---|"]
     lines += [f"| {a['gradient']}, {a['parameter']} | {a['gb_per_s']:.0f} | {a['ratio']:.3f} |" for a in result["adamw"]]
-    lines += ["", "| GPT-2, bf16 | stage | ranks on GPUs | step ms | exposed ms | tokens/s | MFU |", "|---|---|---|---|---|---|---|"]
+    lines += ["", "| GPT-2, bf16 | stage | ranks on GPUs | step ms | exposed ms | tokens/s | MFU | last loss | planned MiB | measured MiB |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|---|"]
     for t in result["training"]:
         if "failed" in t:
-            lines += [f"| {t['model']} | {t['stage']} | failed: {t['failed']} | | | | |"]
+            lines += [f"| {t['model']} | {t['stage']} | failed: {t['failed']} | | | | | | | |"]
             continue
         mfu = "unknown peak" if t["mfu"] is None else f"{t['mfu']:.3f}"
         model = t["model"] + (", recomputed" if t["recompute"] else "")
         lines += [
             f"| {model} | {t['stage']} | {t['ranks']} on {t['gpus']} | {t['step_ms']:.1f} | {t['exposed_comm_ms']:.1f} "
-            f"| {t['tokens_per_s']:.0f} | {mfu} |"
+            f"| {t['tokens_per_s']:.0f} | {mfu} | {t['losses'][-1]:.6g} | {t['planned_bytes'] / 2**20:.1f} "
+            f"| {t['measured_bytes'] / 2**20:.1f} |"
         ]
+    lines += ["", "Problems:" if result["problems"] else "No problems: tests passed, memory is what was planned, and all "
+              "stages have the same losses, digit for digit."]
+    lines += [f"- {problem}" for problem in result["problems"]]
     return "\n".join(lines) + "\n"
 
 
 def run_cases(folder, text, program):
+    """How many of them failed. What earlier runs left is removed first: it must not pass for these runs'."""
+    for case in CASES:
+        for ending in ("json", "jsonl", "log"):
+            (folder / f"{case.name}.{ending}").unlink(missing_ok=True)
     failed = 0
     for case in CASES:
         (folder / f"{case.name}.json").write_text(json.dumps(stage_file(case), indent=2) + "\n")
@@ -204,13 +256,12 @@ def main():
     parser.add_argument("--program")
     options = parser.parse_args()
     if options.what == "run":
-        run_cases(options.folder, options.text, options.program)
-        return 0  # table says which, and fails
+        return 1 if run_cases(options.folder, options.text, options.program) > 0 else 0
     result = collect(options.folder)
     (options.folder / "gpu_check.json").write_text(json.dumps(result, indent=2) + "\n")
     (options.folder / "gpu_check.md").write_text(markdown(result))
     print(markdown(result), end="")
-    return 1 if any("failed" in t for t in result["training"]) or result["tests"]["failed"] or result["tests"]["skipped"] else 0
+    return 1 if result["problems"] else 0
 
 
 if __name__ == "__main__":

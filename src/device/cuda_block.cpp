@@ -15,32 +15,43 @@ namespace {
 
 constexpr std::int64_t alignment = 4096;
 
-/// The one place that knows which allocator memory comes from.
+std::string text_of(cudaError_t error) {
+  return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+/// Why a block was not to be had; empty if it was.
+std::string take_plain(void** block, std::int64_t bytes) {
+  auto const error = cudaMalloc(block, static_cast<std::size_t>(bytes));
+  return error == cudaSuccess ? std::string{} : text_of(error);
+}
+
 #ifdef ZEROTH_HAS_NCCL
-cudaError_t take(CudaBuffers buffers, void** block, std::int64_t bytes) noexcept {
-  auto const count = static_cast<std::size_t>(bytes);
-  if (buffers == CudaBuffers::plain) {
-    return cudaMalloc(block, count);
+std::string take_registrable(void** block, std::int64_t bytes) {
+  auto const result = ncclMemAlloc(block, static_cast<std::size_t>(bytes));
+  if (result == ncclSuccess) {
+    return {};
   }
-  if (ncclMemAlloc(block, count) == ncclSuccess) {
-    return cudaSuccess;
-  }
-  auto const last = cudaGetLastError();
-  return last == cudaSuccess ? cudaErrorMemoryAllocation : last;
+  auto const last = cudaGetLastError();  // of a call that NCCL made, if it was one of those that keep it
+  return last == cudaSuccess ? ncclGetErrorString(result)
+                             : fmt::format("{}: {}", ncclGetErrorString(result), text_of(last));
+}
+void give_back_registrable(void* block) noexcept { static_cast<void>(ncclMemFree(block)); }
+#else
+std::string take_registrable(void** /*block*/, std::int64_t /*bytes*/) { return "built without NCCL"; }
+void give_back_registrable(void* /*block*/) noexcept {}
+#endif
+
+/// The one place that knows which allocator memory comes from.
+std::string take(CudaBuffers buffers, void** block, std::int64_t bytes) {
+  return buffers == CudaBuffers::plain ? take_plain(block, bytes) : take_registrable(block, bytes);
 }
 void give_back(CudaBuffers buffers, void* block) noexcept {
   if (buffers == CudaBuffers::plain) {
     static_cast<void>(cudaFree(block));
   } else {
-    static_cast<void>(ncclMemFree(block));
+    give_back_registrable(block);
   }
 }
-#else
-cudaError_t take(CudaBuffers buffers, void** block, std::int64_t bytes) noexcept {
-  return buffers == CudaBuffers::plain ? cudaMalloc(block, static_cast<std::size_t>(bytes)) : cudaErrorNotSupported;
-}
-void give_back(CudaBuffers /*buffers*/, void* block) noexcept { static_cast<void>(cudaFree(block)); }
-#endif
 char const* name_of_take(CudaBuffers buffers) noexcept {
   return buffers == CudaBuffers::plain ? "cudaMalloc" : "ncclMemAlloc";
 }
@@ -51,30 +62,40 @@ std::byte* aligned(void* block) noexcept {
   return static_cast<std::byte*>(block) + (beyond == 0 ? 0 : static_cast<std::uintptr_t>(alignment) - beyond);
 }
 
-std::string refused(char const* call, int ordinal, std::int64_t bytes, std::string_view purpose, cudaError_t error) {
+std::string refused(char const* call, int ordinal, std::int64_t bytes, std::string_view purpose,
+                    std::string_view reason) {
   static_cast<void>(cudaGetLastError());
   std::size_t free = 0;
   std::size_t total = 0;
   auto const known = cudaMemGetInfo(&free, &total) == cudaSuccess;
-  return fmt::format("{} on cuda:{} refused {} bytes for {}: {} ({}){}", call, ordinal, bytes, purpose,
-                     cudaGetErrorString(error), cudaGetErrorName(error),
+  return fmt::format("{} on cuda:{} refused {} bytes for {}: {}{}", call, ordinal, bytes, purpose, reason,
                      known ? fmt::format("; {} of the GPU's {} bytes are free", free, total) : std::string{});
 }
 
 }  // namespace
 
+void expect_allocator(CudaBuffers buffers) {
+#ifdef ZEROTH_HAS_NCCL
+  static_cast<void>(buffers);
+#else
+  ZEROTH_EXPECTS(buffers == CudaBuffers::plain,
+                 "make_cuda_device(..., CudaBuffers::registrable): such memory comes from NCCL's allocator, and the "
+                 "library was built without NCCL (allowed is CudaBuffers::plain)");
+#endif
+}
+
 CudaMemory::CudaMemory(CudaContext& context, Ledger& ledger, Category category, std::int64_t bytes, CudaBuffers buffers)
     : ledger_{ledger}, category_{category}, buffers_{buffers} {
   ZEROTH_EXPECTS(bytes >= 0, fmt::format("allocate({}, {}): bytes must not be negative", name_of(category), bytes));
   if (bytes > 0) {
-    auto error = take(buffers_, &block_, bytes);
-    if (error == cudaSuccess && aligned(block_) != block_) {
+    auto problem = take(buffers_, &block_, bytes);
+    if (problem.empty() && aligned(block_) != block_) {
       // CUDA promises 256 bytes and gives more for all but small blocks, so few ever ask twice.
       give_back(buffers_, block_);
-      error = take(buffers_, &block_, bytes + alignment);
+      problem = take(buffers_, &block_, bytes + alignment);
     }
-    if (error != cudaSuccess) {
-      throw SystemError{refused(name_of_take(buffers_), context.ordinal(), bytes, name_of(category), error)};
+    if (!problem.empty()) {
+      throw SystemError{refused(name_of_take(buffers_), context.ordinal(), bytes, name_of(category), problem)};
     }
     data_ = aligned(block_);
   }
@@ -96,7 +117,8 @@ CudaHostMemory::CudaHostMemory(CudaContext& context, std::int64_t bytes) {
     auto const error =
         cudaHostAlloc(&block, static_cast<std::size_t>(bytes), cudaHostAllocPortable | cudaHostAllocMapped);
     if (error != cudaSuccess) {
-      throw SystemError{refused("cudaHostAlloc", context.ordinal(), bytes, "memory that host and GPU share", error)};
+      throw SystemError{
+          refused("cudaHostAlloc", context.ordinal(), bytes, "memory that host and GPU share", text_of(error))};
     }
     data_ = static_cast<std::byte*>(block);
     std::fill_n(data_, bytes, std::byte{0});

@@ -5,6 +5,9 @@
 
 namespace zeroth::device {
 
+/// Throws ContractError where the library was built without the allocator of `buffers`.
+void expect_allocator(CudaBuffers buffers);
+
 /// An arena of one category, not filled yet.
 class CudaMemory final : public Memory {
  public:

@@ -18,6 +18,7 @@ namespace {
 class CudaDevice final : public Device {
  public:
   CudaDevice(int ordinal, CudaBuffers buffers) : context_{ordinal}, buffers_{buffers} {
+    expect_allocator(buffers);
     int const count = cuda_device_count();
     ZEROTH_EXPECTS(ordinal >= 0 && ordinal < count,
                    fmt::format("make_cuda_device({}): this process sees {} GPU{}{}", ordinal, count,

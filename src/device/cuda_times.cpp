@@ -1,31 +1,40 @@
 #include "device/cuda_times.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 
 namespace zeroth::device {
 
-CudaTimes::CudaTimes(CudaContext& context) : context_{context} {
-  for (std::size_t i = 0; i < capacity; ++i) {
-    ring_.emplace_back(context);
+CudaTimes::CudaTimes(CudaContext& context) : context_{context} { grow(); }
+
+CudaInterval& CudaTimes::next() { return *ring_[(first_ + pending_) % ring_.size()]; }
+
+/// The new ones come behind the newest that is pending, which is before the oldest.
+void CudaTimes::grow() {
+  std::vector<std::unique_ptr<CudaInterval>> fresh(std::max(ring_.size(), first_capacity));
+  for (auto& each : fresh) {
+    each = std::make_unique<CudaInterval>(context_);
   }
+  auto const count = fresh.size();
+  ring_.insert(ring_.begin() + static_cast<std::ptrdiff_t>(first_), std::make_move_iterator(fresh.begin()),
+               std::make_move_iterator(fresh.end()));
+  first_ = (first_ + count) % ring_.size();
 }
 
 void CudaTimes::begin(cudaStream_t stream) {
-  if (pending_ == capacity) {
+  if (pending_ == ring_.size()) {
     add_passed();
   }
-  open_ = pending_ < capacity;
-  if (open_) {
-    context_.expect(cudaEventRecord(ring_[(first_ + pending_) % capacity].begin.get(), stream), "cudaEventRecord");
+  if (pending_ == ring_.size()) {
+    grow();
   }
+  context_.expect(cudaEventRecord(next().begin.get(), stream), "cudaEventRecord");
 }
 
 void CudaTimes::end(cudaStream_t stream) {
-  if (open_) {
-    context_.expect(cudaEventRecord(ring_[(first_ + pending_) % capacity].end.get(), stream), "cudaEventRecord");
-    open_ = false;
-    ++pending_;
-  }
+  context_.expect(cudaEventRecord(next().end.get(), stream), "cudaEventRecord");
+  ++pending_;
 }
 
 double CudaTimes::milliseconds() {
@@ -34,8 +43,8 @@ double CudaTimes::milliseconds() {
 }
 
 void CudaTimes::add_passed() {
-  for (; pending_ > 0; --pending_, first_ = (first_ + 1) % capacity) {
-    auto const& interval = ring_[first_];
+  for (; pending_ > 0; --pending_, first_ = (first_ + 1) % ring_.size()) {
+    auto const& interval = *ring_[first_];
     auto const answer = forget_not_ready(cudaEventQuery(interval.end.get()));
     if (answer == cudaErrorNotReady) {
       return;

@@ -24,8 +24,8 @@ struct CudaInterval {
 };
 
 /// The total of intervals on one stream, from events that are made beforehand. Nothing waits: an interval counts once
-/// somebody asks for the total after it has passed. If more intervals are open than there are events for, those that
-/// find none are not measured.
+/// somebody asks for the total after it has passed. Each is measured: if the host comes further ahead of the GPU than
+/// ever before, there are twice as many events from then on.
 class CudaTimes {
  public:
   explicit CudaTimes(CudaContext& context);
@@ -34,13 +34,15 @@ class CudaTimes {
   [[nodiscard]] double milliseconds();
 
  private:
-  static constexpr std::size_t capacity = 1024;  // a step of hundreds of units, one behind the host
+  static constexpr std::size_t first_capacity = 1024;  // a step of hundreds of units, one behind the host
+  /// The next interval that is free. All before it in the ring, from first_ on, are pending.
+  [[nodiscard]] CudaInterval& next();
+  void grow();
   void add_passed();
 
   CudaContext& context_;
-  std::deque<CudaInterval> ring_;
+  std::vector<std::unique_ptr<CudaInterval>> ring_;
   std::size_t first_ = 0, pending_ = 0;  // recorded, and not added yet
-  bool open_ = false;
   double milliseconds_ = 0;
 };
 

@@ -10,25 +10,33 @@
 ///   }
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "comm/buffer.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/device/cpu.hpp"
 #include "zeroth/device/device.hpp"
 
 namespace zeroth::comm::conformance {
 
-/// How a case has work of its own run on a stream.
+/// How a case has work of its own run on a stream, which touches no memory of collectives.
 using Post = std::function<void(device::Stream&, device::Task const&)>;
 inline void post_on_cpu(device::Stream& stream, device::Task const& task) { device::as_cpu(stream).post(task); }
 
-/// What a case gets: a communicator of all ranks with staging for `largest_count` elements of fp64, and a device that
-/// belongs to the calling thread.
+/// What a case gets: a communicator of all ranks with staging for `largest_count` elements of fp64, a device that
+/// belongs to the calling thread, and memory on it.
 struct Rank {
   Communicator& communicator;
   device::Device& device;
   Post post = post_on_cpu;
+  std::shared_ptr<Workspace> memory = std::make_shared<Workspace>(device);
+
+  template <class T>
+  [[nodiscard]] Buffer<T> buffer(std::vector<T> const& values) const {
+    return {*memory, values};
+  }
 };
 inline constexpr std::int64_t largest_count = 1 << 16;
 
@@ -38,6 +46,8 @@ struct Case {
   /// Ranks submit to two communicators in opposite order: not where ranks meet on the host, or one of NCCL's kernels
   /// could keep another one from starting.
   bool in_opposite_order = false;
+  /// Sums are compared with those in rank order, which NCCL does not promise.
+  bool in_rank_order = false;
 };
 
 /// The case's own findings, or what it threw.

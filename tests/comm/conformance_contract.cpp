@@ -15,8 +15,7 @@ struct Wrong {
   std::string says;  ///< What the message must contain.
 };
 
-std::vector<Wrong> wrong_collectives(std::vector<float>& memory, int rank, int world) {
-  float* const data = memory.data();
+std::vector<Wrong> wrong_collectives(float* data, int rank, int world) {
   float* const other = data + 512;
   constexpr auto fp32 = Dtype::fp32;
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
@@ -49,9 +48,9 @@ std::string check_wrong_shapes(Rank& rank) {
   auto& communicator = rank.communicator;
   int const me = communicator.rank(), world = communicator.world();
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
-  std::vector<float> memory(1024, 1);
+  auto const memory = rank.buffer(std::vector<float>(1024, 1));
   std::string problem;
-  for (auto const& wrong : wrong_collectives(memory, me, world)) {
+  for (auto const& wrong : wrong_collectives(memory.data(), me, world)) {
     std::string says = "nothing was thrown";
     try {
       communicator.submit(*stream, {"testing", "shapes"}, {&wrong.collective, 1});
@@ -62,11 +61,10 @@ std::string check_wrong_shapes(Rank& rank) {
     problem = first_of(problem, good ? "" : fmt::format("'{}' was expected and came: {}", wrong.says, says));
   }
   // Each rank may have been refused other things: nothing of it was enqueued.
-  communicator.all_reduce(*stream, {"testing", "shapes"}, memory.data(), memory.data(), std::ssize(memory),
-                          Dtype::fp32);
+  communicator.all_reduce(*stream, {"testing", "shapes"}, memory.data(), memory.data(), memory.count(), Dtype::fp32);
   stream->synchronize();
   return first_of(problem,
-                  memory[1023] == static_cast<float>(world) ? "" : "the collective after refused ones is wrong");
+                  memory.read()[1023] == static_cast<float>(world) ? "" : "the collective after refused ones is wrong");
 }
 
 std::string check_names(Rank& rank) {

@@ -24,15 +24,17 @@ Data message(int from, int to, int number = 0) {
   return data;
 }
 
-Collective send(Data const& data, int to) {
-  return {Operation::send, data.data(), nullptr, std::ssize(data), Dtype::int64, to};
+using Sent = Buffer<std::int64_t>;
+
+Collective send(Sent const& data, int to) {
+  return {Operation::send, data.data(), nullptr, data.count(), Dtype::int64, to};
 }
-Collective receive(Data& data, int from) {
-  return {Operation::receive, nullptr, data.data(), std::ssize(data), Dtype::int64, from};
+Collective receive(Sent const& data, int from) {
+  return {Operation::receive, nullptr, data.data(), data.count(), Dtype::int64, from};
 }
 
-std::string compare(char const* what, Data const& got, Data const& expected) {
-  return got == expected ? "" : fmt::format("{}: another message than was sent arrived", what);
+std::string compare(char const* what, Sent const& got, Data const& expected) {
+  return got.read() == expected ? "" : fmt::format("{}: another message than was sent arrived", what);
 }
 
 /// Everybody sends to the next and receives from the one before; in a world of one, to itself.
@@ -41,8 +43,7 @@ std::string check_ring(Rank& rank) {
   int const me = communicator.rank(), world = communicator.world();
   int const next = (me + 1) % world, before = (me + world - 1) % world;
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
-  Data const out = message(me, next);
-  Data in(count);
+  auto const out = rank.buffer(message(me, next)), in = rank.buffer(Data(count));
   Collective const both[] = {send(out, next), receive(in, before)};
   communicator.submit(*stream, label, both);
   stream->synchronize();
@@ -56,11 +57,12 @@ std::string check_all_pairs(Rank& rank) {
   auto& communicator = rank.communicator;
   int const me = communicator.rank(), world = communicator.world();
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
-  std::vector<Data> out, in(static_cast<std::size_t>(world * numbers), Data(count));
+  std::vector<Sent> out, in;
   std::vector<Collective> list;
   for (int i = 0; i < world * numbers; ++i) {
-    list.push_back(receive(in[static_cast<std::size_t>(i)], i / numbers));
-    out.push_back(message(me, i / numbers, i % numbers));
+    in.push_back(rank.buffer(Data(count)));
+    list.push_back(receive(in.back(), i / numbers));
+    out.push_back(rank.buffer(message(me, i / numbers, i % numbers)));
   }
   for (int i = 0; i < world * numbers; ++i) {
     list.push_back(send(out[static_cast<std::size_t>(i)], i / numbers));
@@ -80,9 +82,10 @@ std::string check_pair(Rank& rank) {
   auto& communicator = rank.communicator;
   int const me = communicator.rank(), last = communicator.world() - 1;
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
-  std::vector<Data> in(4, Data(count)), out;
+  std::vector<Sent> in, out;
   for (int number = 0; number < 4; ++number) {
-    out.push_back(message(0, last, number));
+    in.push_back(rank.buffer(Data(count)));
+    out.push_back(rank.buffer(message(0, last, number)));
   }
   for (std::size_t number = 0; number < 4 && last > 0; ++number) {
     Collective const one = me == 0 ? send(out[number], last) : receive(in[number], 0);
@@ -90,9 +93,10 @@ std::string check_pair(Rank& rank) {
       communicator.submit(*stream, label, {&one, 1});
     }
   }
-  std::int64_t sum = 1;
-  communicator.all_reduce(*stream, label, &sum, &sum, 1, Dtype::int64);
+  auto const ones = rank.buffer<std::int64_t>({1});
+  communicator.all_reduce(*stream, label, ones.data(), ones.data(), 1, Dtype::int64);
   stream->synchronize();
+  auto const sum = ones.read()[0];
   std::string problem = sum == last + 1 ? "" : fmt::format("the sum of ones is {}", sum);
   for (std::size_t number = 0; number < 4 && me == last && last > 0; ++number) {
     problem = first_of(problem, compare("pair", in[number], message(0, last, static_cast<int>(number))));
@@ -108,9 +112,10 @@ std::string check_mixed(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   std::string problem;
   for (int round = 0; round < 5; ++round) {
-    Data const out = message(me, next, round);
-    Data in(count), sum(count);
-    std::iota(sum.begin(), sum.end(), me);
+    Data ascending(count);
+    std::iota(ascending.begin(), ascending.end(), me);
+    auto const out = rank.buffer(message(me, next, round)), in = rank.buffer(Data(count));
+    auto const sum = rank.buffer(ascending);
     Collective const list[] = {
         receive(in, before), {Operation::all_reduce, sum.data(), sum.data(), count, Dtype::int64, 0}, send(out, next)};
     communicator.submit(*stream, label, list);
@@ -120,7 +125,7 @@ std::string check_mixed(Rank& rank) {
       expected[static_cast<std::size_t>(i)] = world * i + world * (world - 1) / 2;
     }
     problem = first_of(problem, compare("mixed", in, message(before, me, round)));
-    problem = first_of(problem, sum == expected ? "" : "a sum beside messages is wrong");
+    problem = first_of(problem, sum.read() == expected ? "" : "a sum beside messages is wrong");
   }
   return problem;
 }
@@ -129,7 +134,7 @@ std::string check_empty_message(Rank& rank) {
   auto& communicator = rank.communicator;
   int const me = communicator.rank(), world = communicator.world();
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
-  Data nothing;
+  auto const nothing = rank.buffer(Data{});
   Collective const both[] = {send(nothing, (me + 1) % world), receive(nothing, (me + world - 1) % world)};
   communicator.submit(*stream, label, both);
   stream->synchronize();

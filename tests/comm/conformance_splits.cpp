@@ -9,12 +9,12 @@ namespace {
 Label const label{"test", "splits"};
 
 /// The numbers of its ranks in the first communicator, in order.
-std::vector<std::int64_t> members_of(Communicator& communicator, device::Stream& stream, int rank_of_job) {
-  std::int64_t const mine = rank_of_job;
-  std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.world()));
-  communicator.all_gather(stream, label, &mine, all.data(), 1, Dtype::int64);
+std::vector<std::int64_t> members_of(Rank& rank, Communicator& communicator, device::Stream& stream) {
+  auto const mine = rank.buffer<std::int64_t>({rank.communicator.rank()});
+  auto const all = rank.buffer(std::vector<std::int64_t>(static_cast<std::size_t>(communicator.world())));
+  communicator.all_gather(stream, label, mine.data(), all.data(), 1, Dtype::int64);
   stream.synchronize();
-  return all;
+  return all.read();
 }
 
 std::string compare(char const* what, std::vector<std::int64_t> const& got, std::vector<std::int64_t> const& expected) {
@@ -41,7 +41,7 @@ std::string check_colors_and_keys(Rank& rank) {
   if (expected[static_cast<std::size_t>(communicator.rank())] != me) {
     return fmt::format("rank {} became rank {} of its part", me, communicator.rank());
   }
-  return compare("even and odd", members_of(communicator, *stream, me), expected);
+  return compare("even and odd", members_of(rank, communicator, *stream), expected);
 }
 
 /// Equal keys keep the order of ranks; who gives no color gets nothing.
@@ -56,7 +56,7 @@ std::string check_no_color(Rank& rank) {
   for (int each = 1; each < world; ++each) {
     expected.push_back(each);
   }
-  return compare("without rank 0", members_of(part.communicator(), *stream, me), expected);
+  return compare("without rank 0", members_of(rank, part.communicator(), *stream), expected);
 }
 
 /// Parts of parts, made, used and ended beside the whole.
@@ -67,12 +67,12 @@ std::string check_nested(Rank& rank) {
   for (int round = 0; round < 10; ++round) {
     Part half{rank.communicator, me / 2, me, "pairs"};
     Part single{half.communicator(), half.communicator().rank(), 0, "alone"};
-    problem = first_of(problem, compare("alone", members_of(single.communicator(), *stream, me), {me}));
-    std::int64_t sum = me;
-    half.communicator().all_reduce(*stream, label, &sum, &sum, 1, Dtype::int64);
-    std::int64_t all = me;
-    rank.communicator.all_reduce(*stream, label, &all, &all, 1, Dtype::int64);
+    problem = first_of(problem, compare("alone", members_of(rank, single.communicator(), *stream), {me}));
+    auto const of_half = rank.buffer<std::int64_t>({me}), of_all = rank.buffer<std::int64_t>({me});
+    half.communicator().all_reduce(*stream, label, of_half.data(), of_half.data(), 1, Dtype::int64);
+    rank.communicator.all_reduce(*stream, label, of_all.data(), of_all.data(), 1, Dtype::int64);
     stream->synchronize();
+    auto const sum = of_half.read()[0], all = of_all.read()[0];
     int const first = me / 2 * 2, world = rank.communicator.world();
     int const expected = first + (first + 1 < world ? first + 1 : 0);
     problem = first_of(problem, sum == expected ? "" : fmt::format("a pair's sum is {} instead of {}", sum, expected));

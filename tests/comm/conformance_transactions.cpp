@@ -8,6 +8,7 @@
 #include "comm/conformance_parts.hpp"
 #include "comm/trial.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
+#include "zeroth/device/kernels.hpp"
 
 namespace zeroth::comm::conformance {
 namespace {
@@ -33,9 +34,9 @@ class Dice {
 /// A transaction of several trials.
 class Bundle {
  public:
-  Bundle(Dice& dice, int most, Communicator const& communicator) {
+  Bundle(Rank& rank, Dice& dice, int most, Communicator const& communicator) {
     for (int i = dice.roll(most + 1); i > 0; --i) {
-      trials_.emplace_back(dice.probe(communicator.world()), communicator.rank(), communicator.world());
+      trials_.emplace_back(*rank.memory, dice.probe(communicator.world()), communicator.rank(), communicator.world());
       list_.push_back(trials_.back().collective());
     }
   }
@@ -67,7 +68,7 @@ std::string check_lists(Rank& rank) {
   Dice dice{1};
   std::deque<Bundle> bundles;
   for (int i = 0; i < 60; ++i) {
-    auto const& bundle = bundles.emplace_back(dice, 12, rank.communicator);
+    auto const& bundle = bundles.emplace_back(rank, dice, 12, rank.communicator);
     rank.communicator.submit(*stream, label, bundle.list());
   }
   stream->synchronize();
@@ -80,7 +81,7 @@ std::string check_in_line(Rank& rank) {
   Dice dice{2};
   std::deque<Bundle> bundles;
   for (int i = 0; i < 20; ++i) {
-    auto const& bundle = bundles.emplace_back(dice, 3, rank.communicator);
+    auto const& bundle = bundles.emplace_back(rank, dice, 3, rank.communicator);
     rank.communicator.submit(i % 2 == 0 ? *stream : rank.device.compute(), label, bundle.list());
   }
   stream->synchronize();
@@ -97,8 +98,8 @@ std::string check_opposite_order(Rank& rank) {
   Dice dice{3};
   std::deque<Bundle> bundles;
   for (int round = 0; round < 40; ++round) {
-    auto const& one = bundles.emplace_back(dice, 3, first.communicator());
-    auto const& other = bundles.emplace_back(dice, 3, second.communicator());
+    auto const& one = bundles.emplace_back(rank, dice, 3, first.communicator());
+    auto const& other = bundles.emplace_back(rank, dice, 3, second.communicator());
     bool const is_even = rank.communicator.rank() % 2 == 0;
     for (bool const turn : {is_even, !is_even}) {
       turn ? first.communicator().submit(*stream_of_first, label, one.list())
@@ -120,7 +121,7 @@ std::string check_two_streams(Rank& rank) {
     if (i % 10 == 0) {
       rank.post(*slow, [] { std::this_thread::sleep_for(std::chrono::milliseconds{3}); });
     }
-    auto const& bundle = bundles.emplace_back(dice, 3, rank.communicator);
+    auto const& bundle = bundles.emplace_back(rank, dice, 3, rank.communicator);
     rank.communicator.submit(i % 2 == 0 ? *slow : *fast, label, bundle.list());
   }
   slow->synchronize();
@@ -138,24 +139,24 @@ std::string check_events(Rank& rank) {
   auto const gather = rank.device.make_stream("gather", device::Overlap::on);
   auto const produced = rank.device.make_event();
   auto const gathered = rank.device.make_event();
-  std::vector<std::int32_t> data(static_cast<std::size_t>(world * count));
+  auto const data = rank.buffer(std::vector<std::int32_t>(static_cast<std::size_t>(world * count)));
+  auto* const mine = data.data() + me * count;
   std::string problem;
   for (int round = 1; round <= 5; ++round) {
-    auto* const mine = data.data() + me * count;
+    auto const fresh = rank.buffer(std::vector<std::int32_t>(count, me * 100 + round));
     bool const late = me == round % world;
-    rank.post(*producer, [=] {
-      std::this_thread::sleep_for(std::chrono::milliseconds{late ? 15 : 1});
-      std::fill_n(mine, count, me * 100 + round);
-    });
+    rank.post(*producer, [=] { std::this_thread::sleep_for(std::chrono::milliseconds{late ? 15 : 1}); });
+    rank.device.kernels().copy(*producer, mine, fresh.data(), count * bytes_of(Dtype::int32));
     producer->record(*produced);
     gather->wait(*produced);
     communicator.all_gather(*gather, label, mine, data.data(), count, Dtype::int32);
     gather->record(*gathered);
     rank.device.compute().wait(*gathered);
     rank.device.compute().synchronize();
+    auto const values = data.read();
     for (std::int64_t i = 0; i < world * count; ++i) {
       auto const expected = static_cast<std::int32_t>(i / count * 100 + round);
-      if (auto const got = data[static_cast<std::size_t>(i)]; got != expected) {
+      if (auto const got = values[static_cast<std::size_t>(i)]; got != expected) {
         problem = first_of(problem, fmt::format("round {}: element {} is {} instead of {}", round, i, got, expected));
       }
     }
@@ -179,10 +180,11 @@ std::string check_barrier(Rank& rank) {
     std::int64_t const came = nanoseconds();
     communicator.barrier(*stream, label);
     std::int64_t const went = nanoseconds();
-    std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.world()));
-    communicator.all_gather(*stream, label, &came, all.data(), 1, Dtype::int64);
+    auto const mine = rank.buffer<std::int64_t>({came});
+    auto const all = rank.buffer(std::vector<std::int64_t>(static_cast<std::size_t>(communicator.world())));
+    communicator.all_gather(*stream, label, mine.data(), all.data(), 1, Dtype::int64);
     stream->synchronize();
-    for (auto const each : all) {
+    for (auto const each : all.read()) {
       problem = first_of(problem, each <= went ? "" : "a rank passed a barrier before another one came to it");
     }
   }
@@ -205,7 +207,7 @@ std::string check_records(Rank& rank) {
   std::deque<Bundle> bundles;
   std::vector<std::uint64_t> expected;  // sequence of each record
   for (std::uint64_t sequence = 1; sequence <= 20; ++sequence) {
-    auto const& bundle = bundles.emplace_back(dice, 4, part.communicator());
+    auto const& bundle = bundles.emplace_back(rank, dice, 4, part.communicator());
     part.communicator().submit(*stream, {"recording", "a unit"}, bundle.list());
     expected.insert(expected.end(), bundle.list().size(), sequence);
   }
@@ -237,7 +239,7 @@ std::string check_options(Rank& rank) {
   for (bool const check : {true, false, true}) {
     part.communicator().set_options({std::chrono::minutes{10}, check});
     for (int i = 0; i < 10; ++i) {
-      auto const& bundle = bundles.emplace_back(dice, 4, part.communicator());
+      auto const& bundle = bundles.emplace_back(rank, dice, 4, part.communicator());
       part.communicator().submit(*stream, label, bundle.list());
     }
   }

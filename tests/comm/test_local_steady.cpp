@@ -23,7 +23,7 @@ TEST_CASE("a steady program allocates nothing in its communicators") {
     for (auto const operation : {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
                                  Operation::broadcast, Operation::all_to_all, Operation::gather, Operation::scatter}) {
       for (auto* each : {&list, &list_of_part}) {
-        each->push_back(trials.emplace_back(Probe{operation, Dtype::bf16, 1009}, me, world).collective());
+        each->push_back(trials.emplace_back(*rank.memory, Probe{operation, Dtype::bf16, 1009}, me, world).collective());
       }
     }
     std::vector<float> sent(100), received(100);

@@ -11,13 +11,8 @@ namespace {
 constexpr std::int64_t filler_count = 9;  // odd, so that buffers lie at any multiple of their element's bytes
 constexpr std::byte filler{0x5a};
 
-/// Collective's table: elements of input and output on this rank, and the place of both when in place.
-struct Shape {
-  std::int64_t inputs, outputs;
-  std::int64_t input_at, output_at;
-};
-
-Shape shape_of(Probe const& probe, int rank, int world) {
+/// Collective's table, in place: `count` is not known yet.
+Trial::Layout shape_of(Probe const& probe, int rank, int world) {
   std::int64_t const count = probe.count;
   std::int64_t const all = world * count;
   std::int64_t const mine = rank * count;
@@ -35,39 +30,51 @@ Shape shape_of(Probe const& probe, int rank, int world) {
   }
 }
 
+Trial::Layout layout_of(Probe const& probe, int rank, int world) {
+  auto layout = shape_of(probe, rank, world);
+  if (probe.place == Place::out_of_place) {
+    layout.input_at = 0;
+    layout.output_at = layout.inputs + filler_count;
+  }
+  layout.input_at += filler_count;
+  layout.output_at += filler_count;
+  layout.count = std::max(layout.input_at + layout.inputs, layout.output_at + layout.outputs) + filler_count;
+  return layout;
+}
+
 bool adds(Operation operation) {
   return operation == Operation::all_reduce || operation == Operation::reduce_scatter || operation == Operation::reduce;
 }
 
 }  // namespace
 
-Trial::Trial(Probe const& probe, int rank, int world, Source const& source)
-    : probe_{probe}, rank_{rank}, world_{world} {
-  Shape shape = shape_of(probe, rank, world);
-  if (probe.place == Place::out_of_place) {
-    shape.input_at = 0;
-    shape.output_at = shape.inputs + filler_count;
-  }
-  shape.input_at += filler_count;
-  shape.output_at += filler_count;
-  std::int64_t const count = std::max(shape.input_at + shape.inputs, shape.output_at + shape.outputs) + filler_count;
-  block_.assign(static_cast<std::size_t>(count * bytes_of(probe.dtype)), filler);
-  for (std::int64_t i = 0; i < shape.inputs; ++i) {
-    put(block_, shape.input_at + i,
-        adds(probe.operation) ? source.element(probe.dtype, rank, i) : pattern(probe.dtype, rank, i));
-  }
-  expected_ = block_;
-  for (std::int64_t i = 0; i < shape.outputs; ++i) {
-    put(expected_, shape.output_at + i, expected(i, source));
-  }
+Trial::Trial(Workspace& workspace, Probe const& probe, int rank, int world, Source const& source)
+    : probe_{probe},
+      rank_{rank},
+      world_{world},
+      layout_{layout_of(probe, rank, world)},
+      block_{workspace, contents(source)} {
   auto const pointer = [&](std::int64_t at) { return block_.data() + at * bytes_of(probe.dtype); };
   bool const in_place = probe.place == Place::in_place;
   collective_ = {probe.operation,
-                 shape.inputs > 0 || in_place ? pointer(shape.input_at) : nullptr,
-                 shape.outputs > 0 || in_place ? pointer(shape.output_at) : nullptr,
+                 layout_.inputs > 0 || in_place ? pointer(layout_.input_at) : nullptr,
+                 layout_.outputs > 0 || in_place ? pointer(layout_.output_at) : nullptr,
                  probe.count,
                  probe.dtype,
                  probe.root};
+}
+
+std::vector<std::byte> Trial::contents(Source const& source) {
+  std::vector<std::byte> block(static_cast<std::size_t>(layout_.count * bytes_of(probe_.dtype)), filler);
+  for (std::int64_t i = 0; i < layout_.inputs; ++i) {
+    put(block, layout_.input_at + i,
+        adds(probe_.operation) ? source.element(probe_.dtype, rank_, i) : pattern(probe_.dtype, rank_, i));
+  }
+  expected_ = block;
+  for (std::int64_t i = 0; i < layout_.outputs; ++i) {
+    put(expected_, layout_.output_at + i, expected(i, source));
+  }
+  return block;
 }
 
 Bits Trial::expected(std::int64_t index, Source const& source) const {
@@ -99,16 +106,16 @@ Bits Trial::get(std::vector<std::byte> const& block, std::int64_t at) const {
 }
 
 std::string Trial::problem() const {
-  auto const differs = std::mismatch(block_.begin(), block_.end(), expected_.begin());
-  if (differs.first == block_.end()) {
+  auto const block = block_.read();
+  auto const differs = std::mismatch(block.begin(), block.end(), expected_.begin());
+  if (differs.first == block.end()) {
     return {};
   }
-  auto const at = (differs.first - block_.begin()) / bytes_of(probe_.dtype);
-  auto const output = (static_cast<std::byte*>(collective_.output) - block_.data()) / bytes_of(probe_.dtype);
+  auto const at = (differs.first - block.begin()) / bytes_of(probe_.dtype);
   return fmt::format("rank {} of {}, {} of {} {}{}, root {}: element {} of the output is {:#x} and should be {:#x}",
                      rank_, world_, name_of(probe_.operation), probe_.count, name_of(probe_.dtype),
-                     probe_.place == Place::in_place ? " in place" : "", probe_.root, at - output, get(block_, at),
-                     get(expected_, at));
+                     probe_.place == Place::in_place ? " in place" : "", probe_.root, at - layout_.output_at,
+                     get(block, at), get(expected_, at));
 }
 
 }  // namespace zeroth::comm::conformance

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/buffer.hpp"
 #include "comm/elements.hpp"
 #include "zeroth/comm/communicator.hpp"
 
@@ -23,19 +24,30 @@ struct Probe {
 /// value: a byte that is written where none should be is found as well as one that is wrong.
 class Trial {
  public:
-  Trial(Probe const& probe, int rank, int world, Source const& source = small_numbers);
+  Trial(Workspace& workspace, Probe const& probe, int rank, int world, Source const& source = small_numbers);
   [[nodiscard]] Collective const& collective() const noexcept { return collective_; }
   /// Once the stream has passed: the first element that is not as it should be, in words; empty if all are.
   [[nodiscard]] std::string problem() const;
 
+  /// Elements: of input and output, where each begins in the block, and of the block.
+  struct Layout {
+    std::int64_t inputs = 0, outputs = 0;
+    std::int64_t input_at = 0, output_at = 0;
+    std::int64_t count = 0;
+  };
+
  private:
+  /// Of the block before the collective; what it is to be afterwards is kept.
+  [[nodiscard]] std::vector<std::byte> contents(Source const& source);
   [[nodiscard]] Bits expected(std::int64_t index, Source const& source) const;
   void put(std::vector<std::byte>& block, std::int64_t at, Bits bits) const;
   [[nodiscard]] Bits get(std::vector<std::byte> const& block, std::int64_t at) const;
 
   Probe probe_;
   int rank_, world_;
-  std::vector<std::byte> block_, expected_;
+  Layout layout_;
+  std::vector<std::byte> expected_;
+  Buffer<std::byte> block_;
   Collective collective_;
 };
 

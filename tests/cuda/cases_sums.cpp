@@ -14,6 +14,7 @@ using testing::machine;
 using testing::Numbers;
 using testing::OnMachine;
 using testing::random_floats;
+using testing::random_values;
 using testing::same_bits;
 
 template <class T, Dtype value>
@@ -21,21 +22,6 @@ struct Type {
   using type = T;
   static constexpr Dtype dtype = value;
 };
-
-template <class T>
-std::vector<T> random_values(std::int64_t count, std::uint32_t seed, Numbers numbers) {
-  if constexpr (Element<T>) {
-    return testing::rounded<T>(random_floats(count, numbers, seed));
-  } else {
-    std::mt19937_64 random{seed};
-    std::vector<T> values(static_cast<std::size_t>(count));
-    for (T& value : values) {
-      value = std::is_same_v<T, double> ? static_cast<T>(std::ldexp(static_cast<double>(random()), -60))
-                                        : static_cast<T>(random());
-    }
-    return values;
-  }
-}
 
 template <class T>
 bool equal(std::vector<T> const& a, std::vector<T> const& b) {

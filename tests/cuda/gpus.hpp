@@ -1,7 +1,13 @@
 /// The GPUs that a test runs on: made up, or with ZEROTH_ON_GPU what is there.
 #pragma once
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <stdexcept>
 #include <string>
 
+#include "device/cuda_stream.hpp"
+#include "zeroth/device/cpu.hpp"
 #include "zeroth/device/cuda.hpp"
 #ifndef ZEROTH_ON_GPU
 #include "support/fake_cuda/fake_cuda.hpp"
@@ -24,5 +30,24 @@ inline void begin_on(Gpus const& gpus) { fake_cuda::reset({.gpus = gpus.count, .
 /// What was not given back.
 [[nodiscard]] inline std::string left_on_gpus() { return fake_cuda::leftovers(); }
 #endif
+
+/// `task` becomes work of a GPU's stream. It must not call CUDA, nor wait for other work: the driver may run the tasks
+/// of all streams one after another.
+inline void post_on_gpu(device::Stream& stream, device::Task const& task) {
+  auto* const raw = device::as_cuda(stream).get();
+#ifdef ZEROTH_ON_GPU
+  auto owned = std::make_unique<device::Task>(task);
+  auto const run = [](void* data) { (*std::unique_ptr<device::Task>{static_cast<device::Task*>(data)})(); };
+  auto const error = cudaLaunchHostFunc(raw, run, owned.get());
+  if (error == cudaSuccess) {
+    static_cast<void>(owned.release());  // the task's own now
+  }
+#else
+  auto const error = fake_cuda::enqueue(raw, [own = task]() mutable { own(); });
+#endif
+  if (error != cudaSuccess) {
+    throw std::runtime_error{std::string{"the test's own task: "} + cudaGetErrorString(error)};
+  }
+}
 
 }  // namespace zeroth::testing

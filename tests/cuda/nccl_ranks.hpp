@@ -11,22 +11,29 @@
 #include "comm/conformance.hpp"
 #include "comm/nccl_communicator.hpp"
 #include "comm/store_ranks.hpp"
-#include "device/cuda_stream.hpp"
-#include "support/fake_cuda/fake_cuda.hpp"
-#include "support/fake_nccl/fake_nccl.hpp"
+#include "cuda/gpus.hpp"
 #include "support/job.hpp"
 #include "zeroth/device/cuda.hpp"
+#ifndef ZEROTH_ON_GPU
+#include "support/fake_nccl/fake_nccl.hpp"
+#endif
 
 namespace zeroth::testing {
 
-/// Whose GPUs reach the memory of suites: the host's, on heaps and stacks.
+#ifdef ZEROTH_ON_GPU
+inline void begin_nccl_on(Gpus const& /*gpus*/) {}
+[[nodiscard]] inline std::string left_over() { return {}; }
+#else
+/// Whose GPUs reach the memory of some tests: the host's, on heaps and stacks.
 inline constexpr fake_cuda::Machine with_host_memory{.reaches_host_memory = true};
 /// A machine as new, and an NCCL.
 inline void begin_nccl(fake_cuda::Machine const& machine = with_host_memory) {
   fake_cuda::reset(machine);
   fake_nccl::reset();
 }
+inline void begin_nccl_on(Gpus const& gpus) { begin_nccl({.gpus = gpus.count, .delays = gpus.delays}); }
 [[nodiscard]] inline std::string left_over() { return fake_cuda::leftovers() + fake_nccl::leftovers(); }
+#endif
 
 /// A rank's store, on this machine. `port` is free.
 [[nodiscard]] inline comm::RendezvousOptions rendezvous_of(int rank, int world, int port) {
@@ -61,11 +68,7 @@ template <class Body>
           auto const device = device::make_cuda_device(rank % gpus);
           auto const session = make_session(rank, world, port, rank % gpus);
           auto communicator = comm::make_nccl(session, options);
-          comm::conformance::Rank self{
-              *communicator, *device, [](device::Stream& stream, device::Task const& task) {
-                static_cast<void>(
-                    fake_cuda::enqueue(device::as_cuda(stream).get(), [task]() mutable { device::Task{task}(); }));
-              }};
+          comm::conformance::Rank self{*communicator, *device, post_on_gpu};
           return body(self, communicator);
         });
       });

@@ -3,49 +3,19 @@
 
 #include <barrier>
 #include <bit>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "cuda/contribute.hpp"
+#include "cuda/counted_calls.hpp"
+#include "cuda/gpus.hpp"
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
-#include "support/fake_cuda/fake_cuda.hpp"
-#include "zeroth/adapters/cuda.hpp"
 #include "zeroth/device/cuda.hpp"
 
 namespace zeroth::testing {
 namespace {
-
-/// As contribute(), as a kernel.
-template <Element T, GradientOf<T> G>
-void enqueue_contribution(Backward<T, G> const& p, Param<1> const& param, std::int64_t sample, float seed,
-                          cudaStream_t stream) {
-  auto const value = p[param];
-  auto const grad = p.grad(param);
-  auto const error = fake_cuda::enqueue(stream, [=, to = grad.data(), beta = grad.beta()] {
-    for (std::int64_t i = 0; i < value.count(); ++i) {
-      float const old = beta == 0 ? 0.0F : to_float(to[i]);
-      to[i] = from_float<G>(old + seed * (0.1F * to_float(value.data()[i]) + 0.2F * noise(sample, i)));
-    }
-  });
-  if (error != cudaSuccess) {
-    throw std::runtime_error{cudaGetErrorName(error)};
-  }
-}
-
-template <Element T, GradientOf<T> G>
-std::optional<StepReport> step_on_gpu(Engine<T, G>& engine, SmallModel const& small) {
-  for (auto micro : engine.micro_steps()) {
-    forward(micro, small);
-    float const seed = micro.report_loss(loss_of(micro.first_sample()));
-    for (auto u = small.units.size(); u-- > 0;) {
-      auto const p = micro.backward(small.units[u]);
-      enqueue_contribution(p, small.weights[u], micro.first_sample(), seed, cuda_stream(engine));
-    }
-  }
-  return engine.step();
-}
 
 template <Element T, GradientOf<T> G>
 std::vector<StepReport> train_on_gpu(Engine<T, G>& engine, SmallModel const& small, int steps) {
@@ -95,17 +65,6 @@ std::vector<StepReport> reports_of(int world, Config const& config, MakeDevice c
 
 std::unique_ptr<device::Device> gpu(int /*rank*/) { return device::make_cuda_device(0); }
 
-using Calls = std::map<std::string, std::int64_t>;
-
-Calls since(Calls const& before) {
-  auto now = fake_cuda::calls();
-  for (auto const& [function, count] : before) {
-    now[function] -= count;
-  }
-  std::erase_if(now, [](auto const& each) { return each.second == 0; });
-  return now;
-}
-
 /// Calls of all ranks in steps 4 to 8; `each_step` is called by rank 0 at the end of each.
 template <class EachStep>
 Calls steps_4_to_8(int world, Config const& config, EachStep const& each_step) {
@@ -121,7 +80,7 @@ Calls steps_4_to_8(int world, Config const& config, EachStep const& each_step) {
             static_cast<void>(step_on_gpu(engine, small));
           }
           together.arrive_and_wait();
-          auto const before = fake_cuda::calls();
+          auto const before = counted_calls();
           together.arrive_and_wait();
           for (int step = 4; step <= 8; ++step) {
             static_cast<void>(step_on_gpu(engine, small));
@@ -157,12 +116,12 @@ TEST_CASE("kernels on the caller's stream, never waited for, give the CPU's repo
       auto const base =
           reports_of(3, config, {}, [](auto& engine, SmallModel const& small) { return train(engine, small, 6); });
       for (unsigned const delays : {0U, 5U}) {
-        fake_cuda::reset({.delays = delays});
+        begin_on({.delays = delays});
         auto const reports = reports_of(
             3, config, gpu, [](auto& engine, SmallModel const& small) { return train_on_gpu(engine, small, 6); });
         CHECK(reports.size() == 6);
         CHECK(bits(reports) == bits(base));
-        CHECK(fake_cuda::leftovers() == "");
+        CHECK(left_on_gpus() == "");
       }
     }
   }
@@ -174,7 +133,7 @@ TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA") {
       for (auto const* const more : {"", R"(, "fp16": {"enabled": true})", R"(, "communication_data_type": "bf16")"}) {
         INFO(fmt::format("stage {}, overlap {}{}", stage, overlap, more));
         auto const zero = fmt::format(R"(, "overlap_comm": {})", overlap);
-        fake_cuda::reset();
+        begin_on({});
         auto const calls = steps_4_to_8(4, small_config(stage, {.zero = zero, .more = more}), [] {});
         for (auto const& [function, count] : calls) {
           INFO(fmt::format("{} calls of {}", count, function));
@@ -187,7 +146,7 @@ TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA") {
 }
 
 TEST_CASE("the count sees a loop that allocates") {
-  fake_cuda::reset();
+  begin_on({});
   auto const calls = steps_4_to_8(2, small_config(1), [] {
     void* memory = nullptr;
     static_cast<void>(cudaMalloc(&memory, 100));
@@ -198,7 +157,7 @@ TEST_CASE("the count sees a loop that allocates") {
 }
 
 TEST_CASE("only step() asks whether work has passed") {
-  fake_cuda::reset();
+  begin_on({});
   auto const config = small_config(3);
   std::int64_t asked = -1;
   auto const outcome = run_job(
@@ -207,7 +166,7 @@ TEST_CASE("only step() asks whether work has passed") {
         SmallModel const small;
         Engine<float> engine{job, small.model, config};
         for (int step = 1; step <= 4; ++step) {
-          auto const before = fake_cuda::calls("cudaEventQuery") + fake_cuda::calls("cudaStreamQuery");
+          auto const before = counted_calls("cudaEventQuery") + counted_calls("cudaStreamQuery");
           for (auto micro : engine.micro_steps()) {
             forward(micro, small);
             float const seed = micro.report_loss(1);
@@ -216,7 +175,7 @@ TEST_CASE("only step() asks whether work has passed") {
               enqueue_contribution(p, small.weights[u], micro.first_sample(), seed, cuda_stream(engine));
             }
           }
-          asked = fake_cuda::calls("cudaEventQuery") + fake_cuda::calls("cudaStreamQuery") - before;
+          asked = counted_calls("cudaEventQuery") + counted_calls("cudaStreamQuery") - before;
           static_cast<void>(engine.step());
         }
         engine.finish();
@@ -227,7 +186,7 @@ TEST_CASE("only step() asks whether work has passed") {
 }
 
 TEST_CASE("an engine computes on the caller's own stream") {
-  fake_cuda::reset();
+  begin_on({});
   auto const config = small_config(2);
   bool same = false;
   std::vector<StepReport> reports;
@@ -251,7 +210,7 @@ TEST_CASE("an engine computes on the caller's own stream") {
   auto const base =
       reports_of(1, config, {}, [](auto& engine, SmallModel const& small) { return train(engine, small, 3); });
   CHECK(bits(reports) == bits(base));
-  CHECK(fake_cuda::leftovers() == "");
+  CHECK(left_on_gpus() == "");
 }
 
 }  // namespace zeroth::testing

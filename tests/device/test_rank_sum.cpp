@@ -15,6 +15,7 @@ namespace zeroth::device {
 namespace {
 
 using testing::Numbers;
+using testing::random_values;
 
 template <class T>
 struct Type;
@@ -46,21 +47,6 @@ template <>
 struct Type<std::uint8_t> {
   static constexpr Dtype dtype = Dtype::byte;
 };
-
-template <class T>
-std::vector<T> random_values(std::int64_t count, std::uint32_t seed, Numbers numbers) {
-  if constexpr (Element<T>) {
-    return testing::rounded<T>(testing::random_floats(count, numbers, seed));
-  } else {
-    std::mt19937_64 random{seed};
-    std::vector<T> values(static_cast<std::size_t>(count));
-    for (T& value : values) {
-      value = std::is_same_v<T, double> ? static_cast<T>(std::ldexp(static_cast<double>(random()), -60))
-                                        : static_cast<T>(random());
-    }
-    return values;
-  }
-}
 
 /// In rank order; 16-bit types in fp32, rounded once; integers modulo their range.
 template <class T>

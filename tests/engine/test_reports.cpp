@@ -43,6 +43,7 @@ TEST_CASE("a loss that the device computes is reported as one that the host know
     };
     auto const host = steps(false);
     auto const device = steps(true);
+    REQUIRE(host.size() == 4);
     REQUIRE(device.size() == 4);
     for (std::size_t i = 0; i < host.size(); ++i) {
       CHECK(device[i].loss == host[i].loss);

@@ -11,6 +11,7 @@
 #include "options.hpp"
 #include "output_file.hpp"
 #include "report.hpp"
+#include "run_record.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 
@@ -101,6 +102,9 @@ TEST_CASE("options: what is not said is left open or has a default") {
   CHECK_FALSE(o->share_devices);
   CHECK_FALSE(o->tf32);
   CHECK(parse_words({"--config", "c.json", "--plan"}).command_line.options);
+  auto const by_nccl = parse_words({"--config", "c.json", "--plan", "--comm", "nccl"}).command_line.options;
+  REQUIRE(by_nccl);
+  CHECK(by_nccl->transport == zeroth::comm::Transport::nccl);
 }
 
 TEST_CASE("options: what is wrong is named with its value and what is allowed") {
@@ -121,7 +125,7 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--seed", "-3"}, {"--seed", "-3", "at least 0"}},
            {{"--config", "c", "--data", "t", "--ranks", "99999999999"}, {"--ranks", "99999999999"}},
            {{"--config", "c", "--data", "t", "--order", "random"}, {"--order", "random", "sequential", "shuffled"}},
-           {{"--config", "c", "--data", "t", "--comm", "nccl"}, {"--comm", "nccl", "auto", "local", "mpi"}},
+           {{"--config", "c", "--data", "t", "--comm", "gloo"}, {"--comm", "gloo", "auto", "local", "mpi", "nccl"}},
            {{"--config", "c", "--data", "t", "--device", "gpu"}, {"--device", "gpu", "cpu", "cuda"}},
            {{"--config", "c", "--data", "t", "--tf32"}, {"--tf32", "--device cuda"}},
            {{"--config", "c", "--data", "t", "--share-devices"}, {"--share-devices", "--device cuda"}},
@@ -300,6 +304,26 @@ TEST_CASE("a folder without a config.json, or with something else in it, is refu
   CHECK_THAT(thrown<zeroth::ConfigError>(resolve), Contains("is not a JSON object"));
   folder.write("config.json", "{\"n_layer\": ");
   CHECK_THAT(thrown<zeroth::ConfigError>(resolve), Contains("is not a JSON object"));
+}
+
+TEST_CASE("the record of a run says how the math was done and where") {
+  Folder const folder;
+  Options options;
+  options.data = folder.write("text", "twenty-eight bytes of a text");
+  Corpus const corpus{options.data};
+  Batches const batches{corpus, 8, options.order, options.seed};
+  auto const config = zeroth::Config::from_json(R"({"train_micro_batch_size_per_gpu": 1})");
+  auto const record = [&] { return json::parse(run_record(options, config, shape, batches, 2)); };
+  CHECK(record()["device"] == "cpu");
+  for (bool const each : {false, true}) {
+    options.device = zeroth::DeviceKind::cuda;
+    options.tf32 = each;
+    options.share_devices = !each;
+    auto const got = record();
+    CHECK(got["device"] == "cuda");
+    CHECK(got["tf32"] == each);
+    CHECK(got["share_devices"] == !each);
+  }
 }
 
 TEST_CASE("a step is one line of JSON with nine significant digits") {

@@ -5,10 +5,12 @@
 #include <string>
 
 #include "model.hpp"
+#include "random_batch.hpp"
 #include "reference_pass.hpp"
 #include "support/catch.hpp"
 
 using namespace gpt;
+using gpt::testing::random_batch;
 
 namespace {
 
@@ -57,17 +59,6 @@ void check_parameters(ReferencePass<double>& pass, std::function<double()> const
     INFO(pass.name(i));
     CHECK(worst(pass.values[i].data(), pass.gradients[i].data(), std::ssize(pass.values[i]), f) < tolerance);
   }
-}
-
-Batch random_batch(std::int64_t tokens, int vocabulary, unsigned seed) {
-  std::mt19937 random{seed};
-  std::uniform_int_distribution<int> token{0, vocabulary - 1};
-  Batch batch;
-  for (std::int64_t i = 0; i < tokens; ++i) {
-    batch.inputs.push_back(static_cast<std::uint8_t>(token(random)));
-    batch.targets.push_back(static_cast<std::uint8_t>(token(random)));
-  }
-  return batch;
 }
 
 template <class S>

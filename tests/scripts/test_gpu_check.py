@@ -13,10 +13,11 @@ sys.path.insert(0, str(ROOT / "scripts" / "lib"))
 
 import gpu_check  # noqa: E402
 
-BYTES = {"parameters": 1, "gradients": 2, "optimizer": 3, "slots": 0, "scratch": 0, "total": 6}
+GIB = 2**30
+BYTES = {"parameters": GIB, "gradients": 2 * GIB, "optimizer": 3 * GIB, "slots": 0, "scratch": 0, "total": 6 * GIB}
 
 
-def report(case, gpus, tokens_per_s):
+def report(case, gpus, tokens_per_s, measured=None, last_loss=10.0):
     shape = gpu_check.GPT2[case.model]
     lines = [
         {
@@ -26,9 +27,9 @@ def report(case, gpus, tokens_per_s):
         }
     ]
     for step in range(1, 11):
-        lines.append({"record": "step", "step": step, "loss": 11 - step / 10, "step_ms": 500.0 if step == 1 else 100.0,
+        lines.append({"record": "step", "step": step, "loss": last_loss if step == 10 else 11 - step / 10, "step_ms": 500.0 if step == 1 else 100.0,
                       "tokens_per_s": 1.0 if step == 1 else tokens_per_s, "exposed_comm_ms": 2.5})
-    lines.append({"record": "memory", "rank": 0, "planned": BYTES, "measured_peak": BYTES})
+    lines.append({"record": "memory", "rank": 0, "planned": BYTES, "measured_peak": measured or BYTES})
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
@@ -59,7 +60,7 @@ class Figures(unittest.TestCase):
         per_token = 6 * parameters + 12 * 12 * 768 * 1024
         self.assertAlmostEqual(first["mfu"], 1e5 * per_token / 989e12)
         self.assertEqual(first["step_ms"], 100)  # the first step is left out
-        self.assertEqual((first["first_loss"], first["last_loss"]), (10.9, 10.0))
+        self.assertEqual((first["losses"][0], first["losses"][-1]), (10.9, 10.0))
         self.assertEqual({t["ranks"] for t in result["training"]}, {1, 4})
         self.assertEqual({t["gpus"] for t in result["training"]}, {1})
 
@@ -80,7 +81,9 @@ class Figures(unittest.TestCase):
         ended = self.table()
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.assertIn("| fp32, bf16 | 2800 | 0.930 |", ended.stdout)
-        self.assertIn("| 1.5B, recomputed | 0 | 1 on 1 | 100.0 | 2.5 | 100000 |", ended.stdout)
+        self.assertIn("| 1.5B, recomputed | 0 | 1 on 1 | 100.0 | 2.5 | 100000 | 1.039 | 10 |", ended.stdout)
+        self.assertIn("| 10 | 6144.0 | 6144.0 |", ended.stdout)
+        self.assertIn("No problems", ended.stdout)
         self.assertEqual((self.folder / "gpu_check.md").read_text(), ended.stdout)
         self.assertEqual(json.loads((self.folder / "gpu_check.json").read_text())["tests"]["passed"], ["a"])
 
@@ -94,7 +97,98 @@ class Figures(unittest.TestCase):
         (self.folder / f"{gpu_check.CASES[1].name}.jsonl").unlink()
         ended = self.table()
         self.assertEqual(ended.returncode, 1)
-        self.assertIn("failed: see 1.5B_stage0_1.log", ended.stdout)
+        self.assertIn("1.5B_stage0_1.jsonl: No such file or directory (see 1.5B_stage0_1.log)", ended.stdout)
+        self.assertIn("| 124M | 3 | 4 on 1 | 100.0 |", ended.stdout)  # the others are there all the same
+
+    def test_a_report_that_was_cut_off_is_a_failed_run_and_no_end_of_the_table(self):
+        fill(self.folder)
+        cut = self.folder / f"{gpu_check.CASES[0].name}.jsonl"
+        cut.write_text("\n".join(cut.read_text().splitlines()[:-1]) + "\n")
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("no memory was recorded", ended.stdout)
+        self.assertIn("| 124M | 3 | 4 on 1 | 100.0 |", ended.stdout)
+
+    def test_a_suite_of_which_nothing_ran_is_no_success(self):
+        fill(self.folder, junit="")
+        self.assertIn("- no test passed", self.table().stdout)
+
+    def test_a_test_for_more_gpus_than_there_are_is_listed_and_no_failure(self):
+        says = "<skipped/><system-out>skipped: needs 2 GPUs, and 1 are there\n</system-out>"
+        fill(self.folder, junit=f'<testcase name="a" status="run"/><testcase name="nccl_gpu" status="notrun">{says}</testcase>')
+        ended = self.table()
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertIn("- for more GPUs: nccl_gpu", ended.stdout)
+        source = (ROOT / "tests/support/gpu_main.cpp").read_text()
+        self.assertIn('"skipped: needs " << ZEROTH_FEWEST_GPUS << " GPUs, and " << devices << " are there', source)
+
+    def test_a_driver_that_hides_all_gpus_from_the_tests_is_no_success(self):
+        says = "<skipped/><system-out>skipped: needs 1 GPUs, and 0 are there\n</system-out>"
+        fill(self.folder, junit=f'<testcase name="a" status="run"/><testcase name="b" status="notrun">{says}</testcase>')
+        self.assertEqual(self.table().returncode, 1)
+
+    def test_memory_that_is_not_what_was_planned_is_shown_and_no_success(self):
+        fill(self.folder)
+        case = gpu_check.CASES[2]
+        more = dict(BYTES, slots=GIB, total=7 * GIB)
+        (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, measured=more))
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn(f"- {case.name}: {7 * GIB} bytes measured, {6 * GIB} planned", ended.stdout)
+        self.assertIn("| 6144.0 | 7168.0 |", ended.stdout)
+
+    def test_stages_that_train_differently_are_named_with_the_step(self):
+        fill(self.folder)
+        case = gpu_check.CASES[-1]
+        (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=10.0000001))
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- the losses of 124M_stage0_all and 124M_stage3_all differ from step 10 on", ended.stdout)
+
+    def test_other_models_and_batches_may_train_differently(self):
+        fill(self.folder)
+        case = gpu_check.CASES[0]
+        (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=9.5))
+        self.assertEqual(self.table().returncode, 0)
+
+    def test_peaks_are_those_of_the_longest_name(self):
+        for gpu, peak in (("NVIDIA H100 PCIe", 756e12), ("NVIDIA H100 80GB HBM3", 989e12), ("NVIDIA H200", 989e12),
+                          ("NVIDIA GH200 480GB", 989e12), ("NVIDIA B200", 2250e12), ("NVIDIA GB200", 2500e12),
+                          ("NVIDIA A100-SXM4-80GB", 312e12)):
+            self.assertEqual(gpu_check.peak_of(gpu), peak, gpu)
+
+    def run_cases(self, program):
+        tool = self.folder / "train_gpt"
+        tool.write_text(program)
+        tool.chmod(0o755)
+        (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
+        words = [sys.executable, "-B", str(ROOT / "scripts/lib/gpu_check.py"), "run", "--folder", str(self.folder)]
+        return subprocess.run([*words, "--text", "text", "--program", str(tool)], capture_output=True, text=True, check=False)
+
+    def test_runs_get_their_stage_files_and_leave_their_logs(self):
+        ended = self.run_cases('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        for case in gpu_check.CASES:
+            file = json.loads((self.folder / f"{case.name}.json").read_text())
+            self.assertEqual(file["zero_optimization"]["stage"], case.stage)
+            self.assertEqual(file["train_micro_batch_size_per_gpu"], case.micro_batch)
+            words = (self.folder / f"{case.name}.log").read_text().splitlines()
+            self.assertEqual(words[words.index("--config") + 1], str(self.folder / f"{case.name}.json"))
+            self.assertEqual("--recompute" in words, case.recompute)
+
+    def test_a_run_that_fails_is_counted_and_leaves_no_older_report_in_its_place(self):
+        fill(self.folder)
+        failing = gpu_check.CASES[1].name
+        ended = self.run_cases(f'#!/bin/sh\ncase "$*" in *{failing}*) echo no memory; exit 1;; esac\n')
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn(f"error: {failing} ended with status 1", ended.stderr)
+        self.assertEqual(ended.stderr.count("error:"), 1)
+        self.assertEqual((self.folder / f"{failing}.log").read_text(), "no memory\n")
+        for case in gpu_check.CASES:
+            self.assertFalse((self.folder / f"{case.name}.jsonl").exists())
+
+    def test_the_suite_is_chosen_by_the_whole_label(self):
+        self.assertIn("-L '^gpu$'", (ROOT / "scripts/gpu_check.sh").read_text())  # failed_gpu is another one
 
     def test_a_command_shares_gpus_only_where_it_must(self):
         shared = gpu_check.command(gpu_check.CASES[-1], 1, self.folder, "text", "train_gpt")

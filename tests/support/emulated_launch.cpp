@@ -46,16 +46,16 @@ cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& a
 
 cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::StepSums const& host,
                     optim::StepSums* contribution) {
-  return OnEmulator{stream}(Collect{block_sums, block_count, host, contribution}, 1);
+  return launch_collect(OnEmulator{stream}, {block_sums, block_count, host, contribution});
 }
 
 cudaError_t add_loss(cudaStream_t stream, optim::LossTerm const& term, optim::StepSums* contribution) {
-  return OnEmulator{stream}(AddLoss{term, contribution}, 1);
+  return launch_add_loss(OnEmulator{stream}, {term, contribution});
 }
 
 cudaError_t advance(cudaStream_t stream, optim::StepRules const& rules, optim::StepSums const* total,
                     optim::StepScalars* scalars) {
-  return OnEmulator{stream}(Advance{rules, total, scalars}, 1);
+  return launch_advance(OnEmulator{stream}, {rules, total, scalars});
 }
 
 cudaError_t adamw(cudaStream_t stream, optim::AdamwArgs const& args) { return launch_adamw(OnEmulator{stream}, args); }

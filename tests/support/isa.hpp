@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "core/isa.hpp"
@@ -73,6 +74,22 @@ template <Element T>
     result.push_back(from_float<T>(value));
   }
   return result;
+}
+
+/// The same of any dtype: whole numbers of all bits, doubles in [0, 16).
+template <class T>
+[[nodiscard]] std::vector<T> random_values(std::int64_t count, std::uint32_t seed, Numbers numbers) {
+  if constexpr (Element<T>) {
+    return rounded<T>(random_floats(count, numbers, seed));
+  } else {
+    std::mt19937_64 random{seed};
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (T& value : values) {
+      value = std::is_same_v<T, double> ? static_cast<T>(std::ldexp(static_cast<double>(random()), -60))
+                                        : static_cast<T>(random());
+    }
+    return values;
+  }
 }
 
 /// Equal bits, or both NaN (whose payload depends on the order of operands, which no program can rely on).

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/noise.hpp"
 #include "zeroth/zeroth.hpp"
 
 namespace zeroth::testing {
@@ -123,16 +124,6 @@ inline void pause_somewhere(unsigned salt) {
   if (hash >> 30U == 0) {
     std::this_thread::sleep_for(std::chrono::microseconds{(hash >> 10U) % 700});
   }
-}
-
-/// A number in [-1, 1] from two integers.
-inline float noise(std::int64_t a, std::int64_t b) {
-  auto x =
-      static_cast<std::uint64_t>(a) * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(b) * 0xBF58476D1CE4E5B9ULL;
-  x ^= x >> 31U;
-  x *= 0x94D049BB133111EBULL;
-  x ^= x >> 29U;
-  return static_cast<float>(static_cast<std::int32_t>(x >> 32U)) * 0x1p-31F;
 }
 
 template <Element T, GradientOf<T> G>

@@ -12,4 +12,21 @@ void expect(cudaError_t error, char const* call) {
   }
 }
 
+void* take_memory(std::int64_t bytes) {
+  void* data = nullptr;
+  if (auto const error = cudaMalloc(&data, static_cast<std::size_t>(bytes)); error != cudaSuccess) {
+    expect(error, fmt::format("cudaMalloc of {} bytes for activations", bytes).c_str());
+  }
+  return data;
+}
+
+void* take_pinned(std::int64_t bytes) {
+  void* data = nullptr;
+  if (auto const error = cudaHostAlloc(&data, static_cast<std::size_t>(bytes), cudaHostAllocDefault);
+      error != cudaSuccess) {
+    expect(error, fmt::format("cudaHostAlloc of {} bytes", bytes).c_str());
+  }
+  return data;
+}
+
 }  // namespace gpt::gpu

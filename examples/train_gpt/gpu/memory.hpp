@@ -12,6 +12,11 @@ namespace gpt::gpu {
 /// Throws SystemError that names `call`, if `error` is one.
 void expect(cudaError_t error, char const* call);
 
+/// Memory of the current GPU, for activations. Throws SystemError that names the bytes if there are no more.
+[[nodiscard]] void* take_memory(std::int64_t bytes);
+/// Memory of the host that copies to and from the GPU do not wait for; likewise.
+[[nodiscard]] void* take_pinned(std::int64_t bytes);
+
 /// A row-major matrix of activations. Takes memory when it gets its shape first and keeps it, as Eigen's do.
 template <class T>
 class Matrix {
@@ -31,9 +36,8 @@ class Matrix {
     cols_ = cols;
     if (count() > capacity_) {
       static_cast<void>(cudaFree(std::exchange(data_, nullptr)));
-      void* data = nullptr;
-      expect(cudaMalloc(&data, static_cast<std::size_t>(count()) * sizeof(T)), "cudaMalloc of activations");
-      data_ = static_cast<T*>(data);
+      capacity_ = 0;  // should the GPU have no more
+      data_ = static_cast<T*>(take_memory(count() * std::int64_t{sizeof(T)}));
       capacity_ = count();
     }
   }
@@ -52,18 +56,14 @@ class Matrix {
 template <class T>
 class Pinned {
  public:
-  explicit Pinned(std::int64_t count) {
-    void* data = nullptr;
-    expect(cudaHostAlloc(&data, static_cast<std::size_t>(count) * sizeof(T), cudaHostAllocDefault), "cudaHostAlloc");
-    data_ = static_cast<T*>(data);
-  }
+  explicit Pinned(std::int64_t count) : data_{static_cast<T*>(take_pinned(count * std::int64_t{sizeof(T)}))} {}
   Pinned(Pinned const&) = delete;
   Pinned& operator=(Pinned const&) = delete;
   ~Pinned() { static_cast<void>(cudaFreeHost(data_)); }
   [[nodiscard]] T* data() const noexcept { return data_; }
 
  private:
-  T* data_ = nullptr;
+  T* data_;
 };
 
 }  // namespace gpt::gpu

@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "batches.hpp"
 #include "cuda/machine.hpp"
+#include "examples/random_batch.hpp"
 #include "gpu/launch.hpp"
 #include "parameters.hpp"
 #include "zeroth/core/dtype.hpp"
@@ -81,17 +81,6 @@ template <class T, class Derived>
 template <class Body>
 void run(Body const& body) {
   REQUIRE(gpu::launch(zeroth::testing::machine().stream(), body, body.work()) == cudaSuccess);
-}
-
-[[nodiscard]] inline Batch random_batch(std::int64_t tokens, int vocabulary, unsigned seed) {
-  std::mt19937 random{seed};
-  std::uniform_int_distribution<int> token{0, vocabulary - 1};
-  Batch batch;
-  for (std::int64_t i = 0; i < tokens; ++i) {
-    batch.inputs.push_back(static_cast<std::uint8_t>(token(random)));
-    batch.targets.push_back(static_cast<std::uint8_t>(token(random)));
-  }
-  return batch;
 }
 
 }  // namespace gpt::testing

@@ -1,106 +1,24 @@
 /// train_gpt's loop on a GPU, or on what stands in for one, against the same loop on the CPU.
-#include <fmt/format.h>
-
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "cpu_math.hpp"
 #include "cuda/gpus.hpp"
-#include "examples/files.hpp"
+#include "examples/gpu/training.hpp"
 #include "gpu/math.hpp"
-#include "support/catch.hpp"
-#include "support/job.hpp"
-#include "train.hpp"
 #include "zeroth/device/cuda.hpp"
 
 namespace gpt {
 namespace {
 
-using nlohmann::json;
-using zeroth::testing::MakeDevice;
-
-struct Run {
-  int ranks = 1, stage = 3, steps = 20;
-  std::string precision = {};  ///< More keys, each with a comma before it.
-  bool recompute = false;
-};
-
-zeroth::Config config_of(Run const& run) {
-  return zeroth::Config::from_json(fmt::format(R"({{
-    "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
-    "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-3, "weight_decay": 0.1}}}},
-    "zero_optimization": {{"stage": {}}}, "zeroth": {{"timeout_ms": 20000}} {} }})",
-                                               run.stage, run.precision));
-}
-
-Shape const shape{.layers = 2, .heads = 2, .channels = 16, .context = 12};
-
-/// The report's steps, and what was saved.
-struct Left {
-  std::vector<json> steps;
-  std::string weights;
-};
-
-template <class Where>
-Left train_in(Folder const& folder, Run const& run, MakeDevice const& make_device) {
-  std::string text;
-  for (int i = 0; i < 600; ++i) {
-    text += std::to_string(i * i) + (i % 7 == 0 ? "\n" : " ");
-  }
-  folder.write("text", text);
-  Options options;
-  options.data = folder / "text";
-  options.report = folder / "report";
-  options.save_final = folder / "model";
-  options.steps = run.steps;
-  options.seed = 9;
-  options.recompute = run.recompute;
-  Corpus const corpus{options.data};
-  Batches const batches{corpus, shape.context, options.order, options.seed};
-  auto const config = config_of(run);
-  Task const task{options, config, shape, batches};
-  auto const outcome = zeroth::testing::run_job(
-      run.ranks, [&](zeroth::Job& job) { train<Where>(job, task); }, {}, make_device);
-  REQUIRE(zeroth::testing::messages_of(outcome) == "");
-  Left left;
-  std::istringstream lines{read_all(options.report)};
-  for (std::string line; std::getline(lines, line);) {
-    if (auto const record = json::parse(line); record["record"] == "step") {
-      left.steps.push_back(record);
-    }
-  }
-  left.weights = read_all(options.save_final / "model.safetensors");
-  return left;
-}
-
-Left on_cpu(Run const& run) {
-  Folder const folder;
-  return train_in<OnCpu>(folder, run, {});
-}
+using namespace testing;
 
 Left on_gpu(Run const& run) {
   zeroth::testing::begin_on({});
   Folder const folder;
-  auto left = train_in<gpu::OnGpu>(folder, run, [](int) { return zeroth::device::make_cuda_device(0); });
+  auto left = train_in<gpu::OnGpu>(folder, run, as_threads([](int) { return zeroth::device::make_cuda_device(0); }));
   REQUIRE(zeroth::testing::left_on_gpus() == "");
   return left;
-}
-
-/// The largest relative difference of losses. Infinite if one is missing.
-double worst_loss(Left const& a, Left const& b) {
-  if (a.steps.size() != b.steps.size() || a.steps.empty()) {
-    return HUGE_VAL;
-  }
-  double worst = 0;
-  for (std::size_t i = 0; i < a.steps.size(); ++i) {
-    auto const loss = a.steps[i]["loss"].get<double>();
-    worst = std::max(worst, std::abs(loss - b.steps[i]["loss"].get<double>()) / loss);
-  }
-  return worst;
 }
 
 std::string const bf16_keys = R"(, "bf16": {"enabled": true})";
@@ -196,7 +114,7 @@ TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for 
   fake_cuda::reset();
   Folder const folder;
   auto const left = train_in<Counted>(folder, {.steps = 8, .precision = bf16_keys},
-                                      [](int) { return zeroth::device::make_cuda_device(0); });
+                                      as_threads([](int) { return zeroth::device::make_cuda_device(0); }));
   CHECK(left.steps.size() == 8);
   using Counting = CountingMath<zeroth::bf16, zeroth::bf16>;
   for (char const* const function : {"cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost",
@@ -215,9 +133,26 @@ TEST_CASE("work that comes late changes nothing") {
   auto const base = on_gpu(run);
   fake_cuda::reset({.delays = 5});
   Folder const folder;
-  auto const late = train_in<gpu::OnGpu>(folder, run, [](int) { return zeroth::device::make_cuda_device(0); });
+  auto const late =
+      train_in<gpu::OnGpu>(folder, run, as_threads([](int) { return zeroth::device::make_cuda_device(0); }));
   CHECK(late.weights == base.weights);
   CHECK(worst_loss(base, late) == 0);
+}
+
+TEST_CASE("a matrix that did not get memory has none, and takes it the next time") {
+  fake_cuda::reset();
+  static_cast<void>(cudaSetDevice(0));
+  {
+    gpu::Matrix<float> matrix;
+    matrix.resize(10, 10);
+    fake_cuda::refuse("cudaMalloc", cudaErrorMemoryAllocation);
+    CHECK_THROWS_WITH(matrix.resize(20, 20),
+                      Catch::Contains("cudaMalloc of 1600 bytes for activations: out of memory"));
+    CHECK(matrix.data() == nullptr);
+    matrix.resize(10, 10);
+    CHECK(matrix.data() != nullptr);
+  }
+  CHECK(fake_cuda::leftovers() == "");
 }
 
 TEST_CASE("a GPU without memory for activations ends the run with a message") {
@@ -234,7 +169,8 @@ TEST_CASE("a GPU without memory for activations ends the run with a message") {
         gpu::GpuMath<float, float> const math{engine, model, params, options, 2};
       },
       {}, [](int) { return zeroth::device::make_cuda_device(0); });
-  CHECK_THAT(zeroth::testing::messages_of(outcome), Catch::Contains("cudaMalloc of activations: out of memory"));
+  CHECK_THAT(zeroth::testing::messages_of(outcome),
+             Catch::Matches("(.|\n)*cudaMalloc of [1-9][0-9]+ bytes for activations: out of memory(.|\n)*"));
   CHECK(fake_cuda::leftovers() == "");
 }
 #endif

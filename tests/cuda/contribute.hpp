@@ -1,0 +1,52 @@
+/// Steps whose math is work of the engine's stream, which the host never waits for.
+#pragma once
+#include <optional>
+#include <stdexcept>
+
+#include "cuda/work.hpp"
+#include "engine/small_model.hpp"
+#include "zeroth/adapters/cuda.hpp"
+#ifndef ZEROTH_ON_GPU
+#include "support/fake_cuda/fake_cuda.hpp"
+#endif
+
+namespace zeroth::testing {
+
+#ifndef ZEROTH_ON_GPU
+template <class T, class G>
+cudaError_t enqueue(cudaStream_t stream, Contribution<T, G> const& work) {
+  return fake_cuda::enqueue(stream, [work] {
+    for (std::int64_t i = 0; i < work.count; ++i) {
+      work.at(i);
+    }
+  });
+}
+#endif
+
+/// As contribute() of small_model.hpp, as a kernel.
+template <Element T, GradientOf<T> G>
+void enqueue_contribution(Backward<T, G> const& p, Param<1> const& param, std::int64_t sample, float seed,
+                          cudaStream_t stream) {
+  auto const value = p[param];
+  auto const grad = p.grad(param);
+  auto const error =
+      enqueue(stream, Contribution<T, G>{value.data(), grad.data(), value.count(), grad.beta(), seed, sample});
+  if (error != cudaSuccess) {
+    throw std::runtime_error{cudaGetErrorName(error)};
+  }
+}
+
+template <Element T, GradientOf<T> G>
+std::optional<StepReport> step_on_gpu(Engine<T, G>& engine, SmallModel const& small) {
+  for (auto micro : engine.micro_steps()) {
+    forward(micro, small);
+    float const seed = micro.report_loss(loss_of(micro.first_sample()));
+    for (auto u = small.units.size(); u-- > 0;) {
+      auto const p = micro.backward(small.units[u]);
+      enqueue_contribution(p, small.weights[u], micro.first_sample(), seed, cuda_stream(engine));
+    }
+  }
+  return engine.step();
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,49 @@
+/// A point that a stream of a GPU does not pass until the host says so.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <thread>
+
+#include "cuda/gpus.hpp"
+#include "cuda/work.hpp"
+
+namespace zeroth::testing {
+
+/// Outlives the work of the streams that it holds up. On a GPU a kernel that asks: a call of the host would hold up
+/// those of other streams as well.
+class Gate {
+ public:
+  explicit Gate(device::Device& device)
+      : memory_{device.allocate_host(sizeof(Flag))}, open_{new (memory_->data()) Flag{0}} {}
+  Gate(Gate const&) = delete;
+  Gate& operator=(Gate const&) = delete;
+  ~Gate() { open(); }
+
+  void enqueue_on(device::Stream& stream) {
+#ifdef ZEROTH_ON_GPU
+    auto const error = enqueue_gate(device::as_cuda(stream).get(), reinterpret_cast<int const*>(open_));
+    if (error != cudaSuccess) {
+      throw std::runtime_error{cudaGetErrorString(error)};
+    }
+#else
+    post_on_gpu(stream, [flag = open_] {
+      while (*flag == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      }
+    });
+#endif
+  }
+  void open() { *open_ = 1; }
+
+ private:
+  using Flag = std::atomic<int>;
+  static_assert(sizeof(Flag) == sizeof(int));
+
+  std::unique_ptr<device::Memory> memory_;  // of the host, which the GPU reads
+  Flag* open_;
+};
+
+}  // namespace zeroth::testing

@@ -1,1 +1,0 @@
-#include "support/gpu_main.hpp"

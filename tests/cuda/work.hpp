@@ -1,0 +1,40 @@
+/// Work of a GPU's stream that tests make: enqueued, never waited for.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "support/noise.hpp"
+#include "zeroth/core/dtype.hpp"
+
+namespace zeroth::testing {
+
+/// What one sample adds to the gradient of one element.
+ZEROTH_HOST_DEVICE inline float contribution(float old, float seed, float value, std::int64_t sample, std::int64_t i) {
+  return old + seed * (0.1F * value + 0.2F * noise(sample, i));
+}
+
+/// Adds to `gradient`, or with beta 0 writes, what a sample contributes for each of `count` parameters.
+template <class T, class G>
+struct Contribution {
+  T const* parameter;
+  G* gradient;
+  std::int64_t count;
+  float beta, seed;
+  std::int64_t sample;
+
+  ZEROTH_HOST_DEVICE void at(std::int64_t i) const {
+    float const old = beta == 0 ? 0.0F : to_float(gradient[i]);
+    gradient[i] = from_float<G>(contribution(old, seed, to_float(parameter[i]), sample, i));
+  }
+};
+
+#ifdef ZEROTH_ON_GPU
+/// Defined for every pair of a parameter's and a gradient's type.
+template <class T, class G>
+cudaError_t enqueue(cudaStream_t stream, Contribution<T, G> const& work);
+/// The stream goes on once `*open` is not 0, which the GPU reads in the host's memory; after 20 s in any case.
+cudaError_t enqueue_gate(cudaStream_t stream, int const* open);
+#endif
+
+}  // namespace zeroth::testing

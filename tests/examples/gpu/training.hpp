@@ -1,0 +1,111 @@
+/// train_gpt's loop on a small model: what a run leaves behind.
+#pragma once
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cpu_math.hpp"
+#include "examples/files.hpp"
+#include "support/catch.hpp"
+#include "support/job.hpp"
+#include "train.hpp"
+
+namespace gpt::testing {
+
+using nlohmann::json;
+
+struct Run {
+  int ranks = 1, stage = 3, steps = 20;
+  std::string precision = {};  ///< More keys, each with a comma before it.
+  bool recompute = false;
+  bool traces = false;
+};
+
+inline zeroth::Config config_of(Run const& run) {
+  return zeroth::Config::from_json(fmt::format(R"({{
+    "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
+    "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-3, "weight_decay": 0.1}}}},
+    "zero_optimization": {{"stage": {}}}, "zeroth": {{"timeout_ms": 20000}} {} }})",
+                                               run.stage, run.precision));
+}
+
+inline Shape const shape{.layers = 2, .heads = 2, .channels = 16, .context = 12};
+
+/// The report's steps and memory, and what was saved.
+struct Left {
+  std::vector<json> steps, memory;
+  std::string weights, trace;
+};
+
+/// Runs a function on all ranks of a job of so many.
+using RunJob = std::function<zeroth::testing::Outcome(int ranks, std::function<void(zeroth::Job&)> const& rank_main)>;
+
+/// Ranks are threads on the devices that `make_device` makes.
+inline RunJob as_threads(zeroth::testing::MakeDevice make_device) {
+  return [make_device = std::move(make_device)](int ranks, std::function<void(zeroth::Job&)> const& rank_main) {
+    return zeroth::testing::run_job(ranks, rank_main, {}, make_device);
+  };
+}
+
+template <class Where>
+Left train_in(Folder const& folder, Run const& run, RunJob const& run_job) {
+  std::string text;
+  for (int i = 0; i < 600; ++i) {
+    text += std::to_string(i * i) + (i % 7 == 0 ? "\n" : " ");
+  }
+  folder.write("text", text);
+  Options options;
+  options.data = folder / "text";
+  options.report = folder / "report";
+  options.save_final = folder / "model";
+  options.trace = run.traces ? folder / "trace" : std::filesystem::path{};
+  options.steps = run.steps;
+  options.seed = 9;
+  options.recompute = run.recompute;
+  Corpus const corpus{options.data};
+  Batches const batches{corpus, shape.context, options.order, options.seed};
+  auto const config = config_of(run);
+  Task const task{options, config, shape, batches};
+  auto const outcome = run_job(run.ranks, [&](zeroth::Job& job) { train<Where>(job, task); });
+  REQUIRE(zeroth::testing::messages_of(outcome) == "");
+  Left left;
+  std::istringstream lines{read_all(options.report)};
+  for (std::string line; std::getline(lines, line);) {
+    auto const record = json::parse(line);
+    if (record["record"] == "step") {
+      left.steps.push_back(record);
+    } else if (record["record"] == "memory") {
+      left.memory.push_back(record);
+    }
+  }
+  left.weights = read_all(options.save_final / "model.safetensors");
+  left.trace = run.traces ? read_all(options.trace) : std::string{};
+  return left;
+}
+
+inline Left on_cpu(Run const& run) {
+  Folder const folder;
+  return train_in<OnCpu>(folder, run, as_threads({}));
+}
+
+/// The largest relative difference of losses. Infinite if one is missing.
+inline double worst_loss(Left const& a, Left const& b) {
+  if (a.steps.size() != b.steps.size() || a.steps.empty()) {
+    return HUGE_VAL;
+  }
+  double worst = 0;
+  for (std::size_t i = 0; i < a.steps.size(); ++i) {
+    auto const loss = a.steps[i]["loss"].get<double>();
+    worst = std::max(worst, std::abs(loss - b.steps[i]["loss"].get<double>()) / loss);
+  }
+  return worst;
+}
+
+}  // namespace gpt::testing
