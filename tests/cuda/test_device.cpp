@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/cuda_event.hpp"
 #include "device/cuda_stream.hpp"
 #include "support/catch.hpp"
 #include "support/fake_cuda/fake_cuda.hpp"
@@ -212,6 +213,23 @@ TEST_CASE("a timeline gets the spans and waits of all streams") {
   CHECK(find("forward").begin_us >= find("wait").end_us - 100);
   device::SpanScope const unseen{*gather, "gather", "block 2"};
   CHECK(timeline.spans().size() == 3);
+}
+
+TEST_CASE("a stream waits for a stream of the same handle on another GPU, or of another rank") {
+  fake_cuda::reset({.gpus = 2});
+  {
+    device::CudaContext mine{0}, elsewhere{1}, neighbour{0};
+    device::CudaSpans spans{mine};
+    device::CudaStream const stream{"test", device::CudaStream::Role::beside, mine, spans};
+    device::CudaEvent event{mine};
+    CHECK(event.precedes(elsewhere, stream.get()));  // nothing was recorded
+    event.record(stream.get());
+    CHECK(event.precedes(mine, stream.get()));
+    CHECK_FALSE(event.precedes(mine, nullptr));
+    CHECK_FALSE(event.precedes(elsewhere, stream.get()));
+    CHECK_FALSE(event.precedes(neighbour, stream.get()));
+  }
+  CHECK(fake_cuda::leftovers() == "");
 }
 
 }  // namespace zeroth::testing
