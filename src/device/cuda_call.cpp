@@ -24,7 +24,7 @@ cudaError_t forget_not_ready(cudaError_t answer) noexcept {
 void CudaContext::expect(cudaError_t error, char const* call) {
   if (error != cudaSuccess) [[unlikely]] {
     note(error, call);
-    throw SystemError{describe_call(call, ordinal_, error)};
+    failure_->rethrow();
   }
 }
 

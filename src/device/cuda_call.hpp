@@ -24,7 +24,8 @@ class CudaContext {
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
   [[nodiscard]] Failure& failure() noexcept { return *failure_; }
   [[nodiscard]] std::shared_ptr<Failure> const& shared_failure() const noexcept { return failure_; }
-  /// Fails the device and throws SystemError, if `error` is one.
+  /// If `error` is one: fails the device with a SystemError, unless it has failed before, and throws what it failed
+  /// with first.
   void expect(cudaError_t error, char const* call);
   /// Fails the device, if `error` is one: for what must not throw.
   void note(cudaError_t error, char const* call) noexcept;

@@ -30,8 +30,11 @@ class CudaEvent final : public Event {
 
   void record(cudaStream_t stream);
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
-  /// Does what follows on `stream` come after the recorded point anyway?
-  [[nodiscard]] bool precedes(cudaStream_t stream) const noexcept { return !recorded_ || stream_ == stream; }
+  /// Does what follows on `stream` of `context` come after the recorded point anyway? Handles alone do not tell: that
+  /// of the default stream is the same on every GPU, and on every thread.
+  [[nodiscard]] bool precedes(CudaContext const& context, cudaStream_t stream) const noexcept {
+    return !recorded_ || (&context == &context_ && stream == stream_);
+  }
   [[nodiscard]] cudaEvent_t get() const noexcept { return event_.get(); }
 
  private:

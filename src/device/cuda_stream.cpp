@@ -43,7 +43,7 @@ CudaStream::~CudaStream() {
 void CudaStream::wait(Event const& event) {
   context_.failure().rethrow();
   auto const& cuda = as_cuda(event);
-  if (cuda.precedes(stream_)) {
+  if (cuda.precedes(context_, stream_)) {
     return;
   }
   bool const measured = role_ == Role::compute;

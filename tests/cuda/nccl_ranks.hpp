@@ -41,7 +41,6 @@ inline void begin_nccl_on(Gpus const& gpus) { begin_nccl({.gpus = gpus.count, .d
   options.at = {"127.0.0.1", port, "this test", "token"};
   options.rank = rank;
   options.world = world;
-  options.local_rank = rank;
   options.join_timeout = std::chrono::minutes{2};
   options.heartbeat_timeout = std::chrono::minutes{1};
   return options;

@@ -8,6 +8,7 @@
 
 #include "cuda/gate.hpp"
 #include "cuda/gpus.hpp"
+#include "device/cuda_event.hpp"
 #include "support/catch.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/kernels.hpp"
@@ -231,6 +232,27 @@ TEST_CASE("a timeline gets the spans and waits of all streams") {
   CHECK(find("forward").begin_us >= find("wait").end_us - 100);
   device::SpanScope const unseen{*gather, "gather", "block 2"};
   CHECK(timeline.spans().size() == 3);
+}
+
+TEST_CASE("a stream waits for a stream of the same handle on another GPU, or of another rank") {
+  begin_on({.count = 2});
+  if (!are_there(2)) {
+    WARN("left out: there is one GPU");
+    return;
+  }
+  {
+    device::CudaContext mine{0}, elsewhere{1}, neighbour{0};
+    device::CudaSpans spans{mine};
+    device::CudaStream const stream{"test", device::CudaStream::Role::beside, mine, spans};
+    device::CudaEvent event{mine};
+    CHECK(event.precedes(elsewhere, stream.get()));  // nothing was recorded
+    event.record(stream.get());
+    CHECK(event.precedes(mine, stream.get()));
+    CHECK_FALSE(event.precedes(mine, nullptr));
+    CHECK_FALSE(event.precedes(elsewhere, stream.get()));
+    CHECK_FALSE(event.precedes(neighbour, stream.get()));
+  }
+  CHECK(left_on_gpus().empty());
 }
 
 }  // namespace zeroth::testing

@@ -108,6 +108,8 @@ TEST_CASE("a call that CUDA refuses is named, and fails the device") {
   CHECK(contains(thrown<SystemError>([&] { stream->synchronize(); }), "cudaMemsetAsync"));
   CHECK(contains(thrown<SystemError>([&] { event->synchronize(); }), "cudaMemsetAsync"));
   CHECK(contains(thrown<SystemError>([&] { device->compute().wait(*event); }), "cudaMemsetAsync"));
+  fake_cuda::refuse("cudaEventCreateWithFlags", cudaErrorMemoryAllocation);  // a later call says what was wrong first
+  CHECK(contains(thrown<SystemError>([&] { static_cast<void>(device->make_event()); }), "cudaMemsetAsync"));
 }
 
 TEST_CASE("a GPU that is not there is refused") {
