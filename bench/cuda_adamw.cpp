@@ -72,12 +72,17 @@ class Stopwatch {
 struct Variant {
   Dtype gradient, parameter;
   bool writes_parameter;
+  Dtype master = Dtype::fp32, moments = Dtype::fp32;
 };
 
 constexpr std::array variants{
-    Variant{Dtype::fp32, Dtype::fp32, false}, Variant{Dtype::fp32, Dtype::bf16, true},
-    Variant{Dtype::bf16, Dtype::bf16, true},  Variant{Dtype::fp32, Dtype::fp16, true},
+    Variant{Dtype::fp32, Dtype::fp32, false},
+    Variant{Dtype::fp32, Dtype::bf16, true},
+    Variant{Dtype::bf16, Dtype::bf16, true},
+    Variant{Dtype::fp32, Dtype::fp16, true},
     Variant{Dtype::fp16, Dtype::fp16, true},
+    Variant{Dtype::bf16, Dtype::fp32, false, Dtype::bf16, Dtype::fp32},
+    Variant{Dtype::bf16, Dtype::fp32, false, Dtype::bf16, Dtype::bf16},
 };
 
 struct Copy {
@@ -89,8 +94,11 @@ nlohmann::json measure(Stopwatch& watch, Variant const& variant, optim::AdamwArg
   args.gradient_dtype = variant.gradient;
   args.parameter_dtype = variant.parameter;
   args.parameter = variant.writes_parameter ? args.parameter : nullptr;
-  auto const moved =
-      args.count * (24 + bytes_of(variant.gradient) + (variant.writes_parameter ? bytes_of(variant.parameter) : 0));
+  args.master_dtype = variant.master;
+  args.moments_dtype = variant.moments;
+  auto const states = bytes_of(variant.master) + 2 * bytes_of(variant.moments);
+  auto const moved = args.count * (2 * states + bytes_of(variant.gradient) +
+                                   (variant.writes_parameter ? bytes_of(variant.parameter) : 0));
   std::vector<double> rates, copy_rates, ratios;
   for (int round = -1; round < rounds; ++round) {  // one for warmth
     double const adamw = watch.seconds([&](cudaStream_t stream) { return cuda::adamw(stream, args); });
@@ -107,6 +115,8 @@ nlohmann::json measure(Stopwatch& watch, Variant const& variant, optim::AdamwArg
   return {{"benchmark", "cuda_adamw"},
           {"gradient", name_of(variant.gradient)},
           {"parameter", variant.writes_parameter ? name_of(variant.parameter) : "none"},
+          {"master", name_of(variant.master)},
+          {"moments", name_of(variant.moments)},
           {"elements", args.count},
           {"segments", args.segments.size()},
           {"gb_per_s", bench::quantile(rates, 0.5)},
@@ -127,7 +137,8 @@ void run(std::int64_t count, int rounds, int segment_count) {
   expect(cudaMemcpy(their_scalars.data(), &scalars, sizeof(scalars), cudaMemcpyHostToDevice), "cudaMemcpy");
   std::vector<optim::AdamwSegment> segments;
   for (int k = 0; k < segment_count; ++k) {
-    segments.push_back({count * k / segment_count, count * (k + 1) / segment_count, 1, 1});
+    auto const begin = count * k / segment_count;
+    segments.push_back({begin, count * (k + 1) / segment_count, 1, 1, begin});
   }
   optim::AdamwArgs args;
   args.master = static_cast<float*>(master.data());

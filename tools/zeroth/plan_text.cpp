@@ -31,10 +31,11 @@ std::string headline(PlanResult const& result) {
   return fmt::format(
       "{}: {} in {}; {}\n"
       "{}; {}\n"
-      "compute {}, gradients {}, reduced in {}, accumulated in {}, master fp32; {}\n\n",
+      "compute {}, gradients {}, reduced in {}, accumulated in {}, master {}; {}\n\n",
       result.model.name, counted(facts.parameters, "parameter"), counted(facts.units, "unit"), result.model.about,
       counted(result.plan.world, "rank"), file, name_of(precision.compute), name_of(precision.gradient),
-      name_of(precision.reduce), name_of(precision.accumulate), counted(settings.batch.accumulation, "micro-step"));
+      name_of(precision.reduce), name_of(precision.accumulate), name_of(precision.master),
+      counted(settings.batch.accumulation, "micro-step"));
 }
 
 Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale) {
