@@ -18,9 +18,10 @@
 namespace zeroth {
 namespace {
 
-template <class G, class P>
+template <class G, class P, class M = float, class S = float>
 struct Yardstick {
-  float *master, *m, *v;
+  M* master;
+  S *m, *v;
   G const* gradient;
   P* parameter;
   std::int64_t count;
@@ -29,24 +30,33 @@ struct Yardstick {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < count; ++i) {
       float const g = to_float(gradient[i]);
-      m[i] += g;
-      v[i] += g;
-      master[i] += g;
+      add(m[i], g);
+      add(v[i], g);
+      add(master[i], g);
       if constexpr (Element<P>) {
         parameter[i] = from_float<P>(master[i]);
       }
     }
   }
+  template <class T>
+  ZEROTH_INLINE static void add(T& value, float summand) {
+    value = from_float<T>(to_float(value) + summand);
+  }
 };
 
-template <class G, class P>
+template <class G, class P, class M = float, class S = float>
 void run_yardstick(optim::AdamwArgs const& args) {
-  with_best_isa(Yardstick<G, P>{args.master, args.m, args.v, static_cast<G const*>(args.gradient),
-                                static_cast<P*>(args.parameter), args.count});
+  with_best_isa(Yardstick<G, P, M, S>{static_cast<M*>(args.master), static_cast<S*>(args.m), static_cast<S*>(args.v),
+                                      static_cast<G const*>(args.gradient), static_cast<P*>(args.parameter),
+                                      args.count});
 }
 
 void yardstick(optim::AdamwArgs const& args) {
   with_element(args.gradient_dtype, [&]<class G>(std::type_identity<G>) {
+    if (args.master_dtype == Dtype::bf16) {
+      return args.moments_dtype == Dtype::bf16 ? run_yardstick<G, void, bf16, bf16>(args)
+                                               : run_yardstick<G, void, bf16, float>(args);
+    }
     if (args.parameter == nullptr) {
       return run_yardstick<G, void>(args);
     }
@@ -63,6 +73,8 @@ nlohmann::json measure(bench::AdamwVariant const& variant, optim::AdamwArgs cons
   return {{"benchmark", "adamw"},
           {"gradient", name_of(variant.gradient)},
           {"parameter", variant.parameter_name()},
+          {"master", name_of(variant.master)},
+          {"moments", name_of(variant.moments)},
           {"elements", args.count},
           {"gb_per_s", rate(paired.subject_seconds)},
           {"yardstick_gb_per_s", rate(paired.yardstick_seconds)},

@@ -13,13 +13,18 @@ namespace zeroth::bench {
 struct AdamwVariant {
   Dtype gradient, parameter;
   bool writes_parameter;
+  Dtype master = Dtype::fp32, moments = Dtype::fp32;
   [[nodiscard]] std::string_view parameter_name() const { return writes_parameter ? name_of(parameter) : "none"; }
 };
 
 constexpr std::array adamw_variants{
-    AdamwVariant{Dtype::fp32, Dtype::fp32, false}, AdamwVariant{Dtype::fp32, Dtype::bf16, true},
-    AdamwVariant{Dtype::bf16, Dtype::bf16, true},  AdamwVariant{Dtype::fp32, Dtype::fp16, true},
+    AdamwVariant{Dtype::fp32, Dtype::fp32, false},
+    AdamwVariant{Dtype::fp32, Dtype::bf16, true},
+    AdamwVariant{Dtype::bf16, Dtype::bf16, true},
+    AdamwVariant{Dtype::fp32, Dtype::fp16, true},
     AdamwVariant{Dtype::fp16, Dtype::fp16, true},
+    AdamwVariant{Dtype::bf16, Dtype::fp32, false, Dtype::bf16, Dtype::fp32},
+    AdamwVariant{Dtype::bf16, Dtype::fp32, false, Dtype::bf16, Dtype::bf16},
 };
 
 /// Every byte of memory that is measured on has this value: about 0.01 as fp32, 1 as fp16.
@@ -40,9 +45,9 @@ struct AdamwMemory {
                                                  std::span<optim::AdamwSegment const> segments,
                                                  optim::StepScalars const* scalars) {
   optim::AdamwArgs args;
-  args.master = static_cast<float*>(memory.master);
-  args.m = static_cast<float*>(memory.m);
-  args.v = static_cast<float*>(memory.v);
+  args.master = memory.master;
+  args.m = memory.m;
+  args.v = memory.v;
   args.gradient = memory.gradient;
   args.parameter = memory.parameter;
   args.count = count;
@@ -56,12 +61,16 @@ struct AdamwMemory {
   args.gradient_dtype = variant.gradient;
   args.parameter_dtype = variant.parameter;
   args.parameter = variant.writes_parameter ? args.parameter : nullptr;
+  args.master_dtype = variant.master;
+  args.moments_dtype = variant.moments;
   return args;
 }
 
 /// Read and written: master, m and v both ways, the gradient in, the parameter out.
 [[nodiscard]] inline std::int64_t adamw_bytes(AdamwVariant const& variant, std::int64_t count) {
-  return count * (24 + bytes_of(variant.gradient) + (variant.writes_parameter ? bytes_of(variant.parameter) : 0));
+  auto const states = bytes_of(variant.master) + 2 * bytes_of(variant.moments);
+  auto const written = variant.writes_parameter ? bytes_of(variant.parameter) : 0;
+  return count * (2 * states + bytes_of(variant.gradient) + written);
 }
 
 }  // namespace zeroth::bench

@@ -95,6 +95,8 @@ nlohmann::json measure(Stopwatch& watch, bench::AdamwVariant const& variant, opt
   return {{"benchmark", "cuda_adamw"},
           {"gradient", name_of(variant.gradient)},
           {"parameter", variant.parameter_name()},
+          {"master", name_of(variant.master)},
+          {"moments", name_of(variant.moments)},
           {"elements", args.count},
           {"segments", args.segments.size()},
           {"gb_per_s", bench::quantile(rates, 0.5)},
@@ -114,7 +116,8 @@ void run(std::int64_t count, int rounds, int segment_count) {
   expect(cudaMemcpy(their_scalars.data(), &scalars, sizeof(scalars), cudaMemcpyHostToDevice), "cudaMemcpy");
   std::vector<optim::AdamwSegment> segments;
   for (int k = 0; k < segment_count; ++k) {
-    segments.push_back({count * k / segment_count, count * (k + 1) / segment_count, 1, 1});
+    auto const begin = count * k / segment_count;
+    segments.push_back({begin, count * (k + 1) / segment_count, 1, 1, begin});
   }
   auto const args = bench::adamw_args({master.data(), m.data(), v.data(), gradient.data(), parameter.data()}, count,
                                       segments, static_cast<optim::StepScalars const*>(their_scalars.data()));

@@ -1,4 +1,4 @@
-/// AdamW in one pass over master, m, v, gradient and parameter.
+/// AdamW in one pass over master, m, v, gradient and parameter; masters and moments of bf16 are rounded stochastically.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -7,20 +7,25 @@
 #include "core/dispatch.hpp"
 #include "cuda/packs.hpp"
 #include "optim/adamw_element.hpp"
+#include "optim/stochastic_rounding.hpp"
 
 namespace zeroth::cuda {
 
 /// Some of the segments of an update. They travel by value, as arguments of the kernel do, so that a step neither
-/// copies nor keeps them. P is the parameter's type, or void where the master is the parameter.
-template <class G, class P>
+/// copies nor keeps them. P is the parameter's type, or void where the master is the parameter; M is the master's type
+/// and S that of the moments, each fp32 or bf16.
+template <class G, class P, class M, class S>
 struct Adamw {
   static constexpr int threads = 256;
-  static constexpr int pack = pack_count<float, G, std::conditional_t<Element<P>, P, float>>;
+  static constexpr int pack = pack_count<M, S, G, std::conditional_t<Element<P>, P, M>>;
+  static constexpr bool rounds = std::is_same_v<M, bf16>;
+  static_assert(!rounds || pack == optim::noise_lanes);
   static constexpr int tile_count = threads * pack * 2;
   static constexpr int most_segments = 96;  // so that arguments stay below 4 KiB
   struct Shared {};
 
-  float *master, *m, *v;
+  M* master;
+  S *m, *v;
   G const* gradient;
   P* parameter;
   optim::AdamRules rules;
@@ -36,12 +41,15 @@ struct Adamw {
       if (scalars->skip) {
         return;
       }
+      auto const noise = optim::noise_of(rules, *scalars);
       for (std::int64_t i = block.index(); i < tiles(); i += block.count()) {
         int const k = segment_of(i);
         auto const& segment = segments[k];
         auto const tile = tile_of<tile_count>(grid, segment.begin, segment.end, k == 0 ? i : i - tiles_through[k - 1]);
         auto const factors = optim::factors_of(rules, *scalars, segment);
-        each_pack<threads>(grid, tile, thread, [&](std::int64_t first, auto count) { update(factors, first, count); });
+        each_pack<threads>(packs_of(segment), tile, thread, [&](std::int64_t first, auto count) {
+          update(factors, {noise, segment.element + (first - segment.begin)}, first, count);
+        });
       }
     });
   }
@@ -58,6 +66,13 @@ struct Adamw {
   }
 
  private:
+  /// Elements are rounded by themselves where packs do not begin with the elements that share random words. Layouts see
+  /// to it that they do.
+  [[nodiscard]] ZEROTH_DEVICE PackGrid<pack> packs_of(optim::AdamwSegment const& segment) const {
+    bool const apart = rounds && (segment.element - segment.begin + grid.origin) % pack != 0;
+    return apart ? PackGrid<pack>{} : grid;
+  }
+
   /// Whose tile this is: the first segment whose tiles go beyond it.
   [[nodiscard]] ZEROTH_DEVICE int segment_of(std::int64_t tile) const {
     int low = 0;
@@ -72,37 +87,72 @@ struct Adamw {
     return low;
   }
 
+  /// What the first element of a pack is rounded with: its place in the model decides.
+  struct NoiseAt {
+    optim::RoundingNoise noise;
+    std::int64_t element;
+  };
+
   template <int count>
-  ZEROTH_DEVICE void update(optim::AdamwFactors const& factors, std::int64_t first, Count<count> /*count*/) const {
-    auto const wide = load<count>(gradient + first);
-    auto a = load<count>(master + first);
-    auto b = load<count>(m + first);
-    auto c = load<count>(v + first);
+  ZEROTH_DEVICE void update(optim::AdamwFactors const& factors, NoiseAt const& at, std::int64_t first,
+                            Count<count> /*count*/) const {
+    auto const narrow = load<count>(gradient + first);
+    auto a = widened(load<count>(master + first));
+    auto b = widened(load<count>(m + first));
+    auto c = widened(load<count>(v + first));
     for (int k = 0; k < count; ++k) {
-      optim::update_element(factors, to_float(wide.at[k]), a.at[k], b.at[k], c.at[k]);
+      optim::update_element(factors, to_float(narrow.at[k]), a.at[k], b.at[k], c.at[k]);
     }
-    store(master + first, a);
-    store(m + first, b);
-    store(v + first, c);
+    store(master + first, rounded<M>(a, optim::Rounded::master, at));
+    store(m + first, rounded<S>(b, optim::Rounded::m, at));
+    store(v + first, rounded<S>(c, optim::Rounded::v, at));
     if constexpr (Element<P>) {
-      Pack<P, count> rounded;
+      Pack<P, count> narrowed;
       for (int k = 0; k < count; ++k) {
-        rounded.at[k] = from_float<P>(a.at[k]);
+        narrowed.at[k] = from_float<P>(a.at[k]);
       }
-      store(parameter + first, rounded);
+      store(parameter + first, narrowed);
+    }
+  }
+
+  template <class T, int count>
+  [[nodiscard]] static ZEROTH_DEVICE Pack<float, count> widened(Pack<T, count> const& values) {
+    Pack<float, count> wide;
+    for (int k = 0; k < count; ++k) {
+      wide.at[k] = to_float(values.at[k]);
+    }
+    return wide;
+  }
+
+  /// What is stored of `wide`: it, or bf16. A pack has the elements that share random words, or is one element.
+  template <class T, int count>
+  [[nodiscard]] static ZEROTH_DEVICE Pack<T, count> rounded(Pack<float, count> const& wide, optim::Rounded what,
+                                                            NoiseAt const& at) {
+    if constexpr (std::is_same_v<T, float>) {
+      return wide;
+    } else {
+      auto const words =
+          optim::noise_words(at.noise, what, static_cast<std::uint64_t>(at.element) / optim::noise_lanes);
+      int const lane = count == optim::noise_lanes ? 0 : static_cast<int>(at.element % optim::noise_lanes);
+      Pack<T, count> result;
+      for (int k = 0; k < count; ++k) {
+        result.at[k] = optim::round_stochastically(wide.at[k], optim::noise_at(words, lane + k));
+      }
+      return result;
     }
   }
 };
 
-template <class G, class P, class Launch>
+template <class G, class P, class M, class S, class Launch>
 [[nodiscard]] cudaError_t launch_segments(Launch const& launch, optim::AdamwArgs const& args) {
-  using Body = Adamw<G, P>;
-  std::array const arrays{Array{args.master, 4}, Array{args.m, 4}, Array{args.v, 4}, Array{args.gradient, sizeof(G)},
+  using Body = Adamw<G, P, M, S>;
+  std::array const arrays{Array{args.master, sizeof(M)}, Array{args.m, sizeof(S)}, Array{args.v, sizeof(S)},
+                          Array{args.gradient, sizeof(G)},
                           Array{args.parameter, args.parameter == nullptr ? 0 : bytes_of(args.parameter_dtype)}};
   static_assert(sizeof(Body) <= 4096);
-  Body body{args.master,
-            args.m,
-            args.v,
+  Body body{static_cast<M*>(args.master),
+            static_cast<S*>(args.m),
+            static_cast<S*>(args.v),
             static_cast<G const*>(args.gradient),
             static_cast<P*>(args.parameter),
             args.rules,
@@ -127,12 +177,17 @@ template <class Launch>
 [[nodiscard]] cudaError_t launch_adamw(Launch const& launch, optim::AdamwArgs const& args) {
   cudaError_t result = cudaSuccess;
   with_element(args.gradient_dtype, [&]<class G>(std::type_identity<G>) {
+    if (args.master_dtype == Dtype::bf16) {
+      result = args.moments_dtype == Dtype::bf16 ? launch_segments<G, void, bf16, bf16>(launch, args)
+                                                 : launch_segments<G, void, bf16, float>(launch, args);
+      return;
+    }
     if (args.parameter == nullptr) {
-      result = launch_segments<G, void>(launch, args);
+      result = launch_segments<G, void, float, float>(launch, args);
       return;
     }
     with_element(args.parameter_dtype,
-                 [&]<class P>(std::type_identity<P>) { result = launch_segments<G, P>(launch, args); });
+                 [&]<class P>(std::type_identity<P>) { result = launch_segments<G, P, float, float>(launch, args); });
   });
   return result;
 }

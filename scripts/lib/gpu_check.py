@@ -204,13 +204,19 @@ def different_losses(trained):
                 yield f"the losses of {same[0]['name']} and {other['name']} differ from step {step} on"
 
 
+def adamw_dtypes(line):
+    """Gradient and parameter, and the states where they are not fp32."""
+    states = f"; master {line['master']}, moments {line['moments']}" if line.get("master", "fp32") != "fp32" else ""
+    return f"{line['gradient']}, {line['parameter']}{states}"
+
+
 def markdown(result):
     gpus, tests = result["gpus"], result["tests"]
     lines = [f"# {len(gpus)} x {gpus[0]['name']}, {gpus[0]['memory']}, driver {gpus[0]['driver']}", ""]
     lines += [f"Tests that need a GPU: {', '.join(f'{len(tests[k])} {k}' for k in tests)}."]
     lines += [f"- {kind}: {name}" for kind in tests if kind != "passed" for name in tests[kind]]
     lines += ["", "| AdamW: gradient, parameter | GB/s | of a copy |", "|---|---|---|"]
-    lines += [f"| {a['gradient']}, {a['parameter']} | {a['gb_per_s']:.0f} | {a['ratio']:.3f} |" for a in result["adamw"]]
+    lines += [f"| {adamw_dtypes(a)} | {a['gb_per_s']:.0f} | {a['ratio']:.3f} |" for a in result["adamw"]]
     lines += ["", "| GPT-2, bf16 | stage | ranks on GPUs | step ms | exposed ms | tokens/s | MFU | last loss | planned MiB | measured MiB |"]
     lines += ["|---|---|---|---|---|---|---|---|---|---|"]
     for t in result["training"]:

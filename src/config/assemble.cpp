@@ -13,7 +13,9 @@ PrecisionSettings precision(Values const& values) {
   return {.compute = dtype_named(compute_dtype(values)),
           .gradient = dtype_named(values.get<"zeroth.gradient_dtype">()),
           .reduce = reduce,
-          .accumulate = wide ? Dtype::fp32 : reduce};
+          .accumulate = wide ? Dtype::fp32 : reduce,
+          .master = values.get<"bf16.bf16_master_weights_and_grads">() ? Dtype::bf16 : Dtype::fp32,
+          .moments = values.get<"bf16.bf16_optimizer_states">() ? Dtype::bf16 : Dtype::fp32};
 }
 
 optim::AdamRules adam(Values const& values) {
@@ -23,7 +25,8 @@ optim::AdamRules adam(Values const& values) {
           .epsilon = static_cast<float>(values.get<"optimizer.params.eps">()),
           .weight_decay = static_cast<float>(values.get<"optimizer.params.weight_decay">()),
           .decoupled_decay = values.get<"optimizer.params.adam_w_mode">(),
-          .bias_correction = values.get<"optimizer.params.bias_correction">()};
+          .bias_correction = values.get<"optimizer.params.bias_correction">(),
+          .rounding_seed = values.get<"zeroth.stochastic_rounding_seed">()};
 }
 
 optim::ScheduleKind schedule_kind(std::string_view type) {

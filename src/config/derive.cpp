@@ -90,6 +90,9 @@ Value gradient_dtype(Values const& values) { return compute_dtype(values); }
 Value reduce_dtype(Values const& values) { return values.get<"zeroth.gradient_dtype">(); }
 
 Value accumulate_dtype(Values const& values) {
+  if (values.get<"bf16.bf16_master_weights_and_grads">()) {
+    return "bf16";
+  }
   if (values.get<"gradient_accumulation_steps">() == 1) {
     return values.get<"communication_data_type">();
   }

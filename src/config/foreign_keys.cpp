@@ -77,8 +77,6 @@ constexpr ForeignKey table[] = {
     {"fp16.auto_cast", "false", "convert the input in the program"},
     {"fp16.fp16_master_weights_and_grads", "false", "masters are fp32"},
     {"bf16.immediate_grad_update", "false", ""},
-    {"bf16.bf16_master_weights_and_grads", "false", "masters are fp32"},
-    {"bf16.bf16_optimizer_states", "false", "optimizer states are fp32"},
     // ---- zero_optimization
     {"zero_optimization.contiguous_gradients", "true", "gradients are always contiguous"},
     {"zero_optimization.reduce_scatter", "true", "stages 1 to 3 always reduce-scatter"},
@@ -124,7 +122,7 @@ constexpr ForeignKey table[] = {
     {"optimizer.params.amsgrad", "false", ""},
     {"optimizer.params.set_grad_none", "true", "gradients are never zeroed, their first write overwrites"},
     {"optimizer.params.torch_adam", "false", ""},
-    {"optimizer.params.fp32_optimizer_states", "true", "optimizer states are fp32"},
+    {"optimizer.params.fp32_optimizer_states", "true", "use bf16.bf16_optimizer_states"},
     {"optimizer.params.max_grad_norm", "", "use gradient_clipping"},
     {"optimizer.params.momentum", "", other_optimizer},
     {"optimizer.params.muon_lr", "", other_optimizer},

@@ -97,7 +97,8 @@ inline constexpr Key keys[] = {
    .meaning = "Dtype in which gradients travel."},
   {.path = "data_types.grad_accum_dtype", .kind = Kind::name, .names = dtype_names,
    .derive = derive::accumulate_dtype,
-   .why = "fp32 if a step reduces several times, the reduced dtype if it has one micro-step, otherwise none",
+   .why = "bf16 with bf16 masters; else fp32 if a step reduces several times, the reduced dtype if it has one "
+          "micro-step, otherwise none",
    .meaning = "Dtype in which gradients are added up: those of micro-steps after each reduction or, before the one "
               "reduction of `last_micro_step`, on the rank, where it must be zeroth.gradient_dtype."},
   {.path = "data_types.param_dtype", .kind = Kind::name, .names = dtype_names,
@@ -133,9 +134,14 @@ inline constexpr Key keys[] = {
    .meaning = "Smallest dynamic scale; an overflow there ends training."},
 
   {.path = "bf16.enabled", .kind = Kind::boolean, .value = false,
-   .meaning = "Compute in bf16, with fp32 masters."},
+   .meaning = "Compute in bf16, with fp32 masters unless `bf16_master_weights_and_grads` is true."},
   {.path = "bf16.check_grad_overflow", .kind = Kind::boolean, .value = true,
    .meaning = "With bf16: skip an update whose gradient is not finite. (fp16 always does, fp32 never.)"},
+  {.path = "bf16.bf16_master_weights_and_grads", .kind = Kind::boolean, .value = false,
+   .meaning = "The bf16 parameters are the masters: updates are rounded to them stochastically. Gradients are bf16 "
+              "everywhere."},
+  {.path = "bf16.bf16_optimizer_states", .kind = Kind::boolean, .value = false,
+   .meaning = "With bf16 masters: Adam's moments are bf16 too, rounded stochastically."},
 
   {.path = "optimizer.type", .kind = Kind::name, .names = optimizer_names, .any_case = true,
    .foreign_names = "Adagrad Lamb Lion Muon OneBitAdam ZeroOneAdam OneBitLamb MuAdam MuAdamW MuSGD SGD",
@@ -189,6 +195,8 @@ inline constexpr Key keys[] = {
   {.path = "zeroth.gradient_slots", .kind = Kind::integer, .range = {1, int_limit},
    .derive = derive::gradient_slots, .why = "2 with overlap_comm, 1 without",
    .meaning = "Stages 2 and 3: units whose full gradients are held at once."},
+  {.path = "zeroth.stochastic_rounding_seed", .kind = Kind::integer, .value = 0,
+   .meaning = "With bf16 masters: what the random bits follow, beside the number of the update and the element."},
   {.path = "zeroth.timeout_ms", .kind = Kind::integer, .range = {1, 31'536'000'000.0}, .value = 600'000,
    .meaning = "Milliseconds after which a rank that does not answer ends the job."},
   {.path = "zeroth.check", .kind = Kind::boolean, .value = false,

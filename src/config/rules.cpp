@@ -87,6 +87,23 @@ std::string one_16_bit_dtype(Values const& values) {
   return both ? "true, and fp16.enabled too; enable one of them" : "";
 }
 
+std::string bf16_masters_are_parameters(Values const& values) {
+  bool const holds = values.get<"bf16.enabled">() || !values.get<"bf16.bf16_master_weights_and_grads">();
+  return holds ? "" : "true, but bf16.enabled is false; enable it: the masters are the bf16 parameters";
+}
+
+std::string bf16_moments_have_bf16_masters(Values const& values) {
+  bool const holds = values.get<"bf16.bf16_master_weights_and_grads">() || !values.get<"bf16.bf16_optimizer_states">();
+  return holds ? "" : "true, but bf16.bf16_master_weights_and_grads is false; set that too";
+}
+
+/// What is wrong with gradients of `dtype` where masters are bf16: of the wider kind alone, what else there is has
+/// rules of its own.
+std::string too_wide_for_bf16_masters(Values const& values, std::string_view dtype) {
+  bool const contradicts = dtype == "fp32" && values.get<"bf16.bf16_master_weights_and_grads">();
+  return contradicts ? "\"fp32\", but bf16.bf16_master_weights_and_grads is true; allowed: \"bf16\"" : "";
+}
+
 std::string param_dtype_is_computed(Values const& values) {
   auto const dtype = values.get<"data_types.param_dtype">();
   auto const compute = compute_dtype(values);
@@ -99,6 +116,9 @@ std::string param_dtype_is_computed(Values const& values) {
 
 std::string gradient_dtype_is_wide_or_computed(Values const& values) {
   auto const dtype = values.get<"zeroth.gradient_dtype">();
+  if (auto text = too_wide_for_bf16_masters(values, dtype); !text.empty()) {
+    return values.in_file<"zeroth.gradient_dtype">() ? text : std::string{};
+  }
   auto const compute = compute_dtype(values);
   auto const other = compute == "fp32" ? std::string{} : fmt::format(R"( or "{}", the compute dtype)", compute);
   return dtype == "fp32" || dtype == compute
@@ -109,6 +129,9 @@ std::string gradient_dtype_is_wide_or_computed(Values const& values) {
 std::string reduce_dtype_is_wide_or_gradient(Values const& values) {
   auto const dtype = values.get<"communication_data_type">();
   auto const gradient = values.get<"zeroth.gradient_dtype">();
+  if (auto text = too_wide_for_bf16_masters(values, dtype); !text.empty()) {
+    return values.in_file<"communication_data_type">() ? text : std::string{};
+  }
   // fp32 gradients may be rounded to either 16-bit dtype; between those two, each loses what the other keeps.
   return dtype == "fp32" || gradient == "fp32" || dtype == gradient
              ? ""
@@ -123,6 +146,9 @@ std::string accumulate_dtype_is_used(Values const& values) {
     return {};
   }
   auto const dtype = values.get<"data_types.grad_accum_dtype">();
+  if (auto text = too_wide_for_bf16_masters(values, dtype); !text.empty()) {
+    return text;
+  }
   auto const reduce = values.get<"communication_data_type">();
   if (values.get<"zeroth.reduce_gradients">() == "last_micro_step" && values.get<"gradient_accumulation_steps">() > 1) {
     auto const gradient = values.get<"zeroth.gradient_dtype">();
@@ -200,6 +226,8 @@ constexpr Rule rules[] = {
     {index_of<"train_batch_size">, batch_is_product},
     {index_of<"train_micro_batch_size_per_gpu">, batch_fits},
     {index_of<"bf16.enabled">, one_16_bit_dtype},
+    {index_of<"bf16.bf16_master_weights_and_grads">, bf16_masters_are_parameters},
+    {index_of<"bf16.bf16_optimizer_states">, bf16_moments_have_bf16_masters},
     {index_of<"data_types.param_dtype">, param_dtype_is_computed},
     {index_of<"zeroth.gradient_dtype">, gradient_dtype_is_wide_or_computed},
     {index_of<"communication_data_type">, reduce_dtype_is_wide_or_gradient},

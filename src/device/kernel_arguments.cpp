@@ -40,6 +40,14 @@ void expect_adamw(optim::AdamwArgs const& args) {
   expect_count("adamw", "count", args.count);
   expect_element("adamw", args.gradient_dtype);
   expect_element("adamw", args.parameter_dtype);
+  auto const is_state = [](Dtype dtype) { return dtype == Dtype::fp32 || dtype == Dtype::bf16; };
+  ZEROTH_EXPECTS(is_state(args.master_dtype),
+                 fmt::format("adamw: masters are {}, must be fp32 or bf16", name_of(args.master_dtype)));
+  ZEROTH_EXPECTS(args.moments_dtype == Dtype::fp32 || args.moments_dtype == args.master_dtype,
+                 fmt::format("adamw: moments are {} beside masters of {}, must be fp32, or bf16 beside bf16",
+                             name_of(args.moments_dtype), name_of(args.master_dtype)));
+  ZEROTH_EXPECTS(args.master_dtype == Dtype::fp32 || args.parameter == nullptr,
+                 "adamw: masters of bf16 are the parameters, so `parameter` must be null");
   std::int64_t end = 0;
   for (auto const& segment : args.segments) {
     ZEROTH_EXPECTS(end <= segment.begin && segment.begin <= segment.end && segment.end <= args.count,

@@ -71,9 +71,12 @@ std::string decisions(Blueprint const& blueprint) {
   std::string text;
   text += fmt::format("placements: parameters {}, gradients {}, optimizer {}\n", place(request.placements.parameters),
                       place(request.placements.gradients), place(request.placements.optimizer));
-  text += fmt::format("dtypes: compute {}, gradient {}, reduce {}, accumulate {}, master fp32\n",
+  text += fmt::format("dtypes: compute {}, gradient {}, reduce {}, accumulate {}, master {}, moments {}\n",
                       name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce),
-                      name_of(precision.accumulate));
+                      name_of(precision.accumulate), name_of(precision.master), name_of(precision.moments));
+  if (precision.master == Dtype::bf16) {
+    text += "the parameters are the masters: updates are rounded stochastically\n";
+  }
   text += fmt::format("batch: {} = {} samples x {} micro-steps x {} ranks\n", settings.batch.train,
                       settings.batch.micro, settings.batch.accumulation, layout.world());
   if (request.placements.parameters == Placement::shard) {

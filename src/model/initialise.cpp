@@ -3,14 +3,14 @@
 #include <string_view>
 
 #include "core/fnv.hpp"
-#include "model/philox.hpp"
+#include "core/philox.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::model {
 namespace {
 
 /// A key per parameter: names are global, so two parameters never share random numbers.
-std::array<std::uint32_t, 2> key_of(std::uint64_t seed, std::string_view name) noexcept {
+PhiloxKey key_of(std::uint64_t seed, std::string_view name) noexcept {
   auto hash = Fnv1a{seed * 0x9E3779B97F4A7C15ULL}.characters(name).value();
   hash ^= hash >> 29U;
   hash *= 0xBF58476D1CE4E5B9ULL;
@@ -22,7 +22,7 @@ std::array<std::uint32_t, 2> key_of(std::uint64_t seed, std::string_view name) n
 double unit_interval(std::uint32_t word) noexcept { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
 /// Element `lane` of block `words`, standard normal: Box and Muller 1958, two elements from two words.
-double normal(Words const& words, std::size_t lane) noexcept {
+double normal(PhiloxWords const& words, std::size_t lane) noexcept {
   std::size_t const pair = lane & ~std::size_t{1};
   double const radius = std::sqrt(-2.0 * std::log(unit_interval(words[pair])));
   double const angle = 2.0 * std::numbers::pi * unit_interval(words[pair + 1]);
@@ -30,7 +30,7 @@ double normal(Words const& words, std::size_t lane) noexcept {
 }
 
 struct Fill {
-  std::array<std::uint32_t, 2> key;
+  PhiloxKey key;
   std::int64_t first;
   std::span<float> values;
 
@@ -43,7 +43,7 @@ struct Fill {
   }
   template <class F>
   void each_random(F const& value_of) const {
-    Words words{};
+    PhiloxWords words{};
     std::int64_t have = -1;
     each([&](std::int64_t index) {
       if (index / 4 != have) {
@@ -57,14 +57,14 @@ struct Fill {
     each([&](std::int64_t) { return init.value; });
   }
   void operator()(Normal const& init) const {
-    each_random([&](Words const& words, std::size_t lane) {
+    each_random([&](PhiloxWords const& words, std::size_t lane) {
       return static_cast<double>(init.mean) + static_cast<double>(init.stddev) * normal(words, lane);
     });
   }
   void operator()(Uniform const& init) const {
     auto const low = static_cast<double>(init.low);
     auto const width = static_cast<double>(init.high) - low;
-    each_random([&](Words const& words, std::size_t lane) { return low + width * unit_interval(words[lane]); });
+    each_random([&](PhiloxWords const& words, std::size_t lane) { return low + width * unit_interval(words[lane]); });
   }
   void operator()(PerElement const& init) const { each(init.value_at); }
 };

@@ -13,10 +13,10 @@ constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) noexc
   return (count + multiple - 1) / multiple * multiple;
 }
 
-void place(Part& part, std::uint32_t param, std::int64_t count) {
+void place(Part& part, std::uint32_t param, std::int64_t count, std::int64_t element) {
   auto const offset =
       part.params.empty() ? 0 : round_up(part.params.back().offset + part.params.back().count, alignment_count);
-  part.params.push_back({param, offset, count});
+  part.params.push_back({param, offset, count, element});
   part.used_count += count;
 }
 
@@ -41,6 +41,12 @@ Layout::Layout(model::Description const& description, int world) : world_{world}
   ZEROTH_EXPECTS(world >= 1, fmt::format("a layout for {} ranks", world));
   by_unit_.resize(description.units.size());
   by_param_.resize(description.params.size());
+  std::vector<std::int64_t> elements;  // where each parameter begins in the model
+  std::int64_t end = 0;
+  for (auto const& param : description.params) {
+    elements.push_back(end);
+    end += round_up(param.count, alignment_count);
+  }
 
   auto const open_flat = [&](std::string name) {
     flats_.push_back({std::move(name), {}, {}, {}, 0});
@@ -49,7 +55,7 @@ Layout::Layout(model::Description const& description, int world) : world_{world}
   auto const add = [&](std::uint32_t flat, std::uint32_t param) {
     auto const& described = description.params[param];
     auto& part = described.options.trainable ? flats_[flat].trainable : flats_[flat].frozen;
-    place(part, param, described.count);
+    place(part, param, described.count, elements[param]);
     by_param_[param] = {flat, described.options.trainable, part.params.back().offset};
   };
   auto const use = [&](std::uint32_t flat, std::uint32_t unit) {
@@ -116,8 +122,8 @@ std::vector<optim::AdamwSegment> segments(model::Description const& description,
     auto const end = std::min(placed.offset + placed.count, range.end);
     if (begin < end) {
       auto const& options = description.params[placed.param].options;
-      result.push_back(
-          {begin - range.begin, end - range.begin, options.learning_rate_factor, options.weight_decay_factor});
+      result.push_back({begin - range.begin, end - range.begin, options.learning_rate_factor,
+                        options.weight_decay_factor, placed.element + (begin - placed.offset)});
     }
   }
   return result;

@@ -69,11 +69,11 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
                          held_by_each(part, placements.parameters, layout.world()) +
                              held_by_each(flat.frozen, placements.parameters, layout.world()),
                          precision.compute);
-    if (precision.compute != Dtype::fp32) {
-      at.master = take(optimizer, plan.padding.optimizer, updated, Dtype::fp32);
+    if (precision.has_master()) {
+      at.master = take(optimizer, plan.padding.optimizer, updated, precision.master);
     }
-    at.m = take(optimizer, plan.padding.optimizer, updated, Dtype::fp32);
-    at.v = take(optimizer, plan.padding.optimizer, updated, Dtype::fp32);
+    at.m = take(optimizer, plan.padding.optimizer, updated, precision.moments);
+    at.v = take(optimizer, plan.padding.optimizer, updated, precision.moments);
     if (gradients_whole) {
       auto const whole = held_by_each(part, Placement::whole, layout.world());
       at.gradient = take(gradients, plan.padding.gradients, whole, precision.gradient);

@@ -104,20 +104,17 @@ ShardManager::Addresses ShardManager::addresses(std::uint32_t flat) const noexce
   // Where the optimizer's elements begin in memory that holds the whole.
   auto const own = held(part, request_.placements.optimizer, rank_).begin;
   auto const own_parameters = parameters_whole() ? own * bytes_of(precision.compute) : 0;
-  auto const fp32_at = [&](std::unique_ptr<device::Memory> const& memory, std::int64_t offset) {
-    return reinterpret_cast<float*>(memory->data() + offset);
-  };
   Addresses result{};
   result.parameters = parameters_->data() + at.parameters;
   result.gradient = at.gradient < 0 ? nullptr : gradients_->data() + at.gradient;
-  result.master = at.master < 0 ? fp32_at(parameters_, at.parameters + own_parameters) : fp32_at(optimizer_, at.master);
-  result.m = fp32_at(optimizer_, at.m);
-  result.v = fp32_at(optimizer_, at.v);
+  result.master = at.master < 0 ? result.parameters + own_parameters : optimizer_->data() + at.master;
+  result.m = optimizer_->data() + at.m;
+  result.v = optimizer_->data() + at.v;
   result.reduced =
       at.reduced < 0 ? result.gradient + own * bytes_of(precision.gradient) : gradients_->data() + at.reduced;
   result.reduced_dtype = at.reduced < 0 ? precision.gradient : precision.accumulate;
   result.updated_parameters = at.master < 0 ? nullptr : result.parameters + own_parameters;
-  result.block_sums = fp32_at(scratch_, plan_.block_sums) + at.block_sums;
+  result.block_sums = reinterpret_cast<float*>(scratch_->data() + plan_.block_sums) + at.block_sums;
   return result;
 }
 
@@ -336,8 +333,10 @@ void ShardManager::update(std::uint32_t flat, optim::AdamRules const& rules) {
   auto const at = addresses(flat);
   optim::AdamwArgs args;
   args.master = at.master;
+  args.master_dtype = request_.precision.master;
   args.m = at.m;
   args.v = at.v;
+  args.moments_dtype = request_.precision.moments;
   args.gradient = at.reduced;
   args.gradient_dtype = at.reduced_dtype;
   args.parameter = at.updated_parameters;
@@ -465,10 +464,11 @@ void ShardManager::store(std::uint32_t param, std::int64_t first, std::span<floa
   auto const before = location.trainable ? 0 : held(flat.trainable, request_.placements.parameters, rank_).count();
   kernels_->convert(compute, at.parameters + (before + in_copy.at) * bytes_of(dtype), dtype,
                     values.data() + (in_copy.elements.begin - start), Dtype::fp32, in_copy.elements.count());
-  if (location.trainable && plan_.flats[location.flat].master >= 0) {
+  if (location.trainable && request_.precision.has_master()) {
     auto const in_master = overlap(elements, held(part, request_.placements.optimizer, rank_));
-    kernels_->copy(compute, at.master + in_master.at, values.data() + (in_master.elements.begin - start),
-                   in_master.elements.count() * bytes_of(Dtype::fp32));
+    auto const master = request_.precision.master;
+    kernels_->convert(compute, at.master + in_master.at * bytes_of(master), master,
+                      values.data() + (in_master.elements.begin - start), Dtype::fp32, in_master.elements.count());
   }
   compute.synchronize();
 }
@@ -482,7 +482,9 @@ void ShardManager::load(std::uint32_t param, std::int64_t first, std::span<float
   auto const start = first + location.offset - (location.trainable ? 0 : flat.trainable.padded_count);
   if (location.trainable) {
     auto const own = held(flat.trainable, request_.placements.optimizer, rank_);
-    kernels_->copy(compute, values.data(), at.master + (start - own.begin), count * bytes_of(Dtype::fp32));
+    auto const master = request_.precision.master;
+    kernels_->convert(compute, values.data(), Dtype::fp32, at.master + (start - own.begin) * bytes_of(master), master,
+                      count);
   } else {
     auto const dtype = request_.precision.compute;
     auto const own = held(flat.frozen, request_.placements.parameters, rank_);

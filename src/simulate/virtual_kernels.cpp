@@ -56,9 +56,9 @@ void VirtualKernels::advance(device::Stream& stream, optim::StepRules const& rul
 }
 
 void VirtualKernels::adamw(device::Stream& stream, optim::AdamwArgs const& args) {
-  constexpr std::int64_t states = 3;  // master, m and v, each read and written
+  auto const states = bytes_of(args.master_dtype) + 2 * bytes_of(args.moments_dtype);  // each read and written
   auto const parameter = args.parameter != nullptr ? bytes_of(args.parameter_dtype) : 0;
-  move(stream, args.count * (2 * states * bytes_of(Dtype::fp32) + bytes_of(args.gradient_dtype) + parameter));
+  move(stream, args.count * (2 * states + bytes_of(args.gradient_dtype) + parameter));
 }
 
 }  // namespace zeroth::simulate

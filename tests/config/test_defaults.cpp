@@ -22,6 +22,7 @@ char const* const deepspeed = R"({
   "fp16.enabled": false, "fp16.loss_scale": 0.0, "fp16.initial_scale_power": 16, "fp16.loss_scale_window": 1000,
   "fp16.hysteresis": 2, "fp16.consecutive_hysteresis": false, "fp16.min_loss_scale": 1,
   "bf16.enabled": false, "bf16.check_grad_overflow": true,
+  "bf16.bf16_master_weights_and_grads": false, "bf16.bf16_optimizer_states": false,
   "optimizer.type": null, "optimizer.params.lr": 0.001, "optimizer.params.betas": [0.9, 0.999],
   "optimizer.params.eps": 1e-8, "optimizer.params.weight_decay": 0.0, "optimizer.params.bias_correction": true,
   "optimizer.params.adam_w_mode": true,

@@ -31,6 +31,7 @@ TEST_CASE("Every file of configs/ loads for one to four ranks") {
                                         "zero3.json",
                                         "zero2_fp16.json",
                                         "zero3_bf16.json",
+                                        "zero3_bf16_masters.json",
                                         "zero2_accumulation.json"};
   CHECK(std::ranges::includes(names, needed));
 }
@@ -57,6 +58,10 @@ TEST_CASE("The files for 16 bits and for accumulation are that") {
   CHECK(fp16.rules.loss_scale.dynamic);
   auto const bf16 = Config::from_file(config_file("zero3_bf16.json")).settings(2, 1);
   CHECK(bf16.precision.compute == Dtype::bf16);
+  CHECK(bf16.precision.master == Dtype::fp32);
+  auto const masters = Config::from_file(config_file("zero3_bf16_masters.json")).settings(2, 1);
+  CHECK(masters.precision.master == Dtype::bf16);
+  CHECK(masters.precision.moments == Dtype::bf16);
   auto const accumulation = Config::from_file(config_file("zero2_accumulation.json")).settings(2, 1);
   CHECK(accumulation.batch.accumulation > 1);
   CHECK(accumulation.precision.accumulate == Dtype::fp32);

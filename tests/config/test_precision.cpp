@@ -75,6 +75,53 @@ TEST_CASE("A Config knows the dtypes of the program without a world") {
   CHECK(dtypes(fp16 + every) == "fp16 fp16");
 }
 
+TEST_CASE("bf16 masters make all gradients bf16, and moments may follow") {
+  auto const with = [](char const* more) {
+    return fmt::format(R"("bf16": {{"enabled": true, "bf16_master_weights_and_grads": true{}}}, )", more);
+  };
+  auto const states_of = [](std::string const& members) {
+    auto const precision = settings_of(members).precision;
+    return fmt::format("{}; {} {}", to_text(precision), name_of(precision.master), name_of(precision.moments));
+  };
+  CHECK(states_of(every) == "fp32 fp32 fp32 fp32; fp32 fp32");
+  CHECK(states_of(bf16 + every) == "bf16 bf16 bf16 bf16; fp32 fp32");
+  for (auto const& rule : {every, every + twice, last, last + twice}) {
+    INFO(rule);
+    CHECK(states_of(with("") + rule) == "bf16 bf16 bf16 bf16; bf16 fp32");
+    CHECK(states_of(with(R"(, "bf16_optimizer_states": true)") + rule) == "bf16 bf16 bf16 bf16; bf16 bf16");
+  }
+  CHECK(states_of(with("") + every + twice + R"(, "data_types": {"grad_accum_dtype": "bf16"})") ==
+        "bf16 bf16 bf16 bf16; bf16 fp32");
+  CHECK(settings_of(with("") + every).rules.adam.rounding_seed == 0);
+  CHECK(settings_of(R"("zeroth": {"stochastic_rounding_seed": 1234567890123})").rules.adam.rounding_seed ==
+        1234567890123);
+  for (int stage = 0; stage <= 3; ++stage) {  // DeepSpeed refuses 0
+    auto const file = with("") + fmt::format(R"("zero_optimization": {{"stage": {}}})", stage);
+    CHECK(settings_of(file).precision.master == Dtype::bf16);
+  }
+}
+
+TEST_CASE("What contradicts bf16 masters is refused, once") {
+  auto const problems = [](std::string const& members) { return problems_of(testing::file_with(members), 1); };
+  std::string const masters = R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true}, )";
+  CHECK(
+      problems(R"("bf16": {"bf16_master_weights_and_grads": true})") ==
+      "  bf16.bf16_master_weights_and_grads (line 1): true, but bf16.enabled is false; enable it: the masters are the "
+      "bf16 parameters");
+  CHECK(problems(R"("bf16": {"enabled": true, "bf16_optimizer_states": true})") ==
+        "  bf16.bf16_optimizer_states (line 1): true, but bf16.bf16_master_weights_and_grads is false; set that too");
+  std::string const refused = R"( (line 1): "fp32", but bf16.bf16_master_weights_and_grads is true; allowed: "bf16")";
+  for (auto const& rule : {"", R"("gradient_accumulation_steps": 2, )"}) {
+    INFO(rule);
+    CHECK(problems(masters + rule + R"("data_types": {"grad_accum_dtype": "fp32"})") ==
+          "  data_types.grad_accum_dtype" + refused);
+    CHECK(problems(masters + rule + R"("communication_data_type": "fp32")") == "  communication_data_type" + refused);
+    CHECK(problems(masters + rule + R"("zeroth": {"gradient_dtype": "fp32"})") == "  zeroth.gradient_dtype" + refused);
+  }
+  CHECK_THAT(problems(R"("zeroth": {"stochastic_rounding_seed": -1})"),
+             Catch::Contains("zeroth.stochastic_rounding_seed (line 1): -1 is out of range"));
+}
+
 TEST_CASE("Dtypes have DeepSpeed's spellings") {
   for (auto const* const name : {"bf16", "bfloat16", "torch.bfloat16"}) {
     CHECK(problems_of(testing::file_with(fmt::format(R"({}"data_types": {{"param_dtype": "{}"}})", bf16, name))) == "");

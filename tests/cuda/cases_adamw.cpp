@@ -17,10 +17,12 @@ using testing::rounded;
 using testing::same_bits;
 
 /// P is void where the master is the parameter.
-template <class GradientType, class ParameterType>
+template <class GradientType, class ParameterType, class MasterType = float, class MomentsType = float>
 struct Types {
   using G = GradientType;
   using P = ParameterType;
+  using M = MasterType;
+  using S = MomentsType;
 };
 
 optim::StepScalars scalars_after(int updates) {
@@ -34,19 +36,22 @@ optim::StepScalars scalars_after(int updates) {
 }
 
 /// The state of one update: what it reads, and what it must leave behind.
-template <class G, class P>
+template <class G, class P, class M = float, class S = float>
 struct Update {
   using Stored = std::conditional_t<Element<P>, P, float>;
 
   Update(std::int64_t count, Numbers numbers)
-      : master{random_floats(count, numbers, 1)},
-        m{random_floats(count, numbers, 2)},
-        v{random_floats(count, numbers, 3)},
+      : master{rounded<M>(random_floats(count, numbers, 1))},
+        m{rounded<S>(random_floats(count, numbers, 2))},
+        v{rounded<S>(random_floats(count, numbers, 3))},
         gradient{rounded<G>(random_floats(count, numbers, 4))},
         parameter(static_cast<std::size_t>(count)) {
-    for (float& value : v) {
-      value = std::fabs(value);
+    for (S& value : v) {
+      value = from_float<S>(std::fabs(to_float(value)));
     }
+    args.master_dtype = dtype_of<M>;
+    args.moments_dtype = dtype_of<S>;
+    args.rules.rounding_seed = 0x123456789abcdef;
     args.count = count;
     args.gradient_dtype = dtype_of<G>;
     args.parameter_dtype = dtype_of<Stored>;
@@ -55,7 +60,8 @@ struct Update {
 
   /// Runs it on the machine, arrays shifted by so many elements, and on the CPU; everything must be equal.
   void check(std::int64_t shift = 0, std::int64_t parameter_shift = 0) {
-    OnMachine<float> const their_master{master, shift}, their_m{m, shift}, their_v{v, shift};
+    OnMachine<M> const their_master{master, shift};
+    OnMachine<S> const their_m{m, shift}, their_v{v, shift};
     OnMachine<G> const their_gradient{gradient, shift};
     OnMachine<Stored> const their_parameter{parameter, parameter_shift};
     OnMachine<optim::StepScalars> const their_scalars{{scalars}};
@@ -93,7 +99,8 @@ struct Update {
     optim::adamw(ours);
   }
 
-  std::vector<float> master, m, v;
+  std::vector<M> master;
+  std::vector<S> m, v;
   std::vector<G> gradient;
   std::vector<Stored> parameter;
   std::vector<AdamwSegment> segments;
@@ -104,10 +111,12 @@ struct Update {
 TEMPLATE_TEST_CASE("adamw gives the CPU's bits for every dtype", "", (Types<float, void>), (Types<float, float>),
                    (Types<float, bf16>), (Types<float, fp16>), (Types<bf16, void>), (Types<bf16, float>),
                    (Types<bf16, bf16>), (Types<bf16, fp16>), (Types<fp16, void>), (Types<fp16, float>),
-                   (Types<fp16, bf16>), (Types<fp16, fp16>)) {
+                   (Types<fp16, bf16>), (Types<fp16, fp16>), (Types<bf16, void, bf16, float>),
+                   (Types<bf16, void, bf16, bf16>), (Types<float, void, bf16, float>), (Types<float, void, bf16, bf16>),
+                   (Types<fp16, void, bf16, float>), (Types<fp16, void, bf16, bf16>)) {
   testing::every_way();
   auto const numbers = GENERATE(Numbers::ordinary, Numbers::any);
-  Update<typename TestType::G, typename TestType::P> update{9001, numbers};
+  Update<typename TestType::G, typename TestType::P, typename TestType::M, typename TestType::S> update{9001, numbers};
   update.args.rules.decoupled_decay = numbers == Numbers::ordinary;
   update.segments = {{0, 9001, 1, 1}};
   update.check();
@@ -125,6 +134,24 @@ TEST_CASE("adamw at every count and alignment") {
       wide.segments = {{0, count, 1, 1}};
       wide.check(shift, shift);
       wide.check(shift, shift + 1);  // no element at which all arrays are aligned
+    }
+  }
+}
+
+TEST_CASE("masters of bf16 at every count, alignment and place in the model") {
+  testing::every_way();
+  constexpr std::int64_t far = std::int64_t{1} << 40U;
+  for (std::int64_t const count : {0, 1, 7, 8, 9, 2047, 2048, 4099}) {
+    for (std::int64_t const shift : {0, 1, 4, 8}) {
+      for (std::int64_t const element : {std::int64_t{0}, std::int64_t{3}, far + 8, far - 5}) {
+        INFO(count << " elements, shifted by " << shift << ", from " << element);
+        Update<bf16, void, bf16, bf16> update{count, Numbers::ordinary};
+        update.segments = {{0, count, 1, 1, element}};
+        update.check(shift);
+        Update<bf16, void, bf16, float> wide{count, Numbers::ordinary};
+        wide.segments = {{0, count / 3, 1, 1, element}, {count / 3, count, 2, 0, element + 99}};
+        wide.check(shift);
+      }
     }
   }
 }

@@ -23,6 +23,9 @@ Types const all_types[] = {
     {"bf16", R"("bf16": {"enabled": true},)"},
     {"fp16", R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2},)"},
     {"bf16 reduced in fp32", R"("bf16": {"enabled": true}, "communication_data_type": "fp32",)"},
+    {"bf16 masters", R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true},)"},
+    {"bf16 masters and moments",
+     R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},)"},
 };
 
 struct Movement {

@@ -341,6 +341,14 @@ TEST_CASE("kernels refuse what they cannot do, and name it") {
   CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("[4, 6)"));
   segments[1] = {5, 7, 1, 1};
   CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("[5, 7)") && Contains("6"));
+  args.segments = {};
+  args.moments_dtype = Dtype::bf16;
+  CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("moments are bf16 beside masters of fp32"));
+  args.master_dtype = Dtype::fp16;
+  CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("masters are fp16, must be fp32 or bf16"));
+  args.master_dtype = Dtype::bf16;
+  args.parameter = &value;
+  CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("`parameter` must be null"));
   stream.synchronize();  // nothing was enqueued, nothing failed
 }
 

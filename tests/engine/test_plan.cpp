@@ -84,6 +84,12 @@ TEST_CASE("a plan of a model that no machine holds is arithmetic too") {
   CHECK(bytes.parameters == 2 * params / 1024);
   CHECK(bytes.gradients == 2 * params / 1024);
   CHECK(bytes.optimizer == 12 * params / 1024);
+  auto const optimizer = [&](char const* more) {
+    auto const section = fmt::format(R"(, "bf16": {{"enabled": true, "bf16_master_weights_and_grads": true{}}})", more);
+    return plan(model, small_config(3, {.accumulation = 1, .more = section}), 1024).optimizer;
+  };
+  CHECK(optimizer("") == 8 * params / 1024);
+  CHECK(optimizer(R"(, "bf16_optimizer_states": true)") == 4 * params / 1024);
 }
 
 TEST_CASE("the plan in words tells every category and every decision") {
@@ -110,6 +116,8 @@ TEST_CASE("the plan in words tells every category and every decision") {
                            Contains("parameter slots: ") && Contains("gradient slots: "));
   CHECK_THAT(words(2, {.zeroth = R"(, "gradient_slots": 6)"}),
              Contains("buckets: at most 3 units, half of zeroth.gradient_slots, whatever reduce_bucket_size allows"));
+  CHECK_THAT(words(3, {.more = R"(, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true})"}),
+             Contains("accumulate bf16, master bf16, moments fp32") && Contains("updates are rounded stochastically"));
   CHECK_THAT(
       words(3, {.zeroth = R"(, "reduce_gradients": "last_micro_step")"}),
       Contains("gradients are whole: with zeroth.reduce_gradients last_micro_step they are held between micro-steps") &&

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "model/philox.hpp"
 #include "support/catch.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -52,17 +51,6 @@ Moments moments_of(std::span<float const> values) {
 }
 
 }  // namespace
-
-TEST_CASE("Philox 4x32-10 gives the words that its authors published") {
-  using model::philox;
-  using model::Words;
-  // From kat_vectors of Random123.
-  CHECK(philox({0, 0}, {0, 0, 0, 0}) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
-  CHECK(philox({0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}) ==
-        Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-  CHECK(philox({0xa4093822, 0x299f31d0}, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}) ==
-        Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
-}
 
 TEST_CASE("ranges in any order and of any length give the same values") {
   auto const init = GENERATE(Init{Normal{0.5F, 1}}, Init{Uniform{-2, 3}}, Init{Constant{0.125F}},

@@ -25,6 +25,9 @@ Types const all_types[] = {
     {"bf16 with fp32 gradients", R"("bf16": {"enabled": true}, "ZEROTH": "fp32",)"},
     {"fp32 reduced in bf16", R"("communication_data_type": "bf16",)"},
     {"bf16 reduced in fp32", R"("bf16": {"enabled": true}, "communication_data_type": "fp32",)"},
+    {"bf16 masters", R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true},)"},
+    {"bf16 masters and moments",
+     R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},)"},
 };
 
 struct Movement {

@@ -40,6 +40,8 @@ Case const precisions[] = {
     {"bf16 with fp32 gradients", {Dtype::bf16, Dtype::fp32, Dtype::fp32, Dtype::fp32}},
     {"fp16 reduced in fp32", {Dtype::fp16, Dtype::fp16, Dtype::fp32, Dtype::fp32}},
     {"fp32 reduced in bf16", {Dtype::fp32, Dtype::fp32, Dtype::bf16, Dtype::fp32}},
+    {"bf16 masters", {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32}},
+    {"bf16 masters and moments", {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16}},
 };
 
 /// Slots as a schedule might ask for: two for every flat unit's class.
@@ -90,7 +92,9 @@ MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const
   auto const a = bytes_of(precision.accumulate);
   bool const one = !request.several_reductions && precision.gradient == precision.reduce &&
                    precision.gradient == precision.accumulate;
-  auto const optimizer = precision.compute == Dtype::fp32 ? 8 : 12;
+  auto const optimizer = precision.moments == Dtype::bf16                                      ? 4
+                         : precision.compute == Dtype::fp32 || precision.master == Dtype::bf16 ? 8
+                                                                                               : 12;
   auto const rounded = [](std::int64_t bytes) { return (bytes + 255) / 256 * 256; };
   MemoryBytes bytes;
   bytes.parameters = stage == 3 ? c * (P + F) / W : c * (P + F);
@@ -151,8 +155,8 @@ bool states_are_apart(Layout const& layout, PlanRequest const& request, MemoryPl
         (held(part, request.placements.parameters) + held(flat.frozen, request.placements.parameters)) *
             bytes_of(request.precision.compute));
     add(optimizer, at.master, 4 * updated);
-    add(optimizer, at.m, 4 * updated);
-    add(optimizer, at.v, 4 * updated);
+    add(optimizer, at.m, bytes_of(request.precision.moments) * updated);
+    add(optimizer, at.v, bytes_of(request.precision.moments) * updated);
     add(gradients, at.gradient, part.padded_count * bytes_of(request.precision.gradient));
     add(gradients, at.reduced, updated * bytes_of(request.precision.accumulate));
     sums.push_back({at.block_sums, at.block_sums + device::sum_blocks(part.shard_count)});
@@ -244,6 +248,16 @@ TEST_CASE("without padding, model states are the bytes per parameter that ZeRO p
     CHECK(states(1, bf16) == 4 * P + 12 * P / N);
     CHECK(states(2, bf16) == 2 * P + 14 * P / N);
     CHECK(states(3, bf16) == 16 * P / N);
+    auto const masters = precisions[6].precision;
+    CHECK(states(0, masters) == 12 * P);
+    CHECK(states(1, masters) == 4 * P + 8 * P / N);
+    CHECK(states(2, masters) == 2 * P + 10 * P / N);
+    CHECK(states(3, masters) == 12 * P / N);
+    auto const moments = precisions[7].precision;
+    CHECK(states(0, moments) == 8 * P);
+    CHECK(states(1, moments) == 4 * P + 4 * P / N);
+    CHECK(states(2, moments) == 2 * P + 6 * P / N);
+    CHECK(states(3, moments) == 8 * P / N);
   }
 }
 

@@ -49,11 +49,14 @@ Real train(int stage, int world, testing::SmallFile const& file) {
   Real real;
   auto const outcome = testing::run_job(world, [&](Job& job) {
     SmallModel small;
-    Engine<float> engine{job, small.model, small_config(stage, file)};
-    auto reports = testing::train(engine, small, 3);
-    if (job.rank() == 0) {
-      real = {reports, engine.peak()};
-    }
+    auto const config = small_config(stage, file);
+    with_precision(config, [&]<class T, class G>(Precision<T, G>) {
+      Engine<T, G> engine{job, small.model, config};
+      auto reports = testing::train(engine, small, 3);
+      if (job.rank() == 0) {
+        real = {reports, engine.peak()};
+      }
+    });
   });
   REQUIRE(testing::messages_of(outcome).empty());
   return real;
@@ -66,8 +69,10 @@ TEST_CASE("A simulated step moves what a real one moves, and holds what it holds
     for (int const world : {1, 2, 3}) {
       for (auto const* const zero : {R"(, "stage3_prefetch_bucket_size": 0)", R"(, "stage3_prefetch_bucket_size": 400)",
                                      R"(, "reduce_bucket_size": 700, "overlap_comm": true)"}) {
-        INFO("stage " << stage << ", world " << world << zero);
-        testing::SmallFile const file{.accumulation = 2, .zero = zero};
+        auto const* const more =
+            world == 2 ? R"(, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true})" : "";
+        INFO("stage " << stage << ", world " << world << zero << more);
+        testing::SmallFile const file{.accumulation = 2, .zero = zero, .more = more};
         auto const real = train(stage, world, file);
         SmallModel const small;
         auto const simulated = run(small.model, small_config(stage, file), world, work(), machine(fast));

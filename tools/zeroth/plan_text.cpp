@@ -29,12 +29,12 @@ std::string headline(PlanResult const& result) {
   return fmt::format(
       "{}: {} in {}; {}\n"
       "{}; {}: stage {} in {}{}{}\n"
-      "compute {}, gradients {}, reduced in {}, accumulated in {}, master fp32; {}\n\n",
+      "compute {}, gradients {}, reduced in {}, accumulated in {}, master {}; {}\n\n",
       result.model.name, counted(facts.parameters, "parameter"), counted(facts.units, "unit"), result.model.about,
       counted(result.plan.world, "rank"), name_of_config(result.config_file), settings.stage,
       name_of(precision.compute), settings.overlap_comm ? ", overlap" : ", no overlap", without,
       name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce), name_of(precision.accumulate),
-      counted(settings.batch.accumulation, "micro-step"));
+      name_of(precision.master), counted(settings.batch.accumulation, "micro-step"));
 }
 
 Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale) {

@@ -18,13 +18,17 @@ struct BatchSettings {
   std::int64_t train = 1, micro = 1, accumulation = 1;
 };
 
-/// The five dtypes, each named: what the math reads, what backward writes, what travels, what reductions are summed
-/// into, and the master, which is always fp32.
+/// The dtypes, each named: what the math reads, what backward writes, what travels, what reductions are summed into,
+/// what updates are added to, and Adam's moments. The last two are fp32, or bf16 and rounded stochastically.
 struct PrecisionSettings {
   Dtype compute = Dtype::fp32;
   Dtype gradient = Dtype::fp32;
   Dtype reduce = Dtype::fp32;
   Dtype accumulate = Dtype::fp32;
+  Dtype master = Dtype::fp32;   ///< bf16 only where compute is.
+  Dtype moments = Dtype::fp32;  ///< bf16 only where the master is.
+  /// Whether there is a master beside the parameters; otherwise they are it.
+  [[nodiscard]] bool has_master() const noexcept { return master != compute; }
 };
 
 struct Settings {

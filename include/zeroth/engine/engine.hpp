@@ -86,7 +86,7 @@ class Engine {
     detail::begin_evaluation(*state_, passes);
     return {{state_.get(), passes}};
   }
-  /// One safetensors file of the fp32 masters, written by rank 0 from the shards piece by piece. Waits.
+  /// One safetensors file of the masters, in fp32, written by rank 0 from the shards piece by piece. Waits.
   void save_weights(std::filesystem::path const& file) { detail::save_weights(*state_, file); }
   /// Each rank reads its ranges only; names and shapes must match. fp32, bf16 and fp16 files. Waits.
   void load_weights(std::filesystem::path const& file) { detail::load_weights(*state_, file); }

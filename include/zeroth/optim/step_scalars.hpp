@@ -26,6 +26,7 @@ struct AdamRules {
   float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F, weight_decay = 0;
   bool decoupled_decay = true;  ///< AdamW (Loshchilov and Hutter 2019); otherwise decay is added to the gradient (L2).
   bool bias_correction = true;
+  std::int64_t rounding_seed = 0;  ///< Of stochastic rounding, where masters are bf16.
 };
 
 struct StepRules {

@@ -17,6 +17,7 @@ inline constexpr std::int64_t alignment_count = 128;
 struct Placed {
   std::uint32_t param = 0;
   std::int64_t offset = 0, count = 0;  ///< Elements from the start of the part.
+  std::int64_t element = 0;  ///< Place in the model: its parameters in order, each from a multiple of alignment_count.
 };
 
 /// Elements [begin, end) of a part.

@@ -25,8 +25,8 @@ struct PlanRequest {
 /// Where a flat unit's states start, in bytes from the start of their category's memory. -1: there is none.
 struct FlatOffsets {
   std::int64_t parameters = -1;  ///< compute dtype; the whole or this rank's slices: trainable, then frozen
-  std::int64_t master = -1;      ///< fp32, trainable; -1 where the parameters are the master
-  std::int64_t m = -1, v = -1;   ///< fp32, trainable
+  std::int64_t master = -1;      ///< master dtype, trainable; -1 where the parameters are the master
+  std::int64_t m = -1, v = -1;   ///< dtype of moments, trainable
   std::int64_t gradient = -1;    ///< gradient dtype, trainable, whole; -1: in slots
   std::int64_t reduced = -1;     ///< accumulation dtype, trainable; -1: in place, in `gradient`
   std::int64_t block_sums = -1;  ///< Index of the first partial sum of squares of this rank's slice.

@@ -123,7 +123,7 @@ class ShardManager {
  private:
   struct Addresses {
     std::byte *parameters, *gradient;  // null: in slots
-    float *master, *m, *v;             // of what the optimizer holds
+    std::byte *master, *m, *v;         // of what the optimizer holds
     std::byte* reduced;                // what the optimizer reads, of what it holds
     Dtype reduced_dtype;
     std::byte* updated_parameters;  // compute copy of what the optimizer holds; null where the master is all there is

@@ -3,13 +3,17 @@
 #include <array>
 #include <cstdint>
 
-namespace zeroth::model {
+#include "zeroth/core/dtype.hpp"
+
+namespace zeroth {
 
 /// Four random words, the lowest first.
-using Words = std::array<std::uint32_t, 4>;
+using PhiloxWords = std::array<std::uint32_t, 4>;
+using PhiloxKey = std::array<std::uint32_t, 2>;
 
 /// A function of key and counter alone; counters of one key give independent words.
-[[nodiscard]] constexpr Words philox(std::array<std::uint32_t, 2> key, Words counter) noexcept {
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE constexpr PhiloxWords philox(PhiloxKey key,
+                                                                                  PhiloxWords counter) noexcept {
   for (int round = 0; round < 10; ++round) {
     std::uint64_t const a = std::uint64_t{0xD2511F53U} * counter[0];
     std::uint64_t const b = std::uint64_t{0xCD9E8D57U} * counter[2];
@@ -21,4 +25,4 @@ using Words = std::array<std::uint32_t, 4>;
   return counter;
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth

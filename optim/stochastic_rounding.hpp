@@ -1,0 +1,65 @@
+/// Rounding to bf16 that is right on average, and the random bits for it: what the CPU's loops and, on a GPU, the
+/// kernel both compile.
+///
+/// bf16 has eight binary digits: an update of less than a 512th of a weight is lost if the sum is rounded to nearest,
+/// in every step, and training stands still (Gupta et al. 2015; Zamirai et al. 2020). Rounded up or down at random, in
+/// proportion to what is cut off, weights move as far as they should on average.
+#pragma once
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/philox.hpp"
+#include "zeroth/optim/step_scalars.hpp"
+
+namespace zeroth::optim {
+
+/// To one of the two neighbours in bf16: `noise`, 16 random bits, is added to the 16 bits that are then cut off. What
+/// bf16 can hold stays what it is, subnormals included. A finite value stays finite, a NaN a NaN of its sign.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE constexpr bf16 round_stochastically(float value,
+                                                                                         std::uint32_t noise) noexcept {
+  std::uint32_t const bits = std::bit_cast<std::uint32_t>(value);
+  std::uint32_t const magnitude = bits & 0x7fffffffU;
+  std::uint32_t const to_quiet = magnitude > 0x7f800000U ? ~bits & 0x00400000U : 0U;
+  // From bf16's largest number on nothing is added: the next one is infinity.
+  return {static_cast<std::uint16_t>((bits + (magnitude < 0x7f7f0000U ? noise : to_quiet)) >> 16U)};
+}
+
+/// What an update rounds. Each has random bits of its own.
+enum class Rounded : std::uint32_t { master, m, v };
+
+/// Where the random bits of an update come from: a function of the seed, the number of the update, what is rounded and
+/// the element's place in the model alone. So they are the same at every stage and world size, on every device and in
+/// vectors of any length; and no two elements, updates or states share any.
+struct RoundingNoise {
+  PhiloxKey key;
+  std::uint32_t update[2];
+};
+
+/// Elements that one call of philox() serves: 16 bits each.
+inline constexpr int noise_lanes = 8;
+
+[[nodiscard]] ZEROTH_HOST_DEVICE inline RoundingNoise noise_of(AdamRules const& rules,
+                                                               StepScalars const& scalars) noexcept {
+  auto const seed = static_cast<std::uint64_t>(rules.rounding_seed);
+  auto const update = static_cast<std::uint64_t>(scalars.applied);
+  return {{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U)},
+          {static_cast<std::uint32_t>(update), static_cast<std::uint32_t>(update >> 32U)}};
+}
+
+/// Of elements noise_lanes * group and the following, two in a word, the lower half first.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline PhiloxWords noise_words(RoundingNoise const& noise,
+                                                                                    Rounded what,
+                                                                                    std::uint64_t group) noexcept {
+  auto const high = static_cast<std::uint32_t>(group >> 32U) | static_cast<std::uint32_t>(what) << 30U;
+  return philox(noise.key, {static_cast<std::uint32_t>(group), high, noise.update[0], noise.update[1]});
+}
+
+/// The 16 bits of one of the elements that share `words`.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::uint32_t noise_at(PhiloxWords const& words,
+                                                                                   int lane) noexcept {
+  std::uint32_t const word = words[static_cast<std::size_t>(lane / 2)];
+  return lane % 2 == 0 ? word & 0xffffU : word >> 16U;
+}
+
+}  // namespace zeroth::optim
