@@ -1,11 +1,11 @@
 #include "comm/agreement.hpp"
 
 #include <cstring>
-#include <string_view>
 #include <type_traits>
 
 #include "comm/operations.hpp"
 #include "comm/record.hpp"
+#include "core/fnv.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -23,37 +23,17 @@ struct OutlineEntry {
   Dtype dtype{};
 };
 
-/// FNV-1a: short inputs, and nobody who tries to make two of them meet.
-class Hash {
- public:
-  void add(void const* data, std::size_t bytes) noexcept {
-    auto const* const first = static_cast<unsigned char const*>(data);
-    for (std::size_t i = 0; i < bytes; ++i) {
-      value_ = (value_ ^ first[i]) * 0x100000001b3U;
-    }
-  }
-  void add(std::uint64_t value) noexcept { add(&value, sizeof value); }
-  void add(std::string_view text) noexcept {
-    add(text.size());
-    add(text.data(), text.size());
-  }
-  [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325U;
-};
-
 }  // namespace
 
 TransactionDigest digest_of(Transaction const& transaction) noexcept {
-  Hash hash;
+  Fnv1a hash;
   hash.add(transaction.label.purpose);
   hash.add(transaction.label.unit);
   for (auto const& each : transaction.group) {
     hash.add(static_cast<std::uint64_t>(each.operation));
     hash.add(static_cast<std::uint64_t>(each.count));
     hash.add(static_cast<std::uint64_t>(each.dtype));
-    hash.add(has_root(each.operation) ? static_cast<std::uint64_t>(each.peer) : 0U);
+    hash.add(has_root(each.operation) ? static_cast<std::uint64_t>(each.peer) : std::uint64_t{0});
   }
   return {hash.value(), transaction.group.size()};
 }

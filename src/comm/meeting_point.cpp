@@ -11,6 +11,7 @@
 #include "comm/frame.hpp"
 #include "comm/node_list.hpp"
 #include "comm/socket.hpp"
+#include "core/fnv.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -43,14 +44,6 @@ struct JobId {
   std::uint64_t number = 0;  // for a port
 };
 
-std::uint64_t fnv1a(std::string_view text) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (char const each : text) {
-    hash = (hash ^ static_cast<unsigned char>(each)) * 0x100000001b3U;
-  }
-  return hash;
-}
-
 std::optional<JobId> slurm_id(Variables const& variable, bool with_step) {
   auto const job = first_set(variable, {"SLURM_JOB_ID", "SLURM_JOBID"});
   if (!job) {
@@ -76,7 +69,7 @@ std::optional<JobId> find_job_id(Variables const& variable, Launcher launcher) {
     own = first_set(variable, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
   }
   if (own) {
-    return JobId{own->words(), fnv1a(own->value)};
+    return JobId{own->words(), Fnv1a{}.characters(own->value).value()};
   }
   return slurm_id(variable, launcher == Launcher::slurm);
 }

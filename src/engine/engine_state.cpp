@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/fnv.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -18,14 +19,6 @@ using stage::Phase;
 using stage::Turn;
 
 namespace {
-
-std::uint64_t hash_of(std::string_view text) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (char const c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return hash;
-}
 
 /// A sum over ranks must not overflow fp16: every seed carries 1 / 2^ceil(log2 world), and the update takes it back.
 float prescale_for(Dtype reduce, int world) noexcept {
@@ -121,7 +114,6 @@ EngineState::~EngineState() {
   try {
     device_->compute().synchronize();  // the caller's kernels may still use what ends now
   } catch (...) {                      // of a device that failed: nothing runs on it any more
-    failure_ = std::current_exception();
   }
 }
 
@@ -131,7 +123,7 @@ void EngineState::agree(Config const& config) {
   auto const memory = device_->allocate_host(static_cast<std::int64_t>(2 * world * sizeof(std::uint64_t)));
   std::span const all{reinterpret_cast<std::uint64_t*>(memory->data()), 2 * world};
   all[2 * rank] = model::fingerprint(*model_);
-  all[2 * rank + 1] = hash_of(config.to_json());
+  all[2 * rank + 1] = Fnv1a{}.characters(config.to_json()).value();
   gather_comm_->all_gather(*gather_stream_, {"start", ""}, &all[2 * rank], all.data(), 2, Dtype::int64);
   gather_stream_->synchronize();
   for (std::size_t other = 0; other < world; ++other) {

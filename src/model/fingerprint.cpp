@@ -1,34 +1,13 @@
-#include <bit>
-#include <string_view>
+#include <variant>
 
+#include "core/fnv.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::model {
 namespace {
 
-/// FNV-1a over what a model is made of; every field is closed by its length or kind, so that none runs into the next.
-class Hash {
- public:
-  void add(std::uint64_t value) noexcept {
-    for (int byte = 0; byte < 8; ++byte) {
-      state_ = (state_ ^ ((value >> (8 * byte)) & 0xffU)) * 0x100000001b3ULL;
-    }
-  }
-  void add(std::string_view text) noexcept {
-    add(static_cast<std::uint64_t>(text.size()));
-    for (char const c : text) {
-      state_ = (state_ ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-    }
-  }
-  void add(float value) noexcept { add(static_cast<std::uint64_t>(std::bit_cast<std::uint32_t>(value))); }
-  [[nodiscard]] std::uint64_t value() const noexcept { return state_; }
-
- private:
-  std::uint64_t state_ = 0xcbf29ce484222325ULL;
-};
-
 struct AddInit {
-  Hash& hash;
+  Fnv1a& hash;
   void operator()(Constant const& init) const noexcept { hash.add(init.value); }
   void operator()(Normal const& init) const noexcept {
     hash.add(init.stddev);
@@ -43,8 +22,9 @@ struct AddInit {
 
 }  // namespace
 
+/// Of what a model is made of; every field is closed by its length or kind, so that none runs into the next.
 std::uint64_t fingerprint(Description const& description) {
-  Hash hash;
+  Fnv1a hash;
   hash.add(description.seed);
   hash.add(static_cast<std::uint64_t>(description.units.size()));
   for (auto const& unit : description.units) {

@@ -2,6 +2,7 @@
 #include <numbers>
 #include <string_view>
 
+#include "core/fnv.hpp"
 #include "model/philox.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -10,10 +11,7 @@ namespace {
 
 /// A key per parameter: names are global, so two parameters never share random numbers.
 std::array<std::uint32_t, 2> key_of(std::uint64_t seed, std::string_view name) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325ULL ^ (seed * 0x9E3779B97F4A7C15ULL);
-  for (char const c : name) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
+  auto hash = Fnv1a{seed * 0x9E3779B97F4A7C15ULL}.characters(name).value();
   hash ^= hash >> 29U;
   hash *= 0xBF58476D1CE4E5B9ULL;
   hash ^= hash >> 32U;
