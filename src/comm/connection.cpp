@@ -95,11 +95,6 @@ void Connection::flush() {
   }
 }
 
-void Connection::end_output() noexcept {
-  give_up_output();
-  ::shutdown(socket_.get(), SHUT_WR);
-}
-
 void Connection::give_up_output() noexcept {
   output_.clear();
   sent_ = 0;

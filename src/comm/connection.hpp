@@ -37,8 +37,6 @@ class Connection {
   void flush();
   [[nodiscard]] bool has_sent_all() const noexcept { return output_.empty(); }
   [[nodiscard]] std::size_t waiting_bytes() const noexcept { return waiting_bytes_; }
-  /// No more will be sent: the other side sees the end when it has read the rest.
-  void end_output() noexcept;
 
  private:
   struct Output {

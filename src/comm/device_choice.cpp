@@ -11,29 +11,47 @@
 
 namespace zeroth::comm {
 
-int device_of(int local_rank, int device_count, Sharing sharing, std::string const& visible) {
-  ZEROTH_EXPECTS(local_rank >= 0 && device_count >= 0,
-                 fmt::format("device_of: local rank {}, {} devices", local_rank, device_count));
+namespace {
+
+constexpr char const* how_to_share =
+    "start one rank for each GPU, or run the ranks as threads of one process, which may share GPUs with "
+    "LaunchOptions::share_devices";
+
+}  // namespace
+
+int device_of(Placement const& placement, int device_count, std::string const& visible) {
   auto const where = visible.empty() ? std::string{} : fmt::format(" ({})", visible);
-  if (device_count == 0) {
-    throw ConfigError{fmt::format("local rank {} needs a device, and this process sees none{}", local_rank, where)};
+  if (device_count <= 0) {
+    throw ConfigError{fmt::format("it needs a GPU, and its process sees none{}: is there a driver?", where)};
   }
-  if (device_count == 1) {
+  if (device_count == 1 || (placement.world == 1 && !placement.local_rank)) {
     return 0;
   }
-  if (local_rank >= device_count && sharing == Sharing::refuse) {
+  if (!placement.local_rank) {
     throw ConfigError{
-        fmt::format("local rank {} has no device of its own: this process sees {}{}; start at most {} "
-                    "ranks on this machine, or ask for shared devices",
-                    local_rank, device_count, where, device_count)};
+        fmt::format("its process sees {} GPUs{}, and {} ({}) did not say which is its own: set {} in the environment "
+                    "to the rank's index on its machine, or let each process see one GPU alone",
+                    device_count, where, placement.launcher, placement.variables, local_rank_variable(placement.kind))};
   }
-  return local_rank % device_count;
+  if (*placement.local_rank >= device_count) {
+    throw ConfigError{fmt::format("local rank {} has no GPU of its own: its process sees {}{}; {}",
+                                  *placement.local_rank, device_count, where, how_to_share)};
+  }
+  return *placement.local_rank;
 }
 
 std::string machine_id() {
   std::string id;
   std::ifstream{"/proc/sys/kernel/random/boot_id"} >> id;
   return id.empty() ? host_name() : id;
+}
+
+void check_able(std::vector<Presence> const& ranks) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (auto const& each = ranks[rank]; !each.problem.empty()) {
+      throw ConfigError{fmt::format("rank {} on {} cannot take part: {}", rank, each.host, each.problem)};
+    }
+  }
 }
 
 void check_unshared(std::vector<Presence> const& ranks) {
@@ -45,10 +63,8 @@ void check_unshared(std::vector<Presence> const& ranks) {
   }
   for (auto const& [place, sharers] : users) {
     if (sharers.size() > 1) {
-      throw ConfigError{
-          fmt::format("ranks {} would all compute on device {} of {}: start one rank for each device, "
-                      "or ask for shared devices",
-                      fmt::join(sharers, ", "), place.second, ranks[sharers.front()].host)};
+      throw ConfigError{fmt::format("ranks {} would all compute on GPU {} of {}: {}", fmt::join(sharers, ", "),
+                                    place.second, ranks[sharers.front()].host, how_to_share)};
     }
   }
 }

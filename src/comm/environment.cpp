@@ -145,6 +145,16 @@ void check_torchrun(Placement const& from_torchrun, Variables const& variable) {
 
 }  // namespace
 
+char const* local_rank_variable(Launcher launcher) noexcept {
+  switch (launcher) {
+    case Launcher::torchrun: return torchrun.local_rank;
+    case Launcher::open_mpi: return open_mpi.local_rank;
+    case Launcher::mpich: return mpich.local_rank;
+    case Launcher::slurm: return slurm.local_rank;
+  }
+  return torchrun.local_rank;
+}
+
 std::int64_t whole_number(std::string_view name, std::string_view text, std::int64_t least, std::int64_t most) {
   std::int64_t value = 0;
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -24,6 +24,9 @@ struct Placement {
   std::optional<int> local_world = std::nullopt;  ///< Ranks on this machine, if the launcher says it.
 };
 
+/// The variable by which `launcher` says a process's index on its machine.
+[[nodiscard]] char const* local_rank_variable(Launcher launcher) noexcept;
+
 /// Reads a variable: its value, or null.
 using Variables = std::function<char const*(char const*)>;
 

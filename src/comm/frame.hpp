@@ -16,7 +16,7 @@ enum class Kind : std::uint8_t {
   hello = 1,  ///< C: a Hello. The only thing that a stranger may say.
   welcome,    ///< S: the heartbeat timeout in milliseconds.
   refusal,    ///< S: Refusal, and why in words.
-  set,        ///< C: key, value.
+  set,        ///< C: key, value, reads after which it goes; 0: never.
   get,        ///< C: key, milliseconds to wait.
   gather,     ///< C: name, value, milliseconds to wait.
   answer,     ///< S: values. To the call of the same tag, as is the next.
@@ -36,6 +36,7 @@ constexpr std::size_t most_name_bytes = 256;  ///< Of keys, gathers and hosts.
 constexpr std::size_t most_value_bytes = 4096;
 constexpr std::size_t most_hello_bytes = 1024;
 constexpr std::size_t most_call_bytes = 8192;
+constexpr std::uint64_t longest_wait_ms = std::uint64_t{1} << 40;  ///< Of every time that a message gives.
 /// What a rank takes from rank 0: the values of all ranks.
 [[nodiscard]] constexpr std::size_t most_answer_bytes(int world) noexcept {
   return static_cast<std::size_t>(world) * (most_value_bytes + 4) + 1024;
@@ -85,7 +86,7 @@ class BodyReader {
   std::string_view rest_;
 };
 
-constexpr std::uint64_t protocol_version = 1;
+constexpr std::uint64_t protocol_version = 2;
 
 /// How a rank introduces itself. Of another version nothing else is known.
 struct Hello {

@@ -15,6 +15,7 @@
 #include "comm/frame.hpp"
 #include "comm/nccl_operations.hpp"
 #include "comm/operations.hpp"
+#include "comm/rank_error.hpp"
 #include "comm/record.hpp"
 #include "device/cuda_call.hpp"
 #include "device/peer_stream.hpp"
@@ -28,7 +29,7 @@ using std::chrono::milliseconds;
 
 /// Marks the transaction that a split is.
 constexpr std::string_view split_purpose = "split";
-constexpr std::chrono::seconds patience_at_the_end{30};
+constexpr milliseconds longest_time_at_the_end{30'000};
 constexpr std::size_t most_brought_bytes = 4000;  // of one meeting
 
 /// Names of communicators that no two of them share, without asking anybody.
@@ -74,8 +75,9 @@ std::unique_ptr<Communicator> make_nccl(std::shared_ptr<NcclSession> session, Co
     ZEROTH_EXPECTS(bytes.size() == sizeof id.internal, fmt::format("an NCCL id of {} bytes", bytes.size()));
     std::memcpy(id.internal, bytes.data(), sizeof id.internal);
     link->start(id, Clock::now() + options.timeout);
-  } catch (std::exception const& error) {
-    session->fail(fmt::format("rank {} could not make its communicator: {}", session->rank(), error.what()));
+  } catch (...) {
+    session->fail(
+        fmt::format("rank {} could not make its communicator: {}", session->rank(), describe_current_exception().bare));
     throw;
   }
   return std::make_unique<NcclCommunicator>(std::move(session), link, options);
@@ -100,9 +102,16 @@ NcclCommunicator::~NcclCommunicator() {
     session_->fail(fmt::format("rank {} was ended by an exception, with {} of communicator '{}' on its way",
                                session_->rank(), first, name()));
   }
-  auto const deadline = Clock::now() + std::min<Clock::duration>(options_.timeout, patience_at_the_end);
+  auto const deadline = Clock::now() + time_at_the_end();
   while (!link_->flights.empty() && !session_->failed() && Clock::now() < deadline) {
     std::this_thread::sleep_for(milliseconds{1});
+  }
+  if (auto const left = link_->flights.describe_first(); !left.empty() && !session_->failed()) {
+    session_->fail(fmt::format("rank {} ended communicator '{}', and {} was still on its way {} later",
+                               session_->rank(), name(), left, describe(time_at_the_end())));
+  }
+  if (auto const reason = session_->failure()) {  // the watch may not have come to this one
+    link_->flights.fail(std::make_exception_ptr(PeerError{*reason}));
   }
   session_->watch().leave(*link_);
   link_->finish(deadline);
@@ -111,6 +120,10 @@ NcclCommunicator::~NcclCommunicator() {
 void NcclCommunicator::set_options(CommOptions const& options) {
   check(options);
   options_ = options;
+}
+
+milliseconds NcclCommunicator::time_at_the_end() const noexcept {
+  return std::min(options_.timeout, longest_time_at_the_end);
 }
 
 void NcclCommunicator::fail(std::string const& reason) {
@@ -153,18 +166,21 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
   }
   Transaction& transaction = take(label, collectives);
   transaction.sequence = ++sequence_;
+  // Before anything waits for others: who is asked meanwhile is here.
+  link_->submitted.store(transaction.position, std::memory_order_release);
   for (auto const& each : collectives) {
     transaction.tickets.push_back(recorder().enqueue(make_record(name(), transaction.sequence, label, each)));
   }
   try {
     prepare(transaction);
     launch(transaction, gpu->failure(), static_cast<cudaStream_t>(gpu->native().native));
-  } catch (std::exception const& error) {
+  } catch (...) {
     if (session_->failed()) {  // everybody knows
       return gpu->fail(ended_before(label, collectives));
     }
     gpu->fail(std::current_exception());
-    session_->fail(fmt::format("rank {} failed in communicator '{}': {}", session_->rank(), name(), error.what()));
+    session_->fail(fmt::format("rank {} failed in communicator '{}': {}", session_->rank(), name(),
+                               describe_current_exception().bare));
   }
 }
 
@@ -185,7 +201,6 @@ void NcclCommunicator::prepare(Transaction& transaction) {
 void NcclCommunicator::launch(Transaction& transaction, std::shared_ptr<device::Failure> failure, cudaStream_t stream) {
   auto const deadline = Clock::now() + transaction.timeout;
   auto& flight = link_->flights.begin(transaction, std::move(failure), stream);
-  link_->submitted.store(transaction.position, std::memory_order_release);
   try {
     for (auto const part : {NcclPart::native, NcclPart::built, NcclPart::messages}) {
       if (has_part(transaction, part)) {
@@ -211,13 +226,13 @@ auto NcclCommunicator::in_time(Transaction const& transaction, Wait const& wait)
   auto const begun = Clock::now();
   try {
     return wait();
-  } catch (PeerError const& error) {
+  } catch (PeerError const&) {
     if (auto const reason = session_->rendezvous().store().failure()) {
       throw PeerError{fmt::format("{}; {} was about to enter {}", reason->reason, describe_rank(*link_, rank()),
                                   describe_on(*link_, transaction))};
     }
     if (Clock::now() - begun < transaction.timeout) {
-      fail(fmt::format("{}; {} was about to enter {}", error.what(), describe_rank(*link_, rank()),
+      fail(fmt::format("{}; {} was about to enter {}", describe_current_exception().bare, describe_rank(*link_, rank()),
                        describe_on(*link_, transaction)));
     }
   }
@@ -295,7 +310,8 @@ void NcclCommunicator::compare_messages(Transaction const& transaction) {
     std::vector<std::byte> outline(outline_bytes(1));
     write_outline(alone, outline);
     in_time(transaction, [&] {
-      store.set(key(sends ? "sent" : "received"), {reinterpret_cast<char const*>(outline.data()), outline.size()});
+      store.set_for(1, key(sends ? "sent" : "received"),
+                    {reinterpret_cast<char const*>(outline.data()), outline.size()});
       return true;
     });
     sides.push_back({key(sends ? "received" : "sent"), &each});
@@ -321,20 +337,21 @@ void NcclCommunicator::check_message(Transaction const& transaction, Collective 
                    sends ? there : here));
 }
 
-// ---- memory
-// ----------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
 namespace {
 
 /// A window of NCCL. A null one is NCCL's way to say that this machine gains nothing from it.
 class Window final : public Registration {
  public:
-  Window(std::shared_ptr<NcclLink> link, ncclWindow_t window) : link_{std::move(link)}, window_{window} {}
-  ~Window() override { link_->forget(window_); }
+  Window(std::shared_ptr<NcclLink> link, ncclWindow_t window, milliseconds timeout)
+      : link_{std::move(link)}, window_{window}, timeout_{timeout} {}
+  ~Window() override { link_->forget(window_, Clock::now() + timeout_); }
 
  private:
   std::shared_ptr<NcclLink> link_;
   ncclWindow_t window_;
+  milliseconds timeout_;
 };
 
 }  // namespace
@@ -347,16 +364,13 @@ std::unique_ptr<Registration> NcclCommunicator::do_register(device::Memory const
   drain();
   ncclWindow_t window = nullptr;
   try {
-    link_->call("ncclCommWindowRegister", Clock::now() + options_.timeout, [&](ncclComm_t handle) {
-      return ncclCommWindowRegister(handle, memory.data(), static_cast<std::size_t>(memory.bytes()), &window,
-                                    NCCL_WIN_COLL_SYMMETRIC);
-    });
-  } catch (std::exception const& error) {
+    window = link_->make_window(memory.data(), memory.bytes(), Clock::now() + options_.timeout);
+  } catch (...) {
     session_->fail(fmt::format("rank {} could not register memory with '{}' (NCCL_WIN_ENABLE=0 does without): {}",
-                               session_->rank(), name(), error.what()));
+                               session_->rank(), name(), describe_current_exception().bare));
     throw;
   }
-  return window == nullptr ? nullptr : std::make_unique<Window>(link_, window);
+  return window == nullptr ? nullptr : std::make_unique<Window>(link_, window, time_at_the_end());
 }
 
 // ---- splitting ------------------------------------------------------------------------------------------------------
@@ -413,9 +427,9 @@ std::unique_ptr<Communicator> NcclCommunicator::do_split(int color, int key, std
     auto const part = make_link(*session_, std::move(identity));
     part->start_from(*link_, color, key, deadline);
     return std::make_unique<NcclCommunicator>(session_, part, options_);
-  } catch (std::exception const& error) {
-    session_->fail(
-        fmt::format("rank {} could not split '{}' off '{}': {}", session_->rank(), name, this->name(), error.what()));
+  } catch (...) {
+    session_->fail(fmt::format("rank {} could not split '{}' off '{}': {}", session_->rank(), name, this->name(),
+                               describe_current_exception().bare));
     throw;
   }
 }

@@ -1,5 +1,6 @@
 /// Ranks that are processes, each with a GPU: collectives by NCCL.
 #pragma once
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -18,7 +19,8 @@ namespace zeroth::comm {
                                                       CommOptions const& options = {});
 
 /// Stream order: a transaction is work of the stream, between two events that the watch looks at. The host waits for
-/// other hosts in split(), and in submit() with CommOptions::check; for a GPU never.
+/// other hosts in split() and register_memory(), and in submit() with CommOptions::check. It waits for this GPU where
+/// NCCL needs that nothing is on its way: in split(), in register_memory(), and when the communicator ends.
 /// Sums: in NCCL's order and roundings, which depend on its algorithm: not promised to be those of other backends.
 class NcclCommunicator final : public Communicator {
  public:
@@ -56,6 +58,8 @@ class NcclCommunicator final : public Communicator {
   template <class Wait>
   auto in_time(Transaction const& transaction, Wait const& wait);
   void drain();
+  /// For what ends: what is on its way, the handle, windows.
+  [[nodiscard]] std::chrono::milliseconds time_at_the_end() const noexcept;
   [[noreturn]] void fail(std::string const& reason);
 
   std::shared_ptr<NcclSession> session_;

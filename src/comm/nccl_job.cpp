@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "comm/finally.hpp"
 #include "comm/nccl_communicator.hpp"
@@ -35,14 +36,24 @@ std::string bus_id_of(int gpu) {
   return text.data();
 }
 
-RendezvousOptions rendezvous_options(LaunchOptions const& options, Placement const& placement, int gpu) {
+RendezvousOptions rendezvous_options(LaunchOptions const& options, Placement const& placement) {
   auto const variable = [](char const* name) -> char const* { return std::getenv(name); };
   return {.at = find_meeting_point(variable, placement),
           .rank = placement.rank,
           .world = placement.world,
-          .local_rank = placement.local_rank.value_or(0),
-          .device = bus_id_of(gpu),
-          .sharing = options.share_devices ? Sharing::allow : Sharing::refuse};
+          .join_timeout = options.join_timeout};
+}
+
+/// The GPU of this rank; or why it has none, in `rendezvous`, for all ranks.
+int choose_gpu(Placement const& placement, RendezvousOptions& rendezvous) {
+  try {
+    int const gpu = device_of(placement, device::cuda_device_count(), visible_gpus());
+    rendezvous.device = bus_id_of(gpu);
+    return gpu;
+  } catch (...) {
+    rendezvous.problem = describe_current_exception().bare;
+    return 0;
+  }
 }
 
 /// What the store tells; what this rank alone knows, if the store could not be told.
@@ -56,24 +67,26 @@ std::optional<JobFailure> failure_of(NcclSession& session) {
 
 }  // namespace
 
-bool has_nccl() noexcept { return true; }
-
 int run_nccl_job(LaunchOptions const& options, Placement const& placement, std::function<void(Job&)> const& rank_main) {
-  int const local_rank = placement.local_rank.value_or(0);
-  int const gpu = device_of(local_rank, device::cuda_device_count(),
-                            options.share_devices ? Sharing::allow : Sharing::refuse, visible_gpus());
+  auto rendezvous = rendezvous_options(options, placement);
+  int const gpu = choose_gpu(placement, rendezvous);
   RankContext const speaker_before = this_rank();
   this_rank() = {placement.rank, placement.world, fmt::format("cuda:{}", gpu)};
   Finally const restore{[&speaker_before] { this_rank() = speaker_before; }};
   auto const recorder = std::make_shared<FlightRecorder>(placement.rank, placement.world);
-  auto const session = std::make_shared<NcclSession>(rendezvous_options(options, placement, gpu), gpu, recorder);
+  auto const session = std::make_shared<NcclSession>(std::move(rendezvous), gpu, recorder);
 
   detail::JobState state;
-  state.local_rank = local_rank;
+  state.local_rank = placement.local_rank.value_or(gpu);
   state.make_device = [gpu] { return device::make_cuda_device(gpu, device::CudaBuffers::registrable); };
   run_rank({.rank = placement.rank,
             .recorder = recorder,
-            .make_communicator = [&session] { return make_nccl(session); },
+            .make_communicator =
+                [&] {
+                  auto communicator = make_nccl(session, {.timeout = options.join_timeout});
+                  communicator->set_options({});
+                  return communicator;
+                },
             .after_all = [&session] { session->await_all(); },  // the store that tells of failures ends with rank 0
             .fail = [&session](std::string const& reason) { session->fail(reason); },
             .failure = [&session] { return failure_of(*session); },

@@ -8,10 +8,8 @@
 
 namespace zeroth::comm {
 
-/// Was the library built with NCCL?
-[[nodiscard]] bool has_nccl() noexcept;
-
-/// launch() where this process is one rank. Throws what keeps the job from starting. Does not return if the job fails.
+/// launch() where this process is one rank. Throws what keeps the job from starting, on all ranks that have come. Does
+/// not return if the job fails after that.
 [[nodiscard]] int run_nccl_job(LaunchOptions const& options, Placement const& placement,
                                std::function<void(Job&)> const& rank_main);
 

@@ -123,10 +123,24 @@ std::string NcclLink::find_error() {
   return is_error(result) ? describe_nccl("NCCL's work", name(), identity.gpu, result, handle_) : std::string{};
 }
 
-void NcclLink::forget(ncclWindow_t window) noexcept {
+ncclWindow_t NcclLink::make_window(void* memory, std::int64_t bytes, Clock::time_point deadline) {
+  auto& slot = windows_.emplace_back(nullptr);
+  call("ncclCommWindowRegister", deadline, [&](ncclComm_t handle) {
+    return ncclCommWindowRegister(handle, memory, static_cast<std::size_t>(bytes), &slot, NCCL_WIN_COLL_SYMMETRIC);
+  });
+  return slot;
+}
+
+void NcclLink::forget(ncclWindow_t window, Clock::time_point deadline) noexcept {
   std::lock_guard const lock{mutex_};
-  if (handle_ != nullptr) {
-    static_cast<void>(ncclCommWindowDeregister(handle_, window));
+  if (handle_ == nullptr || failed_()) {  // ended with it, or about to
+    return;
+  }
+  try {
+    constexpr char const* name = "ncclCommWindowDeregister";
+    settle(name, check(name, ncclCommWindowDeregister(handle_, window)), handle_, deadline);
+  } catch (std::exception const& error) {
+    spdlog::warn("{}", error.what());
   }
 }
 

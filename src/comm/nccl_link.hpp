@@ -67,8 +67,10 @@ class NcclLink {
     settle(call, check(call, function(handle())), handle_, deadline);
   }
 
+  /// A window on `bytes` at `memory`; null where NCCL gains nothing from one. All ranks. Throws as call().
+  [[nodiscard]] ncclWindow_t make_window(void* memory, std::int64_t bytes, Clock::time_point deadline);
   /// Ends a window of the handle, if that is still there.
-  void forget(ncclWindow_t window) noexcept;
+  void forget(ncclWindow_t window, Clock::time_point deadline) noexcept;
   /// What went wrong inside NCCL since; empty if nothing. Passed over while another thread is inside.
   [[nodiscard]] std::string find_error();
   /// Ends what runs on the GPU, and the handle. Waits a while for another thread to come out of NCCL, then no longer.
@@ -88,7 +90,9 @@ class NcclLink {
   Failed failed_;
   std::mutex mutex_;  // held inside NCCL
   ncclComm_t handle_ = nullptr;
-  std::deque<ncclComm_t> born_;  // that NCCL writes when splits end, however late
+  // What NCCL writes when it is done, however late: nobody may be gone by then.
+  std::deque<ncclComm_t> born_;
+  std::deque<ncclWindow_t> windows_;
 };
 
 }  // namespace zeroth::comm

@@ -13,6 +13,7 @@
 
 #include "comm/describe.hpp"
 #include "comm/frame.hpp"
+#include "comm/rank_error.hpp"
 #include "device/cuda_call.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -56,14 +57,13 @@ RendezvousOptions with_handler(RendezvousOptions options, AbortState& abort) {
 NcclSession::NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<FlightRecorder> recorder)
     : rank_{rendezvous.rank}, world_{rendezvous.world}, gpu_{gpu}, recorder_{std::move(recorder)} {
   ask_for_launch_order();
-  if (auto const error = cudaSetDevice(gpu); error != cudaSuccess) {
-    throw SystemError{device::describe_call("cudaSetDevice", gpu, error)};
+  if (rendezvous.problem.empty()) {
+    try {
+      take_gpu();
+    } catch (...) {
+      rendezvous.problem = describe_current_exception().bare;
+    }
   }
-  void* words = nullptr;
-  if (auto const error = cudaMalloc(&words, barrier_word_count * sizeof(std::int32_t)); error != cudaSuccess) {
-    throw SystemError{device::describe_call("cudaMalloc", gpu, error)};
-  }
-  barrier_words_.reset(words);
   rendezvous_.emplace(with_handler(std::move(rendezvous), abort_));
   watch_.emplace(rank_, world_, gpu_,
                  NcclWatch::Hooks{[this] { return failure(); }, [this](std::string const& why) { fail(why); },
@@ -71,6 +71,17 @@ NcclSession::NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<
                                     return explain_late(link, *late.transaction, late.begun);
                                   }});
   answering_ = std::thread{[this] { answer(); }};
+}
+
+void NcclSession::take_gpu() {
+  if (auto const error = cudaSetDevice(gpu_); error != cudaSuccess) {
+    throw SystemError{device::describe_call("cudaSetDevice", gpu_, error)};
+  }
+  void* words = nullptr;
+  if (auto const error = cudaMalloc(&words, barrier_word_count * sizeof(std::int32_t)); error != cudaSuccess) {
+    throw SystemError{device::describe_call("cudaMalloc", gpu_, error)};
+  }
+  barrier_words_.reset(words);
 }
 
 NcclSession::~NcclSession() {
@@ -119,7 +130,7 @@ std::vector<std::string> NcclSession::meet(std::string const& name, std::vector<
   auto const deadline = Clock::now() + timeout;
   auto const number = meetings_[name]++;
   auto const key = [&](int rank) { return fmt::format("nccl {} #{} {}", name, number, rank); };
-  store.set(key(rank_), value);
+  store.set_for(static_cast<int>(ranks.size()), key(rank_), value);  // all of them read it, this one too
   std::vector<std::string> values;
   for (int const rank : ranks) {
     auto const left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());

@@ -27,7 +27,8 @@ struct NcclWhereabouts {
 /// One per rank; outlives its communicators. Its own thread enters communicators; fail() is for any.
 class NcclSession {
  public:
-  /// `rendezvous.on_failure` is set here. `gpu` is made current on the calling thread. Throws as Rendezvous does.
+  /// `rendezvous.on_failure` is set here. `gpu` is made current on the calling thread. Throws as Rendezvous does, on
+  /// all ranks where it is a GPU that does not work.
   NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<FlightRecorder> recorder);
   ~NcclSession();
   NcclSession(NcclSession const&) = delete;
@@ -48,7 +49,6 @@ class NcclSession {
   [[nodiscard]] std::optional<std::string> failure() const;
 
   /// What each of `ranks` of the job, who all call this with the same name, brings: at most 4096 bytes, in their order.
-  /// Where they are not all ranks of the job, the store keeps what they brought.
   /// Throws PeerError at the deadline, or when the job has failed.
   [[nodiscard]] std::vector<std::string> meet(std::string const& name, std::vector<int> const& ranks,
                                               std::string const& value, std::chrono::milliseconds timeout);
@@ -60,6 +60,7 @@ class NcclSession {
   [[nodiscard]] std::string explain_late(NcclLink const& link, Transaction const& transaction, Clock::time_point begun);
 
  private:
+  void take_gpu();
   [[nodiscard]] std::string describe_whereabouts() const;
   void answer() noexcept;
 

@@ -25,7 +25,8 @@ constexpr std::chrono::seconds patience_at_the_end{10};
 
 struct NcclWatch::State {
   int rank = 0, world = 1, gpu = 0;
-  Hooks hooks;
+  std::mutex hooks_mutex;      // held while one is called
+  std::optional<Hooks> hooks;  // none once the thread is left behind
   mutable std::mutex mutex;
   std::vector<std::shared_ptr<NcclLink>> links;
   Counter ending, ended;
@@ -36,6 +37,8 @@ struct NcclWatch::State {
     return links;
   }
   void run();
+  [[nodiscard]] std::optional<std::string> failure();
+  void fail(std::string const& why);
   void look(NcclLink& link, bool asks_nccl);
   void end_all(std::string const& reason) const;
 };
@@ -45,23 +48,39 @@ void NcclWatch::State::run() {
   ::pthread_setname_np(::pthread_self(), "nccl watch");
   static_cast<void>(cudaSetDevice(gpu));  // or its questions would open GPU 0
   for (int round = 0; !ending.wait_until(1, Clock::now() + slice); ++round) {
-    if (auto const reason = hooks.failure()) {
+    if (auto const reason = failure()) {
       return end_all(*reason);
     }
     for (auto const& link : all()) {
+      if (ending.value() != 0) {  // perhaps long ago, while NCCL had this thread: what links refer to may be gone
+        return;
+      }
       look(*link, round % slices_per_error_check == 0);
     }
   }
 }
 
+std::optional<std::string> NcclWatch::State::failure() {
+  std::lock_guard const lock{hooks_mutex};
+  return hooks ? hooks->failure() : std::nullopt;
+}
+
+void NcclWatch::State::fail(std::string const& why) {
+  std::lock_guard const lock{hooks_mutex};
+  if (hooks) {
+    hooks->fail(why);
+  }
+}
+
 void NcclWatch::State::look(NcclLink& link, bool asks_nccl) {
   if (auto const late = link.flights.look(Clock::now())) {
-    return hooks.fail(hooks.explain(link, *late));
+    std::lock_guard const lock{hooks_mutex};
+    return hooks ? hooks->fail(hooks->explain(link, *late)) : void();
   }
   auto const error = asks_nccl ? link.find_error() : std::string{};
   if (!error.empty()) {
     auto const first = link.flights.describe_first();
-    hooks.fail(fmt::format("rank {}: {}{}{}", rank, error, first.empty() ? "" : ", in ", first));
+    fail(fmt::format("rank {}: {}{}{}", rank, error, first.empty() ? "" : ", in ", first));
   }
 }
 
@@ -100,6 +119,8 @@ NcclWatch::~NcclWatch() {
     state_->thread.join();
   } else {
     spdlog::error("NCCL does not return from an abort: its thread is left behind");
+    std::lock_guard const lock{state_->hooks_mutex};
+    state_->hooks.reset();
     state_->thread.detach();
   }
 }

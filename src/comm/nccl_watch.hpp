@@ -22,7 +22,7 @@ class NcclWatch {
     std::function<std::string(NcclLink const& link, NcclFlights::Late const& late)> explain;
   };
   NcclWatch(int rank, int world, int gpu, Hooks hooks);
-  /// Where NCCL does not come back from an abort, the thread is left behind.
+  /// Where NCCL does not come back from an abort, the thread is left behind, and calls no hook any more.
   ~NcclWatch();
   NcclWatch(NcclWatch const&) = delete;
   NcclWatch& operator=(NcclWatch const&) = delete;

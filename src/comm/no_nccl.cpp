@@ -4,8 +4,6 @@
 
 namespace zeroth::comm {
 
-bool has_nccl() noexcept { return false; }
-
 int run_nccl_job(LaunchOptions const& /*options*/, Placement const& /*placement*/,
                  std::function<void(Job&)> const& /*rank_main*/) {
   throw ConfigError{

@@ -17,12 +17,20 @@ void check_cuda(LaunchPlan const& plan, bool share_devices, int gpus) {
         "LaunchOptions::device is cuda, but its transport is mpi, which works in memory of the host; processes on GPUs "
         "use nccl, and threads of one process local"};
   }
+  if (plan.transport == Transport::nccl) {
+    if (share_devices) {
+      throw ConfigError{
+          "LaunchOptions::share_devices is set, but ranks that are processes communicate by nccl, which takes one rank "
+          "for each GPU; run the ranks as threads of one process, or start one process for each GPU without it"};
+    }
+    return;
+  }
   if (gpus == 0) {
     throw ConfigError{
         "LaunchOptions::device is cuda, but this process sees no GPU: is there a driver, and what does "
         "CUDA_VISIBLE_DEVICES say?"};
   }
-  if (plan.transport == Transport::local && plan.thread_ranks > gpus && !share_devices) {
+  if (plan.thread_ranks > gpus && !share_devices) {
     throw ConfigError{
         fmt::format("{} ranks on {} GPU{}: start at most {}, or set LaunchOptions::share_devices if several ranks are "
                     "to be on one GPU",

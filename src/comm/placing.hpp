@@ -5,7 +5,7 @@
 namespace zeroth::comm {
 
 /// Throws ConfigError for ranks that LaunchOptions refuses on GPUs. `gpus`: that this process sees; negative where the
-/// library was built without CUDA.
+/// library was built without CUDA. With nccl that may be none: then the rank tells the others so, when they meet.
 void check_cuda(LaunchPlan const& plan, bool share_devices, int gpus);
 
 }  // namespace zeroth::comm

@@ -3,21 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <iterator>
+#include <string_view>
+#include <vector>
 
 #include "comm/frame.hpp"
+#include "comm/rank_error.hpp"
 #include "comm/socket.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
 namespace {
 
+constexpr std::size_t most_problem_bytes = 2048;
+
 std::string encode(Presence const& presence) {
   return Body{}
       .text(presence.host)
       .text(presence.machine)
       .text(presence.device)
-      .number(static_cast<std::uint64_t>(presence.local_rank))
+      .text(std::string_view{presence.problem}.substr(0, most_problem_bytes))
       .take();
 }
 
@@ -27,7 +32,7 @@ Presence decode(std::string const& bytes) {
   presence.host = reader.text(most_value_bytes);
   presence.machine = reader.text(most_value_bytes);
   presence.device = reader.text(most_value_bytes);
-  presence.local_rank = static_cast<int>(reader.number(0, std::numeric_limits<int>::max()));
+  presence.problem = reader.text(most_value_bytes);
   return presence;
 }
 
@@ -46,11 +51,16 @@ StoreOptions store_options(RendezvousOptions const& options) {
 }  // namespace
 
 Rendezvous::Rendezvous(RendezvousOptions const& options) : store_{store_options(options)} {
-  Presence const mine{host_name(), machine_id(), options.device, options.local_rank};
-  auto const all = store_.gather("zeroth ranks", encode(mine), options.join_timeout);
-  std::transform(all.begin(), all.end(), std::back_inserter(ranks_), decode);
-  if (options.sharing == Sharing::refuse) {
-    check_unshared(ranks_);
+  Presence const mine{host_name(), machine_id(), options.device, options.problem};
+  try {
+    std::vector<Presence> ranks;
+    auto const all = store_.gather("zeroth ranks", encode(mine), options.join_timeout);
+    std::transform(all.begin(), all.end(), std::back_inserter(ranks), decode);
+    check_able(ranks);
+    check_unshared(ranks);
+  } catch (...) {  // before the store's end tells the others less
+    store_.abort(fmt::format("rank {} failed: {}", options.rank, describe_current_exception().bare));
+    throw;
   }
 }
 

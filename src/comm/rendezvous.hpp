@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "comm/device_choice.hpp"
 #include "comm/environment.hpp"
@@ -17,9 +16,8 @@ struct RendezvousOptions {
   MeetingPoint at;
   int rank = 0;
   int world = 1;
-  int local_rank = 0;
-  std::string device = {};  ///< See Presence; empty: none that could be shared.
-  Sharing sharing = Sharing::refuse;
+  std::string device = {};   ///< See Presence; empty: none that could be shared.
+  std::string problem = {};  ///< Why this rank cannot take part: it comes all the same, so that nobody waits for it.
   std::chrono::milliseconds join_timeout{300'000};      ///< For all ranks to come.
   std::chrono::milliseconds heartbeat_timeout{10'000};  ///< See StoreOptions.
   std::function<void(JobFailure const&)> on_failure = {};
@@ -42,11 +40,10 @@ struct RendezvousOptions {
 class Rendezvous {
  public:
   /// Waits until all ranks are here. Throws as Store's constructor does; PeerError that names the ranks that did not
-  /// come; ConfigError, on all ranks, if two would compute on one device and Sharing::refuse was given.
+  /// come; ConfigError, on all ranks, if one of them cannot take part, or two would compute on one device.
   explicit Rendezvous(RendezvousOptions const& options);
 
   [[nodiscard]] Store& store() noexcept { return store_; }
-  [[nodiscard]] std::vector<Presence> const& ranks() const noexcept { return ranks_; }  ///< [world]
 
   /// What `make` returns on rank `root`, at most 4096 bytes, on every rank that asks. Those that share a name share it
   /// equally often: their first uses belong together, and so on. `root` does not wait.
@@ -55,7 +52,6 @@ class Rendezvous {
 
  private:
   Store store_;
-  std::vector<Presence> ranks_;
   std::map<std::string, int> uses_;
 };
 

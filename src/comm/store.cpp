@@ -33,7 +33,7 @@ using std::chrono::seconds;
 constexpr seconds patience_for_answers{2};  // beyond the time after which rank 0 answers in any case
 constexpr seconds patience_for_abort{3};    // longer than the client's own
 constexpr seconds patience_for_last_words{1};
-constexpr milliseconds longest_wait{std::int64_t{1} << 40};
+constexpr milliseconds longest_wait{longest_wait_ms};
 constexpr std::uint64_t spare_descriptors = 64;  // beside one for each rank
 
 void check_options(StoreOptions const& options) {
@@ -314,7 +314,15 @@ int Store::port() const noexcept { return state_->port; }
 void Store::set(std::string_view key, std::string_view value) {
   check_name("a key", key);
   check_value(key, value);
-  (void)state_->call(Kind::set, Body{}.text(key).text(value).take(), milliseconds{0});
+  (void)state_->call(Kind::set, Body{}.text(key).text(value).number(0).take(), milliseconds{0});
+}
+
+void Store::set_for(int reads, std::string_view key, std::string_view value) {
+  check_name("a key", key);
+  check_value(key, value);
+  ZEROTH_EXPECTS(reads >= 1, fmt::format("the key '{}' is set for {} reads", key, reads));
+  auto body = Body{}.text(key).text(value).number(static_cast<std::uint64_t>(reads)).take();
+  (void)state_->call(Kind::set, std::move(body), milliseconds{0});
 }
 
 std::string Store::get(std::string_view key, milliseconds timeout) {

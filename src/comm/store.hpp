@@ -24,6 +24,7 @@ struct StoreOptions {
   /// strangers and stale processes out and is no secret: it travels as it is.
   std::string token = {};
   std::chrono::milliseconds join_timeout{300'000};      ///< How long a rank looks for rank 0.
+  std::chrono::milliseconds answer_timeout{10'000};     ///< For the answer to one attempt; then it tries again.
   std::chrono::milliseconds heartbeat_timeout{10'000};  ///< Rank 0's counts for all.
   std::chrono::milliseconds leave_timeout{5'000};       ///< How long rank 0's destructor waits for the others to leave.
   /// Called once, on the store's own thread, when the job fails. It must neither wait nor end the store.
@@ -32,7 +33,8 @@ struct StoreOptions {
 
 /// This rank's connection to the store; on rank 0 also the store.
 ///
-/// Keys, of at most 256 bytes, are set once, by one rank, and never go. Values are any bytes, at most 4096. A rank that
+/// Keys, of at most 256 bytes, are set once, by one rank, and stay unless they were set for a number of reads; all that
+/// is held at a time may take 64 MiB. Values are any bytes, at most 4096. A rank that
 /// fails, ends without leaving, or is not heard of for the heartbeat timeout fails the job: within that time plus a
 /// second every rank has a failure(), its on_failure has been called, and its calls throw PeerError with the reason.
 /// Heartbeats come from a thread of their own: they tell a frozen process, not a frozen loop.
@@ -57,6 +59,8 @@ class Store {
   [[nodiscard]] int port() const noexcept;  ///< At which rank 0 listens.
 
   void set(std::string_view key, std::string_view value);
+  /// A key that goes when it has been read `reads` times, 1 or more.
+  void set_for(int reads, std::string_view key, std::string_view value);
   /// Waits until a rank has set it.
   [[nodiscard]] std::string get(std::string_view key, std::chrono::milliseconds timeout);
   /// Every rank's value, in rank order, [world]. All ranks call it with the same name; a name can be used again. With

@@ -21,7 +21,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
 constexpr std::chrono::seconds silence_before_log{10};
-constexpr std::uint64_t longest_heartbeat_ms = std::uint64_t{1} << 40;
 
 std::string place_of(StoreOptions const& options) {
   return fmt::format("{}{}", address_of(options.host, options.port),
@@ -53,7 +52,7 @@ std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions c
       if (frame->kind != Kind::welcome) {
         throw BadFrame{"something before its greeting"};
       }
-      return milliseconds{static_cast<std::int64_t>(body.number(1, longest_heartbeat_ms))};
+      return milliseconds{static_cast<std::int64_t>(body.number(1, longest_wait_ms))};
     }
     if (!open || !is_in_time) {
       problem = open ? "it took the connection and said nothing" : "it took the connection and closed it";
@@ -74,7 +73,9 @@ std::optional<Joined> try_to_join(StoreOptions const& options, Clock::time_point
       Kind::hello, 0,
       encode(Hello{.token = options.token, .rank = options.rank, .world = options.world, .host = host_name()}));
   try {
-    auto const heartbeat = await_welcome(connection, options, deadline, problem);
+    // What takes the connection need not be rank 0: whoever has its port for a while must not take all the time.
+    auto const until = std::min(deadline, Clock::now() + options.answer_timeout);
+    auto const heartbeat = await_welcome(connection, options, until, problem);
     return heartbeat ? std::optional<Joined>{Joined{std::move(connection), *heartbeat}} : std::nullopt;
   } catch (BadFrame const& bad) {
     throw ConfigError{fmt::format("what answers at {} is not rank 0's store: it sent {}; another program has that port",

@@ -21,7 +21,6 @@ constexpr milliseconds rest_after_refused_accept{200};
 constexpr int most_strangers_logged = 20;
 /// What may wait for a rank that does not read.
 constexpr std::size_t most_waiting_bytes = std::size_t{256} << 20;
-constexpr std::uint64_t longest_wait_ms = std::uint64_t{1} << 40;
 
 StoreTable::Wait wait_of(std::uint64_t wait_ms, Clock::time_point now) {
   return {now, now + milliseconds{static_cast<std::int64_t>(wait_ms)}};
@@ -243,7 +242,8 @@ void StoreServer::take(Peer& peer, Frame const& frame, Clock::time_point now) {
   switch (frame.kind) {
     case Kind::set: {
       auto const key = body.text(most_name_bytes);
-      table_.set(call, key, body.text(most_value_bytes));
+      auto value = body.text(most_value_bytes);
+      table_.set(call, key, std::move(value), body.number());
       break;
     }
     case Kind::get: {

@@ -52,7 +52,7 @@ std::shared_ptr<std::string const> encode_problem(Problem problem, std::string c
       Body{}.number(static_cast<std::uint64_t>(problem)).text(text.substr(0, most_value_bytes)).take());
 }
 
-void StoreTable::set(Call const& call, std::string const& key, std::string value) {
+void StoreTable::set(Call const& call, std::string const& key, std::string value, std::uint64_t reads) {
   if (auto const found = keys_.find(key); found != keys_.end()) {
     refuse(call, Problem::contract,
            fmt::format("rank {} sets the key '{}', which rank {} has set already: a key is set once", call.rank, key,
@@ -67,21 +67,30 @@ void StoreTable::set(Call const& call, std::string const& key, std::string value
     return;
   }
   held_bytes_ += bytes;
-  auto const values = encode_values({value});
-  keys_.emplace(key, Key{std::move(value), call.rank});
+  keys_.emplace(key, Key{std::move(value), call.rank, reads});
   reply(call, Kind::answer, encode_values({}));
   std::erase_if(gets_, [&](WaitingGet const& each) {
-    if (each.key == key) {
-      reply(each.call, Kind::answer, values);
+    auto const found = each.key == key ? keys_.find(key) : keys_.end();
+    bool const is_there = found != keys_.end();
+    if (is_there) {
+      read(each.call, found);
     }
-    return each.key == key;
+    return is_there;
   });
+}
+
+void StoreTable::read(Call const& call, Keys::iterator key) {
+  auto& [name, held] = *key;
+  reply(call, Kind::answer, encode_values({held.value}));
+  if (held.reads_left > 0 && --held.reads_left == 0) {
+    held_bytes_ -= name.size() + held.value.size();
+    keys_.erase(key);
+  }
 }
 
 void StoreTable::get(Call const& call, std::string const& key, Wait const& wait) {
   if (auto const found = keys_.find(key); found != keys_.end()) {
-    reply(call, Kind::answer, encode_values({found->second.value}));
-    return;
+    return read(call, found);
   }
   gets_.push_back({call, key, wait});
 }

@@ -41,7 +41,8 @@ class StoreTable {
   /// `roster` outlives it.
   explicit StoreTable(Roster const& roster) : roster_{&roster} {}
 
-  void set(Call const& call, std::string const& key, std::string value);
+  /// A key that goes when it has been read `reads` times; 0: never.
+  void set(Call const& call, std::string const& key, std::string value, std::uint64_t reads = 0);
   void get(Call const& call, std::string const& key, Wait const& wait);
   void gather(Call const& call, std::string const& name, std::string value, Wait const& wait);
   /// The rank has left: gathers that lack it will not be completed. Its own calls get no reply.
@@ -55,7 +56,9 @@ class StoreTable {
   struct Key {
     std::string value;
     int rank = 0;  // who set it
+    std::uint64_t reads_left = 0;
   };
+  using Keys = std::map<std::string, Key>;
   struct WaitingGet {
     Call call;
     std::string key;
@@ -67,13 +70,14 @@ class StoreTable {
     Wait wait;
   };
   using Parts = std::map<int, Part>;  // by rank
+  void read(Call const& call, Keys::iterator key);
   void reply(Call const& call, Kind kind, std::shared_ptr<std::string const> body);
   void refuse(Call const& call, Problem problem, std::string const& text);
   void complete(Parts const& parts);
   [[nodiscard]] std::vector<int> missing_in(Parts const& parts) const;
 
   Roster const* roster_;
-  std::map<std::string, Key> keys_;
+  Keys keys_;
   std::size_t held_bytes_ = 0;
   std::vector<WaitingGet> gets_;
   std::map<std::string, Parts> gathers_;

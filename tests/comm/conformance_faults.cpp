@@ -66,7 +66,7 @@ std::string check_timeout(Rank& rank) {
   std::vector<float> data(12);
   rank.communicator.all_reduce(*stream, {"step", ""}, data.data(), data.data(), 12, Dtype::fp32);
   stream->synchronize();
-  rank.communicator.set_options({std::chrono::milliseconds{300}, true});
+  rank.communicator.set_options({std::chrono::milliseconds{1000}, true});  // long enough for the others to be there
   if (is_last(rank)) {
     Collective const receive{Operation::receive, nullptr, data.data(), 12, Dtype::fp32, 0};
     elsewhere.communicator().submit(*stream, {"elsewhere", ""}, {&receive, 1});
@@ -75,8 +75,8 @@ std::string check_timeout(Rank& rank) {
   }
   rank.communicator.all_reduce(*stream, {"backward", "block 7"}, data.data(), data.data(), 12, Dtype::fp32);
   auto const thrown = error_of(*stream);
-  return expect(thrown, {"waited", "all_reduce (backward of unit 'block 7', 12 fp32)", "transaction 2", "missing",
-                         last_rank(rank), "which last started"});
+  return expect(thrown, {"waited", "all_reduce (backward of unit 'block 7', 12 fp32)", "transaction 2",
+                         "missing: " + last_rank(rank) + ", which last started"});
 }
 
 struct Mismatch {

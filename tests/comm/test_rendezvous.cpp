@@ -31,7 +31,6 @@ std::vector<std::string> among_ranks(
         options.at = {"127.0.0.1", port, "this test", "token"};
         options.rank = rank;
         options.world = world;
-        options.local_rank = rank;
         options.device = "bus " + std::to_string(rank);
         options.join_timeout = patience;
         options.heartbeat_timeout = patience;
@@ -45,19 +44,6 @@ std::vector<std::string> among_ranks(
     thread.join();
   }
   return outcomes;
-}
-
-TEST_CASE("ranks know where everybody is") {
-  auto const outcomes = among_ranks(3, [](Rendezvous& rendezvous) {
-    std::string all;
-    for (auto const& rank : rendezvous.ranks()) {
-      all += rank.device + " " + std::to_string(rank.local_rank) + (rank.machine == machine_id() ? " here, " : ", ");
-    }
-    return all;
-  });
-  for (auto const& outcome : outcomes) {
-    CHECK(outcome == "bus 0 0 here, bus 1 1 here, bus 2 2 here, ");
-  }
 }
 
 TEST_CASE("an id is made once and shared by all, and by those of a split") {
@@ -97,29 +83,41 @@ TEST_CASE("a root that cannot make an id ends those who wait for it") {
   CHECK(outcomes[2] == outcomes[0]);
 }
 
-TEST_CASE("two ranks on one device are refused on all ranks, unless they are asked for") {
-  auto const body = [](Rendezvous& rendezvous) { return std::to_string(rendezvous.ranks().size()); };
-  auto const share = [](RendezvousOptions& options) { options.device = options.rank == 0 ? "bus 0" : "bus 1"; };
-  for (auto const& outcome : among_ranks(3, body, share)) {
-    CHECK_THAT(outcome, StartsWith("ConfigError: ranks 1, 2 would all compute on device bus 1 of "));
+std::string meet(Rendezvous& /*rendezvous*/) { return "met"; }
+
+TEST_CASE("ranks on devices of their own meet") {
+  CHECK(among_ranks(3, meet) == std::vector<std::string>{"met", "met", "met"});
+}
+
+TEST_CASE("two ranks on one device are refused on all ranks") {
+  auto const outcomes =
+      among_ranks(3, meet, [](RendezvousOptions& options) { options.device = options.rank == 0 ? "bus 0" : "bus 1"; });
+  for (auto const& outcome : outcomes) {
+    CHECK_THAT(outcome, StartsWith("ConfigError: ranks 1, 2 would all compute on GPU bus 1 of "));
   }
-  auto const allow = [&share](RendezvousOptions& options) {
-    share(options);
-    options.sharing = Sharing::allow;
-  };
-  CHECK(among_ranks(3, body, allow) == std::vector<std::string>{"3", "3", "3"});
+}
+
+TEST_CASE("a rank that cannot take part says why to all") {
+  int const unable = GENERATE(0, 2);
+  auto const outcomes = among_ranks(3, meet, [unable](RendezvousOptions& options) {
+    options.problem = options.rank == unable ? std::string(5000, '.') + "no driver" : "";
+  });
+  for (auto const& outcome : outcomes) {
+    CHECK_THAT(outcome, StartsWith("ConfigError: rank " + std::to_string(unable) + " on ") &&
+                            Contains(" cannot take part: ...."));
+  }
 }
 
 TEST_CASE("who does not come is named to those who did") {
-  auto const outcomes = among_ranks(
-      3, [](Rendezvous&) { return std::string{"met"}; },
-      [](RendezvousOptions& options) {
-        options.join_timeout = std::chrono::milliseconds{400};
-        if (options.rank == 2) {
-          throw std::runtime_error{"stays at home"};
-        }
-      });
-  CHECK_THAT(outcomes[0] + outcomes[1], Contains("the gather 'zeroth ranks' waited") && Contains("2 (has not joined)"));
+  auto const outcomes = among_ranks(3, meet, [](RendezvousOptions& options) {
+    options.join_timeout = std::chrono::milliseconds{400};
+    if (options.rank == 2) {
+      throw std::runtime_error{"stays at home"};
+    }
+  });
+  for (std::size_t const rank : {0U, 1U}) {
+    CHECK_THAT(outcomes[rank], Contains("the gather 'zeroth ranks' waited") && Contains("2 (has not joined)"));
+  }
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 // How ranks find rank 0's store.
+#include <poll.h>
 #include <pthread.h>
 
 #include <atomic>
 #include <csignal>
+#include <memory>
 #include <optional>
 
+#include "comm/socket.hpp"
 #include "comm/store.hpp"
 #include "comm/store_ranks.hpp"
 #include "support/catch.hpp"
@@ -36,6 +39,29 @@ TEST_CASE("ranks find a store that does not listen yet") {
     Store rank0{rank_options(0, 2, port)};
     CHECK(joined(rank0.gather("all", "0", patience)) == "0|1|");
   }
+  early.join();
+  CHECK(got == "0|1|");
+}
+
+TEST_CASE("who takes the connection and says nothing does not take all the time") {
+  int error = 0;
+  auto silent = std::make_unique<Descriptor>(listen_at("127.0.0.1", 0, error));
+  REQUIRE(*silent);
+  int const port = port_of(*silent);
+  std::string got;
+  std::thread early{[&] {
+    got = outcome_of([&] {
+      auto options = rank_options(1, 2, port);
+      options.answer_timeout = milliseconds{200};
+      Store rank1{options};
+      return joined(rank1.gather("all", "1", patience));
+    });
+  }};
+  REQUIRE(await_socket(*silent, POLLIN, Clock::now() + patience));  // it has dialled
+  auto const taken = accept_from(*silent, error);
+  silent.reset();
+  Store rank0{rank_options(0, 2, port)};
+  CHECK(joined(rank0.gather("all", "0", patience)) == "0|1|");
   early.join();
   CHECK(got == "0|1|");
 }

@@ -55,6 +55,22 @@ TEST_CASE("answers go to those who asked, with their tags") {
   CHECK(told(t.table) == Calls{{0, "answer #6"}});
 }
 
+TEST_CASE("a key that is set for some reads goes with the last of them, and can be set again") {
+  Table t{3};
+  t.table.get({1, 1}, "key", t.wait(9));
+  t.table.get({2, 2}, "key", t.wait(9));
+  t.table.get({2, 3}, "key", t.wait(9));
+  t.table.set({0, 4}, "key", "first", 2);
+  CHECK(told(t.table) == Calls{{0, "answer #4"}, {1, "answer first|#1"}, {2, "answer first|#2"}});
+  t.table.set({1, 5}, "key", "second", 2);
+  CHECK(told(t.table) == Calls{{1, "answer #5"}, {2, "answer second|#3"}});
+  t.table.get({0, 6}, "key", t.wait(9));
+  t.table.get({0, 7}, "key", t.wait(1));
+  CHECK(told(t.table) == Calls{{0, "answer second|#6"}});
+  t.table.expire(t.begin + seconds{1});
+  CHECK(told(t.table) == Calls{{0, "problem nobody set the key 'key' within 1.00 s#7"}});
+}
+
 TEST_CASE("waits end at their deadlines, each at its own") {
   Table t{3};
   CHECK(t.table.next_deadline() == Clock::time_point::max());
@@ -108,9 +124,22 @@ TEST_CASE("the store is bounded") {
     REQUIRE(t.table.replies.back().kind == Kind::answer);
     t.table.replies.clear();
   }
-  t.table.set({0, 1}, "one more.", value);
+  t.table.set({0, 1}, "one more.", value, 1);
   CHECK_THAT(told(t.table)[0], Contains("problem the store holds") && Contains("of 67108864 that it may") &&
                                    Contains("the key 'one more.' of 4105 bytes does not fit"));
+}
+
+TEST_CASE("keys that go leave their place to others") {
+  Table t{1};
+  std::string const value(most_value_bytes, 'v');
+  for (int i = 0; i < (100 << 20) / static_cast<int>(most_value_bytes); ++i) {
+    t.table.set({0, 1}, "key", value, 1);
+    t.table.get({0, 2}, "key", t.wait(0));
+    REQUIRE(t.table.replies.size() == 2);
+    REQUIRE(t.table.replies.front().kind == Kind::answer);
+    REQUIRE(t.table.replies.back().kind == Kind::answer);
+    t.table.replies.clear();
+  }
 }
 
 }  // namespace

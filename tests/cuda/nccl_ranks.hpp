@@ -34,7 +34,6 @@ inline void begin_nccl(fake_cuda::Machine const& machine = with_host_memory) {
   options.at = {"127.0.0.1", port, "this test", "token"};
   options.rank = rank;
   options.world = world;
-  options.local_rank = rank;
   options.join_timeout = std::chrono::minutes{2};
   options.heartbeat_timeout = std::chrono::minutes{1};
   return options;

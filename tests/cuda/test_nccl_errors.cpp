@@ -1,4 +1,5 @@
 /// What goes wrong with NCCL, and what the ranks are told.
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -161,6 +162,76 @@ TEST_CASE("a communicator that cannot be finished is aborted") {
   CHECK(problems == std::vector<std::string>(2));
   CHECK(fake_nccl::calls("ncclCommAbort") == 4);
   CHECK(fake_nccl::calls("ncclCommDestroy") == 0);
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("windows come and go while NCCL takes its time") {
+  begin_nccl();
+  auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) {
+    auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
+    auto const memory = device->allocate(device::Category::slots, 1 << 20);
+    auto first = rank.communicator.register_memory(*memory);
+    auto const second = rank.communicator.register_memory(*memory);
+    if (first == nullptr || second == nullptr) {
+      return std::string{"no window"};
+    }
+    first.reset();
+    return sum_once(rank);
+  });
+  CHECK(problems == std::vector<std::string>(2));
+  CHECK(fake_nccl::calls("ncclCommWindowRegister") == 4);
+  CHECK(fake_nccl::calls("ncclCommWindowDeregister") == 4);
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("memory that cannot be registered in time ends every rank") {
+  begin_nccl();
+  fake_nccl::stall_windows();
+  auto const problems = run_nccl_ranks(
+      2,
+      [](Rank& rank, auto&) {
+        auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
+        auto const memory = device->allocate(device::Category::slots, 1 << 20);
+        return std::string{rank.communicator.register_memory(*memory) ? "a window" : "none"};
+      },
+      1, soon());
+  auto const all = problems[0] + problems[1];
+  CHECK_THAT(all, Contains("ncclCommWindowRegister of communicator 'world' on cuda:0 did not end within"));
+  for (auto const& problem : problems) {
+    CHECK_THAT(problem, Contains("PeerError"));
+  }
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("a communicator that ends with work on its way fails the job") {
+  begin_nccl();
+  std::atomic<bool> failed{false};
+  auto const problems = run_nccl_ranks(
+      2,
+      [&failed](Rank& rank, auto&) {
+        auto const stream = rank.device.make_stream("test", device::Overlap::on);
+        float data = 1;
+        {
+          Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
+          rank.post(*stream, [&failed] {  // the collective does not begin, so that it cannot be late either
+            while (!failed) {
+              std::this_thread::sleep_for(milliseconds{1});
+            }
+          });
+          part.communicator().all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+          if (rank.communicator.rank() == 1) {
+            return error_of(*stream);
+          }
+        }
+        failed = true;
+        return error_of(*stream);
+      },
+      1, {.timeout = std::chrono::seconds{3}, .check = false});
+  for (auto const& problem : problems) {
+    CHECK_THAT(problem,
+               Contains("rank 0 ended communicator 'test', and all_reduce (backward of unit 'block 7', 1 fp32)") &&
+                   Contains("was still on its way 3.00 s later"));
+  }
   CHECK(left_over() == "");
 }
 

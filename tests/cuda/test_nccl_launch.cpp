@@ -65,6 +65,13 @@ TEST_CASE("jobs by NCCL that cannot start are refused") {
   begin_nccl({.gpus = 2});
   CHECK(launch(by_nccl, [](Job&) {}) == 1);  // no launcher
   CHECK(launch({.transport = comm::Transport::nccl}, [](Job&) {}) == 1);
+  {
+    auto const variables = torchrun("0");
+    auto sharing = by_nccl;
+    sharing.share_devices = true;
+    CHECK(launch(sharing, [](Job&) {}) == 1);
+    CHECK(launch(by_nccl, [](Job&) {}) == 0);
+  }
   begin_nccl({.gpus = 0});
   auto const variables = torchrun("0");
   CHECK(launch(by_nccl, [](Job&) {}) == 1);

@@ -130,12 +130,12 @@ class Communicator {
   /// waits. Null for a negative color. Inherits options. `name` labels messages, at most 15 characters.
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string const& name);
 
-  /// Applies to transactions submitted from now on. The same on all ranks.
   /// Makes memory known that many transactions will be on, so that they may be faster. Collective: all ranks give as
   /// many bytes, which outlive what is returned; that ends before the communicator. Waits. Null where nothing is
   /// gained: memory that is not registrable(), or a backend that needs no such thing.
   [[nodiscard]] std::unique_ptr<Registration> register_memory(device::Memory const& memory);
 
+  /// Applies to transactions submitted from now on. The same on all ranks.
   virtual void set_options(CommOptions const& options) = 0;
   /// Memory for staging_bytes(), which the caller keeps until the communicator ends.
   virtual void set_staging(std::span<std::byte> staging) = 0;

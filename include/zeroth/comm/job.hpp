@@ -68,8 +68,12 @@ struct LaunchOptions {
   /// process that is a rank is on the GPU of its local rank, or on the only one that it sees. Refused: cuda where the
   /// library was built without it, where no GPU is there, and with mpi, which works in memory of the host.
   DeviceKind device = DeviceKind::cpu;
-  /// With cuda: more ranks than GPUs are wanted, several to a GPU. Refused otherwise: they would only share its memory.
+  /// With cuda: more thread ranks than GPUs are wanted, several to a GPU. Refused otherwise: they would only share its
+  /// memory. With nccl, which takes one rank for each GPU, it is refused itself.
   bool share_devices = false;
+  /// With nccl: how long ranks may take to come, and then to make their first communicator. After that those who have
+  /// come end, and name those who have not.
+  std::chrono::milliseconds join_timeout{300'000};
   /// How long a rank may take to end after another one has failed, before the process is ended under it.
   std::chrono::milliseconds failure_grace{5000};
 };

@@ -114,8 +114,9 @@ class Device {
   /// The caller's stream: on the CPU the calling thread itself, so its work is done when the call returns. On a GPU one
   /// that the device makes, unless compute_on() gave another.
   [[nodiscard]] virtual Stream& compute() = 0;
-  /// From now on compute() is `stream`, which outlives the device's work on it. Before the first call of compute() or
-  /// make_stream(). Throws ContractError where compute() is the calling thread.
+  /// From now on compute() is `stream`, which outlives the device's work on it. Before the first call of compute(),
+  /// make_stream() or allocate(), which use that stream. Throws ContractError where compute() is the calling thread,
+  /// and after compute() was used.
   virtual void compute_on(StreamRef stream);
   [[nodiscard]] virtual Kernels& kernels() = 0;
   [[nodiscard]] virtual Ledger const& ledger() const = 0;

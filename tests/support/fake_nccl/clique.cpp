@@ -4,18 +4,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "zeroth/device/rank_sum.hpp"
 
 namespace zeroth::testing::fake_nccl {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
-Bytes copy_of(void const* data, std::size_t bytes) {
-  auto const* const begin = static_cast<std::byte const*>(data);
-  return bytes == 0 ? Bytes{} : Bytes{begin, begin + bytes};
-}
+/// Of inputs in what ranks bring, so that elements of any type lie as they must.
+constexpr std::size_t alignment = 16;
 
 std::size_t input_bytes(Call const& call, int rank, int world) {
   switch (call.kind) {
@@ -25,143 +22,221 @@ std::size_t input_bytes(Call const& call, int rank, int world) {
   }
 }
 
-}  // namespace
-
-void Clique::join() {
-  std::lock_guard const lock{mutex_};
-  ++joined_;
+template <class T>
+Bytes bytes_of_value(T const& value) {
+  auto const* const begin = reinterpret_cast<std::byte const*>(&value);
+  return {begin, begin + sizeof value};
 }
 
+/// A call without its addresses, which are its rank's own.
+struct PackedCall {
+  std::uint64_t kind, count, dtype, input_bytes;
+  std::int64_t peer;
+  std::uint64_t unused = 0;
+};
+static_assert(sizeof(PackedCall) % alignment == 0);
+
+/// Calls, each with its input behind it.
+Bytes pack(Calls const& calls, int rank, int world) {
+  Bytes bytes;
+  for (auto const& call : calls) {
+    auto const input = input_bytes(call, rank, world);
+    auto const head = bytes_of_value(PackedCall{static_cast<std::uint64_t>(call.kind), call.count,
+                                                static_cast<std::uint64_t>(call.dtype), input, call.peer});
+    bytes.insert(bytes.end(), head.begin(), head.end());
+    auto const* const begin = static_cast<std::byte const*>(call.input);
+    bytes.insert(bytes.end(), begin, begin + input);
+    bytes.resize((bytes.size() + alignment - 1) / alignment * alignment);
+  }
+  return bytes;
+}
+
+std::string name_of_group(std::uint64_t number, int rank) {
+  return "group " + std::to_string(number) + " " + std::to_string(rank);
+}
+std::string name_of_split(std::uint64_t number, int rank) {
+  return "split " + std::to_string(number) + " " + std::to_string(rank);
+}
+std::string name_of_joined(int rank) { return "joined " + std::to_string(rank); }
+
+}  // namespace
+
+Clique::Clique(std::string id, std::string name, int world, std::unique_ptr<Board> board)
+    : id_{std::move(id)}, name_{std::move(name)}, board_{std::move(board)}, ranks_(static_cast<std::size_t>(world)) {}
+
+Clique::Brought Clique::unpack(std::shared_ptr<Bytes const> bytes) {
+  Brought brought;
+  for (std::size_t at = 0; at < bytes->size();) {
+    PackedCall head{};
+    std::memcpy(&head, bytes->data() + at, sizeof head);
+    at += sizeof head;
+    brought.calls.push_back({static_cast<Kind>(head.kind), nullptr, nullptr, head.count, static_cast<Dtype>(head.dtype),
+                             static_cast<int>(head.peer)});
+    brought.inputs.push_back(bytes->data() + at);
+    at += (head.input_bytes + alignment - 1) / alignment * alignment;
+  }
+  brought.bytes = std::move(bytes);
+  return brought;
+}
+
+void Clique::join(int rank) { board_->post(name_of_joined(rank), {}); }
+
 bool Clique::complete() const {
-  std::lock_guard const lock{mutex_};
-  return joined_ == world();
+  for (int rank = 0; rank < world(); ++rank) {
+    if (board_->find(name_of_joined(rank)) == nullptr) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void Clique::in_turn(int rank, std::uint64_t turn, std::function<void()> const& work) {
-  auto const mine = static_cast<std::size_t>(rank);
-  {
-    std::unique_lock lock{mutex_};
-    changed_.wait(lock, [&] { return ended_[mine] == turn || aborted_[mine]; });
+  auto& mine = ranks_[static_cast<std::size_t>(rank)];
+  board_->wait_until([&] { return mine.ended == turn || mine.aborted; });
+  if (!mine.aborted) {
+    work();
   }
-  work();
-  std::lock_guard const lock{mutex_};
-  ended_[mine] = turn + 1;
-  changed_.notify_all();
+  mine.ended = turn + 1;
+  board_->wake();
 }
 
-/// All inputs are read before any output is written: they may be the same memory.
-void Clique::work(Meeting const& meeting) {
-  auto const& first = meeting.calls.at(0);
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    auto const& like = first[i];
-    std::vector<Bytes> inputs;
-    for (auto const& [rank, calls] : meeting.calls) {
-      inputs.push_back(copy_of(calls[i].input, input_bytes(calls[i], rank, world())));
-    }
-    Bytes sum;
-    if (like.kind == Kind::all_reduce || like.kind == Kind::reduce || like.kind == Kind::reduce_scatter) {
-      sum.resize(inputs.front().size());
-      std::vector<void const*> addresses;
-      std::transform(inputs.begin(), inputs.end(), std::back_inserter(addresses),
-                     [](Bytes const& input) { return input.data(); });
-      void* const output = sum.data();
-      device::rank_sum(&output, 1, addresses.data(), world(), like.dtype, 0,
-                       static_cast<std::int64_t>(sum.size()) / bytes_of(like.dtype));
-    }
-    for (auto const& [rank, calls] : meeting.calls) {
-      auto* const output = static_cast<std::byte*>(calls[i].output);
-      auto const bytes = like.bytes();
-      switch (like.kind) {
-        case Kind::all_reduce: std::memcpy(output, sum.data(), bytes); break;
-        case Kind::reduce_scatter:
-          std::memcpy(output, sum.data() + static_cast<std::size_t>(rank) * bytes, bytes);
-          break;
-        case Kind::reduce:
-          if (rank == like.peer) {
-            std::memcpy(output, sum.data(), bytes);
-          }
-          break;
-        case Kind::broadcast: std::memcpy(output, inputs[static_cast<std::size_t>(like.peer)].data(), bytes); break;
-        case Kind::all_gather:
-          for (std::size_t from = 0; from < inputs.size(); ++from) {
-            std::memcpy(output + from * bytes, inputs[from].data(), bytes);
-          }
-          break;
-        default: break;
-      }
+/// `rank`'s part of a group that all have come to. Inputs are copies: outputs may be the same memory.
+void Clique::work(int rank, std::vector<Brought> const& all, Calls const& calls) {
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    auto const& call = calls[i];
+    auto const bytes = call.bytes();
+    auto* const output = static_cast<std::byte*>(call.output);
+    auto const sum = [&](std::size_t first_byte) {
+      std::vector<void const*> inputs;
+      std::transform(all.begin(), all.end(), std::back_inserter(inputs),
+                     [&](Brought const& each) { return each.inputs[i] + first_byte; });
+      void* const outputs[] = {output};
+      device::rank_sum(outputs, 1, inputs.data(), static_cast<int>(inputs.size()), call.dtype, 0,
+                       static_cast<std::int64_t>(call.count));
+    };
+    switch (call.kind) {
+      case Kind::all_reduce: sum(0); break;
+      case Kind::reduce_scatter: sum(static_cast<std::size_t>(rank) * bytes); break;
+      case Kind::reduce:
+        if (rank == call.peer) {
+          sum(0);
+        }
+        break;
+      case Kind::broadcast: std::memcpy(output, all[static_cast<std::size_t>(call.peer)].inputs[i], bytes); break;
+      case Kind::all_gather:
+        for (std::size_t from = 0; from < all.size(); ++from) {
+          std::memcpy(output + from * bytes, all[from].inputs[i], bytes);
+        }
+        break;
+      default: break;
     }
   }
+}
+
+void Clique::wait_for_abort(int rank) {
+  board_->wait_until([&] { return is_aborted(rank); });
 }
 
 void Clique::run(int rank, std::uint64_t number, Calls const& calls, bool stalls) {
-  std::unique_lock lock{mutex_};
-  auto const is_aborted = [&] { return aborted_[static_cast<std::size_t>(rank)]; };
   if (stalls) {
-    return changed_.wait(lock, is_aborted);
+    return wait_for_abort(rank);
   }
-  auto& meeting = meetings_[number];
-  meeting.calls[rank] = calls;
-  if (static_cast<int>(meeting.calls.size()) == world()) {
-    auto const& first = meeting.calls.begin()->second;
-    bool const same = std::all_of(meeting.calls.begin(), meeting.calls.end(), [&first](auto const& each) {
-      return std::equal(first.begin(), first.end(), each.second.begin(), each.second.end(),
-                        [](Call const& a, Call const& b) { return a.matches(b); });
-    });
-    if (same) {  // otherwise the kernels wait for each other, as they do
-      work(meeting);
-      meeting.done = true;
-      changed_.notify_all();
+  board_->post(name_of_group(number, rank), pack(calls, rank, world()));
+  std::vector<Brought> all;
+  board_->wait_until([&] {
+    while (static_cast<int>(all.size()) < world()) {
+      auto bytes = board_->find(name_of_group(number, static_cast<int>(all.size())));
+      if (bytes == nullptr) {
+        return is_aborted(rank);
+      }
+      all.push_back(unpack(std::move(bytes)));
     }
+    return true;
+  });
+  if (is_aborted(rank)) {
+    return;
   }
-  changed_.wait(lock, [&] { return meeting.done || is_aborted(); });
-  if (meeting.done && ++meeting.gone == world()) {
-    meetings_.erase(number);
+  bool const same = std::all_of(all.begin(), all.end(), [&calls](Brought const& each) {
+    return std::equal(calls.begin(), calls.end(), each.calls.begin(), each.calls.end(),
+                      [](Call const& a, Call const& b) { return a.matches(b); });
+  });
+  if (!same) {  // the kernels wait for each other, as they do
+    return wait_for_abort(rank);
+  }
+  work(rank, all, calls);
+  if (number > 0) {  // who is here has read what was brought to the one before
+    board_->remove(name_of_group(number - 1, rank));
   }
 }
 
+std::string Clique::next_message(Numbers& numbers, int from, int to) {
+  std::lock_guard const lock{mutex_};
+  return "message " + std::to_string(from) + " " + std::to_string(to) + " " + std::to_string(numbers[{from, to}]++);
+}
+
+/// The receiver removes what it has taken, and the sender waits until it has.
 void Clique::exchange(int rank, Calls const& calls) {
-  std::unique_lock lock{mutex_};
-  auto const is_aborted = [&] { return aborted_[static_cast<std::size_t>(rank)]; };
-  std::vector<std::shared_ptr<bool>> sent;
+  std::vector<std::string> sent;
   for (auto const& call : calls) {
     if (call.kind == Kind::send) {
-      sent.push_back(messages_[{rank, call.peer}].emplace_back(Message{.call = call}).taken);
+      sent.push_back(next_message(sent_, rank, call.peer));
+      board_->post(sent.back(), pack({call}, rank, world()));
     }
   }
-  changed_.notify_all();
   for (auto const& call : calls) {
     if (call.kind == Kind::receive) {
-      auto& queue = messages_[{call.peer, rank}];
-      changed_.wait(lock, [&] { return !queue.empty() || is_aborted(); });
-      if (is_aborted()) {
+      auto const name = next_message(received_, call.peer, rank);
+      std::shared_ptr<Bytes const> bytes;
+      board_->wait_until([&] { return (bytes = board_->find(name)) != nullptr || is_aborted(rank); });
+      if (is_aborted(rank)) {
         return;
       }
-      auto const message = queue.front();
-      if (message.call.count != call.count || message.call.dtype != call.dtype) {
-        return changed_.wait(lock, is_aborted);
+      auto const message = unpack(bytes);
+      if (message.calls[0].count != call.count || message.calls[0].dtype != call.dtype) {
+        return wait_for_abort(rank);
       }
-      if (call.bytes() > 0) {
-        std::memcpy(call.output, message.call.input, call.bytes());
-      }
-      *message.taken = true;
-      queue.pop_front();
-      changed_.notify_all();
+      std::memcpy(call.output, message.inputs[0], call.bytes());
+      board_->remove(name);
     }
   }
-  changed_.wait(lock, [&] {
-    return is_aborted() || std::all_of(sent.begin(), sent.end(), [](auto const& taken) { return *taken; });
+  board_->wait_until([&] {
+    return is_aborted(rank) || std::none_of(sent.begin(), sent.end(),
+                                            [this](std::string const& name) { return board_->find(name) != nullptr; });
   });
 }
 
 void Clique::abort(int rank) {
-  std::lock_guard const lock{mutex_};
-  aborted_[static_cast<std::size_t>(rank)] = true;
-  changed_.notify_all();
+  ranks_[static_cast<std::size_t>(rank)].aborted = true;
+  board_->wake();
+}
+
+void Clique::wish(int rank, std::uint64_t number, Wish const& wish) {
+  board_->post(name_of_split(number, rank), bytes_of_value(wish));
+}
+
+std::vector<Clique::Wish> Clique::wishes(std::uint64_t number) const {
+  std::vector<Wish> all;
+  for (int rank = 0; rank < world(); ++rank) {
+    auto const bytes = board_->find(name_of_split(number, rank));
+    if (bytes == nullptr) {
+      return {};
+    }
+    std::memcpy(&all.emplace_back(), bytes->data(), sizeof(Wish));
+  }
+  return all;
 }
 
 World& World::get() {
   static World world;
   return world;
+}
+
+std::shared_ptr<Clique> World::clique(std::string const& id, std::string const& name, int world) {
+  auto& known = by_id[id];
+  if (known == nullptr) {
+    known = std::make_shared<Clique>(id, name, world, folder.empty() ? make_board() : make_board(folder / id));
+  }
+  return known;
 }
 
 ncclResult_t World::enter(char const* function) {
@@ -201,6 +276,8 @@ void reset() {
     world.stalled_work.clear();
     world.broken_work.clear();
     world.finalize_stalls = false;
+    world.windows_stall = false;
+    world.folder.clear();
   });
 }
 
@@ -243,6 +320,12 @@ void break_work(std::string const& name, int rank, ncclResult_t result, std::uin
 }
 void stall_finalize() {
   in_world([](World& world) { world.finalize_stalls = true; });
+}
+void stall_windows() {
+  in_world([](World& world) { world.windows_stall = true; });
+}
+void meet_in(std::filesystem::path const& folder) {
+  in_world([&](World& world) { world.folder = folder; });
 }
 
 }  // namespace zeroth::testing::fake_nccl

@@ -2,9 +2,9 @@
 #pragma once
 #include <nccl.h>
 
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
-#include <deque>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/fake_nccl/board.hpp"
 #include "support/fake_nccl/fake_nccl.hpp"
 #include "zeroth/core/dtype.hpp"
 
@@ -42,20 +43,17 @@ using Calls = std::vector<Call>;
 /// All ranks of one communicator. Streams' threads meet in it.
 class Clique {
  public:
-  Clique(std::string name, int world)
-      : name_{std::move(name)},
-        next_(static_cast<std::size_t>(world)),
-        aborted_(next_.size()),
-        issued_(next_.size()),
-        ended_(next_.size()) {}
-  [[nodiscard]] int world() const noexcept { return static_cast<int>(next_.size()); }
+  Clique(std::string id, std::string name, int world, std::unique_ptr<Board> board);
+  [[nodiscard]] int world() const noexcept { return static_cast<int>(ranks_.size()); }
+  [[nodiscard]] std::string const& id() const noexcept { return id_; }
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
 
   /// Whether all ranks have come to make it; each says so once.
-  void join();
+  void join(int rank);
   [[nodiscard]] bool complete() const;
 
-  /// Group number `number` of `rank`. Returns when its work is done on all ranks, or `rank` is aborted.
+  /// Group number `number` of `rank`. Returns when all ranks have come to it and this one has what it gets from them,
+  /// or when `rank` is aborted.
   void run(int rank, std::uint64_t number, Calls const& calls, bool stalls);
   void exchange(int rank, Calls const& calls);
   /// Ends this and every later wait of `rank`.
@@ -63,42 +61,42 @@ class Clique {
   /// Runs `work`, of `rank`'s group that was issued as number `turn`, behind those before it: a communicator's groups
   /// run one after another, whatever streams they are on.
   void in_turn(int rank, std::uint64_t turn, std::function<void()> const& work);
-  [[nodiscard]] std::uint64_t next_turn(int rank) { return issued_[static_cast<std::size_t>(rank)]++; }
+  [[nodiscard]] std::uint64_t next_turn(int rank) { return ranks_[static_cast<std::size_t>(rank)].issued++; }
   /// Numbers groups of collectives as they are issued.
-  [[nodiscard]] std::uint64_t next_number(int rank) { return next_[static_cast<std::size_t>(rank)]++; }
+  [[nodiscard]] std::uint64_t next_number(int rank) { return ranks_[static_cast<std::size_t>(rank)].next++; }
 
-  /// Splits under way: what the ranks wish, by number of the split.
+  /// What ranks want of split number `number`.
   struct Wish {
     int color, key;
   };
-  struct Split {
-    std::map<int, Wish> wishes;
-    std::map<int, std::shared_ptr<Clique>> parts;  // by color
-  };
-  std::mutex split_mutex;
-  std::map<std::uint64_t, Split> splits;
+  void wish(int rank, std::uint64_t number, Wish const& wish);
+  /// [world]; empty until all have said it.
+  [[nodiscard]] std::vector<Wish> wishes(std::uint64_t number) const;
 
  private:
-  struct Meeting {
-    std::map<int, Calls> calls;  // by rank
-    bool done = false;
-    int gone = 0;
+  struct Rank {
+    std::uint64_t next = 0, issued = 0;  // its own thread's
+    std::atomic<std::uint64_t> ended{0};
+    std::atomic<bool> aborted{false};
   };
-  struct Message {
-    Call call;
-    std::shared_ptr<bool> taken = std::make_shared<bool>(false);
+  /// What a rank brings to a group.
+  struct Brought {
+    std::shared_ptr<Bytes const> bytes;
+    Calls calls;
+    std::vector<std::byte const*> inputs;  // in `bytes`
   };
-  void work(Meeting const& meeting);
+  using Numbers = std::map<std::pair<int, int>, std::uint64_t>;  // by sender and receiver
+  [[nodiscard]] static Brought unpack(std::shared_ptr<Bytes const> bytes);
+  [[nodiscard]] bool is_aborted(int rank) const { return ranks_[static_cast<std::size_t>(rank)].aborted; }
+  void wait_for_abort(int rank);
+  [[nodiscard]] std::string next_message(Numbers& numbers, int from, int to);
+  static void work(int rank, std::vector<Brought> const& all, Calls const& calls);
 
-  std::string name_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  int joined_ = 0;
-  std::vector<std::uint64_t> next_;
-  std::vector<bool> aborted_;
-  std::vector<std::uint64_t> issued_, ended_;
-  std::map<std::uint64_t, Meeting> meetings_;
-  std::map<std::pair<int, int>, std::deque<Message>> messages_;  // by sender and receiver
+  std::string id_, name_;
+  std::unique_ptr<Board> board_;
+  std::vector<Rank> ranks_;
+  std::mutex mutex_;
+  Numbers sent_, received_;
 };
 
 /// What was asked for by tests, and counted.
@@ -111,7 +109,11 @@ class World {
   std::mutex mutex;
   std::map<std::string, std::int64_t> calls;
   std::map<std::string, std::pair<int, ncclResult_t>> refusals;
-  std::map<std::string, std::shared_ptr<Clique>> by_id;  // that are being made
+  /// The communicator of `world` ranks that is known to all of them as `id`.
+  [[nodiscard]] std::shared_ptr<Clique> clique(std::string const& id, std::string const& name, int world);
+
+  std::filesystem::path folder;  // where ranks that are processes meet; empty: they are threads
+  std::map<std::string, std::shared_ptr<Clique>> by_id;
   std::uint64_t ids = 0;
   std::multimap<std::string, int> policies;
   std::set<std::string> stalled_making;
@@ -123,6 +125,7 @@ class World {
   };
   std::map<std::string, Break> broken_work;
   bool finalize_stalls = false;
+  bool windows_stall = false;
   std::set<ncclComm_t> alive;
   std::set<ncclWindow_t> windows;
 };
@@ -147,6 +150,10 @@ struct ncclComm {
     int policy;
   };
   std::optional<Splitting> splitting;
+  /// A window that is being made, and where the caller will find it.
+  std::optional<std::pair<ncclWindow_t, ncclWindow_t*>> registering;
+
+  [[nodiscard]] bool is_ready() const noexcept { return asked == 0 && !splitting; }
 };
 
 struct ncclWindow_vidmem {

@@ -1,21 +1,24 @@
 /// An NCCL for tests on machines without a GPU, linked in place of libnccl, on the CUDA runtime of support/fake_cuda.
 ///
-/// Ranks are threads of one process. A group is one piece of work of its stream, which waits there until all ranks of
-/// the communicator have come, as NCCL's kernels do, or until it is aborted. Sums are in rank order, fp32 for 16-bit
-/// types: real NCCL promises neither. It replaces the functions that the library calls, and no others:
+/// Ranks are threads of one process, or processes: see meet_in(). A group is one piece of work of its stream, which
+/// waits there until all ranks of the communicator have come, as NCCL's kernels do, or until it is aborted. Sums are in
+/// rank order, fp32 for 16-bit types: real NCCL promises neither. It replaces the functions that the library calls, and
+/// no others:
 ///
 ///   ncclGetVersion ncclGetUniqueId ncclGetErrorString ncclGetLastError ncclCommGetAsyncError
 ///   ncclCommInitRankConfig ncclCommSplit ncclCommFinalize ncclCommDestroy ncclCommAbort
 ///   ncclGroupStart ncclGroupEnd ncclAllReduce ncclAllGather ncclReduceScatter ncclBroadcast ncclReduce
 ///   ncclSend ncclRecv ncclMemAlloc ncclMemFree ncclCommWindowRegister ncclCommWindowDeregister
 ///
-/// Stricter than NCCL where that finds mistakes: a communicator that blocks or shares resources, an operation that is
-/// no sum, calls outside of a group, calls by two threads, calls while the last one is under way, and collectives next
-/// to messages in one group are refused as ncclInvalidUsage.
+/// Refused as ncclInvalidUsage, though NCCL allows some of it: communicators that block or share resources; operations
+/// that are no sum; collectives and messages outside of a group, by another thread than made the communicator, or in
+/// one group with those of another communicator or stream, or with each other; and calls of a communicator while its
+/// last one is under way, other than to ask, to destroy and to abort. Nothing else is checked: not memory, for example.
 #pragma once
 #include <nccl.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 
@@ -30,6 +33,9 @@ void reset();
 /// CTA policies of the communicators that were made, by name.
 [[nodiscard]] std::multimap<std::string, int> policies();
 
+/// From now on: ranks are processes that meet in `folder`, by files. The same on all, and no other job's.
+void meet_in(std::filesystem::path const& folder);
+
 /// The call of `function` that follows `after` more of them returns `result` and does nothing.
 void refuse(std::string const& function, ncclResult_t result, int after = 0);
 /// Communicators, made from now on, that are named `name` never come to be.
@@ -38,6 +44,8 @@ void stall_making(std::string const& name);
 void stall_work(std::string const& name, std::uint64_t after = 0);
 /// The same, on `rank`, and NCCL says `result` about it there.
 void break_work(std::string const& name, int rank, ncclResult_t result, std::uint64_t after = 0);
+/// ncclCommWindowRegister never ends: its window is written when the communicator is aborted.
+void stall_windows();
 /// ncclCommFinalize never ends.
 void stall_finalize();
 

@@ -1,4 +1,6 @@
 /// The functions of NCCL.
+#include <unistd.h>
+
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -54,7 +56,7 @@ ncclResult_t add(char const* function, ncclComm_t communicator, cudaStream_t str
   }
   auto& mine = group();
   bool const fits = mine.depth > 0 && communicator != nullptr && communicator->owner == std::this_thread::get_id() &&
-                    communicator->asked == 0 &&
+                    communicator->is_ready() &&
                     (mine.calls.empty() || (mine.communicator == communicator && mine.stream == stream &&
                                             is_message(mine.calls.front()) == is_message(call)));
   if (!fits) {
@@ -106,7 +108,7 @@ ncclComm_t make(std::shared_ptr<Clique> clique, int rank, int policy) {
   communicator->asked = questions_until_ready;
   communicator->stalled = world.stalled_making.contains(clique->name());
   world.policies.emplace(clique->name(), policy);
-  clique->join();
+  clique->join(rank);
   communicator->clique = std::move(clique);
   world.alive.insert(communicator.get());
   return communicator.release();
@@ -115,32 +117,31 @@ ncclComm_t make(std::shared_ptr<Clique> clique, int rank, int policy) {
 /// When all ranks of the parent have said what they wish.
 void complete_split(ncclComm_t parent) {
   auto const wish = *parent->splitting;
-  auto const& whole = parent->clique;
-  std::shared_ptr<Clique> part;
+  auto const wishes = parent->clique->wishes(wish.number);
+  if (wishes.empty()) {
+    return;
+  }
+  int members = 0;
   int rank = 0;
-  {
-    std::lock_guard const lock{whole->split_mutex};
-    auto& split = whole->splits[wish.number];
-    if (static_cast<int>(split.wishes.size()) < whole->world()) {
-      return;
-    }
-    int members = 0;
-    auto const mine = std::pair{split.wishes.at(parent->rank).key, parent->rank};
-    for (auto const& [other, its] : split.wishes) {
-      members += its.color == wish.color ? 1 : 0;
-      rank += its.color == wish.color && std::pair{its.key, other} < mine ? 1 : 0;
-    }
-    if (wish.color >= 0) {
-      auto& made = split.parts[wish.color];
-      made = made ? made : std::make_shared<Clique>(wish.name, members);
-      part = made;
-    }
+  auto const mine = std::pair{wishes[static_cast<std::size_t>(parent->rank)].key, parent->rank};
+  for (int other = 0; other < parent->clique->world(); ++other) {
+    auto const& its = wishes[static_cast<std::size_t>(other)];
+    members += its.color == wish.color ? 1 : 0;
+    rank += its.color == wish.color && std::pair{its.key, other} < mine ? 1 : 0;
   }
   parent->splitting.reset();
-  if (part) {
+  if (wish.color >= 0) {
     auto& world = World::get();
     std::lock_guard const lock{world.mutex};
-    *wish.result = make(part, rank, wish.policy);
+    auto const id = parent->clique->id() + "." + std::to_string(wish.number) + "." + std::to_string(wish.color);
+    *wish.result = make(world.clique(id, wish.name, members), rank, wish.policy);
+  }
+}
+
+/// The caller finds the window that it asked for.
+void complete_window(ncclComm_t communicator) {
+  if (auto const made = std::exchange(communicator->registering, std::nullopt)) {
+    *made->second = made->first;
   }
 }
 
@@ -153,6 +154,7 @@ ncclResult_t end(ncclComm_t communicator) {
     return ncclInvalidArgument;
   }
   communicator->clique->abort(communicator->rank);
+  complete_window(communicator);
   auto& world = World::get();
   std::lock_guard const lock{world.mutex};
   if (world.alive.erase(communicator) == 0) {
@@ -188,7 +190,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
     return result;
   }
   std::memset(id->internal, 0, sizeof id->internal);
-  std::strcpy(id->internal, std::to_string(++world.ids).c_str());
+  std::strcpy(id->internal, (std::to_string(::getpid()) + "-" + std::to_string(++world.ids)).c_str());
   return ncclSuccess;
 }
 
@@ -217,8 +219,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   if (config == nullptr || !allows(config)) {
     return ncclInvalidUsage;
   }
-  auto& clique = world.by_id[id.internal];
-  clique = clique ? clique : std::make_shared<Clique>(config->commName, ranks);
+  auto const clique = world.clique(id.internal, config->commName, ranks);
   if (clique->world() != ranks) {
     return ncclInvalidArgument;
   }
@@ -234,14 +235,13 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* re
       return refused;
     }
   }
-  if (!allows(config) || (color != NCCL_SPLIT_NOCOLOR && (color < 0 || config == nullptr)) || parent->splitting) {
+  if (!allows(config) || (color != NCCL_SPLIT_NOCOLOR && (color < 0 || config == nullptr)) || !parent->is_ready()) {
     return ncclInvalidUsage;
   }
   *result = nullptr;
   parent->splitting = {parent->splits++, color, result, config == nullptr ? "" : config->commName,
                        config == nullptr ? 0 : config->CTAPolicy};
-  std::lock_guard const lock{parent->clique->split_mutex};
-  parent->clique->splits[parent->splitting->number].wishes[parent->rank] = {color, key};
+  parent->clique->wish(parent->rank, parent->splitting->number, {color, key});
   return ncclInProgress;
 }
 
@@ -261,7 +261,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
     complete_split(communicator);
   }
   if (communicator->asked > 0 && !communicator->stalled && communicator->clique->complete()) {
-    --communicator->asked;
+    if (--communicator->asked == 0) {
+      complete_window(communicator);
+    }
   }
   *state = communicator->splitting || communicator->asked > 0 ? ncclInProgress : ncclSuccess;
   return ncclSuccess;
@@ -272,6 +274,9 @@ ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
   std::lock_guard const lock{world.mutex};
   if (auto const result = world.enter("ncclCommFinalize"); result != ncclSuccess) {
     return result;
+  }
+  if (!communicator->is_ready()) {
+    return ncclInvalidUsage;
   }
   communicator->asked = questions_until_ready;
   communicator->stalled = world.finalize_stalls;
@@ -366,9 +371,15 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* memory, std::
   if (flags != NCCL_WIN_COLL_SYMMETRIC || reinterpret_cast<std::uintptr_t>(memory) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
     return ncclInvalidArgument;
   }
-  *window = new ncclWindow_vidmem{communicator};
-  world.windows.insert(*window);
-  return ncclSuccess;
+  if (!communicator->is_ready()) {
+    return ncclInvalidUsage;
+  }
+  auto* const made = new ncclWindow_vidmem{communicator};
+  world.windows.insert(made);
+  communicator->registering = {made, window};
+  communicator->asked = questions_until_ready;
+  communicator->stalled = world.windows_stall;
+  return ncclInProgress;
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t communicator, ncclWindow_t window) {
@@ -378,9 +389,13 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t communicator, ncclWindow_t wind
   if (!world.windows.contains(window) || window->communicator != communicator) {
     return ncclInvalidArgument;
   }
+  if (!communicator->is_ready()) {
+    return ncclInvalidUsage;
+  }
   world.windows.erase(window);
   delete window;
-  return result;
+  communicator->asked = questions_until_ready;
+  return result == ncclSuccess ? ncclInProgress : result;
 }
 
 }  // extern "C"

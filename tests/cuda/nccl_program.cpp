@@ -1,0 +1,60 @@
+// One rank of a job that torchrun's variables describe, on the CUDA runtime and the NCCL of the tests:
+// nccl_program DEED GPUS STAGE FOLDER JOIN_MS. Says what becomes of it.
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "cuda/cuda_access.hpp"
+#include "cuda/nccl_training.hpp"
+#include "support/fake_cuda/fake_cuda.hpp"
+#include "support/fake_nccl/fake_nccl.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+void say(std::string const& words) {
+  fmt::print("{}\n", words);
+  std::fflush(stdout);
+}
+
+void act(Job& job, std::string const& deed, int stage) {
+  TrainOptions options;
+  options.access = CudaAccess::make;
+  do {
+    say(outcome_word(train_synthetic(job, nccl_training(stage), options)));
+    if (deed == "throw") {
+      throw std::runtime_error{"the disk is full"};
+    }
+  } while (deed != "train");  // until another rank ends it
+}
+
+int run(char const* const* arguments) {
+  std::string const deed = arguments[1];
+  fake_cuda::reset({.gpus = std::atoi(arguments[2])});
+  fake_nccl::meet_in(arguments[4]);
+  if (deed == "never made") {
+    fake_nccl::stall_making("world");
+  }
+  LaunchOptions const options{.transport = comm::Transport::nccl,
+                              .device = DeviceKind::cuda,
+                              .join_timeout = std::chrono::milliseconds{std::atoi(arguments[5])},
+                              .failure_grace = std::chrono::milliseconds{500}};
+  int const status = launch(options, [&](Job& job) { act(job, deed, std::atoi(arguments[3])); });
+  if (auto const left = fake_cuda::leftovers() + fake_nccl::leftovers(); !left.empty()) {
+    say("left over: " + left);
+    return 4;
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace zeroth::testing
+
+int main(int argc, char** argv) {
+  if (argc != 6) {
+    std::fputs("usage: nccl_program DEED GPUS STAGE FOLDER JOIN_MS\n", stderr);
+    return 2;
+  }
+  return zeroth::testing::run(argv);
+}

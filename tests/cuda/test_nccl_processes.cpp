@@ -1,0 +1,222 @@
+/// Ranks that are processes, as torchrun starts them, each on a GPU and an NCCL of the tests'.
+#include <signal.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/socket.hpp"
+#include "comm/store_ranks.hpp"
+#include "cuda/nccl_training.hpp"
+#include "support/catch.hpp"
+#include "support/child.hpp"
+#include "support/job.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+using Environment = std::map<std::string, std::string>;
+
+constexpr int calm_ms = 120'000;   // longer than any of these tests
+constexpr int hurried_ms = 3'000;  // for those who wait for somebody who does not come
+
+struct Machine {
+  int world = 2;
+  int gpus = 4;  // that every process sees
+  int stage = 3;
+  int join_ms = calm_ms;
+};
+
+/// The processes of one job, in a folder of their own.
+class Processes {
+ public:
+  explicit Processes(Machine const& machine)
+      : machine_{machine}, port_{std::to_string(comm::Store{comm::rank_options(0, 1, 0)}.port())} {}
+  Processes(Machine const& machine, std::vector<std::string> const& deeds) : Processes{machine} {
+    for (std::size_t rank = 0; rank < deeds.size(); ++rank) {
+      start(static_cast<int>(rank), deeds[rank]);
+    }
+  }
+  /// With `more` in the environment; an empty value takes a variable out of it.
+  Child& start(int rank, std::string const& deed, Environment const& more = {}) {
+    Environment environment{{"RANK", std::to_string(rank)},
+                            {"WORLD_SIZE", std::to_string(machine_.world)},
+                            {"LOCAL_RANK", std::to_string(rank)},
+                            {"MASTER_ADDR", "127.0.0.1"},
+                            {"MASTER_PORT", port_}};
+    for (auto const& [name, value] : more) {
+      environment[name] = value;
+    }
+    std::erase_if(environment, [](auto const& each) { return each.second.empty(); });
+    ranks_.push_back(std::make_unique<Child>(
+        Child::Options{{ZEROTH_NCCL_PROGRAM, deed, std::to_string(machine_.gpus), std::to_string(machine_.stage),
+                        (folder_.path() / "nccl").string(), std::to_string(machine_.join_ms)},
+                       folder_.path(),
+                       environment}));
+    return *ranks_.back();
+  }
+  [[nodiscard]] Child& operator[](std::size_t index) { return *ranks_[index]; }
+
+  /// Ends by itself, with `status`, and has said `words`.
+  void check_said(std::size_t index, std::string const& words, int status) {
+    CAPTURE(index);
+    auto const ending = ranks_[index]->wait();
+    CHECK(ending.in_time);
+    CHECK(ending.signal == 0);
+    CHECK(ending.status == status);
+    CHECK_THAT(ranks_[index]->output(), Contains(words));
+  }
+  /// Of one that the job's end has ended too: why, from itself and in its flight record.
+  void check_told(std::size_t rank, std::string const& why) {
+    check_said(rank, why, 1);
+    CHECK_THAT(flight_of(rank), Contains(why));
+  }
+  [[nodiscard]] std::string flight_of(std::size_t rank) const {
+    std::ifstream in{folder_.path() / fmt::format("zeroth_flight_rank{}.json", rank)};
+    return {std::istreambuf_iterator<char>{in}, {}};
+  }
+
+ private:
+  Machine machine_;
+  std::string port_;
+  Folder folder_;
+  std::vector<std::unique_ptr<Child>> ranks_;
+};
+
+std::string trained_by_threads(int world, int stage) {
+  auto const config = nccl_training(stage);
+  std::vector<std::string> words(static_cast<std::size_t>(world));
+  auto const outcome = run_job(world, [&](Job& job) {
+    words[static_cast<std::size_t>(job.rank())] = outcome_word(train_synthetic(job, config, {}));
+  });
+  REQUIRE(messages_of(outcome) == "");
+  REQUIRE(std::all_of(words.begin(), words.end(), [&](auto const& each) { return each == words.front(); }));
+  return words.front();
+}
+
+}  // namespace
+
+TEST_CASE("processes that communicate by NCCL train as threads on the CPU do") {
+  for (int const world : {1, 2, 4}) {
+    for (int const stage : {0, 1, 2, 3}) {
+      CAPTURE(world, stage);
+      Processes job{{.world = world, .stage = stage},
+                    std::vector<std::string>(static_cast<std::size_t>(world), "train")};
+      auto const expected = trained_by_threads(world, stage);
+      for (std::size_t rank = 0; rank < static_cast<std::size_t>(world); ++rank) {
+        job.check_said(rank, expected, 0);
+        CHECK(job.flight_of(rank).empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("what a rank throws ends all processes, and is in every flight record") {
+  int const thrower = GENERATE(0, 1);
+  std::vector<std::string> deeds(3, "go on");
+  deeds[static_cast<std::size_t>(thrower)] = "throw";
+  Processes job{{.world = 3}, deeds};
+  auto const why = fmt::format("rank {} failed: the disk is full", thrower);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    job.check_said(rank, static_cast<int>(rank) == thrower ? "] the disk is full" : why, 1);
+    CHECK_THAT(job.flight_of(rank), Contains(why));
+  }
+}
+
+TEST_CASE("a process that is killed is named to all others") {
+  std::size_t const victim = GENERATE(0U, 2U);
+  Processes job{{.world = 3}, {"go on", "go on", "go on"}};
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    REQUIRE(job[rank].wait_for("trained"));
+  }
+  job[victim].send(SIGKILL);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    if (rank != victim) {
+      job.check_told(rank, "ended without leaving the job");
+      CHECK_THAT(job[rank].output(), Contains(fmt::format("rank {} ", victim)));
+    }
+  }
+  CHECK(job[victim].wait().signal == SIGKILL);
+}
+
+TEST_CASE("a rank that never starts is named to those who did") {
+  Processes job{{.world = 3, .join_ms = hurried_ms}, {"train", "train"}};
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    job.check_said(rank, "rank 2 (has not joined)", 1);
+  }
+}
+
+TEST_CASE("ranks that never find rank 0 end") {
+  Processes job{{.world = 2, .join_ms = hurried_ms}};
+  static_cast<void>(job.start(1, "train"));
+  job.check_said(0, "rank 1 of 2 did not find rank 0's store at 127.0.0.1:", 1);
+}
+
+TEST_CASE("an NCCL that never makes its communicator is given up") {
+  Processes job{{.world = 2, .join_ms = hurried_ms}, {"never made", "never made"}};
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    auto const ending = job[rank].wait();
+    CHECK(ending.in_time);
+    CHECK(ending.status == 1);
+    CHECK_THAT(job.flight_of(rank), Contains("could not make its communicator: ncclCommInitRankConfig of communicator "
+                                             "'world' on cuda:") &&
+                                        Contains("did not end within"));
+  }
+}
+
+TEST_CASE("ranks that would share a GPU are all told") {
+  Processes job{{.world = 2, .gpus = 1}, {"train", "train"}};
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    job.check_said(rank, "ranks 0, 1 would all compute on GPU 0000:01:00.0 of " + comm::host_name(), 1);
+    CHECK_THAT(job[rank].output(), Contains("LaunchOptions::share_devices"));
+  }
+}
+
+TEST_CASE("a rank without a GPU of its own tells all") {
+  Processes job{{.world = 3, .gpus = 2}, {"train", "train", "train"}};
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    job.check_said(rank,
+                   fmt::format("rank 2 on {} cannot take part: local rank 2 has no GPU of its own: its process sees 2",
+                               comm::host_name()),
+                   1);
+  }
+}
+
+TEST_CASE("a rank that sees no GPU tells all") {
+  Processes job{{.world = 2, .gpus = 0}, {"train", "train"}};
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    job.check_said(rank, "cannot take part: it needs a GPU, and its process sees none", 1);
+  }
+}
+
+TEST_CASE("a rank that does not know its GPU tells all how to say it") {
+  Processes job{{.world = 2, .gpus = 2}};
+  for (int const rank : {0, 1}) {
+    static_cast<void>(job.start(rank, "train", rank == 1 ? Environment{{"LOCAL_RANK", ""}} : Environment{}));
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    job.check_said(rank, "torchrun (RANK=1 WORLD_SIZE=2) did not say which is its own: set LOCAL_RANK", 1);
+  }
+}
+
+TEST_CASE("an environment that contradicts itself is refused") {
+  Processes job{{.world = 2}};
+  static_cast<void>(job.start(0, "train", {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}}));
+  job.check_said(0, "RANK=0 WORLD_SIZE=2 and OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 contradict each other", 1);
+}
+
+TEST_CASE("a process of another job is refused, and the job goes on") {
+  Processes job{{.world = 2}};
+  static_cast<void>(job.start(0, "train", {{"ZEROTH_JOB_TOKEN", "today"}}));
+  static_cast<void>(job.start(1, "train", {{"ZEROTH_JOB_TOKEN", "yesterday"}}));
+  job.check_said(1, "this process's job token is not that job's", 1);
+  static_cast<void>(job.start(1, "train", {{"ZEROTH_JOB_TOKEN", "today"}}));
+  job.check_said(0, "trained", 0);
+  job.check_said(2, "trained", 0);
+}
+
+}  // namespace zeroth::testing
