@@ -12,7 +12,7 @@ class Fnv1a {
  public:
   constexpr Fnv1a() noexcept = default;
   /// Of an input that begins differently for every `seed`.
-  explicit constexpr Fnv1a(std::uint64_t seed) noexcept : value_{value_ ^ seed} {}
+  explicit constexpr Fnv1a(std::uint64_t seed) noexcept : value_{begin ^ seed} {}
 
   /// Characters alone: "ab" and "c" are what "a" and "bc" are.
   constexpr Fnv1a& characters(std::string_view text) noexcept {
@@ -38,7 +38,8 @@ class Fnv1a {
  private:
   constexpr void byte(unsigned char each) noexcept { value_ = (value_ ^ each) * 0x100000001b3U; }
 
-  std::uint64_t value_ = 0xcbf29ce484222325U;
+  static constexpr std::uint64_t begin = 0xcbf29ce484222325U;
+  std::uint64_t value_ = begin;
 };
 
 }  // namespace zeroth
