@@ -9,22 +9,13 @@
 #include "cuda/contribute.hpp"
 #include "cuda/cuda_access.hpp"
 #include "cuda/nccl_ranks.hpp"
+#include "cuda/trained.hpp"
 #include "engine/small_model.hpp"
-#include "support/catch.hpp"
-#include "support/synthetic.hpp"
 
 namespace zeroth::testing {
 namespace {
 
-struct Types {
-  char const* name;
-  char const* keys;
-};
-Types const all_types[] = {
-    {"fp32", ""},
-    {"bf16", R"("bf16": {"enabled": true},)"},
-    {"fp16", R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2},)"},
-};
+Types const all_types[] = {fp32_types, bf16_types, fp16_types};
 
 std::string file(Types const& types, int stage, bool overlap, std::string const& more = "") {
   return fmt::format(R"({{
@@ -36,35 +27,15 @@ std::string file(Types const& types, int stage, bool overlap, std::string const&
                      types.keys, stage, overlap, more);
 }
 
-/// What rank 0 saw; the outcome must be clean and all ranks must have seen the same.
-Trained same_on_all(Outcome const& outcome, std::vector<Trained> const& results) {
-  REQUIRE(messages_of(outcome) == "");
-  for (auto const& result : results) {
-    REQUIRE(bits_of(result) == bits_of(results.front()));
-    REQUIRE(result.planned == result.peak);
-  }
-  return results.front();
-}
-
-Trained train_on_cpu(int world, std::string const& text) {
-  auto const config = Config::from_json(text);
-  std::vector<Trained> results(static_cast<std::size_t>(world));
-  return same_on_all(
-      run_job(world,
-              [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, {}); }),
-      results);
-}
-
 Trained train_by_nccl(int world, std::string const& text, fake_cuda::Machine const& machine = {}) {
   begin_nccl(machine);
-  auto const config = Config::from_json(text);
   TrainOptions options;
   options.access = CudaAccess::make;
-  std::vector<Trained> results(static_cast<std::size_t>(world));
-  auto const outcome = run_nccl_job(
-      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); },
-      machine.gpus);
-  auto result = same_on_all(outcome, results);
+  auto result = train_by(
+      [gpus = machine.gpus](int ranks, std::function<void(Job&)> const& rank_main) {
+        return run_nccl_job(ranks, rank_main, gpus);
+      },
+      world, text, options);
   REQUIRE(left_over() == "");
   return result;
 }

@@ -2,26 +2,19 @@
 #include <fmt/format.h>
 
 #include <string>
-#include <vector>
 
 #include "cuda/cuda_access.hpp"
 #include "cuda/gpus.hpp"
-#include "support/catch.hpp"
-#include "support/job.hpp"
-#include "support/synthetic.hpp"
+#include "cuda/trained.hpp"
 #include "zeroth/device/cuda.hpp"
 
 namespace zeroth::testing {
 namespace {
 
-struct Types {
-  char const* name;
-  char const* keys;
-};
 Types const all_types[] = {
-    {"fp32", ""},
-    {"bf16", R"("bf16": {"enabled": true},)"},
-    {"fp16", R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2},)"},
+    fp32_types,
+    bf16_types,
+    fp16_types,
     {"bf16 reduced in fp32", R"("bf16": {"enabled": true}, "communication_data_type": "fp32",)"},
     {"bf16 masters", R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true},)"},
     {"bf16 masters and moments",
@@ -45,29 +38,13 @@ std::string file(Types const& types, int stage, int accumulation, Movement const
                      more);
 }
 
-/// What rank 0 saw; the outcome must be clean and all ranks must have seen the same.
-Trained train(int world, std::string const& text, TrainOptions const& options, MakeDevice const& make_device) {
-  auto const config = Config::from_json(text);
-  std::vector<Trained> results(static_cast<std::size_t>(world));
-  auto const outcome = run_job(
-      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); },
-      {}, make_device);
-  REQUIRE(messages_of(outcome) == "");
-  for (auto const& result : results) {
-    REQUIRE(bits_of(result) == bits_of(results.front()));
-    REQUIRE(result.planned == result.peak);
-  }
-  return results.front();
-}
-
-Trained train_on_cpu(int world, std::string const& text) { return train(world, text, {}, {}); }
-
 /// All ranks on one GPU, or one on each of two.
 Trained train_on_gpu(int world, std::string const& text, Gpus const& gpus) {
   begin_on(gpus);
   TrainOptions options;
   options.access = CudaAccess::make;
-  auto result = train(world, text, options, [&](int rank) { return device::make_cuda_device(rank % gpus.count); });
+  auto result =
+      train_by(threads_on([&](int rank) { return device::make_cuda_device(rank % gpus.count); }), world, text, options);
   REQUIRE(left_on_gpus() == "");
   return result;
 }

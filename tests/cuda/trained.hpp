@@ -1,0 +1,49 @@
+/// The synthetic model trained by a whole job, wherever its ranks are, and what must be the same on all of them.
+#pragma once
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/job.hpp"
+#include "support/synthetic.hpp"
+
+namespace zeroth::testing {
+
+/// Keys of a stage file that say the dtypes, with a comma behind each.
+struct Types {
+  char const* name;
+  char const* keys;
+};
+inline constexpr Types fp32_types{"fp32", ""};
+inline constexpr Types bf16_types{"bf16", R"("bf16": {"enabled": true},)"};
+inline constexpr Types fp16_types{"fp16",
+                                  R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2},)"};
+
+/// Runs a function on all ranks of a job of so many.
+using RunJob = std::function<Outcome(int world, std::function<void(Job&)> const& rank_main)>;
+
+/// What rank 0 saw. No rank may have failed, all must have seen the same, and have held what was planned.
+inline Trained train_by(RunJob const& run, int world, std::string const& text, TrainOptions const& options = {}) {
+  auto const config = Config::from_json(text);
+  std::vector<Trained> results(static_cast<std::size_t>(world));
+  auto const outcome = run_job(
+      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); });
+  REQUIRE(messages_of(outcome) == "");
+  for (auto const& result : results) {
+    REQUIRE(bits_of(result) == bits_of(results.front()));
+    REQUIRE(result.planned == result.peak);
+  }
+  return results.front();
+}
+
+/// By threads, on the devices that `make_device` makes.
+inline RunJob threads_on(MakeDevice make_device) {
+  return [make_device = std::move(make_device)](int world, std::function<void(Job&)> const& rank_main) {
+    return run_job(world, rank_main, {}, make_device);
+  };
+}
+inline Trained train_on_cpu(int world, std::string const& text) { return train_by(threads_on({}), world, text); }
+
+}  // namespace zeroth::testing
