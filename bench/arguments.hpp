@@ -54,7 +54,7 @@ class Arguments {
   /// Nothing may follow.
   void end() {
     if (!at_end()) {
-      refuse("an argument too many", next(), "see below");
+      refuse("what follows", next(), "nothing");
     }
   }
 

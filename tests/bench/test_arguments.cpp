@@ -40,7 +40,7 @@ TEST_CASE("Numbers that are none to their last character are refused") {
 TEST_CASE("A load that there is not is refused, and what is too much") {
   check_refused({"1", "text", "L3"}, "LOAD is \"L3\"; allowed: all, L1, L2");
   check_refused({"1", "text", ""}, "LOAD is \"\"; allowed: all, L1, L2");
-  check_refused({"1", "text", "L1", "2", "3"}, "an argument too many is \"3\"; allowed: see below");
+  check_refused({"1", "text", "L1", "2", "3"}, "what follows is \"3\"; allowed: nothing");
 }
 
 TEST_CASE("A text that cannot be read is named") {
