@@ -26,15 +26,16 @@ function(zeroth_test name)
 endfunction()
 
 # zeroth_gpu_test(name SOURCES ... [LIBRARIES ...] [FEWEST_GPUS 1])
-# As zeroth_test, on the GPUs of this machine: with ZEROTH_ON_GPU, and skipped where there are fewer.
+# As zeroth_test, on the GPUs of this machine: with ZEROTH_ON_GPU, and skipped where there are fewer. The target
+# zeroth_gpu_tests builds all of them.
 function(zeroth_gpu_test name)
   cmake_parse_arguments(arg "" "FEWEST_GPUS" "SOURCES;LIBRARIES" ${ARGN})
-  zeroth_test(${name} SOURCES ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/gpu_main.cpp
-              LIBRARIES ${arg_LIBRARIES} CUDA::cudart TIMEOUT 900)
+  zeroth_test(${name} SOURCES ${arg_SOURCES} LIBRARIES zeroth_gpu_main ${arg_LIBRARIES} CUDA::cudart TIMEOUT 900)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(test_${name} PRIVATE ZEROTH_ON_GPU)
-  if(arg_FEWEST_GPUS)
-    target_compile_definitions(test_${name} PRIVATE ZEROTH_FEWEST_GPUS=${arg_FEWEST_GPUS})
-  endif()
   set_tests_properties(${name} PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu)
+  if(arg_FEWEST_GPUS)
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT ZEROTH_FEWEST_GPUS=${arg_FEWEST_GPUS})
+  endif()
+  add_dependencies(zeroth_gpu_tests test_${name})
 endfunction()

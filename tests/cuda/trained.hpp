@@ -28,7 +28,7 @@ using RunJob = std::function<Outcome(int world, std::function<void(Job&)> const&
 inline Trained train_by(RunJob const& run, int world, std::string const& text, TrainOptions const& options = {}) {
   auto const config = Config::from_json(text);
   std::vector<Trained> results(static_cast<std::size_t>(world));
-  auto const outcome = run_job(
+  auto const outcome = run(
       world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); });
   REQUIRE(messages_of(outcome) == "");
   for (auto const& result : results) {

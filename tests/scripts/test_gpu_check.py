@@ -120,7 +120,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(ended.returncode, 0, ended.stdout)
         self.assertIn("- for more GPUs: nccl_gpu", ended.stdout)
         source = (ROOT / "tests/support/gpu_main.cpp").read_text()
-        self.assertIn('"skipped: needs " << ZEROTH_FEWEST_GPUS << " GPUs, and " << devices << " are there', source)
+        self.assertIn('"skipped: needs " << fewest << " GPUs, and " << devices << " are there', source)
 
     def test_a_driver_that_hides_all_gpus_from_the_tests_is_no_success(self):
         says = "<skipped/><system-out>skipped: needs 1 GPUs, and 0 are there\n</system-out>"

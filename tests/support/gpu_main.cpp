@@ -1,15 +1,13 @@
-/// main() for tests that need a GPU, or ZEROTH_FEWEST_GPUS of them: without, they are skipped (exit status 77, which
-/// ctest shows), never passed. A source of such a program, instead of catch_main.cpp.
+/// main() for tests that need a GPU, or as many as the environment variable ZEROTH_FEWEST_GPUS says: without, they are
+/// skipped (exit status 77, which ctest shows), never passed.
 #define CATCH_CONFIG_RUNNER
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
 #include <iostream>
+#include <string>
 
 #include "support/catch.hpp"
-
-#ifndef ZEROTH_FEWEST_GPUS
-#define ZEROTH_FEWEST_GPUS 1
-#endif
 
 int main(int argument_count, char** arguments) {
   int devices = 0;
@@ -18,8 +16,10 @@ int main(int argument_count, char** arguments) {
     std::cout << "skipped: no GPU (" << cudaGetErrorString(error) << ")\n";
     return 77;
   }
-  if (devices < ZEROTH_FEWEST_GPUS) {
-    std::cout << "skipped: needs " << ZEROTH_FEWEST_GPUS << " GPUs, and " << devices << " are there\n";
+  char const* const wanted = std::getenv("ZEROTH_FEWEST_GPUS");
+  int const fewest = wanted == nullptr ? 1 : std::stoi(wanted);
+  if (devices < fewest) {
+    std::cout << "skipped: needs " << fewest << " GPUs, and " << devices << " are there\n";
     return 77;
   }
   return Catch::Session().run(argument_count, arguments);

@@ -1,5 +1,4 @@
-/// train_gpt's loop over NCCL, as processes of a launcher would run it: to the last record of its report.
-#include <algorithm>
+/// train_gpt's loop over an NCCL of the tests' own, to the last record of its report. On GPUs: test_nccl_processes.cpp.
 #include <set>
 
 #include "cuda/nccl_ranks.hpp"
@@ -11,7 +10,7 @@ namespace gpt {
 using namespace testing;
 
 TEST_CASE("a job over NCCL trains, and tells memory and trace of every rank") {
-  int const ranks = std::min(3, zeroth::testing::are_there(3) ? 3 : zeroth::device::cuda_device_count());
+  constexpr int ranks = 3;
   Run const run{.ranks = ranks, .stage = 3, .steps = 4, .traces = true};
   zeroth::testing::begin_nccl_on({.count = ranks});
   Folder const folder;

@@ -158,16 +158,13 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned /*flags*/) {
   return cudaSuccess;
 }
 
-/// Waits for work that may use the memory, as cudaFree does.
+/// Waits for work of the calling thread's GPU, which may use the memory. Not for that of others: ranks that are threads
+/// of a test, each on a GPU of its own, are processes in life, and do not wait for each other here.
 cudaError_t cudaFreeHost(void* data) {
   auto& state = State::get();
   std::unique_lock lock{state.mutex};
   auto const error = state.enter("cudaFreeHost", current_gpu());
-  std::vector<std::shared_ptr<CUstream_st>> busy;
-  for (int gpu = 0; gpu < static_cast<int>(state.gpus.size()); ++gpu) {
-    auto const streams = streams_of(state, gpu);
-    busy.insert(busy.end(), streams.begin(), streams.end());
-  }
+  auto busy = streams_of(state, current_gpu());
   lock.unlock();
   for (auto const& stream : busy) {
     stream->drain();
