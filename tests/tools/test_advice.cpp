@@ -132,8 +132,26 @@ TEST_CASE("Keys that save memory may do with fewer ranks") {
   CHECK(total_at(best, 3, *advice.world_with_savings / 2) > device);
 }
 
+TEST_CASE("Masters in bf16 are advised, and then moments in bf16, with what they save") {
+  constexpr std::int64_t count = 128 * 64 * 10'000;
+  auto const saving_of = [](std::string const& more, char const* key) {
+    auto const file = R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1},
+                          "bf16": {"enabled": true)" +
+                      more + "}}";
+    auto const savings = advice_for(plan_for(equal_units(count, 8), file, 8), 1, 1).stages.front().savings;
+    auto const found = std::ranges::find(savings, key, &Saving::key);
+    return found != savings.end() && found->numbers_differ ? found->bytes : 0;
+  };
+  CHECK(saving_of("", "bf16.bf16_master_weights_and_grads") == 4 * count / 8);
+  CHECK(saving_of("", "bf16.bf16_optimizer_states") == 0);  // refused with fp32 masters
+  auto const* const masters = R"(, "bf16_master_weights_and_grads": true)";
+  CHECK(saving_of(masters, "bf16.bf16_optimizer_states") == 2 * 2 * count / 8);
+}
+
 TEST_CASE("Where nothing of the file saves memory, no key is advised") {
-  auto const plan = plan_for(equal_units(1'000'000'000), mixed, 8);
+  auto const plan = plan_for(equal_units(1'000'000'000), R"({"train_micro_batch_size_per_gpu": 1, "bf16": {
+    "enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}})",
+                             8);
   auto const advice = advice_for(plan, 0, gib);
   CHECK(advice.stages.front().savings.empty());
   CHECK(advice.stages.front().total_with_savings == memory_of(plan).total());

@@ -38,6 +38,8 @@ constexpr Candidate candidates[] = {
     {"", "communication_data_type", "\"bf16\"", true},
     {"", "communication_data_type", "\"fp16\"", true},
     {"bf16", "enabled", "true", true},
+    {"bf16", "bf16_master_weights_and_grads", "true", true},
+    {"bf16", "bf16_optimizer_states", "true", true},
 };
 
 /// What `plan` would hold, or nothing if its file contradicts itself or the world.
