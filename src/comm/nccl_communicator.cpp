@@ -41,7 +41,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 
 std::shared_ptr<NcclLink> make_link(NcclSession& session, NcclLink::Identity identity) {
   identity.gpu = session.gpu();
-  return std::make_shared<NcclLink>(std::move(identity), session.recorder(), [&session] { return session.failed(); });
+  return std::make_shared<NcclLink>(std::move(identity), session.recorder(), [&session] { return session.failure(); });
 }
 
 ncclUniqueId make_id() {
