@@ -44,6 +44,11 @@ std::string describe(std::chrono::nanoseconds duration) {
   return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
 }
 
+std::string describe_rank(std::string const& name, int rank, int job_rank) {
+  return rank == job_rank ? fmt::format("rank {}", rank)
+                          : fmt::format("rank {} of '{}' (rank {} of the job)", rank, name, job_rank);
+}
+
 std::string describe_last(FlightRecorder const& recorder) {
   auto const records = recorder.snapshot();
   auto const last = std::max_element(records.begin(), records.end(),

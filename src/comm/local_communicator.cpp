@@ -62,7 +62,7 @@ void LocalCommunicator::do_submit(device::Stream& stream, Label const& label, st
   Transaction& transaction = pool_.take(label, collectives);
   transaction.stream = gpu;
   transaction.sequence = ++submitted_;
-  positions_ += transaction.messages.empty() || !transaction.group.empty() ? 1 : 0;
+  positions_ += transaction.is_of_all() ? 1 : 0;
   transaction.position = positions_;
   transaction.timeout = options_.timeout;
   for (auto const& each : collectives) {
@@ -223,13 +223,11 @@ void LocalCommunicator::receive(Transaction const& transaction, Collective const
     group_->fail(group_->abort().reason());  // who closes a channel has aborted, or seen it
   }
   Finally const taken{[&channel] { channel.taken(); }};
-  if (sent->count != message.count || sent->dtype != message.dtype) {
-    group_->fail(
-        fmt::format("a message differs on communicator '{}': {} in its transaction {} does {}, but {} in its "
-                    "transaction {} does {}",
-                    name(), group_->describe_rank(message.peer), channel.transaction().sequence,
-                    describe(channel.transaction().label, *sent), group_->describe_rank(rank_), transaction.sequence,
-                    describe(transaction.label, message)));
+  if (!same_message(*sent, message)) {
+    group_->fail(message_difference(
+        name(),
+        {group_->describe_rank(message.peer), channel.transaction().sequence, channel.transaction().label, *sent},
+        {group_->describe_rank(rank_), transaction.sequence, transaction.label, message}));
   }
   auto const bytes = message.count * bytes_of(message.dtype);
   auto* const stream = transaction.stream;

@@ -33,11 +33,7 @@ LocalGroup::LocalGroup(std::string name, std::vector<Seat> const& seats, std::sh
   }
 }
 
-std::string LocalGroup::describe_rank(int rank) {
-  int const job_rank = member(rank).job_rank;
-  return rank == job_rank ? fmt::format("rank {}", rank)
-                          : fmt::format("rank {} of '{}' (rank {} of the job)", rank, name_, job_rank);
-}
+std::string LocalGroup::describe_rank(int rank) { return comm::describe_rank(name_, rank, member(rank).job_rank); }
 
 void LocalGroup::fail(std::string const& reason) {
   job_->abort.abort(reason);

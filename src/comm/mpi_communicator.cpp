@@ -91,7 +91,7 @@ void MpiCommunicator::do_submit(device::Stream& stream, Label const& label, std:
 
 Transaction& MpiCommunicator::take(Label const& label, std::span<Collective const> collectives) {
   Transaction& transaction = pool_.take(label, collectives);
-  positions_ += transaction.messages.empty() || !transaction.group.empty() ? 1 : 0;
+  positions_ += transaction.is_of_all() ? 1 : 0;
   transaction.position = positions_;
   transaction.timeout = options_.timeout;
   return transaction;
@@ -281,18 +281,14 @@ void MpiCommunicator::compare_messages(Transaction const& transaction) {
 }
 
 void MpiCommunicator::check_message(Transaction const& transaction, Collective const& mine, Transaction const& other) {
-  if (other.group[0].count == mine.count && other.group[0].dtype == mine.dtype) {
+  if (same_message(mine, other.group[0])) {
     return;
   }
-  auto const side = [](std::string const& who, std::uint64_t sequence, std::string const& what) {
-    return fmt::format("{} in its transaction {} does {}", who, sequence, what);
-  };
-  auto const here = side(describe_rank(rank()), transaction.sequence, describe(transaction.label, mine));
-  auto const there = side(describe_rank(mine.peer), other.sequence, describe(other));
-  bool const sends = mine.operation == Operation::send;
-  int const sender = group_.job_ranks[static_cast<std::size_t>(sends ? rank() : mine.peer)];
-  fail(sender, fmt::format("a message differs on communicator '{}': {}, but {}", name(), sends ? here : there,
-                           sends ? there : here));
+  auto const difference =
+      message_difference(name(), {describe_rank(rank()), transaction.sequence, transaction.label, mine},
+                         {describe_rank(mine.peer), other.sequence, other.label, other.group[0]});
+  int const sender = mine.operation == Operation::send ? rank() : mine.peer;
+  fail(group_.job_ranks[static_cast<std::size_t>(sender)], difference);
 }
 
 // ---- waiting --------------------------------------------------------------------------------------------------------
@@ -323,16 +319,7 @@ void MpiCommunicator::await(MpiOperation const& operation) {
 
 /// The ranks of the job without which what runs now cannot end.
 std::vector<int> MpiCommunicator::awaited() const {
-  std::vector<int> ranks;
-  for (int each = 0; each < world(); ++each) {
-    auto const& messages = current_->messages;
-    bool const needed = !awaits_messages_ || std::any_of(messages.begin(), messages.end(),
-                                                         [each](auto const& message) { return message.peer == each; });
-    if (each != rank() && needed) {
-      ranks.push_back(group_.job_ranks[static_cast<std::size_t>(each)]);
-    }
-  }
-  return ranks;
+  return awaited_ranks(*current_, awaits_messages_, rank(), group_.job_ranks);
 }
 
 /// One of them that will not come, because it has ended this communicator.
@@ -376,9 +363,7 @@ void MpiCommunicator::fail(int origin, std::string const& reason) {
 // ---- in words -------------------------------------------------------------------------------------------------------
 
 std::string MpiCommunicator::describe_rank(int rank) const {
-  int const job_rank = group_.job_ranks[static_cast<std::size_t>(rank)];
-  return rank == job_rank ? fmt::format("rank {}", rank)
-                          : fmt::format("rank {} of '{}' (rank {} of the job)", rank, name(), job_rank);
+  return comm::describe_rank(name(), rank, group_.job_ranks[static_cast<std::size_t>(rank)]);
 }
 
 std::string MpiCommunicator::describe_current() const {

@@ -41,7 +41,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 
 std::shared_ptr<NcclLink> make_link(NcclSession& session, NcclLink::Identity identity) {
   identity.gpu = session.gpu();
-  return std::make_shared<NcclLink>(std::move(identity), session.recorder(), [&session] { return session.failed(); });
+  return std::make_shared<NcclLink>(std::move(identity), session.recorder(), [&session] { return session.failure(); });
 }
 
 ncclUniqueId make_id() {
@@ -135,7 +135,7 @@ void NcclCommunicator::fail(std::string const& reason) {
 
 Transaction& NcclCommunicator::take(Label const& label, std::span<Collective const> collectives) {
   Transaction& transaction = link_->flights.take(label, collectives);
-  positions_ += transaction.messages.empty() || !transaction.group.empty() ? 1 : 0;
+  positions_ += transaction.is_of_all() ? 1 : 0;
   transaction.position = positions_;
   transaction.timeout = options_.timeout;
   return transaction;
@@ -247,8 +247,8 @@ std::vector<std::string> NcclCommunicator::meet(Transaction const& transaction, 
 }
 
 std::vector<std::string> NcclCommunicator::agree(Transaction const& transaction, std::string const& brings) {
-  if (transaction.group.empty() && !transaction.messages.empty()) {
-    return {};  // concerns some ranks only
+  if (!transaction.is_of_all()) {
+    return {};
   }
   auto const mine = digest_of(transaction);
   auto all = meet(transaction, "agree", Body{}.number(mine.hash).number(mine.count).text(brings).take());
@@ -324,17 +324,13 @@ void NcclCommunicator::compare_messages(Transaction const& transaction) {
 }
 
 void NcclCommunicator::check_message(Transaction const& transaction, Collective const& mine, Transaction const& other) {
-  if (other.group[0].count == mine.count && other.group[0].dtype == mine.dtype) {
+  if (same_message(mine, other.group[0])) {
     return;
   }
-  auto const side = [](std::string const& who, std::uint64_t sequence, std::string const& what) {
-    return fmt::format("{} in its transaction {} does {}", who, sequence, what);
-  };
-  auto const here = side(describe_rank(*link_, rank()), transaction.sequence, describe(transaction.label, mine));
-  auto const there = side(describe_rank(*link_, mine.peer), other.sequence, describe(other));
-  bool const sends = mine.operation == Operation::send;
-  fail(fmt::format("a message differs on communicator '{}': {}, but {}", name(), sends ? here : there,
-                   sends ? there : here));
+  auto const difference =
+      message_difference(name(), {describe_rank(*link_, rank()), transaction.sequence, transaction.label, mine},
+                         {describe_rank(*link_, mine.peer), other.sequence, other.label, other.group[0]});
+  fail(difference);
 }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------

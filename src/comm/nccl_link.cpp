@@ -27,7 +27,7 @@ void pause(int asked) {
 
 }  // namespace
 
-NcclLink::NcclLink(Identity given, FlightRecorder& recorder, Failed failed)
+NcclLink::NcclLink(Identity given, FlightRecorder& recorder, JobFailed failed)
     : identity{std::move(given)}, flights{recorder, identity.gpu}, failed_{std::move(failed)} {}
 
 NcclLink::~NcclLink() { abort(); }
@@ -59,8 +59,8 @@ ncclResult_t NcclLink::check(char const* call, ncclResult_t result) const {
 void NcclLink::settle(char const* call, ncclResult_t result, ncclComm_t handle, Clock::time_point deadline) const {
   auto const begin = Clock::now();
   for (int asked = 0; result == ncclInProgress; ++asked) {
-    if (failed_()) {
-      throw PeerError{fmt::format("the job failed during {} of communicator '{}'", call, name())};
+    if (auto const reason = failed_()) {
+      throw PeerError{fmt::format("{}; {} of communicator '{}' was under way", *reason, call, name())};
     }
     if (Clock::now() >= deadline) {
       throw PeerError{fmt::format("{} of communicator '{}' on cuda:{} did not end within {}", call, name(),

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ struct NcclTraits {
 /// looks for errors and aborts. NCCL allows one thread at a time inside a communicator: both take turns.
 class NcclLink {
  public:
-  using Failed = std::function<bool()>;  ///< Whether the job has failed: who waits in NCCL asks again and again.
+  /// Why the job has failed, once it has: who waits in NCCL asks again and again.
+  using JobFailed = std::function<std::optional<std::string>()>;
 
   struct Identity {
     std::uint64_t id = 0;        ///< The same on all ranks, and no other communicator's.
@@ -37,7 +39,7 @@ class NcclLink {
     int gpu = 0;
     NcclTraits traits;
   };
-  NcclLink(Identity identity, FlightRecorder& recorder, Failed failed);
+  NcclLink(Identity identity, FlightRecorder& recorder, JobFailed failed);
   ~NcclLink();
   NcclLink(NcclLink const&) = delete;
   NcclLink& operator=(NcclLink const&) = delete;
@@ -87,7 +89,7 @@ class NcclLink {
   /// Gives up a handle that did not come to be.
   void drop() noexcept;
 
-  Failed failed_;
+  JobFailed failed_;
   std::mutex mutex_;  // held inside NCCL
   ncclComm_t handle_ = nullptr;
   // What NCCL writes when it is done, however late: nobody may be gone by then.

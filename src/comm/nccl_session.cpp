@@ -199,32 +199,13 @@ std::vector<NcclWhereabouts> NcclSession::ask(std::uint64_t communicator, std::v
 
 // ---- in words -------------------------------------------------------------------------------------------------------
 
-namespace {
-
-/// The ranks of the job without which `transaction` cannot end.
-std::vector<int> awaited(NcclLink const& link, Transaction const& transaction) {
-  std::vector<int> ranks;
-  for (int each = 0; each < link.world(); ++each) {
-    auto const& messages = transaction.messages;
-    bool const needed = !transaction.group.empty() ||
-                        std::any_of(messages.begin(), messages.end(),
-                                    [each](Collective const& message) { return message.peer == each; }) ||
-                        messages.empty();
-    if (each != link.identity.rank && needed) {
-      ranks.push_back(link.identity.job_ranks[static_cast<std::size_t>(each)]);
-    }
-  }
-  return ranks;
-}
-
-}  // namespace
-
 std::string NcclSession::explain_late(NcclLink const& link, Transaction const& transaction, Clock::time_point begun) {
   auto const waited = Clock::now() - begun;
-  bool const is_message = transaction.group.empty() && !transaction.messages.empty();
+  bool const is_message = !transaction.is_of_all();
   std::string missing;
   std::string here;
-  for (auto const& place : ask(link.identity.id, awaited(link, transaction))) {
+  for (auto const& place :
+       ask(link.identity.id, awaited_ranks(transaction, is_message, link.identity.rank, link.identity.job_ranks))) {
     bool const absent = !place.answered || is_message || place.submitted < transaction.position;
     auto& list = absent ? missing : here;
     list += fmt::format("{}rank {}, which {}", list.empty() ? "" : "; ", place.rank,
@@ -238,9 +219,7 @@ std::string NcclSession::explain_late(NcclLink const& link, Transaction const& t
 }
 
 std::string describe_rank(NcclLink const& link, int rank) {
-  int const job_rank = link.identity.job_ranks[static_cast<std::size_t>(rank)];
-  return rank == job_rank ? fmt::format("rank {}", rank)
-                          : fmt::format("rank {} of '{}' (rank {} of the job)", rank, link.name(), job_rank);
+  return describe_rank(link.name(), rank, link.identity.job_ranks[static_cast<std::size_t>(rank)]);
 }
 
 std::string describe_on(NcclLink const& link, Transaction const& transaction) {

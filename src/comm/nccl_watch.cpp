@@ -75,7 +75,10 @@ void NcclWatch::State::fail(std::string const& why) {
 void NcclWatch::State::look(NcclLink& link, bool asks_nccl) {
   if (auto const late = link.flights.look(Clock::now())) {
     std::lock_guard const lock{hooks_mutex};
-    return hooks ? hooks->fail(hooks->explain(link, *late)) : void();
+    if (hooks) {
+      hooks->fail(hooks->explain(link, *late));
+    }
+    return;
   }
   auto const error = asks_nccl ? link.find_error() : std::string{};
   if (!error.empty()) {

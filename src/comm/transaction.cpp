@@ -62,6 +62,32 @@ std::string disagreement(std::string const& communicator, std::string const& who
       communicator, difference(who_a, a, who_b, b));
 }
 
+std::vector<int> awaited_ranks(Transaction const& transaction, bool messages_alone, int rank,
+                               std::vector<int> const& job_ranks) {
+  std::vector<int> awaited;
+  for (int each = 0; each < static_cast<int>(job_ranks.size()); ++each) {
+    bool const needed = !messages_alone || std::any_of(transaction.messages.begin(), transaction.messages.end(),
+                                                       [each](auto const& message) { return message.peer == each; });
+    if (each != rank && needed) {
+      awaited.push_back(job_ranks[static_cast<std::size_t>(each)]);
+    }
+  }
+  return awaited;
+}
+
+bool same_message(Collective const& a, Collective const& b) noexcept {
+  return a.count == b.count && a.dtype == b.dtype;
+}
+
+std::string message_difference(std::string const& communicator, MessageSide const& a, MessageSide const& b) {
+  auto const& sender = a.message.operation == Operation::send ? a : b;
+  auto const& receiver = &sender == &a ? b : a;
+  return fmt::format(
+      "a message differs on communicator '{}': {} in its transaction {} does {}, but {} in its transaction {} does {}",
+      communicator, sender.who, sender.sequence, describe(sender.label, sender.message), receiver.who,
+      receiver.sequence, describe(receiver.label, receiver.message));
+}
+
 TransactionPool::TransactionPool() {
   for (std::size_t i = 0; i < expected_at_a_time; ++i) {
     add_one();

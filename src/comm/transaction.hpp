@@ -22,6 +22,9 @@ struct Transaction {
   std::vector<Collective> group;         ///< What all ranks do together, in order.
   std::vector<Collective> messages;      ///< Sends and receives, in order.
   std::vector<std::uint64_t> tickets;    ///< Of the flight recorder, one per collective.
+
+  /// Does every rank take part, or only those that it has messages for?
+  [[nodiscard]] bool is_of_all() const noexcept { return messages.empty() || !group.empty(); }
 };
 
 /// "all_gather (forward of unit 'a', 12 fp32) and 2 more"
@@ -31,6 +34,24 @@ struct Transaction {
 /// How two transactions that are not the same differ; `who_a` and `who_b` are the ranks in words.
 [[nodiscard]] std::string difference(std::string const& who_a, Transaction const& a, std::string const& who_b,
                                      Transaction const& b);
+
+/// The ranks of the job without which `transaction` cannot end on rank `rank` of those that `job_ranks` [world] lists;
+/// only those of its messages, if `messages_alone`.
+[[nodiscard]] std::vector<int> awaited_ranks(Transaction const& transaction, bool messages_alone, int rank,
+                                             std::vector<int> const& job_ranks);
+
+/// One side of a message, as its rank sees it.
+struct MessageSide {
+  std::string who;
+  std::uint64_t sequence = 0;  ///< Of the transaction that it belongs to.
+  Label label;
+  Collective message;
+};
+/// Do a send and a receive fit?
+[[nodiscard]] bool same_message(Collective const& a, Collective const& b) noexcept;
+/// What to say when they do not.
+[[nodiscard]] std::string message_difference(std::string const& communicator, MessageSide const& a,
+                                             MessageSide const& b);
 
 /// What to say when they differ.
 [[nodiscard]] std::string disagreement(std::string const& communicator, std::string const& who_a, Transaction const& a,

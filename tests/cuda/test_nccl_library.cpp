@@ -37,7 +37,7 @@ TEST_CASE("initialisation without a GPU is an error of the system that names cal
   NcclLink::Identity identity;
   identity.job_ranks = {0};
   identity.traits.name = "world";
-  NcclLink link{identity, recorder, [] { return false; }};
+  NcclLink link{identity, recorder, [] { return std::nullopt; }};
   ncclUniqueId id;
   std::memset(&id, 0, sizeof id);
   static_cast<void>(ncclGetUniqueId(&id));
