@@ -1,6 +1,7 @@
 /// Ranks as threads of the test that communicate by NCCL: each has what a process would have.
 #pragma once
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <functional>
 #include <memory>
@@ -30,6 +31,8 @@ inline constexpr fake_cuda::Machine with_host_memory{.reaches_host_memory = true
 inline void begin_nccl(fake_cuda::Machine const& machine = with_host_memory) {
   fake_cuda::reset(machine);
   fake_nccl::reset();
+  // Made before there are other threads: ThreadSanitizer does not see how the logger's library locks its making.
+  static_cast<void>(spdlog::default_logger_raw());
 }
 inline void begin_nccl_on(Gpus const& gpus) { begin_nccl({.gpus = gpus.count, .delays = gpus.delays}); }
 [[nodiscard]] inline std::string left_over() { return fake_cuda::leftovers() + fake_nccl::leftovers(); }
