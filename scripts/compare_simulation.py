@@ -3,7 +3,8 @@
 
     scripts/compare_simulation.py                  a table, from docs/measured/step_time.jsonl and configs/machines
     scripts/compare_simulation.py --document docs/simulate.md      puts it there
-    scripts/compare_simulation.py --fit            the rate of math with which one step agrees: stage 0, load L1, 2 ranks
+    scripts/compare_simulation.py --fit            first puts into the machine files the rate of math with which one step
+                                                   agrees: stage 0, load L1, 2 ranks; half of it where four ranks share it
 
 The other numbers of the machines are measured by programs that do not train, or assumed: their files say which.
 """
@@ -11,6 +12,7 @@ The other numbers of the machines are measured by programs that do not train, or
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from lib.records import ReportError, read_lines  # noqa: E402
 
 MACHINES = {2: "two_cores.json", 4: "two_cores_shared.json"}
 FITTED_TO = ("L1", 2, 0)
+SHARERS = {2: 1, 4: 2}  # ranks on a core
 # Of bench_step_time's model, whose lines say the rest: how many heads share the channels changes no count of operations.
 HEADS, VOCABULARY = 6, 256
 
@@ -56,20 +59,33 @@ class Simulator:
         return next(stage for stage in json.loads(done.stdout)["stages"] if stage["stage"] == run["stage"])
 
     def with_rate(self, run, rate):
-        lines = (self.machines / MACHINES[run["ranks"]]).read_text().splitlines()
-        changed = [f'  "peak_flops_per_s": {rate},' if '"peak_flops_per_s"' in line else line for line in lines]
         file = self.folder / "machine.json"
-        file.write_text("\n".join(changed))
+        file.write_text(at_rate((self.machines / MACHINES[run["ranks"]]).read_text(encoding="utf-8"), rate), encoding="utf-8")
         return self.step(run, file)["step_ms"]
 
 
-def fit(simulator, run):
+def at_rate(machine, rate):
+    """The text of a machine file with another rate of math."""
+    return re.sub(r'("peak_flops_per_s": )[^,]*', rf"\g<1>{rate:.3g}", machine)
+
+
+def fitted_rate(simulator, run):
     """Time is a constant and what math takes: two simulations tell both."""
     slow, fast = 5e10, 1e11
     slow_ms, fast_ms = simulator.with_rate(run, slow), simulator.with_rate(run, fast)
     of_math = (slow_ms - fast_ms) / (1 / slow - 1 / fast)
     constant = fast_ms - of_math / fast
     return of_math / (run["step_ms"] - constant)
+
+
+def fit(simulator, runs, measured):
+    one = [run for run in runs if (run["load"], run["ranks"], run["stage"]) == FITTED_TO]
+    if not one:
+        raise ReportError(f"{measured}: no line of load {FITTED_TO[0]}, {FITTED_TO[1]} ranks, stage {FITTED_TO[2]}")
+    rate = fitted_rate(simulator, one[0])
+    for ranks, name in MACHINES.items():
+        file = simulator.machines / name
+        file.write_text(at_rate(file.read_text(encoding="utf-8"), rate / SHARERS[ranks]), encoding="utf-8")
 
 
 def table(simulator, runs):
@@ -100,11 +116,8 @@ def run(options, folder):
     runs = [record.fields for record in read_lines(options.measured)]
     simulator = Simulator(options.zeroth, options.machines, pathlib.Path(folder))
     if options.fit:
-        one = [run for run in runs if (run["load"], run["ranks"], run["stage"]) == FITTED_TO]
-        if not one:
-            raise ReportError(f"{options.measured}: no line of load {FITTED_TO[0]}, {FITTED_TO[1]} ranks, stage {FITTED_TO[2]}")
-        print(f"peak_flops_per_s: {fit(simulator, one[0]):.3g}, and half of it for four ranks")
-    elif options.document:
+        fit(simulator, runs, options.measured)
+    if options.document:
         text = options.document.read_text(encoding="utf-8")
         options.document.write_text(markdown.replaced(text, "measured", table(simulator, runs)), encoding="utf-8")
     else:

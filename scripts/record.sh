@@ -3,8 +3,9 @@
 #   scripts/record.sh              all parts
 #   scripts/record.sh PART...      only these; the others stay as they are
 #   demo       train_gpt at stages 0 to 3: memory, loss, tokens per second (3 minutes on two cores)
-#   step_time  stages over stage 0, in turns (15 minutes); the table of docs/simulate.md
-#   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth (hours; installs PyTorch and DeepSpeed into .venv)
+#   step_time  stages over stage 0, in turns (15 minutes); what is fitted to them in configs/machines, and the table of
+#              docs/simulate.md
+#   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth (an hour and a half; installs PyTorch and DeepSpeed into .venv)
 #   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
 # Leave the machine alone meanwhile. A part that fails leaves its old file.
 set -euo pipefail
@@ -45,7 +46,7 @@ step_time() {
   built bench_step_time zeroth_tool
   build/release/bin/bench_step_time 12 >"$new/step_time.jsonl"
   mv "$new/step_time.jsonl" "$kept/"
-  scripts/compare_simulation.py --document docs/simulate.md
+  scripts/compare_simulation.py --fit --document docs/simulate.md
 }
 
 peers() {

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -9,6 +10,7 @@ import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "scripts/compare_simulation.py"
+MACHINES = REPOSITORY / "configs/machines"
 
 
 @unittest.skipUnless("ZEROTH_TOOL" in os.environ, "ZEROTH_TOOL is set where the tool is built")
@@ -33,13 +35,23 @@ class SimulationError(unittest.TestCase):
         self.assertNotIn("old", text)
         self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
 
-    def test_the_machine_is_the_fitted_one(self):
-        ended = self.compare("--fit")
-        self.assertEqual(ended.returncode, 0, ended.stderr)
-        fitted = float(ended.stdout.split()[1].rstrip(","))
-        machine = (REPOSITORY / "configs/machines/two_cores.json").read_text(encoding="utf-8")
-        kept = next(float(line.split(":")[1].split(",")[0]) for line in machine.splitlines() if "peak_flops" in line)
-        self.assertAlmostEqual(kept / fitted, 1, delta=0.01)
+    def rates(self, folder):
+        text = [(folder / name).read_text(encoding="utf-8") for name in ("two_cores.json", "two_cores_shared.json")]
+        return [float(re.search(r'"peak_flops_per_s": ([^,]*)', machine)[1]) for machine in text]
+
+    def test_the_machines_are_the_fitted_ones(self):
+        kept = self.rates(MACHINES)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for file in MACHINES.glob("*.json"):
+                text = file.read_text(encoding="utf-8")
+                (folder / file.name).write_text(re.sub(r'("peak_flops_per_s": )[^,]*', r"\g<1>7e10", text), encoding="utf-8")
+            self.assertEqual(self.rates(folder), [7e10, 7e10])
+            ended = self.compare("--fit", "--machines", folder)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            fitted = self.rates(folder)
+        for before, after in zip(kept, fitted):
+            self.assertAlmostEqual(before / after, 1, delta=0.01)
 
     def test_a_file_that_is_not_there(self):
         ended = self.compare("--measured", "nowhere.jsonl")
