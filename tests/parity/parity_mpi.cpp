@@ -1,0 +1,55 @@
+/// Processes under MPI train what threads do, bit for bit: at every stage, dtype and reduction rule. Run by mpirun;
+/// every rank compares itself with a job of as many threads in its own process.
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "stage_files.hpp"
+#include "support/catch.hpp"
+#include "support/job.hpp"
+#include "support/synthetic.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+struct OfOneRank {
+  int rank = 0, world = 0;
+  Trained trained;
+};
+
+OfOneRank train_under_mpi(std::string const& text) {
+  auto const config = Config::from_json(text);
+  OfOneRank result;
+  int const status = launch({.transport = comm::Transport::mpi}, [&](Job& job) {
+    result = {job.rank(), job.world(), train_synthetic(job, config, {})};
+  });
+  REQUIRE(status == 0);
+  return result;
+}
+
+Trained train_on_threads(int world, int rank, std::string const& text) {
+  auto const config = Config::from_json(text);
+  std::vector<Trained> results(static_cast<std::size_t>(world));
+  auto const outcome = run_job(
+      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, {}); });
+  REQUIRE(messages_of(outcome) == "");
+  return results[static_cast<std::size_t>(rank)];
+}
+
+TEST_CASE("processes and threads are bit-equal at every stage") {
+  auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  auto const* const reduce = GENERATE("every_micro_step", "last_micro_step");
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const& move = movements[stage % 2 == 0 ? 0 : 2];
+    auto const mine = train_under_mpi(file(types, stage, 2, reduce, move));
+    auto const theirs = train_on_threads(mine.world, mine.rank, file(types, 0, 2, reduce, movements[1]));
+    INFO(fmt::format("rank {} of {}, {}, {}, stage {}", mine.rank, mine.world, types.name, reduce, stage));
+    CHECK(mine.trained.reports.size() == 4);
+    CHECK(bits_of(mine.trained) == bits_of(theirs));
+    CHECK(mine.trained.planned == mine.trained.peak);
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::testing
