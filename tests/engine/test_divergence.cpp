@@ -258,7 +258,8 @@ TEST_CASE("an evaluation on one rank only ends all ranks") {
         engine.finish();
       });
       CHECK(all_are_peer_errors(outcome));
-      CHECK_THAT(messages_of(outcome), Contains("rank 0") && Contains("rank 1") && Contains("evaluation"));
+      CHECK_THAT(messages_of(outcome),
+                 Contains("rank 0") && Contains("rank 1") && Contains("evaluation") && Contains("unit 'block"));
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -27,6 +28,18 @@ std::int64_t resident_bytes() {
   statm >> total >> resident;
   return resident * sysconf(_SC_PAGESIZE);
 }
+
+/// The most since forget_peak().
+std::int64_t peak_resident_bytes() {
+  std::ifstream status{"/proc/self/status"};
+  for (std::string word; status >> word;) {
+    if (std::int64_t kib = 0; word == "VmHWM:" && status >> kib) {
+      return kib * 1024;
+    }
+  }
+  return 0;
+}
+bool forget_peak() { return static_cast<bool>(std::ofstream{"/proc/self/clear_refs"} << "5" << std::flush); }
 
 constexpr int units = 20;
 constexpr std::int64_t side = 1000;  // a million parameters each
@@ -58,10 +71,12 @@ void micro_step(MicroStep<T, T>& micro, LargeModel const& large) {
 }
 
 struct Growth {
-  std::int64_t planned = 0, most = 0;
+  std::int64_t planned = 0;
+  std::int64_t most = 0;        ///< Over three steps, of what was seen at the end of a pass.
+  std::int64_t with_files = 0;  ///< While weights were saved and loaded.
 };
 
-/// Of the process, from before the engines were built, over three steps; the most that was seen at the end of a pass.
+/// Of the process, from before the engines were built.
 template <Element T>
 Growth train(int world, Config const& config) {
   LargeModel const large;
@@ -69,6 +84,9 @@ Growth train(int world, Config const& config) {
   malloc_trim(0);
   auto const before = resident_bytes();
   std::barrier<> together{world};
+  TemporaryFolder const folder;
+  auto const file = folder.path() / "weights.safetensors";
+  bool forgotten = false;
   auto const outcome = run_job(world, [&](Job& job) {
     Engine<T> engine{job, large.model, config};
     auto const measure = [&] {
@@ -89,16 +107,25 @@ Growth train(int world, Config const& config) {
     }
     engine.finish();
     if (job.rank() == 0) {
+      forgotten = forget_peak();
+    }
+    together.arrive_and_wait();
+    engine.save_weights(file);
+    engine.load_weights(file);
+    together.arrive_and_wait();
+    if (job.rank() == 0) {
+      growth.with_files = peak_resident_bytes() - before;
       growth.planned = world * engine.planned().total();
     }
   });
   REQUIRE(messages_of(outcome) == "");
+  REQUIRE(forgotten);
   return growth;
 }
 
 }  // namespace
 
-TEST_CASE("a process of two ranks grows by two plans, and by no more than 8 MiB beside them") {
+TEST_CASE("a process of two ranks grows by two plans, and by no more than 8 MiB beside them, saving and loading too") {
   if (sanitized) {
     WARN("not measured: a sanitizer's own memory is resident too");
     return;
@@ -110,11 +137,14 @@ TEST_CASE("a process of two ranks grows by two plans, and by no more than 8 MiB 
       auto const more = narrow ? R"(, "bf16": {"enabled": true})" : "";
       auto const config = small_config(stage, {.accumulation = 2, .zero = zero, .more = more});
       auto const growth = narrow ? train<bf16>(2, config) : train<float>(2, config);
-      INFO(fmt::format("stage {}, {}: planned {} MiB, grew by {} MiB", stage, narrow ? "bf16" : "fp32",
-                       growth.planned >> 20U, growth.most >> 20U));
+      INFO(fmt::format("stage {}, {}: planned {} MiB, grew by {} MiB, with files {} MiB", stage,
+                       narrow ? "bf16" : "fp32", growth.planned >> 20U, growth.most >> 20U, growth.with_files >> 20U));
       CHECK(growth.most <= growth.planned + slack);
       // All of it is used: pages that nobody touches are not resident.
       CHECK(growth.most >= growth.planned - growth.planned / 50);
+      // No rank holds a model, which would be 76 MiB, to save or load it.
+      CHECK(growth.with_files >= growth.most - slack);
+      CHECK(growth.with_files <= growth.planned + slack);
     }
   }
 }
