@@ -64,7 +64,7 @@ class Store {
   /// Waits until a rank has set it.
   [[nodiscard]] std::string get(std::string_view key, std::chrono::milliseconds timeout);
   /// Every rank's value, in rank order, [world]. All ranks call it with the same name; a name can be used again. With
-  /// empty values, a barrier.
+  /// empty values, a barrier. The first of their timeouts ends it for all who wait.
   std::vector<std::string> gather(std::string_view name, std::string_view value, std::chrono::milliseconds timeout);
 
   /// Fails the job. Returns when rank 0 has told all ranks, or two seconds have passed. Only the job's first reason

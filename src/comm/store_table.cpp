@@ -146,19 +146,20 @@ void StoreTable::expire(Clock::time_point now) {
                        absent.empty() ? "" : "; not there: " + describe_ranks(absent, *roster_)));
     return true;
   });
-  for (auto& [name, parts] : gathers_) {
+  // Whoever gives up takes the others along: without it theirs cannot end either, and it would be named beside the
+  // ranks that are to blame.
+  std::erase_if(gathers_, [&](auto const& gather) {
+    auto const& [name, parts] = gather;
+    if (std::none_of(parts.begin(), parts.end(), [&](auto const& each) { return each.second.wait.deadline <= now; })) {
+      return false;
+    }
     auto const missing = describe_ranks(missing_in(parts), *roster_);
-    std::erase_if(parts, [&, &name = name](auto const& each) {
-      auto const& part = each.second;
-      if (part.wait.deadline > now) {
-        return false;
-      }
+    for (auto const& [rank, part] : parts) {
       refuse(part.call, Problem::peer,
              fmt::format("the gather '{}' waited {} for {}", name, describe(now - part.wait.begun), missing));
-      return true;
-    });
-  }
-  std::erase_if(gathers_, [](auto const& each) { return each.second.empty(); });
+    }
+    return true;
+  });
 }
 
 Clock::time_point StoreTable::next_deadline() const noexcept {
