@@ -1,0 +1,82 @@
+// What train_gpt shows while it trains: one line that is written over on a terminal, a line per step anywhere else.
+#include <pty.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include "progress.hpp"
+#include "support/catch.hpp"
+
+using Catch::Contains;
+
+namespace {
+
+/// Standard output is `target` until this ends.
+class Redirected {
+ public:
+  explicit Redirected(int target) {
+    std::fflush(stdout);
+    REQUIRE(kept_ >= 0);
+    REQUIRE(::dup2(target, STDOUT_FILENO) == STDOUT_FILENO);
+  }
+  Redirected(Redirected const&) = delete;
+  Redirected& operator=(Redirected const&) = delete;
+  ~Redirected() {
+    std::fflush(stdout);
+    ::dup2(kept_, STDOUT_FILENO);
+    ::close(kept_);
+  }
+
+ private:
+  int kept_ = ::dup(STDOUT_FILENO);
+};
+
+void show_two_steps(int target) {
+  Redirected const redirected{target};
+  gpt::Progress progress{20, 1024};
+  zeroth::StepReport report;
+  report.step = 1;
+  report.loss = 5.25F;
+  report.step_ms = 512;
+  progress.show(report, 3 << 20);
+  report.step = 2;
+  report.skipped = true;
+  progress.show(report, 3 << 20);
+}
+
+std::string read_all(int from) {
+  std::string text(4096, '\0');
+  auto const count = ::read(from, text.data(), text.size());
+  REQUIRE(count > 0);
+  text.resize(static_cast<std::size_t>(count));
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("on a terminal a step is written over the one before, and the last line ends") {
+  int ours = -1, theirs = -1;
+  REQUIRE(::openpty(&ours, &theirs, nullptr, nullptr, nullptr) == 0);
+  show_two_steps(theirs);
+  auto const text = read_all(ours);
+  CHECK(text.starts_with("\r\x1b[Kstep 1/20  loss 5.2500"));
+  CHECK_THAT(text, Contains("2000 tokens/s  3.0 MiB per rank\r\x1b[Kstep 2/20") && Contains("  skipped  "));
+  CHECK(text.ends_with("MiB per rank\r\n"));  // the terminal's own line discipline adds the \r
+  CHECK(text.find('\n') == text.size() - 1);
+  ::close(ours);
+  ::close(theirs);
+}
+
+TEST_CASE("elsewhere every step has a line") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  show_two_steps(ends[1]);
+  auto const text = read_all(ends[0]);
+  CHECK(text.starts_with("step 1/20  loss 5.2500"));
+  CHECK_THAT(text, Contains("MiB per rank\nstep 2/20"));
+  CHECK(text.ends_with("MiB per rank\n"));
+  CHECK_THAT(text, !Contains("\x1b") && !Contains("\r"));
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
