@@ -1,9 +1,13 @@
 #include "comm/nccl_link.hpp"
 
+#include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -14,6 +18,7 @@ namespace zeroth::comm {
 namespace {
 
 constexpr std::chrono::seconds patience_for_others_inside{2};
+constexpr std::chrono::seconds patience_for_an_abort{3};
 
 /// Short waits end while the processor is only lent; long ones do not burn it.
 void pause(int asked) {
@@ -73,6 +78,32 @@ void NcclLink::settle(char const* call, ncclResult_t result, ncclComm_t handle, 
   }
 }
 
+std::unique_lock<std::mutex> NcclLink::try_to_enter(Clock::time_point deadline) noexcept {
+  std::unique_lock lock{mutex_, std::defer_lock};
+  while (!lock.try_lock() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return lock;
+}
+
+std::unique_lock<std::mutex> NcclLink::enter(char const* call, Clock::time_point deadline) {
+  while (true) {
+    auto lock = try_to_enter(std::min(deadline, Clock::now() + std::chrono::milliseconds{10}));
+    if (lock.owns_lock()) {
+      return lock;
+    }
+    if (auto const reason = failed_()) {
+      throw PeerError{fmt::format("{}; {} of communicator '{}' was about to begin", *reason, call, name())};
+    }
+    if (Clock::now() >= deadline) {
+      throw PeerError{
+          fmt::format("{} of communicator '{}' on cuda:{} could not begin: another thread does not come out "
+                      "of NCCL",
+                      call, name(), identity.gpu)};
+    }
+  }
+}
+
 void NcclLink::start(ncclUniqueId const& id, Clock::time_point deadline) {
   std::lock_guard const lock{mutex_};
   auto settings = config();
@@ -101,13 +132,31 @@ void NcclLink::start_from(NcclLink& parent, int color, int key, Clock::time_poin
 
 /// The parent is under way until the new handle is there, which then is under way itself.
 ncclComm_t NcclLink::split(int color, int key, Clock::time_point deadline, ncclConfig_t* config) {
-  auto& slot = born_.emplace_back(nullptr);
+  auto& slot = written_->born.emplace_back(nullptr);
   call("ncclCommSplit", deadline, [&](ncclComm_t whole) { return ncclCommSplit(whole, color, key, &slot, config); });
   return slot;
 }
 
+/// NCCL may never come back from an abort. A thread of its own can then be left behind, with what NCCL may still write.
 void NcclLink::drop() noexcept {
-  if (auto* const handle = std::exchange(handle_, nullptr); handle != nullptr) {
+  auto* const handle = std::exchange(handle_, nullptr);
+  if (handle == nullptr) {
+    return;
+  }
+  try {
+    auto const ended = std::make_shared<Counter>();
+    std::thread thread{[handle, ended, written = written_, gpu = identity.gpu] {
+      ::pthread_setname_np(::pthread_self(), "nccl abort");
+      static_cast<void>(cudaSetDevice(gpu));  // or it would work with GPU 0
+      static_cast<void>(ncclCommAbort(handle));
+      ended->add();
+    }};
+    if (ended->wait_until(1, Clock::now() + patience_for_an_abort)) {
+      return thread.join();
+    }
+    thread.detach();
+    spdlog::error("communicator '{}': NCCL does not return from its abort, which is left behind", name());
+  } catch (std::exception const&) {  // there is no thread to be had
     static_cast<void>(ncclCommAbort(handle));
   }
 }
@@ -124,7 +173,7 @@ std::string NcclLink::find_error() {
 }
 
 ncclWindow_t NcclLink::make_window(void* memory, std::int64_t bytes, Clock::time_point deadline) {
-  auto& slot = windows_.emplace_back(nullptr);
+  auto& slot = written_->windows.emplace_back(nullptr);
   call("ncclCommWindowRegister", deadline, [&](ncclComm_t handle) {
     return ncclCommWindowRegister(handle, memory, static_cast<std::size_t>(bytes), &slot, NCCL_WIN_COLL_SYMMETRIC);
   });
@@ -132,8 +181,8 @@ ncclWindow_t NcclLink::make_window(void* memory, std::int64_t bytes, Clock::time
 }
 
 void NcclLink::forget(ncclWindow_t window, Clock::time_point deadline) noexcept {
-  std::lock_guard const lock{mutex_};
-  if (handle_ == nullptr || failed_()) {  // ended with it, or about to
+  auto const lock = try_to_enter(Clock::now() + patience_for_an_abort);
+  if (!lock.owns_lock() || handle_ == nullptr || failed_()) {  // ended with it, or about to
     return;
   }
   try {
@@ -145,11 +194,7 @@ void NcclLink::forget(ncclWindow_t window, Clock::time_point deadline) noexcept 
 }
 
 void NcclLink::abort() noexcept {
-  std::unique_lock lock{mutex_, std::defer_lock};
-  auto const deadline = Clock::now() + patience_for_others_inside;
-  while (!lock.try_lock() && Clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds{1});
-  }
+  auto const lock = try_to_enter(Clock::now() + patience_for_others_inside);
   if (!lock.owns_lock()) {
     spdlog::error("communicator '{}': a thread does not come out of NCCL; it is aborted under it", name());
   }
@@ -157,7 +202,10 @@ void NcclLink::abort() noexcept {
 }
 
 void NcclLink::finish(Clock::time_point deadline) noexcept {
-  std::lock_guard const lock{mutex_};
+  auto const lock = try_to_enter(Clock::now() + patience_for_an_abort);
+  if (!lock.owns_lock()) {
+    return spdlog::error("communicator '{}': a thread does not come out of NCCL, and ends it or never does", name());
+  }
   if (handle_ == nullptr) {
     return;
   }

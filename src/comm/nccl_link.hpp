@@ -65,17 +65,18 @@ class NcclLink {
   /// `call` in the message.
   template <class F>
   void call(char const* call, Clock::time_point deadline, F const& function) {
-    std::lock_guard const lock{mutex_};
+    auto const lock = enter(call, deadline);
     settle(call, check(call, function(handle())), handle_, deadline);
   }
 
   /// A window on `bytes` at `memory`; null where NCCL gains nothing from one. All ranks. Throws as call().
   [[nodiscard]] ncclWindow_t make_window(void* memory, std::int64_t bytes, Clock::time_point deadline);
-  /// Ends a window of the handle, if that is still there.
+  /// Ends a window of the handle, if that is still there, and no other thread keeps it from this one.
   void forget(ncclWindow_t window, Clock::time_point deadline) noexcept;
   /// What went wrong inside NCCL since; empty if nothing. Passed over while another thread is inside.
   [[nodiscard]] std::string find_error();
-  /// Ends what runs on the GPU, and the handle. Waits a while for another thread to come out of NCCL, then no longer.
+  /// Ends what runs on the GPU, and the handle. Waits a while for another thread to come out of NCCL, and for the
+  /// abort, then no longer.
   void abort() noexcept;
   /// Ends the handle when nothing is on its way any more; aborts it where that takes longer than `deadline`.
   void finish(Clock::time_point deadline) noexcept;
@@ -86,15 +87,22 @@ class NcclLink {
   [[nodiscard]] ncclComm_t handle() const;
   ncclResult_t check(char const* call, ncclResult_t result) const;
   void settle(char const* call, ncclResult_t result, ncclComm_t handle, Clock::time_point deadline) const;
-  /// Gives up a handle that did not come to be.
+  /// The turn inside NCCL; not owned if another thread has not come out by `deadline`.
+  [[nodiscard]] std::unique_lock<std::mutex> try_to_enter(Clock::time_point deadline) noexcept;
+  /// The same; throws PeerError at the deadline, or when the job has failed before.
+  [[nodiscard]] std::unique_lock<std::mutex> enter(char const* call, Clock::time_point deadline);
+  /// Aborts the handle. Waits a while for NCCL to do it, then no longer.
   void drop() noexcept;
 
   JobFailed failed_;
   std::mutex mutex_;  // held inside NCCL
   ncclComm_t handle_ = nullptr;
-  // What NCCL writes when it is done, however late: nobody may be gone by then.
-  std::deque<ncclComm_t> born_;
-  std::deque<ncclWindow_t> windows_;
+  /// What NCCL writes when it is done, however late: nobody may be gone by then.
+  struct Written {
+    std::deque<ncclComm_t> born;
+    std::deque<ncclWindow_t> windows;
+  };
+  std::shared_ptr<Written> written_ = std::make_shared<Written>();
 };
 
 }  // namespace zeroth::comm

@@ -13,6 +13,7 @@
 
 #include "comm/describe.hpp"
 #include "comm/frame.hpp"
+#include "comm/nccl_call.hpp"
 #include "comm/rank_error.hpp"
 #include "device/cuda_call.hpp"
 #include "zeroth/core/error.hpp"
@@ -74,6 +75,7 @@ NcclSession::NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<
 }
 
 void NcclSession::take_gpu() {
+  expect_nccl();
   if (auto const error = cudaSetDevice(gpu_); error != cudaSuccess) {
     throw SystemError{device::describe_call("cudaSetDevice", gpu_, error)};
   }

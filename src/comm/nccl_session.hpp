@@ -28,7 +28,7 @@ struct NcclWhereabouts {
 class NcclSession {
  public:
   /// `rendezvous.on_failure` is set here. `gpu` is made current on the calling thread. Throws as Rendezvous does, on
-  /// all ranks where it is a GPU that does not work.
+  /// all ranks where it is a GPU that does not work, or a libnccl that is too old.
   NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<FlightRecorder> recorder);
   ~NcclSession();
   NcclSession(NcclSession const&) = delete;

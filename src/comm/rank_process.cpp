@@ -1,15 +1,19 @@
 #include "comm/rank_process.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
+#include "comm/describe.hpp"
 #include "comm/flight_files.hpp"
 #include "comm/rank_error.hpp"
 #include "comm/signals.hpp"
+#include "zeroth/core/counter.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -18,6 +22,7 @@ namespace {
 /// For the other ranks to throw, and to write their flight records: launchers kill those that are left as soon as one
 /// has ended, and a second after SIGTERM at the latest.
 constexpr std::chrono::milliseconds grace_for_others{400};
+constexpr std::chrono::milliseconds between_looks{50};
 
 void end(RankProcess const& process, FlightFiles& files, RankError const& error, std::chrono::milliseconds grace) {
   bool const is_cause = !error.is_peer_error;
@@ -37,6 +42,45 @@ void end(RankProcess const& process, FlightFiles& files, RankError const& error,
   }
   process.end_process();
 }
+
+/// Ends the process `grace` after the job has failed, if its own thread does not come to do so: it may be stuck in what
+/// it ends, as memory of a GPU that waits for work which never ends.
+class EndInTime {
+ public:
+  EndInTime(RankProcess const& process, FlightFiles& files, std::chrono::milliseconds grace)
+      : process_{process}, files_{files}, grace_{grace}, thread_{[this, speaker = this_rank()] {
+          this_rank() = speaker;
+          ::pthread_setname_np(::pthread_self(), "end in time");
+          watch();
+        }} {}
+  /// Where it ends the process already, this does not return.
+  ~EndInTime() {
+    over_.add();
+    thread_.join();
+  }
+  EndInTime(EndInTime const&) = delete;
+  EndInTime& operator=(EndInTime const&) = delete;
+
+ private:
+  void watch() noexcept {
+    while (!over_.wait_until(1, Clock::now() + between_looks)) {
+      if (auto const failure = process_.failure()) {
+        if (!over_.wait_until(1, Clock::now() + grace_)) {
+          auto const reason = fmt::format("{}; rank {} did not end within {}, and is ended", failure->reason,
+                                          process_.rank, describe(grace_));
+          end(process_, files_, {rank_prefix() + reason, reason, true}, std::chrono::milliseconds{0});
+        }
+        return;
+      }
+    }
+  }
+
+  RankProcess const& process_;
+  FlightFiles& files_;
+  std::chrono::milliseconds grace_;
+  Counter over_;
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -59,6 +103,7 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
              files.write(failure ? failure->reason : "SIGTERM");
              std::this_thread::sleep_for(grace_for_others);
            }}};
+  std::optional<EndInTime> end_in_time{std::in_place, process, files, grace};
   try {
     state.communicator = process.make_communicator();
     Job job = state.job();
@@ -69,6 +114,7 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
     state.communicator.reset();  // ranks that still wait for this one learn that it left
     process.after_all();
   } catch (...) {
+    end_in_time.reset();  // this thread has come, and knows more
     end(process, files, describe_current_exception(), grace);
   }
 }

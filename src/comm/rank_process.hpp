@@ -18,13 +18,14 @@ struct RankProcess {
   std::function<std::unique_ptr<Communicator>()> make_communicator;  ///< All ranks.
   std::function<void()> after_all = [] {};       ///< Once this rank has done its work and ended its communicators.
   std::function<void(std::string const&)> fail;  ///< Tells all ranks, unless the job has failed already.
-  std::function<std::optional<JobFailure>()> failure;
-  std::function<void()> end_process;  ///< With status 1; does not return.
+  std::function<std::optional<JobFailure>()> failure;  ///< Any thread, as fail() and end_process().
+  std::function<void()> end_process;                   ///< With status 1; does not return.
 };
 
 /// Runs `rank_main` on a job of `process` and `state`, whose communicator, flags and flight folder are set here.
 /// Returns when all went well. Otherwise does not return: the rank that failed first prints why, the others wait
-/// `grace` for it and speak up only then; every rank writes its flight record.
+/// `grace` for it and speak up only then; every rank writes its flight record. A rank whose thread has not come back
+/// `grace` after the job failed, whatever holds it, is ended under it.
 void run_rank(RankProcess const& process, detail::JobState& state, std::function<void(Job&)> const& rank_main,
               std::chrono::milliseconds grace);
 

@@ -85,12 +85,14 @@ std::optional<Joined> try_to_join(StoreOptions const& options, Clock::time_point
 
 }  // namespace
 
+milliseconds pause_after(milliseconds last) noexcept { return std::clamp(2 * last, first_pause, longest_pause); }
+
 Joined join_store(StoreOptions const& options) {
   auto const begin = Clock::now();
   auto const deadline = begin + options.join_timeout;
   std::string problem;
   bool logged = false;
-  for (auto pause = first_pause; true; pause = std::min(2 * pause, longest_pause)) {
+  for (auto pause = pause_after({}); true; pause = pause_after(pause)) {
     if (auto joined = try_to_join(options, deadline, problem)) {
       return std::move(*joined);
     }

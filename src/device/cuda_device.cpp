@@ -34,7 +34,8 @@ class CudaDevice final : public Device {
   }
   [[nodiscard]] std::string name() const override { return fmt::format("cuda:{}", context_.ordinal()); }
   [[nodiscard]] std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) override {
-    bool const sent = category == Category::slots || category == Category::gradients;
+    bool const sent =
+        category == Category::parameters || category == Category::gradients || category == Category::slots;
     auto memory =
         std::make_unique<CudaMemory>(context_, ledger_, category, bytes, sent ? buffers_ : CudaBuffers::plain);
     kernels_.fill(compute(), memory->data(), bytes, 0);

@@ -73,6 +73,7 @@ ShardManager::ShardManager(ManagerContext const& context, PlanRequest const& req
   results_->initial.scalars.loss_scale = loss_scale;
   kernels_->copy(context.device->compute(), step_, &results_->initial, sizeof(StepMemory));
   context.device->compute().synchronize();
+  registrations_.push_back(context.gather_comm->register_memory(*parameters_));
   registrations_.push_back(context.gather_comm->register_memory(*slots_));
   if (context.reduce_comm != context.gather_comm) {
     registrations_.push_back(context.reduce_comm->register_memory(*slots_));

@@ -9,6 +9,7 @@
 
 #include "comm/socket.hpp"
 #include "comm/store.hpp"
+#include "comm/store_join.hpp"
 #include "comm/store_ranks.hpp"
 #include "support/catch.hpp"
 
@@ -41,6 +42,36 @@ TEST_CASE("ranks find a store that does not listen yet") {
   }
   early.join();
   CHECK(got == "0|1|");
+}
+
+TEST_CASE("pauses between attempts grow to a second") {
+  std::vector<milliseconds::rep> pauses;
+  for (milliseconds pause{0}; pauses.size() < 9; pauses.push_back(pause.count())) {
+    pause = pause_after(pause);
+  }
+  CHECK(pauses == std::vector<milliseconds::rep>{10, 20, 40, 80, 160, 320, 640, 1000, 1000});
+}
+
+TEST_CASE("a rank that finds nobody tries less and less often") {
+  int error = 0;
+  auto const busy = listen_at("127.0.0.1", 0, error);
+  REQUIRE(busy);
+  auto options = rank_options(1, 2, port_of(busy));
+  options.join_timeout = milliseconds{1200};
+  std::atomic<bool> ended{false};
+  std::thread looking{[&] {
+    static_cast<void>(outcome_of([&] { return std::to_string(Store{options}.rank()); }));
+    ended = true;
+  }};
+  int attempts = 0;
+  while (!ended) {
+    if (await_socket(busy, POLLIN, Clock::now() + milliseconds{10})) {
+      attempts += accept_from(busy, error) ? 1 : 0;  // and closes it at once
+    }
+  }
+  looking.join();
+  CHECK(attempts >= 2);
+  CHECK(attempts <= 7);  // at 0, 10, 30, 70, 150, 310 and 630 ms, if each takes no time
 }
 
 TEST_CASE("who takes the connection and says nothing does not take all the time") {

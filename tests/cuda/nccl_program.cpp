@@ -18,9 +18,31 @@ void say(std::string const& words) {
   std::fflush(stdout);
 }
 
+/// Rank 1 throws instead of coming to a sum that the others wait for, while NCCL does not return from an abort.
+void wait_for_ever(Job& job) {
+  auto& state = detail::JobState::of(job);
+  auto const device = state.make_device();
+  auto const memory = device->allocate(device::Category::slots, 1 << 20);
+  auto const stream = device->make_stream("test", device::Overlap::on);
+  auto const all = state.communicator->split(0, job.rank(), "all");
+  all->set_options({.check = false});
+  auto const window = all->register_memory(*memory);
+  fake_nccl::stall_abort();
+  if (job.rank() == 1) {
+    throw std::runtime_error{"the disk is full"};
+  }
+  auto* const data = memory->data();
+  all->all_reduce(*stream, {"test", "sum"}, data, data, 1, Dtype::fp32);
+  stream->synchronize();
+}
+
 void act(Job& job, std::string const& deed, int stage) {
+  if (deed == "wait for ever") {
+    return wait_for_ever(job);
+  }
   TrainOptions options;
   options.access = CudaAccess::make;
+  say(fmt::format("the launch order is {}", std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT")));
   do {
     say(outcome_word(train_synthetic(job, nccl_training(stage), options)));
     if (deed == "throw") {

@@ -115,11 +115,11 @@ TEST_CASE("settings say how communicators are made, and what is registered with 
     int windows;
   };
   Row const rows[] = {
-      {"", {{"gather", NCCL_CTA_POLICY_DEFAULT}, {"reduce", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}}, 3},
+      {"", {{"gather", NCCL_CTA_POLICY_DEFAULT}, {"reduce", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}}, 4},
       {R"(, "copy_engine_gather": true)",
        {{"gather", NCCL_CTA_POLICY_ZERO}, {"reduce", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}},
-       3},
-      {R"(, "single_communicator": true)", {{"all", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}}, 2},
+       4},
+      {R"(, "single_communicator": true)", {{"all", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}}, 3},
   };
   for (auto const& row : rows) {
     INFO(row.keys);
@@ -133,6 +133,21 @@ TEST_CASE("settings say how communicators are made, and what is registered with 
   }
 }
 
+TEST_CASE("an NCCL that gains nothing from windows trains without them") {
+  auto const text = file(all_types[0], 3, true);
+  begin_nccl({});
+  fake_nccl::give_no_windows();
+  TrainOptions options;
+  options.access = CudaAccess::make;
+  auto const trained =
+      train_by([](int ranks, std::function<void(Job&)> const& rank_main) { return run_nccl_job(ranks, rank_main); }, 2,
+               text, options);
+  CHECK(left_over() == "");
+  CHECK(fake_nccl::calls("ncclCommWindowRegister") == 2 * 4);
+  CHECK(fake_nccl::calls("ncclCommWindowDeregister") == 0);
+  CHECK(bits_of(trained) == bits_of(train_on_cpu(2, text)));
+}
+
 TEST_CASE("memory that NCCL refuses is an error that names the category") {
   begin_nccl({});
   fake_nccl::refuse("ncclMemAlloc", ncclSystemError);
@@ -142,7 +157,7 @@ TEST_CASE("memory that NCCL refuses is an error that names the category") {
     Engine<float> const engine{job, small.model, config};
   });
   CHECK_THAT(message_of(outcome[0]), Catch::Contains("ncclMemAlloc on cuda:0 refused") &&
-                                         Catch::Contains("bytes for gradients: unhandled system error"));
+                                         Catch::Contains("bytes for parameters: unhandled system error"));
   CHECK(left_over() == "");
 }
 

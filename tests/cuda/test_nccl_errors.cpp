@@ -1,6 +1,9 @@
 /// What goes wrong with NCCL, and what the ranks are told.
 #include <atomic>
+#include <barrier>
 #include <chrono>
+#include <regex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,10 +45,16 @@ TEST_CASE("a collective that never ends is found, named and aborted on every ran
   auto const began = std::chrono::steady_clock::now();
   auto const problems = run_nccl_ranks(
       3, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
+  std::set<std::string> waiting;
   for (auto const& problem : problems) {
+    static std::regex const who{"rank ([0-2]) waited [0-9.]+ m?s in all_reduce"};
+    std::smatch found;
+    REQUIRE(std::regex_search(problem, found, who));
+    waiting.insert(found[1]);
     CHECK_THAT(problem, Contains("waited") && Contains("all_reduce (backward of unit 'block 7', 1 fp32)") &&
                             Contains("of communicator 'test'") && Contains("all have submitted it"));
   }
+  CHECK(waiting.size() == 1);  // of whom all are told
   CHECK(std::chrono::steady_clock::now() - began < std::chrono::minutes{1});
   CHECK(fake_nccl::calls("ncclCommAbort") == 3 * 2);  // 'world' and 'test', on every rank
   CHECK(left_over() == "");
@@ -156,6 +165,20 @@ TEST_CASE("an id that NCCL does not give is an error of the system") {
   CHECK(left_over() == "");
 }
 
+TEST_CASE("a libnccl that is older than the code needs is refused, on every rank, with both versions") {
+  begin_nccl();
+  fake_nccl::set_version(22707);
+  auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); });
+  for (auto const& problem : problems) {
+    CHECK_THAT(problem, Contains("libnccl is version 2.27.7, and 2.28.0 is the oldest that works"));
+  }
+  CHECK(fake_nccl::calls("ncclCommInitRankConfig") == 0);
+  begin_nccl();
+  fake_nccl::set_version(22800);
+  CHECK(run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); }) == std::vector<std::string>(2));
+  CHECK(left_over() == "");
+}
+
 TEST_CASE("a communicator that cannot be finished is aborted") {
   begin_nccl();
   fake_nccl::stall_finalize();
@@ -165,6 +188,39 @@ TEST_CASE("a communicator that cannot be finished is aborted") {
   CHECK(fake_nccl::calls("ncclCommAbort") == 4);
   CHECK(fake_nccl::calls("ncclCommDestroy") == 0);
   CHECK(left_over() == "");
+}
+
+TEST_CASE("an abort that does not return keeps nobody from ending") {
+  begin_nccl();
+  fake_nccl::stall_work("world");
+  fake_nccl::stall_abort();
+  std::barrier<> ended{2};
+  auto const problems = run_nccl_ranks(
+      2,
+      [&ended](Rank& rank, auto& communicator) {
+        auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
+        auto const memory = device->allocate(device::Category::slots, 1 << 20);
+        auto window = rank.communicator.register_memory(*memory);
+        auto const stream = rank.device.make_stream("test", device::Overlap::on);
+        float data = 1;
+        rank.communicator.all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+        while (fake_nccl::calls("ncclCommAbort") < 2) {
+          std::this_thread::sleep_for(milliseconds{1});
+        }
+        window.reset();
+        communicator.reset();
+        ended.arrive_and_wait();
+        fake_nccl::stall_abort(false);  // who waits for a GPU waits for its work
+        return error_of(*stream);
+      },
+      1, soon());
+  for (auto const& problem : problems) {
+    CHECK_THAT(problem, Contains("waited") && Contains("of communicator 'world'"));
+  }
+  while (left_over() != "") {  // until the threads that were left behind have come back
+    std::this_thread::sleep_for(milliseconds{1});
+  }
+  CHECK(fake_nccl::calls("ncclCommAbort") == 2);
 }
 
 TEST_CASE("windows come and go while NCCL takes its time") {

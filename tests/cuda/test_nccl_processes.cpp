@@ -168,6 +168,26 @@ TEST_CASE("an NCCL that never makes its communicator is given up") {
   }
 }
 
+TEST_CASE("a rank whose NCCL does not return from an abort is ended, and says why") {
+  Processes job{{.world = 3}, {"wait for ever", "wait for ever", "wait for ever"}};
+  job.check_said(1, "] the disk is full", 1);
+  for (std::size_t const rank : {0U, 2U}) {  // whose GPU works on, so that none of its memory can be given back
+    job.check_told(rank, "rank 1 failed: the disk is full");
+    CHECK_THAT(job[rank].output(), Contains(fmt::format("rank {} did not end within 500 ms, and is ended", rank)));
+  }
+}
+
+TEST_CASE("a launch order that is not the job's own stays, and is warned of") {
+  Processes job{{.world = 2}};
+  static_cast<void>(job.start(0, "train", {{"NCCL_LAUNCH_ORDER_IMPLICIT", "0"}}));
+  static_cast<void>(job.start(1, "train"));
+  job.check_said(0, "trained", 0);
+  job.check_said(1, "trained", 0);
+  std::string const warning = "NCCL_LAUNCH_ORDER_IMPLICIT=0 in the environment: collectives of several communicators";
+  CHECK_THAT(job[0].output(), Contains(warning) && Contains("order is 0"));
+  CHECK_THAT(job[1].output(), !Contains("NCCL_LAUNCH_ORDER_IMPLICIT=") && Contains("order is 1"));
+}
+
 TEST_CASE("ranks that would share a GPU are all told") {
   Processes job{{.world = 2, .gpus = 1}, {"train", "train"}};
   for (std::size_t rank = 0; rank < 2; ++rank) {

@@ -11,15 +11,18 @@ namespace zeroth::device {
 /// GPUs that this process sees: 0 without a driver, or without CUDA.
 [[nodiscard]] int cuda_device_count() noexcept;
 
-/// Where slots and gradients come from: from CUDA, or, in whole units of 2 MiB, from NCCL's allocator, so that
-/// communicators can register them. The latter is refused where the library was built without NCCL.
+/// Where parameters, gradients and slots come from: from CUDA, or, in whole units of 2 MiB, from NCCL's allocator, so
+/// that communicators can register them. The latter is refused where the library was built without NCCL.
 enum class CudaBuffers : bool { plain, registrable };
 
 /// GPU `ordinal` of those that this process sees, which is made current on the calling thread and stays so. Several
 /// ranks may be on one GPU: their streams do not wait for each other.
 ///
 /// Memory, streams and events are made at the start; enqueueing allocates nothing, waits for nothing and calls nothing
-/// back. Where the host has to wait (synchronize()), it asks again and again instead of blocking inside the driver.
+/// back, with two exceptions: where more is being timed on a stream than ever before, since the host is further ahead
+/// of the GPU, it makes as many events again; and while a Timeline is set, every span makes two. Where the host has to
+/// wait (synchronize()), it asks again and again instead of blocking inside the driver.
+///
 /// Errors: ContractError for a GPU that is not there. SystemError for a call that CUDA refused, naming it and the GPU;
 /// work that failed on the GPU is reported by the next call that touches it, as always in CUDA. Either fails the
 /// device: its further work is passed over, and every wait() and synchronize() throws the first error again.

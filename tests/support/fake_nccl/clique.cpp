@@ -276,7 +276,10 @@ void reset() {
     world.stalled_work.clear();
     world.broken_work.clear();
     world.finalize_stalls = false;
+    world.abort_stalls = false;
     world.windows_stall = false;
+    world.gives_windows = true;
+    world.version = NCCL_VERSION_CODE;
     world.folder.clear();
   });
 }
@@ -320,6 +323,17 @@ void break_work(std::string const& name, int rank, ncclResult_t result, std::uin
 }
 void stall_finalize() {
   in_world([](World& world) { world.finalize_stalls = true; });
+}
+void stall_abort(bool stalls) {
+  auto& world = World::get();
+  world.abort_stalls = stalls;
+  world.abort_stalls.notify_all();
+}
+void give_no_windows() {
+  in_world([](World& world) { world.gives_windows = false; });
+}
+void set_version(int code) {
+  in_world([&](World& world) { world.version = code; });
 }
 void stall_windows() {
   in_world([](World& world) { world.windows_stall = true; });

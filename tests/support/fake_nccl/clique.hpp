@@ -125,7 +125,10 @@ class World {
   };
   std::map<std::string, Break> broken_work;
   bool finalize_stalls = false;
+  std::atomic<bool> abort_stalls{false};
   bool windows_stall = false;
+  bool gives_windows = true;
+  int version = NCCL_VERSION_CODE;
   std::set<ncclComm_t> alive;
   std::set<ncclWindow_t> windows;
 };

@@ -46,7 +46,13 @@ void stall_work(std::string const& name, std::uint64_t after = 0);
 void break_work(std::string const& name, int rank, ncclResult_t result, std::uint64_t after = 0);
 /// ncclCommWindowRegister never ends: its window is written when the communicator is aborted.
 void stall_windows();
+/// NCCL gains nothing from windows: those that are asked for are null.
+void give_no_windows();
+/// ncclGetVersion says so.
+void set_version(int code);
 /// ncclCommFinalize never ends.
 void stall_finalize();
+/// ncclCommAbort does nothing, and does not return, until this is called with false.
+void stall_abort(bool stalls = true);
 
 }  // namespace zeroth::testing::fake_nccl

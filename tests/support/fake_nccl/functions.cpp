@@ -179,8 +179,10 @@ using namespace zeroth::testing::fake_nccl;  // the functions below are NCCL's, 
 extern "C" {
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
-  return enter("ncclGetVersion");
+  auto& world = World::get();
+  std::lock_guard const lock{world.mutex};
+  *version = world.version;
+  return world.enter("ncclGetVersion");
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -290,6 +292,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   static_cast<void>(enter("ncclCommAbort"));
+  World::get().abort_stalls.wait(true);
   return end(communicator);
 }
 
@@ -374,8 +377,10 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* memory, std::
   if (!communicator->is_ready()) {
     return ncclInvalidUsage;
   }
-  auto* const made = new ncclWindow_vidmem{communicator};
-  world.windows.insert(made);
+  auto* const made = world.gives_windows ? new ncclWindow_vidmem{communicator} : nullptr;
+  if (made != nullptr) {
+    world.windows.insert(made);
+  }
   communicator->registering = {made, window};
   communicator->asked = questions_until_ready;
   communicator->stalled = world.windows_stall;
