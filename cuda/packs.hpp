@@ -18,14 +18,32 @@ struct alignas(sizeof(T) * count < access_bytes ? sizeof(T) * count : access_byt
   T at[count];
 };
 
+#ifndef __CUDACC__
+/// Packs and single elements of global memory that were loaded or stored by this thread: where a kernel's body runs on
+/// the host, its accesses can be counted.
+struct Accesses {
+  std::int64_t packs = 0, singles = 0;
+};
+inline thread_local Accesses accesses;
+#endif
+
+template <int count>
+ZEROTH_DEVICE inline void count_access() {
+#ifndef __CUDACC__
+  ++(count > 1 ? accesses.packs : accesses.singles);
+#endif
+}
+
 /// One pack of global memory.
 template <int count, class T>
 [[nodiscard]] ZEROTH_DEVICE inline Pack<T, count> load(T const* from) {
+  count_access<count>();
   return *reinterpret_cast<Pack<T, count> const*>(from);
 }
 
 template <class T, int count>
 ZEROTH_DEVICE inline void store(T* to, Pack<T, count> const& pack) {
+  count_access<count>();
 #if defined(__CUDA_ARCH__)
   if constexpr (sizeof(pack) % sizeof(uint4) == 0) {
     // nvcc 13 takes some plain assignments apart into narrow stores.

@@ -28,6 +28,9 @@ if [ ! -e "$text" ]; then
 fi
 printf '%s\n' "$gpus" | tee "$folder/gpus.csv"
 
+# What is built. Of an archive's sources git knows nothing.
+git describe --always --dirty >"$folder/commit.txt" 2>/dev/null || echo "unknown" >"$folder/commit.txt"
+
 require_packages "${test_packages[@]}"
 use_ccache_if_present
 echo "== building"
@@ -37,8 +40,8 @@ cmake --build --preset cuda
 # One that was skipped, though there are GPUs enough, has not passed: the figures say which.
 echo "== tests"
 tests=0
-rm -f "$folder/tests.xml" "$folder/adamw.jsonl" # of an earlier check
-ctest --preset cuda -L '^gpu$' --output-junit "$folder/tests.xml" || tests=1
+rm -f "$folder/tests.xml" "$folder/memory.jsonl" "$folder/adamw.jsonl" # of an earlier check
+ZEROTH_MEMORY_FIGURES=$folder/memory.jsonl ctest --preset cuda -L '^gpu$' --output-junit "$folder/tests.xml" || tests=1
 
 echo "== AdamW"
 build/cuda/bin/bench_cuda_adamw | tee "$folder/adamw.jsonl"

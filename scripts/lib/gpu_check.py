@@ -77,6 +77,12 @@ CASES = [
 ]
 
 
+# Aims. AdamW's bandwidth with fp32 masters, as part of a copy's in the same run; and the products of a whole GPU, as
+# part of those that its maker states.
+LEAST_OF_A_COPY = 0.90
+LEAST_MFU = {CASES[1].name: 0.45}
+
+
 def stage_file(case):
     return {
         "train_micro_batch_size_per_gpu": case.micro_batch,
@@ -157,9 +163,14 @@ def gpus_of(folder):
     return [line.split(", ") for line in (folder / "gpus.csv").read_text().splitlines()]
 
 
+def json_lines(path):
+    """None of them if there is no such file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
 def collect(folder):
     gpus = gpus_of(folder)
-    adamw = [json.loads(line) for line in (folder / "adamw.jsonl").read_text().splitlines()]
+    adamw = json_lines(folder / "adamw.jsonl")
     training = []
     for case in CASES:
         try:
@@ -169,7 +180,9 @@ def collect(folder):
             training.append({"name": case.name, "model": case.model, "stage": case.stage, "failed": failed})
     result = {
         "gpus": [{"name": g[0], "memory": g[1], "driver": g[2]} for g in gpus],
+        "commit": (folder / "commit.txt").read_text().strip(),
         "tests": tests_of(folder / "tests.xml"),
+        "memory": json_lines(folder / "memory.jsonl"),
         "adamw": adamw,
         "training": training,
     }
@@ -189,7 +202,24 @@ def problems_of(result):
         for t in trained
         if not t["as_planned"]
     ]
-    return found + list(different_losses(trained))
+    if not result["memory"]:
+        found.append("no test said how much memory the driver reports (cuda_memory_gpu, nccl_memory_gpu)")
+    return found + list(different_losses(trained)) + list(missed_aims(result["adamw"], trained))
+
+
+def missed_aims(adamw, trained):
+    of_masters = [line for line in adamw if line.get("master", "fp32") == "fp32"]
+    if not of_masters:
+        yield "missed aim: AdamW with fp32 masters was not measured"
+    for line in of_masters:
+        if line["ratio"] < LEAST_OF_A_COPY:
+            yield f"missed aim: AdamW ({adamw_dtypes(line)}) has {line['ratio']:.3f} of a copy's bandwidth, not {LEAST_OF_A_COPY:.2f}"
+    for t in trained:
+        least = LEAST_MFU.get(t["name"])
+        if least is not None and t["mfu"] is None:
+            yield f"missed aim: {t['name']} has an unknown MFU, not {least:.2f}: what this GPU could do is not listed"
+        elif least is not None and t["mfu"] < least:
+            yield f"missed aim: {t['name']} has an MFU of {t['mfu']:.3f}, not {least:.2f}"
 
 
 def different_losses(trained):
@@ -212,11 +242,16 @@ def adamw_dtypes(line):
 
 def markdown(result):
     gpus, tests = result["gpus"], result["tests"]
-    lines = [f"# {len(gpus)} x {gpus[0]['name']}, {gpus[0]['memory']}, driver {gpus[0]['driver']}", ""]
+    lines = [f"# {len(gpus)} x {gpus[0]['name']}, {gpus[0]['memory']}, driver {gpus[0]['driver']}", "", f"Commit {result['commit']}.", ""]
     lines += [f"Tests that need a GPU: {', '.join(f'{len(tests[k])} {k}' for k in tests)}."]
     lines += [f"- {kind}: {name}" for kind in tests if kind != "passed" for name in tests[kind]]
-    lines += ["", "| AdamW: gradient, parameter | GB/s | of a copy |", "|---|---|---|"]
-    lines += [f"| {adamw_dtypes(a)} | {a['gb_per_s']:.0f} | {a['ratio']:.3f} |" for a in result["adamw"]]
+    lines += ["", "| AdamW: gradient, parameter | GB/s | a copy's GB/s | of a copy |", "|---|---|---|---|"]
+    lines += [f"| {adamw_dtypes(a)} | {a['gb_per_s']:.0f} | {a['copy_gb_per_s']:.0f} | {a['ratio']:.3f} |" for a in result["adamw"]]
+    lines += ["", "| memory of the driver, MiB | stage | ranks | before | contexts | communicators | growth | planned |"]
+    lines += ["|---|---|---|---|---|---|---|---|"]
+    for m in result["memory"]:
+        columns = [m[f"{name}_bytes"] / 2**20 for name in ("before", "contexts", "communicators", "grown", "planned")]
+        lines.append(f"| {m['communicator']} | {m['stage']} | {m['ranks']} | " + " | ".join(f"{mib:.1f}" for mib in columns) + " |")
     lines += ["", "| GPT-2, bf16 | stage | ranks on GPUs | step ms | exposed ms | tokens/s | MFU | last loss | planned MiB | measured MiB |"]
     lines += ["|---|---|---|---|---|---|---|---|---|---|"]
     for t in result["training"]:
@@ -230,8 +265,8 @@ def markdown(result):
             f"| {t['tokens_per_s']:.0f} | {mfu} | {t['losses'][-1]:.6g} | {t['planned_bytes'] / 2**20:.1f} "
             f"| {t['measured_bytes'] / 2**20:.1f} |"
         ]
-    lines += ["", "Problems:" if result["problems"] else "No problems: tests passed, memory is what was planned, and all "
-              "stages have the same losses, digit for digit."]
+    lines += ["", "Problems:" if result["problems"] else "No problems: tests passed, memory is what was planned, all "
+              "stages have the same losses, digit for digit, and the aims are met."]
     lines += [f"- {problem}" for problem in result["problems"]]
     return "\n".join(lines) + "\n"
 

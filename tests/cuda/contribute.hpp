@@ -37,7 +37,7 @@ void enqueue_contribution(Backward<T, G> const& p, Param<1> const& param, std::i
 }
 
 template <Element T, GradientOf<T> G>
-std::optional<StepReport> step_on_gpu(Engine<T, G>& engine, SmallModel const& small) {
+void micro_steps_on_gpu(Engine<T, G>& engine, SmallModel const& small) {
   for (auto micro : engine.micro_steps()) {
     forward(micro, small);
     float const seed = micro.report_loss(loss_of(micro.first_sample()));
@@ -46,6 +46,11 @@ std::optional<StepReport> step_on_gpu(Engine<T, G>& engine, SmallModel const& sm
       enqueue_contribution(p, small.weights[u], micro.first_sample(), seed, cuda_stream(engine));
     }
   }
+}
+
+template <Element T, GradientOf<T> G>
+std::optional<StepReport> step_on_gpu(Engine<T, G>& engine, SmallModel const& small) {
+  micro_steps_on_gpu(engine, small);
   return engine.step();
 }
 

@@ -29,6 +29,12 @@ std::vector<std::byte> contents_of(device::Device& device, device::Memory const&
   return {host->data(), host->data() + host->bytes()};
 }
 
+int priority_of(device::Stream& stream) {
+  int priority = 0;
+  REQUIRE(cudaStreamGetPriority(device::as_cuda(stream).get(), &priority) == cudaSuccess);
+  return priority;
+}
+
 bool all_zero(std::vector<std::byte> const& bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte each) { return each == std::byte{0}; });
 }
@@ -136,6 +142,40 @@ TEST_CASE("without overlap, work is in order with the caller's") {
   auto const stream = device->make_stream("test", Overlap::off);
   CHECK(stream->native().native == device->compute().native().native);
   CHECK(device->make_stream("beside", Overlap::on)->native().native != device->compute().native().native);
+}
+
+TEST_CASE("what runs beside goes before the compute stream's work") {
+  begin_on({});
+  auto const device = device::make_cuda_device(0);
+  int least = 0, greatest = 0;
+  REQUIRE(cudaDeviceGetStreamPriorityRange(&least, &greatest) == cudaSuccess);
+  REQUIRE(greatest < least);
+  CHECK(priority_of(device->compute()) == least);
+  CHECK(priority_of(*device->make_stream("gather", Overlap::on)) == greatest);
+  CHECK(priority_of(*device->make_stream("in line", Overlap::off)) == least);
+}
+
+TEST_CASE("events that order have no time") {
+  begin_on({});
+  auto const device = device::make_cuda_device(0);
+  auto const beside = device->make_stream("beside", Overlap::on);
+#ifndef ZEROTH_ON_GPU
+  auto const timed = fake_cuda::timed_events_made();
+#endif
+  auto const of_device = device->make_event();
+  auto const of_stream = device::as_cuda(*beside).make_event();
+#ifndef ZEROTH_ON_GPU
+  CHECK(fake_cuda::calls("cudaEventCreateWithFlags") >= 2);
+  CHECK(fake_cuda::timed_events_made() == timed);
+#endif
+  for (auto* const event : {of_device.get(), of_stream.get()}) {
+    beside->record(*event);
+    event->synchronize();
+    auto* const raw = device::as_cuda(*event).get();
+    float milliseconds = 0;
+    CHECK(cudaEventElapsedTime(&milliseconds, raw, raw) == cudaErrorInvalidResourceHandle);
+  }
+  static_cast<void>(cudaGetLastError());
 }
 
 TEST_CASE("waits of the compute stream, and work that overlaps nothing, are measured once they have passed") {

@@ -148,6 +148,49 @@ TEST_CASE("an NCCL that gains nothing from windows trains without them") {
   CHECK(bits_of(trained) == bits_of(train_on_cpu(2, text)));
 }
 
+TEST_CASE("what collectives send comes from NCCL's allocator, and nothing else does") {
+  using device::Category;
+  begin_nccl({});
+  {
+    auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
+    for (auto const category :
+         {Category::parameters, Category::gradients, Category::optimizer, Category::slots, Category::scratch}) {
+      INFO(device::name_of(category));
+      auto const by_nccl = fake_nccl::calls("ncclMemAlloc");
+      auto const in_all = fake_cuda::calls("cudaMalloc");  // which NCCL's allocator calls here
+      auto const memory = device->allocate(category, 100);
+      CHECK(fake_nccl::calls("ncclMemAlloc") - by_nccl ==
+            (category == Category::optimizer || category == Category::scratch ? 0 : 1));
+      CHECK(fake_cuda::calls("cudaMalloc") - in_all == 1);
+    }
+    CHECK(fake_nccl::calls("ncclMemFree") == 3);
+  }
+  CHECK(left_over() == "");
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (int const world : {1, 3}) {
+      INFO(fmt::format("stage {}, {} ranks", stage, world));
+      begin_nccl({});
+      std::vector<MemoryBytes> planned(static_cast<std::size_t>(world));
+      auto const outcome = run_nccl_job(world, [&](Job& job) {
+        SmallModel const small;
+        auto const config = small_config(stage);
+        Engine<float> const engine{job, small.model, config};
+        planned[static_cast<std::size_t>(job.rank())] = engine.planned();
+      });
+      REQUIRE(messages_of(outcome) == "");
+      std::int64_t sent = 0, kept = 0;  // arenas, of which empty ones need no memory
+      for (auto const& bytes : planned) {
+        sent += (bytes.parameters > 0 ? 1 : 0) + (bytes.gradients > 0 ? 1 : 0) + (bytes.slots > 0 ? 1 : 0);
+        kept += (bytes.optimizer > 0 ? 1 : 0) + (bytes.scratch > 0 ? 1 : 0);
+      }
+      CHECK(sent >= world);
+      CHECK(fake_nccl::calls("ncclMemAlloc") == sent);
+      CHECK(fake_cuda::calls("cudaMalloc") == sent + kept + world);  // the session's words for barriers
+      CHECK(left_over() == "");
+    }
+  }
+}
+
 TEST_CASE("memory that NCCL refuses is an error that names the category") {
   begin_nccl({});
   fake_nccl::refuse("ncclMemAlloc", ncclSystemError);

@@ -1,14 +1,22 @@
 /// Steps in the steady state: the math is work of the caller's stream, and the host waits for nothing in between.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <barrier>
 #include <bit>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda/contribute.hpp"
 #include "cuda/counted_calls.hpp"
+#include "cuda/gate.hpp"
 #include "cuda/gpus.hpp"
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
@@ -101,6 +109,34 @@ Calls steps_4_to_8(int world, Config const& config, EachStep const& each_step) {
   return result;
 }
 
+/// Calls `give_up` if it lives for longer than a host that waits for no GPU could need.
+class Patience {
+ public:
+  explicit Patience(std::function<void()> give_up)
+      : thread_{[this, give_up = std::move(give_up)] {
+          std::unique_lock lock{mutex_};
+          if (!changed_.wait_for(lock, std::chrono::seconds{20}, [this] { return over_; })) {
+            give_up();
+          }
+        }} {}
+  Patience(Patience const&) = delete;
+  Patience& operator=(Patience const&) = delete;
+  ~Patience() {
+    {
+      std::lock_guard const lock{mutex_};
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
 /// What only enqueues, and what only asks.
 std::set<std::string> const harmless{"cudaMemcpyAsync", "cudaMemsetAsync", "cudaStreamWaitEvent",
                                      "cudaEventRecord", "cudaEventQuery",  "cudaEventElapsedTime",
@@ -154,6 +190,53 @@ TEST_CASE("the count sees a loop that allocates") {
   });
   CHECK(calls.at("cudaMalloc") == 5);
   CHECK(calls.at("cudaFree") == 5);
+}
+
+TEST_CASE("step() returns while its own work is held up") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (int const world : {1, 2}) {
+      INFO(fmt::format("stage {}, {} ranks", stage, world));
+      begin_on({});
+      auto const config = small_config(stage);
+      std::vector<device::Device*> devices(static_cast<std::size_t>(world));
+      std::vector<std::int64_t> reported(devices.size());
+      std::atomic<int> forced{0};
+      auto const outcome = run_job(
+          world,
+          [&](Job& job) {
+            auto const rank = static_cast<std::size_t>(job.rank());
+            SmallModel const small;
+            Engine<float> engine{job, small.model, config};
+            Gate gate{*devices[rank]};
+            for (int step = 1; step <= 3; ++step) {
+              static_cast<void>(step_on_gpu(engine, small));
+            }
+            micro_steps_on_gpu(engine, small);
+            gate.enqueue_on(devices[rank]->compute());
+            std::optional<StepReport> report;
+            {
+              Patience const patience{[&] {
+                ++forced;
+                gate.open();
+              }};
+              report = engine.step();
+            }
+            gate.open();
+            reported[rank] = report ? report->step : -1;
+            engine.finish();
+          },
+          {},
+          [&](int rank) {
+            auto made = device::make_cuda_device(0);
+            devices[static_cast<std::size_t>(rank)] = made.get();
+            return made;
+          });
+      REQUIRE(messages_of(outcome) == "");
+      CHECK(forced == 0);
+      CHECK(reported == std::vector<std::int64_t>(devices.size(), 3));
+      CHECK(left_on_gpus() == "");
+    }
+  }
 }
 
 TEST_CASE("only step() asks whether work has passed") {

@@ -17,6 +17,10 @@ GIB = 2**30
 BYTES = {"parameters": GIB, "gradients": 2 * GIB, "optimizer": 3 * GIB, "slots": 0, "scratch": 0, "total": 6 * GIB}
 
 
+MEMORY = {"communicator": "nccl", "ranks": 1, "stage": 3, "before_bytes": GIB, "contexts_bytes": GIB // 2, "communicators_bytes": GIB // 4,
+          "grown_bytes": 3 * GIB, "planned_bytes": 2 * GIB}
+
+
 def report(case, gpus, tokens_per_s, measured=None, last_loss=10.0):
     shape = gpu_check.GPT2[case.model]
     lines = [
@@ -37,7 +41,9 @@ def fill(folder, gpu="NVIDIA H100 80GB HBM3", gpus=1, junit='<testcase name="a" 
     (folder / "gpus.csv").write_text(f"{gpu}, 81559 MiB, 580.1\n" * gpus)
     (folder / "tests.xml").write_text(f"<testsuite>{junit}</testsuite>")
     (folder / "adamw.jsonl").write_text(
-        json.dumps({"gradient": "fp32", "parameter": "bf16", "gb_per_s": 2800.4, "ratio": 0.93}) + "\n")
+        json.dumps({"gradient": "fp32", "parameter": "bf16", "gb_per_s": 2800.4, "copy_gb_per_s": 3011.2, "ratio": 0.93}) + "\n")
+    (folder / "commit.txt").write_text("1234abc-dirty\n")
+    (folder / "memory.jsonl").write_text(json.dumps(MEMORY) + "\n")
     for case in gpu_check.CASES:
         (folder / f"{case.name}.jsonl").write_text(report(case, gpus, 1e5))
 
@@ -74,18 +80,61 @@ class Figures(unittest.TestCase):
     def test_an_unknown_gpu_has_no_mfu(self):
         fill(self.folder, gpu="NVIDIA Something")
         self.assertIsNone(gpu_check.collect(self.folder)["training"][0]["mfu"])
-        self.assertIn("unknown peak", self.table().stdout)
+        ended = self.table()
+        self.assertIn("unknown peak", ended.stdout)
+        self.assertIn("- missed aim: 1.5B_stage0_1 has an unknown MFU", ended.stdout)
+        self.assertEqual(ended.returncode, 1)
 
     def test_a_clean_check_is_written_as_json_and_as_a_table(self):
         fill(self.folder)
         ended = self.table()
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        self.assertIn("| fp32, bf16 | 2800 | 0.930 |", ended.stdout)
+        self.assertIn("| fp32, bf16 | 2800 | 3011 | 0.930 |", ended.stdout)
+        self.assertIn("| nccl | 3 | 1 | 1024.0 | 512.0 | 256.0 | 3072.0 | 2048.0 |", ended.stdout)
+        self.assertIn("Commit 1234abc-dirty.", ended.stdout)
         self.assertIn("| 1.5B, recomputed | 0 | 1 on 1 | 100.0 | 2.5 | 100000 | 1.039 | 10 |", ended.stdout)
         self.assertIn("| 10 | 6144.0 | 6144.0 |", ended.stdout)
         self.assertIn("No problems", ended.stdout)
         self.assertEqual((self.folder / "gpu_check.md").read_text(), ended.stdout)
-        self.assertEqual(json.loads((self.folder / "gpu_check.json").read_text())["tests"]["passed"], ["a"])
+        written = json.loads((self.folder / "gpu_check.json").read_text())
+        self.assertEqual(written["tests"]["passed"], ["a"])
+        self.assertEqual(written["commit"], "1234abc-dirty")
+        self.assertEqual(written["memory"], [MEMORY])
+
+    def adamw(self, *lines):
+        fill(self.folder)
+        (self.folder / "adamw.jsonl").write_text("".join(
+            json.dumps({"gradient": "bf16", "parameter": "bf16", "gb_per_s": 1.0, "copy_gb_per_s": 1.0} | line) + "\n" for line in lines))
+        return self.table()
+
+    def test_an_adamw_below_its_aim_is_named_and_no_success(self):
+        ended = self.adamw({"master": "fp32", "moments": "fp32", "ratio": 0.8999})
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- missed aim: AdamW (bf16, bf16) has 0.900 of a copy's bandwidth, not 0.90", ended.stdout)
+        ended = self.adamw({"master": "fp32", "moments": "fp32", "ratio": 0.90},
+                           {"master": "bf16", "moments": "bf16", "ratio": 0.5})  # of which nothing is asked
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        ended = self.adamw({"master": "bf16", "moments": "bf16", "ratio": 0.95})
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- missed aim: AdamW with fp32 masters was not measured", ended.stdout)
+
+    def test_a_large_model_below_its_aim_is_named_and_no_success(self):
+        case = gpu_check.CASES[1]
+        self.assertEqual((case.model, case.stage, case.ranks), ("1.5B", 0, 1))
+        fill(self.folder)
+        per_token = gpu_check.flops_per_token({"layers": 48, "channels": 1600, "context": 1024, "vocabulary": 50304})
+        for mfu, status in ((0.451, 0), (0.449, 1)):
+            (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, mfu * 989e12 / per_token))
+            ended = self.table()
+            self.assertEqual(ended.returncode, status, ended.stdout)
+        self.assertIn("- missed aim: 1.5B_stage0_1 has an MFU of 0.449, not 0.45", ended.stdout)
+
+    def test_tests_that_left_no_figures_of_memory_are_no_success(self):
+        fill(self.folder)
+        (self.folder / "memory.jsonl").unlink()
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- no test said how much memory the driver reports", ended.stdout)
 
     def test_skipped_and_failed_tests_and_missing_runs_are_no_success(self):
         for junit in ('<testcase name="b" status="fail"/>', '<testcase name="b" status="notrun"><skipped/></testcase>'):

@@ -7,6 +7,9 @@
 #include "examples/gpu/training.hpp"
 #include "gpu/math.hpp"
 #include "zeroth/device/cuda.hpp"
+#ifndef ZEROTH_ON_GPU
+#include "support/fake_cuda/cublas_lt.hpp"
+#endif
 
 namespace gpt {
 namespace {
@@ -76,6 +79,7 @@ class CountingMath : public gpu::GpuMath<T, G> {
     auto const before = fake_cuda::calls();
     if (++micro_steps == 7) {
       at_start() = before;
+      asked_at_start() = fake_cuda::heuristics_asked();
     }
     gpu::GpuMath<T, G>::micro_step(micro, batch);
     if (micro_steps >= 7) {
@@ -85,6 +89,7 @@ class CountingMath : public gpu::GpuMath<T, G> {
       }
     }
     at_end() = fake_cuda::calls();
+    asked_at_end() = fake_cuda::heuristics_asked();
   }
   using Calls = std::map<std::string, std::int64_t>;
   static Calls& at_start() {
@@ -94,6 +99,15 @@ class CountingMath : public gpu::GpuMath<T, G> {
   static Calls& at_end() {
     static Calls calls;
     return calls;
+  }
+  /// Algorithms of products.
+  static std::int64_t& asked_at_start() {
+    static std::int64_t asked = 0;
+    return asked;
+  }
+  static std::int64_t& asked_at_end() {
+    static std::int64_t asked = 0;
+    return asked;
   }
   static Calls& in_micro_steps() {
     static Calls calls;
@@ -112,6 +126,7 @@ struct Counted {
 
 TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for nothing") {
   fake_cuda::reset();
+  auto const asked_before = fake_cuda::heuristics_asked();
   Folder const folder;
   auto const left = train_in<Counted>(folder, {.steps = 8, .precision = bf16_keys},
                                       as_threads([](int) { return zeroth::device::make_cuda_device(0); }));
@@ -122,6 +137,8 @@ TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for 
     INFO(function);
     CHECK(Counting::at_end()[function] == Counting::at_start()[function]);
   }
+  CHECK(Counting::asked_at_start() > asked_before);  // at first use
+  CHECK(Counting::asked_at_end() == Counting::asked_at_start());
   CHECK(Counting::in_micro_steps()["cudaStreamQuery"] == 0);
   CHECK(Counting::in_micro_steps()["cudaEventQuery"] == 0);
   CHECK(Counting::in_micro_steps()["cudaMemcpyAsync"] >= 10);  // a batch each

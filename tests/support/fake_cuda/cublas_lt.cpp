@@ -25,6 +25,10 @@ struct Description {
   std::int32_t bias_type = -1, aux_type = -1;
 };
 
+struct Preference {
+  std::uint32_t reduction_schemes = CUBLASLT_REDUCTION_SCHEME_MASK;  // all, until it is told
+};
+
 struct Layout {
   cudaDataType_t type;
   std::int64_t rows, cols, ld;
@@ -113,6 +117,7 @@ bool is_offered(Description const& d, Layout const& out) {
 }
 
 Description& of(cublasLtMatmulDesc_t handle) { return *reinterpret_cast<Description*>(handle); }
+Preference& of(cublasLtMatmulPreference_t handle) { return *reinterpret_cast<Preference*>(handle); }
 Layout const& of(cublasLtMatrixLayout_t handle) { return *reinterpret_cast<Layout const*>(handle); }
 
 template <class Value>
@@ -148,21 +153,20 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  *preference = new cublasLtMatmulPreferenceOpaque_t{};
+  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference{});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete preference;
+  delete &of(preference);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t /*preference*/,
-                                                    cublasLtMatmulPreferenceAttributes_t attribute,
-                                                    void const* /*value*/, size_t bytes) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, void const* value,
+                                                    size_t bytes) {
   switch (attribute) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
       return bytes == sizeof(std::uint64_t) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
-      return bytes == sizeof(std::uint32_t) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return take(of(handle).reduction_schemes, value, bytes);
     default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
@@ -212,11 +216,13 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t /*c*/, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t /*preference*/, int requested,
+                                              cublasLtMatmulPreference_t preference, int requested,
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {
   ++asked;
   *found = 0;
-  if (requested < 1 || !makes_sense(of(description), of(a), of(b), of(d))) {
+  // Of split sums only those whose order is the same in every run.
+  bool const ordered = of(preference).reduction_schemes == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  if (requested < 1 || !ordered || !makes_sense(of(description), of(a), of(b), of(d))) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   if (!is_offered(of(description), of(d))) {

@@ -2,7 +2,8 @@
 /// work of the streams of fake_cuda.hpp, column by column as cuBLASLt reads them.
 ///
 /// It replaces the functions that the examples call, and knows the attributes and epilogues that they use. Others are
-/// refused, and so are the arguments that cuBLASLt refuses.
+/// refused, and so are the arguments that cuBLASLt refuses. Also refused, though cuBLASLt has algorithms for it:
+/// reduction schemes other than the one that adds split sums in order, in the type that they are computed in.
 #pragma once
 #include <cstdint>
 

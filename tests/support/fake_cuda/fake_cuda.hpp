@@ -1,7 +1,7 @@
 /// A CUDA runtime for tests on machines without a GPU, linked in place of libcudart.
 ///
 /// Streams are queues that worker threads run, so that work of several streams races as it does on a GPU; device memory
-/// is memory of the host. It replaces the functions that the library calls, and no others:
+/// is memory of the host. It replaces the functions that the library calls, and cudaStreamGetPriority, which tests ask:
 ///
 ///   cudaGetDeviceCount cudaSetDevice cudaGetDevice cudaDeviceGetStreamPriorityRange
 ///   cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess cudaDeviceGetPCIBusId
@@ -51,6 +51,8 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 [[nodiscard]] std::map<std::string, std::int64_t> calls();
 /// The same of one function; work that was enqueued counts as "launch".
 [[nodiscard]] std::int64_t calls(std::string const& function);
+/// How many events with timing were made since reset().
+[[nodiscard]] std::int64_t timed_events_made();
 /// Bytes of GPU memory in use on GPU 0.
 [[nodiscard]] std::int64_t bytes_in_use();
 

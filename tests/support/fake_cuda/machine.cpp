@@ -6,8 +6,8 @@
 
 using zeroth::testing::fake_cuda::State;
 
-CUstream_st::CUstream_st(int on_gpu, unsigned delay_seed)
-    : gpu{on_gpu}, delays_{delay_seed}, worker_{[this] { run(); }} {}
+CUstream_st::CUstream_st(int on_gpu, int of_priority, unsigned delay_seed)
+    : gpu{on_gpu}, priority{of_priority}, delays_{delay_seed}, worker_{[this] { run(); }} {}
 
 CUstream_st::~CUstream_st() {
   {
@@ -153,6 +153,7 @@ void reset(Machine const& machine) {
   state.gpus.clear();
   state.gpus.resize(static_cast<std::size_t>(machine.gpus));
   state.calls.clear();
+  state.timed_events = 0;
   state.refusals.clear();
   state.work_to_fail.reset();
   last_error = cudaSuccess;
@@ -204,6 +205,12 @@ std::int64_t calls(std::string const& function) {
   std::lock_guard const lock{state.mutex};
   auto const found = state.calls.find(function);
   return found == state.calls.end() ? 0 : found->second;
+}
+
+std::int64_t timed_events_made() {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  return state.timed_events;
 }
 
 std::int64_t bytes_in_use() {

@@ -20,6 +20,9 @@
 
 namespace zeroth::testing::fake_cuda {
 
+/// Of streams: the smaller number runs first.
+inline constexpr int least_priority = 0, greatest_priority = -5;
+
 /// A point that streams pass. Shared by the handle and by the work that refers to it.
 struct Point {
   std::mutex mutex;
@@ -47,13 +50,13 @@ struct CUevent_st {
 };
 
 struct CUstream_st {
-  CUstream_st(int on_gpu, unsigned delay_seed);
+  CUstream_st(int on_gpu, int of_priority, unsigned delay_seed);
   ~CUstream_st();  ///< Runs what is enqueued.
   void push(std::function<void()> entry);
   [[nodiscard]] bool idle();
   void drain();
 
-  int const gpu;
+  int const gpu, priority;
 
  private:
   void run();
@@ -85,6 +88,7 @@ class State {
   std::map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;  // shared with those who wait for it to be idle
   std::set<cudaEvent_t> events;
   std::map<std::string, std::int64_t> calls;
+  std::int64_t timed_events = 0;  // made, not those that there are
   std::map<std::string, std::pair<int, cudaError_t>> refusals;
   std::optional<std::pair<int, cudaError_t>> work_to_fail;
 

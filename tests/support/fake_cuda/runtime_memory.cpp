@@ -10,6 +10,8 @@
 using zeroth::testing::fake_cuda::answer;
 using zeroth::testing::fake_cuda::current_gpu;
 using zeroth::testing::fake_cuda::enqueue;
+using zeroth::testing::fake_cuda::greatest_priority;
+using zeroth::testing::fake_cuda::least_priority;
 using zeroth::testing::fake_cuda::State;
 using zeroth::testing::fake_cuda::take_last_error;
 
@@ -90,8 +92,8 @@ cudaError_t cudaGetDevice(int* gpu) {
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
-  *least = 0;
-  *greatest = -5;
+  *least = least_priority;
+  *greatest = greatest_priority;
   return answer(state.enter("cudaDeviceGetStreamPriorityRange", current_gpu()));
 }
 

@@ -1,4 +1,5 @@
 /// The functions of the CUDA runtime: streams and events.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -7,12 +8,14 @@
 
 using zeroth::testing::fake_cuda::answer;
 using zeroth::testing::fake_cuda::current_gpu;
+using zeroth::testing::fake_cuda::greatest_priority;
+using zeroth::testing::fake_cuda::least_priority;
 using zeroth::testing::fake_cuda::Point;
 using zeroth::testing::fake_cuda::State;
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int /*priority*/) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
   int const gpu = current_gpu();
@@ -24,10 +27,21 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   }
   auto const delays = state.machine.delays;
   auto const made =
-      std::make_shared<CUstream_st>(gpu, delays == 0 ? 0 : delays + static_cast<unsigned>(state.streams.size()));
+      std::make_shared<CUstream_st>(gpu, std::clamp(priority, greatest_priority, least_priority),
+                                    delays == 0 ? 0 : delays + static_cast<unsigned>(state.streams.size()));
   *stream = made.get();
   state.streams.emplace(*stream, made);
   return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (!state.streams.contains(stream)) {
+    return answer(cudaErrorInvalidResourceHandle);
+  }
+  *priority = stream->priority;
+  return answer(state.enter("cudaStreamGetPriority", stream->gpu));
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -90,6 +104,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   }
   *event = new CUevent_st{std::make_shared<Point>()};
   (*event)->point->timed = (flags & cudaEventDisableTiming) == 0;
+  state.timed_events += (*event)->point->timed ? 1 : 0;
   state.events.insert(*event);
   return cudaSuccess;
 }
