@@ -146,7 +146,7 @@ class ShardManager {
   int rank_;
   device::Kernels* kernels_;
   std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
-  std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of slots and gradients
+  std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of parameters, slots and gradients
   StepMemory* step_;                                                // on the device
   std::unique_ptr<device::Memory> host_;
   StepResults* results_;
