@@ -99,9 +99,14 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
            },
        .terminate =
            [&] {
-             auto const failure = process.failure();
+             auto const until = Clock::now() + grace_for_others;
+             auto failure = process.failure();
+             while (!failure && Clock::now() < until) {  // it may be the launcher's, and the reason still on its way
+               std::this_thread::sleep_for(between_looks);
+               failure = process.failure();
+             }
              files.write(failure ? failure->reason : "SIGTERM");
-             std::this_thread::sleep_for(grace_for_others);
+             std::this_thread::sleep_until(until);
            }}};
   std::optional<EndInTime> end_in_time{std::in_place, process, files, grace};
   try {

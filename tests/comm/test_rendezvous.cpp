@@ -50,9 +50,9 @@ TEST_CASE("an id is made once and shared by all, and by those of a split") {
   std::atomic<int> made{0};
   auto const outcomes = among_ranks(4, [&made](Rendezvous& rendezvous) {
     auto const make = [&made] {
-      ++made;
+      int const number = ++made;
       std::string id(128, '\0');  // as NCCL's
-      std::iota(id.begin(), id.end(), static_cast<char>(made));
+      std::iota(id.begin(), id.end(), static_cast<char>(number));
       return id;
     };
     int const rank = rendezvous.store().rank();
