@@ -21,18 +21,33 @@ void FlightFiles::write(std::string_view reason) noexcept {
     return;
   }
   try {
-    std::error_code ignored;  // if the folder cannot be made, writing says so
-    std::filesystem::create_directories(folder_, ignored);
-    int rank = first_rank_;
-    for (auto const& recorder : recorders_) {
-      recorder->write(folder_ / fmt::format("zeroth_flight_rank{}.json", rank++), reason);
-    }
-    std::string const names = recorders_.size() == 1
+    write_files(reason);
+    auto const last = first_rank_ + static_cast<int>(recorders_.size()) - 1;
+    std::string const names = last == first_rank_
                                   ? fmt::format("zeroth_flight_rank{}.json", first_rank_)
-                                  : fmt::format("zeroth_flight_rank{}.json to ..rank{}.json", first_rank_, rank - 1);
+                                  : fmt::format("zeroth_flight_rank{}.json to ..rank{}.json", first_rank_, last);
     fmt::print(stderr, "zeroth: the last collectives are in {}\n", (folder_ / names).string());
   } catch (std::exception const& error) {
     std::fprintf(stderr, "zeroth: no flight records: %s\n", error.what());
+  }
+}
+
+void FlightFiles::correct(std::string_view reason) noexcept {
+  std::lock_guard const lock{mutex_};
+  written_ = true;
+  try {
+    write_files(reason);
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "zeroth: flight records keep another reason: %s\n", error.what());
+  }
+}
+
+void FlightFiles::write_files(std::string_view reason) const {
+  std::error_code ignored;  // if the folder cannot be made, writing says so
+  std::filesystem::create_directories(folder_, ignored);
+  int rank = first_rank_;
+  for (auto const& recorder : recorders_) {
+    recorder->write(folder_ / fmt::format("zeroth_flight_rank{}.json", rank++), reason);
   }
 }
 

@@ -17,8 +17,12 @@ class FlightFiles {
   void set_folder(std::filesystem::path const& folder);
   /// Writes zeroth_flight_rank<R>.json for every rank, and says where on stderr. Once: what comes first counts.
   void write(std::string_view reason) noexcept;
+  /// Writes them again, for a reason that is nearer to the cause than the one that came first.
+  void correct(std::string_view reason) noexcept;
 
  private:
+  void write_files(std::string_view reason) const;
+
   int first_rank_;
   std::vector<std::shared_ptr<FlightRecorder>> recorders_;
   std::mutex mutex_;

@@ -101,11 +101,14 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
            [&] {
              auto const until = Clock::now() + grace_for_others;
              auto failure = process.failure();
-             while (!failure && Clock::now() < until) {  // it may be the launcher's, and the reason still on its way
+             files.write(failure ? failure->reason : "SIGTERM");  // at once: what kills does not wait
+             while (!failure && Clock::now() < until) {           // the launcher's may come before its reason
                std::this_thread::sleep_for(between_looks);
                failure = process.failure();
+               if (failure) {
+                 files.correct(failure->reason);
+               }
              }
-             files.write(failure ? failure->reason : "SIGTERM");
              std::this_thread::sleep_until(until);
            }}};
   std::optional<EndInTime> end_in_time{std::in_place, process, files, grace};

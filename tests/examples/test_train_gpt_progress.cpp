@@ -45,11 +45,14 @@ void show_two_steps(int target) {
   progress.show(report, 3 << 20);
 }
 
+/// Until nobody can write any more; closes it.
 std::string read_all(int from) {
-  std::string text(4096, '\0');
-  auto const count = ::read(from, text.data(), text.size());
-  REQUIRE(count > 0);
-  text.resize(static_cast<std::size_t>(count));
+  std::string text;
+  char part[256];
+  for (auto count = ::read(from, part, sizeof(part)); count > 0; count = ::read(from, part, sizeof(part))) {
+    text.append(part, static_cast<std::size_t>(count));
+  }
+  ::close(from);
   return text;
 }
 
@@ -59,24 +62,22 @@ TEST_CASE("on a terminal a step is written over the one before, and the last lin
   int ours = -1, theirs = -1;
   REQUIRE(::openpty(&ours, &theirs, nullptr, nullptr, nullptr) == 0);
   show_two_steps(theirs);
+  ::close(theirs);
   auto const text = read_all(ours);
   CHECK(text.starts_with("\r\x1b[Kstep 1/20  loss 5.2500"));
   CHECK_THAT(text, Contains("2000 tokens/s  3.0 MiB per rank\r\x1b[Kstep 2/20") && Contains("  skipped  "));
   CHECK(text.ends_with("MiB per rank\r\n"));  // the terminal's own line discipline adds the \r
   CHECK(text.find('\n') == text.size() - 1);
-  ::close(ours);
-  ::close(theirs);
 }
 
 TEST_CASE("elsewhere every step has a line") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   show_two_steps(ends[1]);
+  ::close(ends[1]);
   auto const text = read_all(ends[0]);
   CHECK(text.starts_with("step 1/20  loss 5.2500"));
   CHECK_THAT(text, Contains("MiB per rank\nstep 2/20"));
   CHECK(text.ends_with("MiB per rank\n"));
   CHECK_THAT(text, !Contains("\x1b") && !Contains("\r"));
-  ::close(ends[0]);
-  ::close(ends[1]);
 }
