@@ -101,7 +101,7 @@ std::string bf16_moments_have_bf16_masters(Values const& values) {
 /// rules of its own.
 std::string too_wide_for_bf16_masters(Values const& values, std::string_view dtype) {
   bool const contradicts = dtype == "fp32" && values.get<"bf16.bf16_master_weights_and_grads">();
-  return contradicts ? "\"fp32\", but bf16.bf16_master_weights_and_grads is true; allowed: \"bf16\"" : "";
+  return contradicts ? R"("fp32", but bf16.bf16_master_weights_and_grads is true; allowed: "bf16")" : "";
 }
 
 std::string param_dtype_is_computed(Values const& values) {
