@@ -11,15 +11,8 @@
 namespace zeroth::testing {
 namespace {
 
-Types const all_types[] = {
-    fp32_types,
-    bf16_types,
-    fp16_types,
-    {"bf16 reduced in fp32", R"("bf16": {"enabled": true}, "communication_data_type": "fp32",)"},
-    {"bf16 masters", R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true},)"},
-    {"bf16 masters and moments",
-     R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},)"},
-};
+Types const all_types[] = {fp32_types,           bf16_types,   fp16_types,
+                           bf16_reduced_in_fp32, bf16_masters, bf16_masters_and_moments};
 
 struct Movement {
   std::int64_t bucket, prefetch;

@@ -6,20 +6,11 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/dtype_sets.hpp"
 #include "support/job.hpp"
 #include "support/synthetic.hpp"
 
 namespace zeroth::testing {
-
-/// Keys of a stage file that say the dtypes, with a comma behind each.
-struct Types {
-  char const* name;
-  char const* keys;
-};
-inline constexpr Types fp32_types{"fp32", ""};
-inline constexpr Types bf16_types{"bf16", R"("bf16": {"enabled": true},)"};
-inline constexpr Types fp16_types{"fp16",
-                                  R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2},)"};
 
 /// Runs a function on all ranks of a job of so many.
 using RunJob = std::function<Outcome(int world, std::function<void(Job&)> const& rank_main)>;

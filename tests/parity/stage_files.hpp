@@ -5,23 +5,19 @@
 #include <cstdint>
 #include <string>
 
+#include "support/dtype_sets.hpp"
+
 namespace zeroth::testing {
 
-struct Types {
-  char const* name;
-  char const* keys;
-  char const* keys_of_ours = "";  ///< In the section `zeroth`.
-};
 inline constexpr Types all_types[] = {
-    {"fp32", ""},
-    {"bf16", R"("bf16": {"enabled": true},)"},
-    {"fp16", R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2},)"},
+    fp32_types,
+    bf16_types,
+    fp16_types,
     {"bf16 with fp32 gradients", R"("bf16": {"enabled": true},)", R"("gradient_dtype": "fp32", )"},
     {"fp32 reduced in bf16", R"("communication_data_type": "bf16",)"},
-    {"bf16 reduced in fp32", R"("bf16": {"enabled": true}, "communication_data_type": "fp32",)"},
-    {"bf16 masters", R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true},)"},
-    {"bf16 masters and moments",
-     R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},)"},
+    bf16_reduced_in_fp32,
+    bf16_masters,
+    bf16_masters_and_moments,
 };
 
 struct Movement {

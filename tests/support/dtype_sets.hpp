@@ -1,0 +1,24 @@
+/// Sets of dtypes that tests of training go through.
+#pragma once
+
+namespace zeroth::testing {
+
+/// Keys of a stage file that say the dtypes, with a comma behind each.
+struct Types {
+  char const* name;
+  char const* keys;
+  char const* keys_of_ours = "";  ///< In the section `zeroth`.
+};
+inline constexpr Types fp32_types{"fp32", ""};
+inline constexpr Types bf16_types{"bf16", R"("bf16": {"enabled": true},)"};
+inline constexpr Types fp16_types{"fp16",
+                                  R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2},)"};
+inline constexpr Types bf16_reduced_in_fp32{"bf16 reduced in fp32",
+                                            R"("bf16": {"enabled": true}, "communication_data_type": "fp32",)"};
+inline constexpr Types bf16_masters{"bf16 masters",
+                                    R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true},)"};
+inline constexpr Types bf16_masters_and_moments{
+    "bf16 masters and moments",
+    R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},)"};
+
+}  // namespace zeroth::testing
