@@ -244,11 +244,9 @@ struct Matmul::State {
     set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, kind.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, kind.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(kind.epilogue, gelu_follows));
-    if (kind.epilogue == Epilogue::bias || kind.epilogue == Epilogue::bias_gelu) {
-      set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(kind.out));
-    }
+    // Bias and inner are of the output's type: the default, which the documentation wants left alone for types like
+    // these.
     if (has_gelu(kind.epilogue) && !gelu_follows) {
-      set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type_of(kind.out));
       set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, kind.n);
     }
     return plan;

@@ -22,7 +22,6 @@ struct Description {
   void* bias = nullptr;
   void* aux = nullptr;
   std::int64_t aux_ld = 0;
-  std::int32_t bias_type = -1, aux_type = -1;
 };
 
 /// What algorithms may count on, in bytes.
@@ -122,13 +121,12 @@ bool makes_sense(Description const& d, Layout const& a, Layout const& b, Layout 
                       (ta ? a.rows : a.cols) == (tb ? b.cols : b.rows) && a.type == b.type &&
                       (out.type == a.type || out.type == CUDA_R_32F);
   bool const known = d.epilogue == CUBLASLT_EPILOGUE_DEFAULT || d.epilogue == CUBLASLT_EPILOGUE_BIAS || has_aux(d);
-  return shapes && known && (!has_bias(d) || d.bias_type == static_cast<std::int32_t>(out.type));
+  return shapes && known;
 }
 
 /// As documented: rows of what is kept for backward are multiples of 8 elements.
 bool keeps_well(Description const& d, Layout const& out) {
-  return !has_aux(d) ||
-         (d.aux_ld >= out.rows && d.aux_ld % 8 == 0 && d.aux_type == static_cast<std::int32_t>(out.type));
+  return !has_aux(d) || (d.aux_ld >= out.rows && d.aux_ld % 8 == 0);
 }
 bool is_offered(Description const& d) { return !has_aux(d) || gelu_offered; }
 
@@ -241,10 +239,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cubla
     case CUBLASLT_MATMUL_DESC_TRANSB: return take(d.transpose_b, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return take(d.epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(d.bias, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return take(d.bias_type, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return take(d.aux, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return take(d.aux_ld, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE: return take(d.aux_type, value, bytes);
     default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
