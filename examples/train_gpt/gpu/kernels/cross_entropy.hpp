@@ -7,7 +7,7 @@
 namespace gpt::gpu {
 
 struct Largest {
-  ZEROTH_DEVICE float operator()(float a, float b) const { return a > b ? a : b; }
+  ZEROTH_DEVICE float operator()(float a, float b) const { return std::fmax(a, b); }
 };
 
 /// A warp has a row.
