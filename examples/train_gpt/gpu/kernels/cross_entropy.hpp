@@ -26,7 +26,7 @@ template <int pack, class... T>
 }
 
 struct Largest {
-  ZEROTH_DEVICE float operator()(float a, float b) const { return a > b ? a : b; }
+  ZEROTH_DEVICE float operator()(float a, float b) const { return std::fmax(a, b); }
 };
 
 /// A block has a row. Of the logits that it has seen, a thread keeps the largest and the sum of their exponentials over
