@@ -154,6 +154,13 @@ void complete_split(ncclComm_t parent) {
   }
 }
 
+/// NCCL's own thread is through with making it.
+void complete_making(ncclComm_t communicator) {
+  if (auto* const born = std::exchange(communicator->born, nullptr)) {
+    *born = communicator;
+  }
+}
+
 /// The caller finds the window that it asked for.
 void complete_window(ncclComm_t communicator) {
   if (auto const made = std::exchange(communicator->registering, std::nullopt)) {
@@ -170,6 +177,7 @@ ncclResult_t end(ncclComm_t communicator) {
     return ncclInvalidArgument;
   }
   communicator->clique->abort(communicator->rank);
+  complete_making(communicator);
   complete_window(communicator);
   auto& world = World::get();
   std::lock_guard const lock{world.mutex};
@@ -242,6 +250,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
     return ncclInvalidArgument;
   }
   *communicator = make(clique, rank, config->CTAPolicy);
+  (*communicator)->born = communicator;
   return ncclInProgress;
 }
 
@@ -280,6 +289,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
   }
   if (communicator->asked > 0 && !communicator->stalled && communicator->clique->complete()) {
     if (--communicator->asked == 0) {
+      complete_making(communicator);
       complete_window(communicator);
     }
   }
