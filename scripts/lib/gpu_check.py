@@ -278,6 +278,9 @@ def markdown(result):
             f"| {t['tokens_per_s']:.0f} | {mfu} | {t['losses'][-1]:.6g} | {t['planned_bytes'] / 2**20:.1f} "
             f"| {t['measured_bytes'] / 2**20:.1f} |"
         ]
+    lines += ["", "MFU: tokens/s * (6 * parameters of matrices + 12 * layers * channels * context), of "
+              + (f"{peak_of(gpus[0]['name']) / 1e12:.0f} TFLOP/s for each GPU, as its maker states for dense bf16." if peak_of(gpus[0]["name"])
+                 else "what this GPU's maker states for dense bf16, which is not listed here.")]
     lines += ["", "Problems:" if result["problems"] else "No problems: tests passed, memory is what was planned, all "
               "stages have the same losses, digit for digit, and the aims are met."]
     lines += [f"- {problem}" for problem in result["problems"]]

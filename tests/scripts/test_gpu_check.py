@@ -96,6 +96,7 @@ class Figures(unittest.TestCase):
         self.assertIn("Commit 1234abc-dirty.", ended.stdout)
         self.assertIn("| 1.5B, recomputed | 0 | 1 on 1 | 100.0 | 2.5 | 100000 | 1.039 | 10 |", ended.stdout)
         self.assertIn("| 10 | 6144.0 | 6144.0 |", ended.stdout)
+        self.assertIn("of 989 TFLOP/s for each GPU", ended.stdout)
         self.assertIn("No problems", ended.stdout)
         self.assertEqual((self.folder / "gpu_check.md").read_text(), ended.stdout)
         written = json.loads((self.folder / "gpu_check.json").read_text())
