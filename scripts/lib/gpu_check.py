@@ -208,6 +208,8 @@ def problems_of(result):
     found = [f"test {kind}: {name}" for kind in ("failed", "skipped") for name in tests[kind]]
     if not tests["passed"]:
         found.append("no test passed")
+    elif not any("nccl" in name for names in tests.values() for name in names):
+        found.append("NCCL was not tested: the library was built without it (configure.log says why)")
     found += [f"{t['name']} failed: {t['failed']}" for t in result["training"] if "failed" in t]
     trained = [t for t in result["training"] if "failed" not in t]
     found += [

@@ -39,7 +39,7 @@ def report(case, gpus, tokens_per_s, measured=None, last_loss=10.0):
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def fill(folder, gpu="NVIDIA H100 80GB HBM3", gpus=1, junit='<testcase name="a" status="run"/>'):
+def fill(folder, gpu="NVIDIA H100 80GB HBM3", gpus=1, junit='<testcase name="nccl_memory_gpu" status="run"/>'):
     (folder / "gpus.csv").write_text(f"{gpu}, 81559 MiB, 580.1\n" * gpus)
     (folder / "tests.xml").write_text(f"<testsuite>{junit}</testsuite>")
     (folder / "adamw.jsonl").write_text(
@@ -100,7 +100,7 @@ class Figures(unittest.TestCase):
         self.assertIn("No problems", ended.stdout)
         self.assertEqual((self.folder / "gpu_check.md").read_text(), ended.stdout)
         written = json.loads((self.folder / "gpu_check.json").read_text())
-        self.assertEqual(written["tests"]["passed"], ["a"])
+        self.assertEqual(written["tests"]["passed"], ["nccl_memory_gpu"])
         self.assertEqual(written["commit"], "1234abc-dirty")
         self.assertEqual(written["memory"], [MEMORY])
 
@@ -160,6 +160,12 @@ class Figures(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertIn("no memory was recorded", ended.stdout)
         self.assertIn("| 124M | 3 | 4 on 1 | 100.0 |", ended.stdout)
+
+    def test_a_library_without_nccl_is_no_success(self):
+        fill(self.folder, junit='<testcase name="cuda_memory_gpu" status="run"/>')
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- NCCL was not tested", ended.stdout)
 
     def test_a_suite_of_which_nothing_ran_is_no_success(self):
         fill(self.folder, junit="")
