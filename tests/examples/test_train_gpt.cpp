@@ -1,6 +1,7 @@
 // The program itself, from the command line to the files it leaves.
 #include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <string>
 #include <vector>
 
