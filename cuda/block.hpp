@@ -18,14 +18,22 @@
 /// `PerThread<T, Block>` is a value of each thread that lasts from phase to phase: `value[thread]`. A register on a
 /// GPU.
 ///
-/// `block.fold_warps(values, combine)` is the one place where threads read each other's registers: in each warp lane l
+/// `block.fold_warps(values, combine)` is where threads read each other's registers: in each warp lane l
 /// takes lane l + 16, then l + 8, ... 1 (device::fold_halves). Lane 0 then holds the result, the others anything.
+///
+/// Tensor cores and copies that run beside them have words of their own: warp.hpp.
 #pragma once
 
 #if defined(__CUDACC__)
 #define ZEROTH_DEVICE __device__
+/// Before a loop that must be unrolled: an array in registers cannot be indexed by a variable. Or before one that must
+/// not be, since copies of its body would be worked on together, each with registers of its own.
+#define ZEROTH_UNROLL _Pragma("unroll")
+#define ZEROTH_UNROLL_NOT _Pragma("unroll 1")
 #else
 #define ZEROTH_DEVICE
+#define ZEROTH_UNROLL
+#define ZEROTH_UNROLL_NOT
 #endif
 
 namespace zeroth::cuda {

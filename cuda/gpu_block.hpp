@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cuda/block.hpp"
+#include "cuda/gpu_warp.hpp"
 #include "device/element_arithmetic.hpp"
 
 namespace zeroth::cuda {
@@ -17,6 +18,15 @@ class GpuBlock {
   class PerThread {
    public:
     __device__ T& operator[](int /*thread*/) { return value_; }
+
+   private:
+    T value_;
+  };
+  using Warp = GpuWarp;
+  template <class T>
+  class PerWarp {
+   public:
+    __device__ T& operator[](GpuWarp const& /*warp*/) { return value_; }
 
    private:
     T value_;
@@ -38,10 +48,35 @@ class GpuBlock {
       mine = combine(mine, __shfl_down_sync(0xffffffffU, mine, static_cast<unsigned>(half)));
     });
   }
+
+  template <class F>
+  __device__ void warps(F const& function) const {
+    GpuWarp warp;
+    function(warp);
+    __syncthreads();
+  }
+
+  template <class F>
+  __device__ void fetch(F const& function) const {
+    function(static_cast<int>(threadIdx.x), GpuCopy{});
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+  template <int left>
+  __device__ void await_fetches() const {
+    asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+    __syncthreads();
+  }
 };
 
+/// Blocks that a multiprocessor is to have at a time: what a body asks for, which bounds its registers.
 template <class Body>
-__global__ void __launch_bounds__(Body::threads) run(__grid_constant__ Body const body) {
+inline constexpr int resident_blocks = 1;
+template <class Body>
+  requires requires { Body::resident_blocks; }
+inline constexpr int resident_blocks<Body> = Body::resident_blocks;
+
+template <class Body>
+__global__ void __launch_bounds__(Body::threads, resident_blocks<Body>) run(__grid_constant__ Body const body) {
   __shared__ typename Body::Shared shared;
   GpuBlock block;
   body(block, shared);

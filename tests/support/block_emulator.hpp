@@ -1,18 +1,22 @@
 /// Runs kernel bodies (cuda/block.hpp) on the host: block after block, in each block phase after phase, in each phase
 /// thread after thread. Memory that a GPU would hand over as it is starts as bytes of 0xff: NaN, or -1.
 ///
-/// Barriers cannot be forgotten, since a phase ends with one. What is left to go wrong is threads of one phase, or
-/// blocks, that depend on each other: run in opposite orders they give different results.
+/// Barriers cannot be forgotten, since a phase ends with one. What is left to go wrong is threads or warps of one
+/// phase, or blocks, that depend on each other: run in opposite orders they give different results. And what is being
+/// fetched into shared memory: it comes no earlier than it must, and until then its place holds NaN.
 #pragma once
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <vector>
 
 #include "cuda/block.hpp"
 #include "device/element_arithmetic.hpp"
+#include "support/warp_emulator.hpp"
 
 namespace zeroth::testing {
 
@@ -36,6 +40,15 @@ class EmulatedBlock {
 
    private:
     std::vector<T> values_;
+  };
+  using Warp = EmulatedWarp;
+  template <class T>
+  class PerWarp {
+   public:
+    T& operator[](Warp const& warp) { return values_[static_cast<std::size_t>(warp.index())]; }
+
+   private:
+    std::vector<T> values_ = std::vector<T>(thread_count / cuda::warp_threads);
   };
 
   EmulatedBlock(std::int64_t index, std::int64_t count, bool backwards)
@@ -63,9 +76,51 @@ class EmulatedBlock {
     }
   }
 
+  template <class F>
+  void warps(F const& function) const {
+    constexpr int warp_count = thread_count / cuda::warp_threads;
+    for (int k = 0; k < warp_count; ++k) {
+      Warp warp{backwards_ ? warp_count - 1 - k : k, backwards_};
+      function(warp);
+    }
+  }
+
+  template <class F>
+  void fetch(F const& function) {
+    auto& copies = fetches_.emplace_back();
+    phase([&](int thread) {
+      function(thread, [&]<class Object>(Object* to, Object const* from, bool there) {
+        static_assert(sizeof(Object) == 4 || sizeof(Object) == 16);
+        expect_aligned(to, sizeof(Object));
+        expect_aligned(from, sizeof(Object));
+        std::memset(static_cast<void*>(to), 0xff, sizeof(Object));
+        copies.push_back({to, there ? from : nullptr, sizeof(Object)});
+      });
+    });
+  }
+  template <int left>
+  void await_fetches() {
+    for (; fetches_.size() > left; fetches_.pop_front()) {
+      for (auto const& [to, from, bytes] : fetches_.front()) {
+        if (from != nullptr) {
+          std::memcpy(to, from, bytes);
+        } else {
+          std::memset(to, 0, bytes);
+        }
+      }
+    }
+  }
+
  private:
+  struct Copy {
+    void* to;
+    void const* from;  // null: zeros
+    std::size_t bytes;
+  };
+
   std::int64_t index_, count_;
   bool backwards_;
+  std::deque<std::vector<Copy>> fetches_;
 };
 
 /// As a kernel of `blocks` blocks would do it, if it may have as many.

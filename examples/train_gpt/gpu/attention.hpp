@@ -2,10 +2,9 @@
 #pragma once
 #include <cmath>
 #include <string>
-#include <type_traits>
 
+#include "gpu/attention_kernels.hpp"
 #include "gpu/gpu.hpp"
-#include "gpu/kernels/attention.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace gpt::gpu {
@@ -23,48 +22,39 @@ class Attention {
         channels_{s.channels},
         context_{s.context},
         scale_{1 / std::sqrt(static_cast<float>(width()))} {
-    if (width() > widest) {
+    if (width() > widest_head) {
       throw zeroth::ConfigError{"--device cuda: a head has " + std::to_string(width()) + " channels (--channels " +
                                 std::to_string(channels_) + ", --heads " + std::to_string(heads_) +
-                                "); the attention kernels take up to " + std::to_string(widest)};
+                                "); the attention kernels take up to " + std::to_string(widest_head)};
     }
   }
 
   /// qkv: [tokens, 3 * channels], queries then keys then values. y: [tokens, channels]. log_sums: [tokens, heads].
   void forward(Gpu& gpu, Matrix<T> const& qkv, Matrix<float>& log_sums, Matrix<T>& y) const {
     log_sums.resize(qkv.rows(), heads_);
-    with_width([&](auto most) {
-      gpu.run(AttentionForward<T, most()>{qkv.data(), heads(qkv.rows()), scale_, y.data(), log_sums.data()});
+    with_attention_kernels<T>(width(), [&]<class Kernels>(Kernels) {
+      gpu.run(typename Kernels::Forward{qkv.data(), heads(qkv.rows()), scale_, y.data(), log_sums.data()});
     });
   }
   void backward(Gpu& gpu, Matrix<T> const& qkv, Matrix<T> const& y, Matrix<float> const& log_sums, Scratch& scratch,
                 Matrix<T> const& dy, Matrix<T>& dqkv) const {
     scratch.along.resize(qkv.rows(), heads_);
-    gpu.run(AttentionAlong<T>{y.data(), dy.data(), qkv.rows() * heads_, width(), scratch.along.data()});
     AttentionGiven<T> const given{qkv.data(),           dy.data(),         log_sums.data(),
                                   scratch.along.data(), heads(qkv.rows()), scale_};
-    with_width([&](auto most) {
-      gpu.run(AttentionBackwardQueries<T, most()>{given, dqkv.data()});
-      gpu.run(AttentionBackwardKeys<T, most()>{given, dqkv.data()});
+    with_attention_kernels<T>(width(), [&]<class Kernels>(Kernels) {
+      if constexpr (Kernels::on_tensor_cores) {
+        gpu.run(typename Kernels::BackwardQueries{given, y.data(), scratch.along.data(), dqkv.data()});
+      } else {
+        gpu.run(AttentionAlong<T>{y.data(), dy.data(), qkv.rows() * heads_, width(), scratch.along.data()});
+        gpu.run(typename Kernels::BackwardQueries{given, dqkv.data()});
+      }
+      gpu.run(typename Kernels::BackwardKeys{given, dqkv.data()});
     });
   }
 
  private:
-  static constexpr std::int64_t widest = 128;
-
   [[nodiscard]] std::int64_t width() const { return channels_ / heads_; }
   [[nodiscard]] Heads heads(std::int64_t tokens) const { return {tokens / context_, context_, heads_, width()}; }
-  /// Calls `f` with the narrowest tiles that a head fits.
-  template <class F>
-  void with_width(F const& f) const {
-    if (width() <= 32) {
-      f(std::integral_constant<int, 32>{});
-    } else if (width() <= 64) {
-      f(std::integral_constant<int, 64>{});
-    } else {
-      f(std::integral_constant<int, 128>{});
-    }
-  }
 
   std::int64_t heads_, channels_, context_;
   float scale_;

@@ -1,6 +1,6 @@
 /// All bodies, and the types that they are compiled for.
 #pragma once
-#include "gpu/kernels/attention.hpp"
+#include "gpu/attention_kernels.hpp"
 #include "gpu/kernels/columns.hpp"
 #include "gpu/kernels/cross_entropy.hpp"
 #include "gpu/kernels/embedding.hpp"
@@ -15,6 +15,11 @@
   GPT_GPU_LAUNCH(AttentionForward<T, width>)         \
   GPT_GPU_LAUNCH(AttentionBackwardQueries<T, width>) \
   GPT_GPU_LAUNCH(AttentionBackwardKeys<T, width>)
+
+#define GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, width)          \
+  GPT_GPU_LAUNCH(TensorAttentionForward<T, width>)         \
+  GPT_GPU_LAUNCH(TensorAttentionBackwardQueries<T, width>) \
+  GPT_GPU_LAUNCH(TensorAttentionBackwardKeys<T, width>)
 
 #define GPT_GPU_LAUNCH_MATH(T)                 \
   GPT_GPU_LAUNCH(Embed<T>)                     \
@@ -41,7 +46,10 @@
   GPT_GPU_LAUNCH(FoldChunks<float>)     \
   GPT_GPU_LAUNCH(CrossEntropy)          \
   GPT_GPU_LAUNCH(MeanLoss)
-#define GPT_GPU_LAUNCH_16_BITS(T)   \
+#define GPT_GPU_LAUNCH_16_BITS(T)         \
+  GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, 32)  \
+  GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, 64)  \
+  GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, 128) \
   GPT_GPU_LAUNCH_MATH(T)            \
   GPT_GPU_LAUNCH_GRADIENT(T, T)     \
   GPT_GPU_LAUNCH_GRADIENT(T, float) \

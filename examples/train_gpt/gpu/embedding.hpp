@@ -1,6 +1,7 @@
 /// Tokens to vectors, and at the other end vectors to a loss: the two uses of the token embedding.
 #pragma once
 #include <cstdint>
+#include <utility>
 
 #include "gpu/kernels/cross_entropy.hpp"
 #include "gpu/kernels/embedding.hpp"
@@ -47,14 +48,20 @@ class Embedding {
   EmbeddingParams params_;
 };
 
+template <class M>
+[[nodiscard]] auto rows_of(M& matrix) {
+  return Rows<std::remove_pointer_t<decltype(matrix.data())>>{matrix.data(), matrix.rows(), matrix.cols(),
+                                                              matrix.stride()};
+}
+
 /// The last LayerNorm, the product with the token embedding, and the cross-entropy.
 template <zeroth::Element T>
 class Head {
  public:
   struct Tape {
     typename LayerNorm<T>::Tape norm;
-    Matrix<float> logits;  // [tokens, vocabulary]
-    Matrix<float> log_sums, losses;
+    Matrix<float> logits;  // [tokens, vocabulary], in aligned rows: vocabularies are odd
+    Matrix<float> largest, sums, losses;
     Matrix<T> normal, dlogits;
   };
 
@@ -67,15 +74,13 @@ class Head {
   zeroth::DeviceLoss forward(Open const& p, Matrix<T> const& x, DeviceBatch const& batch, Tape& tape) const {
     auto const tokens = p[tokens_];
     tape.normal.resize(x.rows(), x.cols());
-    tape.logits.resize(x.rows(), tokens.extent(0));
-    tape.log_sums.resize(1, x.rows());
+    tape.logits.resize_aligned(x.rows(), tokens.extent(0));
+    tape.largest.resize(1, x.rows());
+    tape.sums.resize(1, x.rows());
     tape.losses.resize(1, x.rows());
     ln_f_.forward(p, x, tape.norm, tape.normal);
-    p.gpu.multiply({.a = operand(tape.normal),
-                    .b = transposed(operand(tokens)),
-                    .out = tape.logits.data(),
-                    .dtype = zeroth::Dtype::fp32});
-    p.gpu.run(CrossEntropy{tape.logits.data(), batch.targets, x.rows(), tokens.extent(0), tape.log_sums.data(),
+    p.gpu.multiply({.a = operand(tape.normal), .b = transposed(operand(tokens)), .out = result(tape.logits)});
+    p.gpu.run(CrossEntropy{rows_of(std::as_const(tape.logits)), batch.targets, tape.largest.data(), tape.sums.data(),
                            tape.losses.data()});
     p.gpu.run(MeanLoss{tape.losses.data(), x.rows(), batch.loss});
     return {batch.loss};
@@ -84,14 +89,11 @@ class Head {
   template <class Open>
   void backward(Open const& p, Matrix<T> const& x, DeviceBatch const& batch, Tape& tape, float seed,
                 Matrix<T>& dx) const {
-    tape.dlogits.resize(tape.logits.rows(), tape.logits.cols());
-    p.gpu.run(CrossEntropyBackward<T>{tape.logits.data(), batch.targets, tape.log_sums.data(), x.rows(),
-                                      tape.logits.cols(), seed / static_cast<float>(x.rows()), tape.dlogits.data()});
+    tape.dlogits.resize_aligned(tape.logits.rows(), tape.logits.cols());
+    p.gpu.run(CrossEntropyBackward<T>{rows_of(std::as_const(tape.logits)), batch.targets, tape.largest.data(),
+                                      tape.sums.data(), seed / static_cast<float>(x.rows()), rows_of(tape.dlogits)});
     contribute_product(p.gpu, transposed(operand(tape.dlogits)), operand(tape.normal), p.grad(tokens_));
-    p.gpu.multiply({.a = operand(tape.dlogits),
-                    .b = operand(p[tokens_]),
-                    .out = tape.normal.data(),
-                    .dtype = zeroth::dtype_of<T>});
+    p.gpu.multiply({.a = operand(tape.dlogits), .b = operand(p[tokens_]), .out = result(tape.normal)});
     dx.resize(x.rows(), x.cols());
     expect(cudaMemsetAsync(dx.data(), 0, static_cast<std::size_t>(dx.count()) * sizeof(T), p.gpu.stream()),
            "cudaMemsetAsync");

@@ -10,11 +10,15 @@ namespace gpt::gpu {
 
 template <class T>
 [[nodiscard]] Operand operand(Matrix<T> const& m) {
-  return {m.data(), zeroth::dtype_of<T>, m.rows(), m.cols()};
+  return {m.data(), zeroth::dtype_of<T>, m.rows(), m.cols(), m.stride()};
 }
 template <class T>
 [[nodiscard]] Operand operand(zeroth::View<T, 2> const& view) {
-  return {view.data(), zeroth::dtype_of<std::remove_const_t<T>>, view.extent(0), view.extent(1)};
+  return {view.data(), zeroth::dtype_of<std::remove_const_t<T>>, view.extent(0), view.extent(1), view.extent(1)};
+}
+template <class T>
+[[nodiscard]] Result result(Matrix<T>& m) {
+  return {m.data(), zeroth::dtype_of<T>, m.stride()};
 }
 [[nodiscard]] inline Operand transposed(Operand operand) {
   operand.transposed = !operand.transposed;
@@ -24,7 +28,8 @@ template <class T>
 /// Adds the products a b to a gradient, in its own memory.
 template <zeroth::Element G>
 void contribute_product(Gpu& gpu, Operand const& a, Operand const& b, zeroth::Gradient<G, 2> const& gradient) {
-  gpu.multiply({.a = a, .b = b, .out = gradient.data(), .dtype = zeroth::dtype_of<G>, .beta = gradient.beta()});
+  gpu.multiply(
+      {.a = a, .b = b, .out = {gradient.data(), zeroth::dtype_of<G>, gradient.shape()[1]}, .beta = gradient.beta()});
 }
 
 /// Adds sums over rows to `count` gradients.
@@ -88,15 +93,13 @@ class Linear {
   [[nodiscard]] Product product(Open const& p, Matrix<T> const& x, Matrix<T>& y, Epilogue epilogue) const {
     return {.a = operand(x),
             .b = operand(p[params_.weight]),
-            .out = y.data(),
-            .dtype = zeroth::dtype_of<T>,
+            .out = result(y),
             .epilogue = epilogue,
             .bias = p[params_.bias].data()};
   }
   template <class Open>
   [[nodiscard]] Product back(Open const& p, Matrix<T> const& dy, Matrix<T>& dx) const {
-    return {
-        .a = operand(dy), .b = transposed(operand(p[params_.weight])), .out = dx.data(), .dtype = zeroth::dtype_of<T>};
+    return {.a = operand(dy), .b = transposed(operand(p[params_.weight])), .out = result(dx)};
   }
   template <class Open>
   void contribute(Open const& p, Matrix<T> const& x, Matrix<T> const& dy) const {

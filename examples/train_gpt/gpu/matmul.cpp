@@ -3,14 +3,19 @@
 #include <cublasLt.h>
 #include <fmt/format.h>
 
+#include <array>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "gpu/kernels/gelu.hpp"
 #include "gpu/launch.hpp"
 #include "gpu/memory.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/shard/layout.hpp"
 
 // cuBLASLt knows row-major matrices, but not all of its epilogues do. Rows that lie one behind the other are the
 // columns of the transposed matrix, so what is asked of it is out' = op(b)' op(a)', column by column: `b` comes first,
@@ -21,11 +26,19 @@ namespace {
 
 using zeroth::Dtype;
 
+/// What NVIDIA recommends for Hopper and Blackwell.
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
-void expect_done(cublasStatus_t status, char const* call) {
+/// What algorithms may count on: cudaMalloc's memory begins at such addresses, and in it the parameters of units do.
+constexpr std::uint32_t address_bytes = 256;
+static_assert(zeroth::shard::alignment_count * zeroth::bytes_of(Dtype::bf16) % address_bytes == 0);
+
+/// Elements that rows of what GELU's epilogues keep for backward must be a multiple of.
+constexpr std::int64_t gelu_columns = 8;
+
+void expect_done(cublasStatus_t status, std::string_view call) {
   if (status != CUBLAS_STATUS_SUCCESS) {
-    throw zeroth::SystemError{fmt::format("{}: cuBLAS status {}", call, static_cast<int>(status))};
+    throw zeroth::SystemError{fmt::format("{}: {}", call, cublasLtGetStatusName(status))};
   }
 }
 
@@ -43,7 +56,10 @@ class Owned {
  public:
   Owned() = default;
   Owned(Owned&& other) noexcept : handle_{std::exchange(other.handle_, nullptr)} {}
-  Owned& operator=(Owned&&) = delete;
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
   ~Owned() {
     if (handle_ != nullptr) {
       static_cast<void>(destroy(handle_));
@@ -66,14 +82,43 @@ void set(Description const& description, cublasLtMatmulDescAttributes_t attribut
               "cublasLtMatmulDescSetAttribute");
 }
 
+bool has_gelu(Epilogue epilogue) { return epilogue == Epilogue::bias_gelu || epilogue == Epilogue::gelu_slope; }
+
 /// Everything about a product but its addresses.
 struct Kind {
   std::int64_t m, n, k;  // of out: m x n
+  std::int64_t a_stride, b_stride, out_stride;
   bool a_transposed, b_transposed, adds, adds_other;
   Dtype factors, out;
   Epilogue epilogue;
   auto operator<=>(Kind const&) const = default;
 };
+
+std::string describe(Kind const& kind) {
+  constexpr std::array epilogues = {"no epilogue", "bias", "bias and GELU", "GELU's slope"};
+  return fmt::format("a product {} x {} x {}, {} to {}, strides {}{}, {}{} and {}, {}, {}", kind.m, kind.n, kind.k,
+                     name_of(kind.factors), name_of(kind.out), kind.a_stride, kind.a_transposed ? " (transposed)" : "",
+                     kind.b_stride, kind.b_transposed ? " (transposed)" : "", kind.out_stride,
+                     !kind.adds        ? "adding nothing"
+                     : kind.adds_other ? "adding another matrix"
+                                       : "adding to what is there",
+                     epilogues.at(static_cast<std::size_t>(kind.epilogue)));
+}
+
+void expect_layout(Product const& p, std::int64_t columns) {
+  ZEROTH_EXPECTS(
+      p.a.stride >= p.a.cols && p.b.stride >= p.b.cols && p.out.stride >= columns,
+      fmt::format("matmul: strides {}, {} and {} of matrices with {}, {} and {} columns: rows must not overlap",
+                  p.a.stride, p.b.stride, p.out.stride, p.a.cols, p.b.cols, columns));
+  ZEROTH_EXPECTS(!has_gelu(p.epilogue) || p.out.stride == columns,
+                 fmt::format("matmul: {} columns with stride {}: GELU needs rows without gaps", columns, p.out.stride));
+  using Named = std::pair<char const*, void const*>;
+  for (auto const& [name, address] : {Named{"a", p.a.data}, Named{"b", p.b.data}, Named{"out", p.out.data},
+                                      Named{"addend", p.addend}, Named{"bias", p.bias}, Named{"inner", p.inner}}) {
+    ZEROTH_EXPECTS(reinterpret_cast<std::uintptr_t>(address) % address_bytes == 0,
+                   fmt::format("matmul: {} at {}: allowed are multiples of {} bytes", name, address, address_bytes));
+  }
+}
 
 Kind kind_of(Product const& p) {
   auto const [m, k] = p.a.transposed ? std::pair{p.a.cols, p.a.rows} : std::pair{p.a.rows, p.a.cols};
@@ -82,22 +127,28 @@ Kind kind_of(Product const& p) {
       k == k_of_b && m > 0 && n > 0 && k > 0 && p.a.dtype == p.b.dtype,
       fmt::format("matmul: {} x {} {} times {} x {} {}", m, k, name_of(p.a.dtype), k_of_b, n, name_of(p.b.dtype)));
   ZEROTH_EXPECTS((p.beta != 0) || p.addend == nullptr, "matmul: an addend without beta");
-  return {m, n, k, p.a.transposed, p.b.transposed, p.beta != 0, p.addend != nullptr, p.a.dtype, p.dtype, p.epilogue};
+  expect_layout(p, n);
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .a_stride = p.a.stride,
+          .b_stride = p.b.stride,
+          .out_stride = p.out.stride,
+          .a_transposed = p.a.transposed,
+          .b_transposed = p.b.transposed,
+          .adds = p.beta != 0,
+          .adds_other = p.addend != nullptr,
+          .factors = p.a.dtype,
+          .out = p.out.dtype,
+          .epilogue = p.epilogue};
 }
-
-std::string describe(Kind const& kind) {
-  return fmt::format("{} x {} x {}, {} to {}, epilogue {}", kind.m, kind.n, kind.k, name_of(kind.factors),
-                     name_of(kind.out), static_cast<int>(kind.epilogue));
-}
-
-bool has_gelu(Epilogue epilogue) { return epilogue == Epilogue::bias_gelu || epilogue == Epilogue::gelu_slope; }
 
 /// A product as cuBLASLt takes it, and the algorithm that was chosen.
 struct Plan {
   Description description;
   Layout first, second, out;  // op(b)', op(a)'
+  bool gelu_follows;          // as a kernel of its own
   cublasLtMatmulAlgo_t algorithm{};
-  bool gelu_follows = false;  // as a kernel of its own
 };
 
 cublasLtEpilogue_t epilogue_of(Epilogue epilogue, bool gelu_follows) {
@@ -109,10 +160,10 @@ cublasLtEpilogue_t epilogue_of(Epilogue epilogue, bool gelu_follows) {
   }
 }
 
-Layout layout_of(Dtype dtype, std::int64_t rows, std::int64_t cols) {
+Layout layout_of(Dtype dtype, std::int64_t rows, std::int64_t cols, std::int64_t stride) {
   Layout layout;
   expect_done(cublasLtMatrixLayoutCreate(layout.address(), type_of(dtype), static_cast<std::uint64_t>(rows),
-                                         static_cast<std::uint64_t>(cols), rows),
+                                         static_cast<std::uint64_t>(cols), stride),
               "cublasLtMatrixLayoutCreate");
   return layout;
 }
@@ -145,54 +196,60 @@ struct Matmul::State {
     if (auto const found = plans.find(kind); found != plans.end()) {
       return found->second;
     }
-    Plan plan = describe_to_library(kind);
-    point(plan, product);
-    if (!choose(plan)) {
-      if (has_gelu(kind.epilogue)) {
-        plan.gelu_follows = true;
-        set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(kind.epilogue, true));
-      }
-      if (!plan.gelu_follows || !choose(plan)) {
-        throw zeroth::SystemError{fmt::format("cuBLASLt has no algorithm for {}", gpu::describe(kind))};
-      }
+    bool const gelu = has_gelu(kind.epilogue);
+    std::optional<Plan> plan;
+    if (!gelu || kind.n % gelu_columns == 0) {
+      plan = planned(kind, product, false);
     }
-    return plans.emplace(kind, std::move(plan)).first->second;
+    if (!plan.has_value() && gelu) {
+      plan = planned(kind, product, true);
+    }
+    if (!plan.has_value()) {
+      throw zeroth::SystemError{fmt::format("cuBLASLt has no algorithm for {}", gpu::describe(kind))};
+    }
+    return plans.emplace(kind, std::move(*plan)).first->second;
   }
 
-  Plan describe_to_library(Kind const& kind) const {
-    Plan plan{
-        .description = {},
-        .first = kind.b_transposed ? layout_of(kind.factors, kind.k, kind.n) : layout_of(kind.factors, kind.n, kind.k),
-        .second = kind.a_transposed ? layout_of(kind.factors, kind.m, kind.k) : layout_of(kind.factors, kind.k, kind.m),
-        .out = layout_of(kind.out, kind.n, kind.m)};
-    auto const compute =
-        options.tf32 && kind.factors == Dtype::fp32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    expect_done(cublasLtMatmulDescCreate(plan.description.address(), compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
-    set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, kind.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, kind.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(kind.epilogue, false));
-    if (kind.epilogue == Epilogue::bias || kind.epilogue == Epilogue::bias_gelu) {
-      set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(kind.out));
-    }
-    if (has_gelu(kind.epilogue)) {
-      set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type_of(kind.out));
-      set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, kind.n);
-    }
-    return plan;
-  }
-
-  /// False if the library has none.
-  bool choose(Plan& plan) const {
+  /// None if the library has no algorithm.
+  std::optional<Plan> planned(Kind const& kind, Product const& product, bool gelu_follows) const {
+    Plan plan = describe_to_library(kind, gelu_follows);
+    point(plan, product);  // algorithms are chosen by how bias and inner are aligned, too
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
     auto const status =
         cublasLtMatmulAlgoGetHeuristic(library.get(), plan.description.get(), plan.first.get(), plan.second.get(),
                                        plan.out.get(), plan.out.get(), preference.get(), 1, &result, &found);
-    if (status != CUBLAS_STATUS_NOT_SUPPORTED) {
-      expect_done(status, "cublasLtMatmulAlgoGetHeuristic");
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_SUCCESS) {
+      expect_done(status, "cublasLtMatmulAlgoGetHeuristic for " + gpu::describe(kind));
+    }
+    if (status != CUBLAS_STATUS_SUCCESS || found == 0 || result.state != CUBLAS_STATUS_SUCCESS) {
+      return {};
     }
     plan.algorithm = result.algo;
-    return status == CUBLAS_STATUS_SUCCESS && found > 0;
+    return plan;
+  }
+
+  Plan describe_to_library(Kind const& kind, bool gelu_follows) const {
+    auto const factor = [&](bool transposed, std::int64_t rows, std::int64_t cols, std::int64_t stride) {
+      return transposed ? layout_of(kind.factors, cols, rows, stride) : layout_of(kind.factors, rows, cols, stride);
+    };
+    Plan plan{.description = {},
+              .first = factor(kind.b_transposed, kind.n, kind.k, kind.b_stride),
+              .second = factor(kind.a_transposed, kind.k, kind.m, kind.a_stride),
+              .out = layout_of(kind.out, kind.n, kind.m, kind.out_stride),
+              .gelu_follows = gelu_follows};
+    auto const compute =
+        options.tf32 && kind.factors == Dtype::fp32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    expect_done(cublasLtMatmulDescCreate(plan.description.address(), compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, kind.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, kind.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(kind.epilogue, gelu_follows));
+    // Bias and inner are of the output's type: the default, which the documentation wants left alone for types like
+    // these.
+    if (has_gelu(kind.epilogue) && !gelu_follows) {
+      set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, kind.n);
+    }
+    return plan;
   }
 
   static void point(Plan const& plan, Product const& product) {
@@ -206,15 +263,18 @@ struct Matmul::State {
 
   void run(Product const& p, Kind const& kind, Plan const& plan) {
     bool const apart = plan.gelu_follows && kind.epilogue == Epilogue::bias_gelu;
-    void* const out = apart ? p.inner : p.out;  // then GELU goes from there
+    void* const out = apart ? p.inner : p.out.data;  // then GELU goes from there
     point(plan, p);
     float const alpha = 1;
-    expect_done(cublasLtMatmul(library.get(), plan.description.get(), &alpha, p.b.data, plan.first.get(), p.a.data,
-                               plan.second.get(), &p.beta, p.addend != nullptr ? p.addend : out, plan.out.get(), out,
-                               plan.out.get(), &plan.algorithm, workspace.data(), workspace_bytes, stream),
-                "cublasLtMatmul");
+    auto const status =
+        cublasLtMatmul(library.get(), plan.description.get(), &alpha, p.b.data, plan.first.get(), p.a.data,
+                       plan.second.get(), &p.beta, p.addend != nullptr ? p.addend : out, plan.out.get(), out,
+                       plan.out.get(), &plan.algorithm, workspace.data(), workspace_bytes, stream);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      expect_done(status, "cublasLtMatmul for " + gpu::describe(kind));
+    }
     if (plan.gelu_follows) {
-      launch_gelu(stream, p.dtype, p.inner, p.out, kind.m * kind.n, kind.epilogue == Epilogue::gelu_slope);
+      launch_gelu(stream, p.out.dtype, p.inner, p.out.data, kind.m * kind.n, kind.epilogue == Epilogue::gelu_slope);
     }
   }
 };
@@ -230,7 +290,13 @@ Matmul::Matmul(cudaStream_t stream, MatmulOptions const& options) : state_{std::
   };
   state_->workspace.resize(1, static_cast<std::int64_t>(workspace_bytes));
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-  // Parts of a sum that is split are added in fp32, in order, behind the product.
+  // Also the library's default; said here because kind_of() sees to it.
+  for (auto const attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    prefer(attribute, address_bytes);
+  }
+  // Sums in one piece are always allowed. Parts of one that is split are added in fp32, in order, behind the product.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
 }
 

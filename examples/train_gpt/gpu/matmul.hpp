@@ -9,12 +9,19 @@
 
 namespace gpt::gpu {
 
-/// A matrix that is read: `rows` x `cols` as it lies in memory.
+/// A matrix that is read: `rows` x `cols` as it lies in memory, with rows that begin `stride` elements apart.
 struct Operand {
   void const* data;
   zeroth::Dtype dtype;
-  std::int64_t rows, cols;
+  std::int64_t rows, cols, stride;
   bool transposed = false;
+};
+
+/// A matrix that is written. Its shape is the product's.
+struct Result {
+  void* data;
+  zeroth::Dtype dtype;
+  std::int64_t stride;
 };
 
 enum class Epilogue : std::uint8_t {
@@ -24,16 +31,17 @@ enum class Epilogue : std::uint8_t {
   gelu_slope,  ///< times the slope of GELU at `inner`
 };
 
-/// out = epilogue(op(a) op(b) + beta * addend), summed in fp32 and rounded once.
+/// out = epilogue(op(a) op(b) + beta * addend), summed in fp32 and rounded once. All data begin at multiples of 256
+/// bytes, as CUDA's memory, the matrices in it and the parameters and gradients of units do. Fast on tensor cores where
+/// rows begin at multiples of 16 bytes, too.
 struct Product {
   Operand a, b;
-  void* out;
-  zeroth::Dtype dtype;  ///< Of out, addend, bias and inner.
+  Result out;
   float beta = 0;
-  void const* addend = nullptr;  ///< Shaped as `out`; null: what is in `out`.
+  void const* addend = nullptr;  ///< Laid out as `out`; null: what is in `out`.
   Epilogue epilogue = Epilogue::none;
-  void const* bias = nullptr;
-  void* inner = nullptr;  ///< Shaped as `out`.
+  void const* bias = nullptr;  ///< In the type of `out`.
+  void* inner = nullptr;       ///< Laid out as `out`, which has no gaps between rows then.
 };
 
 struct MatmulOptions {
@@ -49,8 +57,9 @@ class Matmul {
   ~Matmul();
   Matmul(Matmul const&) = delete;
   Matmul& operator=(Matmul const&) = delete;
-  /// Enqueues. Throws ContractError for shapes that do not fit, SystemError naming the product if cuBLASLt has no
-  /// algorithm for it. Epilogues with GELU that cuBLASLt has none for are a kernel of ours behind the product.
+  /// Enqueues. Throws ContractError for shapes that do not fit and addresses that are not aligned, SystemError naming
+  /// the product if cuBLASLt has no algorithm for it or refuses it. Epilogues with GELU that cuBLASLt has no algorithm
+  /// for are a kernel of ours behind the product.
   void operator()(Product const& product);
 
  private:

@@ -16,8 +16,9 @@ struct Extents {
   std::int64_t sequences, context, heads, width;
 };
 
-template <class T, int most_width>
+template <class T, template <class, int> class Kernels, int most_width>
 void check(Extents const& e) {
+  using Chosen = Kernels<T, most_width>;
   INFO(e.sequences << " sequences of " << e.context << ", " << e.heads << " heads of " << e.width);
   auto const channels = e.heads * e.width;
   auto const tokens = e.sequences * e.context;
@@ -34,14 +35,18 @@ void check(Extents const& e) {
   OnMachine<T> const their_qkv{qkv}, their_dy{dy};
   OnMachine<T> const their_y{garbage<T>(tokens * channels)}, their_dqkv{garbage<T>(tokens * 3 * channels)};
   OnMachine<float> const their_log_sums{garbage<float>(tokens * e.heads)}, along{garbage<float>(tokens * e.heads)};
-  run(AttentionForward<T, most_width>{their_qkv.data(), heads, scale, their_y.data(), their_log_sums.data()});
+  run(typename Chosen::Forward{their_qkv.data(), heads, scale, their_y.data(), their_log_sums.data()});
   CHECK(error_of(their_y.values(), y) < tolerance<T>);
   CHECK(error_of(their_log_sums.values(), log_sums) < tolerance<float>);
 
-  run(AttentionAlong<T>{their_y.data(), their_dy.data(), tokens * e.heads, e.width, along.data()});
   AttentionGiven<T> const given{their_qkv.data(), their_dy.data(), their_log_sums.data(), along.data(), heads, scale};
-  run(AttentionBackwardQueries<T, most_width>{given, their_dqkv.data()});
-  run(AttentionBackwardKeys<T, most_width>{given, their_dqkv.data()});
+  if constexpr (Chosen::on_tensor_cores) {
+    run(typename Chosen::BackwardQueries{given, their_y.data(), along.data(), their_dqkv.data()});
+  } else {
+    run(AttentionAlong<T>{their_y.data(), their_dy.data(), tokens * e.heads, e.width, along.data()});
+    run(typename Chosen::BackwardQueries{given, their_dqkv.data()});
+  }
+  run(typename Chosen::BackwardKeys{given, their_dqkv.data()});
   CHECK(error_of(their_dqkv.values(), dqkv) < 2 * tolerance<T>);
 }
 
@@ -49,21 +54,33 @@ void check(Extents const& e) {
 
 TEST_CASE("attention is the CPU's, forward and backward, whatever the tiles hold") {
   every_way();
-  check<float, 32>({1, 1, 1, 1});
-  check<float, 32>({2, 33, 2, 24});
-  check<float, 32>({1, 131, 1, 32});
-  check<float, 64>({2, 64, 1, 64});  // whole tiles
-  check<float, 64>({1, 97, 2, 40});  // and parts of them
-  check<float, 64>({3, 65, 1, 64});
-  check<float, 128>({1, 70, 2, 80});
-  check<float, 128>({2, 17, 1, 128});
+  check<float, PlainAttention, 32>({1, 1, 1, 1});
+  check<float, PlainAttention, 32>({2, 33, 2, 24});
+  check<float, PlainAttention, 32>({1, 131, 1, 32});
+  check<float, PlainAttention, 64>({2, 64, 1, 64});  // whole tiles
+  check<float, PlainAttention, 64>({1, 97, 2, 40});  // and parts of them
+  check<float, PlainAttention, 64>({3, 65, 1, 64});
+  check<float, PlainAttention, 128>({1, 70, 2, 80});
+  check<float, PlainAttention, 128>({2, 17, 1, 128});
 }
 
 TEMPLATE_TEST_CASE("attention in 16 bits is the CPU's", "", zeroth::bf16, zeroth::fp16) {
   every_way();
-  check<TestType, 32>({2, 45, 2, 24});
-  check<TestType, 64>({1, 70, 2, 64});
-  check<TestType, 128>({1, 37, 1, 96});
+  check<TestType, PlainAttention, 32>({2, 45, 2, 25});
+  check<TestType, PlainAttention, 64>({1, 70, 2, 63});
+  check<TestType, PlainAttention, 128>({1, 37, 1, 97});
+}
+
+TEMPLATE_TEST_CASE("attention on tensor cores is the CPU's, whatever the tiles hold", "", zeroth::bf16, zeroth::fp16) {
+  every_way();
+  check<TestType, TensorAttention, 32>({1, 1, 1, 8});
+  check<TestType, TensorAttention, 32>({2, 45, 2, 24});
+  check<TestType, TensorAttention, 32>({1, 300, 1, 32});  // more than a block's queries
+  check<TestType, TensorAttention, 64>({1, 128, 1, 64});  // whole tiles
+  check<TestType, TensorAttention, 64>({2, 129, 1, 64});  // and parts of them
+  check<TestType, TensorAttention, 64>({1, 65, 3, 40});
+  check<TestType, TensorAttention, 128>({1, 33, 2, 72});
+  check<TestType, TensorAttention, 128>({2, 70, 1, 128});
 }
 
 TEST_CASE("attention of large scores stays finite") {

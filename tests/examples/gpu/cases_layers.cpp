@@ -1,4 +1,4 @@
-/// Kernels of train_gpt against the CPU's layers in double: embedding, LayerNorm, GELU, sums over rows, cross-entropy.
+/// Kernels of train_gpt against the CPU's layers in double: embedding, LayerNorm, GELU, sums over rows.
 ///
 /// Tolerances: a result in fp32 comes from sums of at most some hundred terms of order one, so 1e-5 of the largest
 /// value leaves two decimal digits to rounding. One that is stored in 16 bits is rounded once more, by at most 2^-9
@@ -179,41 +179,6 @@ TEST_CASE("tokens are sorted, each one's places in order") {
   CHECK(first[4] == 5);
   CHECK(first[255] == 5);
   CHECK(first[256] == 6);
-}
-
-TEMPLATE_TEST_CASE("cross-entropy and its gradient are softmax's", "", float, zeroth::bf16, zeroth::fp16) {
-  every_way();
-  std::int64_t const vocabulary = GENERATE(1, 11, 256, 259);
-  std::int64_t const rows = 301;
-  double const seed = 8;
-  auto logits = random_values<float>(rows * vocabulary, 1);
-  logits[0] = 200;  // whose exponential is no fp32 number
-  std::vector<std::int32_t> targets;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    targets.push_back(static_cast<std::int32_t>(i * 7 % vocabulary));
-  }
-  DoubleMatrix probabilities = matrix(logits, vocabulary).array().exp();
-  DoubleMatrix losses{1, rows};
-  for (std::int64_t i = 0; i < rows; ++i) {
-    double const sum = probabilities.row(i).sum();
-    losses(0, i) =
-        std::log(sum) -
-        static_cast<double>(logits[static_cast<std::size_t>(i * vocabulary + targets[static_cast<std::size_t>(i)])]);
-    probabilities.row(i) /= sum;
-    probabilities(i, targets[static_cast<std::size_t>(i)]) -= 1;
-  }
-
-  OnMachine<float> const theirs{logits}, log_sums{garbage<float>(rows)}, their_losses{garbage<float>(rows)};
-  OnMachine<std::int32_t> const their_targets{targets};
-  OnMachine<float> const mean{garbage<float>(1)};
-  OnMachine<TestType> const dlogits{garbage<TestType>(rows * vocabulary)};
-  run(CrossEntropy{theirs.data(), their_targets.data(), rows, vocabulary, log_sums.data(), their_losses.data()});
-  run(MeanLoss{their_losses.data(), rows, mean.data()});
-  run(CrossEntropyBackward<TestType>{theirs.data(), their_targets.data(), log_sums.data(), rows, vocabulary,
-                                     static_cast<float>(seed / static_cast<double>(rows)), dlogits.data()});
-  CHECK(error_of(their_losses.values(), losses) < tolerance<float>);
-  CHECK(static_cast<double>(mean.values()[0]) == Approx(losses.mean()).epsilon(1e-6).margin(1e-9));
-  CHECK(error_of(dlogits.values(), probabilities * (seed / static_cast<double>(rows))) < tolerance<TestType>);
 }
 
 }  // namespace gpt::gpu

@@ -61,6 +61,32 @@ template <class T>
   return matrix;
 }
 
+/// In aligned rows, with NaN between them.
+template <class T>
+[[nodiscard]] gpu::Matrix<T> on_device_aligned(Stream const& stream, std::vector<T> const& values,
+                                               std::int64_t columns) {
+  gpu::Matrix<T> matrix;
+  matrix.resize_aligned(std::ssize(values) / columns, columns);
+  auto rows = garbage<T>(matrix.rows() * matrix.stride());
+  for (std::int64_t i = 0; i < std::ssize(values); ++i) {
+    rows[static_cast<std::size_t>(i / columns * matrix.stride() + i % columns)] = values[static_cast<std::size_t>(i)];
+  }
+  stream.upload(matrix.data(), rows);
+  return matrix;
+}
+
+/// What lies between rows is left out.
+template <class T>
+[[nodiscard]] std::vector<T> values_of(Stream const& stream, gpu::Matrix<T> const& matrix) {
+  auto const rows = stream.download(matrix.data(), matrix.rows() * matrix.stride());
+  std::vector<T> values;
+  for (std::int64_t row = 0; row < matrix.rows(); ++row) {
+    auto const begin = rows.begin() + row * matrix.stride();
+    values.insert(values.end(), begin, begin + matrix.cols());
+  }
+  return values;
+}
+
 /// Parameters and gradients of a whole model. Starts with the values of `reference`, which it rounds to T.
 template <class T, class G>
 class DevicePass {

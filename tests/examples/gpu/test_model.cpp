@@ -18,10 +18,20 @@ using namespace gpt::testing;
 using zeroth::Dtype;
 using zeroth::dtype_of;
 
-/// A product in all its forms, against Eigen's in double.
+struct Form {
+  gpu::Epilogue epilogue = gpu::Epilogue::none;
+  bool a_transposed = false, b_transposed = false;
+  float beta = 0;
+  bool other = false;    ///< The addend lies elsewhere.
+  bool aligned = false;  ///< Rows are.
+  std::int64_t columns = 16;
+};
+
+/// A product in one of its forms, against Eigen's in double.
 template <class T>
-void check_product(gpu::Epilogue epilogue, bool ta, bool tb, float beta, bool other) {
-  std::int64_t const m = 13, n = 16, k = 21;  // of which GELU needs n to be a multiple of 8
+void check_product(Form const& form) {
+  auto const [epilogue, ta, tb, beta, other, aligned, n] = form;
+  std::int64_t const m = 13, k = 21;
   Stream const stream;
   gpu::Matmul multiply{stream.raw(), {}};
   auto const a = random_values<T>(m * k, 1);
@@ -31,20 +41,24 @@ void check_product(gpu::Epilogue epilogue, bool ta, bool tb, float beta, bool ot
   auto const old = beta == 0 ? garbage<T>(m * n) : random_values<T>(m * n, 5);
   auto const a_columns = ta ? m : k;
   auto const b_columns = tb ? k : n;
-  auto const their_a = on_device(stream, a, a_columns);
-  auto const their_b = on_device(stream, b, b_columns);
+  auto const place = [&](std::vector<T> const& values, std::int64_t columns) {
+    return form.aligned ? on_device_aligned(stream, values, columns) : on_device(stream, values, columns);
+  };
+  auto const their_a = place(a, a_columns);
+  auto const their_b = place(b, b_columns);
   auto const their_bias = on_device(stream, bias, n);
   auto their_inner = on_device(stream, inner, n);
-  auto out = on_device(stream, other ? garbage<T>(m * n) : old, n);
-  auto const addend = on_device(stream, old, n);
+  auto out = place(other ? garbage<T>(m * n) : old, n);
+  auto const addend = place(old, n);
 
-  gpu::Product product{.a = {their_a.data(), dtype_of<T>, ta ? k : m, a_columns, ta},
-                       .b = {their_b.data(), dtype_of<T>, tb ? n : k, b_columns, tb},
-                       .out = out.data(),
-                       .dtype = dtype_of<T>,
+  gpu::Product product{.a = gpu::operand(their_a),
+                       .b = gpu::operand(their_b),
+                       .out = gpu::result(out),
                        .beta = beta,
                        .addend = other ? addend.data() : nullptr,
                        .epilogue = epilogue};
+  product.a.transposed = ta;
+  product.b.transposed = tb;
   DoubleMatrix const left = ta ? DoubleMatrix{matrix(a, a_columns).transpose()} : matrix(a, a_columns);
   DoubleMatrix const right = tb ? DoubleMatrix{matrix(b, b_columns).transpose()} : matrix(b, b_columns);
   DoubleMatrix expected = left * right;
@@ -60,7 +74,7 @@ void check_product(gpu::Epilogue epilogue, bool ta, bool tb, float beta, bool ot
     DoubleMatrix const before = expected;
     gelu<double>(before, expected);
     multiply(product);
-    CHECK(error_of(stream.download(their_inner.data(), m * n), before) < tolerance<T>);
+    CHECK(error_of(values_of(stream, their_inner), before) < tolerance<T>);
   }
   if (epilogue == gpu::Epilogue::gelu_slope) {
     product.inner = their_inner.data();
@@ -70,7 +84,14 @@ void check_product(gpu::Epilogue epilogue, bool ta, bool tb, float beta, bool ot
   }
   multiply(product);
   // Where GELU is a kernel of its own, what it reads has been rounded.
-  CHECK(error_of(stream.download(out.data(), m * n), expected) < 2 * tolerance<T>);
+  CHECK(error_of(values_of(stream, out), expected) < 2 * tolerance<T>);
+}
+
+/// Between rows, too.
+template <class T>
+void fill_with_nan(Stream const& stream, gpu::Matrix<T>& matrix, std::int64_t rows, std::int64_t columns) {
+  matrix.resize_aligned(rows, columns);
+  stream.upload(matrix.data(), garbage<T>(rows * matrix.stride()));
 }
 
 template <class T, class G>
@@ -88,6 +109,8 @@ void check_model(Shape const& shape, Recompute recompute) {
   gpu::BatchUpload upload{2 * shape.context, shape.vocabulary, 1};
   gpu::Gpt<T> const gpt{params, recompute};
   auto workspace = gpt.workspace();
+  fill_with_nan(stream, workspace.head.logits, 2 * shape.context, shape.vocabulary);
+  fill_with_nan(stream, workspace.head.dlogits, 2 * shape.context, shape.vocabulary);
   auto const uploaded = upload.enqueue(batch, stream.raw());
   auto const loss = gpt.forward(pass, uploaded, workspace);
   gpt.backward(pass, uploaded, workspace, static_cast<float>(seed));
@@ -120,16 +143,25 @@ Shape const small{.layers = 2, .heads = 2, .channels = 48, .context = 40, .vocab
 TEMPLATE_TEST_CASE("products are Eigen's, in all their forms", "", float, zeroth::bf16, zeroth::fp16) {
   zeroth::testing::begin_on({});
   using gpu::Epilogue;
-  for (bool const ta : {false, true}) {
-    for (bool const tb : {false, true}) {
-      check_product<TestType>(Epilogue::none, ta, tb, 0, false);
-      check_product<TestType>(Epilogue::none, ta, tb, 1, false);
+  for (bool const aligned : {false, true}) {
+    for (std::int64_t const columns : {16, 17}) {
+      for (bool const ta : {false, true}) {
+        for (bool const tb : {false, true}) {
+          for (float const beta : {0.0F, 1.0F}) {
+            check_product<TestType>(
+                {.a_transposed = ta, .b_transposed = tb, .beta = beta, .aligned = aligned, .columns = columns});
+          }
+        }
+      }
+      check_product<TestType>({.epilogue = Epilogue::bias, .aligned = aligned, .columns = columns});
+      check_product<TestType>(
+          {.epilogue = Epilogue::bias, .beta = 1, .other = true, .aligned = aligned, .columns = columns});
     }
   }
-  check_product<TestType>(Epilogue::bias, false, false, 0, false);
-  check_product<TestType>(Epilogue::bias, false, false, 1, true);
-  check_product<TestType>(Epilogue::bias_gelu, false, false, 0, false);
-  check_product<TestType>(Epilogue::gelu_slope, false, true, 0, false);
+  for (std::int64_t const columns : {16, 17}) {  // of which GELU's epilogues take multiples of 8
+    check_product<TestType>({.epilogue = Epilogue::bias_gelu, .columns = columns});
+    check_product<TestType>({.epilogue = Epilogue::gelu_slope, .b_transposed = true, .columns = columns});
+  }
   CHECK(zeroth::testing::left_on_gpus() == "");
 }
 
@@ -137,25 +169,63 @@ TEST_CASE("products that do not fit are refused") {
   zeroth::testing::begin_on({});
   Stream const stream;
   gpu::Matmul multiply{stream.raw(), {}};
-  float memory = 0;
-  CHECK_THROWS_WITH(
-      multiply(
-          {.a = {&memory, Dtype::fp32, 2, 3}, .b = {&memory, Dtype::fp32, 4, 5}, .out = &memory, .dtype = Dtype::fp32}),
-      Catch::Contains("matmul: 2 x 3 fp32 times 4 x 5 fp32"));
+  auto memory = on_device(stream, random_values<float>(64, 1), 8);
+  auto const eight_by_eight = gpu::operand(memory);
+  auto const product = [&](gpu::Operand const& a, gpu::Result const& out) {
+    return gpu::Product{.a = a, .b = eight_by_eight, .out = out};
+  };
+  CHECK_THROWS_WITH(multiply(product({memory.data(), Dtype::fp32, 2, 3, 3}, gpu::result(memory))),
+                    Catch::Contains("matmul: 2 x 3 fp32 times 8 x 8 fp32"));
+  CHECK_THROWS_WITH(multiply(product({memory.data(), Dtype::fp32, 8, 8, 7}, gpu::result(memory))),
+                    Catch::Contains("strides 7, 8 and 8 of matrices with 8, 8 and 8 columns"));
+  CHECK_THROWS_WITH(multiply(product(eight_by_eight, {memory.data() + 4, Dtype::fp32, 8})),
+                    Catch::Contains("matmul: out at 0x") && Catch::Contains("multiples of 256 bytes"));
+  auto apart = product(eight_by_eight, {memory.data(), Dtype::fp32, 9});
+  apart.epilogue = gpu::Epilogue::gelu_slope;
+  apart.inner = memory.data();
+  CHECK_THROWS_WITH(multiply(apart), Catch::Contains("8 columns with stride 9: GELU needs rows without gaps"));
 }
 
 #ifndef ZEROTH_ON_GPU
+TEST_CASE("products that cuBLASLt refuses are named") {
+  zeroth::testing::begin_on({});
+  Stream const stream;
+  gpu::Matmul multiply{stream.raw(), {}};
+  auto const values = on_device(stream, random_values<float>(64, 1), 8);
+  auto out = on_device(stream, random_values<zeroth::bf16>(64, 1), 8);
+  CHECK_THROWS_WITH(
+      multiply({.a = gpu::transposed(gpu::operand(values)), .b = gpu::operand(values), .out = gpu::result(out)}),
+      Catch::Contains("CUBLAS_STATUS_INVALID_VALUE") &&
+          Catch::Contains("a product 8 x 8 x 8, fp32 to bf16, strides 8 (transposed), 8 and 8, adding nothing, no "
+                          "epilogue"));
+}
+
 TEMPLATE_TEST_CASE("without GELU in the library's epilogues it is a kernel", "", float, zeroth::bf16) {
   zeroth::testing::begin_on({});
   namespace fake = zeroth::testing::fake_cuda;
+  Form const forward{.epilogue = gpu::Epilogue::bias_gelu};
+  Form const backward{.epilogue = gpu::Epilogue::gelu_slope, .b_transposed = true};
   fake::offer_gelu(false);
   auto const before = fake::gelus_fused();
-  check_product<TestType>(gpu::Epilogue::bias_gelu, false, false, 0, false);
-  check_product<TestType>(gpu::Epilogue::gelu_slope, false, true, 0, false);
+  check_product<TestType>(forward);
+  check_product<TestType>(backward);
   CHECK(fake::gelus_fused() == before);
   fake::offer_gelu(true);
-  check_product<TestType>(gpu::Epilogue::bias_gelu, false, false, 0, false);
+  check_product<TestType>(forward);
   CHECK(fake::gelus_fused() > before);
+}
+
+TEST_CASE("a vocabulary may be odd, and all rows still begin at multiples of 16 bytes") {
+  zeroth::testing::begin_on({});
+  namespace fake = zeroth::testing::fake_cuda;
+  auto const before = fake::products_in_slow_rows();
+  auto const vocabulary = GENERATE(range(67, 70), 257);
+  CAPTURE(vocabulary);
+  Shape const shape{.layers = 1, .heads = 2, .channels = 48, .context = 40, .vocabulary = vocabulary};
+  check_model<float, float>(shape, Recompute::off);
+  check_model<zeroth::bf16, zeroth::bf16>(shape, Recompute::off);
+  check_model<zeroth::fp16, float>(shape, Recompute::off);
+  CHECK(fake::products_in_slow_rows() == before);
 }
 
 TEST_CASE("an algorithm is chosen once for each kind of product") {
@@ -164,10 +234,7 @@ TEST_CASE("an algorithm is chosen once for each kind of product") {
   gpu::Matmul multiply{stream.raw(), {}};
   auto const values = on_device(stream, random_values<float>(64, 1), 8);
   auto out = on_device(stream, random_values<float>(64, 1), 8);
-  gpu::Product product{.a = {values.data(), Dtype::fp32, 8, 8},
-                       .b = {values.data(), Dtype::fp32, 8, 8},
-                       .out = out.data(),
-                       .dtype = Dtype::fp32};
+  gpu::Product product{.a = gpu::operand(values), .b = gpu::operand(values), .out = gpu::result(out)};
   auto const before = zeroth::testing::fake_cuda::heuristics_asked();
   multiply(product);
   multiply(product);

@@ -13,7 +13,7 @@ namespace zeroth::testing::fake_cuda {
 namespace {
 
 std::atomic<bool> gelu_offered{true};
-std::atomic<std::int64_t> asked{0}, fused{0};
+std::atomic<std::int64_t> asked{0}, fused{0}, slow{0};
 
 struct Description {
   cublasComputeType_t compute;
@@ -22,12 +22,26 @@ struct Description {
   void* bias = nullptr;
   void* aux = nullptr;
   std::int64_t aux_ld = 0;
-  std::int32_t bias_type = -1, aux_type = -1;
+};
+
+/// What algorithms may count on, in bytes.
+struct Alignments {
+  std::uint32_t a = 256, b = 256, c = 256, d = 256;  // until it is told
 };
 
 struct Preference {
   std::uint32_t reduction_schemes = CUBLASLT_REDUCTION_SCHEME_MASK;  // all, until it is told
+  std::uint64_t workspace_bytes = 0;
+  Alignments alignments;
 };
+
+/// What an algorithm needs: as much as it was allowed to.
+struct Algorithm {
+  std::uint64_t workspace_bytes;
+  Alignments alignments;
+  std::uint32_t bias_alignment, aux_alignment;
+};
+static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
 struct Layout {
   cudaDataType_t type;
@@ -107,14 +121,14 @@ bool makes_sense(Description const& d, Layout const& a, Layout const& b, Layout 
                       (ta ? a.rows : a.cols) == (tb ? b.cols : b.rows) && a.type == b.type &&
                       (out.type == a.type || out.type == CUDA_R_32F);
   bool const known = d.epilogue == CUBLASLT_EPILOGUE_DEFAULT || d.epilogue == CUBLASLT_EPILOGUE_BIAS || has_aux(d);
-  return shapes && known && (!has_bias(d) || d.bias_type == static_cast<std::int32_t>(out.type));
+  return shapes && known;
 }
 
-bool is_offered(Description const& d, Layout const& out) {
-  // As documented: rows of what is kept for backward are multiples of 8 elements.
-  return !has_aux(d) || (gelu_offered && d.aux_ld >= out.rows && d.aux_ld % 8 == 0 &&
-                         d.aux_type == static_cast<std::int32_t>(out.type));
+/// As documented: rows of what is kept for backward are multiples of 8 elements.
+bool keeps_well(Description const& d, Layout const& out) {
+  return !has_aux(d) || (d.aux_ld >= out.rows && d.aux_ld % 8 == 0);
 }
+bool is_offered(Description const& d) { return !has_aux(d) || gelu_offered; }
 
 Description& of(cublasLtMatmulDesc_t handle) { return *reinterpret_cast<Description*>(handle); }
 Preference& of(cublasLtMatmulPreference_t handle) { return *reinterpret_cast<Preference*>(handle); }
@@ -129,11 +143,31 @@ cublasStatus_t take(Value& into, void const* from, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-bool aligned(void const* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+bool aligned(void const* data, std::uint32_t bytes) { return reinterpret_cast<std::uintptr_t>(data) % bytes == 0; }
+/// What an address is a multiple of, up to 256 bytes.
+std::uint32_t alignment_of(void const* data) {
+  std::uint32_t bytes = 256;
+  while (!aligned(data, bytes)) {
+    bytes /= 2;
+  }
+  return bytes;
+}
+
+/// Rows, which are columns here, begin at multiples of 16 bytes: without that, tensor cores are fed slowly.
+bool has_fast_rows(Layout const& layout) {
+  std::int64_t const element_bytes = layout.type == CUDA_R_32F ? 4 : 2;
+  return layout.ld * element_bytes % 16 == 0;
+}
+
+/// In place with one layout, or out of place with layouts that are alike.
+bool takes_place(void const* c_data, Layout const& c, void const* d_data, Layout const& d) {
+  return c.type == d.type && c.rows == d.rows && c.cols == d.cols && (c_data != d_data || c.ld == d.ld);
+}
 
 }  // namespace
 
 void offer_gelu(bool offered) { gelu_offered = offered; }
+std::int64_t products_in_slow_rows() { return slow; }
 std::int64_t heuristics_asked() { return asked; }
 std::int64_t gelus_fused() { return fused; }
 
@@ -142,6 +176,16 @@ std::int64_t gelus_fused() { return fused; }
 using namespace zeroth::testing::fake_cuda;
 
 extern "C" {
+
+char const* cublasLtGetStatusName(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+    default: return "CUBLAS_STATUS_UNKNOWN";
+  }
+}
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   *handle = reinterpret_cast<cublasLtHandle_t>(new char);
@@ -163,10 +207,14 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, void const* value,
                                                     size_t bytes) {
+  auto& preference = of(handle);
   switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-      return bytes == sizeof(std::uint64_t) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return take(of(handle).reduction_schemes, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return take(preference.workspace_bytes, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return take(preference.reduction_schemes, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return take(preference.alignments.a, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return take(preference.alignments.b, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return take(preference.alignments.c, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return take(preference.alignments.d, value, bytes);
     default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
@@ -191,10 +239,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cubla
     case CUBLASLT_MATMUL_DESC_TRANSB: return take(d.transpose_b, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return take(d.epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(d.bias, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return take(d.bias_type, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return take(d.aux, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return take(d.aux_ld, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE: return take(d.aux_type, value, bytes);
     default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
@@ -222,12 +268,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cubla
   *found = 0;
   // Of split sums only those whose order is the same in every run.
   bool const ordered = of(preference).reduction_schemes == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  if (requested < 1 || !ordered || !makes_sense(of(description), of(a), of(b), of(d))) {
+  auto const& how = of(description);
+  if (requested < 1 || !ordered || !makes_sense(how, of(a), of(b), of(d)) || !keeps_well(how, of(d))) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  if (!is_offered(of(description), of(d))) {
+  if (!is_offered(how)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  Algorithm const algorithm{of(preference).workspace_bytes, of(preference).alignments, alignment_of(how.bias),
+                            alignment_of(how.aux)};
+  std::memcpy(results[0].algo.data, &algorithm, sizeof(algorithm));
+  results[0].workspaceSize = algorithm.workspace_bytes;
   results[0].state = CUBLAS_STATUS_SUCCESS;
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
@@ -236,16 +287,22 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cubla
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description, void const* alpha,
                               void const* a_data, cublasLtMatrixLayout_t a, void const* b_data,
                               cublasLtMatrixLayout_t b, void const* beta, void const* c_data, cublasLtMatrixLayout_t c,
-                              void* d_data, cublasLtMatrixLayout_t d, cublasLtMatmulAlgo_t const* /*algorithm*/,
-                              void* /*workspace*/, size_t /*workspace_bytes*/, cudaStream_t stream) {
+                              void* d_data, cublasLtMatrixLayout_t d, cublasLtMatmulAlgo_t const* chosen,
+                              void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   auto const& how = of(description);
-  bool const there = aligned(a_data) && aligned(b_data) && aligned(c_data) && aligned(d_data) &&
-                     (!has_bias(how) || (how.bias != nullptr && aligned(how.bias))) &&
-                     (!has_aux(how) || (how.aux != nullptr && aligned(how.aux)));
-  if (!there || !makes_sense(how, of(a), of(b), of(d)) || !is_offered(how, of(d))) {
+  Algorithm needs{};
+  std::memcpy(&needs, chosen->data, sizeof(needs));
+  bool const there = aligned(a_data, needs.alignments.a) && aligned(b_data, needs.alignments.b) &&
+                     aligned(c_data, needs.alignments.c) && aligned(d_data, needs.alignments.d) &&
+                     (!has_bias(how) || (how.bias != nullptr && aligned(how.bias, needs.bias_alignment))) &&
+                     (!has_aux(how) || (how.aux != nullptr && aligned(how.aux, needs.aux_alignment)));
+  bool const has_room = workspace != nullptr && aligned(workspace, 256) && workspace_bytes >= needs.workspace_bytes;
+  if (!there || !has_room || !takes_place(c_data, of(c), d_data, of(d)) || !makes_sense(how, of(a), of(b), of(d)) ||
+      !keeps_well(how, of(d)) || !is_offered(how)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   fused += has_aux(how) ? 1 : 0;
+  slow += has_fast_rows(of(a)) && has_fast_rows(of(b)) && has_fast_rows(of(d)) ? 0 : 1;
   Multiplication const work{how,
                             of(a),
                             of(b),

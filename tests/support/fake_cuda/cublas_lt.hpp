@@ -2,7 +2,8 @@
 /// work of the streams of fake_cuda.hpp, column by column as cuBLASLt reads them.
 ///
 /// It replaces the functions that the examples call, and knows the attributes and epilogues that they use. Others are
-/// refused, and so are the arguments that cuBLASLt refuses. Also refused, though cuBLASLt has algorithms for it:
+/// refused, and so are the arguments that cuBLASLt refuses. An algorithm uses all that it was allowed to when it was
+/// asked for: the workspace, and the alignment of every address. Also refused, though cuBLASLt has algorithms for it:
 /// reduction schemes other than the one that adds split sums in order, in the type that they are computed in.
 #pragma once
 #include <cstdint>
@@ -15,5 +16,7 @@ void offer_gelu(bool offered);
 [[nodiscard]] std::int64_t heuristics_asked();
 /// Products with GELU in the epilogue since the start.
 [[nodiscard]] std::int64_t gelus_fused();
+/// Products since the start with a matrix whose rows do not all begin at multiples of 16 bytes.
+[[nodiscard]] std::int64_t products_in_slow_rows();
 
 }  // namespace zeroth::testing::fake_cuda

@@ -1,32 +1,14 @@
 /// Causal self-attention in tiles: scores live in shared memory, a tile of them at a time. Forward keeps the logarithm
 /// of each row's softmax denominator; backward computes the scores again, once for the queries and once for keys and
-/// values, so that every gradient has one writer.
+/// values, so that every gradient has one writer. In fp32, and for heads that tensor cores do not take
+/// (tensor_tiles.hpp).
 #pragma once
 #include <cmath>
 
 #include "cuda/packs.hpp"
-#include "gpu/kernels/cross_entropy.hpp"
+#include "gpu/kernels/heads.hpp"
 
 namespace gpt::gpu {
-
-/// What attention works on: tokens in sequences of `context`, heads of `width` channels.
-struct Heads {
-  std::int64_t sequences, context, heads, width;
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t channels() const { return heads * width; }
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles(int rows) const { return (context + rows - 1) / rows; }
-};
-
-/// Tile `tile` of one head of one sequence.
-struct HeadTile {
-  std::int64_t sequence, head, tile;
-
-  ZEROTH_DEVICE HeadTile(Heads const& h, std::int64_t index, std::int64_t tiles)
-      : sequence{index / (h.heads * tiles)}, head{index / tiles % h.heads}, tile{index % tiles} {}
-  /// Where the head's channels of the token at `position` begin, in rows of `row_channels`.
-  [[nodiscard]] ZEROTH_DEVICE std::int64_t at(Heads const& h, std::int64_t position, std::int64_t row_channels) const {
-    return (sequence * h.context + position) * row_channels + head * h.width;
-  }
-};
 
 /// How a block of 256 threads shares tiles of `rows` x `columns`: 16 x 16 threads, each with a few rows and columns.
 /// Matrices in shared memory have rows of `stride` floats: of all threads that read at a time each has banks of its
@@ -242,8 +224,7 @@ struct AttentionForward {
       }
       sums.store(thread, heads, tile, first_row, channels, y);
       if (thread < rows && first_row + thread < heads.context) {
-        std::int64_t const token = tile.sequence * heads.context + first_row + thread;
-        log_sums[token * heads.heads + tile.head] = shared.largest[thread] + std::log(shared.sum[thread]);
+        log_sums[tile.pair(heads, first_row + thread)] = shared.largest[thread] + std::log(shared.sum[thread]);
       }
     });
   }
@@ -319,15 +300,6 @@ struct AttentionAlong {
   }
 };
 
-/// What both halves of backward read.
-template <Element T>
-struct AttentionGiven {
-  T const *qkv, *dy;
-  float const *log_sums, *along;
-  Heads heads;
-  float scale;
-};
-
 /// A tile of probabilities and of gradients of scores, for this thread's queries and keys: `write(query row, key row,
 /// probability, gradient)`.
 template <int most_width, int rows, Element T, class Matrix, class Write>
@@ -342,7 +314,7 @@ ZEROTH_DEVICE inline void score_again(int thread, AttentionGiven<T> const& given
   for (int r = 0; r < rows / Tiles::side; ++r) {
     int const row = Tiles::row_of(thread, rows, r);
     std::int64_t const query = first_query + row;
-    std::int64_t const pair = (tile.sequence * h.context + query) * h.heads + tile.head;
+    std::int64_t const pair = tile.pair(h, query);
     for (int j = 0; j < rows / Tiles::side; ++j) {
       int const column = Tiles::column_of(thread, j);
       float p = 0;

@@ -1,71 +1,124 @@
-/// The loss over rows of fp32 logits: forward keeps one number per row, backward makes the gradient in one pass.
+/// The loss over rows of fp32 logits. Each of the two passes reads them once: forward keeps two numbers per row, from
+/// which backward makes the gradient.
 #pragma once
 #include <cmath>
 
+#include "cuda/packs.hpp"
 #include "gpu/kernels/layer_norm.hpp"
 
 namespace gpt::gpu {
 
-struct Largest {
-  ZEROTH_DEVICE float operator()(float a, float b) const { return a > b ? a : b; }
+/// Rows that begin `stride` elements apart. What lies between them is neither read nor written.
+template <class T>
+struct Rows {
+  T* data;
+  std::int64_t count, width, stride;
+
+  [[nodiscard]] ZEROTH_DEVICE T* operator[](std::int64_t row) const { return data + row * stride; }
 };
 
-/// A warp has a row.
+/// Where packs begin in each row, if that is the same in all of them. Elsewhere there are none.
+template <int pack, class... T>
+[[nodiscard]] zeroth::cuda::PackGrid<pack> pack_grid(Rows<T> const&... rows) {
+  bool const alike = ((rows.stride * std::int64_t{sizeof(T)} % zeroth::cuda::access_bytes == 0) && ...);
+  zeroth::cuda::Array const arrays[] = {{rows.data, sizeof(T)}...};
+  return alike ? zeroth::cuda::pack_grid<pack>(arrays) : zeroth::cuda::PackGrid<pack>{};
+}
+
+struct Largest {
+  ZEROTH_DEVICE float operator()(float a, float b) const { return std::fmax(a, b); }
+};
+
+/// A block has a row. Of the logits that it has seen, a thread keeps the largest and the sum of their exponentials over
+/// that of the largest; when a larger one comes, the sum shrinks. Always in the same order.
 struct CrossEntropy {
-  static constexpr int threads = 128, warps = threads / warp_threads;
+  static constexpr int threads = 256, warps = threads / warp_threads;
+  static constexpr int pack = zeroth::cuda::pack_count<float>;
   struct Shared {
-    float largest[warps];
+    float largest[warps], sum[warps];
   };
 
-  float const* logits;  // [rows, vocabulary]
+  Rows<float const> logits;
   std::int32_t const* targets;
-  std::int64_t rows, vocabulary;
-  float *log_sums, *losses;  // [rows]
+  float *largest, *sums;  // [rows]
+  float* losses;          // [rows]
+  zeroth::cuda::PackGrid<pack> grid;
 
-  [[nodiscard]] std::int64_t work() const { return (rows + warps - 1) / warps; }
+  CrossEntropy(Rows<float const> const& of, std::int32_t const* at, float* to_largest, float* to_sums, float* to_losses)
+      : logits{of},
+        targets{at},
+        largest{to_largest},
+        sums{to_sums},
+        losses{to_losses},
+        grid{gpu::pack_grid<pack>(of)} {}
+  [[nodiscard]] std::int64_t work() const { return logits.count; }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
-    each_row_group<warps>(block, rows, [&](std::int64_t first) {
-      PerThread<float, Block> value;
+    PerThread<float, Block> largest_seen;
+    PerThread<float, Block> sum;
+    PerThread<float, Block> folded;
+    for (std::int64_t row = block.index(); row < logits.count; row += block.count()) {
       block.phase([&](int thread) {
-        value[thread] = -INFINITY;
-        each_logit(first, thread, [&](float logit) { value[thread] = logit > value[thread] ? logit : value[thread]; });
+        float seen = -INFINITY;
+        float total = 0;
+        zeroth::cuda::each_pack<threads>(grid, {0, logits.width}, thread, [&](std::int64_t first, auto lanes) {
+          add(zeroth::cuda::load<lanes()>(logits[row] + first), seen, total);
+        });
+        largest_seen[thread] = seen;
+        folded[thread] = seen;
+        sum[thread] = total;
       });
-      block.fold_warps(value, Largest{});
+      block.fold_warps(folded, Largest{});
       block.phase([&](int thread) {
         if (thread % warp_threads == 0) {
-          shared.largest[thread / warp_threads] = value[thread];
+          shared.largest[thread / warp_threads] = folded[thread];
         }
       });
       block.phase([&](int thread) {
-        float const largest = shared.largest[thread / warp_threads];
-        value[thread] = 0;
-        each_logit(first, thread, [&](float logit) { value[thread] += std::exp(logit - largest); });
+        // Who has seen nothing has minus infinity, whose exponential is none.
+        sum[thread] *= std::exp(largest_seen[thread] - over_warps(shared.largest, Largest{}));
       });
-      block.fold_warps(value, Plus{});
+      block.fold_warps(sum, Plus{});
       block.phase([&](int thread) {
-        std::int64_t const row = first + thread / warp_threads;
-        if (thread % warp_threads == 0 && row < rows) {
-          float const largest = shared.largest[thread / warp_threads];
-          float const log_sum = std::log(value[thread]);
-          log_sums[row] = largest + log_sum;
-          losses[row] = log_sum - (logits[row * vocabulary + targets[row]] - largest);
+        if (thread % warp_threads == 0) {
+          shared.sum[thread / warp_threads] = sum[thread];
         }
       });
-    });
+      block.phase([&](int thread) {
+        if (thread == 0) {
+          float const most = over_warps(shared.largest, Largest{});
+          float const total = over_warps(shared.sum, Plus{});
+          largest[row] = most;
+          sums[row] = total;
+          losses[row] = std::log(total) - (logits[row][targets[row]] - most);
+        }
+      });
+    }
   }
 
  private:
-  template <class F>
-  ZEROTH_DEVICE void each_logit(std::int64_t first, int thread, F const& function) const {
-    std::int64_t const row = first + thread / warp_threads;
-    if (row >= rows) {
-      return;
+  template <int count>
+  ZEROTH_DEVICE static void add(zeroth::cuda::Pack<float, count> const& some, float& seen, float& sum) {
+    float most = seen;
+    for (int k = 0; k < count; ++k) {
+      most = Largest{}(most, some.at[k]);
     }
-    for (std::int64_t v = thread % warp_threads; v < vocabulary; v += warp_threads) {
-      function(logits[row * vocabulary + v]);
+    if (most > seen) {
+      sum *= std::exp(seen - most);
+      seen = most;
     }
+    for (int k = 0; k < count; ++k) {
+      sum += std::exp(some.at[k] - seen);
+    }
+  }
+  template <class Combine>
+  ZEROTH_DEVICE static float over_warps(float const (&values)[warps], Combine const& combine) {
+    float result = values[0];
+    for (int warp = 1; warp < warps; ++warp) {
+      result = combine(result, values[warp]);
+    }
+    return result;
   }
 };
 
@@ -110,25 +163,43 @@ struct MeanLoss {
 template <Element T>
 struct CrossEntropyBackward {
   static constexpr int threads = 256;
+  static constexpr int pack = zeroth::cuda::pack_count<float, T>;
   struct Shared {};
 
-  float const* logits;
+  Rows<float const> logits;
   std::int32_t const* targets;
-  float const* log_sums;
-  std::int64_t rows, vocabulary;
+  float const *largest, *sums;  // [rows]
   float each;
-  T* dlogits;
+  Rows<T> dlogits;
+  zeroth::cuda::PackGrid<pack> grid;
 
-  [[nodiscard]] std::int64_t work() const { return rows; }
+  CrossEntropyBackward(Rows<float const> const& of, std::int32_t const* at, float const* with_largest,
+                       float const* with_sums, float times, Rows<T> const& to)
+      : logits{of},
+        targets{at},
+        largest{with_largest},
+        sums{with_sums},
+        each{times},
+        dlogits{to},
+        grid{gpu::pack_grid<pack>(of, to)} {}
+  [[nodiscard]] std::int64_t work() const { return logits.count; }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
     block.phase([&](int thread) {
-      for (std::int64_t row = block.index(); row < rows; row += block.count()) {
-        for (std::int64_t v = thread; v < vocabulary; v += threads) {
-          float const probability = std::exp(logits[row * vocabulary + v] - log_sums[row]);
-          dlogits[row * vocabulary + v] = from_float<T>((probability - (v == targets[row] ? 1.0F : 0.0F)) * each);
-        }
+      for (std::int64_t row = block.index(); row < logits.count; row += block.count()) {
+        float const most = largest[row];
+        float const scale = 1 / sums[row];
+        std::int64_t const target = targets[row];
+        zeroth::cuda::each_pack<threads>(grid, {0, logits.width}, thread, [&](std::int64_t first, auto lanes) {
+          auto const in = zeroth::cuda::load<lanes()>(logits[row] + first);
+          zeroth::cuda::Pack<T, lanes()> out;
+          for (int k = 0; k < lanes(); ++k) {
+            float const probability = std::exp(in.at[k] - most) * scale;
+            out.at[k] = from_float<T>((probability - (first + k == target ? 1.0F : 0.0F)) * each);
+          }
+          zeroth::cuda::store(dlogits[row] + first, out);
+        });
       }
     });
   }

@@ -1,0 +1,51 @@
+/// The kernels that attention is made of, and which heads they are for.
+#pragma once
+#include <type_traits>
+
+#include "gpu/kernels/attention.hpp"
+#include "gpu/kernels/tensor_attention_backward.hpp"
+#include "gpu/kernels/tensor_attention_forward.hpp"
+
+namespace gpt::gpu {
+
+template <Element T, int most_width>
+struct PlainAttention {
+  static constexpr bool on_tensor_cores = false;
+  using Forward = AttentionForward<T, most_width>;
+  using BackwardQueries = AttentionBackwardQueries<T, most_width>;
+  using BackwardKeys = AttentionBackwardKeys<T, most_width>;
+};
+
+template <Element T, int most_width>
+struct TensorAttention {
+  static constexpr bool on_tensor_cores = true;
+  using Forward = TensorAttentionForward<T, most_width>;
+  using BackwardQueries = TensorAttentionBackwardQueries<T, most_width>;
+  using BackwardKeys = TensorAttentionBackwardKeys<T, most_width>;
+};
+
+inline constexpr std::int64_t widest_head = 128;
+
+/// Calls `f` with the kernels for heads of `width` channels, at most widest_head: those with the narrowest tiles that a
+/// head fits. Tensor cores take 16-bit heads whose rows can be fetched in accesses of 16 bytes.
+template <Element T, class F>
+void with_attention_kernels(std::int64_t width, F const& f) {
+  auto const choose = [&](auto most) {
+    if constexpr (sizeof(T) == 2) {
+      if (width % zeroth::cuda::pack_count<T> == 0) {
+        f(TensorAttention<T, most()>{});
+        return;
+      }
+    }
+    f(PlainAttention<T, most()>{});
+  };
+  if (width <= 32) {
+    choose(std::integral_constant<int, 32>{});
+  } else if (width <= 64) {
+    choose(std::integral_constant<int, 64>{});
+  } else {
+    choose(std::integral_constant<int, 128>{});
+  }
+}
+
+}  // namespace gpt::gpu

@@ -1,0 +1,214 @@
+/// Warps, their fragments, and what is fetched, in the emulator: as the PTX ISA has them, and with a GPU's mistakes.
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "cuda/warp.hpp"
+#include "support/block_emulator.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using cuda::FragmentA;
+using cuda::FragmentB;
+using cuda::FragmentC;
+using cuda::PerLane;
+
+constexpr int side = cuda::fragment_side, stride = side + 8;
+
+/// c += a b, or a b', for 16 x 16 matrices, by each of two warps: what they load from shared memory was fetched.
+struct Product {
+  static constexpr int threads = 64;
+  struct Shared {
+    alignas(16) bf16 b[side][stride];
+  };
+
+  bf16 const *a, *b;  // b: rows of 16
+  float* c;           // of each warp
+  bool transposed;
+
+  template <class Block>
+  void operator()(Block& block, Shared& shared) const {
+    using Warp = typename Block::Warp;
+    using Pack = cuda::Pack<bf16, 8>;
+    block.fetch([&](int thread, auto const& copy) {
+      if (thread < 2 * side) {
+        copy(reinterpret_cast<Pack*>(&shared.b[thread / 2][thread % 2 * 8]),
+             reinterpret_cast<Pack const*>(b + thread / 2 * side + thread % 2 * 8), true);
+      }
+    });
+    block.template await_fetches<0>();
+    block.warps([&](Warp& warp) {
+      PerLane<FragmentA<bf16>, Warp> left;
+      PerLane<FragmentB<bf16>, Warp> right;
+      PerLane<FragmentC, Warp> sums;
+      each_pair(warp, [&](int lane, int pair, int row, int column) {
+        bf16 const* const from = a + row * side + column;
+        left[lane].pairs[pair] = cuda::pair_of<bf16>(to_float(from[0]), to_float(from[1]));
+        sums[lane].pairs[pair][0] = c[element(warp, row, column)];
+        sums[lane].pairs[pair][1] = c[element(warp, row, column + 1)];
+      });
+      if (transposed) {
+        cuda::load_fragment_transposed(warp, right, &shared.b[0][0], stride);
+      } else {
+        cuda::load_fragment(warp, right, &shared.b[0][0], stride);
+      }
+      warp.multiply_add(sums, left, right);
+      each_pair(warp, [&](int lane, int pair, int row, int column) {
+        c[element(warp, row, column)] = sums[lane].pairs[pair][0];
+        c[element(warp, row, column + 1)] = sums[lane].pairs[pair][1];
+      });
+    });
+  }
+
+  template <class Warp>
+  static int element(Warp const& warp, int row, int column) {
+    return (warp.index() * side + row) * side + column;
+  }
+  template <class Warp, class F>
+  static void each_pair(Warp& warp, F const& f) {
+    warp.lanes([&](int lane) {
+      for (int pair = 0; pair < cuda::fragment_pairs; ++pair) {
+        f(lane, pair, cuda::row_of_pair(lane, pair), cuda::column_of_pair(lane, pair));
+      }
+    });
+  }
+};
+
+TEST_CASE("fragments multiply as matrices do, as they are and transposed") {
+  std::mt19937 random{1};
+  std::uniform_int_distribution<int> number{-8, 8};  // sums are exact
+  std::vector<bf16> a(side * side), b(side * side);
+  for (auto* matrix : {&a, &b}) {
+    for (auto& value : *matrix) {
+      value = from_float<bf16>(static_cast<float>(number(random)));
+    }
+  }
+  for (bool const transposed : {false, true}) {
+    for (bool const backwards : {false, true}) {
+      std::vector<float> c(2 * side * side, 3), expected(side * side, 3);
+      emulate(Product{a.data(), b.data(), c.data(), transposed}, 1, {.backwards = backwards});
+      for (std::size_t i = 0; i < side * side; ++i) {
+        for (std::size_t k = 0; k < side; ++k) {
+          auto const other = transposed ? i % side * side + k : k * side + i % side;
+          expected[i] += to_float(a[i / side * side + k]) * to_float(b[other]);
+        }
+      }
+      CHECK(std::vector<float>(c.begin(), c.begin() + side * side) == expected);
+      CHECK(std::vector<float>(c.begin() + side * side, c.end()) == expected);
+    }
+  }
+}
+
+/// Two fetches, of which the second is not waited for.
+struct TwoFetches {
+  static constexpr int threads = 32;
+  struct Shared {
+    float values[3][threads];
+  };
+  float const* values;
+  float* seen;  // [3, threads]
+
+  template <class Block>
+  void operator()(Block& block, Shared& shared) const {
+    block.fetch([&](int thread, auto const& copy) {
+      copy(&shared.values[0][thread], values + thread, true);
+      copy(&shared.values[1][thread], values + thread, thread % 2 == 0);
+    });
+    block.fetch([&](int thread, auto const& copy) { copy(&shared.values[2][thread], values + thread, true); });
+    block.template await_fetches<1>();
+    block.phase([&](int thread) {
+      for (int k = 0; k < 3; ++k) {
+        seen[k * threads + thread] = shared.values[k][thread];
+      }
+    });
+  }
+};
+
+TEST_CASE("what is fetched comes when it is waited for, and zeros where there is nothing") {
+  std::vector<float> const values(32, 5);
+  std::vector<float> seen(96);
+  emulate(TwoFetches{values.data(), seen.data()}, 1);
+  for (std::size_t i = 0; i < 32; ++i) {
+    CHECK(seen[i] == 5);
+    CHECK(seen[32 + i] == (i % 2 == 0 ? 5 : 0));
+    CHECK(std::isnan(seen[64 + i]));  // still on its way
+  }
+}
+
+/// Each warp reads what the one before has written.
+struct WarpRace {
+  static constexpr int threads = 128;
+  struct Shared {
+    int values[4];
+  };
+  int* result;
+
+  template <class Block>
+  void operator()(Block& block, Shared& shared) const {
+    block.warps([&](auto& warp) { shared.values[warp.index()] = 1; });
+    block.warps(
+        [&](auto& warp) { shared.values[warp.index()] += warp.index() > 0 ? shared.values[warp.index() - 1] : 0; });
+    block.warps([&](auto& warp) { result[warp.index()] = shared.values[warp.index()]; });
+  }
+};
+
+TEST_CASE("warps that depend on each other in a phase give themselves away") {
+  std::vector<int> forwards(4), backwards(4);
+  emulate(WarpRace{forwards.data()}, 1);
+  emulate(WarpRace{backwards.data()}, 1, {.backwards = true});
+  CHECK(forwards != backwards);
+}
+
+/// What a warp keeps from phase to phase, and quads that are folded.
+struct Quads {
+  static constexpr int threads = 64;
+  struct Shared {};
+  int* sums;
+
+  template <class Block>
+  void operator()(Block& block, Shared& /*shared*/) const {
+    using Warp = typename Block::Warp;
+    cuda::PerWarp<PerLane<int, Warp>, Block> kept;
+    block.warps([&](Warp& warp) { warp.lanes([&](int lane) { kept[warp][lane] = 100 * warp.index() + lane; }); });
+    block.warps([&](Warp& warp) { warp.fold_quads(kept[warp], [](int a, int b) { return a + b; }); });
+    block.warps([&](Warp& warp) { warp.lanes([&](int lane) { sums[32 * warp.index() + lane] = kept[warp][lane]; }); });
+  }
+};
+
+TEST_CASE("all four lanes of a quad have its sum") {
+  std::vector<int> sums(64);
+  emulate(Quads{sums.data()}, 1);
+  for (int i = 0; i < 64; ++i) {
+    int const warp = i / 32;
+    int const first = i % 32 / 4 * 4;
+    CHECK(sums[static_cast<std::size_t>(i)] == 4 * (100 * warp + first) + 6);
+  }
+}
+
+/// Fetches 16 bytes from an address that is no multiple of 16.
+struct Crooked {
+  static constexpr int threads = 32;
+  struct Shared {
+    alignas(16) float values[4];
+  };
+  std::byte const* from;
+
+  template <class Block>
+  void operator()(Block& block, Shared& shared) const {
+    using Pack = cuda::Pack<float, 4>;
+    block.fetch([&](int thread, auto const& copy) {
+      copy(reinterpret_cast<Pack*>(shared.values), reinterpret_cast<Pack const*>(from), thread == 0);
+    });
+  }
+};
+
+TEST_CASE("accesses that a GPU refuses are refused") {
+  alignas(16) std::byte memory[32];
+  CHECK_NOTHROW(emulate(Crooked{memory}, 1));
+  CHECK_THROWS_AS(emulate(Crooked{memory + 4}, 1), std::logic_error);
+}
+
+}  // namespace
+}  // namespace zeroth::testing

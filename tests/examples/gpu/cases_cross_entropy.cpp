@@ -1,0 +1,203 @@
+/// Cross-entropy's kernels against softmax in double.
+///
+/// Tolerances: probabilities in fp32 come from sums of at most some thousand positive terms, in parts of some tens, so
+/// 1e-5 of the largest value leaves rounding a decimal digit. One that is stored in 16 bits is rounded once more, by at
+/// most 2^-9 (bf16) or 2^-11 (fp16) of itself.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "examples/gpu/numbers.hpp"
+#include "gpu/bodies.hpp"
+
+namespace gpt::gpu {
+namespace {
+
+using namespace gpt::testing;
+
+/// How rows lie in memory.
+struct Place {
+  std::int64_t stride, shift = 0;  ///< Elements from row to row, and behind an aligned address.
+};
+
+std::int64_t round_up(std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit * unit; }
+
+/// Rows of `width` values, with NaN between them.
+template <class T>
+class RowsOnMachine {
+ public:
+  RowsOnMachine(std::vector<T> const& values, std::int64_t width, Place const& place)
+      : width_{width},
+        stride_{place.stride},
+        before_{garbage<T>(std::ssize(values) / width * place.stride)},
+        memory_{with(values), place.shift} {}
+
+  template <class View = T>
+  [[nodiscard]] Rows<View> rows() const {
+    return {memory_.data(), std::ssize(before_) / stride_, width_, stride_};
+  }
+  /// The values. Nothing between the rows may have changed.
+  [[nodiscard]] std::vector<T> values() const {
+    auto const now = memory_.values();
+    std::vector<T> result, between, between_before;
+    for (std::int64_t i = 0; i < std::ssize(now); ++i) {
+      (i % stride_ < width_ ? result : between).push_back(now[static_cast<std::size_t>(i)]);
+      if (i % stride_ >= width_) {
+        between_before.push_back(before_[static_cast<std::size_t>(i)]);
+      }
+    }
+    CHECK(zeroth::testing::same_bits(between, between_before));
+    return result;
+  }
+
+ private:
+  [[nodiscard]] std::vector<T> with(std::vector<T> const& values) const {
+    auto all = before_;
+    for (std::int64_t i = 0; i < std::ssize(values); ++i) {
+      all[static_cast<std::size_t>(i / width_ * stride_ + i % width_)] = values[static_cast<std::size_t>(i)];
+    }
+    return all;
+  }
+
+  std::int64_t width_, stride_;
+  std::vector<T> before_;
+  zeroth::testing::OnMachine<T> memory_;
+};
+
+struct Problem {
+  std::int64_t vocabulary;
+  std::vector<float> logits;
+  std::vector<std::int32_t> targets;
+  [[nodiscard]] std::int64_t rows() const { return std::ssize(targets); }
+};
+
+Problem random_problem(std::int64_t rows, std::int64_t vocabulary) {
+  Problem problem{vocabulary, random_values<float>(rows * vocabulary, 1), {}};
+  for (std::int64_t i = 0; i < rows; ++i) {
+    problem.targets.push_back(static_cast<std::int32_t>(i * 7 % vocabulary));
+  }
+  return problem;
+}
+
+/// What the kernels make of a problem.
+template <class T>
+struct Outcome {
+  std::vector<float> losses, mean;
+  std::vector<T> dlogits;
+};
+
+template <class T>
+Outcome<T> outcome_of(Problem const& problem, float each, Place const& place, Place const& place_of_gradient) {
+  auto const rows = problem.rows();
+  RowsOnMachine<float> const logits{problem.logits, problem.vocabulary, place};
+  RowsOnMachine<T> const dlogits{garbage<T>(rows * problem.vocabulary), problem.vocabulary, place_of_gradient};
+  OnMachine<std::int32_t> const targets{problem.targets};
+  OnMachine<float> const largest{garbage<float>(rows)}, sums{garbage<float>(rows)}, losses{garbage<float>(rows)};
+  OnMachine<float> const mean{garbage<float>(1)};
+  auto const given = logits.template rows<float const>();
+  run(CrossEntropy{given, targets.data(), largest.data(), sums.data(), losses.data()});
+  run(MeanLoss{losses.data(), rows, mean.data()});
+  run(CrossEntropyBackward<T>{given, targets.data(), largest.data(), sums.data(), each, dlogits.rows()});
+  CHECK(zeroth::testing::same_bits(logits.values(), problem.logits));
+  return {losses.values(), mean.values(), dlogits.values()};
+}
+
+template <class T>
+void check_outcome(Problem const& problem, Place const& place, Place const& place_of_gradient) {
+  CAPTURE(problem.vocabulary, place.stride, place.shift, place_of_gradient.stride, place_of_gradient.shift);
+  float const each = 8.0F / static_cast<float>(problem.rows());
+  DoubleMatrix expected = matrix(problem.logits, problem.vocabulary);
+  DoubleMatrix losses{1, problem.rows()};
+  for (std::int64_t i = 0; i < problem.rows(); ++i) {
+    auto const target = problem.targets[static_cast<std::size_t>(i)];
+    expected.row(i).array() -= expected.row(i).maxCoeff();
+    double const log_sum = std::log(expected.row(i).array().exp().sum());
+    losses(0, i) = log_sum - expected(i, target);
+    expected.row(i) = (expected.row(i).array() - log_sum).exp().matrix();
+    expected(i, target) -= 1;
+  }
+  auto const outcome = outcome_of<T>(problem, each, place, place_of_gradient);
+  CHECK(error_of(outcome.losses, losses) < tolerance<float>);
+  CHECK(static_cast<double>(outcome.mean.at(0)) == Approx(losses.mean()).epsilon(1e-6).margin(1e-9));
+  CHECK(error_of(outcome.dlogits, expected * static_cast<double>(each)) < tolerance<T>);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("cross-entropy and its gradient are softmax's", "", float, zeroth::bf16, zeroth::fp16) {
+  every_way();
+  std::int64_t const vocabulary = GENERATE(1, 2, 7, 33, 256, 1031);
+  auto const problem = random_problem(vocabulary < 100 ? 301 : 19, vocabulary);
+  // As the model has them, as near as packs allow, and as no packs are possible: for rows, or for addresses.
+  check_outcome<TestType>(problem, {round_up(vocabulary, 32)}, {round_up(vocabulary, 64)});
+  check_outcome<TestType>(problem, {round_up(vocabulary, 8)}, {round_up(vocabulary, 8)});
+  check_outcome<TestType>(problem, {vocabulary}, {vocabulary});
+  check_outcome<TestType>(problem, {round_up(vocabulary, 8), 1}, {round_up(vocabulary, 8)});
+  check_outcome<TestType>(problem, {round_up(vocabulary, 8), 3}, {round_up(vocabulary, 8), 3});
+}
+
+TEMPLATE_TEST_CASE("logits may be far from zero and from each other", "", float, zeroth::bf16) {
+  every_way();
+  std::int64_t const vocabulary = 1031;
+  auto const check = [&](auto const& logit) {
+    Problem problem{vocabulary, {}, {14}};
+    for (std::int64_t v = 0; v < vocabulary; ++v) {
+      problem.logits.push_back(logit(v));
+    }
+    check_outcome<TestType>(problem, {1056}, {1088});
+  };
+  auto const noise = random_values<float>(vocabulary, 1);
+  auto const near = [&](std::int64_t v) { return noise[static_cast<std::size_t>(v)]; };
+  check([&](std::int64_t v) { return 1e4F + near(v); });               // where fp32 has three decimals
+  check([&](std::int64_t v) { return -1e4F + near(v); });              //
+  check([&](std::int64_t v) { return v % 2 == 0 ? 1e4F : -1e4F; });    // half of them do not count
+  check([&](std::int64_t v) { return 200 * static_cast<float>(v); });  // each takes all from those before
+  check([&](std::int64_t v) { return -200 * static_cast<float>(v); });
+}
+
+TEST_CASE("a logit that is no number makes its row's loss and gradient none, and no other's") {
+  every_way();
+  float const bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity());
+  auto problem = random_problem(3, 1031);
+  problem.logits[1031 + 700] = bad;
+  auto const outcome = outcome_of<float>(problem, 1, {1056}, {1056});
+  CHECK(std::isfinite(outcome.losses.at(0)));
+  CHECK(std::isnan(outcome.losses.at(1)));
+  CHECK(std::isfinite(outcome.losses.at(2)));
+  CHECK(std::isnan(outcome.mean.at(0)));
+  for (std::int64_t v = 0; v < 1031; ++v) {
+    auto const at = [&](std::int64_t row) { return outcome.dlogits[static_cast<std::size_t>(row * 1031 + v)]; };
+    if (!std::isfinite(at(0)) || std::isfinite(at(1)) || !std::isfinite(at(2))) {
+      FAIL("at " << v);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("cross-entropy has the same bits in every launch", "", float, zeroth::bf16) {
+  auto const problem = random_problem(40, 1031);
+  auto const of_way = [&](int way) {
+    zeroth::testing::machine().choose(way);
+    return outcome_of<TestType>(problem, 1, {1056}, {1088});
+  };
+  auto const first = of_way(0);
+  for (int way = 0; way < zeroth::testing::machine().ways(); ++way) {
+    auto const again = of_way(way);
+    CHECK(zeroth::testing::same_bits(first.losses, again.losses));
+    CHECK(zeroth::testing::same_bits(first.mean, again.mean));
+    CHECK(zeroth::testing::same_bits(first.dlogits, again.dlogits));
+  }
+}
+
+#ifndef ZEROTH_ON_GPU
+TEST_CASE("rows that begin at multiples of 16 bytes are moved in packs, their last elements excepted") {
+  every_way();
+  std::int64_t const rows = 5;
+  auto const problem = random_problem(rows, 1031);
+  zeroth::cuda::accesses = {};
+  static_cast<void>(outcome_of<zeroth::bf16>(problem, 1, {1056}, {1088}));
+  CHECK(zeroth::cuda::accesses.packs == rows * (257 + 2 * 128));
+  CHECK(zeroth::cuda::accesses.singles == rows * (3 + 2 * 7));
+}
+#endif
+
+}  // namespace gpt::gpu
