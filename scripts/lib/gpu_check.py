@@ -77,6 +77,9 @@ CASES = [
 ]
 
 
+# A run that takes longer has failed, and the next one is started. Making 1.5 billion random parameters takes a minute.
+MOST_SECONDS = 900
+
 # Aims. AdamW's bandwidth with fp32 masters, as part of a copy's in the same run; and the products of a whole GPU, as
 # part of those that its maker states.
 LEAST_OF_A_COPY = 0.90
@@ -145,8 +148,11 @@ def figures(case, run, gpu, gpus):
 
 
 def tests_of(path):
-    """Names by outcome, from ctest's JUnit file. Those that need more GPUs than there are say so themselves."""
+    """Names by outcome, from ctest's JUnit file, if there is one. Those that need more GPUs than there are say so
+    themselves."""
     outcomes = {"passed": [], "failed": [], "skipped": [], "for more GPUs": []}
+    if not Path(path).exists():
+        return outcomes
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
         status = case.get("status")
         if status == "run":
@@ -168,6 +174,13 @@ def json_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def last_line(log):
+    """What a run said last, so that who sees the table alone knows."""
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+    said = [line.strip() for line in lines if line.strip()]
+    return f": {said[-1].replace('|', '/')}" if said else ""
+
+
 def collect(folder):
     gpus = gpus_of(folder)
     adamw = json_lines(folder / "adamw.jsonl")
@@ -176,7 +189,7 @@ def collect(folder):
         try:
             training.append(figures(case, runs.read_run(case.name, str(folder / f"{case.name}.jsonl")), gpus[0][0], len(gpus)))
         except ReportError as error:
-            failed = f"{error} (see {case.name}.log)"
+            failed = f"{error} (see {case.name}.log{last_line(folder / f'{case.name}.log')})"
             training.append({"name": case.name, "model": case.model, "stage": case.stage, "failed": failed})
     result = {
         "gpus": [{"name": g[0], "memory": g[1], "driver": g[2]} for g in gpus],
@@ -195,6 +208,8 @@ def problems_of(result):
     found = [f"test {kind}: {name}" for kind in ("failed", "skipped") for name in tests[kind]]
     if not tests["passed"]:
         found.append("no test passed")
+    elif not any("nccl" in name for names in tests.values() for name in names):
+        found.append("NCCL was not tested: the library was built without it (configure.log says why)")
     found += [f"{t['name']} failed: {t['failed']}" for t in result["training"] if "failed" in t]
     trained = [t for t in result["training"] if "failed" not in t]
     found += [
@@ -265,6 +280,9 @@ def markdown(result):
             f"| {t['tokens_per_s']:.0f} | {mfu} | {t['losses'][-1]:.6g} | {t['planned_bytes'] / 2**20:.1f} "
             f"| {t['measured_bytes'] / 2**20:.1f} |"
         ]
+    lines += ["", "MFU: tokens/s * (6 * parameters of matrices + 12 * layers * channels * context), of "
+              + (f"{peak_of(gpus[0]['name']) / 1e12:.0f} TFLOP/s for each GPU, as its maker states for dense bf16." if peak_of(gpus[0]["name"])
+                 else "what this GPU's maker states for dense bf16, which is not listed here.")]
     lines += ["", "Problems:" if result["problems"] else "No problems: tests passed, memory is what was planned, all "
               "stages have the same losses, digit for digit, and the aims are met."]
     lines += [f"- {problem}" for problem in result["problems"]]
@@ -282,11 +300,23 @@ def run_cases(folder, text, program):
         words = command(case, len(gpus_of(folder)), folder, text, program)
         print("==", " ".join(words), flush=True)
         with open(folder / f"{case.name}.log", "w", encoding="utf-8") as log:
-            status = subprocess.run(words, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
-        if status != 0:
-            failed += 1
-            print(f"error: {case.name} ended with status {status}, see {folder / case.name}.log", file=sys.stderr)
+            ending = end_of(words, log)
+            if ending:
+                failed += 1
+                log.write(f"{case.name} {ending}\n")
+                print(f"error: {case.name} {ending}, see {folder / case.name}.log", file=sys.stderr)
     return failed
+
+
+def end_of(words, log):
+    """Runs a program; how it ended, if not well."""
+    try:
+        status = subprocess.run(words, stdout=log, stderr=subprocess.STDOUT, check=False, timeout=MOST_SECONDS).returncode
+    except subprocess.TimeoutExpired:
+        return f"did not end within {MOST_SECONDS} s"
+    except OSError as error:
+        return f"did not start: {error}"
+    return "" if status == 0 else f"ended with status {status}"
 
 
 def main():

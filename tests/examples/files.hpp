@@ -22,6 +22,15 @@ class Folder : public zeroth::testing::Folder {
   }
 };
 
+/// Something to train on: "0 1 4 9 ...".
+inline std::string squares() {
+  std::string text;
+  for (int i = 0; i < 600; ++i) {
+    text += std::to_string(i * i) + (i % 7 == 0 ? "\n" : " ");
+  }
+  return text;
+}
+
 inline std::string read_all(std::filesystem::path const& file) {
   std::ifstream in{file, std::ios::binary};
   return {std::istreambuf_iterator<char>{in}, {}};

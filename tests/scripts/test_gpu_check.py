@@ -1,5 +1,7 @@
 """The figures of scripts/gpu_check.sh, from runs that are made up; and what it says where there is no GPU."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -37,7 +39,7 @@ def report(case, gpus, tokens_per_s, measured=None, last_loss=10.0):
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def fill(folder, gpu="NVIDIA H100 80GB HBM3", gpus=1, junit='<testcase name="a" status="run"/>'):
+def fill(folder, gpu="NVIDIA H100 80GB HBM3", gpus=1, junit='<testcase name="nccl_memory_gpu" status="run"/>'):
     (folder / "gpus.csv").write_text(f"{gpu}, 81559 MiB, 580.1\n" * gpus)
     (folder / "tests.xml").write_text(f"<testsuite>{junit}</testsuite>")
     (folder / "adamw.jsonl").write_text(
@@ -94,10 +96,11 @@ class Figures(unittest.TestCase):
         self.assertIn("Commit 1234abc-dirty.", ended.stdout)
         self.assertIn("| 1.5B, recomputed | 0 | 1 on 1 | 100.0 | 2.5 | 100000 | 1.039 | 10 |", ended.stdout)
         self.assertIn("| 10 | 6144.0 | 6144.0 |", ended.stdout)
+        self.assertIn("of 989 TFLOP/s for each GPU", ended.stdout)
         self.assertIn("No problems", ended.stdout)
         self.assertEqual((self.folder / "gpu_check.md").read_text(), ended.stdout)
         written = json.loads((self.folder / "gpu_check.json").read_text())
-        self.assertEqual(written["tests"]["passed"], ["a"])
+        self.assertEqual(written["tests"]["passed"], ["nccl_memory_gpu"])
         self.assertEqual(written["commit"], "1234abc-dirty")
         self.assertEqual(written["memory"], [MEMORY])
 
@@ -157,6 +160,12 @@ class Figures(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertIn("no memory was recorded", ended.stdout)
         self.assertIn("| 124M | 3 | 4 on 1 | 100.0 |", ended.stdout)
+
+    def test_a_library_without_nccl_is_no_success(self):
+        fill(self.folder, junit='<testcase name="cuda_memory_gpu" status="run"/>')
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- NCCL was not tested", ended.stdout)
 
     def test_a_suite_of_which_nothing_ran_is_no_success(self):
         fill(self.folder, junit="")
@@ -232,9 +241,45 @@ class Figures(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertIn(f"error: {failing} ended with status 1", ended.stderr)
         self.assertEqual(ended.stderr.count("error:"), 1)
-        self.assertEqual((self.folder / f"{failing}.log").read_text(), "no memory\n")
+        self.assertEqual((self.folder / f"{failing}.log").read_text(), f"no memory\n{failing} ended with status 1\n")
         for case in gpu_check.CASES:
             self.assertFalse((self.folder / f"{case.name}.jsonl").exists())
+
+    def test_a_run_that_does_not_end_is_given_up_and_the_others_are_run(self):
+        slow = gpu_check.CASES[0].name
+        most = gpu_check.MOST_SECONDS
+        self.addCleanup(setattr, gpu_check, "MOST_SECONDS", most)
+        gpu_check.MOST_SECONDS = 0.5
+        tool = self.folder / "train_gpt"
+        tool.write_text(f'#!/bin/sh\ncase "$*" in *{slow}*) exec sleep 60;; esac\n')
+        tool.chmod(0o755)
+        (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(gpu_check.run_cases(self.folder, "text", str(tool)), 1)
+        self.assertIn(f"error: {slow} did not end within 0.5 s", said.getvalue())
+        self.assertTrue((self.folder / f"{gpu_check.CASES[-1].name}.log").exists())
+
+    def test_a_program_that_is_not_there_is_a_failed_run(self):
+        (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+            failed = gpu_check.run_cases(self.folder, "text", str(self.folder / "none"))
+        self.assertEqual(failed, len(gpu_check.CASES))
+        self.assertIn("did not start", said.getvalue())
+
+    def test_what_a_failed_run_said_last_is_in_the_table(self):
+        fill(self.folder)
+        case = gpu_check.CASES[1]
+        (self.folder / f"{case.name}.jsonl").unlink()
+        (self.folder / f"{case.name}.log").write_text("step 1\nerror: cudaMalloc | out of memory\n\n")
+        self.assertIn(f"(see {case.name}.log: error: cudaMalloc / out of memory)", self.table().stdout)
+
+    def test_tests_that_were_not_run_keep_no_other_figure_from_the_table(self):
+        fill(self.folder)
+        (self.folder / "tests.xml").unlink()
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- no test passed", ended.stdout)
+        self.assertIn("| 124M | 3 | 4 on 1 | 100.0 |", ended.stdout)
 
     def test_the_suite_is_chosen_by_the_whole_label(self):
         self.assertIn("-L '^gpu$'", (ROOT / "scripts/gpu_check.sh").read_text())  # failed_gpu is another one
@@ -245,6 +290,70 @@ class Figures(unittest.TestCase):
         self.assertEqual(shared[shared.index("--ranks") + 1], "4")
         self.assertNotIn("--share-devices", gpu_check.command(gpu_check.CASES[-1], 8, self.folder, "text", "train_gpt"))
         self.assertNotIn("--share-devices", gpu_check.command(gpu_check.CASES[0], 1, self.folder, "text", "train_gpt"))
+
+
+class Script(unittest.TestCase):
+    """scripts/gpu_check.sh with programs of the test's own instead of the driver's, CMake's and CUDA's."""
+
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.place = Path(place.name)
+        self.out = self.place / "out"
+        self.tool("nvidia-smi", 'case "$*" in *compute_cap*) echo 9.0; echo 9.0;; *) echo "NVIDIA H100 80GB HBM3, 81559 MiB, 580.1";; esac')
+        self.tool("nvcc", "exit 0")
+        self.cmake("3.25.0")
+        self.tool("ctest", "exit 8")
+        self.tool("timeout", "exit 3")  # the benchmark's
+
+    def tool(self, name, text):
+        path = self.place / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def cmake(self, version, status=0):
+        self.tool("cmake", f'[ "$1" = --version ] && echo "cmake version {version}" && exit 0\necho "$@" >>{self.place}/built\nexit {status}')
+
+    def check(self, *words, **more):
+        environment = dict(os.environ, PATH=f"{self.place}:/usr/bin:/bin", ZEROTH_INSTALL="no", **more)
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
+        return subprocess.run([str(ROOT / "scripts/gpu_check.sh"), *words], capture_output=True, text=True, check=False, env=environment)
+
+    def test_what_is_built_is_what_is_run_and_for_the_gpus_that_are_here(self):
+        ended = self.check("--only", "build", str(self.out))
+        self.assertEqual(ended.returncode, 1)  # nothing has run
+        built = (self.place / "built").read_text().splitlines()
+        self.assertEqual(built, ["--preset cuda -DZEROTH_WERROR=OFF -DCMAKE_CUDA_ARCHITECTURES=90-real",
+                                 "--build --preset cuda --target zeroth_gpu_tests bench_cuda_adamw train_gpt"])
+        self.check("--only", "build", str(self.out), CUDAARCHS="80")
+        self.assertIn("--preset cuda -DZEROTH_WERROR=OFF", (self.place / "built").read_text().splitlines())
+
+    def test_a_build_that_fails_ends_it(self):
+        self.cmake("3.25.0", status=1)
+        ended = self.check(str(self.out))
+        self.assertEqual(ended.returncode, 1)
+        self.assertFalse((self.out / "gpu_check.md").exists())
+
+    def test_a_cmake_that_is_too_old_is_named(self):
+        self.cmake("3.22.1")
+        ended = self.check(str(self.out))
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("CMake 3.25 or newer is needed, and here is 3.22.1", ended.stderr)
+
+    def test_whatever_fails_there_is_a_table(self):
+        ended = self.check("--only", "tests,adamw", str(self.out))
+        self.assertEqual(ended.returncode, 1)
+        table = (self.out / "gpu_check.md").read_text()
+        self.assertIn("- no test passed", table)
+        self.assertIn("- missed aim: AdamW with fp32 masters was not measured", table)
+        self.assertEqual(json.loads((self.out / "gpu_check.json").read_text())["tests"]["passed"], [])
+        self.assertFalse((self.place / "built").exists())
+
+    def test_parts_that_there_are_not_are_refused(self):
+        for words in (["--only", "everything", "out"], ["--only"], ["--only", "", "out"], [], ["--only", "tests"]):
+            ended = self.check(*words)
+            self.assertEqual(ended.returncode, 2, words)
+            self.assertIn("usage:", ended.stderr)
 
 
 class WithoutGpu(unittest.TestCase):
