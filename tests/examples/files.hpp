@@ -6,14 +6,13 @@
 #include <string>
 #include <string_view>
 
-#include "support/child.hpp"
+#include "support/folder.hpp"
 
 namespace gpt {
 
-/// A fresh folder, and files in it.
+/// With files in it.
 class Folder : public zeroth::testing::Folder {
  public:
-  [[nodiscard]] std::filesystem::path operator/(std::string_view name) const { return path() / name; }
   std::filesystem::path write(std::string_view name, std::string_view text) const {
     auto const file = path() / name;
     std::filesystem::create_directories(file.parent_path());
