@@ -1,6 +1,6 @@
 # zeroth_eigen: the math of examples and benchmarks, compiled for the machine at hand (with AVX-512 several times as fast
 # as without). The library itself never needs Eigen: its kernels choose their instructions at run time.
-find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+zeroth_dependency(Eigen3 VERSION 3.4 NO_MODULE TARGET Eigen3::Eigen HEADER Eigen/Core SUFFIXES eigen3)
 add_library(zeroth_eigen INTERFACE)
 target_link_libraries(zeroth_eigen INTERFACE Eigen3::Eigen)
 # One compute thread per rank: ranks are the parallelism.
@@ -15,4 +15,5 @@ if(ZEROTH_EIGEN_BLAS)
   find_package(BLAS REQUIRED)
   target_compile_definitions(zeroth_eigen INTERFACE EIGEN_USE_BLAS)
   target_link_libraries(zeroth_eigen INTERFACE BLAS::BLAS)
+  target_sources(zeroth_eigen INTERFACE "${CMAKE_CURRENT_LIST_DIR}/one_blas_thread.cpp")
 endif()

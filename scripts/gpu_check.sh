@@ -1,19 +1,39 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can show: builds with CUDA, runs the tests that need a GPU, then the benchmarks: AdamW
-# against a copy, step time and exposed communication of every stage, tokens per second and MFU of GPT-2 with 124 million
-# and 1.5 billion parameters. Writes gpu_check.json and gpu_check.md, and what the runs reported.
-#   scripts/gpu_check.sh FOLDER [TEXT FILE OR FOLDER]     without a text: this project's own sources
-# Exit status: 0 if all of it ran and passed, 3 if there is no GPU, 1 otherwise.
+# against a copy, each layer of GPT-2 by itself, step time and exposed communication of every stage, tokens per second
+# and MFU of GPT-2 with 124 million and 1.5 billion parameters. Writes gpu_check.json and gpu_check.md, and what the runs reported; whatever fails or does
+# not end, the rest is run and written.
+#   scripts/gpu_check.sh [--only PART,...] FOLDER [TEXT FILE OR FOLDER]    without a text: this project's own sources
+# Parts are build, tests, adamw, layers and training; what the others left in FOLDER before is kept, and in the figures.
+# Needs a driver, CUDA's toolkit with cuBLASLt, NCCL 2.28 for its tests, and what scripts/lib/packages.sh lists. With
+# ZEROTH_INSTALL=no nothing is installed: folders in CMAKE_PREFIX_PATH are where CMake looks as well. Built for the GPUs
+# that are here, or for those that CUDAARCHS names.
+# Exit status: 0 if all of it ran and passed, 3 if there is no GPU, 2 for wrong arguments, 1 otherwise.
 set -euo pipefail
 invoked_from=$PWD
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-if [ $# -lt 1 ] || [ $# -gt 2 ]; then
-  echo "usage: scripts/gpu_check.sh FOLDER [TEXT FILE OR FOLDER]" >&2
+usage() {
+  echo "usage: scripts/gpu_check.sh [--only build,tests,adamw,layers,training] FOLDER [TEXT FILE OR FOLDER]" >&2
   exit 2
+}
+parts=build,tests,adamw,layers,training
+if [ "${1-}" = --only ]; then
+  parts=${2-}
+  shift $(($# < 2 ? $# : 2))
+  for part in ${parts//,/ }; do
+    case $part in build | tests | adamw | layers | training) ;; *) usage ;; esac
+  done
 fi
-if ! gpus=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>&1) || [ -z "$gpus" ]; then
+wanted() { [[ ,$parts, == *,"$1",* ]]; }
+if [ -z "$parts" ] || [ $# -lt 1 ] || [ $# -gt 2 ]; then
+  usage
+fi
+
+# Of those that are to be used: nvidia-smi itself shows all.
+ask_gpus() { nvidia-smi ${CUDA_VISIBLE_DEVICES+"--id=$CUDA_VISIBLE_DEVICES"} "--query-gpu=$1" --format=csv,noheader; }
+if ! gpus=$(ask_gpus name,memory.total,driver_version 2>&1) || [ -z "$gpus" ]; then
   echo "error: there is no GPU here (nvidia-smi says: ${gpus:-nothing}). Nothing was built, run or written." >&2
   exit 3
 fi
@@ -31,23 +51,45 @@ printf '%s\n' "$gpus" | tee "$folder/gpus.csv"
 # What is built. Of an archive's sources git knows nothing.
 git describe --always --dirty >"$folder/commit.txt" 2>/dev/null || echo "unknown" >"$folder/commit.txt"
 
-require_packages "${test_packages[@]}"
-use_ccache_if_present
-echo "== building"
-cmake --preset cuda >"$folder/configure.log" || { cat "$folder/configure.log"; exit 1; }
-cmake --build --preset cuda
+if wanted build; then
+  export PATH=$PATH:/usr/local/cuda/bin
+  if [ -z "${CUDACXX-}" ] && ! command -v nvcc >/dev/null; then
+    echo "error: there is no nvcc in PATH or /usr/local/cuda/bin, and CUDACXX names none: install CUDA's toolkit" >&2
+    exit 1
+  fi
+  require_packages "${test_packages[@]}"
+  require_cmake
+  use_ccache_if_present
+  echo "== building"
+  # Another compiler's warnings are no reason to learn nothing.
+  configuration=(-DZEROTH_WERROR=OFF)
+  if [ -z "${CUDAARCHS-}" ] && capabilities=$(ask_gpus compute_cap 2>/dev/null | tr -d '. ' | sort -u) &&
+    [[ $capabilities =~ ^[0-9]+(.[0-9]+)*$ ]]; then
+    configuration+=("-DCMAKE_CUDA_ARCHITECTURES=$(sed 's/$/-real/' <<<"$capabilities" | paste -sd ';')")
+  fi
+  cmake --preset cuda "${configuration[@]}" >"$folder/configure.log" || { cat "$folder/configure.log"; exit 1; }
+  grep '^-- Zeroth:' "$folder/configure.log" || true # what is left out
+  cmake --build --preset cuda --target zeroth_gpu_tests bench_cuda_adamw bench_cuda_gpt train_gpt
+fi
 
 # One that was skipped, though there are GPUs enough, has not passed: the figures say which.
-echo "== tests"
-tests=0
-rm -f "$folder/tests.xml" "$folder/memory.jsonl" "$folder/adamw.jsonl" # of an earlier check
-ZEROTH_MEMORY_FIGURES=$folder/memory.jsonl ctest --preset cuda -L '^gpu$' --output-junit "$folder/tests.xml" || tests=1
-
-echo "== AdamW"
-build/cuda/bin/bench_cuda_adamw | tee "$folder/adamw.jsonl"
-
-echo "== training"
-runs=0
-python3 scripts/lib/gpu_check.py run --folder "$folder" --text "$text" --program build/cuda/bin/train_gpt || runs=1
-python3 scripts/lib/gpu_check.py table --folder "$folder" || runs=1 # tables what there is, whatever failed
-exit $((tests | runs))
+failed=0
+if wanted tests; then
+  echo "== tests"
+  rm -f "$folder/tests.xml" "$folder/memory.jsonl" # of an earlier check
+  ZEROTH_MEMORY_FIGURES=$folder/memory.jsonl ctest --preset cuda -L '^gpu$' --output-junit "$folder/tests.xml" || failed=1
+fi
+if wanted adamw; then
+  echo "== AdamW"
+  timeout 600 build/cuda/bin/bench_cuda_adamw | tee "$folder/adamw.jsonl" || failed=1
+fi
+if wanted layers; then
+  echo "== layers"
+  timeout 600 build/cuda/bin/bench_cuda_gpt | tee "$folder/layers.jsonl" || failed=1
+fi
+if wanted training; then
+  echo "== training"
+  python3 scripts/lib/gpu_check.py run --folder "$folder" --text "$text" --program build/cuda/bin/train_gpt || failed=1
+fi
+python3 scripts/lib/gpu_check.py table --folder "$folder" || failed=1 # tables what there is, whatever failed
+exit $failed

@@ -63,19 +63,38 @@ class Case:
     ranks: int  # 0: as many as there are GPUs, but at least 4, which then share one
     micro_batch: int
     recompute: bool = False
+    accumulate: int = 1  # micro-steps of a step
     steps: int = 20
+    least_gib: int = 0  # of a GPU's memory
 
     @property
     def name(self):
         return f"{self.model}_stage{self.stage}_{'all' if self.ranks == 0 else self.ranks}"
 
 
+# Of those with the same name the first that a GPU has memory for. Of 1.5 billion parameters states take 23 GiB, and a
+# token's activations 1.8 MiB.
 CASES = [
     Case("124M", 0, 1, 16),
-    Case("1.5B", 0, 1, 8, recompute=True),
+    Case("1.5B", 0, 1, 16, accumulate=4, steps=10, least_gib=60),
+    Case("1.5B", 0, 1, 4, recompute=True, accumulate=4, steps=10),
     *(Case("124M", stage, 0, 4) for stage in range(4)),
 ]
 
+
+def cases_for(gpus):
+    """`gpus` as gpus_of() has them."""
+    gib = min(float(memory.removesuffix(" MiB")) for _, memory, _ in gpus) / 1024
+    chosen = {}
+    for case in CASES:
+        if gib >= case.least_gib:
+            chosen.setdefault(case.name, case)
+    return list(chosen.values())
+
+
+
+# A run that takes longer has failed, and the next one is started. Making 1.5 billion random parameters takes a minute.
+MOST_SECONDS = 900
 
 # Aims. AdamW's bandwidth with fp32 masters, as part of a copy's in the same run; and the products of a whole GPU, as
 # part of those that its maker states.
@@ -86,6 +105,7 @@ LEAST_MFU = {CASES[1].name: 0.45}
 def stage_file(case):
     return {
         "train_micro_batch_size_per_gpu": case.micro_batch,
+        "gradient_accumulation_steps": case.accumulate,
         "gradient_clipping": 1.0,
         "bf16": {"enabled": True},
         "zero_optimization": {"stage": case.stage, "overlap_comm": True},
@@ -145,8 +165,11 @@ def figures(case, run, gpu, gpus):
 
 
 def tests_of(path):
-    """Names by outcome, from ctest's JUnit file. Those that need more GPUs than there are say so themselves."""
+    """Names by outcome, from ctest's JUnit file, if there is one. Those that need more GPUs than there are say so
+    themselves."""
     outcomes = {"passed": [], "failed": [], "skipped": [], "for more GPUs": []}
+    if not Path(path).exists():
+        return outcomes
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
         status = case.get("status")
         if status == "run":
@@ -168,15 +191,22 @@ def json_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def last_line(log):
+    """What a run said last, so that who sees the table alone knows."""
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+    said = [line.strip() for line in lines if line.strip()]
+    return f": {said[-1].replace('|', '/')}" if said else ""
+
+
 def collect(folder):
     gpus = gpus_of(folder)
     adamw = json_lines(folder / "adamw.jsonl")
     training = []
-    for case in CASES:
+    for case in cases_for(gpus):
         try:
             training.append(figures(case, runs.read_run(case.name, str(folder / f"{case.name}.jsonl")), gpus[0][0], len(gpus)))
         except ReportError as error:
-            failed = f"{error} (see {case.name}.log)"
+            failed = f"{error} (see {case.name}.log{last_line(folder / f'{case.name}.log')})"
             training.append({"name": case.name, "model": case.model, "stage": case.stage, "failed": failed})
     result = {
         "gpus": [{"name": g[0], "memory": g[1], "driver": g[2]} for g in gpus],
@@ -184,6 +214,7 @@ def collect(folder):
         "tests": tests_of(folder / "tests.xml"),
         "memory": json_lines(folder / "memory.jsonl"),
         "adamw": adamw,
+        "layers": json_lines(folder / "layers.jsonl"),
         "training": training,
     }
     return result | {"problems": problems_of(result)}
@@ -195,6 +226,8 @@ def problems_of(result):
     found = [f"test {kind}: {name}" for kind in ("failed", "skipped") for name in tests[kind]]
     if not tests["passed"]:
         found.append("no test passed")
+    elif not any("nccl" in name for names in tests.values() for name in names):
+        found.append("NCCL was not tested: the library was built without it (configure.log says why)")
     found += [f"{t['name']} failed: {t['failed']}" for t in result["training"] if "failed" in t]
     trained = [t for t in result["training"] if "failed" not in t]
     found += [
@@ -204,6 +237,8 @@ def problems_of(result):
     ]
     if not result["memory"]:
         found.append("no test said how much memory the driver reports (cuda_memory_gpu, nccl_memory_gpu)")
+    if not any(layer["what"] == "all" for layer in result["layers"]):
+        found.append("no layer was measured, or not all (bench_cuda_gpt)")
     return found + list(different_losses(trained)) + list(missed_aims(result["adamw"], trained))
 
 
@@ -240,6 +275,17 @@ def adamw_dtypes(line):
     return f"{line['gradient']}, {line['parameter']}{states}"
 
 
+def layers_table(layers):
+    """Where a micro-step spends its time, as bench_cuda_gpt says it."""
+    lines = ["", "| layer of 1.5B | of a micro-step | us each | TFLOP/s | GB/s | of all |", "|---|---|---|---|---|---|"] if layers else []
+    every = sum(layer["us_of_all"] for layer in layers if layer["what"] != "all")
+    for layer in layers:
+        rates = [f"{layer[key]:.0f}" if key in layer else "" for key in ("tflop_per_s", "gb_per_s")]
+        lines.append(f"| {layer['what']} | {layer.get('times', 1)} | {layer.get('us', layer['us_of_all']):.1f} | {rates[0]} | {rates[1]} "
+                     f"| {layer['us_of_all'] / every:.3f} |")
+    return lines
+
+
 def markdown(result):
     gpus, tests = result["gpus"], result["tests"]
     lines = [f"# {len(gpus)} x {gpus[0]['name']}, {gpus[0]['memory']}, driver {gpus[0]['driver']}", "", f"Commit {result['commit']}.", ""]
@@ -265,6 +311,10 @@ def markdown(result):
             f"| {t['tokens_per_s']:.0f} | {mfu} | {t['losses'][-1]:.6g} | {t['planned_bytes'] / 2**20:.1f} "
             f"| {t['measured_bytes'] / 2**20:.1f} |"
         ]
+    lines += layers_table(result["layers"])
+    lines += ["", "MFU: tokens/s * (6 * parameters of matrices + 12 * layers * channels * context), of "
+              + (f"{peak_of(gpus[0]['name']) / 1e12:.0f} TFLOP/s for each GPU, as its maker states for dense bf16." if peak_of(gpus[0]["name"])
+                 else "what this GPU's maker states for dense bf16, which is not listed here.")]
     lines += ["", "Problems:" if result["problems"] else "No problems: tests passed, memory is what was planned, all "
               "stages have the same losses, digit for digit, and the aims are met."]
     lines += [f"- {problem}" for problem in result["problems"]]
@@ -273,20 +323,33 @@ def markdown(result):
 
 def run_cases(folder, text, program):
     """How many of them failed. What earlier runs left is removed first: it must not pass for these runs'."""
+    gpus = gpus_of(folder)
     for case in CASES:
         for ending in ("json", "jsonl", "log"):
             (folder / f"{case.name}.{ending}").unlink(missing_ok=True)
     failed = 0
-    for case in CASES:
+    for case in cases_for(gpus):
         (folder / f"{case.name}.json").write_text(json.dumps(stage_file(case), indent=2) + "\n")
-        words = command(case, len(gpus_of(folder)), folder, text, program)
+        words = command(case, len(gpus), folder, text, program)
         print("==", " ".join(words), flush=True)
         with open(folder / f"{case.name}.log", "w", encoding="utf-8") as log:
-            status = subprocess.run(words, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
-        if status != 0:
-            failed += 1
-            print(f"error: {case.name} ended with status {status}, see {folder / case.name}.log", file=sys.stderr)
+            ending = end_of(words, log)
+            if ending:
+                failed += 1
+                log.write(f"{case.name} {ending}\n")
+                print(f"error: {case.name} {ending}, see {folder / case.name}.log", file=sys.stderr)
     return failed
+
+
+def end_of(words, log):
+    """Runs a program; how it ended, if not well."""
+    try:
+        status = subprocess.run(words, stdout=log, stderr=subprocess.STDOUT, check=False, timeout=MOST_SECONDS).returncode
+    except subprocess.TimeoutExpired:
+        return f"did not end within {MOST_SECONDS} s"
+    except OSError as error:
+        return f"did not start: {error}"
+    return "" if status == 0 else f"ended with status {status}"
 
 
 def main():

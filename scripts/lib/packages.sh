@@ -1,4 +1,5 @@
-# Sourced. require_packages PACKAGE...: installs what is missing, or says what to install.
+# Sourced. require_packages PACKAGE...: installs what is missing, or says what to install. ZEROTH_INSTALL=no in the
+# environment: installs nothing, and says what may be missing.
 
 require_packages() {
   local missing=() package
@@ -10,6 +11,10 @@ require_packages() {
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
   done
   if [ ${#missing[@]} -eq 0 ]; then
+    return 0
+  fi
+  if [ "${ZEROTH_INSTALL-}" = no ]; then
+    echo "note: no packages of the system here, and none are installed: ${missing[*]}" >&2
     return 0
   fi
   local as_root=()
@@ -24,6 +29,16 @@ require_packages() {
   "${as_root[@]}" apt-get update -qq
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# The presets are of CMake 3.25, which older systems do not have.
+require_cmake() {
+  local version
+  version=$(cmake --version 2>/dev/null | sed -n 's/^cmake version //p')
+  if [ "$(printf '%s\n' 3.25 "${version:-0}" | sort -V | head -n 1)" != 3.25 ]; then
+    echo "error: CMake 3.25 or newer is needed, and here is ${version:-none}: 'pip install cmake' has it" >&2
+    return 1
+  fi
 }
 
 # What the library and its examples are built from; what the tests need beside it.

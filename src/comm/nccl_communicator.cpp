@@ -44,6 +44,10 @@ std::shared_ptr<NcclLink> make_link(NcclSession& session, NcclLink::Identity ide
   return std::make_shared<NcclLink>(std::move(identity), session.recorder(), [&session] { return session.failure(); });
 }
 
+std::string in_words(Label const& label, std::span<Collective const> collectives) {
+  return collectives.empty() ? std::string{label.purpose} : describe(label, collectives.front());
+}
+
 ncclUniqueId make_id() {
   ncclUniqueId id;
   if (auto const result = ncclGetUniqueId(&id); result != ncclSuccess) {
@@ -143,10 +147,9 @@ Transaction& NcclCommunicator::take(Label const& label, std::span<Collective con
 
 /// What a transaction fails with that comes after the job's end.
 std::exception_ptr NcclCommunicator::ended_before(Label const& label, std::span<Collective const> collectives) const {
-  auto const what = collectives.empty() ? std::string{label.purpose} : describe(label, collectives.front());
   return std::make_exception_ptr(
       PeerError{fmt::format("{}; {} was about to enter {} on communicator '{}'", session_->failure().value_or(""),
-                            describe_rank(*link_, rank()), what, name())});
+                            describe_rank(*link_, rank()), in_words(label, collectives), name())});
 }
 
 void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
@@ -179,8 +182,8 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
       return gpu->fail(ended_before(label, collectives));
     }
     gpu->fail(std::current_exception());
-    session_->fail(fmt::format("rank {} failed in communicator '{}': {}", session_->rank(), name(),
-                               describe_current_exception().bare));
+    session_->fail(fmt::format("rank {} failed in {} on communicator '{}': {}", session_->rank(),
+                               in_words(label, collectives), name(), describe_current_exception().bare));
   }
 }
 

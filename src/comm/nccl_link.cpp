@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -107,8 +108,10 @@ std::unique_lock<std::mutex> NcclLink::enter(char const* call, Clock::time_point
 void NcclLink::start(ncclUniqueId const& id, Clock::time_point deadline) {
   std::lock_guard const lock{mutex_};
   auto settings = config();
+  auto& slot = written_->born.emplace_back(nullptr);  // written at once, and again by NCCL's thread when it is done
   try {
-    auto const result = ncclCommInitRankConfig(&handle_, world(), id, identity.rank, &settings);
+    auto const result = ncclCommInitRankConfig(&slot, world(), id, identity.rank, &settings);
+    handle_ = std::atomic_ref{slot}.load(std::memory_order_acquire);
     settle("ncclCommInitRankConfig", check("ncclCommInitRankConfig", result), handle_, deadline);
   } catch (...) {
     drop();

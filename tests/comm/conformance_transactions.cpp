@@ -1,6 +1,7 @@
 /// Lists of collectives, streams and events, several communicators.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <thread>

@@ -1,4 +1,5 @@
 /// Thousands of damaged stage files, the same in every run: each is accepted or refused, and nothing else happens.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

@@ -14,8 +14,10 @@ TEST_CASE("the memory that the driver reports grows by what was planned") {
       };
       auto const grown = measure_growth(run, world, stage);
       INFO(tell(grown, "local", world, stage));
-      CHECK(grown.states >= grown.planned);
-      CHECK(grown.states <= grown.planned + world * most_arenas * piece);
+      // Both ways: an arena smaller than a piece may have found room in one that was there before.
+      auto const rounded = world * most_arenas * piece;
+      CHECK(grown.states >= grown.planned - rounded);
+      CHECK(grown.states <= grown.planned + rounded);
       CHECK(left_on_gpus() == "");
     }
   }

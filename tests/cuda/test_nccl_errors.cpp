@@ -2,6 +2,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <thread>

@@ -20,7 +20,7 @@ __device__ unsigned long long nanoseconds() {
 }
 
 __global__ void wait_at_gate(int const volatile* open) {
-  constexpr unsigned long long patience = 20'000'000'000ULL;
+  constexpr unsigned long long patience = 60'000'000'000ULL;  // longer than any test's own
   auto const began = nanoseconds();
   while (*open == 0 && nanoseconds() - began < patience) {
   }

@@ -33,7 +33,7 @@ struct Contribution {
 /// Defined for every pair of a parameter's and a gradient's type.
 template <class T, class G>
 cudaError_t enqueue(cudaStream_t stream, Contribution<T, G> const& work);
-/// The stream goes on once `*open` is not 0, which the GPU reads in the host's memory; after 20 s in any case.
+/// The stream goes on once `*open` is not 0, which the GPU reads in the host's memory; after 60 s in any case.
 cudaError_t enqueue_gate(cudaStream_t stream, int const* open);
 #endif
 

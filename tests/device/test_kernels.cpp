@@ -17,7 +17,7 @@
 namespace zeroth::device {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using testing::Numbers;
 using testing::random_floats;
 

@@ -12,7 +12,7 @@
 namespace zeroth::device {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 TEST_CASE("categories have the names and places of MemoryBytes") {
   MemoryBytes bytes{1, 2, 3, 4, 5};

@@ -16,7 +16,7 @@
 namespace zeroth::device {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 /// A task that stays until it is let go.
 struct Gate {

@@ -1,5 +1,6 @@
 #include "optim/exact_math.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numbers>

@@ -1,5 +1,7 @@
 """The figures of scripts/gpu_check.sh, from runs that are made up; and what it says where there is no GPU."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -14,9 +16,13 @@ sys.path.insert(0, str(ROOT / "scripts" / "lib"))
 import gpu_check  # noqa: E402
 
 GIB = 2**30
+CASES = gpu_check.cases_for([["NVIDIA H100 80GB HBM3", "81559 MiB", "580.1"]])
 BYTES = {"parameters": GIB, "gradients": 2 * GIB, "optimizer": 3 * GIB, "slots": 0, "scratch": 0, "total": 6 * GIB}
 
 
+LAYERS = [{"what": "attention", "times": 48, "us": 100.0, "us_of_all": 4800.0, "tflop_per_s": 200.4},
+          {"what": "layer norm", "times": 96, "us": 12.5, "us_of_all": 1200.0, "gb_per_s": 2500.6},
+          {"what": "all", "us_of_all": 6000.0, "tflop_per_s": 160.0}]
 MEMORY = {"communicator": "nccl", "ranks": 1, "stage": 3, "before_bytes": GIB, "contexts_bytes": GIB // 2, "communicators_bytes": GIB // 4,
           "grown_bytes": 3 * GIB, "planned_bytes": 2 * GIB}
 
@@ -37,14 +43,15 @@ def report(case, gpus, tokens_per_s, measured=None, last_loss=10.0):
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def fill(folder, gpu="NVIDIA H100 80GB HBM3", gpus=1, junit='<testcase name="a" status="run"/>'):
+def fill(folder, gpu="NVIDIA H100 80GB HBM3", gpus=1, junit='<testcase name="nccl_memory_gpu" status="run"/>'):
     (folder / "gpus.csv").write_text(f"{gpu}, 81559 MiB, 580.1\n" * gpus)
     (folder / "tests.xml").write_text(f"<testsuite>{junit}</testsuite>")
     (folder / "adamw.jsonl").write_text(
         json.dumps({"gradient": "fp32", "parameter": "bf16", "gb_per_s": 2800.4, "copy_gb_per_s": 3011.2, "ratio": 0.93}) + "\n")
     (folder / "commit.txt").write_text("1234abc-dirty\n")
     (folder / "memory.jsonl").write_text(json.dumps(MEMORY) + "\n")
-    for case in gpu_check.CASES:
+    (folder / "layers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LAYERS))
+    for case in gpu_check.cases_for(gpu_check.gpus_of(folder)):
         (folder / f"{case.name}.jsonl").write_text(report(case, gpus, 1e5))
 
 
@@ -92,14 +99,24 @@ class Figures(unittest.TestCase):
         self.assertIn("| fp32, bf16 | 2800 | 3011 | 0.930 |", ended.stdout)
         self.assertIn("| nccl | 3 | 1 | 1024.0 | 512.0 | 256.0 | 3072.0 | 2048.0 |", ended.stdout)
         self.assertIn("Commit 1234abc-dirty.", ended.stdout)
-        self.assertIn("| 1.5B, recomputed | 0 | 1 on 1 | 100.0 | 2.5 | 100000 | 1.039 | 10 |", ended.stdout)
+        self.assertIn("| 1.5B | 0 | 1 on 1 | 100.0 | 2.5 | 100000 | 1.039 | 10 |", ended.stdout)
+        self.assertIn("| attention | 48 | 100.0 | 200 |  | 0.800 |", ended.stdout)
+        self.assertIn("| layer norm | 96 | 12.5 |  | 2501 | 0.200 |", ended.stdout)
+        self.assertIn("| all | 1 | 6000.0 | 160 |  | 1.000 |", ended.stdout)
         self.assertIn("| 10 | 6144.0 | 6144.0 |", ended.stdout)
+        self.assertIn("of 989 TFLOP/s for each GPU", ended.stdout)
         self.assertIn("No problems", ended.stdout)
         self.assertEqual((self.folder / "gpu_check.md").read_text(), ended.stdout)
         written = json.loads((self.folder / "gpu_check.json").read_text())
-        self.assertEqual(written["tests"]["passed"], ["a"])
+        self.assertEqual(written["tests"]["passed"], ["nccl_memory_gpu"])
         self.assertEqual(written["commit"], "1234abc-dirty")
         self.assertEqual(written["memory"], [MEMORY])
+
+    def test_a_gpu_with_little_memory_computes_activations_again(self):
+        large, small = (gpu_check.cases_for([["NVIDIA A100", f"{mib} MiB", "580"]]) for mib in (81920, 40960))
+        self.assertEqual([case.name for case in large], [case.name for case in small])
+        self.assertEqual([(case.name, case.recompute) for case in small if case.recompute], [("1.5B_stage0_1", True)])
+        self.assertFalse(any(case.recompute for case in large))
 
     def adamw(self, *lines):
         fill(self.folder)
@@ -119,7 +136,7 @@ class Figures(unittest.TestCase):
         self.assertIn("- missed aim: AdamW with fp32 masters was not measured", ended.stdout)
 
     def test_a_large_model_below_its_aim_is_named_and_no_success(self):
-        case = gpu_check.CASES[1]
+        case = CASES[1]
         self.assertEqual((case.model, case.stage, case.ranks), ("1.5B", 0, 1))
         fill(self.folder)
         per_token = gpu_check.flops_per_token({"layers": 48, "channels": 1600, "context": 1024, "vocabulary": 50304})
@@ -136,6 +153,13 @@ class Figures(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertIn("- no test said how much memory the driver reports", ended.stdout)
 
+    def test_layers_that_were_not_measured_are_no_success(self):
+        fill(self.folder)
+        (self.folder / "layers.jsonl").unlink()
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- no layer was measured", ended.stdout)
+
     def test_skipped_and_failed_tests_and_missing_runs_are_no_success(self):
         for junit in ('<testcase name="b" status="fail"/>', '<testcase name="b" status="notrun"><skipped/></testcase>'):
             fill(self.folder, junit=junit)
@@ -143,7 +167,7 @@ class Figures(unittest.TestCase):
             self.assertEqual(ended.returncode, 1)
             self.assertIn(": b", ended.stdout)
         fill(self.folder)
-        (self.folder / f"{gpu_check.CASES[1].name}.jsonl").unlink()
+        (self.folder / f"{CASES[1].name}.jsonl").unlink()
         ended = self.table()
         self.assertEqual(ended.returncode, 1)
         self.assertIn("1.5B_stage0_1.jsonl: No such file or directory (see 1.5B_stage0_1.log)", ended.stdout)
@@ -151,12 +175,18 @@ class Figures(unittest.TestCase):
 
     def test_a_report_that_was_cut_off_is_a_failed_run_and_no_end_of_the_table(self):
         fill(self.folder)
-        cut = self.folder / f"{gpu_check.CASES[0].name}.jsonl"
+        cut = self.folder / f"{CASES[0].name}.jsonl"
         cut.write_text("\n".join(cut.read_text().splitlines()[:-1]) + "\n")
         ended = self.table()
         self.assertEqual(ended.returncode, 1)
         self.assertIn("no memory was recorded", ended.stdout)
         self.assertIn("| 124M | 3 | 4 on 1 | 100.0 |", ended.stdout)
+
+    def test_a_library_without_nccl_is_no_success(self):
+        fill(self.folder, junit='<testcase name="cuda_memory_gpu" status="run"/>')
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- NCCL was not tested", ended.stdout)
 
     def test_a_suite_of_which_nothing_ran_is_no_success(self):
         fill(self.folder, junit="")
@@ -178,7 +208,7 @@ class Figures(unittest.TestCase):
 
     def test_memory_that_is_not_what_was_planned_is_shown_and_no_success(self):
         fill(self.folder)
-        case = gpu_check.CASES[2]
+        case = CASES[2]
         more = dict(BYTES, slots=GIB, total=7 * GIB)
         (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, measured=more))
         ended = self.table()
@@ -188,7 +218,7 @@ class Figures(unittest.TestCase):
 
     def test_stages_that_train_differently_are_named_with_the_step(self):
         fill(self.folder)
-        case = gpu_check.CASES[-1]
+        case = CASES[-1]
         (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=10.0000001))
         ended = self.table()
         self.assertEqual(ended.returncode, 1)
@@ -196,7 +226,7 @@ class Figures(unittest.TestCase):
 
     def test_other_models_and_batches_may_train_differently(self):
         fill(self.folder)
-        case = gpu_check.CASES[0]
+        case = CASES[0]
         (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=9.5))
         self.assertEqual(self.table().returncode, 0)
 
@@ -217,34 +247,135 @@ class Figures(unittest.TestCase):
     def test_runs_get_their_stage_files_and_leave_their_logs(self):
         ended = self.run_cases('#!/bin/sh\nprintf "%s\\n" "$@"\n')
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        for case in gpu_check.CASES:
+        for case in CASES:
             file = json.loads((self.folder / f"{case.name}.json").read_text())
             self.assertEqual(file["zero_optimization"]["stage"], case.stage)
             self.assertEqual(file["train_micro_batch_size_per_gpu"], case.micro_batch)
+            self.assertEqual(file["gradient_accumulation_steps"], case.accumulate)
             words = (self.folder / f"{case.name}.log").read_text().splitlines()
             self.assertEqual(words[words.index("--config") + 1], str(self.folder / f"{case.name}.json"))
             self.assertEqual("--recompute" in words, case.recompute)
 
     def test_a_run_that_fails_is_counted_and_leaves_no_older_report_in_its_place(self):
         fill(self.folder)
-        failing = gpu_check.CASES[1].name
+        failing = CASES[1].name
         ended = self.run_cases(f'#!/bin/sh\ncase "$*" in *{failing}*) echo no memory; exit 1;; esac\n')
         self.assertEqual(ended.returncode, 1)
         self.assertIn(f"error: {failing} ended with status 1", ended.stderr)
         self.assertEqual(ended.stderr.count("error:"), 1)
-        self.assertEqual((self.folder / f"{failing}.log").read_text(), "no memory\n")
-        for case in gpu_check.CASES:
+        self.assertEqual((self.folder / f"{failing}.log").read_text(), f"no memory\n{failing} ended with status 1\n")
+        for case in CASES:
             self.assertFalse((self.folder / f"{case.name}.jsonl").exists())
+
+    def test_a_run_that_does_not_end_is_given_up_and_the_others_are_run(self):
+        slow = CASES[0].name
+        most = gpu_check.MOST_SECONDS
+        self.addCleanup(setattr, gpu_check, "MOST_SECONDS", most)
+        gpu_check.MOST_SECONDS = 0.5
+        tool = self.folder / "train_gpt"
+        tool.write_text(f'#!/bin/sh\ncase "$*" in *{slow}*) exec sleep 60;; esac\n')
+        tool.chmod(0o755)
+        (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(gpu_check.run_cases(self.folder, "text", str(tool)), 1)
+        self.assertIn(f"error: {slow} did not end within 0.5 s", said.getvalue())
+        self.assertTrue((self.folder / f"{CASES[-1].name}.log").exists())
+
+    def test_a_program_that_is_not_there_is_a_failed_run(self):
+        (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+            failed = gpu_check.run_cases(self.folder, "text", str(self.folder / "none"))
+        self.assertEqual(failed, len(CASES))
+        self.assertIn("did not start", said.getvalue())
+
+    def test_what_a_failed_run_said_last_is_in_the_table(self):
+        fill(self.folder)
+        case = CASES[1]
+        (self.folder / f"{case.name}.jsonl").unlink()
+        (self.folder / f"{case.name}.log").write_text("step 1\nerror: cudaMalloc | out of memory\n\n")
+        self.assertIn(f"(see {case.name}.log: error: cudaMalloc / out of memory)", self.table().stdout)
+
+    def test_tests_that_were_not_run_keep_no_other_figure_from_the_table(self):
+        fill(self.folder)
+        (self.folder / "tests.xml").unlink()
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- no test passed", ended.stdout)
+        self.assertIn("| 124M | 3 | 4 on 1 | 100.0 |", ended.stdout)
 
     def test_the_suite_is_chosen_by_the_whole_label(self):
         self.assertIn("-L '^gpu$'", (ROOT / "scripts/gpu_check.sh").read_text())  # failed_gpu is another one
 
     def test_a_command_shares_gpus_only_where_it_must(self):
-        shared = gpu_check.command(gpu_check.CASES[-1], 1, self.folder, "text", "train_gpt")
+        shared = gpu_check.command(CASES[-1], 1, self.folder, "text", "train_gpt")
         self.assertIn("--share-devices", shared)
         self.assertEqual(shared[shared.index("--ranks") + 1], "4")
-        self.assertNotIn("--share-devices", gpu_check.command(gpu_check.CASES[-1], 8, self.folder, "text", "train_gpt"))
-        self.assertNotIn("--share-devices", gpu_check.command(gpu_check.CASES[0], 1, self.folder, "text", "train_gpt"))
+        self.assertNotIn("--share-devices", gpu_check.command(CASES[-1], 8, self.folder, "text", "train_gpt"))
+        self.assertNotIn("--share-devices", gpu_check.command(CASES[0], 1, self.folder, "text", "train_gpt"))
+
+
+class Script(unittest.TestCase):
+    """scripts/gpu_check.sh with programs of the test's own instead of the driver's, CMake's and CUDA's."""
+
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.place = Path(place.name)
+        self.out = self.place / "out"
+        self.tool("nvidia-smi", 'case "$*" in *compute_cap*) echo 9.0; echo 9.0;; *) echo "NVIDIA H100 80GB HBM3, 81559 MiB, 580.1";; esac')
+        self.tool("nvcc", "exit 0")
+        self.cmake("3.25.0")
+        self.tool("ctest", "exit 8")
+        self.tool("timeout", "exit 3")  # the benchmark's
+
+    def tool(self, name, text):
+        path = self.place / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def cmake(self, version, status=0):
+        self.tool("cmake", f'[ "$1" = --version ] && echo "cmake version {version}" && exit 0\necho "$@" >>{self.place}/built\nexit {status}')
+
+    def check(self, *words, **more):
+        environment = dict(os.environ, PATH=f"{self.place}:/usr/bin:/bin", ZEROTH_INSTALL="no", **more)
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
+        return subprocess.run([str(ROOT / "scripts/gpu_check.sh"), *words], capture_output=True, text=True, check=False, env=environment)
+
+    def test_what_is_built_is_what_is_run_and_for_the_gpus_that_are_here(self):
+        ended = self.check("--only", "build", str(self.out))
+        self.assertEqual(ended.returncode, 1)  # nothing has run
+        built = (self.place / "built").read_text().splitlines()
+        self.assertEqual(built, ["--preset cuda -DZEROTH_WERROR=OFF -DCMAKE_CUDA_ARCHITECTURES=90-real",
+                                 "--build --preset cuda --target zeroth_gpu_tests bench_cuda_adamw bench_cuda_gpt train_gpt"])
+        self.check("--only", "build", str(self.out), CUDAARCHS="80")
+        self.assertIn("--preset cuda -DZEROTH_WERROR=OFF", (self.place / "built").read_text().splitlines())
+
+    def test_a_build_that_fails_ends_it(self):
+        self.cmake("3.25.0", status=1)
+        ended = self.check(str(self.out))
+        self.assertEqual(ended.returncode, 1)
+        self.assertFalse((self.out / "gpu_check.md").exists())
+
+    def test_a_cmake_that_is_too_old_is_named(self):
+        self.cmake("3.22.1")
+        ended = self.check(str(self.out))
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("CMake 3.25 or newer is needed, and here is 3.22.1", ended.stderr)
+
+    def test_whatever_fails_there_is_a_table(self):
+        ended = self.check("--only", "tests,adamw", str(self.out))
+        self.assertEqual(ended.returncode, 1)
+        table = (self.out / "gpu_check.md").read_text()
+        self.assertIn("- no test passed", table)
+        self.assertIn("- missed aim: AdamW with fp32 masters was not measured", table)
+        self.assertEqual(json.loads((self.out / "gpu_check.json").read_text())["tests"]["passed"], [])
+        self.assertFalse((self.place / "built").exists())
+
+    def test_parts_that_there_are_not_are_refused(self):
+        for words in (["--only", "everything", "out"], ["--only"], ["--only", "", "out"], [], ["--only", "tests"]):
+            ended = self.check(*words)
+            self.assertEqual(ended.returncode, 2, words)
+            self.assertIn("usage:", ended.stderr)
 
 
 class WithoutGpu(unittest.TestCase):

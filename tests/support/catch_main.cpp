@@ -1,2 +1,5 @@
-#define CATCH_CONFIG_MAIN
+/// main() of version 2's tests; version 3 has a class for it, too.
+#define CATCH_CONFIG_RUNNER
 #include "support/catch.hpp"
+
+int main(int argument_count, char** arguments) { return Catch::Session().run(argument_count, arguments); }

@@ -1,6 +1,7 @@
 /// The program `zeroth plan`: command lines, exit codes, and what it costs.
 #include <sys/resource.h>
 
+#include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
 

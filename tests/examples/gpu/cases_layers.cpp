@@ -22,12 +22,6 @@ namespace {
 using namespace gpt::testing;
 using zeroth::testing::same_bits;
 
-/// A layer of the CPU in double, in a unit of its own.
-struct Reference {
-  zeroth::Model model{7};
-  zeroth::Unit unit = model.unit("unit");
-};
-
 template <class T>
 struct NormInput {
   std::vector<T> x, dy, dx, weight, bias;
@@ -67,7 +61,7 @@ bool same(NormOutput<T> const& a, NormOutput<T> const& b) {
 template <class T>
 void check_layer_norm(std::int64_t rows, std::int64_t columns) {
   INFO(rows << " rows of " << columns);
-  Reference reference;
+  OneUnit reference;
   gpt::LayerNorm<double> const norm{{reference.model, reference.unit, "norm", columns}};
   ReferencePass<double> pass{reference.model};
   NormInput<T> const in{random_values<T>(rows * columns, 1), random_values<T>(rows * columns, 2),
@@ -199,7 +193,7 @@ template <class T>
 void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) {
   INFO(channels << " channels, " << occurring << " tokens, shift " << shift);
   std::int64_t const vocabulary = 41, context = 9, rows = 4 * context;
-  Reference reference;
+  OneUnit reference;
   gpt::EmbeddingParams const params{reference.model,
                                     {.channels = channels, .context = context, .vocabulary = vocabulary}};
   gpt::Embedding<double> const embedding{params};

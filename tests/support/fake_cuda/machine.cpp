@@ -1,5 +1,6 @@
 #include "support/fake_cuda/machine.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -143,6 +143,8 @@ struct ncclComm {
   ncclResult_t error = ncclSuccess;
   bool stalled = false;  // never comes to be
   int asked = 0;         // it is under way for a while, as the real one is
+  /// Where the caller has it; written again when it has come to be, or is given up.
+  ncclComm_t* born = nullptr;
   std::uint64_t splits = 0;
   /// A split that this rank takes part in.
   struct Splitting {

@@ -14,6 +14,7 @@
 /// that are no sum; collectives and messages outside of a group, by another thread than made the communicator, or in
 /// one group with those of another communicator or stream, or with each other; and calls of a communicator while its
 /// last one is under way, other than to ask, to destroy and to abort. Nothing else is checked: not memory, for example.
+/// What a call returns when it has only begun is what NCCL 2.28 returns: ncclSuccess for splits and windows.
 #pragma once
 #include <nccl.h>
 

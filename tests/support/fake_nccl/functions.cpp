@@ -69,18 +69,30 @@ ncclResult_t add(char const* function, ncclComm_t communicator, cudaStream_t str
   return ncclSuccess;
 }
 
-/// Whether a fault was asked for group `number`.
-bool stalls(ncclComm_t communicator, std::uint64_t number) {
+/// What was asked for of group `number`.
+struct Fault {
+  bool stalls = false;
+  ncclResult_t result = ncclSuccess;  // what NCCL says about it, once the stream has come to it
+};
+Fault fault_of(ncclComm_t communicator, std::uint64_t number) {
   auto& world = World::get();
   std::lock_guard const lock{world.mutex};
   auto const& name = communicator->clique->name();
   if (auto const found = world.broken_work.find(name);
       found != world.broken_work.end() && found->second.rank == communicator->rank && number >= found->second.after) {
-    communicator->error = found->second.result;
-    return true;
+    return {true, found->second.result};
   }
   auto const found = world.stalled_work.find(name);
-  return found != world.stalled_work.end() && number >= found->second;
+  return {found != world.stalled_work.end() && number >= found->second, ncclSuccess};
+}
+
+/// If it is still there.
+void say(ncclComm_t communicator, ncclResult_t result) {
+  auto& world = World::get();
+  std::lock_guard const lock{world.mutex};
+  if (world.alive.contains(communicator)) {
+    communicator->error = result;
+  }
 }
 
 ncclResult_t launch(Group const& mine) {
@@ -91,8 +103,12 @@ ncclResult_t launch(Group const& mine) {
     work = [clique, rank, calls = mine.calls] { clique->exchange(rank, calls); };
   } else {
     auto const number = clique->next_number(rank);
-    work = [clique, rank, calls = mine.calls, number, stalls = stalls(mine.communicator, number)] {
-      clique->run(rank, number, calls, stalls);
+    work = [clique, rank, calls = mine.calls, number, communicator = mine.communicator,
+            fault = fault_of(mine.communicator, number)] {
+      if (fault.result != ncclSuccess) {
+        say(communicator, fault.result);
+      }
+      clique->run(rank, number, calls, fault.stalls);
     };
   }
   auto in_turn = [clique, rank, turn = clique->next_turn(rank), work = std::move(work)] {
@@ -138,6 +154,13 @@ void complete_split(ncclComm_t parent) {
   }
 }
 
+/// NCCL's own thread is through with making it.
+void complete_making(ncclComm_t communicator) {
+  if (auto* const born = std::exchange(communicator->born, nullptr)) {
+    *born = communicator;
+  }
+}
+
 /// The caller finds the window that it asked for.
 void complete_window(ncclComm_t communicator) {
   if (auto const made = std::exchange(communicator->registering, std::nullopt)) {
@@ -154,6 +177,7 @@ ncclResult_t end(ncclComm_t communicator) {
     return ncclInvalidArgument;
   }
   communicator->clique->abort(communicator->rank);
+  complete_making(communicator);
   complete_window(communicator);
   auto& world = World::get();
   std::lock_guard const lock{world.mutex};
@@ -226,6 +250,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
     return ncclInvalidArgument;
   }
   *communicator = make(clique, rank, config->CTAPolicy);
+  (*communicator)->born = communicator;
   return ncclInProgress;
 }
 
@@ -244,7 +269,7 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* re
   parent->splitting = {parent->splits++, color, result, config == nullptr ? "" : config->commName,
                        config == nullptr ? 0 : config->CTAPolicy};
   parent->clique->wish(parent->rank, parent->splitting->number, {color, key});
-  return ncclInProgress;
+  return ncclSuccess;  // as NCCL 2.28 does: that it has only begun is what the parent says
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
@@ -254,7 +279,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
     if (auto const result = world.enter("ncclCommGetAsyncError"); result != ncclSuccess) {
       return result;
     }
-    *state = communicator->error;
+    *state = communicator->is_ready() ? communicator->error : ncclSuccess;  // of work, once it has been launched
   }
   if (*state != ncclSuccess) {
     return ncclSuccess;
@@ -264,6 +289,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
   }
   if (communicator->asked > 0 && !communicator->stalled && communicator->clique->complete()) {
     if (--communicator->asked == 0) {
+      complete_making(communicator);
       complete_window(communicator);
     }
   }
@@ -308,7 +334,12 @@ ncclResult_t ncclGroupEnd() {
   if (result != ncclSuccess || mine.depth != 1 || mine.wrong) {
     return result != ncclSuccess ? result : ncclInvalidUsage;
   }
-  return mine.calls.empty() ? ncclSuccess : launch(mine);
+  if (mine.calls.empty()) {
+    return ncclSuccess;
+  }
+  auto const launched = launch(mine);
+  mine.communicator->asked += launched == ncclSuccess ? 1 : 0;
+  return launched == ncclSuccess ? ncclInProgress : launched;
 }
 
 ncclResult_t ncclAllReduce(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
@@ -384,7 +415,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* memory, std::
   communicator->registering = {made, window};
   communicator->asked = questions_until_ready;
   communicator->stalled = world.windows_stall;
-  return ncclInProgress;
+  return ncclSuccess;  // as for a split
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t communicator, ncclWindow_t window) {

@@ -67,14 +67,14 @@ ZEROTH_DEVICE void sum_rows(Block& block, ColumnSums<count, packs>& sums, RowPac
 template <int count, Way way, Element G>
 ZEROTH_DEVICE inline void contribute(RowPacks<count, way> const& rows, G* row, std::int64_t column, float beta,
                                      Pack<float, count> const& values) {
-  Pack<G, count> result{};
+  auto sums = values;
   if (beta != 0) {
-    result = rows.read(row, column);
+    auto const old = rows.read(row, column);
+    for (int k = 0; k < count; ++k) {
+      sums.at[k] += to_float(old.at[k]);
+    }
   }
-  for (int k = 0; k < count; ++k) {
-    result.at[k] = from_float<G>(beta == 0 ? values.at[k] : to_float(result.at[k]) + values.at[k]);
-  }
-  rows.write(row, column, result);
+  rows.write(row, column, from_floats<G>(sums));
 }
 
 /// Sums over chunks of rows.
@@ -116,7 +116,7 @@ template <Element G>
 struct FoldChunks {
   static constexpr int pack = pack_count<float>;
   using Shared = ColumnSums<pack, 8>;
-  static constexpr int threads = Shared::threads, resident_blocks = 5;
+  static constexpr int threads = Shared::threads, resident_blocks = 4;
 
   float const* sums;    // of the first chunk
   std::int64_t stride;  // from one chunk's sums to the next's

@@ -26,12 +26,13 @@ struct Embed {
           T const* const token = tokens + inputs[i] * channels;
           T const* const position = positions + i % context * channels;
           for (std::int64_t c = thread * pack; c < channels; c += threads * pack) {
-            auto sum = access.read(token, c);
-            auto const other = access.read(position, c);
+            auto const a = access.read(token, c);
+            auto const b = access.read(position, c);
+            Pack<float, pack> sum;
             for (int k = 0; k < pack; ++k) {
-              sum.at[k] = from_float<T>(to_float(sum.at[k]) + to_float(other.at[k]));
+              sum.at[k] = to_float(a.at[k]) + to_float(b.at[k]);
             }
-            access.write(x + i * channels, c, sum);
+            access.write(x + i * channels, c, from_floats<T>(sum));
           }
         }
       });

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "cuda/packs.hpp"
-#include "gpu/kernels/columns.hpp"
+#include "gpu/kernels/row_packs.hpp"
 
 namespace gpt::gpu {
 
@@ -65,18 +65,18 @@ struct Gelu {
         auto const tile = zeroth::cuda::tile_of<tile_count>(grid, 0, count, i);
         zeroth::cuda::each_pack<threads>(grid, tile, thread, [&](std::int64_t first, auto lanes) {
           auto const in = zeroth::cuda::load<lanes()>(x + first);
-          auto out = in;
+          Pack<float, lanes()> out;
           if (slope) {
-            out = zeroth::cuda::load<lanes()>(y + first);
+            auto const times = zeroth::cuda::load<lanes()>(y + first);
             for (int k = 0; k < lanes(); ++k) {
-              out.at[k] = from_float<T>(to_float(out.at[k]) * gelu_slope(to_float(in.at[k])));
+              out.at[k] = to_float(times.at[k]) * gelu_slope(to_float(in.at[k]));
             }
           } else {
             for (int k = 0; k < lanes(); ++k) {
-              out.at[k] = from_float<T>(gelu(to_float(in.at[k])));
+              out.at[k] = gelu(to_float(in.at[k]));
             }
           }
-          zeroth::cuda::store(y + first, out);
+          zeroth::cuda::store(y + first, from_floats<T>(out));
         });
       }
     });

@@ -62,12 +62,12 @@ struct LayerNormRows {
     part.each(access, x + row * columns, thread % warp_threads, [&](std::int64_t c, Pack<T, pack> const& in) {
       auto const scale = access.read(weight, c);
       auto const shift = access.read(bias, c);
-      Pack<T, pack> out;
+      Pack<float, pack> out;
       for (int k = 0; k < pack; ++k) {
         float const normal = (to_float(in.at[k]) - mean) * rstd;
-        out.at[k] = from_float<T>(normal * to_float(scale.at[k]) + to_float(shift.at[k]));
+        out.at[k] = normal * to_float(scale.at[k]) + to_float(shift.at[k]);
       }
-      access.write(y + row * columns, c, out);
+      access.write(y + row * columns, c, from_floats<T>(out));
     });
   }
 };
@@ -331,14 +331,14 @@ struct LayerNormBackward {
   ZEROTH_DEVICE void change(RowPacks<pack, way> const& access, Columns const& mine, Row const& row, int thread,
                             std::int64_t at, Along const& means) const {
     auto const write = [&](std::int64_t c, Packed const& x_pack, Packed const& dy_pack, Packed const& scale,
-                           Packed result) {
+                           Packed const& before) {
+      Floats after;
       for (int k = 0; k < pack; ++k) {
         float const normal = (to_float(x_pack.at[k]) - row.mean) * row.rstd;
         float const dnormal = to_float(dy_pack.at[k]) * to_float(scale.at[k]);
-        result.at[k] =
-            from_float<T>(to_float(result.at[k]) + (dnormal - means.ones - normal * means.normal) * row.rstd);
+        after.at[k] = to_float(before.at[k]) + (dnormal - means.ones - normal * means.normal) * row.rstd;
       }
-      access.write(dx + at * columns, c, result);
+      access.write(dx + at * columns, c, from_floats<T>(after));
     };
     if constexpr (way == Way::kept) {
       Part::each_kept(access, thread, [&](int k, std::int64_t c) {
