@@ -3,6 +3,7 @@
 /// Tolerances: a result in fp32 comes from sums of at most some hundred terms of order one, so 1e-5 of the largest
 /// value leaves two decimal digits to rounding. One that is stored in 16 bits is rounded once more, by at most 2^-9
 /// (bf16) or 2^-11 (fp16) of itself.
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -19,57 +20,92 @@ namespace gpt::gpu {
 namespace {
 
 using namespace gpt::testing;
+using zeroth::testing::same_bits;
+
+template <class T>
+struct NormInput {
+  std::vector<T> x, dy, dx, weight, bias;
+};
+template <class T>
+struct NormOutput {
+  std::vector<T> y, again, dx;
+  std::vector<float> mean, rstd, dweight, dbias;
+};
+
+/// What the kernels make of arrays that begin `shift` elements behind an aligned address.
+template <class T>
+NormOutput<T> layer_norm(NormInput<T> const& in, std::int64_t columns, std::int64_t shift) {
+  auto const rows = std::ssize(in.x) / columns;
+  OnMachine<T> const x{in.x, shift}, dy{in.dy, shift}, dx{in.dx, shift}, weight{in.weight, shift}, bias{in.bias, shift};
+  OnMachine<T> const y{garbage<T>(rows * columns), shift}, again{garbage<T>(rows * columns), shift};
+  OnMachine<float> const mean{garbage<float>(rows)}, rstd{garbage<float>(rows)};
+  run(LayerNormForward<T>{{x.data(), weight.data(), bias.data(), rows, columns, y.data()}, mean.data(), rstd.data()});
+  run(LayerNormAgain<T>{{x.data(), weight.data(), bias.data(), rows, columns, again.data()}, mean.data(), rstd.data()});
+
+  auto const chunks = LayerNormBackward<T>::chunks_of(rows);
+  OnMachine<float> const sums{garbage<float>(chunks * 2 * columns)};
+  OnMachine<float> const dweight{garbage<float>(columns)}, dbias{garbage<float>(columns)};
+  run(LayerNormBackward<T>{x.data(), dy.data(), weight.data(), mean.data(), rstd.data(), rows, columns, dx.data(),
+                           sums.data()});
+  run(FoldChunks<float>{sums.data(), 2 * columns, chunks, columns, dweight.data(), 0});
+  run(FoldChunks<float>{sums.data() + columns, 2 * columns, chunks, columns, dbias.data(), 0});
+  return {y.values(), again.values(), dx.values(), mean.values(), rstd.values(), dweight.values(), dbias.values()};
+}
+
+template <class T>
+bool same(NormOutput<T> const& a, NormOutput<T> const& b) {
+  return same_bits(a.y, b.y) && same_bits(a.again, b.again) && same_bits(a.dx, b.dx) && same_bits(a.mean, b.mean) &&
+         same_bits(a.rstd, b.rstd) && same_bits(a.dweight, b.dweight) && same_bits(a.dbias, b.dbias);
+}
 
 template <class T>
 void check_layer_norm(std::int64_t rows, std::int64_t columns) {
+  INFO(rows << " rows of " << columns);
   OneUnit reference;
   gpt::LayerNorm<double> const norm{{reference.model, reference.unit, "norm", columns}};
   ReferencePass<double> pass{reference.model};
-  auto const x = random_values<T>(rows * columns, 1);
-  auto const dy = random_values<T>(rows * columns, 2);
-  auto const before = random_values<T>(rows * columns, 3);
-  auto const weight = rounded<T>(pass.values[0]);
-  auto const bias = rounded<T>(pass.values[1]);
+  NormInput<T> const in{random_values<T>(rows * columns, 1), random_values<T>(rows * columns, 2),
+                        random_values<T>(rows * columns, 3), rounded<T>(pass.values[0]), rounded<T>(pass.values[1])};
   auto const p = pass.backward(reference.unit);
   gpt::LayerNorm<double>::Tape tape;
   DoubleMatrix y{rows, columns};
-  norm.forward(p, matrix(x, columns), tape, y);
-  DoubleMatrix dx = matrix(before, columns);
-  norm.backward(p, matrix(x, columns), tape, matrix(dy, columns), dx);
+  norm.forward(p, matrix(in.x, columns), tape, y);
+  DoubleMatrix dx = matrix(in.dx, columns);
+  norm.backward(p, matrix(in.x, columns), tape, matrix(in.dy, columns), dx);
 
-  OnMachine<T> const their_x{x}, their_dy{dy}, their_dx{before}, their_weight{weight}, their_bias{bias};
-  OnMachine<T> const their_y{garbage<T>(rows * columns)}, their_y_again{garbage<T>(rows * columns)};
-  OnMachine<float> const mean{garbage<float>(rows)}, rstd{garbage<float>(rows)};
-  LayerNormForward<T> const forward{their_x.data(), their_weight.data(), their_bias.data(), rows,
-                                    columns,        mean.data(),         rstd.data(),       their_y.data()};
-  run(forward);
-  CHECK(error_of(their_y.values(), y) < tolerance<T>);
-  CHECK(error_of(mean.values(), tape.mean) < tolerance<float>);
-  CHECK(error_of(rstd.values(), tape.rstd) < tolerance<float>);
-  run(LayerNormAgain<T>{their_x.data(), their_weight.data(), their_bias.data(), rows, columns, mean.data(), rstd.data(),
-                        their_y_again.data()});
-  CHECK(error_of(their_y_again.values(), y) < tolerance<T>);
+  auto const out = layer_norm(in, columns, 0);
+  CHECK(error_of(out.y, y) < tolerance<T>);
+  CHECK(same_bits(out.again, out.y));
+  CHECK(error_of(out.mean, tape.mean) < tolerance<float>);
+  CHECK(error_of(out.rstd, tape.rstd) < tolerance<float>);
+  CHECK(error_of(out.dx, dx) < tolerance<T>);
+  CHECK(error_of(out.dweight, matrix(pass.gradients[0], columns)) < tolerance<float>);
+  CHECK(error_of(out.dbias, matrix(pass.gradients[1], columns)) < tolerance<float>);
+  CHECK(same(out, layer_norm(in, columns, 3)));
+}
 
-  run(LayerNormBackward<T>{their_x.data(), their_dy.data(), their_weight.data(), mean.data(), rstd.data(), rows,
-                           columns, their_dx.data()});
-  CHECK(error_of(their_dx.values(), dx) < tolerance<T>);
+/// Sums of columns, added to `old` if beta is one.
+template <class T, class G>
+std::vector<G> sums_of(std::vector<T> const& values, std::int64_t columns, std::int64_t shift,
+                       std::vector<G> const& old, float beta) {
+  auto const rows = std::ssize(values) / columns;
+  auto const chunks = ChunkSums<T>::chunks_of(rows);
+  OnMachine<T> const theirs{values, shift};
+  OnMachine<G> const gradient{old, shift};
+  OnMachine<float> const sums{garbage<float>(chunks * columns)};
+  run(ChunkSums<T>{theirs.data(), rows, columns, sums.data()});
+  run(FoldChunks<G>{sums.data(), columns, chunks, columns, gradient.data(), beta});
+  return gradient.values();
+}
 
-  using Sums = ChunkSums<LayerNormTerms<T>>;
-  auto const chunks = Sums::chunks_of(rows);
-  OnMachine<float> const sums{garbage<float>(chunks * 2 * columns)};
-  run(Sums{{their_x.data(), their_dy.data(), mean.data(), rstd.data(), columns}, rows, columns, sums.data()});
-  for (std::size_t k = 0; k < 2; ++k) {  // of weight and bias
-    for (float const beta : {0.0F, 1.0F}) {
-      auto const old = beta == 0 ? garbage<float>(columns) : random_values<float>(columns, 4);
-      OnMachine<float> const gradient{old};
-      run(FoldChunks<float>{sums.data() + static_cast<std::int64_t>(k) * columns, 2 * columns, chunks, columns,
-                            gradient.data(), beta});
-      DoubleMatrix expected = matrix(pass.gradients[k], columns);
-      if (beta == 1) {
-        expected += matrix(old, columns);
-      }
-      CHECK(error_of(gradient.values(), expected) < tolerance<float>);
-    }
+/// In all ways: how many blocks there are, and in which order they and their threads run, makes no difference.
+template <class Result>
+void check_same_each_way(Result const& result) {
+  zeroth::testing::machine().choose(0);
+  auto const first = result();
+  for (int way = 0; way < zeroth::testing::machine().ways(); ++way) {
+    zeroth::testing::machine().choose(way);
+    CHECK(same_bits(result(), first));
   }
 }
 
@@ -78,35 +114,47 @@ void check_layer_norm(std::int64_t rows, std::int64_t columns) {
 TEMPLATE_TEST_CASE("LayerNorm is the CPU's, forward and backward", "", float, zeroth::bf16, zeroth::fp16) {
   every_way();
   check_layer_norm<TestType>(1, 1);
+  check_layer_norm<TestType>(5, 7);
+  check_layer_norm<TestType>(6, 8);
   check_layer_norm<TestType>(7, 24);
-  check_layer_norm<TestType>(261, 33);  // more rows than a chunk of sums has
-  check_layer_norm<TestType>(5, 130);
+  check_layer_norm<TestType>(67, 33);  // more rows than two chunks have, and an odd one
+  check_layer_norm<TestType>(64, 40);
+  check_layer_norm<TestType>(1, 1600);
+  check_layer_norm<TestType>(35, 1601);
+  check_layer_norm<TestType>(3, kept_columns);
+  check_layer_norm<TestType>(34, kept_columns + 8);  // more than a block keeps
+  check_layer_norm<TestType>(2, kept_columns + 3);
 }
 
 TEMPLATE_TEST_CASE("sums over rows are rounded once, into what is there", "", float, zeroth::bf16, zeroth::fp16) {
   every_way();
-  std::int64_t const rows = 515, columns = 37;
+  auto const [rows, columns] = GENERATE(table<std::int64_t, std::int64_t>(
+      {{1, 1}, {515, 37}, {515, 40}, {65, 264}, {8400, 8}}));  // more chunks than a thread adds at a time, at last
   auto const values = random_values<TestType>(rows * columns, 1);
   auto const old = random_values<TestType>(columns, 2);
-  OnMachine<TestType> const theirs{values}, added{old}, fresh{garbage<TestType>(columns)};
-  using Sums = ChunkSums<ValueTerms<TestType>>;
-  auto const chunks = Sums::chunks_of(rows);
-  CHECK(chunks == 3);
-  OnMachine<float> const sums{garbage<float>(chunks * columns)};
-  run(Sums{{theirs.data(), columns}, rows, columns, sums.data()});
-  run(FoldChunks<TestType>{sums.data(), columns, chunks, columns, fresh.data(), 0});
-  run(FoldChunks<TestType>{sums.data(), columns, chunks, columns, added.data(), 1});
   DoubleMatrix const expected = matrix(values, columns).colwise().sum();
-  CHECK(error_of(fresh.values(), expected) < tolerance<TestType>);
-  CHECK(error_of(added.values(), expected + matrix(old, columns)) < tolerance<TestType>);
+  auto const fresh = sums_of(values, columns, 0, garbage<TestType>(columns), 0);
+  auto const added = sums_of(values, columns, 0, old, 1);
+  CHECK(error_of(fresh, expected) < tolerance<TestType>);
+  CHECK(error_of(added, expected + matrix(old, columns)) < tolerance<TestType>);
+  CHECK(same_bits(sums_of(values, columns, 3, garbage<TestType>(columns), 0), fresh));
+  CHECK(same_bits(sums_of(values, columns, 3, old, 1), added));
+}
+
+TEST_CASE("sums do not depend on the grid") {
+  std::int64_t const rows = 300, columns = 520;
+  auto const values = random_values<zeroth::bf16>(rows * columns, 1);
+  check_same_each_way([&] { return sums_of(values, columns, 0, std::vector<float>(520), 0); });
+  NormInput<zeroth::bf16> const in{values, random_values<zeroth::bf16>(rows * columns, 2), values,
+                                   random_values<zeroth::bf16>(columns, 3), random_values<zeroth::bf16>(columns, 4)};
+  check_same_each_way([&] { return layer_norm(in, columns, 0).dweight; });
+  check_same_each_way([&] { return layer_norm(in, columns, 0).dx; });
 }
 
 TEMPLATE_TEST_CASE("GELU and its slope are the CPU's", "", float, zeroth::bf16, zeroth::fp16) {
   every_way();
   std::int64_t const count = 5003;
-  auto x = random_values<TestType>(count, 1);
-  x[3] = zeroth::from_float<TestType>(30);  // where tanh is one, and minus one
-  x[4] = zeroth::from_float<TestType>(-30);
+  auto const x = random_values<TestType>(count, 1);
   auto const d = random_values<TestType>(count, 2);
   DoubleMatrix y{1, count}, slope{1, count};
   gelu_and_slope<double>(matrix(x, count), y, slope);
@@ -119,37 +167,59 @@ TEMPLATE_TEST_CASE("GELU and its slope are the CPU's", "", float, zeroth::bf16, 
   }
 }
 
-TEMPLATE_TEST_CASE("the embeddings and their gradients are the CPU's", "", float, zeroth::bf16, zeroth::fp16) {
+TEMPLATE_TEST_CASE("GELU is its input or nothing far from zero", "", float, zeroth::bf16, zeroth::fp16) {
   every_way();
-  std::int64_t const vocabulary = 41, channels = 35, context = 9, rows = 4 * context;
+  std::vector<TestType> x, ones;
+  for (float const value : {0.0F, 4.5F, -4.5F, 7.0F, -7.0F, 11.0F, -11.0F, 30.0F, -30.0F, 60000.0F, -60000.0F}) {
+    x.push_back(zeroth::from_float<TestType>(value));
+    ones.push_back(zeroth::from_float<TestType>(1));
+  }
+  auto const count = std::ssize(x);
+  DoubleMatrix y{1, count}, slope{1, count};
+  gelu_and_slope<double>(matrix(x, count), y, slope);
+  OnMachine<TestType> const theirs{x}, their_y{garbage<TestType>(count)}, their_slope{ones};
+  run(Gelu<TestType>{theirs.data(), their_y.data(), count, false});
+  run(Gelu<TestType>{theirs.data(), their_slope.data(), count, true});
+  auto const values = matrix(their_y.values(), count);
+  auto const slopes = matrix(their_slope.values(), count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    INFO("at " << wide(x[static_cast<std::size_t>(i)]));
+    CHECK(std::abs(values(0, i) - y(0, i)) <= tolerance<TestType> * std::max(1.0, std::abs(y(0, i))));
+    CHECK(std::abs(slopes(0, i) - slope(0, i)) <= tolerance<TestType>);
+  }
+}
+
+template <class T>
+void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) {
+  INFO(channels << " channels, " << occurring << " tokens, shift " << shift);
+  std::int64_t const vocabulary = 41, context = 9, rows = 4 * context;
   OneUnit reference;
   gpt::EmbeddingParams const params{reference.model,
                                     {.channels = channels, .context = context, .vocabulary = vocabulary}};
   gpt::Embedding<double> const embedding{params};
   ReferencePass<double> pass{reference.model};
-  auto const tokens = rounded<TestType>(pass.values[0]);
-  auto const positions = rounded<TestType>(pass.values[1]);
-  auto batch = random_batch(rows, 23, 1);  // tokens that do not occur have a gradient, too: none
+  auto const tokens = rounded<T>(pass.values[0]);
+  auto const positions = rounded<T>(pass.values[1]);
+  auto batch = random_batch(rows, occurring, 1);  // tokens that do not occur have a gradient, too: none
   auto const p = pass.backward(embedding.unit());
   DoubleMatrix x;
   embedding.forward(p, batch, x);
-  auto const dx = random_values<TestType>(rows * channels, 2);
+  auto const dx = random_values<T>(rows * channels, 2);
   embedding.backward(p, batch, matrix(dx, channels));
 
   std::vector<std::int32_t> order(batch.inputs.size()), first(vocabulary + 1);
   sort_by_token(batch.inputs, order, first);
   OnMachine<std::int32_t> const inputs{std::vector<std::int32_t>(batch.inputs.begin(), batch.inputs.end())};
   OnMachine<std::int32_t> const their_order{order}, their_first{first};
-  OnMachine<TestType> const their_tokens{tokens}, their_positions{positions}, their_dx{dx};
-  OnMachine<TestType> const their_x{garbage<TestType>(rows * channels)};
-  run(Embed<TestType>{inputs.data(), their_tokens.data(), their_positions.data(), rows, channels, context,
-                      their_x.data()});
-  CHECK(error_of(their_x.values(), x) < tolerance<TestType>);
+  OnMachine<T> const their_tokens{tokens, shift}, their_positions{positions, shift}, their_dx{dx, shift};
+  OnMachine<T> const their_x{garbage<T>(rows * channels), shift};
+  run(Embed<T>{inputs.data(), their_tokens.data(), their_positions.data(), rows, channels, context, their_x.data()});
+  CHECK(error_of(their_x.values(), x) < tolerance<T>);
 
   for (float const beta : {0.0F, 1.0F}) {
     auto const old = [&](std::size_t param) {
       auto const count = std::ssize(pass.values[param]);
-      return beta == 0 ? garbage<TestType>(count) : random_values<TestType>(count, 9);
+      return beta == 0 ? garbage<T>(count) : random_values<T>(count, 9);
     };
     auto const expected = [&](std::size_t param) -> DoubleMatrix {
       DoubleMatrix gradient = matrix(pass.gradients[param], channels);
@@ -158,13 +228,21 @@ TEMPLATE_TEST_CASE("the embeddings and their gradients are the CPU's", "", float
       }
       return gradient;
     };
-    OnMachine<TestType> const dtokens{old(0)}, dpositions{old(1)};
-    run(EmbedTokensBackward<TestType, TestType>{their_dx.data(), their_order.data(), their_first.data(), vocabulary,
-                                                channels, dtokens.data(), beta});
-    run(EmbedPositionsBackward<TestType, TestType>{their_dx.data(), rows, channels, context, dpositions.data(), beta});
-    CHECK(error_of(dtokens.values(), expected(0)) < tolerance<TestType>);
-    CHECK(error_of(dpositions.values(), expected(1)) < tolerance<TestType>);
+    OnMachine<T> const dtokens{old(0), shift}, dpositions{old(1), shift};
+    run(EmbedTokensBackward<T, T>{their_dx.data(), their_order.data(), their_first.data(), vocabulary, channels,
+                                  dtokens.data(), beta});
+    run(EmbedPositionsBackward<T, T>{their_dx.data(), rows, channels, context, dpositions.data(), beta});
+    CHECK(error_of(dtokens.values(), expected(0)) < tolerance<T>);
+    CHECK(error_of(dpositions.values(), expected(1)) < tolerance<T>);
   }
+}
+
+TEMPLATE_TEST_CASE("the embeddings and their gradients are the CPU's", "", float, zeroth::bf16, zeroth::fp16) {
+  every_way();
+  check_embeddings<TestType>(35, 23, 0);
+  check_embeddings<TestType>(40, 23, 0);
+  check_embeddings<TestType>(40, 23, 3);
+  check_embeddings<TestType>(264, 1, 0);  // more than a tile of columns, more of one token than its threads add at once
 }
 
 TEST_CASE("tokens are sorted, each one's places in order") {

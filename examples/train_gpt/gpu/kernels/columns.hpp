@@ -1,6 +1,6 @@
 /// Sums over rows: of gradients of biases, of LayerNorms, of embeddings. Always in the same order, whatever the GPU.
 #pragma once
-#include "gpu/kernels/rows.hpp"
+#include "gpu/kernels/row_packs.hpp"
 
 namespace gpt::gpu {
 
@@ -18,7 +18,7 @@ struct ColumnSums {
 /// Adds up rows [begin, end) of the columns of one tile: `address(row)` is where a row begins, and
 /// `write(column, pack)` gets the sums.
 template <int count, int packs, Way way, class Block, class Address, class Write>
-ZEROTH_DEVICE void sum_rows(Block& block, ColumnSums<count, packs>& sums, Rows<count, way> const& rows,
+ZEROTH_DEVICE void sum_rows(Block& block, ColumnSums<count, packs>& sums, RowPacks<count, way> const& rows,
                             std::int64_t begin, std::int64_t end, std::int64_t tile, Address const& address,
                             Write const& write) {
   using Sums = ColumnSums<count, packs>;
@@ -27,14 +27,16 @@ ZEROTH_DEVICE void sum_rows(Block& block, ColumnSums<count, packs>& sums, Rows<c
     std::int64_t const column = tile * Sums::columns + thread % packs * count;
     Pack<float, count> sum{};
     if (column < rows.columns) {
+      ZEROTH_UNROLL_NOT
       for (std::int64_t row = begin + thread / packs; row < end; row += at_once * Sums::lanes) {
         decltype(rows.read(address(row), column)) values[at_once];
         auto const each = [&](auto const& function) {
-          unrolled<at_once>([&](int r) {
+          ZEROTH_UNROLL
+          for (int r = 0; r < at_once; ++r) {
             if (row + r * Sums::lanes < end) {
               function(r);
             }
-          });
+          }
         };
         each([&](int r) { values[r] = rows.read(address(row + r * Sums::lanes), column); });
         each([&](int r) {
@@ -63,7 +65,7 @@ ZEROTH_DEVICE void sum_rows(Block& block, ColumnSums<count, packs>& sums, Rows<c
 
 /// beta * old + new, rounded once. At beta 0 the old value is not read.
 template <int count, Way way, Element G>
-ZEROTH_DEVICE inline void contribute(Rows<count, way> const& rows, G* row, std::int64_t column, float beta,
+ZEROTH_DEVICE inline void contribute(RowPacks<count, way> const& rows, G* row, std::int64_t column, float beta,
                                      Pack<float, count> const& values) {
   Pack<G, count> result{};
   if (beta != 0) {
@@ -80,7 +82,7 @@ template <Element T>
 struct ChunkSums {
   static constexpr int pack = pack_count<T>;
   using Shared = ColumnSums<pack, warp_threads>;
-  static constexpr int threads = Shared::threads;
+  static constexpr int threads = Shared::threads, resident_blocks = 5;
   static constexpr std::int64_t rows_of_a_chunk = 64;
 
   T const* values;
@@ -105,7 +107,7 @@ struct ChunkSums {
             [&](std::int64_t column, auto const& sum) { access.write(sums + chunk * columns, column, sum); });
       }
     };
-    with_rows<pack>(columns, add, values, sums);
+    with_row_packs<pack>(columns, add, values, sums);
   }
 };
 
@@ -114,7 +116,7 @@ template <Element G>
 struct FoldChunks {
   static constexpr int pack = pack_count<float>;
   using Shared = ColumnSums<pack, 8>;
-  static constexpr int threads = Shared::threads;
+  static constexpr int threads = Shared::threads, resident_blocks = 5;
 
   float const* sums;    // of the first chunk
   std::int64_t stride;  // from one chunk's sums to the next's
@@ -133,7 +135,7 @@ struct FoldChunks {
             [&](std::int64_t column, auto const& sum) { contribute(access, gradient, column, beta, sum); });
       }
     };
-    with_rows<pack>(columns, add, sums, gradient);
+    with_row_packs<pack>(columns, add, sums, gradient);
   }
 };
 

@@ -7,7 +7,7 @@ namespace gpt::gpu {
 /// x[i] = tokens[inputs[i]] + positions[i % context]
 template <Element T>
 struct Embed {
-  static constexpr int threads = 128;
+  static constexpr int threads = 128, resident_blocks = 16;
   static constexpr int pack = pack_count<T>;
   struct Shared {};
 
@@ -36,7 +36,7 @@ struct Embed {
         }
       });
     };
-    with_rows<pack>(channels, add, tokens, positions, x);
+    with_row_packs<pack>(channels, add, tokens, positions, x);
   }
 };
 
@@ -46,7 +46,7 @@ template <Element T, Element G>
 struct EmbedTokensBackward {
   static constexpr int pack = pack_count<T, G>;
   using Shared = ColumnSums<pack, warp_threads>;
-  static constexpr int threads = Shared::threads;
+  static constexpr int threads = Shared::threads, resident_blocks = 5;
 
   T const* dx;
   std::int32_t const *order, *first;
@@ -73,7 +73,7 @@ struct EmbedTokensBackward {
             });
       }
     };
-    with_rows<pack>(channels, add, dx, gradient);
+    with_row_packs<pack>(channels, add, dx, gradient);
   }
 };
 
@@ -82,7 +82,7 @@ template <Element T, Element G>
 struct EmbedPositionsBackward {
   static constexpr int pack = pack_count<T, G>;
   using Shared = ColumnSums<pack, warp_threads>;
-  static constexpr int threads = Shared::threads;
+  static constexpr int threads = Shared::threads, resident_blocks = 5;
 
   T const* dx;
   std::int64_t rows, channels, context;
@@ -102,7 +102,7 @@ struct EmbedPositionsBackward {
             [&](std::int64_t column, auto const& sum) { contribute(access, gradient, column, beta, sum); });
       }
     };
-    with_rows<pack>(columns, add, dx, gradient);
+    with_row_packs<pack>(columns, add, dx, gradient);
   }
 };
 

@@ -38,7 +38,7 @@ ZEROTH_DEVICE inline float gelu_slope(float u) {
 /// y = gelu(x), or with `slope` y = y * gelu'(x). In place or not.
 template <Element T>
 struct Gelu {
-  static constexpr int threads = 256;
+  static constexpr int threads = 256, resident_blocks = 8;
   static constexpr int pack = zeroth::cuda::pack_count<T>;
   static constexpr int tile_count = threads * pack;
   struct Shared {};

@@ -1,6 +1,7 @@
 /// LayerNorm. Rows of up to `kept_columns` are read once, others again where they are needed.
 #pragma once
 #include <cmath>
+#include <concepts>
 
 #include "gpu/kernels/columns.hpp"
 
@@ -27,6 +28,7 @@ ZEROTH_DEVICE void each_row_group(Block& block, std::int64_t rows, F const& grou
 template <Element T>
 struct LayerNormRows {
   static constexpr int threads = 128, warps = threads / warp_threads;
+  static constexpr int resident_blocks = sizeof(T) == 2 ? 7 : 5;
   using Part = RowPart<T, warp_threads, kept_columns>;
   static constexpr int pack = Part::pack;
 
@@ -42,7 +44,7 @@ struct LayerNormRows {
     auto const groups = [&](auto const& access) {
       each_row_group<warps>(block, rows, [&](std::int64_t first) { function(access, first); });
     };
-    with_rows<pack, kept_columns>(columns, groups, x, weight, bias, y);
+    with_row_packs<pack, kept_columns>(columns, groups, x, weight, bias, y);
   }
   /// A phase in which each thread has a row of the group. All values of a warp are anything if it has none.
   template <class Block, class F>
@@ -153,6 +155,7 @@ struct LayerNormAgain : LayerNormRows<T> {
 template <Element T>
 struct LayerNormBackward {
   static constexpr int threads = 128, warps = threads / warp_threads;
+  static constexpr int resident_blocks = std::same_as<T, zeroth::bf16> ? 4 : 2;
   static constexpr int rows_of_a_chunk = 32, rows_at_once = 2;
   using Part = RowPart<T, threads, kept_columns>;
   static constexpr int pack = Part::pack;
@@ -190,7 +193,7 @@ struct LayerNormBackward {
         block.phase([&](int thread) { finish(access, mine[thread], thread, chunk); });
       }
     };
-    with_rows<pack, kept_columns>(columns, add, x, dy, weight, dx, sums);
+    with_row_packs<pack, kept_columns>(columns, add, x, dy, weight, dx, sums);
   }
 
  private:
@@ -213,7 +216,7 @@ struct LayerNormBackward {
   }
 
   template <Way way>
-  ZEROTH_DEVICE void start(Rows<pack, way> const& access, Columns& mine, int thread, std::int64_t chunk) const {
+  ZEROTH_DEVICE void start(RowPacks<pack, way> const& access, Columns& mine, int thread, std::int64_t chunk) const {
     if constexpr (way == Way::kept) {
       mine.weight.read(access, weight, thread);
       Part::each_kept(access, thread, [&](int k, std::int64_t /*c*/) { mine.dweight[k] = mine.dbias[k] = {}; });
@@ -225,7 +228,8 @@ struct LayerNormBackward {
     }
   }
   template <Way way>
-  ZEROTH_DEVICE void finish(Rows<pack, way> const& access, Columns const& mine, int thread, std::int64_t chunk) const {
+  ZEROTH_DEVICE void finish(RowPacks<pack, way> const& access, Columns const& mine, int thread,
+                            std::int64_t chunk) const {
     if constexpr (way == Way::kept) {
       Part::each_kept(access, thread, [&](int k, std::int64_t c) {
         access.write(sums_of(chunk, 0), c, mine.dweight[k]);
@@ -241,11 +245,12 @@ struct LayerNormBackward {
     PerThread<Row, Block> row[rows_at_once];
     PerThread<float, Block> ones[rows_at_once], normal[rows_at_once];
     auto const each_row = [&](auto const& function) {
-      unrolled<rows_at_once>([&](int r) {
+      ZEROTH_UNROLL
+      for (int r = 0; r < rows_at_once; ++r) {
         if (r < count) {
           function(r);
         }
-      });
+      }
     };
     block.phase([&](int thread) {
       each_row([&](int r) { read(access, row[r][thread], thread, first + r); });
@@ -255,10 +260,11 @@ struct LayerNormBackward {
         normal[r][thread] = sums_of_row.normal;
       });
     });
-    unrolled<rows_at_once>([&](int r) {
+    ZEROTH_UNROLL
+    for (int r = 0; r < rows_at_once; ++r) {
       block.fold_warps(ones[r], Plus{});
       block.fold_warps(normal[r], Plus{});
-    });
+    }
     block.phase([&](int thread) {
       if (thread % warp_threads == 0) {
         each_row([&](int r) { shared.sums[r][thread / warp_threads] = {ones[r][thread], normal[r][thread]}; });
@@ -289,8 +295,8 @@ struct LayerNormBackward {
 
   /// Adds a row to the gradients of weight and bias, and up.
   template <Way way>
-  [[nodiscard]] ZEROTH_DEVICE Along add_row(Rows<pack, way> const& access, Columns& mine, Row const& row, int thread,
-                                            std::int64_t chunk, std::int64_t at) const {
+  [[nodiscard]] ZEROTH_DEVICE Along add_row(RowPacks<pack, way> const& access, Columns& mine, Row const& row,
+                                            int thread, std::int64_t chunk, std::int64_t at) const {
     Along sums_of_row{};
     auto const add = [&](Packed const& x_pack, Packed const& dy_pack, Packed const& scale, Floats& dweight,
                          Floats& dbias) {
@@ -322,8 +328,8 @@ struct LayerNormBackward {
   }
 
   template <Way way>
-  ZEROTH_DEVICE void change(Rows<pack, way> const& access, Columns const& mine, Row const& row, int thread, std::int64_t at,
-                            Along const& means) const {
+  ZEROTH_DEVICE void change(RowPacks<pack, way> const& access, Columns const& mine, Row const& row, int thread,
+                            std::int64_t at, Along const& means) const {
     auto const write = [&](std::int64_t c, Packed const& x_pack, Packed const& dy_pack, Packed const& scale,
                            Packed result) {
       for (int k = 0; k < pack; ++k) {

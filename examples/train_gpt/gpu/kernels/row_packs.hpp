@@ -25,7 +25,7 @@ enum class Way {
 /// Rows of `columns` elements, one behind the other, cut into packs of `count` elements. With Way::elements the last
 /// pack of a row may have fewer.
 template <int count, Way way>
-struct Rows {
+struct RowPacks {
   std::int64_t columns;
 
   /// Of a pack's elements.
@@ -61,32 +61,21 @@ template <int count, class T>
   return reinterpret_cast<std::uintptr_t>(array) % alignof(Pack<T, count>) == 0;
 }
 
-/// Calls `function(rows)`: in packs if they work for every row of all the arrays, kept if there are registers for so
-/// many columns.
+/// Calls `function(rows)` with the fastest way: in packs if they work for every row of all the arrays, kept if there
+/// are registers for so many columns.
 template <int count, int kept_columns = 0, class F, class... T>
-ZEROTH_DEVICE void with_rows(std::int64_t columns, F const& function, T const*... arrays) {
+ZEROTH_DEVICE void with_row_packs(std::int64_t columns, F const& function, T const*... arrays) {
   if (columns % count != 0 || !(... && begins_with_a_pack<count>(arrays))) {
-    function(Rows<count, Way::elements>{columns});
+    function(RowPacks<count, Way::elements>{columns});
     return;
   }
   if constexpr (kept_columns > 0) {
     if (columns <= kept_columns) {
-      function(Rows<count, Way::kept>{columns});
+      function(RowPacks<count, Way::kept>{columns});
       return;
     }
   }
-  function(Rows<count, Way::packs>{columns});
-}
-
-/// `function(k)` for k = 0, ... count - 1. What it keeps in arrays of a thread, at k, is in registers.
-template <int count, class F>
-ZEROTH_DEVICE inline void unrolled(F const& function) {
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
-  for (int k = 0; k < count; ++k) {
-    function(k);
-  }
+  function(RowPacks<count, Way::packs>{columns});
 }
 
 /// What one of `threads` threads has of a row: packs thread, thread + threads, ...
@@ -98,31 +87,32 @@ struct RowPart {
 
   /// Calls `function(k, column)` for each pack, of which kept[k] is the place.
   template <class F>
-  static ZEROTH_DEVICE void each_kept(Rows<pack, Way::kept> const& rows, int thread, F const& function) {
+  static ZEROTH_DEVICE void each_kept(RowPacks<pack, Way::kept> const& rows, int thread, F const& function) {
     auto const behind = static_cast<int>(rows.columns) - thread * pack;
-    unrolled<kept_count>([&](int k) {
+    ZEROTH_UNROLL
+    for (int k = 0; k < kept_count; ++k) {
       if (k * threads * pack < behind) {
         function(k, (thread + k * threads) * pack);
       }
-    });
+    }
   }
   /// Calls `function(column)` for each pack.
   template <Way way, class F>
-  static ZEROTH_DEVICE void each_column(Rows<pack, way> const& rows, int thread, F const& function) {
+  static ZEROTH_DEVICE void each_column(RowPacks<pack, way> const& rows, int thread, F const& function) {
     for (std::int64_t column = std::int64_t{thread} * pack; column < rows.columns; column += threads * pack) {
       function(column);
     }
   }
 
   template <Way way>
-  ZEROTH_DEVICE void read(Rows<pack, way> const& rows, T const* row, int thread) {
+  ZEROTH_DEVICE void read(RowPacks<pack, way> const& rows, T const* row, int thread) {
     if constexpr (way == Way::kept) {
       each_kept(rows, thread, [&](int k, std::int64_t column) { kept[k] = rows.read(row, column); });
     }
   }
   /// Calls `function(column, pack)` for all packs of the row that read() had.
   template <Way way, class F>
-  ZEROTH_DEVICE void each(Rows<pack, way> const& rows, T const* row, int thread, F const& function) const {
+  ZEROTH_DEVICE void each(RowPacks<pack, way> const& rows, T const* row, int thread, F const& function) const {
     if constexpr (way == Way::kept) {
       each_kept(rows, thread, [&](int k, std::int64_t column) { function(column, kept[k]); });
     } else {
