@@ -5,70 +5,20 @@
 #include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "adamw_variants.hpp"
 #include "arguments.hpp"
 #include "cuda/launch.hpp"
+#include "cuda_timing.hpp"
 #include "paired.hpp"
 
 namespace zeroth {
 namespace {
 
-void expect(cudaError_t error, char const* call) {
-  if (error != cudaSuccess) {
-    throw std::runtime_error{std::string{call} + ": " + cudaGetErrorString(error)};
-  }
-}
-
-class DeviceMemory {
- public:
-  DeviceMemory(std::int64_t bytes, int value) {
-    expect(cudaMalloc(&data_, static_cast<std::size_t>(bytes)), "cudaMalloc");
-    expect(cudaMemset(data_, value, static_cast<std::size_t>(bytes)), "cudaMemset");
-  }
-  DeviceMemory(DeviceMemory const&) = delete;
-  DeviceMemory& operator=(DeviceMemory const&) = delete;
-  ~DeviceMemory() { cudaFree(data_); }
-  [[nodiscard]] void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
-
-/// Runs work on a stream and says how long the device took for it.
-class Stopwatch {
- public:
-  Stopwatch() {
-    expect(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    expect(cudaEventCreate(&begin_), "cudaEventCreate");
-    expect(cudaEventCreate(&end_), "cudaEventCreate");
-  }
-  Stopwatch(Stopwatch const&) = delete;
-  Stopwatch& operator=(Stopwatch const&) = delete;
-  ~Stopwatch() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-    cudaStreamDestroy(stream_);
-  }
-
-  template <class Work>
-  [[nodiscard]] double seconds(Work const& work) {
-    expect(cudaEventRecord(begin_, stream_), "cudaEventRecord");
-    expect(work(stream_), "work");
-    expect(cudaEventRecord(end_, stream_), "cudaEventRecord");
-    expect(cudaEventSynchronize(end_), "cudaEventSynchronize");
-    float milliseconds = 0;
-    expect(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
-    return static_cast<double>(milliseconds) * 1e-3;
-  }
-
- private:
-  cudaStream_t stream_ = nullptr;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
-};
+using bench::DeviceMemory;
+using bench::expect;
+using bench::Stopwatch;
 
 struct Copy {
   void *to, *from;
@@ -81,10 +31,11 @@ nlohmann::json measure(Stopwatch& watch, bench::AdamwVariant const& variant, opt
   auto const moved = bench::adamw_bytes(variant, args.count);
   std::vector<double> rates, copy_rates, ratios;
   for (int round = -1; round < rounds; ++round) {  // one for warmth
-    double const adamw = watch.seconds([&](cudaStream_t stream) { return cuda::adamw(stream, args); });
+    double const adamw = watch.seconds([&](cudaStream_t stream) { expect(cuda::adamw(stream, args), "cuda::adamw"); });
     double const copied = watch.seconds([&](cudaStream_t stream) {
-      return cudaMemcpyAsync(copy.to, copy.from, static_cast<std::size_t>(copy.bytes), cudaMemcpyDeviceToDevice,
-                             stream);
+      expect(
+          cudaMemcpyAsync(copy.to, copy.from, static_cast<std::size_t>(copy.bytes), cudaMemcpyDeviceToDevice, stream),
+          "cudaMemcpyAsync");
     });
     if (round >= 0) {
       rates.push_back(static_cast<double>(moved) * 1e-9 / adamw);

@@ -68,9 +68,10 @@ class GpuBlock {
   }
 };
 
-/// Blocks that a multiprocessor is to have at a time: what a body asks for, which bounds its registers.
+/// Blocks that a multiprocessor is to have at a time: what a body asks for, which bounds its registers. 0 leaves it to
+/// the compiler; of 1 it makes leave to take half as many registers again, and more.
 template <class Body>
-inline constexpr int resident_blocks = 1;
+inline constexpr int resident_blocks = 0;
 template <class Body>
   requires requires { Body::resident_blocks; }
 inline constexpr int resident_blocks<Body> = Body::resident_blocks;

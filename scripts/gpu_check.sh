@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can show: builds with CUDA, runs the tests that need a GPU, then the benchmarks: AdamW
-# against a copy, step time and exposed communication of every stage, tokens per second and MFU of GPT-2 with 124 million
-# and 1.5 billion parameters. Writes gpu_check.json and gpu_check.md, and what the runs reported; whatever fails or does
+# against a copy, each layer of GPT-2 by itself, step time and exposed communication of every stage, tokens per second
+# and MFU of GPT-2 with 124 million and 1.5 billion parameters. Writes gpu_check.json and gpu_check.md, and what the runs reported; whatever fails or does
 # not end, the rest is run and written.
 #   scripts/gpu_check.sh [--only PART,...] FOLDER [TEXT FILE OR FOLDER]    without a text: this project's own sources
-# Parts are build, tests, adamw and training; what the others left in FOLDER before is kept, and in the figures.
+# Parts are build, tests, adamw, layers and training; what the others left in FOLDER before is kept, and in the figures.
 # Needs a driver, CUDA's toolkit with cuBLASLt, NCCL 2.28 for its tests, and what scripts/lib/packages.sh lists. With
 # ZEROTH_INSTALL=no nothing is installed: folders in CMAKE_PREFIX_PATH are where CMake looks as well. Built for the GPUs
 # that are here, or for those that CUDAARCHS names.
@@ -15,15 +15,15 @@ cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
 usage() {
-  echo "usage: scripts/gpu_check.sh [--only build,tests,adamw,training] FOLDER [TEXT FILE OR FOLDER]" >&2
+  echo "usage: scripts/gpu_check.sh [--only build,tests,adamw,layers,training] FOLDER [TEXT FILE OR FOLDER]" >&2
   exit 2
 }
-parts=build,tests,adamw,training
+parts=build,tests,adamw,layers,training
 if [ "${1-}" = --only ]; then
   parts=${2-}
   shift $(($# < 2 ? $# : 2))
   for part in ${parts//,/ }; do
-    case $part in build | tests | adamw | training) ;; *) usage ;; esac
+    case $part in build | tests | adamw | layers | training) ;; *) usage ;; esac
   done
 fi
 wanted() { [[ ,$parts, == *,"$1",* ]]; }
@@ -69,7 +69,7 @@ if wanted build; then
   fi
   cmake --preset cuda "${configuration[@]}" >"$folder/configure.log" || { cat "$folder/configure.log"; exit 1; }
   grep '^-- Zeroth:' "$folder/configure.log" || true # what is left out
-  cmake --build --preset cuda --target zeroth_gpu_tests bench_cuda_adamw train_gpt
+  cmake --build --preset cuda --target zeroth_gpu_tests bench_cuda_adamw bench_cuda_gpt train_gpt
 fi
 
 # One that was skipped, though there are GPUs enough, has not passed: the figures say which.
@@ -82,6 +82,10 @@ fi
 if wanted adamw; then
   echo "== AdamW"
   timeout 600 build/cuda/bin/bench_cuda_adamw | tee "$folder/adamw.jsonl" || failed=1
+fi
+if wanted layers; then
+  echo "== layers"
+  timeout 600 build/cuda/bin/bench_cuda_gpt | tee "$folder/layers.jsonl" || failed=1
 fi
 if wanted training; then
   echo "== training"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes every figure and picture of the README again: measures, keeps the files in docs/measured, rewrites the README.
+# Beside them it keeps what docs/verification.md has tables of, which are written by hand.
 #   scripts/record.sh              all parts
 #   scripts/record.sh PART...      only these; the others stay as they are
 #   demo       train_gpt at stages 0 to 3: memory, loss, tokens per second (3 minutes on two cores)
@@ -7,12 +8,14 @@
 #              docs/simulate.md
 #   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth (an hour and a half; installs PyTorch and DeepSpeed into .venv)
 #   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
+#   adamw, collectives, engine_overhead
+#              the benchmarks of these names, for docs/verification.md: no page is made of them (minutes)
 # Leave the machine alone meanwhile. A part that fails leaves its old file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo step_time peers savings)
+all=(demo step_time peers savings adamw collectives engine_overhead)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")
@@ -42,10 +45,15 @@ demo() {
   mv "$new"/demo/stage?.jsonl "$kept/demo/"
 }
 
+benchmark() {  # name, arguments
+  built "bench_$1"
+  "build/release/bin/bench_$1" "${@:2}" >"$new/$1.jsonl"
+  mv "$new/$1.jsonl" "$kept/"
+}
+
 step_time() {
-  built bench_step_time zeroth_tool
-  build/release/bin/bench_step_time 12 >"$new/step_time.jsonl"
-  mv "$new/step_time.jsonl" "$kept/"
+  benchmark step_time 12
+  built zeroth_tool
   scripts/compare_simulation.py --fit --document docs/simulate.md
 }
 
@@ -70,6 +78,17 @@ savings() {
     done
   done >"$new/savings.jsonl"
   mv "$new/savings.jsonl" "$kept/"
+}
+
+adamw() { benchmark adamw 64 31; }
+engine_overhead() { benchmark engine_overhead; }
+
+collectives() {  # of threads, then of processes over MPI
+  built bench_collectives
+  build/release/bin/bench_collectives 15 >"$new/collectives.jsonl"
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 build/release/bin/bench_collectives 7 \
+    >>"$new/collectives.jsonl"
+  mv "$new/collectives.jsonl" "$kept/"
 }
 
 for part in "${parts[@]}"; do

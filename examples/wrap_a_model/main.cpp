@@ -69,7 +69,7 @@ void train(zeroth::Job& job, zeroth::Config const& config, zeroth::Precision<T, 
         d *= widen(p[layers[l].weight]).transpose();
       }
     }
-    print(job, engine.step());  // the report of the step before: nobody waited for it
+    print(job, engine.step());  // the report of the step before, so that no device idles
   }
   print(job, engine.finish());
 }

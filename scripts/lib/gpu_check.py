@@ -63,18 +63,34 @@ class Case:
     ranks: int  # 0: as many as there are GPUs, but at least 4, which then share one
     micro_batch: int
     recompute: bool = False
+    accumulate: int = 1  # micro-steps of a step
     steps: int = 20
+    least_gib: int = 0  # of a GPU's memory
 
     @property
     def name(self):
         return f"{self.model}_stage{self.stage}_{'all' if self.ranks == 0 else self.ranks}"
 
 
+# Of those with the same name the first that a GPU has memory for. Of 1.5 billion parameters states take 23 GiB, and a
+# token's activations 1.8 MiB.
 CASES = [
     Case("124M", 0, 1, 16),
-    Case("1.5B", 0, 1, 8, recompute=True),
+    Case("1.5B", 0, 1, 16, accumulate=4, steps=10, least_gib=60),
+    Case("1.5B", 0, 1, 4, recompute=True, accumulate=4, steps=10),
     *(Case("124M", stage, 0, 4) for stage in range(4)),
 ]
+
+
+def cases_for(gpus):
+    """`gpus` as gpus_of() has them."""
+    gib = min(float(memory.removesuffix(" MiB")) for _, memory, _ in gpus) / 1024
+    chosen = {}
+    for case in CASES:
+        if gib >= case.least_gib:
+            chosen.setdefault(case.name, case)
+    return list(chosen.values())
+
 
 
 # A run that takes longer has failed, and the next one is started. Making 1.5 billion random parameters takes a minute.
@@ -89,6 +105,7 @@ LEAST_MFU = {CASES[1].name: 0.45}
 def stage_file(case):
     return {
         "train_micro_batch_size_per_gpu": case.micro_batch,
+        "gradient_accumulation_steps": case.accumulate,
         "gradient_clipping": 1.0,
         "bf16": {"enabled": True},
         "zero_optimization": {"stage": case.stage, "overlap_comm": True},
@@ -185,7 +202,7 @@ def collect(folder):
     gpus = gpus_of(folder)
     adamw = json_lines(folder / "adamw.jsonl")
     training = []
-    for case in CASES:
+    for case in cases_for(gpus):
         try:
             training.append(figures(case, runs.read_run(case.name, str(folder / f"{case.name}.jsonl")), gpus[0][0], len(gpus)))
         except ReportError as error:
@@ -197,6 +214,7 @@ def collect(folder):
         "tests": tests_of(folder / "tests.xml"),
         "memory": json_lines(folder / "memory.jsonl"),
         "adamw": adamw,
+        "layers": json_lines(folder / "layers.jsonl"),
         "training": training,
     }
     return result | {"problems": problems_of(result)}
@@ -219,6 +237,8 @@ def problems_of(result):
     ]
     if not result["memory"]:
         found.append("no test said how much memory the driver reports (cuda_memory_gpu, nccl_memory_gpu)")
+    if not any(layer["what"] == "all" for layer in result["layers"]):
+        found.append("no layer was measured, or not all (bench_cuda_gpt)")
     return found + list(different_losses(trained)) + list(missed_aims(result["adamw"], trained))
 
 
@@ -255,6 +275,17 @@ def adamw_dtypes(line):
     return f"{line['gradient']}, {line['parameter']}{states}"
 
 
+def layers_table(layers):
+    """Where a micro-step spends its time, as bench_cuda_gpt says it."""
+    lines = ["", "| layer of 1.5B | of a micro-step | us each | TFLOP/s | GB/s | of all |", "|---|---|---|---|---|---|"] if layers else []
+    every = sum(layer["us_of_all"] for layer in layers if layer["what"] != "all")
+    for layer in layers:
+        rates = [f"{layer[key]:.0f}" if key in layer else "" for key in ("tflop_per_s", "gb_per_s")]
+        lines.append(f"| {layer['what']} | {layer.get('times', 1)} | {layer.get('us', layer['us_of_all']):.1f} | {rates[0]} | {rates[1]} "
+                     f"| {layer['us_of_all'] / every:.3f} |")
+    return lines
+
+
 def markdown(result):
     gpus, tests = result["gpus"], result["tests"]
     lines = [f"# {len(gpus)} x {gpus[0]['name']}, {gpus[0]['memory']}, driver {gpus[0]['driver']}", "", f"Commit {result['commit']}.", ""]
@@ -280,6 +311,7 @@ def markdown(result):
             f"| {t['tokens_per_s']:.0f} | {mfu} | {t['losses'][-1]:.6g} | {t['planned_bytes'] / 2**20:.1f} "
             f"| {t['measured_bytes'] / 2**20:.1f} |"
         ]
+    lines += layers_table(result["layers"])
     lines += ["", "MFU: tokens/s * (6 * parameters of matrices + 12 * layers * channels * context), of "
               + (f"{peak_of(gpus[0]['name']) / 1e12:.0f} TFLOP/s for each GPU, as its maker states for dense bf16." if peak_of(gpus[0]["name"])
                  else "what this GPU's maker states for dense bf16, which is not listed here.")]
@@ -291,13 +323,14 @@ def markdown(result):
 
 def run_cases(folder, text, program):
     """How many of them failed. What earlier runs left is removed first: it must not pass for these runs'."""
+    gpus = gpus_of(folder)
     for case in CASES:
         for ending in ("json", "jsonl", "log"):
             (folder / f"{case.name}.{ending}").unlink(missing_ok=True)
     failed = 0
-    for case in CASES:
+    for case in cases_for(gpus):
         (folder / f"{case.name}.json").write_text(json.dumps(stage_file(case), indent=2) + "\n")
-        words = command(case, len(gpus_of(folder)), folder, text, program)
+        words = command(case, len(gpus), folder, text, program)
         print("==", " ".join(words), flush=True)
         with open(folder / f"{case.name}.log", "w", encoding="utf-8") as log:
             ending = end_of(words, log)

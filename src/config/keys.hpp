@@ -116,7 +116,8 @@ inline constexpr Key keys[] = {
    .automatic = true,
    .meaning = "Stage 3: units are gathered ahead while fewer elements than this are; 0 is no prefetch."},
   {.path = "zero_optimization.stage3_max_live_parameters", .kind = Kind::integer, .value = 1'000'000'000,
-   .meaning = "Stage 3: elements that may be gathered at once. Bounds prefetch; the unit in use always fits."},
+   .meaning = "Stage 3: elements that may be gathered at once. Bounds prefetch, with a warning where it leaves none; "
+              "the unit in use always fits."},
 
   {.path = "fp16.enabled", .kind = Kind::boolean, .value = false,
    .meaning = "Compute in fp16, with fp32 masters."},

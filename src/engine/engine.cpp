@@ -30,7 +30,7 @@ void fill_zero(EngineState* engine, void* data, std::int64_t bytes) { engine->fi
 
 // pass.hpp
 void begin_pass(EngineState& engine, PassKind kind) { engine.begin_pass(kind); }
-void end_pass(EngineState& engine, PassKind, int exceptions_when_opened) noexcept {
+void end_pass(EngineState& engine, int exceptions_when_opened) noexcept {
   engine.end_pass(std::uncaught_exceptions() > exceptions_when_opened);
 }
 GuardHandle open_forward(EngineState& engine, Unit unit) { return {&engine, engine.open(stage::Phase::forward, unit)}; }

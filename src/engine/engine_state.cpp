@@ -1,6 +1,7 @@
 #include "engine/engine_state.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <bit>
@@ -99,6 +100,9 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
   gradient_prescale_ = prescale_for(settings.precision.reduce, job.world());
   if (device_->holds_values()) {
     manager_->initialise();
+    if (auto const warning = engine::prefetch_warning(blueprint_); job.rank() == 0 && !warning.empty()) {
+      spdlog::warn("{}{}", rank_prefix(), warning);
+    }
   }
   step_began_ = device_->now();
 }

@@ -43,6 +43,18 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, co
   return {std::move(settings), std::move(layout), std::move(limits), std::move(request)};
 }
 
+std::string prefetch_warning(Blueprint const& blueprint) {
+  auto const& [turns, needed_count] = blueprint.limits.shortage;
+  if (turns == 0 || !blueprint.settings.overlap_comm) {
+    return {};
+  }
+  return fmt::format(
+      "{} of {} turns of a training pass are not gathered ahead: what they use has, with the unit before, more "
+      "elements "
+      "than zero_optimization.stage3_max_live_parameters, {}; {} is enough for all",
+      turns, 2 * blueprint.layout.unit_count(), blueprint.settings.max_live_count, needed_count);
+}
+
 }  // namespace engine
 
 MemoryBytes plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
@@ -81,6 +93,9 @@ std::string decisions(Blueprint const& blueprint) {
                       settings.batch.micro, settings.batch.accumulation, layout.world());
   if (request.placements.parameters == Placement::shard) {
     text += slots_line("parameter slots", limits.parameter_slots, precision.compute);
+    if (auto const warning = engine::prefetch_warning(blueprint); !warning.empty()) {
+      text += fmt::format("prefetch: {}\n", warning);
+    }
   }
   if (request.placements.gradients == Placement::shard) {
     text += slots_line("gradient slots", limits.gradient_slots, precision.gradient);

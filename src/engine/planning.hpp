@@ -1,5 +1,7 @@
 /// From a model and a stage file to everything that an engine will hold.
 #pragma once
+#include <string>
+
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/config/config.hpp"
 #include "zeroth/model/model.hpp"
@@ -17,5 +19,9 @@ struct Blueprint {
   shard::PlanRequest request;
 };
 [[nodiscard]] Blueprint make_blueprint(Model const& model, Config const& config, int world, comm::Transport transport);
+
+/// Where overlap is asked for and stage3_max_live_parameters leaves turns without prefetch: which key, its value, and
+/// what it would have to be. Empty otherwise.
+[[nodiscard]] std::string prefetch_warning(Blueprint const& blueprint);
 
 }  // namespace zeroth::engine

@@ -79,6 +79,21 @@ void check_tensors(std::filesystem::path const& file, std::map<std::string, engi
   }
 }
 
+/// Calls `take(param, owner, first, piece)` for all elements, in the order of the file and in pieces of at most
+/// `buffer`: elements [first, first + piece.size()) of `param` are in the slice of rank `owner`.
+template <class F>
+void each_piece(shard::ShardManager const& manager, std::size_t params, int world, std::span<float> buffer,
+                F const& take) {
+  for (std::uint32_t param = 0; param < params; ++param) {
+    for (int owner = 0; owner < world; ++owner) {
+      auto const range = manager.slice_of(param, owner);
+      for (auto first = range.begin; first < range.end; first += std::ssize(buffer)) {
+        take(param, owner, first, buffer.first(std::min(buffer.size(), static_cast<std::size_t>(range.end - first))));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 /// A rank that comes here alone meets the others on the communicator that they use next, and all are told at once.
@@ -96,7 +111,6 @@ void EngineState::meet(std::string_view purpose) {
 void EngineState::save_weights(std::filesystem::path const& file) {
   check_between_passes("save_weights()");
   histories_[static_cast<std::size_t>(steps_ % 2)].add(Verb::save_weights);
-  auto const world = gather_comm_->world();
   auto const rank = gather_comm_->rank();
   auto const send = [&](Operation operation, float* data, std::int64_t count, int peer) {
     std::array const transaction{Collective{operation, data, data, count, Dtype::fp32, peer}};
@@ -112,29 +126,24 @@ void EngineState::save_weights(std::filesystem::path const& file) {
     }
     auto const buffer = manager_->transfer();
     auto const on_host = device_->allocate_host(static_cast<std::int64_t>(buffer.size_bytes()));
-    for (std::uint32_t param = 0; param < model_->params.size(); ++param) {
-      for (int owner = 0; owner < world; ++owner) {
-        auto const range = manager_->slice_of(param, owner);
-        for (auto first = range.begin; first < range.end; first += static_cast<std::int64_t>(buffer.size())) {
-          auto const piece = buffer.first(std::min(buffer.size(), static_cast<std::size_t>(range.end - first)));
-          auto const count = static_cast<std::int64_t>(piece.size());
-          if (rank == owner) {
-            manager_->load(param, first, piece);
-          }
-          if (rank == owner && rank != 0) {
-            send(Operation::send, piece.data(), count, 0);
-          } else if (rank == 0 && owner != 0) {
-            send(Operation::receive, piece.data(), count, owner);
-          }
-          if (rank == 0) {
-            auto& compute = device_->compute();
-            device_->kernels().copy(compute, on_host->data(), piece.data(), count * bytes_of(Dtype::fp32));
-            compute.synchronize();
-            sink->append({reinterpret_cast<float const*>(on_host->data()), piece.size()});
-          }
-        }
+    auto const take = [&](std::uint32_t param, int owner, std::int64_t first, std::span<float> piece) {
+      auto const count = std::ssize(piece);
+      if (rank == owner) {
+        manager_->load(param, first, piece);
       }
-    }
+      if (rank == owner && rank != 0) {
+        send(Operation::send, piece.data(), count, 0);
+      } else if (rank == 0 && owner != 0) {
+        send(Operation::receive, piece.data(), count, owner);
+      }
+      if (rank == 0) {
+        auto& compute = device_->compute();
+        device_->kernels().copy(compute, on_host->data(), piece.data(), count * bytes_of(Dtype::fp32));
+        compute.synchronize();
+        sink->append({reinterpret_cast<float const*>(on_host->data()), piece.size()});
+      }
+    };
+    each_piece(*manager_, model_->params.size(), gather_comm_->world(), buffer, take);
     auto const flag = device_->allocate_host(sizeof(std::int64_t));
     auto& failed = *reinterpret_cast<std::int64_t*>(flag->data());
     if (rank == 0) {
@@ -169,7 +178,7 @@ void EngineState::load_weights(std::filesystem::path const& file) {
     for (std::uint32_t param = 0; param < model_->params.size(); ++param) {
       auto const& tensor = reader.tensors().at(model_->params[param].name);
       auto const range = manager_->held_of(param);
-      for (auto first = range.begin; first < range.end; first += static_cast<std::int64_t>(values.size())) {
+      for (auto first = range.begin; first < range.end; first += std::ssize(values)) {
         auto const count = std::min(values.size(), static_cast<std::size_t>(range.end - first));
         auto const piece = values.first(count);
         reader.read(tensor, first, piece);

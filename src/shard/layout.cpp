@@ -35,19 +35,39 @@ void cut(Part& part, int world) {
   }
 }
 
+/// Where each parameter begins in the model.
+std::vector<std::int64_t> elements_of(model::Description const& description) {
+  std::vector<std::int64_t> elements;
+  std::int64_t end = 0;
+  for (auto const& param : description.params) {
+    elements.push_back(end);
+    end += round_up(param.count, alignment_count);
+  }
+  return elements;
+}
+
+std::vector<std::uint32_t> completion_order_of(std::vector<FlatUnit> const& flats) {
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t flat = 0; flat < flats.size(); ++flat) {
+    if (flats[flat].trainable.padded_count > 0) {
+      order.push_back(flat);
+    }
+  }
+  std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) {
+    auto const first_a = flats[a].users.front();
+    auto const first_b = flats[b].users.front();
+    return first_a != first_b ? first_a > first_b : a > b;
+  });
+  return order;
+}
+
 }  // namespace
 
 Layout::Layout(model::Description const& description, int world) : world_{world} {
   ZEROTH_EXPECTS(world >= 1, fmt::format("a layout for {} ranks", world));
   by_unit_.resize(description.units.size());
   by_param_.resize(description.params.size());
-  std::vector<std::int64_t> elements;  // where each parameter begins in the model
-  std::int64_t end = 0;
-  for (auto const& param : description.params) {
-    elements.push_back(end);
-    end += round_up(param.count, alignment_count);
-  }
-
+  auto const elements = elements_of(description);
   auto const open_flat = [&](std::string name) {
     flats_.push_back({std::move(name), {}, {}, {}, 0});
     return static_cast<std::uint32_t>(flats_.size() - 1);
@@ -103,16 +123,7 @@ Layout::Layout(model::Description const& description, int world) : world_{world}
       location.offset += flats_[location.flat].trainable.padded_count;
     }
   }
-  for (std::uint32_t flat = 0; flat < flats_.size(); ++flat) {
-    if (flats_[flat].trainable.padded_count > 0) {
-      completion_order_.push_back(flat);
-    }
-  }
-  std::ranges::stable_sort(completion_order_, [&](std::uint32_t a, std::uint32_t b) {
-    auto const first_a = flats_[a].users.front();
-    auto const first_b = flats_[b].users.front();
-    return first_a != first_b ? first_a > first_b : a > b;
-  });
+  completion_order_ = completion_order_of(flats_);
 }
 
 std::vector<optim::AdamwSegment> segments(model::Description const& description, Part const& part, Range range) {

@@ -106,6 +106,22 @@ void Order::newly_ahead(PassKind pass, std::int64_t position, std::int64_t end, 
   find(pass, std::max(position + 1, window_end(pass, position - 1)), std::min(end, window_end(pass, position)), ahead);
 }
 
+PrefetchShortage Order::shortage() {
+  PrefetchShortage found;
+  for (std::int64_t next = 0; budget_.prefetch_count > 0 && next < turns(PassKind::training); ++next) {
+    auto const in_use = begin_search(PassKind::training, next - 1);
+    std::int64_t live = in_use;
+    for (auto const flat : layout_->flats_of(unit_at(PassKind::training, next))) {
+      live += is_new(flat) ? layout_->flats()[flat].padded_count() : 0;
+    }
+    if (live > in_use && live > budget_.max_live_count) {
+      ++found.turns;
+      found.needed_count = std::max(found.needed_count, live);
+    }
+  }
+  return found;
+}
+
 SlotCounts Order::parameter_slots() {
   auto const& flats = layout_->flats();
   std::vector<std::int64_t> counts;

@@ -36,6 +36,7 @@ ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings) 
   limits.bucket_units = std::numeric_limits<int>::max();
   if (placements.parameters == Placement::shard) {
     limits.parameter_slots = order.parameter_slots();
+    limits.shortage = order.shortage();
   }
   if (placements.gradients == Placement::shard) {
     limits.gradient_slots = order.gradient_slots(settings.gradient_slots);

@@ -1,9 +1,9 @@
 #include "comm/environment.hpp"
 
-#include <map>
 #include <string>
 #include <vector>
 
+#include "comm/made_up_environment.hpp"
 #include "comm/placing.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
@@ -13,36 +13,13 @@ namespace zeroth::comm {
 namespace {
 
 using Catch::Contains;
-using Environment = std::map<std::string, std::string>;
-
-Variables from(Environment const& environment) {
-  return [&environment](char const* name) {
-    auto const found = environment.find(name);
-    return found == environment.end() ? nullptr : found->second.c_str();
-  };
-}
 
 std::string error_of(Environment const& environment) {
-  try {
-    (void)find_placement(from(environment));
-    return {};
-  } catch (ConfigError const& error) {
-    return error.what();
-  }
+  return testing::thrown<ConfigError>([&] { return find_placement(from(environment)); });
 }
 
 std::string error_of(LaunchOptions const& options, std::optional<Placement> const& placement, bool has_mpi) {
-  try {
-    (void)plan_launch(options, placement, has_mpi);
-    return {};
-  } catch (ConfigError const& error) {
-    return error.what();
-  }
-}
-
-Environment operator+(Environment a, Environment const& b) {
-  a.insert(b.begin(), b.end());
-  return a;
+  return testing::thrown<ConfigError>([&] { return plan_launch(options, placement, has_mpi); });
 }
 
 Environment const torchrun{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}};

@@ -7,6 +7,7 @@
 #include "comm/describe.hpp"
 #include "comm/record.hpp"
 #include "support/catch.hpp"
+#include "support/folder.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
@@ -16,23 +17,6 @@ Record record_of(std::uint64_t sequence) {
   return make_record("gather", sequence, {"forward", "block 3"},
                      {Operation::all_gather, nullptr, nullptr, 12, Dtype::bf16, 0});
 }
-
-/// A folder that ends with the test.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "zeroth_flight_XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  Folder(Folder const&) = delete;
-  Folder& operator=(Folder const&) = delete;
-  ~Folder() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 TEST_CASE("the recorder keeps the last records, oldest first") {
   FlightRecorder recorder{1, 4, 3};
@@ -105,7 +89,7 @@ TEST_CASE("the recorder as JSON") {
 }
 
 TEST_CASE("the recorder's file is whole or absent") {
-  Folder const folder;
+  testing::Folder const folder;
   auto const path = folder.path() / "rank0.json";
   FlightRecorder recorder{0, 1};
   recorder.enqueue(record_of(1));

@@ -1,7 +1,6 @@
 #include "comm/meeting_point.hpp"
 
-#include <map>
-
+#include "comm/made_up_environment.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
@@ -10,21 +9,6 @@ namespace zeroth::comm {
 namespace {
 
 using Catch::Contains;
-using Environment = std::map<std::string, std::string>;
-
-Variables from(Environment const& environment) {
-  return [&environment](char const* name) {
-    auto const found = environment.find(name);
-    return found == environment.end() ? nullptr : found->second.c_str();
-  };
-}
-
-Environment operator+(Environment a, Environment const& b) {
-  for (auto const& [name, value] : b) {
-    a[name] = value;
-  }
-  return a;
-}
 
 MeetingPoint point_of(Environment const& environment) {
   auto const placement = find_placement(from(environment));

@@ -1,71 +1,50 @@
 // The store among processes that are killed, frozen, throw, or come late.
 #include <chrono>
 #include <csignal>
-#include <memory>
 #include <thread>
 
 #include "comm/socket.hpp"
 #include "support/catch.hpp"
-#include "support/child.hpp"
+#include "support/children.hpp"
 
 namespace zeroth::comm {
 namespace {
 
-using Catch::Contains;
-using testing::Child;
-
 constexpr int calm_ms = 60'000;    // longer than any of these tests: what is told is told at once
 constexpr int hurried_ms = 2'000;  // for those who wait for silence
 
-/// The processes of one job. Each does what its rank is told to.
-class Processes {
+/// Each does what its rank is told to.
+class Processes : public testing::Children {
  public:
   Processes(int heartbeat_ms, std::vector<std::string> const& deeds, std::size_t world = 0)
       : world_{world == 0 ? deeds.size() : world}, heartbeat_ms_{heartbeat_ms} {
     for (auto const& deed : deeds) {
-      add(deed);
+      start_rank(count(), deed);
     }
   }
-  /// The next rank.
-  void add(std::string const& deed) {
-    auto const rank = ranks_.size();
-    ranks_.push_back(start(rank, deed));
+  void start_rank(std::size_t rank, std::string const& deed) {
+    auto& child = start({ZEROTH_STORE_PROGRAM, std::to_string(rank), std::to_string(world_), port_,
+                         std::to_string(heartbeat_ms_), deed});
     if (rank == 0) {
-      REQUIRE(ranks_[0]->wait_for("."));
-      auto const& output = ranks_[0]->output();
+      REQUIRE(child.wait_for("."));
+      auto const& output = child.output();
       port_ = output.substr(output.find("port ") + 5, output.find('.') - 5);
     }
   }
-  [[nodiscard]] std::unique_ptr<Child> start(std::size_t rank, std::string const& deed) const {
-    return std::make_unique<Child>(Child::Options{{ZEROTH_STORE_PROGRAM, std::to_string(rank), std::to_string(world_),
-                                                   port_, std::to_string(heartbeat_ms_), deed},
-                                                  folder_.path(),
-                                                  {}});
-  }
   void wait_until_joined() {
-    for (auto const& rank : ranks_) {
-      REQUIRE(rank->wait_for("joined"));
+    for (std::size_t rank = 0; rank < count(); ++rank) {
+      REQUIRE((*this)[rank].wait_for("joined"));
     }
   }
-  [[nodiscard]] Child& operator[](std::size_t rank) { return *ranks_[rank]; }
   [[nodiscard]] std::string const& port() const noexcept { return port_; }
 
-  /// Ends with `status`, after it was told what contains `words`.
-  void check_told(std::size_t rank, std::string const& words, int status = 3) {
-    CAPTURE(rank);
-    auto const ending = ranks_[rank]->wait();
-    CHECK(ending.in_time);
-    CHECK(ending.signal == 0);
-    CHECK(ending.status == status);
-    CHECK_THAT(ranks_[rank]->output(), Contains(words));
-  }
+  /// Ends after it was told what contains `words`.
+  void check_told(std::size_t rank, std::string const& words) { check_said(rank, words, 3); }
 
  private:
-  testing::Folder folder_;
   std::size_t world_;
   int heartbeat_ms_;
   std::string port_ = "0";
-  std::vector<std::unique_ptr<Child>> ranks_;
 };
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank) + " on " + host_name(); }
@@ -73,7 +52,7 @@ std::string name_of(int rank) { return "rank " + std::to_string(rank) + " on " +
 TEST_CASE("processes meet and leave") {
   Processes job{calm_ms, {"meet", "meet", "meet", "meet"}};
   for (std::size_t rank = 0; rank < 4; ++rank) {
-    job.check_told(rank, "met 0 1 2 3", 0);
+    job.check_said(rank, "met 0 1 2 3", 0);
   }
 }
 
@@ -131,16 +110,16 @@ TEST_CASE("an abort reaches all ranks, though its process ends at once") {
   Processes job{calm_ms, deeds};
   auto const reason = "rank " + std::to_string(aborter) + " failed: no disk";
   for (std::size_t rank = 0; rank < 4; ++rank) {
-    job.check_told(rank, rank == aborter ? "joined" : "told: " + reason, rank == aborter ? 4 : 3);
+    job.check_said(rank, rank == aborter ? "joined" : "told: " + reason, rank == aborter ? 4 : 3);
   }
 }
 
 TEST_CASE("a rank that comes late is waited for") {
   Processes job{calm_ms, {"meet", "meet"}, 3};
   std::this_thread::sleep_for(std::chrono::milliseconds{300});
-  job.add("meet");
+  job.start_rank(2, "meet");
   for (std::size_t rank = 0; rank < 3; ++rank) {
-    job.check_told(rank, "met 0 1 2", 0);
+    job.check_said(rank, "met 0 1 2", 0);
   }
 }
 
@@ -156,16 +135,15 @@ TEST_CASE("a job that is stopped as a whole goes on when it is continued") {
     }
   }
   for (std::size_t rank = 0; rank < 3; ++rank) {
-    job.check_told(rank, "met 0 1 2", 0);
+    job.check_said(rank, "met 0 1 2", 0);
   }
 }
 
 TEST_CASE("a rank whose process is started anew is refused") {
   Processes job{calm_ms, {"wait", "wait"}};
   job.wait_until_joined();
-  auto const twin = job.start(1, "meet");
-  CHECK(twin->wait().status == 3);
-  CHECK_THAT(twin->output(), Contains("has joined already: two processes were given the same rank"));
+  job.start_rank(1, "meet");
+  job.check_told(2, "has joined already: two processes were given the same rank");
   job[0].send(SIGKILL);
   job.check_told(1, "told: rank 0 (127.0.0.1:");
 }

@@ -11,7 +11,7 @@
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
 #include "support/fake_cuda/fake_cuda.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/folder.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/timeline.hpp"
 #include "zeroth/zeroth.hpp"
@@ -70,7 +70,7 @@ TEST_CASE("launch puts ranks on GPUs, one after another") {
 }
 
 TEST_CASE("weights that a GPU saved are the CPU's, byte for byte, and load on either") {
-  TemporaryFolder const folder;
+  Folder const folder;
   for (int stage = 0; stage <= 3; ++stage) {
     auto const config = small_config(stage, {.more = R"(, "bf16": {"enabled": true})"});
     auto const train = [&](DeviceKind kind, char const* to, char const* from) {

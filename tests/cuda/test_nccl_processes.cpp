@@ -4,7 +4,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,7 +11,7 @@
 #include "comm/store_ranks.hpp"
 #include "cuda/nccl_training.hpp"
 #include "support/catch.hpp"
-#include "support/child.hpp"
+#include "support/children.hpp"
 #include "support/job.hpp"
 
 namespace zeroth::testing {
@@ -31,18 +30,17 @@ struct Machine {
   int join_ms = calm_ms;
 };
 
-/// The processes of one job, in a folder of their own.
-class Processes {
+class Processes : public Children {
  public:
   explicit Processes(Machine const& machine)
       : machine_{machine}, port_{std::to_string(comm::Store{comm::rank_options(0, 1, 0)}.port())} {}
   Processes(Machine const& machine, std::vector<std::string> const& deeds) : Processes{machine} {
-    for (std::size_t rank = 0; rank < deeds.size(); ++rank) {
-      start(static_cast<int>(rank), deeds[rank]);
+    for (auto const& deed : deeds) {
+      start_rank(static_cast<int>(count()), deed);
     }
   }
   /// With `more` in the environment; an empty value takes a variable out of it.
-  Child& start(int rank, std::string const& deed, Environment const& more = {}) {
+  void start_rank(int rank, std::string const& deed, Environment const& more = {}) {
     Environment environment{{"RANK", std::to_string(rank)},
                             {"WORLD_SIZE", std::to_string(machine_.world)},
                             {"LOCAL_RANK", std::to_string(rank)},
@@ -52,23 +50,9 @@ class Processes {
       environment[name] = value;
     }
     std::erase_if(environment, [](auto const& each) { return each.second.empty(); });
-    ranks_.push_back(std::make_unique<Child>(
-        Child::Options{{ZEROTH_NCCL_PROGRAM, deed, std::to_string(machine_.gpus), std::to_string(machine_.stage),
-                        (folder_.path() / "nccl").string(), std::to_string(machine_.join_ms)},
-                       folder_.path(),
-                       environment}));
-    return *ranks_.back();
-  }
-  [[nodiscard]] Child& operator[](std::size_t index) { return *ranks_[index]; }
-
-  /// Ends by itself, with `status`, and has said `words`.
-  void check_said(std::size_t index, std::string const& words, int status) {
-    CAPTURE(index);
-    auto const ending = ranks_[index]->wait();
-    CHECK(ending.in_time);
-    CHECK(ending.signal == 0);
-    CHECK(ending.status == status);
-    CHECK_THAT(ranks_[index]->output(), Contains(words));
+    start({ZEROTH_NCCL_PROGRAM, deed, std::to_string(machine_.gpus), std::to_string(machine_.stage),
+           (folder() / "nccl").string(), std::to_string(machine_.join_ms)},
+          environment);
   }
   /// Of one that the job's end has ended too: why, from itself and in its flight record.
   void check_told(std::size_t rank, std::string const& why) {
@@ -76,15 +60,13 @@ class Processes {
     CHECK_THAT(flight_of(rank), Contains(why));
   }
   [[nodiscard]] std::string flight_of(std::size_t rank) const {
-    std::ifstream in{folder_.path() / fmt::format("zeroth_flight_rank{}.json", rank)};
+    std::ifstream in{folder() / fmt::format("zeroth_flight_rank{}.json", rank)};
     return {std::istreambuf_iterator<char>{in}, {}};
   }
 
  private:
   Machine machine_;
   std::string port_;
-  Folder folder_;
-  std::vector<std::unique_ptr<Child>> ranks_;
 };
 
 std::string trained_by_threads(int world, int stage) {
@@ -152,7 +134,7 @@ TEST_CASE("a rank that never starts is named to those who did") {
 
 TEST_CASE("ranks that never find rank 0 end") {
   Processes job{{.world = 2, .join_ms = hurried_ms}};
-  static_cast<void>(job.start(1, "train"));
+  job.start_rank(1, "train");
   job.check_said(0, "rank 1 of 2 did not find rank 0's store at 127.0.0.1:", 1);
 }
 
@@ -179,8 +161,8 @@ TEST_CASE("a rank whose NCCL does not return from an abort is ended, and says wh
 
 TEST_CASE("a launch order that is not the job's own stays, and is warned of") {
   Processes job{{.world = 2}};
-  static_cast<void>(job.start(0, "train", {{"NCCL_LAUNCH_ORDER_IMPLICIT", "0"}}));
-  static_cast<void>(job.start(1, "train"));
+  job.start_rank(0, "train", {{"NCCL_LAUNCH_ORDER_IMPLICIT", "0"}});
+  job.start_rank(1, "train");
   job.check_said(0, "trained", 0);
   job.check_said(1, "trained", 0);
   std::string const warning = "NCCL_LAUNCH_ORDER_IMPLICIT=0 in the environment: collectives of several communicators";
@@ -216,7 +198,7 @@ TEST_CASE("a rank that sees no GPU tells all") {
 TEST_CASE("a rank that does not know its GPU tells all how to say it") {
   Processes job{{.world = 2, .gpus = 2}};
   for (int const rank : {0, 1}) {
-    static_cast<void>(job.start(rank, "train", rank == 1 ? Environment{{"LOCAL_RANK", ""}} : Environment{}));
+    job.start_rank(rank, "train", rank == 1 ? Environment{{"LOCAL_RANK", ""}} : Environment{});
   }
   for (std::size_t rank = 0; rank < 2; ++rank) {
     job.check_said(rank, "torchrun (RANK=1 WORLD_SIZE=2) did not say which is its own: set LOCAL_RANK", 1);
@@ -225,16 +207,16 @@ TEST_CASE("a rank that does not know its GPU tells all how to say it") {
 
 TEST_CASE("an environment that contradicts itself is refused") {
   Processes job{{.world = 2}};
-  static_cast<void>(job.start(0, "train", {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}}));
+  job.start_rank(0, "train", {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
   job.check_said(0, "RANK=0 WORLD_SIZE=2 and OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 contradict each other", 1);
 }
 
 TEST_CASE("a process of another job is refused, and the job goes on") {
   Processes job{{.world = 2}};
-  static_cast<void>(job.start(0, "train", {{"ZEROTH_JOB_TOKEN", "today"}}));
-  static_cast<void>(job.start(1, "train", {{"ZEROTH_JOB_TOKEN", "yesterday"}}));
+  job.start_rank(0, "train", {{"ZEROTH_JOB_TOKEN", "today"}});
+  job.start_rank(1, "train", {{"ZEROTH_JOB_TOKEN", "yesterday"}});
   job.check_said(1, "this process's job token is not that job's", 1);
-  static_cast<void>(job.start(1, "train", {{"ZEROTH_JOB_TOKEN", "today"}}));
+  job.start_rank(1, "train", {{"ZEROTH_JOB_TOKEN", "today"}});
   job.check_said(0, "trained", 0);
   job.check_said(2, "trained", 0);
 }

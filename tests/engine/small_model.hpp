@@ -93,12 +93,14 @@ void all_micro_steps(Engine<T, G>& engine, SmallModel const& small) {
   }
 }
 
-/// `steps` steps as they should be; the reports of all of them.
-template <Element T, GradientOf<T> G>
-std::vector<StepReport> train(Engine<T, G>& engine, SmallModel const& small, int steps) {
+/// `steps` steps, with each micro-step as `each(micro, step)` makes it; the reports of all of them.
+template <Element T, GradientOf<T> G, class F>
+std::vector<StepReport> train(Engine<T, G>& engine, int steps, F const& each) {
   std::vector<StepReport> reports;
   for (int step = 0; step < steps; ++step) {
-    all_micro_steps(engine, small);
+    for (auto micro : engine.micro_steps()) {
+      each(micro, step);
+    }
     if (auto const report = engine.step()) {
       reports.push_back(*report);
     }
@@ -107,6 +109,12 @@ std::vector<StepReport> train(Engine<T, G>& engine, SmallModel const& small, int
     reports.push_back(*report);
   }
   return reports;
+}
+
+/// `steps` steps as they should be.
+template <Element T, GradientOf<T> G>
+std::vector<StepReport> train(Engine<T, G>& engine, SmallModel const& small, int steps) {
+  return train(engine, steps, [&](auto& micro, int) { micro_step(micro, small); });
 }
 
 /// Every unit's weights, as an evaluation pass reads them.

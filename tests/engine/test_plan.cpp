@@ -124,6 +124,24 @@ TEST_CASE("the plan in words tells every category and every decision") {
           Contains("micro-steps add up in fp32 (zeroth.gradient_dtype), and are reduced once"));
 }
 
+TEST_CASE("the plan tells where stage3_max_live_parameters leaves no prefetch, and what would be enough") {
+  SmallModel const small;  // of 384, 384 + 128 and 384 elements on one rank
+  auto const words = [&](int stage, char const* zero) {
+    return explain_plan(small.model, small_config(stage, {.zero = zero}), 1);
+  };
+  CHECK_THAT(
+      words(3, R"(, "stage3_max_live_parameters": 895)"),
+      Contains("prefetch: 4 of 6 turns of a training pass are not gathered ahead: what they use has, with the unit "
+               "before, more elements than zero_optimization.stage3_max_live_parameters, 895; 896 is enough for "
+               "all\n"));
+  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 896)"), !Contains("prefetch:"));
+  CHECK_THAT(words(3, ""), !Contains("prefetch:"));
+  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 1, "stage3_prefetch_bucket_size": 0)"),
+             !Contains("prefetch:"));
+  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 1, "overlap_comm": false)"), !Contains("prefetch:"));
+  CHECK_THAT(words(2, R"(, "stage3_max_live_parameters": 1)"), !Contains("prefetch:"));
+}
+
 TEST_CASE("a plan for a batch that the world contradicts is refused") {
   SmallModel const small;
   auto const config = small_config(1, {.more = R"(, "train_batch_size": 12)"});

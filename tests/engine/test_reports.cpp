@@ -147,32 +147,24 @@ TEST_CASE("many small micro-steps are one large micro-step") {
     auto const config = small_config(stage, {.accumulation = accumulation, .micro_batch = micro_batch});
     return run(2, config,
                [&](Job&, Engine<float>& engine, SmallModel const& small) {
-                 Seen seen;
-                 for (int step = 0; step < 3; ++step) {
-                   for (auto micro : engine.micro_steps()) {
-                     // Means over the samples of this micro-batch. The world's samples of a step are the same however
-                     // they are divided, so ranks and micro-steps may split them as they like.
-                     auto const batch = engine.micro_batch();
-                     forward(micro, small);
-                     float loss = 0;
+                 auto const reports = train(engine, 3, [&](auto& micro, int) {
+                   // Means over the samples of this micro-batch. The world's samples of a step are the same however
+                   // they are divided, so ranks and micro-steps may split them as they like.
+                   auto const batch = engine.micro_batch();
+                   forward(micro, small);
+                   float loss = 0;
+                   for (std::int64_t i = 0; i < batch; ++i) {
+                     loss += loss_of(micro.first_sample() + i);
+                   }
+                   float const seed = micro.report_loss(loss / static_cast<float>(batch)) / static_cast<float>(batch);
+                   for (auto u = small.units.size(); u-- > 0;) {
+                     auto const p = micro.backward(small.units[u]);
                      for (std::int64_t i = 0; i < batch; ++i) {
-                       loss += loss_of(micro.first_sample() + i);
-                     }
-                     float const seed = micro.report_loss(loss / static_cast<float>(batch)) / static_cast<float>(batch);
-                     for (auto u = small.units.size(); u-- > 0;) {
-                       auto const p = micro.backward(small.units[u]);
-                       for (std::int64_t i = 0; i < batch; ++i) {
-                         contribute(p, small.weights[u], micro.first_sample() + i, seed);
-                       }
+                       contribute(p, small.weights[u], micro.first_sample() + i, seed);
                      }
                    }
-                   if (auto const report = engine.step()) {
-                     seen.reports.push_back(*report);
-                   }
-                 }
-                 seen.reports.push_back(engine.finish().value());
-                 seen.weights = read_weights(engine, small);
-                 return seen;
+                 });
+                 return Seen{.reports = reports, .weights = read_weights(engine, small)};
                })
         .front();
   };
@@ -247,27 +239,18 @@ TEST_CASE("a rank without data weighs nothing and changes nothing") {
   auto const train_on = [](int stage, int world) {
     return run(world, small_config(stage, {.accumulation = 1}),
                [&](Job& job, Engine<float>& engine, SmallModel const& small) {
-                 Seen seen;
-                 for (int step = 0; step < 3; ++step) {
-                   for (auto micro : engine.micro_steps()) {
-                     if (job.rank() == 1) {
-                       micro.skip();
-                     } else {
-                       forward(micro, small);
-                       float const seed = micro.report_loss(loss_of(step));
-                       for (auto u = small.units.size(); u-- > 0;) {
-                         auto const p = micro.backward(small.units[u]);
-                         contribute(p, small.weights[u], step, seed);
-                       }
-                     }
+                 auto const reports = train(engine, 3, [&](auto& micro, int step) {
+                   if (job.rank() == 1) {
+                     return micro.skip();
                    }
-                   if (auto const report = engine.step()) {
-                     seen.reports.push_back(*report);
+                   forward(micro, small);
+                   float const seed = micro.report_loss(loss_of(step));
+                   for (auto u = small.units.size(); u-- > 0;) {
+                     auto const p = micro.backward(small.units[u]);
+                     contribute(p, small.weights[u], step, seed);
                    }
-                 }
-                 seen.reports.push_back(engine.finish().value());
-                 seen.weights = read_weights(engine, small);
-                 return seen;
+                 });
+                 return Seen{.reports = reports, .weights = read_weights(engine, small)};
                })
         .front();
   };

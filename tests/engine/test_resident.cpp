@@ -10,7 +10,7 @@
 
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/folder.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -84,7 +84,7 @@ Growth train(int world, Config const& config) {
   malloc_trim(0);
   auto const before = resident_bytes();
   std::barrier<> together{world};
-  TemporaryFolder const folder;
+  Folder const folder;
   auto const file = folder.path() / "weights.safetensors";
   bool forgotten = false;
   auto const outcome = run_job(world, [&](Job& job) {

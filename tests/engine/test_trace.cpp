@@ -11,7 +11,7 @@
 
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/folder.hpp"
 
 namespace zeroth {
 namespace {
@@ -115,7 +115,7 @@ TEST_CASE("A trace file is what Chrome and Perfetto read") {
   first.add({"compute", "forward", "block0", 10, 30});
   first.add({"gather", "gather", "block1", 12.5, 20});
   second.add({"compute", "wait", "", 30, 40});
-  testing::TemporaryFolder const folder;
+  testing::Folder const folder;
   auto const file = folder.path() / "trace.json";
   std::vector<std::string> const events{first.to_trace_events(0), second.to_trace_events(1)};
   write_trace(file, events);

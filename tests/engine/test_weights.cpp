@@ -11,7 +11,7 @@
 #include "engine/safetensors_file.hpp"
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/folder.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::testing {
@@ -79,7 +79,7 @@ SafetensorsFile fitting(std::string const& dtype = "F32") {
 }  // namespace
 
 TEST_CASE("a file saved at any stage and world loads at any other, bit for bit") {
-  TemporaryFolder const folder;
+  Folder const folder;
   for (auto const world : worlds) {
     std::string first;
     for (int stage = 0; stage <= 3; ++stage) {
@@ -102,7 +102,7 @@ TEST_CASE("a file saved at any stage and world loads at any other, bit for bit")
 
 TEST_CASE("the file holds the masters in fp32, exactly, and loads at any stage and world") {
   bool const narrow = GENERATE(false, true);  // masters of bf16
-  TemporaryFolder const folder;
+  Folder const folder;
   auto const more = fmt::format(R"(, "bf16": {{"enabled": true, "bf16_master_weights_and_grads": {}}})", narrow);
   std::string first;
   for (int stage = 0; stage <= 3; ++stage) {
@@ -122,7 +122,7 @@ TEST_CASE("the file holds the masters in fp32, exactly, and loads at any stage a
 }
 
 TEST_CASE("the file is a safetensors file as Hugging Face writes them") {
-  TemporaryFolder const folder;
+  Folder const folder;
   for (int stage = 0; stage <= 3; ++stage) {
     INFO("stage " << stage);
     REQUIRE(messages_of(run_job(3, [&](Job& job) {
@@ -155,7 +155,7 @@ TEST_CASE("the file is a safetensors file as Hugging Face writes them") {
 }
 
 TEST_CASE("what is loaded is what forward reads, from fp32, bf16 and fp16 files and in any order of tensors") {
-  TemporaryFolder const folder;
+  Folder const folder;
   for (std::string const dtype : {"F32", "BF16", "F16"}) {
     auto file = fitting(dtype);
     file.header["__metadata__"] = {{"format", "pt"}, {"more", "of it"}};
@@ -186,7 +186,7 @@ TEST_CASE("what is loaded is what forward reads, from fp32, bf16 and fp16 files 
 }
 
 TEST_CASE("training goes on from loaded weights as it would have from those") {
-  TemporaryFolder const folder;
+  Folder const folder;
   for (int stage = 0; stage <= 3; ++stage) {
     std::string saved[2];
     for (int const twice : {0, 1}) {
@@ -208,7 +208,7 @@ TEST_CASE("training goes on from loaded weights as it would have from those") {
 }
 
 TEST_CASE("all that does not fit is listed at once") {
-  TemporaryFolder const folder;
+  Folder const folder;
   auto file = fitting();
   file.header.erase("block0.w");
   file.header["block1.w"]["shape"] = {150, 2};
@@ -227,7 +227,7 @@ TEST_CASE("all that does not fit is listed at once") {
 }
 
 TEST_CASE("a file that is damaged is refused, with the reason") {
-  TemporaryFolder const folder;
+  Folder const folder;
   auto const good = fitting().bytes();
   auto const with_header = [&](auto const& change) {
     auto file = fitting();
@@ -282,7 +282,7 @@ TEST_CASE("a file that is damaged is refused, with the reason") {
 }
 
 TEST_CASE("a file that cannot be written is an error on all ranks, and leaves nothing behind") {
-  TemporaryFolder const folder;
+  Folder const folder;
   std::filesystem::create_directory(folder / "folder");
   auto const save_to = [&](int stage, std::filesystem::path const& file) {
     return run_job(3, [&](Job& job) {
@@ -311,7 +311,7 @@ TEST_CASE("a file that cannot be written is an error on all ranks, and leaves no
 }
 
 TEST_CASE("a disk that fills up on the way is an error too, and the file of before stays") {
-  TemporaryFolder const folder;
+  Folder const folder;
   write_file(folder / "weights", "of before");
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);

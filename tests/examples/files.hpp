@@ -6,14 +6,13 @@
 #include <string>
 #include <string_view>
 
-#include "support/child.hpp"
+#include "support/folder.hpp"
 
 namespace gpt {
 
-/// A fresh folder, and files in it.
+/// With files in it.
 class Folder : public zeroth::testing::Folder {
  public:
-  [[nodiscard]] std::filesystem::path operator/(std::string_view name) const { return path() / name; }
   std::filesystem::path write(std::string_view name, std::string_view text) const {
     auto const file = path() / name;
     std::filesystem::create_directories(file.parent_path());
@@ -21,6 +20,15 @@ class Folder : public zeroth::testing::Folder {
     return file;
   }
 };
+
+/// Something to train on: "0 1 4 9 ...".
+inline std::string squares() {
+  std::string text;
+  for (int i = 0; i < 600; ++i) {
+    text += std::to_string(i * i) + (i % 7 == 0 ? "\n" : " ");
+  }
+  return text;
+}
 
 inline std::string read_all(std::filesystem::path const& file) {
   std::ifstream in{file, std::ios::binary};

@@ -28,11 +28,7 @@ inline std::string stage_file(int stage, char const* more = "") {
 class Place : public Folder {
  public:
   Place() {
-    std::string text;
-    for (int i = 0; i < 600; ++i) {
-      text += std::to_string(i * i) + (i % 7 == 0 ? "\n" : " ");
-    }
-    write("text", text);
+    write("text", squares());
     write("stage.json", stage_file(3));
   }
   [[nodiscard]] Child::Options command(std::string const& more, std::string const& before = "") const {

@@ -23,6 +23,12 @@ template <std::size_t D>
   return std::bit_cast<std::array<std::uint32_t, 2 + 2 * D>>(p)[1];
 }
 
+/// For a layer by itself.
+struct OneUnit {
+  zeroth::Model model{7};
+  zeroth::Unit unit = model.unit("unit");
+};
+
 template <class S>
 class ReferencePass {
  public:

@@ -62,6 +62,21 @@ TEST_CASE("train_gpt reports the run, its steps and the memory of every rank") {
   }
 }
 
+TEST_CASE("an engine warns once where stage3_max_live_parameters leaves no prefetch") {
+  Place const place;
+  auto const said = [&](char const* live) {
+    auto text = stage_file(3);
+    text.insert(text.find(R"("stage")"), std::string{R"("stage3_max_live_parameters": )"} + live + ", ");
+    place.write("stage.json", text);
+    auto const result = run(place.command(small + "--ranks 2 --steps 2"));
+    INFO(result.output);
+    CHECK(result.ending.status == 0);
+    return zeroth::testing::count_of(result.output, "are not gathered ahead: what they use has");
+  };
+  CHECK(said("1") == 1);
+  CHECK(said("1e9") == 0);
+}
+
 TEST_CASE("train_gpt writes a trace of all ranks") {
   Place const place;
   for (int const steps : {1, 9}) {

@@ -48,12 +48,6 @@ double worst(double* values, double const* gradient, Index count, std::function<
   return largest;
 }
 
-/// A layer under test, with loss = sum of its output weighted by random numbers.
-struct Bench {
-  zeroth::Model model{7};
-  zeroth::Unit unit = model.unit("unit");
-};
-
 void check_parameters(ReferencePass<double>& pass, std::function<double()> const& f) {
   for (std::size_t i = 0; i < pass.values.size(); ++i) {
     INFO(pass.name(i));
@@ -81,13 +75,13 @@ Trained<S> train_once(Shape const& shape, Batch const& batch, Recompute recomput
 
 TEST_CASE("the gradients of a linear layer match finite differences") {
   auto const rows = GENERATE(3, 259);  // one panel, and several with a remainder
-  Bench bench;
-  Linear<double> const linear{{bench.model, bench.unit, "linear", 4, 5, 0.1F}};
-  ReferencePass<double> pass{bench.model};
+  OneUnit only;
+  Linear<double> const linear{{only.model, only.unit, "linear", 4, 5, 0.1F}};
+  ReferencePass<double> pass{only.model};
   auto x = random_matrix<double>(rows, 4, 1);
   auto residual = random_matrix<double>(rows, 5, 2);
   auto const dy = random_matrix<double>(rows, 5, 3);
-  auto const p = pass.backward(bench.unit);
+  auto const p = pass.backward(only.unit);
   Matrix<double> y(rows, 5);
   auto const loss = [&] {
     linear.forward(p, x, residual, y);
@@ -112,13 +106,13 @@ TEST_CASE("the gradients of a linear layer match finite differences") {
 }
 
 TEST_CASE("the gradients of LayerNorm match finite differences") {
-  Bench bench;
-  LayerNorm<double> const norm{{bench.model, bench.unit, "norm", 7}};
-  ReferencePass<double> pass{bench.model};
+  OneUnit only;
+  LayerNorm<double> const norm{{only.model, only.unit, "norm", 7}};
+  ReferencePass<double> pass{only.model};
   auto x = random_matrix<double>(5, 7, 1);
   auto const dy = random_matrix<double>(5, 7, 2);
   auto const before = random_matrix<double>(5, 7, 3);
-  auto const p = pass.backward(bench.unit);
+  auto const p = pass.backward(only.unit);
   LayerNorm<double>::Tape tape;
   Matrix<double> y(5, 7);
   auto const loss = [&] {

@@ -6,85 +6,17 @@
 #include <utility>
 #include <vector>
 
-#include "../../optim/adamw_element.hpp"
+#include "optim/adamw_case.hpp"
 #include "support/catch.hpp"
-#include "support/isa.hpp"
 
 namespace zeroth::optim {
 namespace {
 
 using testing::Numbers;
 using testing::random_floats;
-
-/// All that one call reads and writes.
+using testing::scalars_of_update;
 template <class G, class P>
-struct State {
-  std::vector<float> master, m, v;
-  std::vector<G> gradient;
-  std::vector<P> parameter;
-
-  State(std::int64_t count, Numbers numbers)
-      : master{random_floats(count, numbers, 1)},
-        m{random_floats(count, numbers, 2)},
-        v{random_floats(count, numbers, 3)},
-        gradient{testing::rounded<G>(random_floats(count, numbers, 4))},
-        parameter{testing::rounded<P>(random_floats(count, numbers, 5))} {
-    for (float& value : v) {
-      value = std::fabs(value);
-    }
-  }
-
-  /// Keeps no copy of the segments.
-  [[nodiscard]] AdamwArgs args(StepScalars const& scalars, std::vector<AdamwSegment> const& segments) {
-    AdamwArgs args;
-    args.master = master.data();
-    args.m = m.data();
-    args.v = v.data();
-    args.gradient = gradient.data();
-    args.gradient_dtype = dtype_of<G>;
-    args.parameter = parameter.data();
-    args.parameter_dtype = dtype_of<P>;
-    args.count = static_cast<std::int64_t>(master.size());
-    args.segments = segments;
-    args.scalars = &scalars;
-    args.rules.weight_decay = 0.1F;
-    return args;
-  }
-
-  /// First element that differs, in any stream; -1 if none does.
-  [[nodiscard]] std::int64_t difference(State const& other) const {
-    std::int64_t first = -1;
-    for (std::int64_t const at :
-         {testing::first_difference(master, other.master), testing::first_difference(m, other.m),
-          testing::first_difference(v, other.v), testing::first_difference(parameter, other.parameter)}) {
-      first = std::max(first, at);
-    }
-    return first;
-  }
-};
-
-StepScalars scalars_of_update(std::int64_t update) {
-  StepRules rules;
-  StepScalars scalars;
-  scalars.applied = update - 1;
-  rules.schedule.base = 0.01F;
-  advance(rules, {1, 0, 3, 0}, scalars);
-  return scalars;
-}
-
-/// One element after another, as the header of the arithmetic says.
-template <class G, class P>
-void update_one_by_one(State<G, P>& state, AdamwArgs const& args) {
-  for (auto const& segment : args.segments) {
-    auto const factors = factors_of(args.rules, *args.scalars, segment);
-    for (auto i = static_cast<std::size_t>(segment.begin); i < static_cast<std::size_t>(segment.end); ++i) {
-      update_element(factors, to_float(state.gradient[i]), state.master[i], state.m[i], state.v[i]);
-      if (args.parameter != nullptr) {
-        state.parameter[i] = from_float<P>(state.master[i]);
-      }
-    }
-  }
-}
+using State = testing::AdamwCase<G, P>;
 
 std::vector<AdamwSegment> whole(std::int64_t count) { return {{0, count, 1, 1}}; }
 
@@ -106,36 +38,20 @@ TEMPLATE_TEST_CASE("every instruction set gives the bits of one element after an
   bool const writes_parameter = GENERATE(true, false);
   auto const segments = GENERATE(whole(count), ragged(count));
   auto const scalars = scalars_of_update(7);
-  auto const run = [&](auto const& update) {
-    State<G, P> state{count, numbers};
+  testing::check_all_isas<State<G, P>>(count, numbers, [&](auto& state) {
     auto args = state.args(scalars, segments);
     args.rules.decoupled_decay = decoupled;
     args.parameter = writes_parameter ? args.parameter : nullptr;
-    update(state, args);
-    return state;
-  };
-  auto const expected = run([](auto& state, auto const& args) { update_one_by_one(state, args); });
-  for (Isa const isa : testing::all_isas()) {
-    testing::WithIsa const with{isa};
-    auto const got = run([](auto&, auto const& args) { adamw(args); });
-    INFO(testing::name_of(isa));
-    CHECK(got.difference(expected) == -1);
-  }
+    return args;
+  });
 }
 
 TEST_CASE("every count up to some blocks of vectors is right to the last element") {
   auto const scalars = scalars_of_update(2);
-  for (Isa const isa : testing::all_isas()) {
-    testing::WithIsa const with{isa};
-    std::int64_t wrong = 0;
-    for (std::int64_t count = 0; count < 150; ++count) {
-      State<bf16, bf16> got{count, Numbers::ordinary}, expected{count, Numbers::ordinary};
-      adamw(got.args(scalars, whole(count)));
-      update_one_by_one(expected, expected.args(scalars, whole(count)));
-      wrong += got.difference(expected) == -1 ? 0 : 1;
-    }
-    INFO(testing::name_of(isa));
-    CHECK(wrong == 0);
+  for (std::int64_t count = 0; count < 150; ++count) {
+    auto const segments = whole(count);
+    testing::check_all_isas<State<bf16, bf16>>(count, Numbers::ordinary,
+                                               [&](auto& state) { return state.args(scalars, segments); });
   }
 }
 

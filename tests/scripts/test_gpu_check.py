@@ -16,9 +16,13 @@ sys.path.insert(0, str(ROOT / "scripts" / "lib"))
 import gpu_check  # noqa: E402
 
 GIB = 2**30
+CASES = gpu_check.cases_for([["NVIDIA H100 80GB HBM3", "81559 MiB", "580.1"]])
 BYTES = {"parameters": GIB, "gradients": 2 * GIB, "optimizer": 3 * GIB, "slots": 0, "scratch": 0, "total": 6 * GIB}
 
 
+LAYERS = [{"what": "attention", "times": 48, "us": 100.0, "us_of_all": 4800.0, "tflop_per_s": 200.4},
+          {"what": "layer norm", "times": 96, "us": 12.5, "us_of_all": 1200.0, "gb_per_s": 2500.6},
+          {"what": "all", "us_of_all": 6000.0, "tflop_per_s": 160.0}]
 MEMORY = {"communicator": "nccl", "ranks": 1, "stage": 3, "before_bytes": GIB, "contexts_bytes": GIB // 2, "communicators_bytes": GIB // 4,
           "grown_bytes": 3 * GIB, "planned_bytes": 2 * GIB}
 
@@ -46,7 +50,8 @@ def fill(folder, gpu="NVIDIA H100 80GB HBM3", gpus=1, junit='<testcase name="ncc
         json.dumps({"gradient": "fp32", "parameter": "bf16", "gb_per_s": 2800.4, "copy_gb_per_s": 3011.2, "ratio": 0.93}) + "\n")
     (folder / "commit.txt").write_text("1234abc-dirty\n")
     (folder / "memory.jsonl").write_text(json.dumps(MEMORY) + "\n")
-    for case in gpu_check.CASES:
+    (folder / "layers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LAYERS))
+    for case in gpu_check.cases_for(gpu_check.gpus_of(folder)):
         (folder / f"{case.name}.jsonl").write_text(report(case, gpus, 1e5))
 
 
@@ -94,7 +99,10 @@ class Figures(unittest.TestCase):
         self.assertIn("| fp32, bf16 | 2800 | 3011 | 0.930 |", ended.stdout)
         self.assertIn("| nccl | 3 | 1 | 1024.0 | 512.0 | 256.0 | 3072.0 | 2048.0 |", ended.stdout)
         self.assertIn("Commit 1234abc-dirty.", ended.stdout)
-        self.assertIn("| 1.5B, recomputed | 0 | 1 on 1 | 100.0 | 2.5 | 100000 | 1.039 | 10 |", ended.stdout)
+        self.assertIn("| 1.5B | 0 | 1 on 1 | 100.0 | 2.5 | 100000 | 1.039 | 10 |", ended.stdout)
+        self.assertIn("| attention | 48 | 100.0 | 200 |  | 0.800 |", ended.stdout)
+        self.assertIn("| layer norm | 96 | 12.5 |  | 2501 | 0.200 |", ended.stdout)
+        self.assertIn("| all | 1 | 6000.0 | 160 |  | 1.000 |", ended.stdout)
         self.assertIn("| 10 | 6144.0 | 6144.0 |", ended.stdout)
         self.assertIn("of 989 TFLOP/s for each GPU", ended.stdout)
         self.assertIn("No problems", ended.stdout)
@@ -103,6 +111,12 @@ class Figures(unittest.TestCase):
         self.assertEqual(written["tests"]["passed"], ["nccl_memory_gpu"])
         self.assertEqual(written["commit"], "1234abc-dirty")
         self.assertEqual(written["memory"], [MEMORY])
+
+    def test_a_gpu_with_little_memory_computes_activations_again(self):
+        large, small = (gpu_check.cases_for([["NVIDIA A100", f"{mib} MiB", "580"]]) for mib in (81920, 40960))
+        self.assertEqual([case.name for case in large], [case.name for case in small])
+        self.assertEqual([(case.name, case.recompute) for case in small if case.recompute], [("1.5B_stage0_1", True)])
+        self.assertFalse(any(case.recompute for case in large))
 
     def adamw(self, *lines):
         fill(self.folder)
@@ -122,7 +136,7 @@ class Figures(unittest.TestCase):
         self.assertIn("- missed aim: AdamW with fp32 masters was not measured", ended.stdout)
 
     def test_a_large_model_below_its_aim_is_named_and_no_success(self):
-        case = gpu_check.CASES[1]
+        case = CASES[1]
         self.assertEqual((case.model, case.stage, case.ranks), ("1.5B", 0, 1))
         fill(self.folder)
         per_token = gpu_check.flops_per_token({"layers": 48, "channels": 1600, "context": 1024, "vocabulary": 50304})
@@ -139,6 +153,13 @@ class Figures(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertIn("- no test said how much memory the driver reports", ended.stdout)
 
+    def test_layers_that_were_not_measured_are_no_success(self):
+        fill(self.folder)
+        (self.folder / "layers.jsonl").unlink()
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- no layer was measured", ended.stdout)
+
     def test_skipped_and_failed_tests_and_missing_runs_are_no_success(self):
         for junit in ('<testcase name="b" status="fail"/>', '<testcase name="b" status="notrun"><skipped/></testcase>'):
             fill(self.folder, junit=junit)
@@ -146,7 +167,7 @@ class Figures(unittest.TestCase):
             self.assertEqual(ended.returncode, 1)
             self.assertIn(": b", ended.stdout)
         fill(self.folder)
-        (self.folder / f"{gpu_check.CASES[1].name}.jsonl").unlink()
+        (self.folder / f"{CASES[1].name}.jsonl").unlink()
         ended = self.table()
         self.assertEqual(ended.returncode, 1)
         self.assertIn("1.5B_stage0_1.jsonl: No such file or directory (see 1.5B_stage0_1.log)", ended.stdout)
@@ -154,7 +175,7 @@ class Figures(unittest.TestCase):
 
     def test_a_report_that_was_cut_off_is_a_failed_run_and_no_end_of_the_table(self):
         fill(self.folder)
-        cut = self.folder / f"{gpu_check.CASES[0].name}.jsonl"
+        cut = self.folder / f"{CASES[0].name}.jsonl"
         cut.write_text("\n".join(cut.read_text().splitlines()[:-1]) + "\n")
         ended = self.table()
         self.assertEqual(ended.returncode, 1)
@@ -187,7 +208,7 @@ class Figures(unittest.TestCase):
 
     def test_memory_that_is_not_what_was_planned_is_shown_and_no_success(self):
         fill(self.folder)
-        case = gpu_check.CASES[2]
+        case = CASES[2]
         more = dict(BYTES, slots=GIB, total=7 * GIB)
         (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, measured=more))
         ended = self.table()
@@ -197,7 +218,7 @@ class Figures(unittest.TestCase):
 
     def test_stages_that_train_differently_are_named_with_the_step(self):
         fill(self.folder)
-        case = gpu_check.CASES[-1]
+        case = CASES[-1]
         (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=10.0000001))
         ended = self.table()
         self.assertEqual(ended.returncode, 1)
@@ -205,7 +226,7 @@ class Figures(unittest.TestCase):
 
     def test_other_models_and_batches_may_train_differently(self):
         fill(self.folder)
-        case = gpu_check.CASES[0]
+        case = CASES[0]
         (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=9.5))
         self.assertEqual(self.table().returncode, 0)
 
@@ -226,27 +247,28 @@ class Figures(unittest.TestCase):
     def test_runs_get_their_stage_files_and_leave_their_logs(self):
         ended = self.run_cases('#!/bin/sh\nprintf "%s\\n" "$@"\n')
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        for case in gpu_check.CASES:
+        for case in CASES:
             file = json.loads((self.folder / f"{case.name}.json").read_text())
             self.assertEqual(file["zero_optimization"]["stage"], case.stage)
             self.assertEqual(file["train_micro_batch_size_per_gpu"], case.micro_batch)
+            self.assertEqual(file["gradient_accumulation_steps"], case.accumulate)
             words = (self.folder / f"{case.name}.log").read_text().splitlines()
             self.assertEqual(words[words.index("--config") + 1], str(self.folder / f"{case.name}.json"))
             self.assertEqual("--recompute" in words, case.recompute)
 
     def test_a_run_that_fails_is_counted_and_leaves_no_older_report_in_its_place(self):
         fill(self.folder)
-        failing = gpu_check.CASES[1].name
+        failing = CASES[1].name
         ended = self.run_cases(f'#!/bin/sh\ncase "$*" in *{failing}*) echo no memory; exit 1;; esac\n')
         self.assertEqual(ended.returncode, 1)
         self.assertIn(f"error: {failing} ended with status 1", ended.stderr)
         self.assertEqual(ended.stderr.count("error:"), 1)
         self.assertEqual((self.folder / f"{failing}.log").read_text(), f"no memory\n{failing} ended with status 1\n")
-        for case in gpu_check.CASES:
+        for case in CASES:
             self.assertFalse((self.folder / f"{case.name}.jsonl").exists())
 
     def test_a_run_that_does_not_end_is_given_up_and_the_others_are_run(self):
-        slow = gpu_check.CASES[0].name
+        slow = CASES[0].name
         most = gpu_check.MOST_SECONDS
         self.addCleanup(setattr, gpu_check, "MOST_SECONDS", most)
         gpu_check.MOST_SECONDS = 0.5
@@ -257,18 +279,18 @@ class Figures(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
             self.assertEqual(gpu_check.run_cases(self.folder, "text", str(tool)), 1)
         self.assertIn(f"error: {slow} did not end within 0.5 s", said.getvalue())
-        self.assertTrue((self.folder / f"{gpu_check.CASES[-1].name}.log").exists())
+        self.assertTrue((self.folder / f"{CASES[-1].name}.log").exists())
 
     def test_a_program_that_is_not_there_is_a_failed_run(self):
         (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
             failed = gpu_check.run_cases(self.folder, "text", str(self.folder / "none"))
-        self.assertEqual(failed, len(gpu_check.CASES))
+        self.assertEqual(failed, len(CASES))
         self.assertIn("did not start", said.getvalue())
 
     def test_what_a_failed_run_said_last_is_in_the_table(self):
         fill(self.folder)
-        case = gpu_check.CASES[1]
+        case = CASES[1]
         (self.folder / f"{case.name}.jsonl").unlink()
         (self.folder / f"{case.name}.log").write_text("step 1\nerror: cudaMalloc | out of memory\n\nx ended with status 1\n")
         self.assertIn(f"(see {case.name}.log: error: cudaMalloc / out of memory; x ended with status 1)", self.table().stdout)
@@ -285,11 +307,11 @@ class Figures(unittest.TestCase):
         self.assertIn("-L '^gpu$'", (ROOT / "scripts/gpu_check.sh").read_text())  # failed_gpu is another one
 
     def test_a_command_shares_gpus_only_where_it_must(self):
-        shared = gpu_check.command(gpu_check.CASES[-1], 1, self.folder, "text", "train_gpt")
+        shared = gpu_check.command(CASES[-1], 1, self.folder, "text", "train_gpt")
         self.assertIn("--share-devices", shared)
         self.assertEqual(shared[shared.index("--ranks") + 1], "4")
-        self.assertNotIn("--share-devices", gpu_check.command(gpu_check.CASES[-1], 8, self.folder, "text", "train_gpt"))
-        self.assertNotIn("--share-devices", gpu_check.command(gpu_check.CASES[0], 1, self.folder, "text", "train_gpt"))
+        self.assertNotIn("--share-devices", gpu_check.command(CASES[-1], 8, self.folder, "text", "train_gpt"))
+        self.assertNotIn("--share-devices", gpu_check.command(CASES[0], 1, self.folder, "text", "train_gpt"))
 
 
 class Script(unittest.TestCase):
@@ -324,7 +346,7 @@ class Script(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)  # nothing has run
         built = (self.place / "built").read_text().splitlines()
         self.assertEqual(built, ["--preset cuda -DZEROTH_WERROR=OFF -DCMAKE_CUDA_ARCHITECTURES=90-real",
-                                 "--build --preset cuda --target zeroth_gpu_tests bench_cuda_adamw train_gpt"])
+                                 "--build --preset cuda --target zeroth_gpu_tests bench_cuda_adamw bench_cuda_gpt train_gpt"])
         self.check("--only", "build", str(self.out), CUDAARCHS="80")
         self.assertIn("--preset cuda -DZEROTH_WERROR=OFF", (self.place / "built").read_text().splitlines())
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/catch.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/folder.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::simulate {
@@ -20,7 +20,7 @@ constexpr char const* good = R"({
 })";
 
 std::string message_of(std::string const& text) {
-  testing::TemporaryFolder const folder;
+  testing::Folder const folder;
   auto const file = folder.path() / "machine.json";
   std::ofstream{file} << text;
   try {
@@ -34,7 +34,7 @@ std::string message_of(std::string const& text) {
 }  // namespace
 
 TEST_CASE("A machine is read from a file") {
-  testing::TemporaryFolder const folder;
+  testing::Folder const folder;
   auto const file = folder.path() / "machine.json";
   std::ofstream{file} << good;
   auto const machine = machine_of(file.string());

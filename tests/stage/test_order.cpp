@@ -189,6 +189,31 @@ TEST_CASE("prefetch does not exceed the live budget, and stops at the first unit
   }
 }
 
+TEST_CASE("turns that are not gathered ahead are counted, with the least budget under which all are") {
+  for (unsigned seed = 0; seed < models; ++seed) {
+    auto const layout = layout_of(seed);
+    CHECK(Order{layout, {0, 1}}.shortage().turns == 0);
+    auto const turns = static_cast<std::int64_t>(turns_of(layout, PassKind::training).size());
+    auto const late_with = [&](std::int64_t live) {
+      std::int64_t late = 0;
+      for (std::int64_t position = -1; position + 1 < turns; ++position) {
+        bool const new_there = !upcoming(layout, PassKind::training, position, position + 2).empty();
+        late += new_there && ahead(layout, {1, live}, PassKind::training, position, position + 2).empty() ? 1 : 0;
+      }
+      return late;
+    };
+    for (std::int64_t const live : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{6000}, unlimited}) {
+      INFO(fmt::format("model {}, {} live", seed, live));
+      auto const shortage = Order{layout, {1, live}}.shortage();
+      CHECK(shortage.turns == late_with(live));
+      if (shortage.turns > 0) {
+        CHECK(late_with(shortage.needed_count) == 0);
+        CHECK(late_with(shortage.needed_count - 1) > 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("what is newly ahead is what the turn before neither used nor had ahead of it") {
   for (std::int64_t const budget : {std::int64_t{300}, std::int64_t{2000}, unlimited}) {
     for (std::int64_t const live : {std::int64_t{6000}, unlimited}) {

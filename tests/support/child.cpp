@@ -48,19 +48,6 @@ constexpr std::chrono::seconds patience{240};
 
 }  // namespace
 
-Folder::Folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "zeroth_test_XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) {
-    throw_errno("mkdtemp");
-  }
-  path_ = name;
-}
-
-Folder::~Folder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 Child::Child(Options const& options) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {

@@ -8,20 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "support/folder.hpp"
+
 namespace zeroth::testing {
-
-/// A fresh folder that goes when it ends.
-class Folder {
- public:
-  Folder();
-  ~Folder();
-  Folder(Folder const&) = delete;
-  Folder& operator=(Folder const&) = delete;
-  [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// How a child ended.
 struct Ending {

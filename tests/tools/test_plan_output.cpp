@@ -51,6 +51,17 @@ TEST_CASE("In JSON, every stage's categories and padding add up to its total") {
   CHECK_FALSE(parsed.contains("advice"));
 }
 
+TEST_CASE("Text says where units are too large to be gathered ahead, and what would be enough") {
+  auto const large = result_of("", file_of_stage(3), 4'000'000'000, 4);
+  CHECK(contains(as_text(large),
+                 "* what is asked for\n6 of 8 turns of a training pass are not gathered ahead: what they "
+                 "use has, with the unit before, more elements than "
+                 "zero_optimization.stage3_max_live_parameters, 1000000000; 2000000000 is enough for "
+                 "all.\n"));
+  auto const small = result_of("", file_of_stage(3), 1'000'000'000, 4);
+  CHECK_FALSE(contains(as_text(small), "gathered ahead"));
+}
+
 TEST_CASE("In JSON, a device's memory says what fits, what is left, and what to change") {
   auto const result = result_of("stage.json", file_of_stage(0), 1'000'000, 4, 15'000'000);
   auto const parsed = json::parse(as_json(result));

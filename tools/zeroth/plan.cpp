@@ -9,12 +9,20 @@
 
 namespace zeroth::tools {
 
-Settings settings_of(Plan const& plan) {
-  return engine::make_blueprint(plan.model, plan.config, plan.world, plan.transport).settings;
+namespace {
+
+engine::Blueprint blueprint_of(Plan const& plan) {
+  return engine::make_blueprint(plan.model, plan.config, plan.world, plan.transport);
 }
 
+}  // namespace
+
+Settings settings_of(Plan const& plan) { return blueprint_of(plan).settings; }
+
+std::string prefetch_warning_of(Plan const& plan) { return engine::prefetch_warning(blueprint_of(plan)); }
+
 RankMemory memory_of(Plan const& plan) {
-  auto const blueprint = engine::make_blueprint(plan.model, plan.config, plan.world, plan.transport);
+  auto const blueprint = blueprint_of(plan);
   auto const memory = shard::plan_memory(blueprint.layout, blueprint.request);
   auto states = memory.bytes;
   states.parameters -= memory.padding.parameters;

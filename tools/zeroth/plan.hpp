@@ -39,6 +39,8 @@ struct StagePlan {
 [[nodiscard]] Settings settings_of(Plan const& plan);
 /// Throws ConfigError if the file does not suit the world.
 [[nodiscard]] RankMemory memory_of(Plan const& plan);
+/// See engine::prefetch_warning.
+[[nodiscard]] std::string prefetch_warning_of(Plan const& plan);
 /// `plan` with changes of its file; see Config::with.
 [[nodiscard]] Plan changed(Plan const& plan, std::string const& changes);
 /// Another stage, everything else as the file says.

@@ -26,8 +26,7 @@
   GPT_GPU_LAUNCH(LayerNormForward<T>)          \
   GPT_GPU_LAUNCH(LayerNormAgain<T>)            \
   GPT_GPU_LAUNCH(LayerNormBackward<T>)         \
-  GPT_GPU_LAUNCH(ChunkSums<LayerNormTerms<T>>) \
-  GPT_GPU_LAUNCH(ChunkSums<ValueTerms<T>>)     \
+  GPT_GPU_LAUNCH(ChunkSums<T>) \
   GPT_GPU_LAUNCH(Gelu<T>)                      \
   GPT_GPU_LAUNCH(CrossEntropyBackward<T>)      \
   GPT_GPU_LAUNCH(AttentionAlong<T>)            \

@@ -19,25 +19,30 @@ class LayerNorm {
   void forward(Open const& p, Matrix<T> const& x, Tape& tape, Matrix<T>& y) const {
     tape.mean.resize(1, x.rows());
     tape.rstd.resize(1, x.rows());
-    p.gpu.run(LayerNormForward<T>{x.data(), p[params_.weight].data(), p[params_.bias].data(), x.rows(), x.cols(),
-                                  tape.mean.data(), tape.rstd.data(), y.data()});
+    p.gpu.run(LayerNormForward<T>{rows(p, x, y), tape.mean.data(), tape.rstd.data()});
   }
   /// The output once more. Cheaper to compute twice than to keep.
   template <class Open>
   void again(Open const& p, Matrix<T> const& x, Tape const& tape, Matrix<T>& y) const {
-    p.gpu.run(LayerNormAgain<T>{x.data(), p[params_.weight].data(), p[params_.bias].data(), x.rows(), x.cols(),
-                                tape.mean.data(), tape.rstd.data(), y.data()});
+    p.gpu.run(LayerNormAgain<T>{rows(p, x, y), tape.mean.data(), tape.rstd.data()});
   }
   /// Adds to `dx`.
   template <class Open>
   void backward(Open const& p, Matrix<T> const& x, Tape const& tape, Matrix<T> const& dy, Matrix<T>& dx) const {
-    contribute_sums(p.gpu, LayerNormTerms<T>{x.data(), dy.data(), tape.mean.data(), tape.rstd.data(), x.cols()},
-                    x.rows(), x.cols(), p.grad(params_.weight), p.grad(params_.bias));
+    auto const chunks = LayerNormBackward<T>::chunks_of(x.rows());
+    float* const sums = p.gpu.partial_sums(chunks * 2 * x.cols());
     p.gpu.run(LayerNormBackward<T>{x.data(), dy.data(), p[params_.weight].data(), tape.mean.data(), tape.rstd.data(),
-                                   x.rows(), x.cols(), dx.data()});
+                                   x.rows(), x.cols(), dx.data(), sums});
+    contribute_chunks(p.gpu, sums, 2 * x.cols(), chunks, p.grad(params_.weight));
+    contribute_chunks(p.gpu, sums + x.cols(), 2 * x.cols(), chunks, p.grad(params_.bias));
   }
 
  private:
+  template <class Open>
+  [[nodiscard]] LayerNormRows<T> rows(Open const& p, Matrix<T> const& x, Matrix<T>& y) const {
+    return {x.data(), p[params_.weight].data(), p[params_.bias].data(), x.rows(), x.cols(), y.data()};
+  }
+
   LayerNormParams params_;
 };
 

@@ -32,18 +32,20 @@ void contribute_product(Gpu& gpu, Operand const& a, Operand const& b, zeroth::Gr
       {.a = a, .b = b, .out = {gradient.data(), zeroth::dtype_of<G>, gradient.shape()[1]}, .beta = gradient.beta()});
 }
 
-/// Adds sums over rows to `count` gradients.
-template <class Terms, class... Gradients>
-void contribute_sums(Gpu& gpu, Terms const& terms, std::int64_t rows, std::int64_t columns,
-                     Gradients const&... gradients) {
-  static_assert(sizeof...(Gradients) == Terms::count);
-  auto const chunks = ChunkSums<Terms>::chunks_of(rows);
-  float* const sums = gpu.partial_sums(chunks * Terms::count * columns);
-  gpu.run(ChunkSums<Terms>{terms, rows, columns, sums});
-  std::int64_t k = 0;
-  (gpu.run(FoldChunks<std::remove_pointer_t<decltype(gradients.data())>>{
-       sums + k++ * columns, Terms::count * columns, chunks, columns, gradients.data(), gradients.beta()}),
-   ...);
+/// Adds to a gradient what was added up over chunks of rows, `stride` floats apart.
+template <zeroth::Element G>
+void contribute_chunks(Gpu const& gpu, float const* sums, std::int64_t stride, std::int64_t chunks,
+                       zeroth::Gradient<G, 1> const& gradient) {
+  gpu.run(FoldChunks<G>{sums, stride, chunks, gradient.count(), gradient.data(), gradient.beta()});
+}
+
+/// Adds the sums of columns to a gradient.
+template <zeroth::Element T, zeroth::Element G>
+void contribute_sums(Gpu& gpu, Matrix<T> const& values, zeroth::Gradient<G, 1> const& gradient) {
+  auto const chunks = ChunkSums<T>::chunks_of(values.rows());
+  float* const sums = gpu.partial_sums(chunks * values.cols());
+  gpu.run(ChunkSums<T>{values.data(), values.rows(), values.cols(), sums});
+  contribute_chunks(gpu, sums, values.cols(), chunks, gradient);
 }
 
 template <zeroth::Element T>
@@ -104,7 +106,7 @@ class Linear {
   template <class Open>
   void contribute(Open const& p, Matrix<T> const& x, Matrix<T> const& dy) const {
     contribute_product(p.gpu, transposed(operand(x)), operand(dy), p.grad(params_.weight));
-    contribute_sums(p.gpu, ValueTerms<T>{dy.data(), dy.cols()}, dy.rows(), dy.cols(), p.grad(params_.bias));
+    contribute_sums(p.gpu, dy, p.grad(params_.bias));
   }
 
   LinearParams params_;

@@ -205,7 +205,8 @@ struct Matmul::State {
       plan = planned(kind, product, true);
     }
     if (!plan.has_value()) {
-      throw zeroth::SystemError{fmt::format("cuBLASLt has no algorithm for {}", gpu::describe(kind))};
+      throw zeroth::SystemError{
+          fmt::format("cuBLASLt has no algorithm for {} (CUBLASLT_LOG_LEVEL=5 makes it say why)", gpu::describe(kind))};
     }
     return plans.emplace(kind, std::move(*plan)).first->second;
   }

@@ -24,9 +24,10 @@ class Job {
   Job& operator=(Job const&) = delete;
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int world() const noexcept;
-  [[nodiscard]] int local_rank()
-      const noexcept;            ///< Index on this machine. Not a device: launchers may hide all but one.
-  void request_stop() noexcept;  ///< Any thread: asks all ranks to stop, see StepReport::stop.
+  /// Index on this machine. Not a device: launchers may hide all but one.
+  [[nodiscard]] int local_rank() const noexcept;
+  /// Asks all ranks to stop, see StepReport::stop. Any thread.
+  void request_stop() noexcept;
   /// Engines made from now on compute on this stream of the caller's, which outlives them: see adapters/cuda.hpp. Until
   /// then each makes one. For jobs on GPUs; elsewhere the next engine throws ContractError.
   void compute_on(device::StreamRef stream) noexcept;

@@ -9,8 +9,8 @@ namespace zeroth {
 
 /// Bytes by purpose. The plan, the ledger and the report all use these words.
 struct MemoryBytes {
-  std::int64_t parameters =
-      0;  ///< What the math reads, whole or this rank's shard. In the master's dtype it is the master as well.
+  /// What the math reads, whole or this rank's shard. In the master's dtype it is the master as well.
+  std::int64_t parameters = 0;
   std::int64_t gradients = 0;  ///< What backward writes and the optimizer reads, whole or shard.
   std::int64_t optimizer = 0;  ///< m, v, and the master where the parameters are not the master.
   std::int64_t slots = 0;      ///< Gathered parameters and full gradients of the few units in use.

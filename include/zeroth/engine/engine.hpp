@@ -2,10 +2,9 @@
 ///
 /// Rules for every call, said once:
 /// - **Collective:** all calls on an Engine and its passes are made by every rank in the same order, except where
-/// noted.
+///   noted.
 /// - **Stream order:** work on parameters and gradients is ordered on the compute stream, which the caller owns. No
-/// call
-///   blocks the host unless it says "waits". On the CPU the compute stream is the calling thread.
+///   call blocks the host unless it says "waits". On the CPU the compute stream is the calling thread.
 /// - **Threads:** an object belongs to the thread that made it; a Config may be shared.
 /// - **Errors:** a destructor never throws; what it found is thrown by the next call on the same engine.
 #pragma once
@@ -60,6 +59,7 @@ void load_weights(EngineState& engine, std::filesystem::path const& file);
 
 /// Trains `model` as `config` says. The program states what its math reads (T) and writes (G); the constructor throws
 /// ConfigError, naming both, if the file says otherwise. All memory is allocated here, none in a steady-state step.
+/// Its end waits for all that it has begun; after an error it tells the other ranks instead, which end too.
 template <Element T, GradientOf<T> G = T>
 class Engine {
  public:
@@ -71,9 +71,9 @@ class Engine {
 
   /// The file's gradient_accumulation_steps of them. Then comes step().
   Passes<MicroStep<T, G>> micro_steps() { return {state_.get(), detail::accumulation_steps(*state_)}; }
-  /// Enqueues the update and returns the report of the *previous* step, so the first time none. That never idles the
-  /// device, stops the host from running further ahead, and puts each report at the same place of the loop on every
-  /// rank.
+  /// Enqueues the update and returns the report of the *previous* step, so the first time none. Waits for that one:
+  /// that never idles the device, stops the host from running further ahead, and puts each report at the same place of
+  /// the loop on every rank. Throws Error when a dynamic loss scale cannot get smaller.
   std::optional<StepReport> step(StepOptions const& options = {}) { return detail::step(*state_, options); }
   /// Waits for all work; returns the report that step() still owes. After the loop.
   std::optional<StepReport> finish() { return detail::finish(*state_); }
@@ -81,19 +81,23 @@ class Engine {
   /// passes. The timeline lives until finish() or until the engine ends. Costs allocations while it lasts. Not
   /// collective.
   void trace(Timeline* timeline) { detail::trace(*state_, timeline); }
-  /// Between micro-steps or steps; `passes` batches on every rank. No effect on training.
+  /// Between micro-steps or steps; `passes` batches on every rank, at least one. No effect on training.
   Evaluation<T> evaluation(int passes) {
     detail::begin_evaluation(*state_, passes);
     return {{state_.get(), passes}};
   }
-  /// One safetensors file of the masters, in fp32, written by rank 0 from the shards piece by piece. Waits.
+  /// One safetensors file of the masters, in fp32, written by rank 0 from the shards piece by piece: there when it is
+  /// complete, or not at all. Between passes. Waits. If it cannot be written, rank 0 throws SystemError, which says
+  /// why, the others PeerError.
   void save_weights(std::filesystem::path const& file) { detail::save_weights(*state_, file); }
-  /// Each rank reads its ranges only; names and shapes must match. fp32, bf16 and fp16 files. Waits.
+  /// Each rank reads its ranges only. fp32, bf16 and fp16 files. Between passes. Waits. Leaves Adam's moments and the
+  /// count of updates as they are. Throws ContractError with the names and shapes that do not match.
   void load_weights(std::filesystem::path const& file) { detail::load_weights(*state_, file); }
   [[nodiscard]] std::int64_t micro_batch() const noexcept {  ///< Samples per rank and pass. Not collective.
     return detail::micro_batch(*state_);
   }
   [[nodiscard]] MemoryBytes peak() const noexcept { return detail::peak(*state_); }  ///< Measured. Not collective.
+  /// What plan() says. Not collective.
   [[nodiscard]] MemoryBytes planned() const noexcept { return detail::planned(*state_); }
   /// The stream that the caller's kernels belong on: see adapters/cuda.hpp. Null on the CPU. Not collective.
   [[nodiscard]] device::StreamRef compute_stream() const noexcept { return detail::compute_stream(*state_); }

@@ -20,7 +20,7 @@ struct DeviceLoss {
 namespace detail {
 enum class PassKind : std::uint8_t { training, evaluation };
 void begin_pass(EngineState& engine, PassKind kind);
-void end_pass(EngineState& engine, PassKind kind, int exceptions_when_opened) noexcept;
+void end_pass(EngineState& engine, int exceptions_when_opened) noexcept;
 [[nodiscard]] GuardHandle open_forward(EngineState& engine, Unit unit);
 [[nodiscard]] GuardHandle open_backward(EngineState& engine, Unit unit);
 [[nodiscard]] float report_loss(EngineState& engine, float mean, LossOptions const& options);
@@ -40,19 +40,19 @@ class Pass {
   /// Makes `unit` readable and prefetches those after it; another order than the model's works, and counts as misses.
   /// Throws ContractError while another guard of this engine is open. Waits on the CPU until the unit is there.
   [[nodiscard]] Forward<T> forward(Unit unit) { return Forward<T>{detail::open_forward(*engine_, unit)}; }
-  /// Where this rank's batch starts in the sample stream that all ranks share. Order: step, micro-step, rank.
+  /// Where this rank's batch starts in the sample stream that all ranks share. Order: step, micro-step, rank; every
+  /// evaluation has a stream of its own. Not collective.
   [[nodiscard]] std::int64_t first_sample() const noexcept { return detail::first_sample(*engine_); }
 
  protected:
   Pass(detail::EngineState& engine, detail::PassKind kind)
-      : engine_{&engine}, kind_{kind}, exceptions_{detail::exceptions_in_flight()} {
+      : engine_{&engine}, exceptions_{detail::exceptions_in_flight()} {
     detail::begin_pass(engine, kind);
   }
-  ~Pass() { detail::end_pass(*engine_, kind_, exceptions_); }
+  ~Pass() { detail::end_pass(*engine_, exceptions_); }
   detail::EngineState* engine_;
 
  private:
-  detail::PassKind kind_;
   int exceptions_;
 };
 
@@ -61,15 +61,19 @@ template <Element T, GradientOf<T> G>
 class [[nodiscard]] MicroStep final : public Pass<T> {
  public:
   explicit MicroStep(detail::EngineState& engine) : Pass<T>{engine, detail::PassKind::training} {}
+  /// Makes `unit` readable, and its gradients writable. Every unit has as many backward turns as uses_per_micro_step
+  /// says, frozen ones too, in reverse order of the model's: in another order gradients are kept for longer, and
+  /// ContractError is thrown when that takes more than zeroth.gradient_slots. Otherwise as forward().
   [[nodiscard]] Backward<T, G> backward(Unit unit) {
     return Backward<T, G>{detail::open_backward(*this->engine_, unit)};
   }
   /// Takes the mean loss of this micro-batch, once, and returns the seed: what to multiply that mean's gradient by
-  /// (loss scale and weight). The engine divides by ranks and micro-steps; the caller never does.
+  /// (loss scale and weight). The engine divides by ranks and micro-steps; the caller never does. With a dynamic loss
+  /// scale the first one of a step waits for the step before, which decides on the scale.
   [[nodiscard]] float report_loss(float mean, LossOptions const& options = {}) {
     return detail::report_loss(*this->engine_, mean, options);
   }
-  /// The same for a mean that the device computes. No host waits for it.
+  /// The same for a mean that the device computes: no host waits for that.
   [[nodiscard]] float report_loss(DeviceLoss mean, LossOptions const& options = {}) {
     return detail::report_loss(*this->engine_, mean, options);
   }
@@ -109,7 +113,8 @@ struct [[nodiscard]] Passes {
 
 template <Element T>
 struct [[nodiscard]] Evaluation : Passes<EvaluationPass<T>> {
-  /// Weighted, over all passes and ranks. Waits. Not collective: the last pass was.
+  /// Weighted, over all passes and ranks; NaN if nothing had any weight. The end of the last pass waited for it. Not
+  /// collective.
   [[nodiscard]] float mean_loss() const { return detail::evaluation_loss(*this->engine); }
 };
 

@@ -12,7 +12,8 @@ struct StepReport {
   float learning_rate = 0, loss_scale = 1;  ///< That this step used.
   bool skipped = false;                     ///< A gradient was not finite, or nothing had any weight: no rank updated.
   bool stop = false;                        ///< Some rank asked to stop; all ranks read it at the same step.
-  double step_ms = 0, exposed_comm_ms = 0;
+  double step_ms = 0;                       ///< From the call of step() before to this step's.
+  double exposed_comm_ms = 0;               ///< The compute stream's waits for communication, or what ran in line.
   std::int64_t gathered_bytes = 0, reduced_bytes = 0;     ///< Of full units, as handed to collectives by this rank.
   std::int64_t prefetch_misses = 0;                       ///< Units whose gather began only when they were asked for.
   int parameter_slots_used = 0, gradient_slots_used = 0;  ///< High-water marks since the engine was built.

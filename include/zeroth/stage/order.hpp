@@ -27,6 +27,12 @@ struct PrefetchBudget {
   std::int64_t max_live_count = 0;  ///< Gathered elements, those in use included, that prefetch does not exceed.
 };
 
+/// Turns of a training pass that are not gathered ahead, because what they use does not fit beside the turn before.
+struct PrefetchShortage {
+  std::int64_t turns = 0;
+  std::int64_t needed_count = 0;  ///< The least max_live_count with which there are none.
+};
+
 class Order {
  public:
   Order(shard::Layout const& layout, PrefetchBudget const& budget);
@@ -43,6 +49,8 @@ class Order {
   /// As ahead(), without what the position before had ahead of it already. Costs time by what is new.
   void newly_ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead);
 
+  /// None where nothing is to be gathered ahead.
+  [[nodiscard]] PrefetchShortage shortage();
   /// Parameter slots so that every turn in declared order finds its units and those ahead of it a place.
   [[nodiscard]] shard::SlotCounts parameter_slots();
   /// Gradient slots so that `units_at_once` units' gradients can be held beyond the units that ties keep open.

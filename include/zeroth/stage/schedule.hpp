@@ -23,6 +23,7 @@ struct ScheduleLimits {
   shard::SlotCounts parameter_slots, gradient_slots;  ///< No slots where the state is whole.
   std::int64_t bucket_count = 0;                      ///< Elements in a bucket, unless a single unit has more.
   int bucket_units = 0;                               ///< Units in a bucket.
+  PrefetchShortage shortage;
 };
 [[nodiscard]] ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings);
 

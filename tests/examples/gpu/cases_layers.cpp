@@ -20,15 +20,9 @@ namespace {
 
 using namespace gpt::testing;
 
-/// A layer of the CPU in double, in a unit of its own.
-struct Reference {
-  zeroth::Model model{7};
-  zeroth::Unit unit = model.unit("unit");
-};
-
 template <class T>
 void check_layer_norm(std::int64_t rows, std::int64_t columns) {
-  Reference reference;
+  OneUnit reference;
   gpt::LayerNorm<double> const norm{{reference.model, reference.unit, "norm", columns}};
   ReferencePass<double> pass{reference.model};
   auto const x = random_values<T>(rows * columns, 1);
@@ -128,7 +122,7 @@ TEMPLATE_TEST_CASE("GELU and its slope are the CPU's", "", float, zeroth::bf16, 
 TEMPLATE_TEST_CASE("the embeddings and their gradients are the CPU's", "", float, zeroth::bf16, zeroth::fp16) {
   every_way();
   std::int64_t const vocabulary = 41, channels = 35, context = 9, rows = 4 * context;
-  Reference reference;
+  OneUnit reference;
   gpt::EmbeddingParams const params{reference.model,
                                     {.channels = channels, .context = context, .vocabulary = vocabulary}};
   gpt::Embedding<double> const embedding{params};

@@ -16,7 +16,6 @@ namespace {
 
 using namespace gpt::testing;
 using zeroth::Dtype;
-using zeroth::dtype_of;
 
 struct Form {
   gpu::Epilogue epilogue = gpu::Epilogue::none;
@@ -187,8 +186,9 @@ TEST_CASE("products that do not fit are refused") {
 }
 
 #ifndef ZEROTH_ON_GPU
-TEST_CASE("products that cuBLASLt refuses are named") {
+TEST_CASE("products that cuBLASLt refuses, or has no algorithm for, are named") {
   zeroth::testing::begin_on({});
+  namespace fake = zeroth::testing::fake_cuda;
   Stream const stream;
   gpu::Matmul multiply{stream.raw(), {}};
   auto const values = on_device(stream, random_values<float>(64, 1), 8);
@@ -198,6 +198,13 @@ TEST_CASE("products that cuBLASLt refuses are named") {
       Catch::Contains("CUBLAS_STATUS_INVALID_VALUE") &&
           Catch::Contains("a product 8 x 8 x 8, fp32 to bf16, strides 8 (transposed), 8 and 8, adding nothing, no "
                           "epilogue"));
+  fake::offer_algorithms(false);
+  auto again = on_device(stream, random_values<float>(64, 1), 8);
+  CHECK_THROWS_WITH(
+      multiply({.a = gpu::operand(values), .b = gpu::operand(values), .out = gpu::result(again), .beta = 1}),
+      Catch::Contains("cuBLASLt has no algorithm for a product 8 x 8 x 8, fp32 to fp32, strides 8, 8 and 8, adding to "
+                      "what is there, no epilogue (CUBLASLT_LOG_LEVEL=5 makes it say why)"));
+  fake::offer_algorithms(true);
 }
 
 TEMPLATE_TEST_CASE("without GELU in the library's epilogues it is a kernel", "", float, zeroth::bf16) {

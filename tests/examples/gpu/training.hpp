@@ -56,11 +56,7 @@ inline RunJob as_threads(zeroth::testing::MakeDevice make_device) {
 
 template <class Where>
 Left train_in(Folder const& folder, Run const& run, RunJob const& run_job) {
-  std::string text;
-  for (int i = 0; i < 600; ++i) {
-    text += std::to_string(i * i) + (i % 7 == 0 ? "\n" : " ");
-  }
-  folder.write("text", text);
+  folder.write("text", squares());
   Options options;
   options.data = folder / "text";
   options.report = folder / "report";

@@ -12,7 +12,7 @@
 namespace zeroth::testing::fake_cuda {
 namespace {
 
-std::atomic<bool> gelu_offered{true};
+std::atomic<bool> gelu_offered{true}, offered{true};
 std::atomic<std::int64_t> asked{0}, fused{0}, slow{0};
 
 struct Description {
@@ -128,7 +128,7 @@ bool makes_sense(Description const& d, Layout const& a, Layout const& b, Layout 
 bool keeps_well(Description const& d, Layout const& out) {
   return !has_aux(d) || (d.aux_ld >= out.rows && d.aux_ld % 8 == 0);
 }
-bool is_offered(Description const& d) { return !has_aux(d) || gelu_offered; }
+bool is_offered(Description const& d) { return offered && (!has_aux(d) || gelu_offered); }
 
 Description& of(cublasLtMatmulDesc_t handle) { return *reinterpret_cast<Description*>(handle); }
 Preference& of(cublasLtMatmulPreference_t handle) { return *reinterpret_cast<Preference*>(handle); }
@@ -166,7 +166,8 @@ bool takes_place(void const* c_data, Layout const& c, void const* d_data, Layout
 
 }  // namespace
 
-void offer_gelu(bool offered) { gelu_offered = offered; }
+void offer_gelu(bool are_there) { gelu_offered = are_there; }
+void offer_algorithms(bool are_there) { offered = are_there; }
 std::int64_t products_in_slow_rows() { return slow; }
 std::int64_t heuristics_asked() { return asked; }
 std::int64_t gelus_fused() { return fused; }

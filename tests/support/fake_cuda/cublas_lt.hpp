@@ -11,7 +11,9 @@
 namespace zeroth::testing::fake_cuda {
 
 /// Whether there are algorithms with GELU in the epilogue. True after a start.
-void offer_gelu(bool offered);
+void offer_gelu(bool are_there);
+/// Whether there are algorithms at all. True after a start.
+void offer_algorithms(bool are_there);
 /// How often an algorithm was asked for since the start.
 [[nodiscard]] std::int64_t heuristics_asked();
 /// Products with GELU in the epilogue since the start.

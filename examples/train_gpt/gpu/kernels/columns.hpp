@@ -1,113 +1,120 @@
 /// Sums over rows: of gradients of biases, of LayerNorms, of embeddings. Always in the same order, whatever the GPU.
 #pragma once
-#include <cstdint>
-
-#include "cuda/block.hpp"
-#include "zeroth/core/dtype.hpp"
+#include "gpu/kernels/rows.hpp"
 
 namespace gpt::gpu {
 
-using zeroth::Element;
-using zeroth::from_float;
-using zeroth::to_float;
-
-/// What 32 columns are added up in: each thread adds every eighth row of one column.
-template <int terms>
+/// How a block adds up some columns: `packs` threads share a row, and each of them adds every lanes-th row.
+template <int count, int packs>
 struct ColumnSums {
-  static constexpr int columns = 32, lanes = 8, threads = columns * lanes;
-  float at[terms][lanes][columns];
+  static constexpr int threads = 256, lanes = threads / packs, columns = packs * count;
+  Pack<float, count> at[lanes][packs];
+
+  [[nodiscard]] static ZEROTH_HOST_DEVICE std::int64_t tiles(std::int64_t all_columns) {
+    return (all_columns + columns - 1) / columns;
+  }
 };
 
-/// Adds up rows [begin, end) of the columns from `first` on: `read(row, column, values)` adds a row's terms to
-/// `values`, and `write(column, values)` gets the sums.
-template <int terms, class Block, class Read, class Write>
-ZEROTH_DEVICE void sum_rows(Block& block, ColumnSums<terms>& sums, std::int64_t begin, std::int64_t end,
-                            std::int64_t first, std::int64_t columns, Read const& read, Write const& write) {
-  using Sums = ColumnSums<terms>;
+/// Adds up rows [begin, end) of the columns of one tile: `address(row)` is where a row begins, and
+/// `write(column, pack)` gets the sums.
+template <int count, int packs, Way way, class Block, class Address, class Write>
+ZEROTH_DEVICE void sum_rows(Block& block, ColumnSums<count, packs>& sums, Rows<count, way> const& rows,
+                            std::int64_t begin, std::int64_t end, std::int64_t tile, Address const& address,
+                            Write const& write) {
+  using Sums = ColumnSums<count, packs>;
   block.phase([&](int thread) {
-    int const column = thread % Sums::columns;
-    int const lane = thread / Sums::columns;
-    float values[terms] = {};
-    if (first + column < columns) {
-      for (std::int64_t row = begin + lane; row < end; row += Sums::lanes) {
-        read(row, first + column, values);
+    constexpr int at_once = way == Way::elements ? 1 : 4;  // that many loads are on their way
+    std::int64_t const column = tile * Sums::columns + thread % packs * count;
+    Pack<float, count> sum{};
+    if (column < rows.columns) {
+      for (std::int64_t row = begin + thread / packs; row < end; row += at_once * Sums::lanes) {
+        decltype(rows.read(address(row), column)) values[at_once];
+        auto const each = [&](auto const& function) {
+          unrolled<at_once>([&](int r) {
+            if (row + r * Sums::lanes < end) {
+              function(r);
+            }
+          });
+        };
+        each([&](int r) { values[r] = rows.read(address(row + r * Sums::lanes), column); });
+        each([&](int r) {
+          for (int k = 0; k < count; ++k) {
+            sum.at[k] += to_float(values[r].at[k]);
+          }
+        });
       }
     }
-    for (int k = 0; k < terms; ++k) {
-      sums.at[k][lane][column] = values[k];
-    }
+    sums.at[thread / packs][thread % packs] = sum;
   });
   block.phase([&](int thread) {
-    if (thread >= Sums::columns || first + thread >= columns) {
+    std::int64_t const column = tile * Sums::columns + thread * count;
+    if (thread >= packs || column >= rows.columns) {
       return;
     }
-    float values[terms] = {};
-    for (int k = 0; k < terms; ++k) {
-      for (int lane = 0; lane < Sums::lanes; ++lane) {
-        values[k] += sums.at[k][lane][thread];
+    auto sum = sums.at[0][thread];
+    for (int lane = 1; lane < Sums::lanes; ++lane) {
+      for (int k = 0; k < count; ++k) {
+        sum.at[k] += sums.at[lane][thread].at[k];
       }
     }
-    write(first + thread, values);
+    write(column, sum);
   });
 }
 
 /// beta * old + new, rounded once. At beta 0 the old value is not read.
-template <Element G>
-ZEROTH_DEVICE inline void contribute(G* to, float beta, float value) {
-  *to = from_float<G>(beta == 0 ? value : to_float(*to) + value);
+template <int count, Way way, Element G>
+ZEROTH_DEVICE inline void contribute(Rows<count, way> const& rows, G* row, std::int64_t column, float beta,
+                                     Pack<float, count> const& values) {
+  Pack<G, count> result{};
+  if (beta != 0) {
+    result = rows.read(row, column);
+  }
+  for (int k = 0; k < count; ++k) {
+    result.at[k] = from_float<G>(beta == 0 ? values.at[k] : to_float(result.at[k]) + values.at[k]);
+  }
+  rows.write(row, column, result);
 }
 
-/// Terms of every row, added up over chunks of rows.
-template <class Terms>
+/// Sums over chunks of rows.
+template <Element T>
 struct ChunkSums {
-  static constexpr int threads = ColumnSums<Terms::count>::threads;
-  static constexpr std::int64_t rows_of_a_chunk = 256;
-  using Shared = ColumnSums<Terms::count>;
+  static constexpr int pack = pack_count<T>;
+  using Shared = ColumnSums<pack, warp_threads>;
+  static constexpr int threads = Shared::threads;
+  static constexpr std::int64_t rows_of_a_chunk = 64;
 
-  Terms terms;
+  T const* values;
   std::int64_t rows, columns;
-  float* sums;  // [chunks, count, columns]
+  float* sums;  // [chunks, columns]
 
   [[nodiscard]] ZEROTH_HOST_DEVICE static std::int64_t chunks_of(std::int64_t rows) {
     return (rows + rows_of_a_chunk - 1) / rows_of_a_chunk;
   }
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles() const {
-    return (columns + Shared::columns - 1) / Shared::columns;
-  }
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const { return chunks_of(rows) * tiles(); }
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const { return chunks_of(rows) * Shared::tiles(columns); }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
-    for (std::int64_t i = block.index(); i < work(); i += block.count()) {
-      std::int64_t const chunk = i / tiles();
-      std::int64_t const begin = chunk * rows_of_a_chunk;
-      std::int64_t const end = begin + rows_of_a_chunk < rows ? begin + rows_of_a_chunk : rows;
-      sum_rows<Terms::count>(block, shared, begin, end, i % tiles() * Shared::columns, columns, terms,
-                             [&](std::int64_t column, float const* values) {
-                               for (int k = 0; k < Terms::count; ++k) {
-                                 sums[(chunk * Terms::count + k) * columns + column] = values[k];
-                               }
-                             });
-    }
-  }
-};
-
-/// The values themselves.
-template <Element T>
-struct ValueTerms {
-  static constexpr int count = 1;
-  T const* values;
-  std::int64_t columns;
-  ZEROTH_DEVICE void operator()(std::int64_t row, std::int64_t column, float* sums) const {
-    sums[0] += to_float(values[row * columns + column]);
+    auto const add = [&](auto const& access) {
+      std::int64_t const tiles = Shared::tiles(columns);
+      for (std::int64_t i = block.index(); i < work(); i += block.count()) {
+        std::int64_t const chunk = i / tiles;
+        std::int64_t const begin = chunk * rows_of_a_chunk;
+        std::int64_t const end = begin + rows_of_a_chunk < rows ? begin + rows_of_a_chunk : rows;
+        sum_rows(
+            block, shared, access, begin, end, i % tiles, [&](std::int64_t row) { return values + row * columns; },
+            [&](std::int64_t column, auto const& sum) { access.write(sums + chunk * columns, column, sum); });
+      }
+    };
+    with_rows<pack>(columns, add, values, sums);
   }
 };
 
 /// A gradient, out of the sums of all chunks.
 template <Element G>
 struct FoldChunks {
-  static constexpr int threads = 128;
-  struct Shared {};
+  static constexpr int pack = pack_count<float>;
+  using Shared = ColumnSums<pack, 8>;
+  static constexpr int threads = Shared::threads;
 
   float const* sums;    // of the first chunk
   std::int64_t stride;  // from one chunk's sums to the next's
@@ -115,19 +122,18 @@ struct FoldChunks {
   G* gradient;
   float beta;
 
-  [[nodiscard]] std::int64_t work() const { return (columns + threads - 1) / threads; }
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const { return Shared::tiles(columns); }
 
   template <class Block>
-  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.phase([&](int thread) {
-      for (std::int64_t i = block.index() * threads + thread; i < columns; i += block.count() * threads) {
-        float sum = 0;
-        for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-          sum += sums[chunk * stride + i];
-        }
-        contribute(gradient + i, beta, sum);
+  ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
+    auto const add = [&](auto const& access) {
+      for (std::int64_t tile = block.index(); tile < work(); tile += block.count()) {
+        sum_rows(
+            block, shared, access, 0, chunks, tile, [&](std::int64_t chunk) { return sums + chunk * stride; },
+            [&](std::int64_t column, auto const& sum) { contribute(access, gradient, column, beta, sum); });
       }
-    });
+    };
+    with_rows<pack>(columns, add, sums, gradient);
   }
 };
 

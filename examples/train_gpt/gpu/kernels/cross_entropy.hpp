@@ -33,6 +33,7 @@ struct Largest {
 /// that of the largest; when a larger one comes, the sum shrinks. Always in the same order.
 struct CrossEntropy {
   static constexpr int threads = 256, warps = threads / warp_threads;
+  static constexpr int resident_blocks = 8;  // memory is waited for: as many loads under way as there can be
   static constexpr int pack = zeroth::cuda::pack_count<float>;
   struct Shared {
     float largest[warps], sum[warps];
@@ -163,6 +164,7 @@ struct MeanLoss {
 template <Element T>
 struct CrossEntropyBackward {
   static constexpr int threads = 256;
+  static constexpr int resident_blocks = 6;  // the rest of the registers hold the exponentials of a pack
   static constexpr int pack = zeroth::cuda::pack_count<float, T>;
   struct Shared {};
 

@@ -8,6 +8,7 @@ namespace gpt::gpu {
 template <Element T>
 struct Embed {
   static constexpr int threads = 128;
+  static constexpr int pack = pack_count<T>;
   struct Shared {};
 
   std::int32_t const* inputs;
@@ -19,24 +20,33 @@ struct Embed {
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.phase([&](int thread) {
-      for (std::int64_t i = block.index(); i < rows; i += block.count()) {
-        T const* const token = tokens + inputs[i] * channels;
-        T const* const position = positions + i % context * channels;
-        for (std::int64_t c = thread; c < channels; c += threads) {
-          x[i * channels + c] = from_float<T>(to_float(token[c]) + to_float(position[c]));
+    auto const add = [&](auto const& access) {
+      block.phase([&](int thread) {
+        for (std::int64_t i = block.index(); i < rows; i += block.count()) {
+          T const* const token = tokens + inputs[i] * channels;
+          T const* const position = positions + i % context * channels;
+          for (std::int64_t c = thread * pack; c < channels; c += threads * pack) {
+            auto sum = access.read(token, c);
+            auto const other = access.read(position, c);
+            for (int k = 0; k < pack; ++k) {
+              sum.at[k] = from_float<T>(to_float(sum.at[k]) + to_float(other.at[k]));
+            }
+            access.write(x + i * channels, c, sum);
+          }
         }
-      }
-    });
+      });
+    };
+    with_rows<pack>(channels, add, tokens, positions, x);
   }
 };
 
-/// The gradient of token t is the sum of rows order[first[t]] ... order[first[t + 1] - 1], in this order: nobody adds
-/// to the same address as somebody else.
+/// The gradient of token t is the sum of rows order[first[t]] ... order[first[t + 1] - 1]: nobody adds to the same
+/// address as somebody else.
 template <Element T, Element G>
 struct EmbedTokensBackward {
-  static constexpr int threads = ColumnSums<1>::threads;
-  using Shared = ColumnSums<1>;
+  static constexpr int pack = pack_count<T, G>;
+  using Shared = ColumnSums<pack, warp_threads>;
+  static constexpr int threads = Shared::threads;
 
   T const* dx;
   std::int32_t const *order, *first;
@@ -44,48 +54,55 @@ struct EmbedTokensBackward {
   G* gradient;
   float beta;
 
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles() const {
-    return (channels + Shared::columns - 1) / Shared::columns;
-  }
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const { return vocabulary * tiles(); }
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const { return vocabulary * Shared::tiles(channels); }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
-    for (std::int64_t i = block.index(); i < work(); i += block.count()) {
-      std::int64_t const token = i / tiles();
-      sum_rows<1>(
-          block, shared, first[token], first[token + 1], i % tiles() * Shared::columns, channels,
-          [&](std::int64_t k, std::int64_t c, float* sum) { sum[0] += to_float(dx[order[k] * channels + c]); },
-          [&](std::int64_t c, float const* sum) { contribute(gradient + token * channels + c, beta, sum[0]); });
-    }
+    auto const add = [&](auto const& access) {
+      std::int64_t const tiles = Shared::tiles(channels);
+      for (std::int64_t i = block.index(); i < work(); i += block.count()) {
+        std::int64_t const token = i / tiles;
+        if (first[token] == first[token + 1] && beta != 0) {
+          continue;  // most tokens do not occur: they add nothing
+        }
+        sum_rows(
+            block, shared, access, first[token], first[token + 1], i % tiles,
+            [&](std::int64_t k) { return dx + order[k] * channels; },
+            [&](std::int64_t column, auto const& sum) {
+              contribute(access, gradient + token * channels, column, beta, sum);
+            });
+      }
+    };
+    with_rows<pack>(channels, add, dx, gradient);
   }
 };
 
-/// The gradient of a position is the sum over sequences.
+/// The gradient of a position is the sum over sequences, of `context` rows each: one long row here.
 template <Element T, Element G>
 struct EmbedPositionsBackward {
-  static constexpr int threads = 128;
-  struct Shared {};
+  static constexpr int pack = pack_count<T, G>;
+  using Shared = ColumnSums<pack, warp_threads>;
+  static constexpr int threads = Shared::threads;
 
   T const* dx;
   std::int64_t rows, channels, context;
   G* gradient;
   float beta;
 
-  [[nodiscard]] std::int64_t work() const { return (context * channels + threads - 1) / threads; }
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const { return Shared::tiles(context * channels); }
 
   template <class Block>
-  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    std::int64_t const count = context * channels;
-    block.phase([&](int thread) {
-      for (std::int64_t i = block.index() * threads + thread; i < count; i += block.count() * threads) {
-        float sum = 0;
-        for (std::int64_t k = i; k < rows * channels; k += count) {
-          sum += to_float(dx[k]);
-        }
-        contribute(gradient + i, beta, sum);
+  ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
+    std::int64_t const columns = context * channels;
+    auto const add = [&](auto const& access) {
+      for (std::int64_t tile = block.index(); tile < work(); tile += block.count()) {
+        sum_rows(
+            block, shared, access, 0, rows / context, tile,
+            [&](std::int64_t sequence) { return dx + sequence * columns; },
+            [&](std::int64_t column, auto const& sum) { contribute(access, gradient, column, beta, sum); });
       }
-    });
+    };
+    with_rows<pack>(columns, add, dx, gradient);
   }
 };
 

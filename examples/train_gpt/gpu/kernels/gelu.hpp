@@ -9,14 +9,30 @@ namespace gpt::gpu {
 
 inline constexpr float sqrt_2_over_pi = 0.7978845608028654F;
 inline constexpr float cubic = 0.044715F;
+inline constexpr float log2_e = 1.4426950408889634F;
 
-ZEROTH_DEVICE inline float gelu(float u) {
-  return 0.5F * u * (1 + std::tanh(sqrt_2_over_pi * u * (1 + cubic * u * u)));
+/// 1 / x, where x is at least one.
+ZEROTH_DEVICE inline float reciprocal(float x) {
+#if defined(__CUDA_ARCH__)
+  return __fdividef(1, x);  // to 2 units in the last place; a division has a branch for what is almost zero or infinite
+#else
+  return 1 / x;
+#endif
 }
 
+/// e^-2z, where gelu(u) = u * (1 + tanh(z)) / 2 = u / (1 + e^-2z): a power of two is one instruction, tanh some twenty.
+/// Finite: what is larger makes no difference.
+ZEROTH_DEVICE inline float gelu_power(float u) {
+  return std::exp2(std::fmin(u * (-2 * log2_e * sqrt_2_over_pi * (1 + cubic * u * u)), 120.0F));
+}
+
+ZEROTH_DEVICE inline float gelu(float u) { return u * reciprocal(1 + gelu_power(u)); }
+
 ZEROTH_DEVICE inline float gelu_slope(float u) {
-  float const t = std::tanh(sqrt_2_over_pi * u * (1 + cubic * u * u));
-  return 0.5F * (1 + t) * (1 + u * (1 - t) * sqrt_2_over_pi * (1 + 3 * cubic * u * u));
+  float const power = gelu_power(u);
+  float const high = reciprocal(1 + power);  // (1 + tanh(z)) / 2
+  float const low = power * high;            // (1 - tanh(z)) / 2
+  return high * (1 + u * low * 2 * sqrt_2_over_pi * (1 + 3 * cubic * u * u));
 }
 
 /// y = gelu(x), or with `slope` y = y * gelu'(x). In place or not.
@@ -52,10 +68,13 @@ struct Gelu {
           auto out = in;
           if (slope) {
             out = zeroth::cuda::load<lanes()>(y + first);
-          }
-          for (int k = 0; k < lanes(); ++k) {
-            float const u = to_float(in.at[k]);
-            out.at[k] = from_float<T>(slope ? to_float(out.at[k]) * gelu_slope(u) : gelu(u));
+            for (int k = 0; k < lanes(); ++k) {
+              out.at[k] = from_float<T>(to_float(out.at[k]) * gelu_slope(to_float(in.at[k])));
+            }
+          } else {
+            for (int k = 0; k < lanes(); ++k) {
+              out.at[k] = from_float<T>(gelu(to_float(in.at[k])));
+            }
           }
           zeroth::cuda::store(y + first, out);
         });

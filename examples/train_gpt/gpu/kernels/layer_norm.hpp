@@ -1,4 +1,4 @@
-/// LayerNorm: a warp has a row.
+/// LayerNorm. Rows of up to `kept_columns` are read once, others again where they are needed.
 #pragma once
 #include <cmath>
 
@@ -8,6 +8,8 @@ namespace gpt::gpu {
 
 using zeroth::cuda::PerThread;
 using zeroth::cuda::warp_threads;
+
+inline constexpr int kept_columns = 2048;
 
 struct Plus {
   ZEROTH_DEVICE float operator()(float a, float b) const { return a + b; }
@@ -21,64 +23,28 @@ ZEROTH_DEVICE void each_row_group(Block& block, std::int64_t rows, F const& grou
   }
 }
 
+/// What forward makes, and makes again: a warp has a row.
 template <Element T>
-struct LayerNormForward {
+struct LayerNormRows {
   static constexpr int threads = 128, warps = threads / warp_threads;
-  static constexpr float epsilon = 1e-5F;
-  struct Shared {
-    float mean[warps], rstd[warps];
-  };
+  using Part = RowPart<T, warp_threads, kept_columns>;
+  static constexpr int pack = Part::pack;
 
   T const *x, *weight, *bias;
   std::int64_t rows, columns;
-  float *mean, *rstd;
   T* y;
 
   [[nodiscard]] std::int64_t work() const { return (rows + warps - 1) / warps; }
 
-  template <class Block>
-  ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
-    each_row_group<warps>(block, rows, [&](std::int64_t first) {
-      PerThread<float, Block> sum;
-      each(block, first, [&](int thread, std::int64_t row) {
-        sum[thread] = 0;
-        for (std::int64_t c = thread % warp_threads; c < columns; c += warp_threads) {
-          sum[thread] += to_float(x[row * columns + c]);
-        }
-      });
-      block.fold_warps(sum, Plus{});
-      each(block, first, [&](int thread, std::int64_t row) {
-        if (thread % warp_threads == 0) {
-          mean[row] = shared.mean[thread / warp_threads] = sum[thread] / static_cast<float>(columns);
-        }
-      });
-      each(block, first, [&](int thread, std::int64_t row) {
-        float const middle = shared.mean[thread / warp_threads];
-        sum[thread] = 0;
-        for (std::int64_t c = thread % warp_threads; c < columns; c += warp_threads) {
-          float const difference = to_float(x[row * columns + c]) - middle;
-          sum[thread] += difference * difference;
-        }
-      });
-      block.fold_warps(sum, Plus{});
-      each(block, first, [&](int thread, std::int64_t row) {
-        if (thread % warp_threads == 0) {
-          rstd[row] = shared.rstd[thread / warp_threads] =
-              1 / std::sqrt(sum[thread] / static_cast<float>(columns) + epsilon);
-        }
-      });
-      each(block, first, [&](int thread, std::int64_t row) {
-        int const warp = thread / warp_threads;
-        for (std::int64_t c = thread % warp_threads; c < columns; c += warp_threads) {
-          float const normal = (to_float(x[row * columns + c]) - shared.mean[warp]) * shared.rstd[warp];
-          y[row * columns + c] = from_float<T>(normal * to_float(weight[c]) + to_float(bias[c]));
-        }
-      });
-    });
+  /// `function(access, first_row)` for each group of rows.
+  template <class Block, class F>
+  ZEROTH_DEVICE void each_group(Block& block, F const& function) const {
+    auto const groups = [&](auto const& access) {
+      each_row_group<warps>(block, rows, [&](std::int64_t first) { function(access, first); });
+    };
+    with_rows<pack, kept_columns>(columns, groups, x, weight, bias, y);
   }
-
- private:
-  /// A phase in which each thread has a row of the group. All values of a warp are 0 if it has none.
+  /// A phase in which each thread has a row of the group. All values of a warp are anything if it has none.
   template <class Block, class F>
   ZEROTH_DEVICE void each(Block& block, std::int64_t first, F const& function) const {
     block.phase([&](int thread) {
@@ -88,105 +54,296 @@ struct LayerNormForward {
       }
     });
   }
-};
-
-/// The output once more, from what forward kept.
-template <Element T>
-struct LayerNormAgain {
-  static constexpr int threads = 128;
-  struct Shared {};
-
-  T const *x, *weight, *bias;
-  std::int64_t rows, columns;
-  float const *mean, *rstd;
-  T* y;
-
-  [[nodiscard]] std::int64_t work() const { return rows; }
-
-  template <class Block>
-  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.phase([&](int thread) {
-      for (std::int64_t row = block.index(); row < rows; row += block.count()) {
-        for (std::int64_t c = thread; c < columns; c += threads) {
-          float const normal = (to_float(x[row * columns + c]) - mean[row]) * rstd[row];
-          y[row * columns + c] = from_float<T>(normal * to_float(weight[c]) + to_float(bias[c]));
-        }
+  template <class Access>
+  ZEROTH_DEVICE void write(Access const& access, Part const& part, int thread, std::int64_t row, float mean,
+                           float rstd) const {
+    part.each(access, x + row * columns, thread % warp_threads, [&](std::int64_t c, Pack<T, pack> const& in) {
+      auto const scale = access.read(weight, c);
+      auto const shift = access.read(bias, c);
+      Pack<T, pack> out;
+      for (int k = 0; k < pack; ++k) {
+        float const normal = (to_float(in.at[k]) - mean) * rstd;
+        out.at[k] = from_float<T>(normal * to_float(scale.at[k]) + to_float(shift.at[k]));
       }
+      access.write(y + row * columns, c, out);
     });
   }
 };
 
-/// Adds to `dx`.
+template <Element T>
+struct LayerNormForward : LayerNormRows<T> {
+  using Base = LayerNormRows<T>;
+  using Base::columns, Base::pack, Base::warps, Base::x;
+  static constexpr float epsilon = 1e-5F;
+  struct Shared {
+    float mean[warps], rstd[warps];
+  };
+
+  float *mean, *rstd;
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
+    this->each_group(block, [&](auto const& access, std::int64_t first) {
+      PerThread<typename Base::Part, Block> part;
+      PerThread<float, Block> sum;
+      this->each(block, first, [&](int thread, std::int64_t row) {
+        int const lane = thread % warp_threads;
+        part[thread].read(access, x + row * columns, lane);
+        sum[thread] = 0;
+        part[thread].each(access, x + row * columns, lane, [&](std::int64_t /*c*/, Pack<T, pack> const& in) {
+          for (int k = 0; k < pack; ++k) {
+            sum[thread] += to_float(in.at[k]);
+          }
+        });
+      });
+      block.fold_warps(sum, Plus{});
+      this->each(block, first, [&](int thread, std::int64_t row) {
+        if (thread % warp_threads == 0) {
+          mean[row] = shared.mean[thread / warp_threads] = sum[thread] / static_cast<float>(columns);
+        }
+      });
+      this->each(block, first, [&](int thread, std::int64_t row) {
+        int const lane = thread % warp_threads;
+        float const middle = shared.mean[thread / warp_threads];
+        sum[thread] = 0;
+        part[thread].each(access, x + row * columns, lane, [&](std::int64_t c, Pack<T, pack> const& in) {
+          for (int k = 0; k < pack && access.has(c + k); ++k) {
+            float const difference = to_float(in.at[k]) - middle;
+            sum[thread] += difference * difference;
+          }
+        });
+      });
+      block.fold_warps(sum, Plus{});
+      this->each(block, first, [&](int thread, std::int64_t row) {
+        if (thread % warp_threads == 0) {
+          rstd[row] = shared.rstd[thread / warp_threads] =
+              1 / std::sqrt(sum[thread] / static_cast<float>(columns) + epsilon);
+        }
+      });
+      this->each(block, first, [&](int thread, std::int64_t row) {
+        int const warp = thread / warp_threads;
+        this->write(access, part[thread], thread, row, shared.mean[warp], shared.rstd[warp]);
+      });
+    });
+  }
+};
+
+/// The output once more, the same bits, from what forward kept.
+template <Element T>
+struct LayerNormAgain : LayerNormRows<T> {
+  using Base = LayerNormRows<T>;
+  struct Shared {};
+
+  float const *mean, *rstd;
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
+    this->each_group(block, [&](auto const& access, std::int64_t first) {
+      this->each(block, first, [&](int thread, std::int64_t row) {
+        typename Base::Part part;
+        part.read(access, this->x + row * this->columns, thread % warp_threads);
+        this->write(access, part, thread, row, mean[row], rstd[row]);
+      });
+    });
+  }
+};
+
+/// Adds to `dx`, and leaves the gradients of weight and bias as sums over chunks of rows. A block has a chunk, a few
+/// rows at a time; its threads share the columns.
 template <Element T>
 struct LayerNormBackward {
   static constexpr int threads = 128, warps = threads / warp_threads;
+  static constexpr int rows_of_a_chunk = 32, rows_at_once = 2;
+  using Part = RowPart<T, threads, kept_columns>;
+  static constexpr int pack = Part::pack;
+  /// Sums or means over a row, of dnormal and of dnormal * normal.
+  struct Along {
+    float ones, normal;
+  };
   struct Shared {
-    float mean[warps], along[warps];
+    Along sums[rows_at_once][warps];
   };
 
   T const *x, *dy, *weight;
   float const *mean, *rstd;
   std::int64_t rows, columns;
   T* dx;
+  float* sums;  // [chunks, 2, columns]: of weight, of bias
 
-  [[nodiscard]] std::int64_t work() const { return (rows + warps - 1) / warps; }
+  [[nodiscard]] ZEROTH_HOST_DEVICE static std::int64_t chunks_of(std::int64_t rows) {
+    return (rows + rows_of_a_chunk - 1) / rows_of_a_chunk;
+  }
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const { return chunks_of(rows); }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
-    each_row_group<warps>(block, rows, [&](std::int64_t first) {
-      PerThread<float, Block> sum;
-      PerThread<float, Block> along;
-      block.phase([&](int thread) {
-        sum[thread] = 0;
-        along[thread] = 0;
-        each_column(first, thread, [&](std::int64_t /*at*/, float normal, float dnormal) {
-          sum[thread] += dnormal;
-          along[thread] += dnormal * normal;
-        });
+    auto const add = [&](auto const& access) {
+      for (std::int64_t chunk = block.index(); chunk < work(); chunk += block.count()) {
+        std::int64_t const begin = chunk * rows_of_a_chunk;
+        std::int64_t const end = begin + rows_of_a_chunk < rows ? begin + rows_of_a_chunk : rows;
+        PerThread<Columns, Block> mine;
+        block.phase([&](int thread) { start(access, mine[thread], thread, chunk); });
+        for (std::int64_t first = begin; first < end; first += rows_at_once) {
+          int const count = first + rows_at_once < end ? rows_at_once : static_cast<int>(end - first);
+          add_rows(access, block, shared, mine, chunk, first, count);
+        }
+        block.phase([&](int thread) { finish(access, mine[thread], thread, chunk); });
+      }
+    };
+    with_rows<pack, kept_columns>(columns, add, x, dy, weight, dx, sums);
+  }
+
+ private:
+  using Floats = Pack<float, pack>;
+  using Packed = Pack<T, pack>;
+
+  /// What a thread keeps of its columns while it goes through the rows.
+  struct Columns {
+    Part weight;
+    Floats dweight[Part::kept_count], dbias[Part::kept_count];
+  };
+  /// What it keeps of one row.
+  struct Row {
+    Part x, dy, dx;
+    float mean, rstd;
+  };
+
+  [[nodiscard]] ZEROTH_DEVICE float* sums_of(std::int64_t chunk, int which) const {
+    return sums + (chunk * 2 + which) * columns;
+  }
+
+  template <Way way>
+  ZEROTH_DEVICE void start(Rows<pack, way> const& access, Columns& mine, int thread, std::int64_t chunk) const {
+    if constexpr (way == Way::kept) {
+      mine.weight.read(access, weight, thread);
+      Part::each_kept(access, thread, [&](int k, std::int64_t /*c*/) { mine.dweight[k] = mine.dbias[k] = {}; });
+    } else {
+      Part::each_column(access, thread, [&](std::int64_t c) {
+        access.write(sums_of(chunk, 0), c, Floats{});
+        access.write(sums_of(chunk, 1), c, Floats{});
       });
-      block.fold_warps(sum, Plus{});
-      block.fold_warps(along, Plus{});
-      block.phase([&](int thread) {
-        if (thread % warp_threads == 0) {
-          shared.mean[thread / warp_threads] = sum[thread] / static_cast<float>(columns);
-          shared.along[thread / warp_threads] = along[thread] / static_cast<float>(columns);
+    }
+  }
+  template <Way way>
+  ZEROTH_DEVICE void finish(Rows<pack, way> const& access, Columns const& mine, int thread, std::int64_t chunk) const {
+    if constexpr (way == Way::kept) {
+      Part::each_kept(access, thread, [&](int k, std::int64_t c) {
+        access.write(sums_of(chunk, 0), c, mine.dweight[k]);
+        access.write(sums_of(chunk, 1), c, mine.dbias[k]);
+      });
+    }
+  }
+
+  /// `count` rows from `first` on.
+  template <class Access, class Block>
+  ZEROTH_DEVICE void add_rows(Access const& access, Block& block, Shared& shared, PerThread<Columns, Block>& mine,
+                              std::int64_t chunk, std::int64_t first, int count) const {
+    PerThread<Row, Block> row[rows_at_once];
+    PerThread<float, Block> ones[rows_at_once], normal[rows_at_once];
+    auto const each_row = [&](auto const& function) {
+      unrolled<rows_at_once>([&](int r) {
+        if (r < count) {
+          function(r);
         }
       });
-      block.phase([&](int thread) {
-        int const warp = thread / warp_threads;
-        each_column(first, thread, [&](std::int64_t at, float normal, float dnormal) {
-          float const change = (dnormal - shared.mean[warp] - normal * shared.along[warp]) * rstd[first + warp];
-          dx[at] = from_float<T>(to_float(dx[at]) + change);
-        });
+    };
+    block.phase([&](int thread) {
+      each_row([&](int r) { read(access, row[r][thread], thread, first + r); });
+      each_row([&](int r) {
+        Along const sums_of_row = add_row(access, mine[thread], row[r][thread], thread, chunk, first + r);
+        ones[r][thread] = sums_of_row.ones;
+        normal[r][thread] = sums_of_row.normal;
+      });
+    });
+    unrolled<rows_at_once>([&](int r) {
+      block.fold_warps(ones[r], Plus{});
+      block.fold_warps(normal[r], Plus{});
+    });
+    block.phase([&](int thread) {
+      if (thread % warp_threads == 0) {
+        each_row([&](int r) { shared.sums[r][thread / warp_threads] = {ones[r][thread], normal[r][thread]}; });
+      }
+    });
+    block.phase([&](int thread) {
+      each_row([&](int r) {
+        Along means{};
+        for (Along const& sums_of_warp : shared.sums[r]) {
+          means.ones += sums_of_warp.ones;
+          means.normal += sums_of_warp.normal;
+        }
+        means.ones /= static_cast<float>(columns);
+        means.normal /= static_cast<float>(columns);
+        change(access, mine[thread], row[r][thread], thread, first + r, means);
       });
     });
   }
 
- private:
-  template <class F>
-  ZEROTH_DEVICE void each_column(std::int64_t first, int thread, F const& function) const {
-    std::int64_t const row = first + thread / warp_threads;
-    if (row >= rows) {
-      return;
-    }
-    for (std::int64_t c = thread % warp_threads; c < columns; c += warp_threads) {
-      std::int64_t const at = row * columns + c;
-      function(at, (to_float(x[at]) - mean[row]) * rstd[row], to_float(dy[at]) * to_float(weight[c]));
-    }
+  template <class Access>
+  ZEROTH_DEVICE void read(Access const& access, Row& row, int thread, std::int64_t at) const {
+    row.x.read(access, x + at * columns, thread);
+    row.dy.read(access, dy + at * columns, thread);
+    row.dx.read(access, dx + at * columns, thread);
+    row.mean = mean[at];
+    row.rstd = rstd[at];
   }
-};
 
-/// Of which ChunkSums makes the gradients of weight and bias.
-template <Element T>
-struct LayerNormTerms {
-  static constexpr int count = 2;
-  T const *x, *dy;
-  float const *mean, *rstd;
-  std::int64_t columns;
-  ZEROTH_DEVICE void operator()(std::int64_t row, std::int64_t column, float* sums) const {
-    float const d = to_float(dy[row * columns + column]);
-    sums[0] += d * ((to_float(x[row * columns + column]) - mean[row]) * rstd[row]);
-    sums[1] += d;
+  /// Adds a row to the gradients of weight and bias, and up.
+  template <Way way>
+  [[nodiscard]] ZEROTH_DEVICE Along add_row(Rows<pack, way> const& access, Columns& mine, Row const& row, int thread,
+                                            std::int64_t chunk, std::int64_t at) const {
+    Along sums_of_row{};
+    auto const add = [&](Packed const& x_pack, Packed const& dy_pack, Packed const& scale, Floats& dweight,
+                         Floats& dbias) {
+      for (int k = 0; k < pack; ++k) {
+        float const normal = (to_float(x_pack.at[k]) - row.mean) * row.rstd;
+        float const d = to_float(dy_pack.at[k]);
+        float const dnormal = d * to_float(scale.at[k]);
+        sums_of_row.ones += dnormal;
+        sums_of_row.normal += dnormal * normal;
+        dweight.at[k] += d * normal;
+        dbias.at[k] += d;
+      }
+    };
+    if constexpr (way == Way::kept) {
+      Part::each_kept(access, thread, [&](int k, std::int64_t /*c*/) {
+        add(row.x.kept[k], row.dy.kept[k], mine.weight.kept[k], mine.dweight[k], mine.dbias[k]);
+      });
+    } else {
+      Part::each_column(access, thread, [&](std::int64_t c) {
+        auto dweight = access.read(sums_of(chunk, 0), c);
+        auto dbias = access.read(sums_of(chunk, 1), c);
+        add(access.read(x + at * columns, c), access.read(dy + at * columns, c), access.read(weight, c), dweight,
+            dbias);
+        access.write(sums_of(chunk, 0), c, dweight);
+        access.write(sums_of(chunk, 1), c, dbias);
+      });
+    }
+    return sums_of_row;
+  }
+
+  template <Way way>
+  ZEROTH_DEVICE void change(Rows<pack, way> const& access, Columns const& mine, Row const& row, int thread, std::int64_t at,
+                            Along const& means) const {
+    auto const write = [&](std::int64_t c, Packed const& x_pack, Packed const& dy_pack, Packed const& scale,
+                           Packed result) {
+      for (int k = 0; k < pack; ++k) {
+        float const normal = (to_float(x_pack.at[k]) - row.mean) * row.rstd;
+        float const dnormal = to_float(dy_pack.at[k]) * to_float(scale.at[k]);
+        result.at[k] =
+            from_float<T>(to_float(result.at[k]) + (dnormal - means.ones - normal * means.normal) * row.rstd);
+      }
+      access.write(dx + at * columns, c, result);
+    };
+    if constexpr (way == Way::kept) {
+      Part::each_kept(access, thread, [&](int k, std::int64_t c) {
+        write(c, row.x.kept[k], row.dy.kept[k], mine.weight.kept[k], row.dx.kept[k]);
+      });
+    } else {
+      Part::each_column(access, thread, [&](std::int64_t c) {
+        write(c, access.read(x + at * columns, c), access.read(dy + at * columns, c), access.read(weight, c),
+              access.read(dx + at * columns, c));
+      });
+    }
   }
 };
 

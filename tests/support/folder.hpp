@@ -1,4 +1,4 @@
-/// A folder that is gone when the test is.
+/// A folder for one test.
 #pragma once
 #include <unistd.h>
 
@@ -7,26 +7,28 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 namespace zeroth::testing {
 
-class TemporaryFolder {
+/// Fresh, and gone when it ends.
+class Folder {
  public:
-  TemporaryFolder() {
+  Folder() {
     auto name = (std::filesystem::temp_directory_path() / "zeroth-test-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) {
       throw std::runtime_error{"mkdtemp refused " + name};
     }
     path_ = name;
   }
-  TemporaryFolder(TemporaryFolder const&) = delete;
-  TemporaryFolder& operator=(TemporaryFolder const&) = delete;
-  ~TemporaryFolder() {
+  Folder(Folder const&) = delete;
+  Folder& operator=(Folder const&) = delete;
+  ~Folder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
-  [[nodiscard]] std::filesystem::path operator/(std::string const& name) const { return path_ / name; }
+  [[nodiscard]] std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
   [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
   /// Names of what is in it, ascending, each followed by a blank.
   [[nodiscard]] std::string contents() const {

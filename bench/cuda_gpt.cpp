@@ -1,0 +1,277 @@
+/// Where a micro-step of train_gpt on a GPU spends its time: each layer by itself, forward and backward, in bf16 with
+/// gradients in bf16, on random numbers. One JSON line each, and one for all together.
+/// bench_cuda_gpt [124M|1.5B [SEQUENCES, 16 [ROUNDS]]]
+///
+/// All layers use the same weights: those of a real model come from further away than the cache.
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "arguments.hpp"
+#include "cuda_timing.hpp"
+#include "gpu/batch_upload.hpp"
+#include "gpu/model.hpp"
+#include "paired.hpp"
+
+namespace gpt::gpu {
+namespace {
+
+using T = zeroth::bf16;
+using zeroth::bench::Stopwatch;
+
+/// A unit that is always open: all parameters lie in the same memory, and so do all gradients.
+struct Open {
+  Gpu& gpu;
+  T const* values;
+  T* gradients;
+
+  template <std::size_t D>
+  [[nodiscard]] zeroth::View<T const, D> operator[](Param<D> const& param) const {
+    return {values, param.shape()};
+  }
+  template <std::size_t D>
+  [[nodiscard]] zeroth::Gradient<T, D> grad(Param<D> const& param) const {
+    return {nullptr, {gradients, param.shape()}, 1};
+  }
+};
+
+/// Repeats a few million random numbers, small ones: products of equal numbers run faster than others.
+Matrix<T> random_matrix(std::int64_t rows, std::int64_t cols) {
+  static std::vector<T> const some = [] {
+    std::mt19937 random{1};
+    std::normal_distribution<float> normal{0, 0.02F};
+    std::vector<T> values(std::size_t{4} << 20U);
+    for (auto& value : values) {
+      value = zeroth::from_float<T>(normal(random));
+    }
+    return values;
+  }();
+  Matrix<T> matrix;
+  matrix.resize(rows, cols);
+  for (std::int64_t at = 0; at < matrix.count(); at += std::ssize(some)) {
+    auto const count = std::min(std::ssize(some), matrix.count() - at);
+    expect(cudaMemcpy(matrix.data() + at, some.data(), static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyDefault),
+           "cudaMemcpy");
+  }
+  return matrix;
+}
+
+Batch random_tokens(std::int64_t tokens) {
+  std::mt19937 random{2};
+  Batch batch;
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    batch.inputs.push_back(static_cast<std::uint8_t>(random() >> 24U));
+    batch.targets.push_back(static_cast<std::uint8_t>(random() >> 24U));
+  }
+  return batch;
+}
+
+class Bench {
+ public:
+  Bench(std::string name, Shape const& shape, std::int64_t sequences, int rounds)
+      : name_{std::move(name)},
+        shape_{shape},
+        tokens_{sequences * shape.context},
+        rounds_{rounds},
+        values_{random_matrix(shape.vocabulary, shape.channels)},
+        gradients_{random_matrix(shape.vocabulary, shape.channels)},
+        open_{gpu_, values_.data(), gradients_.data()} {
+    zeroth::bench::expect(cudaGetDeviceProperties(&device_, 0), "cudaGetDeviceProperties");
+  }
+
+  void run() {
+    auto const c = shape_.channels;
+    auto const bytes = [&](std::int64_t columns) { return static_cast<double>(tokens_ * columns) * sizeof(T); };
+    auto const products = [&](std::int64_t in, std::int64_t out) {
+      return 2 * static_cast<double>(tokens_) * static_cast<double>(in) * static_cast<double>(out);
+    };
+    auto const blocks = shape_.layers;
+    embedding(bytes(2 * c));
+    layer_norm(bytes(2 * c), 2 * blocks);
+    // Half of the scores are masked, and not computed.
+    attention(products(shape_.context, c), blocks);
+    linear("c_attn", {c, 3 * c, false, false}, products(c, 3 * c), blocks);
+    linear("c_proj", {c, c, true, false}, products(c, c), blocks);
+    feed_forward(products(c, 4 * c), bytes(8 * c), blocks);
+    linear("mlp.c_proj", {4 * c, c, true, true}, products(4 * c, c), blocks);
+    head(products(c, shape_.vocabulary));
+    all_together();
+  }
+
+ private:
+  struct Layer {
+    std::int64_t in, out;
+    bool onto_residual, behind_gelu;
+  };
+
+  /// Times `work`, of which a micro-step has `times`. What it is measured by is products or bytes moved.
+  void report(std::string const& what, std::int64_t times, double products, double bytes,
+              std::function<void()> const& work) {
+    std::vector<double> seconds;
+    for (int round = -2; round < rounds_; ++round) {  // two for warmth
+      double const took = watch_.seconds([&](cudaStream_t) { work(); });
+      if (round >= 0) {
+        seconds.push_back(took);
+      }
+    }
+    double const median = zeroth::bench::quantile(seconds, 0.5);
+    nlohmann::json line{{"benchmark", "cuda_gpt"},
+                        {"model", name_},
+                        {"device", device_.name},
+                        {"tokens", tokens_},
+                        {"what", what},
+                        {"times", times},
+                        {"us", median * 1e6},
+                        {"us_of_all", median * 1e6 * static_cast<double>(times)}};
+    if (products > 0) {
+      line["tflop_per_s"] = products * 1e-12 / median;
+    } else {
+      line["gb_per_s"] = bytes * 1e-9 / median;
+    }
+    std::cout << line.dump() << std::endl;
+    products_ += products * static_cast<double>(times);
+    seconds_ += median * static_cast<double>(times);
+  }
+
+  void embedding(double bytes) {
+    zeroth::Model model;
+    gpt::gpu::Embedding<T> const layer{EmbeddingParams{model, shape_}};
+    BatchUpload upload{tokens_, shape_.vocabulary, 1};
+    auto const batch = upload.enqueue(random_tokens(tokens_), watch_.stream());
+    auto x = random_matrix(tokens_, shape_.channels);
+    report("embedding", 1, 0, bytes, [&] { layer.forward(open_, batch, x); });
+    report("embedding, backward", 1, 0, bytes, [&] { layer.backward(open_, batch, x); });
+  }
+
+  void layer_norm(double bytes, std::int64_t times) {
+    zeroth::Model model;
+    LayerNorm<T> const layer{LayerNormParams{model, model.unit("norm"), "norm", shape_.channels}};
+    auto const x = random_matrix(tokens_, shape_.channels);
+    auto y = random_matrix(tokens_, shape_.channels);
+    auto const dy = random_matrix(tokens_, shape_.channels);
+    typename LayerNorm<T>::Tape tape;
+    report("layer norm", times, 0, bytes, [&] { layer.forward(open_, x, tape, y); });
+    report("layer norm, again", times, 0, bytes, [&] { layer.again(open_, x, tape, y); });
+    report("layer norm, backward", times, 0, 2 * bytes, [&] { layer.backward(open_, x, tape, dy, y); });
+  }
+
+  void attention(double products, std::int64_t times) {
+    Attention<T> const layer{shape_};
+    typename Attention<T>::Scratch scratch;
+    Matrix<float> log_sums;
+    auto const qkv = random_matrix(tokens_, 3 * shape_.channels);
+    auto const dy = random_matrix(tokens_, shape_.channels);
+    auto y = random_matrix(tokens_, shape_.channels);
+    auto dqkv = random_matrix(tokens_, 3 * shape_.channels);
+    report("attention", times, products, 0, [&] { layer.forward(gpu_, qkv, log_sums, y); });
+    // Five products of such a size; two of them are made twice.
+    report("attention, backward", times, 2.5 * products, 0,
+           [&] { layer.backward(gpu_, qkv, y, log_sums, scratch, dy, dqkv); });
+  }
+
+  void linear(std::string const& name, Layer const& size, double products, std::int64_t times) {
+    zeroth::Model model;
+    Linear<T> const layer{LinearParams{model, model.unit("linear"), name, size.in, size.out, 0.02F}};
+    auto const x = random_matrix(tokens_, size.in);
+    auto const residual = random_matrix(tokens_, size.out);
+    auto y = random_matrix(tokens_, size.out);
+    auto inner = random_matrix(tokens_, size.in);
+    auto dx = random_matrix(tokens_, size.in);
+    report(name, times, products, 0, [&] {
+      if (size.onto_residual) {
+        layer.forward(open_, x, residual, y);
+      } else {
+        layer.forward(open_, x, y);
+      }
+    });
+    report(name + ", backward", times, 2 * products, 0, [&] {
+      if (size.behind_gelu) {
+        layer.backward_gelu(open_, x, inner, residual, dx);
+      } else {
+        layer.backward(open_, x, residual, dx);
+      }
+    });
+  }
+
+  void feed_forward(double products, double bytes, std::int64_t times) {
+    auto const c = shape_.channels;
+    zeroth::Model model;
+    Linear<T> const up{LinearParams{model, model.unit("fc"), "fc", c, 4 * c, 0.02F}};
+    auto const x = random_matrix(tokens_, c);
+    auto inner = random_matrix(tokens_, 4 * c);
+    auto hidden = random_matrix(tokens_, 4 * c);
+    auto dx = random_matrix(tokens_, c);
+    report("c_fc and gelu", times, products, 0, [&] { up.forward_gelu(open_, x, inner, hidden); });
+    report("c_fc, backward", times, 2 * products, 0, [&] { up.backward(open_, x, hidden, dx); });
+    report("gelu, again", times, 0, bytes, [&] {
+      gpu_.run(Gelu<T>{inner.data(), hidden.data(), hidden.count(), false});
+    });
+  }
+
+  void head(double products) {
+    zeroth::Model model;
+    EmbeddingParams const embedding{model, shape_};
+    Head<T> const layer{HeadParams{model, shape_, embedding}};
+    BatchUpload upload{tokens_, shape_.vocabulary, 1};
+    auto const batch = upload.enqueue(random_tokens(tokens_), watch_.stream());
+    auto const x = random_matrix(tokens_, shape_.channels);
+    typename Head<T>::Tape tape;
+    Matrix<T> dx;
+    report("head", 1, products, 0, [&] { static_cast<void>(layer.forward(open_, x, batch, tape)); });
+    report("head, backward", 1, 2 * products, 0, [&] { layer.backward(open_, x, batch, tape, 1, dx); });
+  }
+
+  /// What a micro-step takes if nothing gets lost between layers. Of attention only half counts as products here; MFU
+  /// counts it as if nothing was masked.
+  void all_together() const {
+    nlohmann::json const line{{"benchmark", "cuda_gpt"},
+                              {"model", name_},
+                              {"device", device_.name},
+                              {"tokens", tokens_},
+                              {"what", "all"},
+                              {"us_of_all", seconds_ * 1e6},
+                              {"tokens_per_s", static_cast<double>(tokens_) / seconds_},
+                              {"tflop_per_s", products_ * 1e-12 / seconds_}};
+    std::cout << line.dump() << std::endl;
+  }
+
+  std::string name_;
+  Shape shape_;
+  std::int64_t tokens_;
+  int rounds_;
+  cudaDeviceProp device_{};
+  Stopwatch watch_;
+  Gpu gpu_{watch_.stream(), {}};
+  Matrix<T> values_, gradients_;  // of the largest parameter
+  Open open_;
+  double products_ = 0, seconds_ = 0;
+};
+
+}  // namespace
+}  // namespace gpt::gpu
+
+int main(int argc, char** argv) {
+  zeroth::bench::Arguments arguments{argc, argv, "[124M|1.5B [SEQUENCES [ROUNDS]]]"};
+  auto const name = std::string{arguments.one_of("MODEL", {"124M", "1.5B"}, "1.5B")};
+  auto const sequences = arguments.whole("SEQUENCES", 16);
+  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
+  arguments.end();
+  gpt::Shape shape{.layers = 12, .heads = 12, .channels = 768, .context = 1024, .vocabulary = 50257};
+  if (name == "1.5B") {
+    shape.layers = 48;
+    shape.heads = 25;
+    shape.channels = 1600;
+  }
+  try {
+    gpt::gpu::Bench{name, shape, sequences, rounds}.run();
+  } catch (std::exception const& error) {
+    std::cerr << "bench_cuda_gpt: " << error.what() << '\n';
+    return EXIT_FAILURE;
+  }
+  return EXIT_SUCCESS;
+}

@@ -1,0 +1,134 @@
+/// Rows of matrices in accesses of 16 bytes, shared out to threads.
+#pragma once
+#include <cstdint>
+
+#include "cuda/packs.hpp"
+#include "zeroth/core/dtype.hpp"
+
+namespace gpt::gpu {
+
+using zeroth::Element;
+using zeroth::from_float;
+using zeroth::to_float;
+using zeroth::cuda::Pack;
+using zeroth::cuda::pack_count;
+using zeroth::cuda::warp_threads;
+
+/// How the threads that share a row get at its packs. They have the same ones either way, so that results have the same
+/// bits.
+enum class Way {
+  kept,     ///< read once, in one access each, into registers
+  packs,    ///< read in one access each, as often as they are needed
+  elements  ///< the same, but element by element
+};
+
+/// Rows of `columns` elements, one behind the other, cut into packs of `count` elements. With Way::elements the last
+/// pack of a row may have fewer.
+template <int count, Way way>
+struct Rows {
+  std::int64_t columns;
+
+  /// Of a pack's elements.
+  [[nodiscard]] ZEROTH_DEVICE bool has(std::int64_t column) const { return way != Way::elements || column < columns; }
+
+  /// The pack at `column`; 0 behind the end of the row.
+  template <class T>
+  [[nodiscard]] ZEROTH_DEVICE Pack<T, count> read(T const* row, std::int64_t column) const {
+    if constexpr (way == Way::elements) {
+      Pack<T, count> pack{};
+      for (int k = 0; k < count && has(column + k); ++k) {
+        pack.at[k] = zeroth::cuda::load<1>(row + column + k).at[0];
+      }
+      return pack;
+    } else {
+      return zeroth::cuda::load<count>(row + column);
+    }
+  }
+  template <class T>
+  ZEROTH_DEVICE void write(T* row, std::int64_t column, Pack<T, count> const& pack) const {
+    if constexpr (way == Way::elements) {
+      for (int k = 0; k < count && has(column + k); ++k) {
+        zeroth::cuda::store(row + column + k, Pack<T, 1>{pack.at[k]});
+      }
+    } else {
+      zeroth::cuda::store(row + column, pack);
+    }
+  }
+};
+
+template <int count, class T>
+[[nodiscard]] ZEROTH_DEVICE inline bool begins_with_a_pack(T const* array) {
+  return reinterpret_cast<std::uintptr_t>(array) % alignof(Pack<T, count>) == 0;
+}
+
+/// Calls `function(rows)`: in packs if they work for every row of all the arrays, kept if there are registers for so
+/// many columns.
+template <int count, int kept_columns = 0, class F, class... T>
+ZEROTH_DEVICE void with_rows(std::int64_t columns, F const& function, T const*... arrays) {
+  if (columns % count != 0 || !(... && begins_with_a_pack<count>(arrays))) {
+    function(Rows<count, Way::elements>{columns});
+    return;
+  }
+  if constexpr (kept_columns > 0) {
+    if (columns <= kept_columns) {
+      function(Rows<count, Way::kept>{columns});
+      return;
+    }
+  }
+  function(Rows<count, Way::packs>{columns});
+}
+
+/// `function(k)` for k = 0, ... count - 1. What it keeps in arrays of a thread, at k, is in registers.
+template <int count, class F>
+ZEROTH_DEVICE inline void unrolled(F const& function) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+  for (int k = 0; k < count; ++k) {
+    function(k);
+  }
+}
+
+/// What one of `threads` threads has of a row: packs thread, thread + threads, ...
+template <Element T, int threads, int kept_columns>
+struct RowPart {
+  static constexpr int pack = pack_count<T>;
+  static constexpr int kept_count = kept_columns / (threads * pack);
+  Pack<T, pack> kept[kept_count];
+
+  /// Calls `function(k, column)` for each pack, of which kept[k] is the place.
+  template <class F>
+  static ZEROTH_DEVICE void each_kept(Rows<pack, Way::kept> const& rows, int thread, F const& function) {
+    auto const behind = static_cast<int>(rows.columns) - thread * pack;
+    unrolled<kept_count>([&](int k) {
+      if (k * threads * pack < behind) {
+        function(k, (thread + k * threads) * pack);
+      }
+    });
+  }
+  /// Calls `function(column)` for each pack.
+  template <Way way, class F>
+  static ZEROTH_DEVICE void each_column(Rows<pack, way> const& rows, int thread, F const& function) {
+    for (std::int64_t column = std::int64_t{thread} * pack; column < rows.columns; column += threads * pack) {
+      function(column);
+    }
+  }
+
+  template <Way way>
+  ZEROTH_DEVICE void read(Rows<pack, way> const& rows, T const* row, int thread) {
+    if constexpr (way == Way::kept) {
+      each_kept(rows, thread, [&](int k, std::int64_t column) { kept[k] = rows.read(row, column); });
+    }
+  }
+  /// Calls `function(column, pack)` for all packs of the row that read() had.
+  template <Way way, class F>
+  ZEROTH_DEVICE void each(Rows<pack, way> const& rows, T const* row, int thread, F const& function) const {
+    if constexpr (way == Way::kept) {
+      each_kept(rows, thread, [&](int k, std::int64_t column) { function(column, kept[k]); });
+    } else {
+      each_column(rows, thread, [&](std::int64_t column) { function(column, rows.read(row, column)); });
+    }
+  }
+};
+
+}  // namespace gpt::gpu

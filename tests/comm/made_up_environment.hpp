@@ -1,0 +1,26 @@
+/// Variables of an environment that a test makes up.
+#pragma once
+#include <map>
+#include <string>
+
+#include "comm/environment.hpp"
+
+namespace zeroth::comm {
+
+using Environment = std::map<std::string, std::string>;
+
+/// What reads `environment`, which outlives it.
+[[nodiscard]] inline Variables from(Environment const& environment) {
+  return [&environment](char const* name) {
+    auto const found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  };
+}
+
+/// Both; `b` wins.
+[[nodiscard]] inline Environment operator+(Environment const& a, Environment b) {
+  b.insert(a.begin(), a.end());
+  return b;
+}
+
+}  // namespace zeroth::comm
