@@ -92,7 +92,6 @@ def cases_for(gpus):
     return list(chosen.values())
 
 
-
 # A run that takes longer has failed, and the next one is started. Making 1.5 billion random parameters takes a minute.
 MOST_SECONDS = 900
 
