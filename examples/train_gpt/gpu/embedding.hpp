@@ -50,8 +50,8 @@ class Embedding {
 
 template <class M>
 [[nodiscard]] auto rows_of(M& matrix) {
-  return Rows<std::remove_pointer_t<decltype(matrix.data())>>{matrix.data(), matrix.rows(), matrix.cols(),
-                                                              matrix.stride()};
+  return StridedRows<std::remove_pointer_t<decltype(matrix.data())>>{matrix.data(), matrix.rows(), matrix.cols(),
+                                                                     matrix.stride()};
 }
 
 /// The last LayerNorm, the product with the token embedding, and the cross-entropy.

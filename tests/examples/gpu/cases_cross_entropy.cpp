@@ -33,7 +33,7 @@ class RowsOnMachine {
         memory_{with(values), place.shift} {}
 
   template <class View = T>
-  [[nodiscard]] Rows<View> rows() const {
+  [[nodiscard]] StridedRows<View> rows() const {
     return {memory_.data(), std::ssize(before_) / stride_, width_, stride_};
   }
   /// The values. Nothing between the rows may have changed.

@@ -10,7 +10,7 @@ namespace gpt::gpu {
 
 /// Rows that begin `stride` elements apart. What lies between them is neither read nor written.
 template <class T>
-struct Rows {
+struct StridedRows {
   T* data;
   std::int64_t count, width, stride;
 
@@ -19,7 +19,7 @@ struct Rows {
 
 /// Where packs begin in each row, if that is the same in all of them. Elsewhere there are none.
 template <int pack, class... T>
-[[nodiscard]] zeroth::cuda::PackGrid<pack> pack_grid(Rows<T> const&... rows) {
+[[nodiscard]] zeroth::cuda::PackGrid<pack> pack_grid(StridedRows<T> const&... rows) {
   bool const alike = ((rows.stride * std::int64_t{sizeof(T)} % zeroth::cuda::access_bytes == 0) && ...);
   zeroth::cuda::Array const arrays[] = {{rows.data, sizeof(T)}...};
   return alike ? zeroth::cuda::pack_grid<pack>(arrays) : zeroth::cuda::PackGrid<pack>{};
@@ -39,13 +39,14 @@ struct CrossEntropy {
     float largest[warps], sum[warps];
   };
 
-  Rows<float const> logits;
+  StridedRows<float const> logits;
   std::int32_t const* targets;
   float *largest, *sums;  // [rows]
   float* losses;          // [rows]
   zeroth::cuda::PackGrid<pack> grid;
 
-  CrossEntropy(Rows<float const> const& of, std::int32_t const* at, float* to_largest, float* to_sums, float* to_losses)
+  CrossEntropy(StridedRows<float const> const& of, std::int32_t const* at, float* to_largest, float* to_sums,
+               float* to_losses)
       : logits{of},
         targets{at},
         largest{to_largest},
@@ -168,15 +169,15 @@ struct CrossEntropyBackward {
   static constexpr int pack = zeroth::cuda::pack_count<float, T>;
   struct Shared {};
 
-  Rows<float const> logits;
+  StridedRows<float const> logits;
   std::int32_t const* targets;
   float const *largest, *sums;  // [rows]
   float each;
-  Rows<T> dlogits;
+  StridedRows<T> dlogits;
   zeroth::cuda::PackGrid<pack> grid;
 
-  CrossEntropyBackward(Rows<float const> const& of, std::int32_t const* at, float const* with_largest,
-                       float const* with_sums, float times, Rows<T> const& to)
+  CrossEntropyBackward(StridedRows<float const> const& of, std::int32_t const* at, float const* with_largest,
+                       float const* with_sums, float times, StridedRows<T> const& to)
       : logits{of},
         targets{at},
         largest{with_largest},
