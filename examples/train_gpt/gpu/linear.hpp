@@ -36,7 +36,7 @@ void contribute_product(Gpu& gpu, Operand const& a, Operand const& b, zeroth::Gr
 template <zeroth::Element G>
 void contribute_chunks(Gpu const& gpu, float const* sums, std::int64_t stride, std::int64_t chunks,
                        zeroth::Gradient<G, 1> const& gradient) {
-  gpu.run(FoldChunks<G>{sums, stride, chunks, gradient.count(), gradient.data(), gradient.beta()});
+  gpu.run(FoldChunks<G>{sums, stride, chunks, gradient.shape()[0], gradient.data(), gradient.beta()});
 }
 
 /// Adds the sums of columns to a gradient.
