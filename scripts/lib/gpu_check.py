@@ -92,7 +92,6 @@ def cases_for(gpus):
     return list(chosen.values())
 
 
-
 # A run that takes longer has failed, and the next one is started. Making 1.5 billion random parameters takes a minute.
 MOST_SECONDS = 900
 
@@ -191,11 +190,11 @@ def json_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def last_line(log):
-    """What a run said last, so that who sees the table alone knows."""
+def last_words(log):
+    """What a run said last and how it ended, so that who sees the table alone knows."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
     said = [line.strip() for line in lines if line.strip()]
-    return f": {said[-1].replace('|', '/')}" if said else ""
+    return f": {'; '.join(said[-2:]).replace('|', '/')}" if said else ""
 
 
 def collect(folder):
@@ -206,7 +205,7 @@ def collect(folder):
         try:
             training.append(figures(case, runs.read_run(case.name, str(folder / f"{case.name}.jsonl")), gpus[0][0], len(gpus)))
         except ReportError as error:
-            failed = f"{error} (see {case.name}.log{last_line(folder / f'{case.name}.log')})"
+            failed = f"{error} (see {case.name}.log{last_words(folder / f'{case.name}.log')})"
             training.append({"name": case.name, "model": case.model, "stage": case.stage, "failed": failed})
     result = {
         "gpus": [{"name": g[0], "memory": g[1], "driver": g[2]} for g in gpus],

@@ -1,6 +1,7 @@
 #include "comm/device_choice.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <fstream>
 #include <map>

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "zeroth/core/error.hpp"
 
@@ -95,9 +96,14 @@ void NcclWatch::State::end_all(std::string const& reason) const {
         first.empty() ? reason
                       : fmt::format("{}; rank {} was in {} of communicator '{}'", reason, rank, first, link->name())}));
   }
+  // At the same time: NCCL waits in an abort for the GPU, where a communicator's work may be behind another one's.
+  std::vector<std::jthread> aborts;
   for (auto const& link : every) {
-    link->abort();
-    link->flights.abandon();
+    aborts.emplace_back([this, &link] {
+      this_rank() = {rank, world, fmt::format("cuda:{}", gpu)};
+      link->abort();
+      link->flights.abandon();
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 #include "comm/store_table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 #include "zeroth/device/timeline.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 /// Communicators out of communicators.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "comm/conformance_parts.hpp"
 

@@ -1,5 +1,6 @@
 // One rank of a job that meets in a store: store_program RANK WORLD PORT HEARTBEAT_MS WHAT. Says what it is told.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <cstdlib>

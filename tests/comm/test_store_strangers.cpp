@@ -1,5 +1,6 @@
 // What reaches rank 0's store, and ranks, from others than the ranks of the job.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <spdlog/sinks/ringbuffer_sink.h>
 #include <spdlog/spdlog.h>

@@ -47,25 +47,18 @@ struct Grown {
   std::int64_t planned_small = 0, planned = 0;  ///< Of all ranks.
 };
 
-/// `run(world, rank_main)` runs a job on one GPU, of engines of 4 units. All ranks count at the same time.
-template <class Run>
-[[nodiscard]] Grown measure_growth(Run const& run, int world, int stage) {
-  Grown grown;
-  std::barrier<> together{world};
-  std::vector<std::int64_t> planned_small(static_cast<std::size_t>(world)), planned(planned_small.size());
-  auto const config = Config::from_json(fmt::format(
-      R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": {}}} }})",
-      stage));
-  std::int64_t with_small = 0, with_contexts = 0;
-  auto const steps = [&](Job& job, std::int64_t count, auto const& measure) {
-    Model model;
-    std::vector<Unit> units;
-    std::vector<Param<1>> weights;
+struct FourUnits {
+  Model model;
+  std::vector<Unit> units;
+  std::vector<Param<1>> weights;
+
+  explicit FourUnits(std::int64_t count) {
     for (int u = 0; u < 4; ++u) {
       units.push_back(model.unit(fmt::format("unit {}", u)));
       weights.push_back(model.param(units.back(), fmt::format("weight {}", u), {count}, Constant{0.5F}));
     }
-    Engine<bf16> engine{job, model, config};
+  }
+  void two_steps(Engine<bf16>& engine) const {
     for (int step = 0; step < 2; ++step) {
       for (auto micro : engine.micro_steps()) {
         for (auto const unit : units) {
@@ -80,6 +73,23 @@ template <class Run>
       static_cast<void>(engine.step());
     }
     engine.finish();
+  }
+};
+
+/// `run(world, rank_main)` runs a job on one GPU, of engines of FourUnits. All ranks count at the same time.
+template <class Run>
+[[nodiscard]] Grown measure_growth(Run const& run, int world, int stage) {
+  Grown grown;
+  std::barrier<> together{world};
+  std::vector<std::int64_t> planned_small(static_cast<std::size_t>(world)), planned(planned_small.size());
+  auto const config = Config::from_json(fmt::format(
+      R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": {}}} }})",
+      stage));
+  std::int64_t with_small = 0, with_contexts = 0;
+  auto const steps = [&](Job& job, std::int64_t count, auto const& measure) {
+    FourUnits const four{count};
+    Engine<bf16> engine{job, four.model, config};
+    four.two_steps(engine);
     together.arrive_and_wait();
     measure(engine);
     together.arrive_and_wait();

@@ -45,37 +45,24 @@ using Counts = std::map<std::string, std::int64_t>;
 /// Calls of CUDA and of NCCL, of all ranks, in steps 4 to 8 of a job of four.
 Counts calls_of_steps_4_to_8(Config const& config) {
   constexpr int world = 4;
-  Counts result;
+  Counts before, result;
   std::barrier<> together{world};
   auto const counts = [] {
     auto all = fake_cuda::calls();
     all.merge(fake_nccl::calls());
     return all;
   };
+  auto const begin = [&] { before = counts(); };
+  auto const end = [&] {
+    result = counts();
+    for (auto const& [function, count] : before) {
+      result[function] -= count;
+    }
+    std::erase_if(result, [](auto const& each) { return each.second == 0; });
+  };
   auto const outcome = run_nccl_job(world, [&](Job& job) {
-    with_precision(config, [&]<class T, class G>(Precision<T, G>) {
-      SmallModel const small;
-      Engine<T, G> engine{job, small.model, config};
-      for (int step = 1; step <= 3; ++step) {
-        static_cast<void>(step_on_gpu(engine, small));
-      }
-      together.arrive_and_wait();
-      auto const before = counts();
-      together.arrive_and_wait();
-      for (int step = 4; step <= 8; ++step) {
-        static_cast<void>(step_on_gpu(engine, small));
-      }
-      together.arrive_and_wait();
-      if (job.rank() == 0) {
-        result = counts();
-        for (auto const& [function, count] : before) {
-          result[function] -= count;
-        }
-        std::erase_if(result, [](auto const& each) { return each.second == 0; });
-      }
-      together.arrive_and_wait();
-      engine.finish();
-    });
+    eight_steps_on_gpu(
+        job, config, together, begin, [] {}, end);
   });
   REQUIRE(messages_of(outcome) == "");
   return result;

@@ -27,16 +27,7 @@ namespace {
 
 template <Element T, GradientOf<T> G>
 std::vector<StepReport> train_on_gpu(Engine<T, G>& engine, SmallModel const& small, int steps) {
-  std::vector<StepReport> reports;
-  for (int step = 0; step < steps; ++step) {
-    if (auto const report = step_on_gpu(engine, small)) {
-      reports.push_back(*report);
-    }
-  }
-  if (auto const report = engine.finish()) {
-    reports.push_back(*report);
-  }
-  return reports;
+  return train(engine, steps, [&](auto& micro, int) { micro_step_on_gpu(micro, small, cuda_stream(engine)); });
 }
 
 std::vector<std::uint32_t> bits(std::vector<StepReport> const& reports) {
@@ -76,35 +67,12 @@ std::unique_ptr<device::Device> gpu(int /*rank*/) { return device::make_cuda_dev
 /// Calls of all ranks in steps 4 to 8; `each_step` is called by rank 0 at the end of each.
 template <class EachStep>
 Calls steps_4_to_8(int world, Config const& config, EachStep const& each_step) {
-  Calls result;
+  Calls before, result;
   std::barrier<> together{world};
+  auto const begin = [&] { before = counted_calls(); };
+  auto const end = [&] { result = since(before); };
   auto const outcome = run_job(
-      world,
-      [&](Job& job) {
-        with_precision(config, [&]<class T, class G>(Precision<T, G>) {
-          SmallModel const small;
-          Engine<T, G> engine{job, small.model, config};
-          for (int step = 1; step <= 3; ++step) {
-            static_cast<void>(step_on_gpu(engine, small));
-          }
-          together.arrive_and_wait();
-          auto const before = counted_calls();
-          together.arrive_and_wait();
-          for (int step = 4; step <= 8; ++step) {
-            static_cast<void>(step_on_gpu(engine, small));
-            if (job.rank() == 0) {
-              each_step();
-            }
-          }
-          together.arrive_and_wait();
-          if (job.rank() == 0) {
-            result = since(before);
-          }
-          together.arrive_and_wait();
-          engine.finish();
-        });
-      },
-      {}, gpu);
+      world, [&](Job& job) { eight_steps_on_gpu(job, config, together, begin, each_step, end); }, {}, gpu);
   REQUIRE(messages_of(outcome) == "");
   return result;
 }

@@ -292,8 +292,8 @@ class Figures(unittest.TestCase):
         fill(self.folder)
         case = CASES[1]
         (self.folder / f"{case.name}.jsonl").unlink()
-        (self.folder / f"{case.name}.log").write_text("step 1\nerror: cudaMalloc | out of memory\n\n")
-        self.assertIn(f"(see {case.name}.log: error: cudaMalloc / out of memory)", self.table().stdout)
+        (self.folder / f"{case.name}.log").write_text("step 1\nerror: cudaMalloc | out of memory\n\nx ended with status 1\n")
+        self.assertIn(f"(see {case.name}.log: error: cudaMalloc / out of memory; x ended with status 1)", self.table().stdout)
 
     def test_tests_that_were_not_run_keep_no_other_figure_from_the_table(self):
         fill(self.folder)

@@ -21,17 +21,17 @@
   GPT_GPU_LAUNCH(TensorAttentionBackwardQueries<T, width>) \
   GPT_GPU_LAUNCH(TensorAttentionBackwardKeys<T, width>)
 
-#define GPT_GPU_LAUNCH_MATH(T)                 \
-  GPT_GPU_LAUNCH(Embed<T>)                     \
-  GPT_GPU_LAUNCH(LayerNormForward<T>)          \
-  GPT_GPU_LAUNCH(LayerNormAgain<T>)            \
-  GPT_GPU_LAUNCH(LayerNormBackward<T>)         \
-  GPT_GPU_LAUNCH(ChunkSums<T>) \
-  GPT_GPU_LAUNCH(Gelu<T>)                      \
-  GPT_GPU_LAUNCH(CrossEntropyBackward<T>)      \
-  GPT_GPU_LAUNCH(AttentionAlong<T>)            \
-  GPT_GPU_LAUNCH_ATTENTION(T, 32)              \
-  GPT_GPU_LAUNCH_ATTENTION(T, 64)              \
+#define GPT_GPU_LAUNCH_MATH(T)            \
+  GPT_GPU_LAUNCH(Embed<T>)                \
+  GPT_GPU_LAUNCH(LayerNormForward<T>)     \
+  GPT_GPU_LAUNCH(LayerNormAgain<T>)       \
+  GPT_GPU_LAUNCH(LayerNormBackward<T>)    \
+  GPT_GPU_LAUNCH(ChunkSums<T>)            \
+  GPT_GPU_LAUNCH(Gelu<T>)                 \
+  GPT_GPU_LAUNCH(CrossEntropyBackward<T>) \
+  GPT_GPU_LAUNCH(AttentionAlong<T>)       \
+  GPT_GPU_LAUNCH_ATTENTION(T, 32)         \
+  GPT_GPU_LAUNCH_ATTENTION(T, 64)         \
   GPT_GPU_LAUNCH_ATTENTION(T, 128)
 
 #define GPT_GPU_LAUNCH_GRADIENT(T, G)       \
@@ -49,7 +49,7 @@
   GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, 32)  \
   GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, 64)  \
   GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, 128) \
-  GPT_GPU_LAUNCH_MATH(T)            \
-  GPT_GPU_LAUNCH_GRADIENT(T, T)     \
-  GPT_GPU_LAUNCH_GRADIENT(T, float) \
+  GPT_GPU_LAUNCH_MATH(T)                  \
+  GPT_GPU_LAUNCH_GRADIENT(T, T)           \
+  GPT_GPU_LAUNCH_GRADIENT(T, float)       \
   GPT_GPU_LAUNCH(FoldChunks<T>)

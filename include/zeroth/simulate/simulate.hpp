@@ -15,7 +15,8 @@
 
 namespace zeroth::simulate {
 
-/// Floating-point operations of one unit's turns in one micro-step of one rank.
+/// Floating-point operations of one rank in one forward and one backward turn of a unit: in each, where a micro-step
+/// has several.
 struct UnitWork {
   double forward_flops = 0, backward_flops = 0;
   double recompute_flops = 0;  ///< Forward done again inside backward; not counted as useful.
