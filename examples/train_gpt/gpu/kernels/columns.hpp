@@ -82,7 +82,8 @@ template <Element T>
 struct ChunkSums {
   static constexpr int pack = pack_count<T>;
   using Shared = ColumnSums<pack, warp_threads>;
-  static constexpr int threads = Shared::threads, resident_blocks = 5;
+  static constexpr int threads = Shared::threads;
+  static constexpr int resident_blocks = 5;  // memory is waited for: as many as there are registers for
   static constexpr std::int64_t rows_of_a_chunk = 64;
 
   T const* values;
@@ -116,7 +117,7 @@ template <Element G>
 struct FoldChunks {
   static constexpr int pack = pack_count<float>;
   using Shared = ColumnSums<pack, 8>;
-  static constexpr int threads = Shared::threads, resident_blocks = 4;
+  static constexpr int threads = Shared::threads;
 
   float const* sums;    // of the first chunk
   std::int64_t stride;  // from one chunk's sums to the next's

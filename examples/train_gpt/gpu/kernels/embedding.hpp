@@ -7,7 +7,7 @@ namespace gpt::gpu {
 /// x[i] = tokens[inputs[i]] + positions[i % context]
 template <Element T>
 struct Embed {
-  static constexpr int threads = 128, resident_blocks = 16;
+  static constexpr int threads = 128;
   static constexpr int pack = pack_count<T>;
   struct Shared {};
 

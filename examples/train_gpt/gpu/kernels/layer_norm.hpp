@@ -28,7 +28,7 @@ ZEROTH_DEVICE void each_row_group(Block& block, std::int64_t rows, F const& grou
 template <Element T>
 struct LayerNormRows {
   static constexpr int threads = 128, warps = threads / warp_threads;
-  static constexpr int resident_blocks = sizeof(T) == 2 ? 7 : 5;
+  static constexpr int resident_blocks = sizeof(T) == 2 ? 7 : 5;  // as many as have registers for their rows
   using Part = RowPart<T, warp_threads, kept_columns>;
   static constexpr int pack = Part::pack;
 
@@ -155,7 +155,7 @@ struct LayerNormAgain : LayerNormRows<T> {
 template <Element T>
 struct LayerNormBackward {
   static constexpr int threads = 128, warps = threads / warp_threads;
-  static constexpr int resident_blocks = std::same_as<T, zeroth::bf16> ? 4 : 2;
+  static constexpr int resident_blocks = std::same_as<T, zeroth::bf16> ? 4 : 2;  // likewise
   static constexpr int rows_of_a_chunk = 32, rows_at_once = 2;
   using Part = RowPart<T, threads, kept_columns>;
   static constexpr int pack = Part::pack;
