@@ -59,7 +59,7 @@ class Matmul {
   Matmul& operator=(Matmul const&) = delete;
   /// Enqueues. Throws ContractError for shapes that do not fit and addresses that are not aligned, SystemError naming
   /// the product if cuBLASLt has no algorithm for it or refuses it. Epilogues with GELU that cuBLASLt has no algorithm
-  /// for are a kernel of ours behind the product.
+  /// for, and all in fp32, are a kernel of ours behind the product.
   void operator()(Product const& product);
 
  private:

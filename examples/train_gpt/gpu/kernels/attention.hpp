@@ -103,6 +103,15 @@ struct HeadSums {
       }
     }
   }
+  template <class Factor>
+  ZEROTH_DEVICE void multiply(int thread, Factor const& factor_of) {
+    for (int r = 0; r < R; ++r) {
+      float const factor = factor_of(AttentionTiles<most_width>::row_of(thread, rows, r));
+      for (float& value : at[r]) {
+        value *= factor;
+      }
+    }
+  }
   /// Rounds them to rows [first, first + rows) of one head.
   template <Element T>
   ZEROTH_DEVICE void store(int thread, Heads const& h, HeadTile const& tile, std::int64_t first,
@@ -165,14 +174,7 @@ struct AttentionForward {
     block.phase([&](int thread) {
       load_tile<most_width>(thread, heads, tile, qkv, 3 * channels, first_row, rows, shared.q);
       out[thread].clear();
-      if (thread < rows) {
-        shared.largest[thread] = -INFINITY;
-        shared.sum[thread] = 0;
-        for (int part = 0; part < parts; ++part) {
-          shared.part_largest[thread][part] = -INFINITY;
-          shared.part_sum[thread][part] = 0;
-        }
-      }
+      start(shared, thread);
     });
     for (std::int64_t key = 0; key < end_row; key += keys) {
       block.phase([&](int thread) {
@@ -201,32 +203,31 @@ struct AttentionForward {
         shared.part_sum[row][thread % parts] = sum;
       });
       block.phase([&](int thread) {
-        auto& sums = out[thread].at;
-        for (int r = 0; r < rows / Tiles::side; ++r) {
-          int const row = Tiles::row_of(thread, rows, r);
-          float const shrink = std::exp(shared.largest[row] - largest_so_far(shared, row));
-          for (float& value : sums[r]) {
-            value *= shrink;
-          }
-        }
+        out[thread].multiply(thread,
+                             [&](int row) { return std::exp(shared.largest[row] - largest_so_far(shared, row)); });
         add_weighted_rows<most_width, rows>(
-            thread, keys, [&](int row, int k) { return shared.p[row][k]; }, shared.kv, sums);
+            thread, keys, [&](int row, int k) { return shared.p[row][k]; }, shared.kv, out[thread].at);
       });
     }
     block.phase([&](int thread) { take_tile(shared, thread, false); });
     block.phase([&](int thread) {
-      auto& sums = out[thread];
-      for (int r = 0; r < rows / Tiles::side; ++r) {
-        float const share = 1 / shared.sum[Tiles::row_of(thread, rows, r)];
-        for (float& value : sums.at[r]) {
-          value *= share;
-        }
-      }
-      sums.store(thread, heads, tile, first_row, channels, y);
+      out[thread].multiply(thread, [&](int row) { return 1 / shared.sum[row]; });
+      out[thread].store(thread, heads, tile, first_row, channels, y);
       if (thread < rows && first_row + thread < heads.context) {
         log_sums[tile.pair(heads, first_row + thread)] = shared.largest[thread] + std::log(shared.sum[thread]);
       }
     });
+  }
+
+  ZEROTH_DEVICE static void start(Shared& shared, int thread) {
+    if (thread < rows) {
+      shared.largest[thread] = -INFINITY;
+      shared.sum[thread] = 0;
+      for (int part = 0; part < parts; ++part) {
+        shared.part_largest[thread][part] = -INFINITY;
+        shared.part_sum[thread][part] = 0;
+      }
+    }
   }
 
   /// Scores of this thread's queries and keys; those of the future count for nothing. Rows behind the last one are
