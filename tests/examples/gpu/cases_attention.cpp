@@ -3,6 +3,7 @@
 #include "attention.hpp"
 
 #include <string>
+#include <type_traits>
 
 #include "examples/gpu/numbers.hpp"
 #include "gpu/bodies.hpp"
@@ -83,23 +84,48 @@ TEMPLATE_TEST_CASE("attention on tensor cores is the CPU's, whatever the tiles h
   check<TestType, TensorAttention, 128>({2, 70, 1, 128});
 }
 
-TEST_CASE("attention of large scores stays finite") {
+TEMPLATE_TEST_CASE("attention of large scores stays finite", "", (PlainAttention<float, 32>),
+                   (TensorAttention<zeroth::bf16, 32>), (TensorAttention<zeroth::fp16, 32>)) {
+  using T = std::remove_pointer_t<decltype(typename TestType::Forward{}.y)>;
   every_way();
   std::int64_t const context = 70, width = 24;
-  auto qkv = random_values<float>(context * 3 * width, 1);
+  auto qkv = random_values<T>(context * 3 * width, 1);
   for (auto& value : qkv) {
-    value *= 40;  // scores of several thousand
+    value = zeroth::from_float<T>(40 * zeroth::to_float(value));  // scores of several thousand
   }
   gpt::Attention<double> const attention{1, width, context};
   gpt::Attention<double>::Scratch scratch;
   DoubleMatrix y{context, width}, log_sums;
   attention.forward(matrix(qkv, 3 * width), log_sums, scratch, y);
-  OnMachine<float> const their_qkv{qkv}, their_y{garbage<float>(context * width)},
-      their_log_sums{garbage<float>(context)};
-  run(AttentionForward<float, 32>{
+  OnMachine<T> const their_qkv{qkv}, their_y{garbage<T>(context * width)};
+  OnMachine<float> const their_log_sums{garbage<float>(context)};
+  run(typename TestType::Forward{
       their_qkv.data(), {1, context, 1, width}, 1 / std::sqrt(24.0F), their_y.data(), their_log_sums.data()});
   // A score of 10^4 is known to 1e-3 in fp32, and so is the share of its exponential.
-  CHECK(error_of(their_y.values(), y) < 5e-3);
+  CHECK(error_of(their_y.values(), y) < 5e-3 + (sizeof(T) == 2 ? tolerance<T> : 0));
+}
+
+TEMPLATE_TEST_CASE("what is not a number comes out of attention wherever it is seen", "", (PlainAttention<float, 32>),
+                   (TensorAttention<zeroth::bf16, 32>), (TensorAttention<zeroth::fp16, 32>)) {
+  using T = std::remove_pointer_t<decltype(typename TestType::Forward{}.y)>;
+  every_way();
+  std::int64_t const context = 90, width = 16, broken = 41;
+  for (int const part : {0, 1, 2}) {
+    INFO("in a " << (part == 0 ? "query" : part == 1 ? "key" : "value"));
+    auto qkv = random_values<T>(context * 3 * width, 1);
+    qkv[static_cast<std::size_t>((broken * 3 + part) * width + 5)] = zeroth::from_float<T>(std::nanf(""));
+    OnMachine<T> const their_qkv{qkv}, their_y{garbage<T>(context * width)};
+    OnMachine<float> const their_log_sums{garbage<float>(context)};
+    run(typename TestType::Forward{
+        their_qkv.data(), {1, context, 1, width}, 0.25F, their_y.data(), their_log_sums.data()});
+    auto const y = matrix(their_y.values(), width);
+    if (part < 2) {  // a value that counts for nothing is still multiplied by 0
+      CHECK(y.topRows(broken).allFinite());
+    }
+    for (auto row = broken; row < context; ++row) {
+      CHECK(y.row(row).allFinite() == (part == 0 && row > broken));
+    }
+  }
 }
 
 }  // namespace gpt::gpu

@@ -221,7 +221,7 @@ TEMPLATE_TEST_CASE("without GELU in the library's epilogues it is a kernel, as a
   fake::offer_gelu(true);
   check_product<TestType>(forward);
   check_product<TestType>(backward);
-  CHECK(fake::gelus_fused() == before + (sizeof(TestType) == 2 ? 2 : 0));
+  CHECK((fake::gelus_fused() > before) == (sizeof(TestType) == 2));
 }
 
 TEST_CASE("a vocabulary may be odd, and all rows still begin at multiples of 16 bytes") {
