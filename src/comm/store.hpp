@@ -34,10 +34,10 @@ struct StoreOptions {
 /// This rank's connection to the store; on rank 0 also the store.
 ///
 /// Keys, of at most 256 bytes, are set once, by one rank, and stay unless they were set for a number of reads; all that
-/// is held at a time may take 64 MiB. Values are any bytes, at most 4096. A rank that fails, ends without leaving, or is
-/// not heard of for the heartbeat timeout fails the job: within that time plus a second every rank has a failure(), its
-/// on_failure has been called, and its calls throw PeerError with the reason.
-/// Heartbeats come from a thread of their own: they tell a frozen process, not a frozen loop.
+/// is held at a time may take 64 MiB. Values are any bytes, at most 4096. A rank that fails, ends without leaving, or
+/// is not heard of for the heartbeat timeout fails the job: within that time plus a second every rank has a failure(),
+/// its on_failure has been called, and its calls throw PeerError with the reason. Heartbeats come from a thread of
+/// their own: they tell a frozen process, not a frozen loop.
 ///
 /// Threads: any thread may call anything; one thread runs beside them and sleeps while nothing happens.
 /// Errors: ContractError for keys, values and uses that are wrong. PeerError if the job has failed, rank 0 has left, or
