@@ -151,17 +151,11 @@ struct AttentionForward {
   T* y;
   float* log_sums;
 
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const {
-    return heads.sequences * heads.heads * heads.tiles(rows);
-  }
+  [[nodiscard]] std::int64_t work() const { return heads.all_tiles(rows); }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
-    for (std::int64_t i = block.index(); i < work(); i += block.count()) {
-      auto tile = HeadTile{heads, i, heads.tiles(rows)};
-      tile.tile = heads.tiles(rows) - 1 - tile.tile;  // those with the most keys first
-      run(block, shared, tile);
-    }
+    each_query_tile(block, heads, rows, [&](HeadTile const& tile) { run(block, shared, tile); });
   }
 
  private:
@@ -343,17 +337,13 @@ struct AttentionBackwardQueries {
   AttentionGiven<T> given;
   T* dqkv;
 
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const {
-    return given.heads.sequences * given.heads.heads * given.heads.tiles(rows);
-  }
+  [[nodiscard]] std::int64_t work() const { return given.heads.all_tiles(rows); }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
     auto const& h = given.heads;
     std::int64_t const channels = h.channels();
-    for (std::int64_t i = block.index(); i < work(); i += block.count()) {
-      auto tile = HeadTile{h, i, h.tiles(rows)};
-      tile.tile = h.tiles(rows) - 1 - tile.tile;  // those with the most keys first
+    each_query_tile(block, h, rows, [&](HeadTile const& tile) {
       std::int64_t const first = tile.tile * rows;
       PerThread<HeadSums<most_width, rows>, Block> dq;
       block.phase([&](int thread) {
@@ -377,7 +367,7 @@ struct AttentionBackwardQueries {
         });
       }
       block.phase([&](int thread) { dq[thread].store(thread, h, tile, first, 3 * channels, dqkv); });
-    }
+    });
   }
 };
 
@@ -395,16 +385,13 @@ struct AttentionBackwardKeys {
   AttentionGiven<T> given;
   T* dqkv;
 
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const {
-    return given.heads.sequences * given.heads.heads * given.heads.tiles(rows);
-  }
+  [[nodiscard]] std::int64_t work() const { return given.heads.all_tiles(rows); }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
     auto const& h = given.heads;
     std::int64_t const channels = h.channels();
-    for (std::int64_t i = block.index(); i < work(); i += block.count()) {
-      auto const tile = HeadTile{h, i, h.tiles(rows)};
+    each_key_tile(block, h, rows, [&](HeadTile const& tile) {
       std::int64_t const first = tile.tile * rows;
       PerThread<HeadSums<most_width, rows>, Block> dk;
       PerThread<HeadSums<most_width, rows>, Block> dv;
@@ -437,7 +424,7 @@ struct AttentionBackwardKeys {
         dk[thread].store(thread, h, tile, first, 3 * channels, dqkv + channels);
         dv[thread].store(thread, h, tile, first, 3 * channels, dqkv + 2 * channels);
       });
-    }
+    });
   }
 };
 

@@ -9,6 +9,7 @@ struct Heads {
   std::int64_t sequences, context, heads, width;
   [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t channels() const { return heads * width; }
   [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles(int rows) const { return (context + rows - 1) / rows; }
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t all_tiles(int rows) const { return sequences * heads * tiles(rows); }
 };
 
 /// Tile `tile` of one head of one sequence.
@@ -26,6 +27,23 @@ struct HeadTile {
     return (sequence * h.context + position) * h.heads + head;
   }
 };
+
+/// Calls `f(tile)` for the block's tiles of `rows` rows. The last tiles of queries see the most keys, and the first
+/// tiles of keys are seen by the most queries: those with the most work are to come first.
+template <class Block, class F>
+ZEROTH_DEVICE inline void each_query_tile(Block const& block, Heads const& h, int rows, F const& f) {
+  for (std::int64_t i = block.index(); i < h.all_tiles(rows); i += block.count()) {
+    auto tile = HeadTile{h, i, h.tiles(rows)};
+    tile.tile = h.tiles(rows) - 1 - tile.tile;
+    f(tile);
+  }
+}
+template <class Block, class F>
+ZEROTH_DEVICE inline void each_key_tile(Block const& block, Heads const& h, int rows, F const& f) {
+  for (std::int64_t i = block.index(); i < h.all_tiles(rows); i += block.count()) {
+    f(HeadTile{h, i, h.tiles(rows)});
+  }
+}
 
 /// What both halves of backward read.
 template <Element T>

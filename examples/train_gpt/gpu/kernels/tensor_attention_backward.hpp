@@ -43,18 +43,11 @@ struct TensorAttentionBackwardQueries {
   float* along;  // given.along
   T* dqkv;
 
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const {
-    return given.heads.sequences * given.heads.heads * given.heads.tiles(queries);
-  }
+  [[nodiscard]] std::int64_t work() const { return given.heads.all_tiles(queries); }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
-    auto const& h = given.heads;
-    for (std::int64_t i = block.index(); i < work(); i += block.count()) {
-      auto tile = HeadTile{h, i, h.tiles(queries)};
-      tile.tile = h.tiles(queries) - 1 - tile.tile;  // those with the most keys first
-      run(block, shared, tile);
-    }
+    each_query_tile(block, given.heads, queries, [&](HeadTile const& tile) { run(block, shared, tile); });
   }
 
  private:
@@ -167,15 +160,11 @@ struct TensorAttentionBackwardKeys {
   AttentionGiven<T> given;
   T* dqkv;
 
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const {
-    return given.heads.sequences * given.heads.heads * given.heads.tiles(keys);
-  }
+  [[nodiscard]] std::int64_t work() const { return given.heads.all_tiles(keys); }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
-    for (std::int64_t i = block.index(); i < work(); i += block.count()) {
-      run(block, shared, HeadTile{given.heads, i, given.heads.tiles(keys)});  // those with the most queries come first
-    }
+    each_key_tile(block, given.heads, keys, [&](HeadTile const& tile) { run(block, shared, tile); });
   }
 
  private:

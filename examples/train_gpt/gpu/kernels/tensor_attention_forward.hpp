@@ -23,17 +23,11 @@ struct TensorAttentionForward {
   T* y;
   float* log_sums;
 
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t work() const {
-    return heads.sequences * heads.heads * heads.tiles(queries);
-  }
+  [[nodiscard]] std::int64_t work() const { return heads.all_tiles(queries); }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
-    for (std::int64_t i = block.index(); i < work(); i += block.count()) {
-      auto tile = HeadTile{heads, i, heads.tiles(queries)};
-      tile.tile = heads.tiles(queries) - 1 - tile.tile;  // those with the most keys first
-      run(block, shared, tile);
-    }
+    each_query_tile(block, heads, queries, [&](HeadTile const& tile) { run(block, shared, tile); });
   }
 
  private:
