@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can show: builds with CUDA, runs the tests that need a GPU, then the benchmarks: AdamW
-# against a copy, each layer of GPT-2 by itself, step time and exposed communication of every stage, tokens per second
-# and MFU of GPT-2 with 124 million and 1.5 billion parameters. Writes gpu_check.json and gpu_check.md, and what the runs reported; whatever fails or does
-# not end, the rest is run and written.
+# against a copy, each layer of GPT-2 by itself, step time and exposed communication of every stage, as threads over
+# `local` and as processes over NCCL, tokens per second and MFU of GPT-2 with 124 million and 1.5 billion parameters.
+# Writes gpu_check.json and gpu_check.md, and what the runs reported; whatever fails or does not end, the rest is run and
+# written.
 #   scripts/gpu_check.sh [--only PART,...] FOLDER [TEXT FILE OR FOLDER]    without a text: this project's own sources
 # Parts are build, tests, adamw, layers and training; what the others left in FOLDER before is kept, and in the figures.
 # Needs a driver, CUDA's toolkit with cuBLASLt, NCCL 2.28 for its tests, and what scripts/lib/packages.sh lists. With

@@ -1,4 +1,4 @@
-"""The training runs of scripts/gpu_check.sh, and its figures: gpu_check.json and gpu_check.md.
+"""The figures of scripts/gpu_check.sh, gpu_check.json and gpu_check.md, and the training runs among them (gpu_cases.py).
 
     gpu_check.py run --folder FOLDER --text TEXT --program TRAIN_GPT
     gpu_check.py table --folder FOLDER
@@ -7,15 +7,14 @@
 import argparse
 import json
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree
-from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also started by itself
 
 from lib import runs  # noqa: E402
+from lib.gpu_cases import CASES, cases_for, gpus_of, run_cases  # noqa: E402
 from lib.records import ReportError  # noqa: E402
 
 # Dense bf16 products per second that the makers of GPUs state, by what nvidia-smi calls the GPU. Where several names are
@@ -31,99 +30,13 @@ PEAK_BF16 = {
     "GB200": 2500e12,
 }
 
-
 # As tests/support/gpu_main.cpp says it.
 TOO_FEW = re.compile(r"skipped: needs \d+ GPUs, and [1-9]\d* are there")
-
-
-@dataclass(frozen=True)
-class Shape:
-    layers: int
-    heads: int
-    channels: int
-    context: int = 1024
-    vocabulary: int = 50304  # GPT-2's 50257, in whole tiles of 64
-
-    @property
-    def words(self):
-        return [
-            word
-            for name in ("layers", "heads", "channels", "context", "vocabulary")
-            for word in (f"--{name}", str(getattr(self, name)))
-        ]
-
-
-GPT2 = {"124M": Shape(12, 12, 768), "1.5B": Shape(48, 25, 1600)}
-
-
-@dataclass(frozen=True)
-class Case:
-    model: str
-    stage: int
-    ranks: int  # 0: as many as there are GPUs, but at least 4, which then share one
-    micro_batch: int
-    recompute: bool = False
-    accumulate: int = 1  # micro-steps of a step
-    steps: int = 20
-    least_gib: int = 0  # of a GPU's memory
-
-    @property
-    def name(self):
-        return f"{self.model}_stage{self.stage}_{'all' if self.ranks == 0 else self.ranks}"
-
-
-# Of those with the same name the first that a GPU has memory for. Of 1.5 billion parameters states take 23 GiB, and a
-# token's activations 1.8 MiB.
-CASES = [
-    Case("124M", 0, 1, 16),
-    Case("1.5B", 0, 1, 16, accumulate=4, steps=10, least_gib=60),
-    Case("1.5B", 0, 1, 4, recompute=True, accumulate=4, steps=10),
-    *(Case("124M", stage, 0, 4) for stage in range(4)),
-]
-
-
-def cases_for(gpus):
-    """`gpus` as gpus_of() has them."""
-    gib = min(float(memory.removesuffix(" MiB")) for _, memory, _ in gpus) / 1024
-    chosen = {}
-    for case in CASES:
-        if gib >= case.least_gib:
-            chosen.setdefault(case.name, case)
-    return list(chosen.values())
-
-
-# A run that takes longer has failed, and the next one is started. Making 1.5 billion random parameters takes a minute.
-MOST_SECONDS = 900
 
 # Aims. AdamW's bandwidth with fp32 masters, as part of a copy's in the same run; and the products of a whole GPU, as
 # part of those that its maker states.
 LEAST_OF_A_COPY = 0.90
 LEAST_MFU = {CASES[1].name: 0.45}
-
-
-def stage_file(case):
-    return {
-        "train_micro_batch_size_per_gpu": case.micro_batch,
-        "gradient_accumulation_steps": case.accumulate,
-        "gradient_clipping": 1.0,
-        "bf16": {"enabled": True},
-        "zero_optimization": {"stage": case.stage, "overlap_comm": True},
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}},
-    }
-
-
-def ranks_of(case, gpus):
-    return case.ranks or max(gpus, 4)
-
-
-def command(case, gpus, folder, text, program):
-    ranks = ranks_of(case, gpus)
-    words = [program, "--config", str(folder / f"{case.name}.json"), "--data", text, "--device", "cuda"]
-    words += ["--ranks", str(ranks), "--steps", str(case.steps), "--report", str(folder / f"{case.name}.jsonl")]
-    words += GPT2[case.model].words
-    words += ["--share-devices"] if ranks > gpus else []
-    words += ["--recompute"] if case.recompute else []
-    return words
 
 
 def flops_per_token(model):
@@ -152,6 +65,7 @@ def figures(case, run, gpu, gpus):
         "gpus": used,
         "micro_batch": case.micro_batch,
         "recompute": case.recompute,
+        "nccl": case.nccl,
         "step_ms": run.settled("step_ms"),
         "exposed_comm_ms": run.settled("exposed_comm_ms"),
         "tokens_per_s": tokens,
@@ -179,10 +93,6 @@ def tests_of(path):
             kind = "for more GPUs" if TOO_FEW.search(case.findtext("system-out", "")) else "skipped"
         outcomes[kind].append(case.get("name"))
     return outcomes
-
-
-def gpus_of(folder):
-    return [line.split(", ") for line in (folder / "gpus.csv").read_text().splitlines()]
 
 
 def json_lines(path):
@@ -257,10 +167,11 @@ def missed_aims(adamw, trained):
 
 
 def different_losses(trained):
-    """Stages on the same ranks and samples train the same, digit for digit: what does not."""
+    """Stages on the same ranks and samples train the same over `local`, digit for digit: what does not."""
     by_work = {}
     for t in trained:
-        by_work.setdefault((t["model"], t["ranks"], t["micro_batch"], t["recompute"]), []).append(t)
+        if not t["nccl"]:  # which sums in an order of its own
+            by_work.setdefault((t["model"], t["ranks"], t["micro_batch"], t["recompute"]), []).append(t)
     for same in by_work.values():
         for other in same[1:]:
             step = runs.first_difference([runs.Run(t["name"], "", steps=[{"loss": x} for x in t["losses"]]) for t in (same[0], other)])
@@ -306,7 +217,7 @@ def markdown(result):
         mfu = "unknown peak" if t["mfu"] is None else f"{t['mfu']:.3f}"
         model = t["model"] + (", recomputed" if t["recompute"] else "")
         lines += [
-            f"| {model} | {t['stage']} | {t['ranks']} on {t['gpus']} | {t['step_ms']:.1f} | {t['exposed_comm_ms']:.1f} "
+            f"| {model} | {t['stage']} | {t['ranks']} on {t['gpus']}{', NCCL' if t['nccl'] else ''} | {t['step_ms']:.1f} | {t['exposed_comm_ms']:.1f} "
             f"| {t['tokens_per_s']:.0f} | {mfu} | {t['losses'][-1]:.6g} | {t['planned_bytes'] / 2**20:.1f} "
             f"| {t['measured_bytes'] / 2**20:.1f} |"
         ]
@@ -315,40 +226,9 @@ def markdown(result):
               + (f"{peak_of(gpus[0]['name']) / 1e12:.0f} TFLOP/s for each GPU, as its maker states for dense bf16." if peak_of(gpus[0]["name"])
                  else "what this GPU's maker states for dense bf16, which is not listed here.")]
     lines += ["", "Problems:" if result["problems"] else "No problems: tests passed, memory is what was planned, all "
-              "stages have the same losses, digit for digit, and the aims are met."]
+              "stages over `local` have the same losses, digit for digit, and the aims are met."]
     lines += [f"- {problem}" for problem in result["problems"]]
     return "\n".join(lines) + "\n"
-
-
-def run_cases(folder, text, program):
-    """How many of them failed. What earlier runs left is removed first: it must not pass for these runs'."""
-    gpus = gpus_of(folder)
-    for case in CASES:
-        for ending in ("json", "jsonl", "log"):
-            (folder / f"{case.name}.{ending}").unlink(missing_ok=True)
-    failed = 0
-    for case in cases_for(gpus):
-        (folder / f"{case.name}.json").write_text(json.dumps(stage_file(case), indent=2) + "\n")
-        words = command(case, len(gpus), folder, text, program)
-        print("==", " ".join(words), flush=True)
-        with open(folder / f"{case.name}.log", "w", encoding="utf-8") as log:
-            ending = end_of(words, log)
-            if ending:
-                failed += 1
-                log.write(f"{case.name} {ending}\n")
-                print(f"error: {case.name} {ending}, see {folder / case.name}.log", file=sys.stderr)
-    return failed
-
-
-def end_of(words, log):
-    """Runs a program; how it ended, if not well."""
-    try:
-        status = subprocess.run(words, stdout=log, stderr=subprocess.STDOUT, check=False, timeout=MOST_SECONDS).returncode
-    except subprocess.TimeoutExpired:
-        return f"did not end within {MOST_SECONDS} s"
-    except OSError as error:
-        return f"did not start: {error}"
-    return "" if status == 0 else f"ended with status {status}"
 
 
 def main():

@@ -11,12 +11,13 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts" / "lib"))
+sys.path.insert(0, str(ROOT / "scripts"))
 
-import gpu_check  # noqa: E402
+from lib import gpu_cases, gpu_check  # noqa: E402
 
 GIB = 2**30
-CASES = gpu_check.cases_for([["NVIDIA H100 80GB HBM3", "81559 MiB", "580.1"]])
+CASES = gpu_cases.cases_for([["NVIDIA H100 80GB HBM3", "81559 MiB", "580.1"]])
+THREADS = [case for case in CASES if not case.nccl]
 BYTES = {"parameters": GIB, "gradients": 2 * GIB, "optimizer": 3 * GIB, "slots": 0, "scratch": 0, "total": 6 * GIB}
 
 
@@ -28,11 +29,11 @@ MEMORY = {"communicator": "nccl", "ranks": 1, "stage": 3, "before_bytes": GIB, "
 
 
 def report(case, gpus, tokens_per_s, measured=None, last_loss=10.0):
-    shape = gpu_check.GPT2[case.model]
+    shape = gpu_cases.GPT2[case.model]
     lines = [
         {
             "record": "run",
-            "world": gpu_check.ranks_of(case, gpus),
+            "world": gpu_cases.ranks_of(case, gpus),
             "model": {name: getattr(shape, name) for name in ("layers", "channels", "context", "vocabulary")},
         }
     ]
@@ -51,7 +52,7 @@ def fill(folder, gpu="NVIDIA H100 80GB HBM3", gpus=1, junit='<testcase name="ncc
     (folder / "commit.txt").write_text("1234abc-dirty\n")
     (folder / "memory.jsonl").write_text(json.dumps(MEMORY) + "\n")
     (folder / "layers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LAYERS))
-    for case in gpu_check.cases_for(gpu_check.gpus_of(folder)):
+    for case in gpu_cases.cases_for(gpu_cases.gpus_of(folder)):
         (folder / f"{case.name}.jsonl").write_text(report(case, gpus, 1e5))
 
 
@@ -74,7 +75,7 @@ class Figures(unittest.TestCase):
         self.assertAlmostEqual(first["mfu"], 1e5 * per_token / 989e12)
         self.assertEqual(first["step_ms"], 100)  # the first step is left out
         self.assertEqual((first["losses"][0], first["losses"][-1]), (10.9, 10.0))
-        self.assertEqual({t["ranks"] for t in result["training"]}, {1, 4})
+        self.assertEqual({(t["ranks"], t["nccl"]) for t in result["training"]}, {(1, False), (4, False), (1, True)})
         self.assertEqual({t["gpus"] for t in result["training"]}, {1})
 
     def test_several_gpus_have_as_much_more_to_give(self):
@@ -113,7 +114,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(written["memory"], [MEMORY])
 
     def test_a_gpu_with_little_memory_computes_activations_again(self):
-        large, small = (gpu_check.cases_for([["NVIDIA A100", f"{mib} MiB", "580"]]) for mib in (81920, 40960))
+        large, small = (gpu_cases.cases_for([["NVIDIA A100", f"{mib} MiB", "580"]]) for mib in (81920, 40960))
         self.assertEqual([case.name for case in large], [case.name for case in small])
         self.assertEqual([(case.name, case.recompute) for case in small if case.recompute], [("1.5B_stage0_1", True)])
         self.assertFalse(any(case.recompute for case in large))
@@ -218,11 +219,20 @@ class Figures(unittest.TestCase):
 
     def test_stages_that_train_differently_are_named_with_the_step(self):
         fill(self.folder)
-        case = CASES[-1]
+        case = THREADS[-1]
         (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=10.0000001))
         ended = self.table()
         self.assertEqual(ended.returncode, 1)
         self.assertIn("- the losses of 124M_stage0_all and 124M_stage3_all differ from step 10 on", ended.stdout)
+
+    def test_nccl_may_sum_in_another_order_at_each_stage(self):
+        fill(self.folder)
+        case = CASES[-1]
+        self.assertTrue(case.nccl)
+        (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=10.0000001))
+        ended = self.table()
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertIn("| 124M | 3 | 1 on 1, NCCL |", ended.stdout)
 
     def test_other_models_and_batches_may_train_differently(self):
         fill(self.folder)
@@ -236,11 +246,11 @@ class Figures(unittest.TestCase):
                           ("NVIDIA A100-SXM4-80GB", 312e12)):
             self.assertEqual(gpu_check.peak_of(gpu), peak, gpu)
 
-    def run_cases(self, program):
+    def run_cases(self, program, gpus=1):
         tool = self.folder / "train_gpt"
         tool.write_text(program)
         tool.chmod(0o755)
-        (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
+        (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n" * gpus)
         words = [sys.executable, "-B", str(ROOT / "scripts/lib/gpu_check.py"), "run", "--folder", str(self.folder)]
         return subprocess.run([*words, "--text", "text", "--program", str(tool)], capture_output=True, text=True, check=False)
 
@@ -256,6 +266,26 @@ class Figures(unittest.TestCase):
             self.assertEqual(words[words.index("--config") + 1], str(self.folder / f"{case.name}.json"))
             self.assertEqual("--recompute" in words, case.recompute)
 
+    def test_over_nccl_there_is_a_process_for_each_gpu_as_torchrun_starts_them(self):
+        program = ('#!/bin/sh\ncase "$*" in *"--comm nccl"*) echo "rank $RANK of $WORLD_SIZE, GPU $LOCAL_RANK of $LOCAL_WORLD_SIZE,'
+                   ' at $MASTER_ADDR:${MASTER_PORT:+port} $*";; *) echo "${RANK:-alone} $*";; esac\n')
+        self.assertEqual(self.run_cases(program, gpus=2).returncode, 0)
+        for case in CASES:
+            said = sorted((self.folder / f"{case.name}.log").read_text().splitlines())
+            if case.nccl:
+                self.assertEqual([line.split(" --")[0] for line in said],
+                                 [f"rank {rank} of 2, GPU {rank} of 2, at 127.0.0.1:port" for rank in range(2)])
+                self.assertNotIn("--ranks", said[0])
+            else:
+                self.assertEqual([line.split()[0] for line in said], ["alone"])
+
+    def test_a_process_that_fails_is_a_failed_run(self):
+        program = '#!/bin/sh\n[ "${RANK:-0}" = 1 ] && exit 7\nexit 0\n'
+        ended = self.run_cases(program, gpus=2)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("error: 124M_stage0_all_nccl ended with status 7", ended.stderr)
+        self.assertEqual(ended.stderr.count("error:"), 4)
+
     def test_a_run_that_fails_is_counted_and_leaves_no_older_report_in_its_place(self):
         fill(self.folder)
         failing = CASES[1].name
@@ -269,22 +299,22 @@ class Figures(unittest.TestCase):
 
     def test_a_run_that_does_not_end_is_given_up_and_the_others_are_run(self):
         slow = CASES[0].name
-        most = gpu_check.MOST_SECONDS
-        self.addCleanup(setattr, gpu_check, "MOST_SECONDS", most)
-        gpu_check.MOST_SECONDS = 0.5
+        most = gpu_cases.MOST_SECONDS
+        self.addCleanup(setattr, gpu_cases, "MOST_SECONDS", most)
+        gpu_cases.MOST_SECONDS = 0.5
         tool = self.folder / "train_gpt"
         tool.write_text(f'#!/bin/sh\ncase "$*" in *{slow}*) exec sleep 60;; esac\n')
         tool.chmod(0o755)
         (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(gpu_check.run_cases(self.folder, "text", str(tool)), 1)
+            self.assertEqual(gpu_cases.run_cases(self.folder, "text", str(tool)), 1)
         self.assertIn(f"error: {slow} did not end within 0.5 s", said.getvalue())
         self.assertTrue((self.folder / f"{CASES[-1].name}.log").exists())
 
     def test_a_program_that_is_not_there_is_a_failed_run(self):
         (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-            failed = gpu_check.run_cases(self.folder, "text", str(self.folder / "none"))
+            failed = gpu_cases.run_cases(self.folder, "text", str(self.folder / "none"))
         self.assertEqual(failed, len(CASES))
         self.assertIn("did not start", said.getvalue())
 
@@ -307,11 +337,11 @@ class Figures(unittest.TestCase):
         self.assertIn("-L '^gpu$'", (ROOT / "scripts/gpu_check.sh").read_text())  # failed_gpu is another one
 
     def test_a_command_shares_gpus_only_where_it_must(self):
-        shared = gpu_check.command(CASES[-1], 1, self.folder, "text", "train_gpt")
+        shared = gpu_cases.command(THREADS[-1], 1, self.folder, "text", "train_gpt")
         self.assertIn("--share-devices", shared)
         self.assertEqual(shared[shared.index("--ranks") + 1], "4")
-        self.assertNotIn("--share-devices", gpu_check.command(CASES[-1], 8, self.folder, "text", "train_gpt"))
-        self.assertNotIn("--share-devices", gpu_check.command(CASES[0], 1, self.folder, "text", "train_gpt"))
+        self.assertNotIn("--share-devices", gpu_cases.command(THREADS[-1], 8, self.folder, "text", "train_gpt"))
+        self.assertNotIn("--share-devices", gpu_cases.command(CASES[0], 1, self.folder, "text", "train_gpt"))
 
 
 class Script(unittest.TestCase):

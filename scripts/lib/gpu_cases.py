@@ -1,0 +1,151 @@
+"""What scripts/gpu_check.sh trains: GPT-2 in several sizes and stages, on the GPUs that there are."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Shape:
+    layers: int
+    heads: int
+    channels: int
+    context: int = 1024
+    vocabulary: int = 50304  # GPT-2's 50257, in whole tiles of 64
+
+    @property
+    def words(self):
+        return [
+            word
+            for name in ("layers", "heads", "channels", "context", "vocabulary")
+            for word in (f"--{name}", str(getattr(self, name)))
+        ]
+
+
+GPT2 = {"124M": Shape(12, 12, 768), "1.5B": Shape(48, 25, 1600)}
+
+
+@dataclass(frozen=True)
+class Case:
+    model: str
+    stage: int
+    ranks: int  # 0: as many as there are GPUs; threads are at least 4, which then share one
+    micro_batch: int
+    recompute: bool = False
+    accumulate: int = 1  # micro-steps of a step
+    steps: int = 20
+    least_gib: int = 0  # of a GPU's memory
+    nccl: bool = False  # as processes, not as threads of one
+
+    @property
+    def name(self):
+        return f"{self.model}_stage{self.stage}_{'all' if self.ranks == 0 else self.ranks}{'_nccl' if self.nccl else ''}"
+
+
+# Of those with the same name the first that a GPU has memory for. Of 1.5 billion parameters states take 23 GiB, and a
+# token's activations 1.8 MiB.
+CASES = [
+    Case("124M", 0, 1, 16),
+    Case("1.5B", 0, 1, 16, accumulate=4, steps=10, least_gib=60),
+    Case("1.5B", 0, 1, 4, recompute=True, accumulate=4, steps=10),
+    *(Case("124M", stage, 0, 4) for stage in range(4)),
+    *(Case("124M", stage, 0, 4, nccl=True) for stage in range(4)),
+]
+
+
+def cases_for(gpus):
+    """`gpus` as gpus_of() has them."""
+    gib = min(float(memory.removesuffix(" MiB")) for _, memory, _ in gpus) / 1024
+    chosen = {}
+    for case in CASES:
+        if gib >= case.least_gib:
+            chosen.setdefault(case.name, case)
+    return list(chosen.values())
+
+
+# A run that takes longer has failed, and the next one is started. Making 1.5 billion random parameters takes a minute.
+MOST_SECONDS = 900
+
+
+def gpus_of(folder):
+    return [line.split(", ") for line in (folder / "gpus.csv").read_text().splitlines()]
+
+
+def stage_file(case):
+    return {
+        "train_micro_batch_size_per_gpu": case.micro_batch,
+        "gradient_accumulation_steps": case.accumulate,
+        "gradient_clipping": 1.0,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": case.stage, "overlap_comm": True},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}},
+    }
+
+
+def ranks_of(case, gpus):
+    return case.ranks or (gpus if case.nccl else max(gpus, 4))
+
+
+def command(case, gpus, folder, text, program):
+    ranks = ranks_of(case, gpus)
+    words = [program, "--config", str(folder / f"{case.name}.json"), "--data", text, "--device", "cuda"]
+    words += ["--steps", str(case.steps), "--report", str(folder / f"{case.name}.jsonl")]
+    words += ["--comm", "nccl"] if case.nccl else ["--ranks", str(ranks)]
+    words += GPT2[case.model].words
+    words += ["--share-devices"] if ranks > gpus else []
+    words += ["--recompute"] if case.recompute else []
+    return words
+
+
+def run_cases(folder, text, program):
+    """How many of them failed. What earlier runs left is removed first: it must not pass for these runs'."""
+    gpus = gpus_of(folder)
+    for case in CASES:
+        for ending in ("json", "jsonl", "log"):
+            (folder / f"{case.name}.{ending}").unlink(missing_ok=True)
+    failed = 0
+    for case in cases_for(gpus):
+        (folder / f"{case.name}.json").write_text(json.dumps(stage_file(case), indent=2) + "\n")
+        words = command(case, len(gpus), folder, text, program)
+        print("==", " ".join(words), flush=True)
+        with open(folder / f"{case.name}.log", "w", encoding="utf-8") as log:
+            ending = end_of(words, environments(case, len(gpus)), log)
+            if ending:
+                failed += 1
+                log.write(f"{case.name} {ending}\n")
+                print(f"error: {case.name} {ending}, see {folder / case.name}.log", file=sys.stderr)
+    return failed
+
+
+def environments(case, gpus):
+    """Of each process, as torchrun makes them; none of threads in one."""
+    if not case.nccl:
+        return [{}]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ranks = ranks_of(case, gpus)
+    job = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [{name: str(value) for name, value in (job | {"RANK": rank, "LOCAL_RANK": rank}).items()} for rank in range(ranks)]
+
+
+def end_of(words, environments, log):
+    """Runs a program, as a process for each environment; how it ended, if not well."""
+    deadline = time.monotonic() + MOST_SECONDS
+    processes = []
+    try:
+        for environment in environments:
+            processes.append(subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=os.environ | environment))
+        statuses = [process.wait(timeout=max(deadline - time.monotonic(), 0)) for process in processes]
+    except subprocess.TimeoutExpired:
+        return f"did not end within {MOST_SECONDS} s"
+    except OSError as error:
+        return f"did not start: {error}"
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return next((f"ended with status {status}" for status in statuses if status != 0), "")
