@@ -25,17 +25,24 @@ function(zeroth_test name)
   endif()
 endfunction()
 
-# zeroth_gpu_test(name SOURCES ... [LIBRARIES ...] [FEWEST_GPUS 1])
-# As zeroth_test, on the GPUs of this machine: with ZEROTH_ON_GPU, and skipped where there are fewer. The target
-# zeroth_gpu_tests builds all of them.
+# zeroth_gpu_test(name SOURCES ... [LIBRARIES ...] [FEWEST_GPUS 1] [ALSO_ON_TWO])
+# As zeroth_test, on the GPUs of this machine: with ZEROTH_ON_GPU, and skipped where there are fewer. With ALSO_ON_TWO
+# cases with the tag [two GPUs] are a test of their own. The target zeroth_gpu_tests builds all of them.
 function(zeroth_gpu_test name)
-  cmake_parse_arguments(arg "" "FEWEST_GPUS" "SOURCES;LIBRARIES" ${ARGN})
-  zeroth_test(${name} SOURCES ${arg_SOURCES} LIBRARIES zeroth_gpu_main ${arg_LIBRARIES} CUDA::cudart TIMEOUT 900)
+  cmake_parse_arguments(arg "ALSO_ON_TWO" "FEWEST_GPUS" "SOURCES;LIBRARIES" ${ARGN})
+  zeroth_test(${name} SOURCES ${arg_SOURCES} LIBRARIES zeroth_gpu_main ${arg_LIBRARIES} CUDA::cudart
+              ARGS "~[two GPUs]" TIMEOUT 900)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(test_${name} PRIVATE ZEROTH_ON_GPU)
   set_tests_properties(${name} PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu)
   if(arg_FEWEST_GPUS)
     set_tests_properties(${name} PROPERTIES ENVIRONMENT ZEROTH_FEWEST_GPUS=${arg_FEWEST_GPUS})
+  endif()
+  if(arg_ALSO_ON_TWO)
+    string(REGEX REPLACE "_gpu$" "_two_gpus" on_two ${name})
+    add_test(NAME ${on_two} COMMAND test_${name} "[two GPUs]")
+    set_tests_properties(${on_two} PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu TIMEOUT 900
+                         ENVIRONMENT ZEROTH_FEWEST_GPUS=2)
   endif()
   add_dependencies(zeroth_gpu_tests test_${name})
 endfunction()

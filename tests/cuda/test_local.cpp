@@ -14,7 +14,6 @@
 namespace zeroth::comm::conformance {
 namespace {
 
-using testing::are_there;
 using testing::begin_on;
 using testing::Gpus;
 
@@ -29,21 +28,11 @@ Platform on_new_gpus(Gpus const& gpus) {
 
 bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
-}  // namespace
-
-TEST_CASE("the local communicator conforms on GPUs") {
-  struct Job {
-    int world, gpus;
-  };
-  auto const job = GENERATE(Job{1, 1}, Job{2, 1}, Job{3, 1}, Job{4, 1}, Job{4, 2});
-  if (!are_there(job.gpus)) {
-    WARN("skipped: needs " << job.gpus << " GPUs");
-    return;
-  }
-  auto const platform = on_new_gpus({.count = job.gpus});
+void check_conformance(int world, int gpus) {
+  auto const platform = on_new_gpus({.count = gpus});
   auto const cases = conformance_cases();
   auto const problems = run_ranks(
-      make_local(job.world),
+      make_local(world),
       [&](Rank& rank) {
         std::string all;
         for (auto const& each : cases) {
@@ -58,11 +47,17 @@ TEST_CASE("the local communicator conforms on GPUs") {
       },
       platform);
   for (auto const& problem : problems) {
-    CAPTURE(job.world, job.gpus);
+    CAPTURE(world, gpus);
     CHECK(problem == "");
   }
   CHECK(testing::left_on_gpus() == "");
 }
+
+}  // namespace
+
+TEST_CASE("the local communicator conforms on a GPU") { check_conformance(GENERATE(1, 2, 3, 4), 1); }
+
+TEST_CASE("the local communicator conforms on two GPUs", "[two GPUs]") { check_conformance(4, 2); }
 
 TEST_CASE("faults end every rank on GPUs") {
   int const world = GENERATE(2, 3);

@@ -70,11 +70,7 @@ TEST_CASE("work that comes late on some streams changes nothing") {
   }
 }
 
-TEST_CASE("ranks on two GPUs give the CPU's bits") {
-  if (!are_there(2)) {
-    WARN("skipped: there is one GPU");
-    return;
-  }
+TEST_CASE("ranks on two GPUs give the CPU's bits", "[two GPUs]") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO(fmt::format("stage {}", stage));
     auto const text = file(all_types[1], stage, 2, movements[2]);
