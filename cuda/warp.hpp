@@ -45,7 +45,7 @@ template <class T>
 struct FragmentA {
   std::uint32_t pairs[fragment_pairs];
 };
-/// A right factor. Of its transpose a lane has the pairs that FragmentA has, the middle two changed.
+/// A right factor. Of its transpose a lane has the pairs that FragmentA has, the middle two exchanged.
 template <class T>
 struct FragmentB {
   std::uint32_t pairs[fragment_pairs];
