@@ -75,7 +75,7 @@ void run(std::int64_t count, int rounds, int segment_count) {
   Stopwatch watch;
   constexpr double warm_s = 0.5;  // a GPU that was idle takes some tenths of a second to come to its clocks
   for (double spent_s = 0; spent_s < warm_s;) {
-    spent_s += watch.seconds([&](cudaStream_t stream) { return cuda::adamw(stream, args); });
+    spent_s += watch.seconds([&](cudaStream_t stream) { expect(cuda::adamw(stream, args), "cuda::adamw"); });
   }
   for (auto const& variant : bench::adamw_variants) {
     auto line = measure(watch, variant, args, {gradient.data(), parameter.data(), count * 4}, rounds);

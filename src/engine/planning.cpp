@@ -50,8 +50,7 @@ std::string prefetch_warning(Blueprint const& blueprint) {
   }
   return fmt::format(
       "{} of {} turns of a training pass are not gathered ahead: what they use has, with the unit before, more "
-      "elements "
-      "than zero_optimization.stage3_max_live_parameters, {}; {} is enough for all",
+      "elements than zero_optimization.stage3_max_live_parameters, {}; {} is enough for all",
       turns, 2 * blueprint.layout.unit_count(), blueprint.settings.max_live_count, needed_count);
 }
 

@@ -196,12 +196,12 @@ struct CrossEntropyBackward {
         std::int64_t const target = targets[row];
         zeroth::cuda::each_pack<threads>(grid, {0, logits.width}, thread, [&](std::int64_t first, auto lanes) {
           auto const in = zeroth::cuda::load<lanes()>(logits[row] + first);
-          zeroth::cuda::Pack<T, lanes()> out;
+          Pack<float, lanes()> out;
           for (int k = 0; k < lanes(); ++k) {
             float const probability = std::exp(in.at[k] - most) * scale;
-            out.at[k] = from_float<T>((probability - (first + k == target ? 1.0F : 0.0F)) * each);
+            out.at[k] = (probability - (first + k == target ? 1.0F : 0.0F)) * each;
           }
-          zeroth::cuda::store(dlogits[row] + first, out);
+          zeroth::cuda::store(dlogits[row] + first, from_floats<T>(out));
         });
       }
     });

@@ -1,6 +1,7 @@
 /// GELU in its tanh form, as cuBLASLt's epilogues have it.
 #pragma once
 #include <cmath>
+#include <numbers>
 
 #include "cuda/packs.hpp"
 #include "gpu/kernels/row_packs.hpp"
@@ -9,7 +10,6 @@ namespace gpt::gpu {
 
 inline constexpr float sqrt_2_over_pi = 0.7978845608028654F;
 inline constexpr float cubic = 0.044715F;
-inline constexpr float log2_e = 1.4426950408889634F;
 
 /// 1 / x, where x is at least one.
 ZEROTH_DEVICE inline float reciprocal(float x) {
@@ -23,7 +23,7 @@ ZEROTH_DEVICE inline float reciprocal(float x) {
 /// e^-2z, where gelu(u) = u * (1 + tanh(z)) / 2 = u / (1 + e^-2z): a power of two is one instruction, tanh some twenty.
 /// Finite: what is larger makes no difference.
 ZEROTH_DEVICE inline float gelu_power(float u) {
-  return std::exp2(std::fmin(u * (-2 * log2_e * sqrt_2_over_pi * (1 + cubic * u * u)), 120.0F));
+  return std::exp2(std::fmin(u * (-2 * std::numbers::log2e_v<float> * sqrt_2_over_pi * (1 + cubic * u * u)), 120.0F));
 }
 
 ZEROTH_DEVICE inline float gelu(float u) { return u * reciprocal(1 + gelu_power(u)); }

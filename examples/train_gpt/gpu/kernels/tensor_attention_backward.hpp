@@ -34,9 +34,7 @@ struct TensorAttentionBackwardQueries {
   static constexpr int warps = 4, threads = warps * warp_threads;
   static constexpr int resident_blocks = most_width <= 64 ? 3 : 2;
   static constexpr int queries = warps * fragment_side, keys = Tiles::rows;
-  struct Shared {
-    alignas(16) T k[2][keys][Tiles::stride], v[2][keys][Tiles::stride];
-  };
+  using Shared = KeyTiles<T, most_width>;
 
   AttentionGiven<T> given;
   T const* y;
@@ -68,15 +66,10 @@ struct TensorAttentionBackwardQueries {
     int const end = first + queries < in.q.count ? first + queries : in.q.count;
     auto const row_of = [&](Warp const& warp) { return first + warp.index() * fragment_side; };
     PerWarp<Kept<Warp>, Block> kept;
-    go_through<keys>(
-        block, 0, end,
-        [&](int thread, auto const& copy, int key, int side) {
-          fetch_tile<threads, most_width>(thread, copy, in.k, key, shared.k[side]);
-          fetch_tile<threads, most_width>(thread, copy, in.v, key, shared.v[side]);
-        },
-        [&](Warp& warp) { start(warp, kept[warp], in.q, tile, row_of(warp)); },
-        [&](Warp& warp, int key, int side) {
-          take(warp, kept[warp], shared.k[side], shared.v[side], row_of(warp) - key, in.q.count - row_of(warp));
+    shared.template visit<threads>(
+        block, in, end, [&](Warp& warp) { start(warp, kept[warp], in.q, tile, row_of(warp)); },
+        [&](Warp& warp, int key, auto const& k, auto const& v) {
+          take(warp, kept[warp], k, v, row_of(warp) - key, in.q.count - row_of(warp));
         });
     block.warps([&](Warp& warp) {
       auto const scale = [&](int /*lane*/, int /*r*/) { return given.scale; };

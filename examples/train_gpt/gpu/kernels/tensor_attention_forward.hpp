@@ -13,9 +13,7 @@ struct TensorAttentionForward {
   static constexpr int resident_blocks = most_width <= 64 ? 2 : 1;
   static constexpr int queries = warps * fragment_side, keys = Tiles::rows;
   static constexpr int key_fragments = keys / fragment_side;
-  struct Shared {
-    alignas(16) T k[2][keys][Tiles::stride], v[2][keys][Tiles::stride];
-  };
+  using Shared = KeyTiles<T, most_width>;
 
   T const* qkv;
   Heads heads;
@@ -47,16 +45,11 @@ struct TensorAttentionForward {
     int const end = first + queries < in.q.count ? first + queries : in.q.count;
     auto const row_of = [&](Warp const& warp) { return first + warp.index() * fragment_side; };
     PerWarp<Kept<Warp>, Block> kept;
-    go_through<keys>(
-        block, 0, end,
-        [&](int thread, auto const& copy, int key, int side) {
-          fetch_tile<threads, most_width>(thread, copy, in.k, key, shared.k[side]);
-          fetch_tile<threads, most_width>(thread, copy, in.v, key, shared.v[side]);
-        },
-        [&](Warp& warp) { start(warp, kept[warp], in.q, row_of(warp)); },
-        [&](Warp& warp, int key, int side) {
+    shared.template visit<threads>(
+        block, in, end, [&](Warp& warp) { start(warp, kept[warp], in.q, row_of(warp)); },
+        [&](Warp& warp, int key, auto const& k, auto const& v) {
           if (key < row_of(warp) + fragment_side) {
-            take(warp, kept[warp], shared.k[side], shared.v[side], row_of(warp) - key);
+            take(warp, kept[warp], k, v, row_of(warp) - key);
           }
         });
     block.warps([&](Warp& warp) { finish(warp, kept[warp], tile, row_of(warp)); });

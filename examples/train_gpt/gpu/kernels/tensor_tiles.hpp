@@ -2,6 +2,9 @@
 /// all go through the other rows of the head tile by tile, in shared memory, where one tile is fetched while another
 /// is worked on. Scores never leave the registers (FlashAttention-2, Dao 2023, section 3).
 #pragma once
+#include <cmath>
+#include <numbers>
+
 #include "cuda/warp.hpp"
 #include "gpu/kernels/heads.hpp"
 
@@ -99,6 +102,26 @@ ZEROTH_DEVICE inline void fetch_tile(int thread, Copy const& copy, HeadRows<Elem
     copy(reinterpret_cast<Pack*>(&to[row][d]), reinterpret_cast<Pack const*>(from), rows.has(begin + row, d));
   }
 }
+
+/// Keys and values of one tile, and of the one to come.
+template <Element T, int most_width>
+struct KeyTiles {
+  using Tiles = TensorTiles<most_width>;
+  using Tile = T[Tiles::rows][Tiles::stride];
+  alignas(16) Tile k[2], v[2];
+
+  /// Goes through the keys before `end`, as go_through() does: `start(warp)`, then `take(warp, key, k, v)`.
+  template <int threads, class Block, class Start, class Take>
+  ZEROTH_DEVICE void visit(Block& block, QkvRows<T const> const& in, int end, Start const& start, Take const& take) {
+    go_through<Tiles::rows>(
+        block, 0, end,
+        [&](int thread, auto const& copy, int key, int side) {
+          fetch_tile<threads, most_width>(thread, copy, in.k, key, k[side]);
+          fetch_tile<threads, most_width>(thread, copy, in.v, key, v[side]);
+        },
+        start, [&](auto& warp, int key, int side) { take(warp, key, k[side], v[side]); });
+  }
+};
 
 /// Calls `f(k, pair, address)` for each pair of fragment k that this lane has of the 16 rows from `begin` on.
 template <int most_width, class T, class F>
@@ -212,6 +235,6 @@ ZEROTH_DEVICE inline void each_element(FragmentC& sums, int lane, F const& f) {
   return std::exp2(x);
 #endif
 }
-inline constexpr float log2_of_e = 1.4426950408889634F;
+inline constexpr float log2_of_e = std::numbers::log2e_v<float>;
 
 }  // namespace gpt::gpu
