@@ -90,6 +90,7 @@ class EngineState {
   void end_evaluation_pass();
   [[nodiscard]] optim::StepRules rules_for(StepOptions const& options) const;
   [[nodiscard]] std::optional<StepReport> take_report();
+  [[noreturn]] void end_together(std::string const& why);
 
   JobState* job_;
   std::shared_ptr<model::Description const> model_;

@@ -75,6 +75,16 @@ std::optional<StepReport> EngineState::step(StepOptions const& options) {
   }
 }
 
+/// All ranks find the same in the same call. An engine that fails aborts what the others still have under way, and they
+/// would blame it: so none fails before all are here.
+void EngineState::end_together(std::string const& why) {
+  try {
+    meet("the end of training");
+  } catch (PeerError const&) {  // one that is gone, or is ahead: what all know is still what ends this
+  }
+  throw Error{why};
+}
+
 std::optional<StepReport> EngineState::take_report() {
   if (!owed_) {
     return std::nullopt;
@@ -87,11 +97,11 @@ std::optional<StepReport> EngineState::take_report() {
     engine::compare_histories(histories_[slot], report.step, *model_, *gather_comm_, *device_, *gather_stream_);
   }
   if (scalars.loss_scale.exhausted) {
-    throw Error{
+    end_together(
         fmt::format("step {}: a gradient was not finite, and the loss scale is at its smallest value, {} "
                     "(fp16.min_loss_scale): training cannot go on. Look for what overflows first; bf16 has fp32's "
                     "range and needs no loss scale",
-                    report.step, scalars.loss_scale_used)};
+                    report.step, scalars.loss_scale_used));
   }
   report.loss = scalars.loss;
   report.grad_norm = scalars.gradient_norm;
