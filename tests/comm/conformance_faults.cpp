@@ -93,8 +93,8 @@ std::string check_timeout_in_turn(Rank& rank) {
     elsewhere.communicator().submit(*stream, {"elsewhere", ""}, {&receive, 1});
     return expect(error_of(*stream), {"waited", "missing"});
   }
-  rank.communicator.set_options({std::chrono::milliseconds{600}, true});
-  rank.post(*slow, [] { std::this_thread::sleep_for(std::chrono::milliseconds{200}); });
+  rank.communicator.set_options({std::chrono::milliseconds{1500}, true});  // mpi takes up to 1 s to ask who is where
+  rank.post(*slow, [] { std::this_thread::sleep_for(std::chrono::milliseconds{300}); });
   rank.communicator.all_reduce(*slow, {"backward", "block 7"}, data.data(), data.data(), 12, Dtype::fp32);
   rank.communicator.all_reduce(*stream, {"backward", "block 6"}, more.data(), more.data(), 12, Dtype::fp32);
   std::vector<std::string> const words{"waited", "block 7", "missing: ", last_rank(rank) + ", which last started"};
