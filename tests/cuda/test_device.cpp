@@ -209,12 +209,20 @@ TEST_CASE("waits of the compute stream, and work that overlaps nothing, are meas
   auto const in_line = device->make_stream("in line", Overlap::off);
   auto const event = device->make_event();
   auto const sleep = [] { std::this_thread::sleep_for(milliseconds{30}); };
-  post_on_gpu(*beside, sleep);
+  Gate gate{*device};
+  std::atomic<bool> comes{false};
+  gate.enqueue_on(*beside);
   beside->record(*event);
+  post_on_gpu(device->compute(), [&comes] { comes = true; });
   device->compute().wait(*event);
-  CHECK(device->compute().waited_ms() < 30);
+  while (!comes) {
+    std::this_thread::yield();
+  }
+  CHECK(device->compute().waited_ms() == 0);
+  std::this_thread::sleep_for(milliseconds{100});
+  gate.open();
   device->compute().synchronize();
-  CHECK(device->compute().waited_ms() > 10);
+  CHECK(device->compute().waited_ms() > 20);
   CHECK(beside->waited_ms() == 0);
   CHECK(device->compute().host_ms() == 0);
   in_line->begin_span("reduce", "a");
@@ -273,12 +281,20 @@ TEST_CASE("a timeline gets the spans and waits of all streams") {
   auto const event = device->make_event();
   Timeline timeline;
   device->set_timeline(&timeline);
+  Gate gate{*device};
+  std::atomic<bool> comes{false};
+  gate.enqueue_on(*gather);
   {
     device::SpanScope const span{*gather, "gather", "block 1"};
     post_on_gpu(*gather, [] { std::this_thread::sleep_for(milliseconds{20}); });
   }
   gather->record(*event);
+  post_on_gpu(device->compute(), [&comes] { comes = true; });
   device->compute().wait(*event);
+  while (!comes) {  // or there may be nothing left to wait for
+    std::this_thread::yield();
+  }
+  gate.open();
   {
     device::SpanScope const span{device->compute(), "forward", "block 1"};
     post_on_gpu(device->compute(), [] { std::this_thread::sleep_for(milliseconds{2}); });

@@ -83,7 +83,7 @@ class Patience {
   explicit Patience(std::function<void()> give_up)
       : thread_{[this, give_up = std::move(give_up)] {
           std::unique_lock lock{mutex_};
-          if (!changed_.wait_for(lock, std::chrono::seconds{20}, [this] { return over_; })) {
+          if (!changed_.wait_for(lock, std::chrono::minutes{2}, [this] { return over_; })) {
             give_up();
           }
         }} {}
