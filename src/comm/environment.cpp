@@ -120,6 +120,12 @@ std::optional<Placement> read(LauncherVariables const& launcher, Variables const
   return a.rank == b.rank && a.world == b.world;
 }
 
+/// srun --mpi=pmi2 sets PMI's variables as well, but knows more: who is where on a machine, and the step's machines.
+/// MPICH's own launcher says the former itself.
+[[nodiscard]] bool is_srun(Placement const& from_mpich, std::optional<Placement> const& from_slurm) noexcept {
+  return from_slurm && is_same(from_mpich, *from_slurm) && !from_mpich.local_rank;
+}
+
 [[noreturn]] void throw_contradiction(Placement const& a, Placement const& b) {
   throw ConfigError{fmt::format("{} and {} contradict each other in the environment: unset those that are left over",
                                 a.variables, b.variables)};
@@ -176,10 +182,15 @@ std::optional<Placement> find_placement(Variables const& variable) {
   if (from_torchrun) {
     return from_torchrun;
   }
-  if (auto const placement = read(mpich, variable)) {
-    return placement;
+  auto const from_mpich = read(mpich, variable);
+  auto from_slurm = variable(slurm.world) == nullptr ? std::nullopt : read(slurm, variable);
+  if (from_mpich && !is_srun(*from_mpich, from_slurm)) {
+    return from_mpich;
   }
-  return variable(slurm.world) == nullptr ? std::nullopt : read(slurm, variable);
+  if (from_mpich) {
+    from_slurm->starts_mpi = true;
+  }
+  return from_slurm;
 }
 
 namespace {

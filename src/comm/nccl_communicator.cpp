@@ -201,8 +201,10 @@ void NcclCommunicator::prepare(Transaction& transaction) {
   }
 }
 
+/// The first of a kind waits on the host for those of the other ranks: NCCL connects them when they are needed.
 void NcclCommunicator::launch(Transaction& transaction, std::shared_ptr<device::Failure> failure, cudaStream_t stream) {
-  auto const deadline = Clock::now() + transaction.timeout;
+  auto const begun = Clock::now();
+  auto const deadline = begun + transaction.timeout;
   auto& flight = link_->flights.begin(transaction, std::move(failure), stream);
   try {
     for (auto const part : {NcclPart::native, NcclPart::built, NcclPart::messages}) {
@@ -212,6 +214,15 @@ void NcclCommunicator::launch(Transaction& transaction, std::shared_ptr<device::
         });
       }
     }
+  } catch (PeerError const& error) {
+    auto const late = session_->failed()
+                          ? std::string{}
+                          : fmt::format("{} ({})", session_->explain_late(*link_, transaction, begun), error.what());
+    link_->flights.cancel(flight);
+    if (late.empty()) {
+      throw;
+    }
+    fail(late);
   } catch (...) {
     link_->flights.cancel(flight);
     throw;

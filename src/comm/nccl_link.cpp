@@ -19,7 +19,7 @@ namespace zeroth::comm {
 namespace {
 
 constexpr std::chrono::seconds patience_for_others_inside{2};
-constexpr std::chrono::seconds patience_for_an_abort{3};
+constexpr std::chrono::seconds patience_for_an_abort{3};  // and for a destruction once the job has failed
 
 /// Short waits end while the processor is only lent; long ones do not burn it.
 void pause(int asked) {
@@ -140,28 +140,38 @@ ncclComm_t NcclLink::split(int color, int key, Clock::time_point deadline, ncclC
   return slot;
 }
 
-/// NCCL may never come back from an abort. A thread of its own can then be left behind, with what NCCL may still write.
-void NcclLink::drop() noexcept {
+/// NCCL may never come back from either. A thread of its own can then be left behind, with what NCCL may still write.
+void NcclLink::end_handle(Ending ending) noexcept {
   auto* const handle = std::exchange(handle_, nullptr);
   if (handle == nullptr) {
     return;
   }
+  bool const aborts = ending == Ending::abort;
+  auto const end = aborts ? &ncclCommAbort : &ncclCommDestroy;
+  auto const ended = std::make_shared<Counter>();
+  std::thread thread;
   try {
-    auto const ended = std::make_shared<Counter>();
-    std::thread thread{[handle, ended, written = written_, gpu = identity.gpu] {
-      ::pthread_setname_np(::pthread_self(), "nccl abort");
+    thread = std::thread{[handle, end, ended, written = written_, gpu = identity.gpu] {
+      ::pthread_setname_np(::pthread_self(), "nccl end");
       static_cast<void>(cudaSetDevice(gpu));  // or it would work with GPU 0
-      static_cast<void>(ncclCommAbort(handle));
+      static_cast<void>(end(handle));
       ended->add();
     }};
-    if (ended->wait_until(1, Clock::now() + patience_for_an_abort)) {
-      return thread.join();
-    }
-    thread.detach();
-    spdlog::error("communicator '{}': NCCL does not return from its abort, which is left behind", name());
   } catch (std::exception const&) {  // there is no thread to be had
-    static_cast<void>(ncclCommAbort(handle));
+    return static_cast<void>(end(handle));
   }
+  // A destruction waits until all ranks of the machine have come to theirs. They may take their time while the job
+  // goes on.
+  bool waits = true;
+  while (waits && !ended->wait_until(1, Clock::now() + patience_for_an_abort)) {
+    waits = !aborts && !failed_();
+  }
+  if (waits) {
+    return thread.join();
+  }
+  thread.detach();
+  spdlog::error("communicator '{}': NCCL does not return from its {}, which is left behind", name(),
+                aborts ? "abort" : "destruction");
 }
 
 std::string NcclLink::find_error() {
@@ -221,7 +231,7 @@ void NcclLink::finish(Clock::time_point deadline) noexcept {
     spdlog::warn("{}; it is aborted", error.what());
     return drop();
   }
-  static_cast<void>(ncclCommDestroy(std::exchange(handle_, nullptr)));
+  end_handle(Ending::destruction);
 }
 
 }  // namespace zeroth::comm

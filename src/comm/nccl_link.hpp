@@ -80,7 +80,8 @@ class NcclLink {
   /// Ends what runs on the GPU, and the handle. Waits a while for another thread to come out of NCCL, and for the
   /// abort, then no longer.
   void abort() noexcept;
-  /// Ends the handle when nothing is on its way any more; aborts it where that takes longer than `deadline`.
+  /// Ends the handle when nothing is on its way any more; aborts it where that takes longer than `deadline`. Waits
+  /// until the ranks of this machine have come as far, as long as the job goes on.
   void finish(Clock::time_point deadline) noexcept;
 
  private:
@@ -93,8 +94,10 @@ class NcclLink {
   [[nodiscard]] std::unique_lock<std::mutex> try_to_enter(Clock::time_point deadline) noexcept;
   /// The same; throws PeerError at the deadline, or when the job has failed before.
   [[nodiscard]] std::unique_lock<std::mutex> enter(char const* call, Clock::time_point deadline);
-  /// Aborts the handle. Waits a while for NCCL to do it, then no longer.
-  void drop() noexcept;
+  enum class Ending : std::uint8_t { abort, destruction };
+  /// Waits a while for NCCL to do it, and longer for a destruction that other ranks have not come to; then no longer.
+  void end_handle(Ending ending) noexcept;
+  void drop() noexcept { end_handle(Ending::abort); }
 
   JobFailed failed_;
   std::mutex mutex_;  // held inside NCCL

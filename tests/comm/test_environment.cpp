@@ -49,6 +49,13 @@ TEST_CASE("launchers are told by their variables") {
       {"mpirun", open_mpi, "mpirun (Open MPI)", 2, 4, 0},
       {"mpiexec", mpich, "mpiexec (MPICH)", 3, 6, -1},
       {"srun", srun, "srun", 7, 16, 3},
+      {"srun --mpi=pmi2", srun + Environment{{"PMI_RANK", "7"}, {"PMI_SIZE", "16"}}, "srun", 7, 16, 3},
+      {"mpiexec in a step of srun, one rank for each process of srun's",
+       mpich + Environment{{"MPI_LOCALRANKID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "6"}},
+       "mpiexec (MPICH)", 3, 6, 0},
+      {"mpiexec in a step of srun with fewer processes",
+       mpich + Environment{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_LOCALID", "0"}},
+       "mpiexec (MPICH)", 3, 6, -1},
       {"a batch script is no rank", batch_script, "", 0, 0, 0},
       {"mpirun in a batch script", open_mpi + batch_script, "mpirun (Open MPI)", 2, 4, 0},
       {"mpirun in a step of srun", open_mpi + srun, "mpirun (Open MPI)", 2, 4, 0},
@@ -86,6 +93,8 @@ TEST_CASE("launchers that say how many ranks a machine has are believed") {
   CHECK(of(mpich + Environment{{"MPI_LOCALNRANKS", "2"}})->local_world == 2);
   CHECK(of(srun)->kind == Launcher::slurm);
   CHECK(of(mpich)->kind == Launcher::mpich);
+  CHECK_FALSE(of(srun)->starts_mpi);
+  CHECK(of(srun + Environment{{"PMI_RANK", "7"}, {"PMI_SIZE", "16"}})->starts_mpi);
 }
 
 TEST_CASE("variables that make no sense are refused, and named") {

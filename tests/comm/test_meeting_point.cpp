@@ -76,6 +76,8 @@ TEST_CASE("where ranks meet") {
       {"mpiexec in Slurm", mpich + Environment{{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NODELIST", "n[3-4]"}}, "n3", 20005,
        "slurm 5"},
       {"srun", srun, "gpu07", slurm_port, "slurm 123456.2"},
+      {"srun --mpi=pmi2", srun + Environment{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}, "gpu07", slurm_port,
+       "slurm 123456.2"},
       {"srun with an address", srun + Environment{{"MASTER_ADDR", "node3"}}, "node3", slurm_port, "slurm 123456.2"},
       {"srun with a port", srun + Environment{{"MASTER_PORT", "1234"}}, "gpu07", 1234, "slurm 123456.2"},
       {"one process", Environment{{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_JOB_ID", "7"}},

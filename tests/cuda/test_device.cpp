@@ -109,6 +109,30 @@ TEST_CASE("calls return while the GPU is busy; synchronize() waits") {
   opener.join();
 }
 
+TEST_CASE("a sum of one input is that input, and in place no work at all") {
+  begin_on({});
+  auto const device = device::make_cuda_device(0);
+  auto& stream = device::as_cuda(device->compute());
+  auto const from = device->allocate(Category::scratch, 64), to = device->allocate(Category::scratch, 64);
+  device->kernels().fill(stream, from->data(), 64, 5);
+  void const* const input = from->data();
+  void* const apart = to->data();
+  stream.sum(&apart, 1, &input, 1, Dtype::bf16, 4, 8);
+  auto const sum = contents_of(*device, *to);
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    CHECK(sum[i] == (i >= 8 && i < 24 ? std::byte{5} : std::byte{0}));
+  }
+#ifndef ZEROTH_ON_GPU
+  auto const before = fake_cuda::calls("launch");
+#endif
+  void* const in_place = from->data();
+  stream.sum(&in_place, 1, &input, 1, Dtype::bf16, 0, 32);
+#ifndef ZEROTH_ON_GPU
+  CHECK(fake_cuda::calls("launch") == before);
+#endif
+  CHECK(contents_of(*device, *from) == std::vector<std::byte>(64, std::byte{5}));
+}
+
 TEST_CASE("a wait is for the point that was recorded last before it") {
   begin_on({});
   auto const device = device::make_cuda_device(0);

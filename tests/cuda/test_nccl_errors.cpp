@@ -1,4 +1,5 @@
 /// What goes wrong with NCCL, and what the ranks are told.
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -110,6 +111,50 @@ TEST_CASE("a rank that does not come is named, with what it did last, without an
                Contains("missing: rank 1, which last started all_reduce (forward of unit 'block 1', 1 fp32)") &&
                    Contains("transaction 2 of communicator 'test'"));
   }
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("a rank that does not come to its first collective is named, with the one that was first") {
+  begin_nccl();
+  auto const problems = run_nccl_ranks(
+      3,
+      [](Rank& rank, auto&) {
+        auto const stream = rank.device.make_stream("test", device::Overlap::on);
+        float data = 1;
+        if (rank.communicator.rank() == 1) {  // busy elsewhere, while NCCL connects the others
+          std::this_thread::sleep_for(3 * short_timeout);
+        }
+        rank.communicator.all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+        return error_of(*stream);
+      },
+      1, soon());
+  for (auto const& problem : problems) {
+    CHECK_THAT(problem, Contains("missing: rank 1, which started nothing yet") && Contains("waited") &&
+                            Contains("in all_reduce (backward of unit 'block 7', 1 fp32), transaction 1 of "
+                                     "communicator 'world'") &&
+                            Contains("ncclGroupEnd of communicator 'world' on cuda:0 did not end within"));
+  }
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("a message whose other side does not come is found before it is on its way") {
+  begin_nccl();
+  auto const problems = run_nccl_ranks(
+      2,
+      [](Rank& rank, auto&) {
+        auto const stream = rank.device.make_stream("test", device::Overlap::on);
+        float data = 1;
+        Collective const message{
+            .operation = Operation::send, .input = &data, .count = 1, .dtype = Dtype::fp32, .peer = 1};
+        if (rank.communicator.rank() == 0) {
+          rank.communicator.submit(*stream, label, std::array{message});
+        } else {
+          std::this_thread::sleep_for(3 * short_timeout);
+        }
+        return error_of(*stream);
+      },
+      1, soon());
+  CHECK_THAT(problems[0], Contains("rank 0 waited") && Contains("in send") && Contains("missing: rank 1"));
   CHECK(left_over() == "");
 }
 
@@ -252,6 +297,41 @@ TEST_CASE("an abort that does not return keeps nobody from ending") {
   CHECK(fake_nccl::calls("ncclCommAbort") == 2);
 }
 
+TEST_CASE("a destruction for which other ranks take their time is waited for, until the job fails") {
+  begin_nccl();
+  fake_nccl::stall_destroy();
+  std::atomic<int> gone{0};
+  auto const problems = run_nccl_ranks(
+      2,
+      [&gone](Rank& rank, auto& communicator) {
+        float data = 1;
+        auto const stream = rank.device.make_stream("test", device::Overlap::on);
+        communicator->all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+        stream->synchronize();
+        auto const part = communicator->split(0, rank.communicator.rank(), "part");
+        std::jthread const other{[&] {
+          while (fake_nccl::calls("ncclCommDestroy") < 2) {
+            std::this_thread::sleep_for(milliseconds{1});
+          }
+          std::this_thread::sleep_for(std::chrono::seconds{4});  // longer than NCCL gets once the job has failed
+          if (gone == 0) {
+            part->abort("the disk is full");
+          }
+        }};
+        communicator.reset();
+        ++gone;
+        return std::string{};
+      },
+      1, soon());
+  CHECK(problems == std::vector<std::string>(2));
+  fake_nccl::stall_destroy(false);
+  while (left_over() != "") {  // until the threads that were left behind have come back
+    std::this_thread::sleep_for(milliseconds{1});
+  }
+  CHECK(fake_nccl::calls("ncclCommDestroy") == 2);
+  CHECK(fake_nccl::calls("ncclCommAbort") == 2);  // of 'part'
+}
+
 TEST_CASE("windows come and go while NCCL takes its time") {
   begin_nccl();
   auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) {
@@ -335,11 +415,13 @@ TEST_CASE("a rank that throws ends the others in what they wait for") {
     auto& communicator = *detail::JobState::of(job).communicator;
     auto const device = device::make_cuda_device(0);
     auto const stream = device->make_stream("test", device::Overlap::on);
+    float data = 1;
+    communicator.all_reduce(*stream, {"forward", "block 1"}, &data, &data, 1, Dtype::fp32);  // NCCL connects them
+    stream->synchronize();
     if (job.rank() == 2) {
       submitted.wait();
       throw std::runtime_error{"the disk is full"};
     }
-    float data = 1;
     communicator.all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
     submitted.count_down();
     stream->synchronize();

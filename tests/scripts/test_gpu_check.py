@@ -242,7 +242,7 @@ class Figures(unittest.TestCase):
 
     def test_peaks_are_those_of_the_longest_name(self):
         for gpu, peak in (("NVIDIA H100 PCIe", 756e12), ("NVIDIA H100 80GB HBM3", 989e12), ("NVIDIA H200", 989e12),
-                          ("NVIDIA GH200 480GB", 989e12), ("NVIDIA B200", 2250e12), ("NVIDIA GB200", 2500e12),
+                          ("NVIDIA H200 NVL", 835e12), ("NVIDIA GH200 480GB", 989e12), ("NVIDIA B200", 2250e12), ("NVIDIA GB200", 2500e12),
                           ("NVIDIA A100-SXM4-80GB", 312e12)):
             self.assertEqual(gpu_check.peak_of(gpu), peak, gpu)
 

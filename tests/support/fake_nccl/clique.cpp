@@ -90,6 +90,11 @@ bool Clique::complete() const {
   return true;
 }
 
+bool Clique::have_met(std::vector<std::string> const& points) const {
+  return std::all_of(points.begin(), points.end(),
+                     [this](std::string const& point) { return board_->find(point) != nullptr; });
+}
+
 void Clique::in_turn(int rank, std::uint64_t turn, std::function<void()> const& work) {
   auto& mine = ranks_[static_cast<std::size_t>(rank)];
   board_->wait_until([&] { return mine.ended == turn || mine.aborted; });
@@ -277,6 +282,7 @@ void reset() {
     world.broken_work.clear();
     world.finalize_stalls = false;
     world.abort_stalls = false;
+    world.destroy_stalls = false;
     world.windows_stall = false;
     world.gives_windows = true;
     world.version = NCCL_VERSION_CODE;
@@ -328,6 +334,11 @@ void stall_abort(bool stalls) {
   auto& world = World::get();
   world.abort_stalls = stalls;
   world.abort_stalls.notify_all();
+}
+void stall_destroy(bool stalls) {
+  auto& world = World::get();
+  world.destroy_stalls = stalls;
+  world.destroy_stalls.notify_all();
 }
 void give_no_windows() {
   in_world([](World& world) { world.gives_windows = false; });

@@ -65,6 +65,10 @@ class Clique {
   /// Numbers groups of collectives as they are issued.
   [[nodiscard]] std::uint64_t next_number(int rank) { return ranks_[static_cast<std::size_t>(rank)].next++; }
 
+  /// What all ranks who are connected by their first such calls say when they come to it.
+  void meet(std::string const& point) { board_->post(point, {}); }
+  [[nodiscard]] bool have_met(std::vector<std::string> const& points) const;
+
   /// What ranks want of split number `number`.
   struct Wish {
     int color, key;
@@ -125,7 +129,7 @@ class World {
   };
   std::map<std::string, Break> broken_work;
   bool finalize_stalls = false;
-  std::atomic<bool> abort_stalls{false};
+  std::atomic<bool> abort_stalls{false}, destroy_stalls{false};
   bool windows_stall = false;
   bool gives_windows = true;
   int version = NCCL_VERSION_CODE;
@@ -145,6 +149,9 @@ struct ncclComm {
   int asked = 0;         // it is under way for a while, as the real one is
   /// Where the caller has it; written again when it has come to be, or is given up.
   ncclComm_t* born = nullptr;
+  /// What this rank has said of its first calls, and what others have to say before its last call is through.
+  std::set<std::string> met;
+  std::vector<std::string> awaited;
   std::uint64_t splits = 0;
   /// A split that this rank takes part in.
   struct Splitting {

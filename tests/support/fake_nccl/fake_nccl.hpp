@@ -14,7 +14,9 @@
 /// that are no sum; collectives and messages outside of a group, by another thread than made the communicator, or in
 /// one group with those of another communicator or stream, or with each other; and calls of a communicator while its
 /// last one is under way, other than to ask, to destroy and to abort. Nothing else is checked: not memory, for example.
-/// What a call returns when it has only begun is what NCCL 2.28 returns: ncclSuccess for splits and windows.
+/// What a call returns when it has only begun is what NCCL 2.28 returns: ncclSuccess for splits and windows. As there,
+/// ranks are connected when they need it: the first group of collectives of a communicator, and the first message from
+/// one rank to another, are under way until all who take part have called ncclGroupEnd() for theirs.
 #pragma once
 #include <nccl.h>
 
@@ -55,5 +57,7 @@ void set_version(int code);
 void stall_finalize();
 /// ncclCommAbort does nothing, and does not return, until this is called with false.
 void stall_abort(bool stalls = true);
+/// The same of ncclCommDestroy, which with NCCL waits for the other ranks of a machine to call it.
+void stall_destroy(bool stalls = true);
 
 }  // namespace zeroth::testing::fake_nccl

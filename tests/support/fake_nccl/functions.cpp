@@ -95,6 +95,36 @@ void say(ncclComm_t communicator, ncclResult_t result) {
   }
 }
 
+/// One side of a first message: "from 0 to 1: sent".
+std::string side_of(int from, int to, bool sends) {
+  return "from " + std::to_string(from) + " to " + std::to_string(to) + (sends ? ": sent" : ": received");
+}
+
+/// Says that this rank has come to what needs a connection, if it is the first time.
+void connect(Group const& mine) {
+  auto& communicator = *mine.communicator;
+  int const rank = communicator.rank;
+  auto const meet = [&](std::string const& point, std::string const& theirs) {
+    if (communicator.met.insert(point).second) {
+      communicator.clique->meet(point);
+      communicator.awaited.push_back(theirs);
+    }
+  };
+  for (auto const& call : mine.calls) {
+    bool const sends = call.kind == Kind::send;
+    if (is_message(call) && call.peer != rank) {
+      int const from = sends ? rank : call.peer;
+      int const to = sends ? call.peer : rank;
+      meet(side_of(from, to, sends), side_of(from, to, !sends));
+    } else if (!is_message(call) && communicator.met.insert("collective").second) {
+      communicator.clique->meet("collective of " + std::to_string(rank));
+      for (int other = 0; other < communicator.clique->world(); ++other) {
+        communicator.awaited.push_back("collective of " + std::to_string(other));
+      }
+    }
+  }
+}
+
 ncclResult_t launch(Group const& mine) {
   auto const clique = mine.communicator->clique;
   int const rank = mine.communicator->rank;
@@ -287,7 +317,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
   if (communicator->splitting) {
     complete_split(communicator);
   }
-  if (communicator->asked > 0 && !communicator->stalled && communicator->clique->complete()) {
+  if (communicator->asked > 0 && !communicator->stalled && communicator->clique->complete() &&
+      communicator->clique->have_met(communicator->awaited)) {
+    communicator->awaited.clear();
     if (--communicator->asked == 0) {
       complete_making(communicator);
       complete_window(communicator);
@@ -313,6 +345,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   static_cast<void>(enter("ncclCommDestroy"));
+  World::get().destroy_stalls.wait(true);
   return end(communicator);
 }
 
@@ -337,6 +370,7 @@ ncclResult_t ncclGroupEnd() {
   if (mine.calls.empty()) {
     return ncclSuccess;
   }
+  connect(mine);
   auto const launched = launch(mine);
   mine.communicator->asked += launched == ncclSuccess ? 1 : 0;
   return launched == ncclSuccess ? ncclInProgress : launched;
