@@ -97,7 +97,7 @@ class Bench {
     attention(products(shape_.context, c), blocks);
     linear("c_attn", {c, 3 * c, false, false}, products(c, 3 * c), blocks);
     linear("c_proj", {c, c, true, false}, products(c, c), blocks);
-    feed_forward(products(c, 4 * c), bytes(8 * c), blocks);
+    feed_forward(products(c, 4 * c), blocks);
     linear("mlp.c_proj", {4 * c, c, true, true}, products(4 * c, c), blocks);
     head(products(c, shape_.vocabulary));
     all_together();
@@ -198,7 +198,7 @@ class Bench {
     });
   }
 
-  void feed_forward(double products, double bytes, std::int64_t times) {
+  void feed_forward(double products, std::int64_t times) {
     auto const c = shape_.channels;
     zeroth::Model model;
     Linear<T> const up{LinearParams{model, model.unit("fc"), "fc", c, 4 * c, 0.02F}};
@@ -208,9 +208,6 @@ class Bench {
     auto dx = random_matrix(tokens_, c);
     report("c_fc and gelu", times, products, 0, [&] { up.forward_gelu(open_, x, inner, hidden); });
     report("c_fc, backward", times, 2 * products, 0, [&] { up.backward(open_, x, hidden, dx); });
-    report("gelu, again", times, 0, bytes, [&] {
-      gpu_.run(Gelu<T>{inner.data(), hidden.data(), hidden.count(), false});
-    });
   }
 
   void head(double products) {

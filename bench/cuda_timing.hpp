@@ -48,6 +48,8 @@ class Stopwatch {
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
   template <class Work>
   [[nodiscard]] double seconds(Work const& work) {
+    // What was filled or uploaded beforehand may still be on its way, on the default stream.
+    expect(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     expect(cudaEventRecord(begin_, stream_), "cudaEventRecord");
     work(stream_);
     expect(cudaEventRecord(end_, stream_), "cudaEventRecord");

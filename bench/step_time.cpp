@@ -130,7 +130,7 @@ void print(Load const& load, int ranks, Figures const& figures) {
     }
     auto const median = zeroth::bench::quantile(figures.seconds[i], 0.5);
     nlohmann::ordered_json line{
-        {"bench", "step_time"},
+        {"benchmark", "step_time"},
         {"load", load.name},
         {"layers", shape.layers},
         {"channels", shape.channels},

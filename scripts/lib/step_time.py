@@ -33,7 +33,7 @@ def read(folder):
     path = folder / SOURCES[0]
     times = StepTimes()
     for record in read_lines(path):
-        record.one_of("bench", ("step_time",))
+        record.one_of("benchmark", ("step_time",))
         load, ranks, stage = record.text("load"), record.count("ranks", 1), record.one_of("stage", (0, 1, 2, 3))
         told = description(load, record)
         if times.loads.setdefault(load, told) != told:

@@ -27,8 +27,9 @@ enum class Kind : std::uint8_t {
   leave,      ///< C: will not be missed.
   closing,    ///< S: rank 0 leaves.
 };
-enum class Refusal : std::uint8_t { config = 1, peer };    ///< ConfigError or PeerError, for the one who is refused.
-enum class Problem : std::uint8_t { contract = 1, peer };  ///< ContractError or PeerError, for the caller.
+enum class Refusal : std::uint8_t { config = 1, peer };  ///< ConfigError or PeerError, for the one who is refused.
+/// ContractError, PeerError or LateError, for the caller.
+enum class Problem : std::uint8_t { contract = 1, peer, late };
 
 constexpr std::size_t head_bytes = 13;
 constexpr std::size_t most_token_bytes = 256;
@@ -86,7 +87,7 @@ class BodyReader {
   std::string_view rest_;
 };
 
-constexpr std::uint64_t protocol_version = 2;
+constexpr std::uint64_t protocol_version = 3;
 
 /// How a rank introduces itself. Of another version nothing else is known.
 struct Hello {

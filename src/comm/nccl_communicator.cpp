@@ -240,12 +240,13 @@ auto NcclCommunicator::in_time(Transaction const& transaction, Wait const& wait)
   auto const begun = Clock::now();
   try {
     return wait();
-  } catch (PeerError const&) {
+  } catch (PeerError const& error) {
     if (auto const reason = session_->rendezvous().store().failure()) {
       throw PeerError{fmt::format("{}; {} was about to enter {}", reason->reason, describe_rank(*link_, rank()),
                                   describe_on(*link_, transaction))};
     }
-    if (Clock::now() - begun < transaction.timeout) {
+    // Not by the clock: the first rank's time ends a gather for those who came later, too.
+    if (dynamic_cast<LateError const*>(&error) == nullptr) {
       fail(fmt::format("{}; {} was about to enter {}", describe_current_exception().bare, describe_rank(*link_, rank()),
                        describe_on(*link_, transaction)));
     }

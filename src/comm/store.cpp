@@ -275,6 +275,7 @@ std::vector<std::string> Store::State::call(Kind kind, std::string body, millise
     case StoreCall::Outcome::values: break;
     case StoreCall::Outcome::contract_error: throw ContractError{call->text};
     case StoreCall::Outcome::peer_error: throw PeerError{call->text};
+    case StoreCall::Outcome::late_error: throw LateError{call->text};
   }
   return std::move(call->values);
 }

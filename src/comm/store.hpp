@@ -11,8 +11,14 @@
 
 #include "comm/job_failure.hpp"
 #include "zeroth/core/counter.hpp"
+#include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
+
+/// Time is up, and somebody did not come.
+struct LateError final : PeerError {
+  using PeerError::PeerError;
+};
 
 struct StoreOptions {
   std::string host;           ///< Rank 0's, as all others reach it. A loopback address keeps the job on one machine.
@@ -40,8 +46,8 @@ struct StoreOptions {
 /// their own: they tell a frozen process, not a frozen loop.
 ///
 /// Threads: any thread may call anything; one thread runs beside them and sleeps while nothing happens.
-/// Errors: ContractError for keys, values and uses that are wrong. PeerError if the job has failed, rank 0 has left, or
-/// the time is up: then it names who did not come, and the job goes on.
+/// Errors: ContractError for keys, values and uses that are wrong. PeerError if the job has failed, or a rank that is
+/// needed has left. LateError if the time is up: it names who did not come, and the job goes on.
 /// Destruction: leaves the job. Rank 0 first waits until all others that joined have left, or leave_timeout has passed.
 /// Where an exception unwinds it, it fails the job. Takes no longer than leave_timeout and three seconds.
 class Store {

@@ -23,6 +23,15 @@ std::vector<std::string> decode_values(BodyReader& body, int world) {
   return values;
 }
 
+StoreCall::Outcome outcome_of(Problem problem) noexcept {
+  switch (problem) {
+    case Problem::contract: return StoreCall::Outcome::contract_error;
+    case Problem::peer: return StoreCall::Outcome::peer_error;
+    case Problem::late: return StoreCall::Outcome::late_error;
+  }
+  return StoreCall::Outcome::peer_error;
+}
+
 }  // namespace
 
 StoreClient::StoreClient(Connection connection, Options options)
@@ -126,10 +135,8 @@ void StoreClient::take(Frame const& frame) {
       }
       auto const& call = found->second;
       if (frame.kind == Kind::problem) {
-        auto const problem = static_cast<Problem>(body.number(1, 2));
-        end_call(*call,
-                 problem == Problem::contract ? StoreCall::Outcome::contract_error : StoreCall::Outcome::peer_error,
-                 body.text(most_value_bytes));
+        auto const problem = static_cast<Problem>(body.number(1, 3));
+        end_call(*call, outcome_of(problem), body.text(most_value_bytes));
       } else {
         call->values = decode_values(body, options_.world);
         call->done.add();

@@ -20,7 +20,7 @@ namespace zeroth::comm {
 
 /// A call that waits for rank 0's answer. `done` counts to 1 when the rest is there.
 struct StoreCall {
-  enum class Outcome : std::uint8_t { values, contract_error, peer_error };
+  enum class Outcome : std::uint8_t { values, contract_error, peer_error, late_error };
   Outcome outcome = Outcome::values;
   std::string text;
   std::vector<std::string> values;

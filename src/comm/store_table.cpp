@@ -142,7 +142,7 @@ void StoreTable::expire(Clock::time_point now) {
         absent.push_back(static_cast<int>(rank));
       }
     }
-    refuse(each.call, Problem::peer,
+    refuse(each.call, Problem::late,
            fmt::format("nobody set the key '{}' within {}{}", each.key, describe(now - each.wait.begun),
                        absent.empty() ? "" : "; not there: " + describe_ranks(absent, *roster_)));
     return true;
@@ -156,7 +156,7 @@ void StoreTable::expire(Clock::time_point now) {
     }
     auto const missing = describe_ranks(missing_in(parts), *roster_);
     for (auto const& [rank, part] : parts) {
-      refuse(part.call, Problem::peer,
+      refuse(part.call, Problem::late,
              fmt::format("the gather '{}' waited {} for {}", name, describe(now - part.wait.begun), missing));
     }
     return true;

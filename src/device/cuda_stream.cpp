@@ -1,6 +1,7 @@
 #include "device/cuda_stream.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <utility>
 
@@ -113,6 +114,14 @@ void CudaStream::follow(Event const& event) {
 void CudaStream::sum(void* const* outputs, int output_count, void const* const* inputs, int input_count, Dtype dtype,
                      std::int64_t first, std::int64_t count) {
   if (failed() || count == 0) {
+    return;
+  }
+  if (input_count == 1) {  // It is the sum. In place nothing is left to do, of what may be all gradients of a model.
+    auto const begin = first * bytes_of(dtype);
+    std::for_each_n(outputs, output_count, [&](void* output) {
+      copy(static_cast<std::byte*>(output) + begin, static_cast<std::byte const*>(inputs[0]) + begin,
+           count * bytes_of(dtype));
+    });
     return;
   }
   cuda::RankSum args{};

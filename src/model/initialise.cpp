@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <string_view>
@@ -21,12 +22,22 @@ PhiloxKey key_of(std::uint64_t seed, std::string_view name) noexcept {
 /// In (0, 1): never 0, so that its logarithm is finite.
 double unit_interval(std::uint32_t word) noexcept { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
-/// Element `lane` of block `words`, standard normal: Box and Muller 1958, two elements from two words.
-double normal(PhiloxWords const& words, std::size_t lane) noexcept {
-  std::size_t const pair = lane & ~std::size_t{1};
-  double const radius = std::sqrt(-2.0 * std::log(unit_interval(words[pair])));
-  double const angle = 2.0 * std::numbers::pi * unit_interval(words[pair + 1]);
-  return radius * ((lane & 1U) == 0 ? std::cos(angle) : std::sin(angle));
+using Values = std::array<double, 4>;
+
+/// Standard normal: Box and Muller 1958, two values from two words.
+Values normals(PhiloxWords const& words) noexcept {
+  Values values;
+  for (std::size_t pair = 0; pair < values.size(); pair += 2) {
+    double const radius = std::sqrt(-2.0 * std::log(unit_interval(words[pair])));
+    double const angle = 2.0 * std::numbers::pi * unit_interval(words[pair + 1]);
+    values[pair] = radius * std::cos(angle);
+    values[pair + 1] = radius * std::sin(angle);
+  }
+  return values;
+}
+
+Values uniforms(PhiloxWords const& words) noexcept {
+  return {unit_interval(words[0]), unit_interval(words[1]), unit_interval(words[2]), unit_interval(words[3])};
 }
 
 struct Fill {
@@ -41,30 +52,29 @@ struct Fill {
       value = value_at(index++);
     }
   }
+  /// Element i is low + scale times value i % 4 of block i / 4.
   template <class F>
-  void each_random(F const& value_of) const {
-    PhiloxWords words{};
+  void each_random(double low, double scale, F const& values_of) const {
+    Values block{};
     std::int64_t have = -1;
     each([&](std::int64_t index) {
       if (index / 4 != have) {
         have = index / 4;
-        words = philox(key, {static_cast<std::uint32_t>(have), static_cast<std::uint32_t>(have >> 32U), 0, 0});
+        block =
+            values_of(philox(key, {static_cast<std::uint32_t>(have), static_cast<std::uint32_t>(have >> 32U), 0, 0}));
       }
-      return static_cast<float>(value_of(words, static_cast<std::size_t>(index % 4)));
+      return static_cast<float>(low + scale * block[static_cast<std::size_t>(index % 4)]);
     });
   }
   void operator()(Constant const& init) const {
     each([&](std::int64_t) { return init.value; });
   }
   void operator()(Normal const& init) const {
-    each_random([&](PhiloxWords const& words, std::size_t lane) {
-      return static_cast<double>(init.mean) + static_cast<double>(init.stddev) * normal(words, lane);
-    });
+    each_random(static_cast<double>(init.mean), static_cast<double>(init.stddev), normals);
   }
   void operator()(Uniform const& init) const {
     auto const low = static_cast<double>(init.low);
-    auto const width = static_cast<double>(init.high) - low;
-    each_random([&](PhiloxWords const& words, std::size_t lane) { return low + width * unit_interval(words[lane]); });
+    each_random(low, static_cast<double>(init.high) - low, uniforms);
   }
   void operator()(PerElement const& init) const { each(init.value_at); }
 };

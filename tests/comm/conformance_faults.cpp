@@ -46,7 +46,7 @@ std::string check_abort(Rank& rank) {
   auto const data = rank.buffer(std::vector<float>(100));
   if (is_last(rank)) {
     std::thread{[&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds{20});
+      std::this_thread::sleep_for(std::chrono::milliseconds{200});  // the others have their part, and wait in it
       rank.communicator.abort("the disk is full");
       rank.communicator.abort("a second reason");
     }}.join();
@@ -59,24 +59,47 @@ std::string check_abort(Rank& rank) {
                   check_ended(rank, {"the disk is full"}));
 }
 
-/// One rank does not come, for it waits elsewhere. The others say for whom they waited, and what it did last.
+/// One rank does not come, for it waits elsewhere. The others, which come one after another, say for whom they waited,
+/// and what it did last.
 std::string check_timeout(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   Part elsewhere{rank.communicator, 0, rank.communicator.rank(), "elsewhere"};
   auto const data = rank.buffer(std::vector<float>(12));
   rank.communicator.all_reduce(*stream, {"step", ""}, data.data(), data.data(), 12, Dtype::fp32);
   stream->synchronize();
-  rank.communicator.set_options({std::chrono::milliseconds{1000}, true});  // long enough for the others to be there
-  if (is_last(rank)) {
+  if (is_last(rank)) {  // with all the time in the world
     Collective const receive{Operation::receive, nullptr, data.data(), 12, Dtype::fp32, 0};
     elsewhere.communicator().submit(*stream, {"elsewhere", ""}, {&receive, 1});
     auto const thrown = error_of(*stream);
     return first_of(expect(thrown, {"waited", "missing", "block 7"}), check_ended(rank, {"waited"}));
   }
+  std::this_thread::sleep_for(rank.communicator.rank() * std::chrono::milliseconds{50});
+  rank.communicator.set_options({std::chrono::milliseconds{1000}, true});
   rank.communicator.all_reduce(*stream, {"backward", "block 7"}, data.data(), data.data(), 12, Dtype::fp32);
-  auto const thrown = error_of(*stream);
+  auto const thrown = error_of(*stream);  // who is slower than that is missing as well
   return expect(thrown, {"waited", "all_reduce (backward of unit 'block 7', 12 fp32)", "transaction 2",
-                         "missing: " + last_rank(rank) + ", which last started"});
+                         "missing: ", last_rank(rank) + ", which last started"});
+}
+
+/// Likewise, while another transaction of those who came has longer waited for its turn than they for the rank.
+std::string check_timeout_in_turn(Rank& rank) {
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  auto const slow = rank.device.make_stream("slow", device::Overlap::on);
+  Part elsewhere{rank.communicator, 0, rank.communicator.rank(), "elsewhere"};
+  auto const data = rank.buffer(std::vector<float>(12)), more = rank.buffer(std::vector<float>(12));
+  rank.communicator.barrier(*stream, {"begin", ""});
+  if (is_last(rank)) {
+    Collective const receive{Operation::receive, nullptr, data.data(), 12, Dtype::fp32, 0};
+    elsewhere.communicator().submit(*stream, {"elsewhere", ""}, {&receive, 1});
+    return expect(error_of(*stream), {"waited", "missing"});
+  }
+  rank.communicator.set_options({std::chrono::milliseconds{600}, true});
+  rank.post(*slow, [] { std::this_thread::sleep_for(std::chrono::milliseconds{200}); });
+  rank.communicator.all_reduce(*slow, {"backward", "block 7"}, data.data(), data.data(), 12, Dtype::fp32);
+  rank.communicator.all_reduce(*stream, {"backward", "block 6"}, more.data(), more.data(), 12, Dtype::fp32);
+  std::vector<std::string> const words{"waited", "block 7", "missing: ", last_rank(rank) + ", which last started"};
+  auto const in_turn = error_of(*stream);
+  return first_of(expect(in_turn, words), expect(error_of(*slow), words));
 }
 
 struct Mismatch {
@@ -161,6 +184,7 @@ std::string check_message_mismatch(Rank& rank) {
 std::vector<Case> fault_cases() {
   std::vector<Case> cases{{"an abort ends every wait", check_abort},
                           {"a rank that does not come is named", check_timeout},
+                          {"a rank that does not come is named to those in a queue", check_timeout_in_turn},
                           {"messages that differ are told so", check_message_mismatch}};
   auto const all = mismatches(nullptr, nullptr);
   for (std::size_t number = 0; number < all.size(); ++number) {

@@ -18,6 +18,8 @@ template <class F>
 [[nodiscard]] std::string outcome_of(F const& call) {
   try {
     return call();
+  } catch (LateError const& error) {
+    return std::string{"LateError: "} + error.what();
   } catch (PeerError const& error) {
     return std::string{"PeerError: "} + error.what();
   } catch (ConfigError const& error) {

@@ -12,6 +12,7 @@
 #include "comm/store_join.hpp"
 #include "comm/store_ranks.hpp"
 #include "support/catch.hpp"
+#include "support/reserved_port.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -23,11 +24,8 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds patience{120};
 
 TEST_CASE("ranks find a store that does not listen yet") {
-  int port = 0;
-  {
-    Store const gone{rank_options(0, 1, 0)};
-    port = gone.port();
-  }
+  testing::ReservedPort const reserved;
+  int const port = reserved.number();
   std::string got;
   std::thread early{[&] {
     got = outcome_of([&] {
@@ -83,7 +81,7 @@ TEST_CASE("who takes the connection and says nothing does not take all the time"
   std::thread early{[&] {
     got = outcome_of([&] {
       auto options = rank_options(1, 2, port);
-      options.answer_timeout = milliseconds{200};
+      options.answer_timeout = milliseconds{2000};  // which rank 0 keeps easily
       Store rank1{options};
       return joined(rank1.gather("all", "1", patience));
     });
@@ -124,11 +122,8 @@ TEST_CASE("a port that is taken is named, with what to do") {
 }
 
 TEST_CASE("a rank that finds nobody says where it looked, and why it failed") {
-  int port = 0;
-  {
-    Store const gone{rank_options(0, 1, 0)};
-    port = gone.port();
-  }
+  testing::ReservedPort const reserved;
+  int const port = reserved.number();
   auto options = rank_options(1, 2, port);
   options.join_timeout = milliseconds{100};
   options.given_by = "MASTER_ADDR=x";
@@ -178,11 +173,8 @@ TEST_CASE("signals that arrive while a rank looks for rank 0 do no harm") {
   struct sigaction before {};
   handler.sa_handler = [](int) {};
   ::sigaction(SIGUSR1, &handler, &before);  // without SA_RESTART: calls return early
-  int port = 0;
-  {
-    Store const gone{rank_options(0, 1, 0)};
-    port = gone.port();
-  }
+  testing::ReservedPort const reserved;
+  int const port = reserved.number();
   std::string got;
   std::atomic<bool> ended{false};
   std::thread looking{[&] {

@@ -13,7 +13,8 @@
 namespace zeroth::testing {
 
 /// Outlives the work of the streams that it holds up. On a GPU a kernel that asks: a call of the host would hold up
-/// those of other streams as well.
+/// those of other streams as well. While it holds, only kernels are launched that were launched before: CUDA may wait
+/// for the GPU before it loads one.
 class Gate {
  public:
   explicit Gate(device::Device& device)

@@ -14,6 +14,7 @@
 #include "comm/store_ranks.hpp"
 #include "cuda/gpus.hpp"
 #include "support/job.hpp"
+#include "support/reserved_port.hpp"
 #include "zeroth/device/cuda.hpp"
 #ifndef ZEROTH_ON_GPU
 #include "support/fake_nccl/fake_nccl.hpp"
@@ -38,7 +39,7 @@ inline void begin_nccl_on(Gpus const& gpus) { begin_nccl({.gpus = gpus.count, .d
 [[nodiscard]] inline std::string left_over() { return fake_cuda::leftovers() + fake_nccl::leftovers(); }
 #endif
 
-/// A rank's store, on this machine. `port` is free.
+/// A rank's store, on this machine.
 [[nodiscard]] inline comm::RendezvousOptions rendezvous_of(int rank, int world, int port) {
   comm::RendezvousOptions options;
   options.at = {"127.0.0.1", port, "this test", "token"};
@@ -48,8 +49,6 @@ inline void begin_nccl_on(Gpus const& gpus) { begin_nccl({.gpus = gpus.count, .d
   options.heartbeat_timeout = std::chrono::minutes{1};
   return options;
 }
-[[nodiscard]] inline int free_port() { return comm::Store{comm::rank_options(0, 1, 0)}.port(); }
-
 [[nodiscard]] inline std::shared_ptr<comm::NcclSession> make_session(int rank, int world, int port, int gpu) {
   return std::make_shared<comm::NcclSession>(rendezvous_of(rank, world, port), gpu,
                                              std::make_shared<comm::FlightRecorder>(rank, world));
@@ -60,7 +59,7 @@ template <class Body>
 [[nodiscard]] std::vector<std::string> run_nccl_ranks(int world, Body const& body, int gpus = 1,
                                                       comm::CommOptions const& options = {}) {
   std::vector<std::string> results(static_cast<std::size_t>(world));
-  int const port = free_port();
+  ReservedPort const port;
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < world; ++rank) {
@@ -68,7 +67,7 @@ template <class Body>
         this_rank() = {rank, world, ""};
         results[static_cast<std::size_t>(rank)] = comm::outcome_of([&] {
           auto const device = device::make_cuda_device(rank % gpus);
-          auto const session = make_session(rank, world, port, rank % gpus);
+          auto const session = make_session(rank, world, port.number(), rank % gpus);
           auto communicator = comm::make_nccl(session, options);
           comm::conformance::Rank self{*communicator, *device, post_on_gpu};
           return body(self, communicator);
@@ -83,13 +82,13 @@ template <class Body>
 inline Outcome run_nccl_job(int world, std::function<void(Job&)> const& rank_main, int gpus = 1) {
   Outcome outcome(static_cast<std::size_t>(world));
   std::vector<std::thread> threads;
-  int const port = free_port();
+  ReservedPort const port;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       this_rank() = {rank, world, ""};
       std::shared_ptr<comm::NcclSession> session;
       try {
-        session = make_session(rank, world, port, rank % gpus);
+        session = make_session(rank, world, port.number(), rank % gpus);
         detail::JobState state;
         state.make_device = [rank, gpus] {
           return device::make_cuda_device(rank % gpus, device::CudaBuffers::registrable);

@@ -109,6 +109,30 @@ TEST_CASE("calls return while the GPU is busy; synchronize() waits") {
   opener.join();
 }
 
+TEST_CASE("a sum of one input is that input, and in place no work at all") {
+  begin_on({});
+  auto const device = device::make_cuda_device(0);
+  auto& stream = device::as_cuda(device->compute());
+  auto const from = device->allocate(Category::scratch, 64), to = device->allocate(Category::scratch, 64);
+  device->kernels().fill(stream, from->data(), 64, 5);
+  void const* const input = from->data();
+  void* const apart = to->data();
+  stream.sum(&apart, 1, &input, 1, Dtype::bf16, 4, 8);
+  auto const sum = contents_of(*device, *to);
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    CHECK(sum[i] == (i >= 8 && i < 24 ? std::byte{5} : std::byte{0}));
+  }
+#ifndef ZEROTH_ON_GPU
+  auto const before = fake_cuda::calls("launch");
+#endif
+  void* const in_place = from->data();
+  stream.sum(&in_place, 1, &input, 1, Dtype::bf16, 0, 32);
+#ifndef ZEROTH_ON_GPU
+  CHECK(fake_cuda::calls("launch") == before);
+#endif
+  CHECK(contents_of(*device, *from) == std::vector<std::byte>(64, std::byte{5}));
+}
+
 TEST_CASE("a wait is for the point that was recorded last before it") {
   begin_on({});
   auto const device = device::make_cuda_device(0);
@@ -185,12 +209,20 @@ TEST_CASE("waits of the compute stream, and work that overlaps nothing, are meas
   auto const in_line = device->make_stream("in line", Overlap::off);
   auto const event = device->make_event();
   auto const sleep = [] { std::this_thread::sleep_for(milliseconds{30}); };
-  post_on_gpu(*beside, sleep);
+  Gate gate{*device};
+  std::atomic<bool> comes{false};
+  gate.enqueue_on(*beside);
   beside->record(*event);
+  post_on_gpu(device->compute(), [&comes] { comes = true; });
   device->compute().wait(*event);
-  CHECK(device->compute().waited_ms() < 30);
+  while (!comes) {
+    std::this_thread::yield();
+  }
+  CHECK(device->compute().waited_ms() == 0);
+  std::this_thread::sleep_for(milliseconds{100});
+  gate.open();
   device->compute().synchronize();
-  CHECK(device->compute().waited_ms() > 10);
+  CHECK(device->compute().waited_ms() > 20);
   CHECK(beside->waited_ms() == 0);
   CHECK(device->compute().host_ms() == 0);
   in_line->begin_span("reduce", "a");
@@ -249,12 +281,20 @@ TEST_CASE("a timeline gets the spans and waits of all streams") {
   auto const event = device->make_event();
   Timeline timeline;
   device->set_timeline(&timeline);
+  Gate gate{*device};
+  std::atomic<bool> comes{false};
+  gate.enqueue_on(*gather);
   {
     device::SpanScope const span{*gather, "gather", "block 1"};
     post_on_gpu(*gather, [] { std::this_thread::sleep_for(milliseconds{20}); });
   }
   gather->record(*event);
+  post_on_gpu(device->compute(), [&comes] { comes = true; });
   device->compute().wait(*event);
+  while (!comes) {  // or there may be nothing left to wait for
+    std::this_thread::yield();
+  }
+  gate.open();
   {
     device::SpanScope const span{device->compute(), "forward", "block 1"};
     post_on_gpu(device->compute(), [] { std::this_thread::sleep_for(milliseconds{2}); });

@@ -112,6 +112,42 @@ TEST_CASE("a call that CUDA refuses is named, and fails the device") {
   CHECK(contains(thrown<SystemError>([&] { static_cast<void>(device->make_event()); }), "cudaMemsetAsync"));
 }
 
+TEST_CASE("a kernel that is given memory which its GPU does not reach is refused") {
+  fake_cuda::reset({.gpus = 2});
+  float on_stack = 0;
+  auto const other = device::make_cuda_device(1);
+  auto const elsewhere = other->allocate(device::Category::slots, 100);
+  for (void* const out_of_reach : {static_cast<void*>(&on_stack), static_cast<void*>(elsewhere->data())}) {
+    auto const device = device::make_cuda_device(0);
+    auto const memory = device->allocate(device::Category::slots, 100);
+    auto const pinned = device->allocate_host(100);
+    auto const widen = [&](void const* from) {
+      device->kernels().convert(device->compute(), memory->data(), Dtype::fp32, from, Dtype::bf16, 2);
+    };
+    widen(pinned->data());
+    CHECK(contains(thrown<SystemError>([&] { widen(out_of_reach); }), "convert on cuda:0: invalid argument"));
+  }
+}
+
+TEST_CASE("kernels and events go to the GPU that their thread is on") {
+  fake_cuda::reset({.gpus = 2});
+  auto const device = device::make_cuda_device(0);
+  auto const memory = device->allocate(device::Category::slots, 100);
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
+  auto const event = device->make_event();
+  device->compute().record(*event);
+  CHECK(contains(thrown<SystemError>([&] { device->compute().synchronize(); }), "cudaEventRecord on cuda:0: invalid"));
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
+  auto const again = device::make_cuda_device(0);
+  static_cast<void>(again->compute());
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
+  CHECK(contains(thrown<SystemError>([&] {
+                   again->kernels().convert(again->compute(), memory->data(), Dtype::fp32, memory->data() + 64,
+                                            Dtype::bf16, 2);
+                 }),
+                 "convert on cuda:0: invalid resource handle"));
+}
+
 TEST_CASE("a GPU that is not there is refused") {
   fake_cuda::reset({.gpus = 2});
   CHECK(device::cuda_device_count() == 2);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <latch>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "cuda/contribute.hpp"
 #include "cuda/gpus.hpp"
 #include "support/catch.hpp"
+#include "zeroth/core/counter.hpp"
 #include "zeroth/device/cuda.hpp"
 
 namespace zeroth::testing {
@@ -24,14 +26,43 @@ Config config_of(int stage, int timeout_ms) {
                                        stage, timeout_ms));
 }
 
+/// The ranks but the bad one, which may wait until they have ended.
+class Others {
+ public:
+  /// For as long as a rank trains.
+  class Member {
+   public:
+    Member(Others& all, int rank) : all_{all}, is_bad_{rank == bad_rank} {}
+    Member(Member const&) = delete;
+    Member& operator=(Member const&) = delete;
+    ~Member() { all_.ended_.count_down(is_bad_ ? 0 : 1); }
+
+   private:
+    Others& all_;
+    bool is_bad_;
+  };
+  /// Or until it is certain that they do not end.
+  void await_end() const {
+    auto const deadline = Clock::now() + std::chrono::minutes{1};
+    while (!ended_.try_wait() && Clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    }
+  }
+
+ private:
+  std::latch ended_{world - 1};
+};
+
 /// Trains; in the third step the bad rank does `fault` between forward and backward of its units.
 template <class Fault>
 Outcome train_with(int stage, int timeout_ms, Fault const& fault) {
   begin_on({});
   auto const config = config_of(stage, timeout_ms);
+  Others others;
   return run_job(
       world,
       [&](Job& job) {
+        Others::Member const member{others, job.rank()};
         SmallModel const small;
         Engine<float> engine{job, small.model, config};
         for (int step = 1; step <= 5; ++step) {
@@ -39,7 +70,7 @@ Outcome train_with(int stage, int timeout_ms, Fault const& fault) {
             forward(micro, small);
             float const seed = micro.report_loss(1);
             if (step == 3 && job.rank() == bad_rank) {
-              fault();
+              fault(others);
             }
             for (auto u = small.units.size(); u-- > 0;) {
               auto const p = micro.backward(small.units[u]);
@@ -57,7 +88,7 @@ Outcome train_with(int stage, int timeout_ms, Fault const& fault) {
 
 TEST_CASE("a rank that throws ends all ranks with its words") {
   for (int stage = 0; stage <= 3; ++stage) {
-    auto const outcome = train_with(stage, 60'000, [] { throw std::runtime_error{"out of paper"}; });
+    auto const outcome = train_with(stage, 60'000, [](Others const&) { throw std::runtime_error{"out of paper"}; });
     for (int rank = 0; rank < world; ++rank) {
       auto const message = message_of(outcome[static_cast<std::size_t>(rank)]);
       CAPTURE(stage, rank, message);
@@ -70,7 +101,7 @@ TEST_CASE("a rank that throws ends all ranks with its words") {
 TEST_CASE("a rank that does not answer is named by the others, which end without it") {
   for (int const stage : {0, 3}) {
     auto const began = std::chrono::steady_clock::now();
-    auto const outcome = train_with(stage, 2000, [] { std::this_thread::sleep_for(std::chrono::seconds{5}); });
+    auto const outcome = train_with(stage, 5000, [](Others const& others) { others.await_end(); });
     for (int rank = 0; rank < world; ++rank) {
       auto const message = message_of(outcome[static_cast<std::size_t>(rank)]);
       CAPTURE(stage, rank, message);

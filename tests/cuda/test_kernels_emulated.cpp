@@ -43,7 +43,11 @@ class EmulatedMachine final : public Machine {
 
 }  // namespace
 
-void enqueue(cudaStream_t /*stream*/, std::function<void()> work) { queue().push_back(std::move(work)); }
+cudaError_t enqueue(cudaStream_t /*stream*/, std::type_index /*kernel*/, std::function<void()> work) {
+  queue().push_back(std::move(work));
+  return cudaSuccess;
+}
+bool reaches(cudaStream_t /*stream*/, void const* /*data*/, std::int64_t /*bytes*/) { return true; }
 
 Machine& machine() {
   static EmulatedMachine emulated;

@@ -4,6 +4,7 @@
 #include <barrier>
 #include <chrono>
 #include <cstdlib>
+#include <latch>
 #include <set>
 #include <string>
 #include <thread>
@@ -24,15 +25,34 @@ using testing::begin_nccl;
 using testing::left_over;
 using testing::run_nccl_ranks;
 
-constexpr milliseconds short_timeout{400};
+/// Of what is meant to take too long; what is not, takes its time.
+constexpr CommOptions soon{.timeout = milliseconds{800}, .check = false};
+/// Likewise, where ranks meet first.
+constexpr CommOptions in_a_while{.timeout = milliseconds{2500}, .check = false};
 Label const label{"backward", "block 7"};
 
-/// A sum over all ranks on communicator 'test', and what came of it.
-std::string sum_once(Rank& rank) {
-  Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
+/// A sum over all ranks of a communicator, and what came of it.
+std::string sum(Rank& rank, Communicator& communicator) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   float data = 1;
-  part.communicator().all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+  communicator.all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+  return error_of(*stream);
+}
+
+/// Likewise on communicator 'test', which is made for it.
+std::string sum_once(Rank& rank) {
+  Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
+  return sum(rank, part.communicator());
+}
+
+/// A sum that takes too long. It begins on no rank before all have submitted it, so that nobody is late with that.
+std::string sum_too_long(Rank& rank, Communicator& communicator, std::latch& submitted, std::int64_t count = 1) {
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  std::vector<float> data(static_cast<std::size_t>(count));
+  communicator.set_options(soon);
+  rank.post(*stream, [&submitted] { submitted.wait(); });
+  communicator.all_reduce(*stream, label, data.data(), data.data(), count, Dtype::fp32);
+  submitted.count_down();
   return error_of(*stream);
 }
 
@@ -43,16 +63,17 @@ std::string who_waited(std::string const& problem) {
   return end == std::string::npos || begin == std::string::npos ? "" : problem.substr(begin, end - begin);
 }
 
-CommOptions soon() { return {.timeout = short_timeout, .check = false}; }
-
 }  // namespace
 
 TEST_CASE("a collective that never ends is found, named and aborted on every rank") {
   begin_nccl();
   fake_nccl::stall_work("test");
   auto const began = std::chrono::steady_clock::now();
-  auto const problems = run_nccl_ranks(
-      3, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
+  std::latch submitted{3};
+  auto const problems = run_nccl_ranks(3, [&submitted](Rank& rank, auto&) {
+    Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
+    return sum_too_long(rank, part.communicator(), submitted);
+  });
   std::set<std::string> waiting;
   for (auto const& problem : problems) {
     waiting.insert(who_waited(problem));
@@ -68,22 +89,23 @@ TEST_CASE("a collective that never ends is found, named and aborted on every ran
 
 TEST_CASE("a rank that does not come is named, with what it did last, without any check") {
   begin_nccl();
-  auto const problems = run_nccl_ranks(
-      3,
-      [](Rank& rank, auto&) {
-        Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
-        auto const stream = rank.device.make_stream("test", device::Overlap::on);
-        float data = 1;
-        part.communicator().all_reduce(*stream, {"forward", "block 1"}, &data, &data, 1, Dtype::fp32);
-        if (rank.communicator.rank() == 1) {  // busy elsewhere
-          stream->synchronize();
-          std::this_thread::sleep_for(2 * short_timeout);
-          return error_of(*stream);
-        }
-        part.communicator().all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
-        return error_of(*stream);
-      },
-      1, soon());
+  std::latch told{2};
+  auto const problems = run_nccl_ranks(3, [&told](Rank& rank, auto&) {
+    Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    float data = 1;
+    part.communicator().all_reduce(*stream, {"forward", "block 1"}, &data, &data, 1, Dtype::fp32);
+    stream->synchronize();
+    if (rank.communicator.rank() == 1) {  // busy elsewhere
+      told.wait();
+      return error_of(*stream);
+    }
+    part.communicator().set_options(soon);
+    part.communicator().all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+    auto const error = error_of(*stream);
+    told.count_down();
+    return error;
+  });
   for (int const rank : {0, 2}) {
     CHECK_THAT(problems[static_cast<std::size_t>(rank)],
                Contains("missing: rank 1, which last started all_reduce (forward of unit 'block 1', 1 fp32)") &&
@@ -138,16 +160,10 @@ TEST_CASE("a message whose other side does not come is found before it is on its
 
 TEST_CASE("counts that differ end as a collective that never ends where nobody compares") {
   begin_nccl();
-  auto const problems = run_nccl_ranks(
-      2,
-      [](Rank& rank, auto&) {
-        auto const stream = rank.device.make_stream("test", device::Overlap::on);
-        std::vector<float> data(4);
-        rank.communicator.all_reduce(*stream, label, data.data(), data.data(), 1 + rank.communicator.rank(),
-                                     Dtype::fp32);
-        return error_of(*stream);
-      },
-      1, soon());
+  std::latch submitted{2};
+  auto const problems = run_nccl_ranks(2, [&submitted](Rank& rank, auto&) {
+    return sum_too_long(rank, rank.communicator, submitted, 1 + rank.communicator.rank());
+  });
   for (auto const& problem : problems) {
     CHECK_THAT(problem, Contains("waited") && Contains("block 7") && Contains("all have submitted it"));
   }
@@ -182,7 +198,12 @@ TEST_CASE("communicators that never come to be are given up at the deadline") {
     begin_nccl();
     fake_nccl::stall_making(name);
     auto const problems = run_nccl_ranks(
-        2, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
+        2,
+        [](Rank& rank, auto&) {
+          rank.communicator.set_options(in_a_while);
+          return sum_once(rank);
+        },
+        1, name == "world" ? in_a_while : CommOptions{});
     for (auto const& problem : problems) {
       CAPTURE(name);
       CHECK_THAT(problem, Contains("of communicator '" + name + "'"));
@@ -232,8 +253,13 @@ TEST_CASE("a libnccl that is older than the code needs is refused, on every rank
 TEST_CASE("a communicator that cannot be finished is aborted") {
   begin_nccl();
   fake_nccl::stall_finalize();
-  auto const problems = run_nccl_ranks(
-      2, [](Rank& rank, auto&) { return sum_once(rank); }, 1, soon());
+  auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) {
+    Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
+    auto problem = sum(rank, part.communicator());
+    part.communicator().set_options(soon);
+    rank.communicator.set_options(soon);
+    return problem;
+  });
   CHECK(problems == std::vector<std::string>(2));
   CHECK(fake_nccl::calls("ncclCommAbort") == 4);
   CHECK(fake_nccl::calls("ncclCommDestroy") == 0);
@@ -245,25 +271,23 @@ TEST_CASE("an abort that does not return keeps nobody from ending") {
   fake_nccl::stall_work("world");
   fake_nccl::stall_abort();
   std::barrier<> ended{2};
-  auto const problems = run_nccl_ranks(
-      2,
-      [&ended](Rank& rank, auto& communicator) {
-        auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
-        auto const memory = device->allocate(device::Category::slots, 1 << 20);
-        auto window = rank.communicator.register_memory(*memory);
-        auto const stream = rank.device.make_stream("test", device::Overlap::on);
-        float data = 1;
-        rank.communicator.all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
-        while (fake_nccl::calls("ncclCommAbort") < 2) {
-          std::this_thread::sleep_for(milliseconds{1});
-        }
-        window.reset();
-        communicator.reset();
-        ended.arrive_and_wait();
-        fake_nccl::stall_abort(false);  // who waits for a GPU waits for its work
-        return error_of(*stream);
-      },
-      1, soon());
+  auto const problems = run_nccl_ranks(2, [&ended](Rank& rank, auto& communicator) {
+    auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
+    auto const memory = device->allocate(device::Category::slots, 1 << 20);
+    auto window = rank.communicator.register_memory(*memory);
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    float data = 1;
+    rank.communicator.set_options(soon);
+    rank.communicator.all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+    while (fake_nccl::calls("ncclCommAbort") < 2) {
+      std::this_thread::sleep_for(milliseconds{1});
+    }
+    window.reset();
+    communicator.reset();
+    ended.arrive_and_wait();
+    fake_nccl::stall_abort(false);  // who waits for a GPU waits for its work
+    return error_of(*stream);
+  });
   for (auto const& problem : problems) {
     CHECK_THAT(problem, Contains("waited") && Contains("of communicator 'world'"));
   }
@@ -330,14 +354,12 @@ TEST_CASE("windows come and go while NCCL takes its time") {
 TEST_CASE("memory that cannot be registered in time ends every rank") {
   begin_nccl();
   fake_nccl::stall_windows();
-  auto const problems = run_nccl_ranks(
-      2,
-      [](Rank& rank, auto&) {
-        auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
-        auto const memory = device->allocate(device::Category::slots, 1 << 20);
-        return std::string{rank.communicator.register_memory(*memory) ? "a window" : "none"};
-      },
-      1, soon());
+  auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) {
+    auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
+    auto const memory = device->allocate(device::Category::slots, 1 << 20);
+    rank.communicator.set_options(soon);
+    return std::string{rank.communicator.register_memory(*memory) ? "a window" : "none"};
+  });
   auto const all = problems[0] + problems[1];
   CHECK_THAT(all, Contains("ncclCommWindowRegister of communicator 'world' on cuda:0 did not end within"));
   for (auto const& problem : problems) {
@@ -349,27 +371,25 @@ TEST_CASE("memory that cannot be registered in time ends every rank") {
 TEST_CASE("a communicator that ends with work on its way fails the job") {
   begin_nccl();
   std::atomic<bool> failed{false};
-  auto const problems = run_nccl_ranks(
-      2,
-      [&failed](Rank& rank, auto&) {
-        auto const stream = rank.device.make_stream("test", device::Overlap::on);
-        float data = 1;
-        {
-          Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
-          rank.post(*stream, [&failed] {  // the collective does not begin, so that it cannot be late either
-            while (!failed) {
-              std::this_thread::sleep_for(milliseconds{1});
-            }
-          });
-          part.communicator().all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
-          if (rank.communicator.rank() == 1) {
-            return error_of(*stream);
-          }
+  auto const problems = run_nccl_ranks(2, [&failed](Rank& rank, auto&) {
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    float data = 1;
+    {
+      Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
+      part.communicator().set_options({.timeout = std::chrono::seconds{3}, .check = false});
+      rank.post(*stream, [&failed] {  // the collective does not begin, so that it cannot be late either
+        while (!failed) {
+          std::this_thread::sleep_for(milliseconds{1});
         }
-        failed = true;
+      });
+      part.communicator().all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+      if (rank.communicator.rank() == 1) {
         return error_of(*stream);
-      },
-      1, {.timeout = std::chrono::seconds{3}, .check = false});
+      }
+    }
+    failed = true;
+    return error_of(*stream);
+  });
   for (auto const& problem : problems) {
     CHECK_THAT(problem,
                Contains("rank 0 ended communicator 'test', and all_reduce (backward of unit 'block 7', 1 fp32)") &&
@@ -390,7 +410,8 @@ TEST_CASE("nccl works on streams of a GPU, and says so") {
 
 TEST_CASE("a rank that throws ends the others in what they wait for") {
   begin_nccl();
-  auto const outcome = testing::run_nccl_job(3, [](Job& job) {
+  std::latch submitted{2};
+  auto const outcome = testing::run_nccl_job(3, [&submitted](Job& job) {
     auto& communicator = *detail::JobState::of(job).communicator;
     auto const device = device::make_cuda_device(0);
     auto const stream = device->make_stream("test", device::Overlap::on);
@@ -398,10 +419,11 @@ TEST_CASE("a rank that throws ends the others in what they wait for") {
     communicator.all_reduce(*stream, {"forward", "block 1"}, &data, &data, 1, Dtype::fp32);  // NCCL connects them
     stream->synchronize();
     if (job.rank() == 2) {
-      std::this_thread::sleep_for(std::chrono::seconds{1});
+      submitted.wait();
       throw std::runtime_error{"the disk is full"};
     }
     communicator.all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
+    submitted.count_down();
     stream->synchronize();
   });
   for (std::size_t const rank : {0U, 1U}) {

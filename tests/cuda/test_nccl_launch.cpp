@@ -31,12 +31,12 @@ class Variables {
   std::map<std::string, std::string> variables_;
 };
 
-Variables torchrun(std::string const& local_rank) {
+Variables torchrun(ReservedPort const& port, std::string const& local_rank) {
   return Variables{{{"RANK", "0"},
                     {"WORLD_SIZE", "1"},
                     {"LOCAL_RANK", local_rank},
                     {"MASTER_ADDR", "127.0.0.1"},
-                    {"MASTER_PORT", std::to_string(free_port())}}};
+                    {"MASTER_PORT", std::to_string(port.number())}}};
 }
 
 constexpr LaunchOptions by_nccl{.transport = comm::Transport::nccl, .device = DeviceKind::cuda};
@@ -44,10 +44,11 @@ constexpr LaunchOptions by_nccl{.transport = comm::Transport::nccl, .device = De
 }  // namespace
 
 TEST_CASE("a process that torchrun started is a rank on the GPU of its local rank") {
+  ReservedPort const port;
   begin_nccl({.gpus = 2});
   std::string device;
   {
-    auto const variables = torchrun("0");
+    auto const variables = torchrun(port, "0");
     int const status = launch(by_nccl, [&](Job& job) {
       SmallModel const small;
       auto const config = small_config(3);
@@ -62,18 +63,19 @@ TEST_CASE("a process that torchrun started is a rank on the GPU of its local ran
 }
 
 TEST_CASE("jobs by NCCL that cannot start are refused") {
+  ReservedPort const port;
   begin_nccl({.gpus = 2});
   CHECK(launch(by_nccl, [](Job&) {}) == 1);  // no launcher
   CHECK(launch({.transport = comm::Transport::nccl}, [](Job&) {}) == 1);
   {
-    auto const variables = torchrun("0");
+    auto const variables = torchrun(port, "0");
     auto sharing = by_nccl;
     sharing.share_devices = true;
     CHECK(launch(sharing, [](Job&) {}) == 1);
     CHECK(launch(by_nccl, [](Job&) {}) == 0);
   }
   begin_nccl({.gpus = 0});
-  auto const variables = torchrun("0");
+  auto const variables = torchrun(port, "0");
   CHECK(launch(by_nccl, [](Job&) {}) == 1);
   CHECK(left_over() == "");
 }

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/socket.hpp"
@@ -13,6 +14,7 @@
 #include "support/catch.hpp"
 #include "support/children.hpp"
 #include "support/job.hpp"
+#include "support/reserved_port.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -21,38 +23,45 @@ using Catch::Contains;
 using Environment = std::map<std::string, std::string>;
 
 constexpr int calm_ms = 120'000;   // longer than any of these tests
-constexpr int hurried_ms = 3'000;  // for those who wait for somebody who does not come
+constexpr int hurried_ms = 3'000;  // for one who waits for somebody who does not come
 
 struct Machine {
   int world = 2;
   int gpus = 4;  // that every process sees
   int stage = 3;
-  int join_ms = calm_ms;
 };
 
 class Processes : public Children {
  public:
-  explicit Processes(Machine const& machine)
-      : machine_{machine}, port_{std::to_string(comm::Store{comm::rank_options(0, 1, 0)}.port())} {}
+  explicit Processes(Machine const& machine) : machine_{machine} {}
   Processes(Machine const& machine, std::vector<std::string> const& deeds) : Processes{machine} {
     for (auto const& deed : deeds) {
       start_rank(static_cast<int>(count()), deed);
     }
   }
   /// With `more` in the environment; an empty value takes a variable out of it.
-  void start_rank(int rank, std::string const& deed, Environment const& more = {}) {
+  void start_rank(int rank, std::string const& deed, Environment const& more = {}, int join_ms = calm_ms) {
     Environment environment{{"RANK", std::to_string(rank)},
                             {"WORLD_SIZE", std::to_string(machine_.world)},
                             {"LOCAL_RANK", std::to_string(rank)},
                             {"MASTER_ADDR", "127.0.0.1"},
-                            {"MASTER_PORT", port_}};
+                            {"MASTER_PORT", std::to_string(port_.number())}};
     for (auto const& [name, value] : more) {
       environment[name] = value;
     }
     std::erase_if(environment, [](auto const& each) { return each.second.empty(); });
     start({ZEROTH_NCCL_PROGRAM, deed, std::to_string(machine_.gpus), std::to_string(machine_.stage),
-           (folder() / "nccl").string(), std::to_string(machine_.join_ms)},
+           (folder() / "nccl").string(), std::to_string(join_ms)},
           environment);
+  }
+  /// Rank 0, and then the last one, whose time for the others ends that of all. It has none to lose for rank 0's start.
+  void start_two(std::string const& deed, int last) {
+    start_rank(0, deed);
+    auto const deadline = Clock::now() + std::chrono::milliseconds{calm_ms};
+    while (!comm::connect_to("127.0.0.1", port_.number(), deadline).socket && Clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{10});
+    }
+    start_rank(last, deed, {}, hurried_ms);
   }
   /// Of one that the job's end has ended too: why, from itself and in its flight record.
   void check_told(std::size_t rank, std::string const& why) {
@@ -66,7 +75,7 @@ class Processes : public Children {
 
  private:
   Machine machine_;
-  std::string port_;
+  ReservedPort port_;
 };
 
 std::string trained_by_threads(int world, int stage) {
@@ -126,20 +135,22 @@ TEST_CASE("a process that is killed is named to all others") {
 }
 
 TEST_CASE("a rank that never starts is named to those who did") {
-  Processes job{{.world = 3, .join_ms = hurried_ms}, {"train", "train"}};
+  Processes job{{.world = 3}};
+  job.start_two("train", 1);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     job.check_said(rank, "rank 2 (has not joined)", 1);
   }
 }
 
 TEST_CASE("ranks that never find rank 0 end") {
-  Processes job{{.world = 2, .join_ms = hurried_ms}};
-  job.start_rank(1, "train");
+  Processes job{{.world = 2}};
+  job.start_rank(1, "train", {}, hurried_ms);
   job.check_said(0, "rank 1 of 2 did not find rank 0's store at 127.0.0.1:", 1);
 }
 
 TEST_CASE("an NCCL that never makes its communicator is given up") {
-  Processes job{{.world = 2, .join_ms = hurried_ms}, {"never made", "never made"}};
+  Processes job{{.world = 2}};
+  job.start_two("never made", 1);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     auto const ending = job[rank].wait();
     CHECK(ending.in_time);

@@ -26,7 +26,7 @@ std::string file(Types const& types, int stage, int accumulation, Movement const
     "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": {}, {} "gradient_clipping": 0.5,
     "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}, "stage3_prefetch_bucket_size": {}, "overlap_comm": {}}},
     "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01, "weight_decay": 0.1}}}},
-    "zeroth": {{ "gradient_slots": {}, "timeout_ms": 20000 {} }} }})",
+    "zeroth": {{ "gradient_slots": {}, "timeout_ms": 120000 {} }} }})",
                      accumulation, types.keys, stage, move.bucket, move.prefetch, move.overlap, move.gradient_slots,
                      more);
 }

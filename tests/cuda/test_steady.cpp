@@ -83,7 +83,7 @@ class Patience {
   explicit Patience(std::function<void()> give_up)
       : thread_{[this, give_up = std::move(give_up)] {
           std::unique_lock lock{mutex_};
-          if (!changed_.wait_for(lock, std::chrono::seconds{20}, [this] { return over_; })) {
+          if (!changed_.wait_for(lock, std::chrono::minutes{2}, [this] { return over_; })) {
             give_up();
           }
         }} {}
@@ -144,6 +144,9 @@ TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA") {
           CHECK(harmless.contains(function));
         }
         CHECK(calls.at("launch") > 0);
+#ifndef ZEROTH_ON_GPU
+        CHECK(counted_calls("load") > 0);  // of kernels, which may make the host wait: in the steps before
+#endif
       }
     }
   }

@@ -174,11 +174,17 @@ TEST_CASE("time is counted where a stream waits") {
   auto const device = make_cpu_device();
   auto const stream = device->make_stream("slow", Overlap::on), other = device->make_stream("other", Overlap::on);
   auto const event = device->make_event();
-  as_cpu(*stream).post([] { std::this_thread::sleep_for(std::chrono::milliseconds{40}); });
-  stream->record(*event);
-  other->wait(*event);
-  device->compute().wait(*event);
-  other->synchronize();
+  // Until both have waited: on a busy machine the event may have passed before they come to it.
+  for (std::chrono::milliseconds slow{40}; slow < std::chrono::seconds{5}; slow *= 2) {
+    as_cpu(*stream).post([slow] { std::this_thread::sleep_for(slow); });
+    stream->record(*event);
+    other->wait(*event);
+    device->compute().wait(*event);
+    other->synchronize();
+    if (device->compute().waited_ms() > 0 && other->waited_ms() > 0) {
+      break;
+    }
+  }
   CHECK(device->compute().waited_ms() > 0);
   CHECK(other->waited_ms() > 0);
   CHECK(stream->waited_ms() == 0);

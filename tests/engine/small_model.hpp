@@ -42,7 +42,7 @@ inline Config small_config(int stage, SmallFile const& file = {}) {
       R"({{"train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {},
            "zero_optimization": {{"stage": {} {}}},
            "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01, "weight_decay": 0.1}}}},
-           "zeroth": {{"timeout_ms": 20000 {}}} {}}})",
+           "zeroth": {{"timeout_ms": 120000 {}}} {}}})",
       file.micro_batch, file.accumulation, stage, file.zero, file.zeroth, file.more));
 }
 

@@ -27,7 +27,7 @@ Config config_of(File const& file) {
       R"({{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{"stage": {}}},
            "bf16": {{"enabled": true, "bf16_master_weights_and_grads": {}, "bf16_optimizer_states": {}}},
            "optimizer": {{"type": "AdamW", "params": {{"lr": {}}}}},
-           "zeroth": {{"timeout_ms": 20000, "stochastic_rounding_seed": {}}}}})",
+           "zeroth": {{"timeout_ms": 120000, "stochastic_rounding_seed": {}}}}})",
       file.stage, file.masters, file.moments, rate, file.seed));
 }
 

@@ -23,7 +23,7 @@ std::string file(Case const& c, std::string const& keys = "") {
       R"({{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": {}, "gradient_clipping": {},
            "zero_optimization": {{"stage": {}}},
            "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01, "weight_decay": 0.1}}}},
-           "zeroth": {{"timeout_ms": 20000}} {}}})",
+           "zeroth": {{"timeout_ms": 120000}} {}}})",
       c.accumulation, c.clip, c.stage, keys);
 }
 

@@ -1,5 +1,6 @@
 // A job in which something goes wrong, for the tests beside it: fault_program SCENARIO [--ranks N] [--comm local|mpi]
-// [--timeout MS] [--grace MS]. Ranks are threads or, under mpirun, processes. "Odd" is rank 1.
+// [--timeout MS] [--grace MS]. Ranks are threads or, under mpirun, processes. "Odd" is rank 1. The timeout is that of
+// all steps after the third: until then ranks come when they come.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -39,10 +40,11 @@ class Rank {
  public:
   Rank(zeroth::Job& job, Arguments const& arguments)
       : job_{job},
+        timeout_{arguments.timeout},
         state_{zeroth::detail::JobState::of(job)},
         device_{zeroth::device::make_cpu_device()},
         stream_{device_->make_stream("gather", zeroth::device::Overlap::on)} {
-    state_.communicator->set_options({arguments.timeout, true});
+    state_.communicator->set_options({.check = true});
     say(fmt::format("rank {} is process {}.", job.rank(), ::getpid()));
   }
 
@@ -53,7 +55,9 @@ class Rank {
     std::array<float, 2> sums{1, state_.stop_requested() ? 1.0F : 0.0F};
     state_.communicator->all_reduce(*stream_, {"step", "h.3"}, sums.data(), sums.data(), 2, Dtype::fp32);
     stream_->synchronize();
-    ++steps_;
+    if (++steps_ == 3) {
+      state_.communicator->set_options({timeout_, true});
+    }
     return sums[1] > 0;
   }
   void step_until(int count) {
@@ -87,6 +91,7 @@ class Rank {
 
  private:
   zeroth::Job& job_;
+  std::chrono::milliseconds timeout_;
   zeroth::detail::JobState& state_;
   std::unique_ptr<zeroth::device::Device> device_;
   std::unique_ptr<zeroth::device::Stream> stream_;

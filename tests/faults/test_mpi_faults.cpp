@@ -22,7 +22,7 @@ void check_failed(Ending const& ending) {
 
 /// mpirun has ended them before it ends itself, but it may be that they are not quite gone yet.
 bool is_gone(int process) {
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     if (::kill(process, 0) != 0) {
       return true;
     }
@@ -81,7 +81,7 @@ TEST_CASE("a process that exits in the middle of a job ends all") {
 
 TEST_CASE("a process that is stopped is missed, named and ended") {
   Folder const folder;
-  Child child{fault_program_under_mpi(world, {"steps", "--timeout", "1000"}, folder)};
+  Child child{fault_program_under_mpi(world, {"steps", "--timeout", "2000"}, folder)};
   REQUIRE(child.wait_for("is under way.", world));
   int const stopped = process_of(child.output(), 1);
   ::kill(stopped, SIGSTOP);
@@ -97,7 +97,7 @@ TEST_CASE("a process that is stopped is missed, named and ended") {
 
 TEST_CASE("a process that is busy elsewhere is missed, and says where it is") {
   Folder const folder;
-  Child child{fault_program_under_mpi(world, {"freeze", "--timeout", "1000"}, folder)};
+  Child child{fault_program_under_mpi(world, {"freeze", "--timeout", "2000"}, folder)};
   check_failed(child.wait());
   CAPTURE(child.output());
   CHECK_THAT(child.output(), Contains("missing: rank 1, which last started all_reduce (step of unit 'h.3', 2 fp32), "

@@ -45,7 +45,7 @@ TEST_CASE("what is no exception of the standard library ends all ranks too") {
 
 TEST_CASE("a rank that is frozen in its own code is missed, named and left behind") {
   Folder const folder;
-  Child child{fault_program({"freeze", "--timeout", "500", "--grace", "1000"}, folder)};
+  Child child{fault_program({"freeze", "--timeout", "1000", "--grace", "1000"}, folder)};
   check_failed(child.wait());
   CAPTURE(child.output());
   CHECK_THAT(child.output(), Contains(" waited ") && Contains("all_reduce (step of unit 'h.3', 2 fp32)") &&

@@ -39,7 +39,7 @@ inline std::string file(Types const& types, int stage, int accumulation, char co
     "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}, "stage3_prefetch_bucket_size": {}, "overlap_comm": {}}},
     "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01, "weight_decay": 0.1}}}},
     "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 3}}}},
-    "zeroth": {{ {} "reduce_gradients": "{}", "gradient_slots": {}, "timeout_ms": 20000 {} }} }})",
+    "zeroth": {{ {} "reduce_gradients": "{}", "gradient_slots": {}, "timeout_ms": 120000 {} }} }})",
                      accumulation, types.keys, stage, move.bucket, move.prefetch, move.overlap, types.keys_of_ours,
                      reduce, move.gradient_slots, more);
 }

@@ -20,7 +20,7 @@ def step_time(loads=("L1", "L2"), ranks=(2, 4)):
             base = (900 if load == "L1" else 55) * count / 2
             for stage, ratio in enumerate((1.003, 0.97, 0.985, 1.12)):
                 ms = base * ratio
-                lines.append({"bench": "step_time", "load": load, "layers": 6, "channels": 384,
+                lines.append({"benchmark": "step_time", "load": load, "layers": 6, "channels": 384,
                               "micro_batch": 4 if load == "L1" else 1, "context": 256 if load == "L1" else 128,
                               "ranks": count, "stage": stage, "rounds": 12, "step_ms": ms, "exposed_comm_ms": ms * (0.04 + 0.05 * stage),
                               "tokens_per_s": 256e3 * count / ms, "ratio_to_stage_0": ratio,

@@ -61,7 +61,7 @@ class BadFiles(unittest.TestCase):
             (put(3, tokens_per_s=float("nan")), r":3: tokens_per_s is NaN; it must be a number above 0"),
             (put(3, exposed_comm_ms=-1), r":3: exposed_comm_ms is -1; it must be a number of at least 0"),
             (put(3, exposed_comm_ms=1e9), r":3: exposed_comm_ms is 1e\+09, more than step_ms, 886\.5"),
-            (put(3, bench="adamw"), r":3: bench is \"adamw\"; it must be \"step_time\""),
+            (put(3, benchmark="adamw"), r":3: benchmark is \"adamw\"; it must be \"step_time\""),
             (put(3, stage=4), r":3: stage is 4; it must be 0 or 1 or 2 or 3"),
             (put(3, stage=1), r":3: stage is 1 for the second time for load L1 on 2 ranks"),
             (put(3, context=64), r":3: load L1: 6 layers, .* context 64, before L1: 6 layers, .* context 256"),

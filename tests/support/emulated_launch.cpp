@@ -1,5 +1,9 @@
 #include "support/emulated_launch.hpp"
 
+#include <algorithm>
+#include <typeinfo>
+#include <vector>
+
 #include "cuda/kernels/adamw.hpp"
 #include "cuda/kernels/move.hpp"
 #include "cuda/kernels/rank_sum.hpp"
@@ -17,10 +21,30 @@ struct OnEmulator {
 
   template <class Body>
   [[nodiscard]] cudaError_t operator()(Body const& body, std::int64_t blocks) const {
-    enqueue(stream, [body, blocks, how = emulation()] { emulate(body, blocks, how); });
-    return cudaSuccess;
+    return enqueue(stream, typeid(Body), [body, blocks, how = emulation()] { emulate(body, blocks, how); });
   }
 };
+
+/// Memory that a kernel is given, or null.
+struct Given {
+  void const* data;
+  std::int64_t bytes;
+};
+
+/// An error if the GPU of `stream` does not reach all of it. On a GPU the kernel would fail, and all that follows.
+cudaError_t expect_reached(cudaStream_t stream, std::vector<Given> const& all) {
+  bool const reached = std::ranges::all_of(all, [&](Given const& each) {
+    return each.data == nullptr || each.bytes == 0 || reaches(stream, each.data, each.bytes);
+  });
+  return reached ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+/// `launch()` if all of it is reached.
+template <class Launch>
+cudaError_t launch_on(cudaStream_t stream, std::vector<Given> const& all, Launch const& launch) {
+  auto const result = expect_reached(stream, all);
+  return result == cudaSuccess ? launch(OnEmulator{stream}) : result;
+}
 
 }  // namespace
 
@@ -33,34 +57,68 @@ Emulation& emulation() {
 
 namespace cuda {
 
-using testing::OnEmulator;
+using testing::launch_on;
 
 cudaError_t convert(cudaStream_t stream, void* destination, Dtype destination_dtype, void const* source,
                     Dtype source_dtype, std::int64_t count) {
-  return launch_convert(OnEmulator{stream}, destination, destination_dtype, source, source_dtype, count);
+  return launch_on(
+      stream, {{destination, count * bytes_of(destination_dtype)}, {source, count * bytes_of(source_dtype)}},
+      [&](auto const& on) { return launch_convert(on, destination, destination_dtype, source, source_dtype, count); });
 }
 
 cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& args) {
-  return launch_reduce_epilogue(OnEmulator{stream}, args);
+  return launch_on(stream,
+                   {{args.source, args.count * bytes_of(args.source_dtype)},
+                    {args.destination, args.count * bytes_of(args.destination_dtype)},
+                    {args.block_sums, device::sum_blocks(args.sums_count) * std::int64_t{sizeof(float)}}},
+                   [&](auto const& on) { return launch_reduce_epilogue(on, args); });
 }
 
 cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::StepSums const& host,
                     optim::StepSums* contribution) {
-  return launch_collect(OnEmulator{stream}, {block_sums, block_count, host, contribution});
+  return launch_on(stream,
+                   {{block_sums, block_count * std::int64_t{sizeof(float)}}, {contribution, sizeof(*contribution)}},
+                   [&](auto const& on) {
+                     return launch_collect(on, {block_sums, block_count, host, contribution});
+                   });
 }
 
 cudaError_t add_loss(cudaStream_t stream, optim::LossTerm const& term, optim::StepSums* contribution) {
-  return launch_add_loss(OnEmulator{stream}, {term, contribution});
+  return launch_on(stream, {{term.mean, sizeof(*term.mean)}, {contribution, sizeof(*contribution)}},
+                   [&](auto const& on) {
+                     return launch_add_loss(on, {term, contribution});
+                   });
 }
 
 cudaError_t advance(cudaStream_t stream, optim::StepRules const& rules, optim::StepSums const* total,
                     optim::StepScalars* scalars) {
-  return launch_advance(OnEmulator{stream}, {rules, total, scalars});
+  return launch_on(stream, {{total, sizeof(*total)}, {scalars, sizeof(*scalars)}}, [&](auto const& on) {
+    return launch_advance(on, {rules, total, scalars});
+  });
 }
 
-cudaError_t adamw(cudaStream_t stream, optim::AdamwArgs const& args) { return launch_adamw(OnEmulator{stream}, args); }
+cudaError_t adamw(cudaStream_t stream, optim::AdamwArgs const& args) {
+  auto const moments = args.count * bytes_of(args.moments_dtype);
+  return launch_on(stream,
+                   {{args.master, args.count * bytes_of(args.master_dtype)},
+                    {args.m, moments},
+                    {args.v, moments},
+                    {args.gradient, args.count * bytes_of(args.gradient_dtype)},
+                    {args.parameter, args.count * bytes_of(args.parameter_dtype)},
+                    {args.scalars, sizeof(*args.scalars)}},
+                   [&](auto const& on) { return launch_adamw(on, args); });
+}
 
-cudaError_t rank_sum(cudaStream_t stream, RankSum const& args) { return launch_rank_sum(OnEmulator{stream}, args); }
+cudaError_t rank_sum(cudaStream_t stream, RankSum const& args) {
+  std::vector<testing::Given> given;
+  auto const add = [&](void const* data) {
+    auto const bytes = bytes_of(args.dtype);
+    given.push_back({static_cast<std::byte const*>(data) + args.first * bytes, args.count * bytes});
+  };
+  std::for_each_n(args.inputs, args.input_count, add);
+  std::for_each_n(args.outputs, args.output_count, add);
+  return launch_on(stream, given, [&](auto const& on) { return launch_rank_sum(on, args); });
+}
 
 }  // namespace cuda
 }  // namespace zeroth

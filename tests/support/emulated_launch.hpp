@@ -3,14 +3,21 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <functional>
+#include <typeindex>
 
 #include "support/block_emulator.hpp"
 
 namespace zeroth::testing {
 
-/// Runs `work` once all that was enqueued on `stream` before has run. Whoever links emulated_launch.cpp defines it.
-void enqueue(cudaStream_t stream, std::function<void()> work);
+// Whoever links emulated_launch.cpp defines these two.
+
+/// Runs `work`, a kernel whose body is of type `kernel`, once all that was enqueued on `stream` before has run. The
+/// result is that of the launch.
+[[nodiscard]] cudaError_t enqueue(cudaStream_t stream, std::type_index kernel, std::function<void()> work);
+/// May a kernel on `stream` read and write these bytes?
+[[nodiscard]] bool reaches(cudaStream_t stream, void const* data, std::int64_t bytes);
 
 /// How bodies run that are launched from now on. Set it while no other thread launches.
 [[nodiscard]] Emulation& emulation();

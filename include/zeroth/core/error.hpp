@@ -28,7 +28,7 @@ struct ContractError final : Error {
   using Error::Error;
 };
 /// Another rank is gone or elsewhere: who, unit, collective.
-struct PeerError final : Error {
+struct PeerError : Error {
   using Error::Error;
 };
 /// The machine is wrong: a file, a library or the system below refused; names the call and its reason.

@@ -19,9 +19,11 @@ enum class CudaBuffers : bool { plain, registrable };
 /// ranks may be on one GPU: their streams do not wait for each other.
 ///
 /// Memory, streams and events are made at the start; enqueueing allocates nothing, waits for nothing and calls nothing
-/// back, with two exceptions: where more is being timed on a stream than ever before, since the host is further ahead
-/// of the GPU, it makes as many events again; and while a Timeline is set, every span makes two. Where the host has to
-/// wait (synchronize()), it asks again and again instead of blocking inside the driver.
+/// back, with three exceptions: CUDA loads a kernel when it is launched first, and may allocate and wait for the GPU
+/// then, unless the environment variable CUDA_MODULE_LOADING is EAGER; where more is being timed on a stream than ever
+/// before, since the host is further ahead of the GPU, it makes as many events again; and while a Timeline is set,
+/// every span makes two. Where the host has to wait (synchronize()), it asks again and again instead of blocking inside
+/// the driver.
 ///
 /// Errors: ContractError for a GPU that is not there. SystemError for a call that CUDA refused, naming it and the GPU;
 /// work that failed on the GPU is reported by the next call that touches it, as always in CUDA. Either fails the

@@ -6,9 +6,9 @@ namespace gpt::gpu {
 
 template <class Body>
 cudaError_t launch(cudaStream_t stream, Body const& body, std::int64_t blocks) {
-  zeroth::testing::enqueue(
-      stream, [body, blocks, how = zeroth::testing::emulation()] { zeroth::testing::emulate(body, blocks, how); });
-  return cudaSuccess;
+  return zeroth::testing::enqueue(stream, typeid(Body), [body, blocks, how = zeroth::testing::emulation()] {
+    zeroth::testing::emulate(body, blocks, how);
+  });
 }
 
 GPT_GPU_LAUNCH_FP32

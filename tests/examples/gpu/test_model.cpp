@@ -207,6 +207,36 @@ TEST_CASE("products that cuBLASLt refuses, or has no algorithm for, are named") 
   fake::offer_algorithms(true);
 }
 
+TEST_CASE("the library's handle belongs to the GPU that was current, and so does all that it works on") {
+  zeroth::testing::begin_on({.count = 2});
+  {
+    Stream const stream;
+    gpu::Matmul multiply{stream.raw(), {}};
+    auto const values = on_device(stream, random_values<float>(64, 1), 8);
+    auto out = on_device(stream, random_values<float>(64, 1), 8);
+    auto const product = gpu::Product{.a = gpu::operand(values), .b = gpu::operand(values), .out = gpu::result(out)};
+    multiply(product);
+    auto const is_refused = Catch::Contains("CUBLAS_STATUS_INVALID_VALUE");
+    auto longer = product;
+    longer.a.rows = 9;
+    CHECK_THROWS_WITH(multiply(longer), is_refused);
+    auto over = product;
+    over.out = {const_cast<float*>(values.data()), Dtype::fp32, 8};  // NOLINT: to be refused
+    CHECK_THROWS_WITH(multiply(over), is_refused);
+    stream.wait();
+
+    gpu::expect(cudaSetDevice(1), "cudaSetDevice");
+    CHECK_THROWS_WITH(multiply(product), is_refused);
+    gpu::Matrix<float> elsewhere;
+    elsewhere.resize(8, 8);
+    gpu::expect(cudaSetDevice(0), "cudaSetDevice");
+    auto of_another = product;
+    of_another.b = gpu::operand(elsewhere);
+    CHECK_THROWS_WITH(multiply(of_another), is_refused);
+  }
+  CHECK(zeroth::testing::left_on_gpus() == "");
+}
+
 TEMPLATE_TEST_CASE("without GELU in the library's epilogues it is a kernel, as always in fp32", "", float,
                    zeroth::bf16) {
   zeroth::testing::begin_on({});

@@ -145,6 +145,20 @@ TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for 
   CHECK(Counting::in_micro_steps()["launch"] > 500);
 }
 
+TEST_CASE("ranks with a GPU each train as those that share one") {
+  Run const run{.ranks = 2, .stage = 3, .steps = 3, .precision = bf16_keys};
+  auto const base = on_gpu(run);
+  fake_cuda::reset({.gpus = 2});
+  {
+    Folder const folder;
+    auto const apart =
+        train_in<gpu::OnGpu>(folder, run, as_threads([](int rank) { return zeroth::device::make_cuda_device(rank); }));
+    CHECK(apart.weights == base.weights);
+    CHECK(worst_loss(base, apart) == 0);
+  }
+  CHECK(fake_cuda::leftovers() == "");
+}
+
 TEST_CASE("work that comes late changes nothing") {
   Run const run{.ranks = 2, .stage = 3, .steps = 4};
   auto const base = on_gpu(run);

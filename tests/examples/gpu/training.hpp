@@ -32,7 +32,7 @@ inline zeroth::Config config_of(Run const& run) {
   return zeroth::Config::from_json(fmt::format(R"({{
     "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
     "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-3, "weight_decay": 0.1}}}},
-    "zero_optimization": {{"stage": {}}}, "zeroth": {{"timeout_ms": 20000}} {} }})",
+    "zero_optimization": {{"stage": {}}}, "zeroth": {{"timeout_ms": 120000}} {} }})",
                                                run.stage, run.precision));
 }
 

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
+#include <mutex>
 
-#include "support/fake_cuda/fake_cuda.hpp"
+#include "support/fake_cuda/machine.hpp"
 #include "zeroth/core/dtype.hpp"
 
 namespace zeroth::testing::fake_cuda {
@@ -14,6 +16,11 @@ namespace {
 
 std::atomic<bool> gelu_offered{true}, offered{true};
 std::atomic<std::int64_t> asked{0}, fused{0}, slow{0};
+
+/// What a handle refers to: it belongs to the GPU that was current when it was made.
+struct Library {
+  int gpu;
+};
 
 struct Description {
   cublasComputeType_t compute;
@@ -35,9 +42,9 @@ struct Preference {
   Alignments alignments;
 };
 
-/// What an algorithm needs: as much as it was allowed to.
+/// What an algorithm is for, and what it needs: as much as it was allowed to.
 struct Algorithm {
-  std::uint64_t workspace_bytes;
+  std::uint64_t problem, workspace_bytes;
   Alignments alignments;
   std::uint32_t bias_alignment, aux_alignment;
 };
@@ -47,6 +54,8 @@ struct Layout {
   cudaDataType_t type;
   std::int64_t rows, cols, ld;
 };
+
+std::int64_t bytes_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
 
 double read(void const* data, cudaDataType_t type, std::int64_t at) {
   switch (type) {
@@ -130,6 +139,25 @@ bool keeps_well(Description const& d, Layout const& out) {
 }
 bool is_offered(Description const& d) { return offered && (!has_aux(d) || gelu_offered); }
 
+/// All that algorithms are chosen by, but for addresses.
+std::uint64_t problem_of(Description const& d, std::initializer_list<Layout> layouts) {
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+  auto const add = [&](auto value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211U; };
+  add(d.compute);
+  add(d.transpose_a);
+  add(d.transpose_b);
+  add(d.epilogue);
+  add(d.aux_ld);
+  for (auto const& layout : layouts) {
+    add(layout.type);
+    add(layout.rows);
+    add(layout.cols);
+    add(layout.ld);
+  }
+  return hash;
+}
+
+Library const& of(cublasLtHandle_t handle) { return *reinterpret_cast<Library const*>(handle); }
 Description& of(cublasLtMatmulDesc_t handle) { return *reinterpret_cast<Description*>(handle); }
 Preference& of(cublasLtMatmulPreference_t handle) { return *reinterpret_cast<Preference*>(handle); }
 Layout const& of(cublasLtMatrixLayout_t handle) { return *reinterpret_cast<Layout const*>(handle); }
@@ -154,14 +182,40 @@ std::uint32_t alignment_of(void const* data) {
 }
 
 /// Rows, which are columns here, begin at multiples of 16 bytes: without that, tensor cores are fed slowly.
-bool has_fast_rows(Layout const& layout) {
-  std::int64_t const element_bytes = layout.type == CUDA_R_32F ? 4 : 2;
-  return layout.ld * element_bytes % 16 == 0;
+bool has_fast_rows(Layout const& layout) { return layout.ld * bytes_of(layout.type) % 16 == 0; }
+
+/// Memory from the first element to the last.
+struct Extent {
+  void const* data;
+  std::int64_t bytes;
+};
+Extent extent_of(void const* data, Layout const& layout) {
+  return {data, ((layout.cols - 1) * layout.ld + layout.rows) * bytes_of(layout.type)};
+}
+bool overlap(Extent const& a, Extent const& b) {
+  auto const begin_of_a = reinterpret_cast<std::uintptr_t>(a.data);
+  auto const begin_of_b = reinterpret_cast<std::uintptr_t>(b.data);
+  return begin_of_a < begin_of_b + static_cast<std::uintptr_t>(b.bytes) &&
+         begin_of_b < begin_of_a + static_cast<std::uintptr_t>(a.bytes);
 }
 
 /// In place with one layout, or out of place with layouts that are alike.
 bool takes_place(void const* c_data, Layout const& c, void const* d_data, Layout const& d) {
-  return c.type == d.type && c.rows == d.rows && c.cols == d.cols && (c_data != d_data || c.ld == d.ld);
+  bool const in_place = c_data == d_data && c.ld == d.ld;
+  return c.type == d.type && c.rows == d.rows && c.cols == d.cols &&
+         (in_place || !overlap(extent_of(c_data, c), extent_of(d_data, d)));
+}
+
+/// The GPU of the handle is that of the thread and of the stream, and all of the memory is its own.
+bool is_at_home(Library const& library, cudaStream_t stream, std::initializer_list<Extent> memory) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  bool all = current_gpu() == library.gpu && state.streams.contains(stream) && stream->gpu == library.gpu;
+  for (auto const& [data, bytes] : memory) {
+    auto const* const block = state.find(data, static_cast<std::size_t>(bytes));
+    all = all && block != nullptr && block->gpu == library.gpu;
+  }
+  return all;
 }
 
 }  // namespace
@@ -189,11 +243,11 @@ char const* cublasLtGetStatusName(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  *handle = reinterpret_cast<cublasLtHandle_t>(new char);
+  *handle = reinterpret_cast<cublasLtHandle_t>(new Library{current_gpu()});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-  delete reinterpret_cast<char*>(handle);
+  delete &of(handle);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -260,9 +314,9 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                              cublasLtMatrixLayout_t /*c*/, cublasLtMatrixLayout_t d,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int requested,
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {
   ++asked;
@@ -270,14 +324,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cubla
   // Of split sums only those whose order is the same in every run.
   bool const ordered = of(preference).reduction_schemes == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   auto const& how = of(description);
-  if (requested < 1 || !ordered || !makes_sense(how, of(a), of(b), of(d)) || !keeps_well(how, of(d))) {
+  if (requested < 1 || current_gpu() != of(handle).gpu || !ordered || !makes_sense(how, of(a), of(b), of(d)) ||
+      !keeps_well(how, of(d))) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   if (!is_offered(how)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  Algorithm const algorithm{of(preference).workspace_bytes, of(preference).alignments, alignment_of(how.bias),
-                            alignment_of(how.aux)};
+  Algorithm const algorithm{problem_of(how, {of(a), of(b), of(c), of(d)}), of(preference).workspace_bytes,
+                            of(preference).alignments, alignment_of(how.bias), alignment_of(how.aux)};
   std::memcpy(results[0].algo.data, &algorithm, sizeof(algorithm));
   results[0].workspaceSize = algorithm.workspace_bytes;
   results[0].state = CUBLAS_STATUS_SUCCESS;
@@ -285,7 +340,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cubla
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description, void const* alpha,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, void const* alpha,
                               void const* a_data, cublasLtMatrixLayout_t a, void const* b_data,
                               cublasLtMatrixLayout_t b, void const* beta, void const* c_data, cublasLtMatrixLayout_t c,
                               void* d_data, cublasLtMatrixLayout_t d, cublasLtMatmulAlgo_t const* chosen,
@@ -293,13 +348,25 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
   auto const& how = of(description);
   Algorithm needs{};
   std::memcpy(&needs, chosen->data, sizeof(needs));
-  bool const there = aligned(a_data, needs.alignments.a) && aligned(b_data, needs.alignments.b) &&
-                     aligned(c_data, needs.alignments.c) && aligned(d_data, needs.alignments.d) &&
-                     (!has_bias(how) || (how.bias != nullptr && aligned(how.bias, needs.bias_alignment))) &&
-                     (!has_aux(how) || (how.aux != nullptr && aligned(how.aux, needs.aux_alignment)));
-  bool const has_room = workspace != nullptr && aligned(workspace, 256) && workspace_bytes >= needs.workspace_bytes;
-  if (!there || !has_room || !takes_place(c_data, of(c), d_data, of(d)) || !makes_sense(how, of(a), of(b), of(d)) ||
-      !keeps_well(how, of(d)) || !is_offered(how)) {
+  auto const read_a = extent_of(a_data, of(a));
+  auto const read_b = extent_of(b_data, of(b));
+  auto const written = extent_of(d_data, of(d));
+  Extent const room{workspace, static_cast<std::int64_t>(workspace_bytes)};
+  Extent const bias{has_bias(how) ? how.bias : d_data, has_bias(how) ? of(d).rows * bytes_of(of(d).type) : 1};
+  auto const aux =
+      has_aux(how) ? extent_of(how.aux, {of(d).type, of(d).rows, of(d).cols, how.aux_ld}) : Extent{d_data, 1};
+  bool const there =
+      aligned(a_data, needs.alignments.a) && aligned(b_data, needs.alignments.b) &&
+      aligned(c_data, needs.alignments.c) && aligned(d_data, needs.alignments.d) &&
+      (!has_bias(how) || aligned(how.bias, needs.bias_alignment)) &&
+      (!has_aux(how) || aligned(how.aux, needs.aux_alignment)) &&
+      is_at_home(of(handle), stream, {read_a, read_b, extent_of(c_data, of(c)), written, room, bias, aux});
+  bool const apart =
+      !overlap(written, read_a) && !overlap(written, read_b) && (!has_aux(how) || !overlap(written, aux));
+  bool const has_room = aligned(workspace, 256) && workspace_bytes >= needs.workspace_bytes;
+  bool const is_for_this = needs.problem == problem_of(how, {of(a), of(b), of(c), of(d)});
+  if (!there || !apart || !has_room || !is_for_this || !takes_place(c_data, of(c), d_data, of(d)) ||
+      !makes_sense(how, of(a), of(b), of(d)) || !keeps_well(how, of(d)) || !is_offered(how)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   fused += has_aux(how) ? 1 : 0;

@@ -3,8 +3,10 @@
 ///
 /// It replaces the functions that the examples call, and knows the attributes and epilogues that they use. Others are
 /// refused, and so are the arguments that cuBLASLt refuses. An algorithm uses all that it was allowed to when it was
-/// asked for: the workspace, and the alignment of every address. Also refused, though cuBLASLt has algorithms for it:
-/// reduction schemes other than the one that adds split sums in order, in the type that they are computed in.
+/// asked for: the workspace, and the alignment of every address; and it is for what it was asked for alone. Also
+/// refused, though cuBLASLt has algorithms for it: reduction schemes other than the one that adds split sums in order,
+/// in the type that they are computed in. And what cuBLASLt does not notice: a thread, a stream or memory of another
+/// GPU than the handle's, matrices that reach beyond their memory, a result that lies over a factor.
 #pragma once
 #include <cstdint>
 

@@ -16,8 +16,9 @@
 ///
 /// Stricter than CUDA where that finds mistakes: asynchronous copies from or to memory that CUDA does not know, which
 /// would block the host, are refused; so are the default stream and handles that were destroyed. New memory is full of
-/// garbage. As in CUDA, cudaFree waits for the GPU, and an error of work that was enqueued is returned by every call
-/// that follows.
+/// garbage; a kernel that is given memory out of its GPU's reach is refused at its launch. As in CUDA, cudaFree waits
+/// for the GPU, a kernel's first launch may, events are recorded on streams of their own GPU, kernels launched on those
+/// of the current one, and an error of work that was enqueued is returned by every call that follows.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -47,7 +48,7 @@ void reset(Machine const& machine = {});
 /// Work of a stream: what a kernel is on a GPU. `work` must not wait for anything but the processor.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 
-/// How often each function was called since reset().
+/// How often each function was called since reset(). Kernels that were launched for the first time count as "load".
 [[nodiscard]] std::map<std::string, std::int64_t> calls();
 /// The same of one function; work that was enqueued counts as "launch".
 [[nodiscard]] std::int64_t calls(std::string const& function);

@@ -1,13 +1,56 @@
 /// Kernels run as work of streams.
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "support/emulated_launch.hpp"
-#include "support/fake_cuda/fake_cuda.hpp"
+#include "support/fake_cuda/machine.hpp"
 
 namespace zeroth::testing {
+namespace {
 
-void enqueue(cudaStream_t stream, std::function<void()> work) {
-  static_cast<void>(fake_cuda::enqueue(stream, std::move(work)));  // what is refused is told by the next call
+using fake_cuda::State;
+
+/// CUDA loads a kernel when it is launched first, and may wait for the work of the GPU then. Here for that of the
+/// calling thread: ranks that are threads of a test are processes in life.
+void load(std::type_index kernel, int gpu) {
+  auto& state = State::get();
+  std::vector<std::shared_ptr<CUstream_st>> busy;
+  {
+    std::lock_guard const lock{state.mutex};
+    if (!state.loaded.emplace(gpu, kernel).second) {
+      return;
+    }
+    ++state.calls["load"];
+    for (auto const& [handle, stream] : state.streams) {
+      if (stream->gpu == gpu && stream->owner == std::this_thread::get_id()) {
+        busy.push_back(stream);
+      }
+    }
+  }
+  for (auto const& stream : busy) {
+    stream->drain();
+  }
+}
+
+}  // namespace
+
+cudaError_t enqueue(cudaStream_t stream, std::type_index kernel, std::function<void()> work) {
+  auto& state = State::get();
+  {
+    std::lock_guard const lock{state.mutex};
+    if (!state.streams.contains(stream) || stream->gpu != fake_cuda::current_gpu()) {
+      return fake_cuda::answer(cudaErrorInvalidResourceHandle);
+    }
+  }
+  load(kernel, stream->gpu);
+  return fake_cuda::enqueue(stream, std::move(work));
+}
+
+bool reaches(cudaStream_t stream, void const* data, std::int64_t bytes) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  return !state.streams.contains(stream) || state.reaches(stream->gpu, data, static_cast<std::size_t>(bytes));
 }
 
 }  // namespace zeroth::testing

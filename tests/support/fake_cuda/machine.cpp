@@ -153,6 +153,7 @@ void reset(Machine const& machine) {
   state.machine = machine;
   state.gpus.clear();
   state.gpus.resize(static_cast<std::size_t>(machine.gpus));
+  state.loaded.clear();
   state.calls.clear();
   state.timed_events = 0;
   state.refusals.clear();

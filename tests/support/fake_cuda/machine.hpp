@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <typeindex>
 #include <utility>
 
 #include "support/fake_cuda/fake_cuda.hpp"
@@ -48,6 +49,7 @@ struct Gpu {
 /// CUDA leaves these types open.
 struct CUevent_st {
   std::shared_ptr<zeroth::testing::fake_cuda::Point> point;
+  int gpu;
 };
 
 struct CUstream_st {
@@ -58,6 +60,7 @@ struct CUstream_st {
   void drain();
 
   int const gpu, priority;
+  std::thread::id const owner = std::this_thread::get_id();
 
  private:
   void run();
@@ -88,6 +91,7 @@ class State {
   std::map<std::uintptr_t, Block> blocks;                        // by address
   std::map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;  // shared with those who wait for it to be idle
   std::set<cudaEvent_t> events;
+  std::set<std::pair<int, std::type_index>> loaded;  // kernels, by GPU
   std::map<std::string, std::int64_t> calls;
   std::int64_t timed_events = 0;  // made, not those that there are
   std::map<std::string, std::pair<int, cudaError_t>> refusals;

@@ -102,7 +102,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (auto const error = state.enter("cudaEventCreateWithFlags", current_gpu()); error != cudaSuccess) {
     return answer(error);
   }
-  *event = new CUevent_st{std::make_shared<Point>()};
+  *event = new CUevent_st{std::make_shared<Point>(), current_gpu()};
   (*event)->point->timed = (flags & cudaEventDisableTiming) == 0;
   state.timed_events += (*event)->point->timed ? 1 : 0;
   state.events.insert(*event);
@@ -123,7 +123,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
-  if (!state.streams.contains(stream) || !state.events.contains(event)) {
+  if (!state.streams.contains(stream) || !state.events.contains(event) || event->gpu != stream->gpu) {
     return answer(cudaErrorInvalidResourceHandle);
   }
   if (auto const error = state.enter("cudaEventRecord", stream->gpu); error != cudaSuccess) {
@@ -155,7 +155,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
-  if (!state.events.contains(begin) || !state.events.contains(end) || !begin->point->timed || !end->point->timed) {
+  if (!state.events.contains(begin) || !state.events.contains(end) || !begin->point->timed || !end->point->timed ||
+      begin->gpu != end->gpu) {
     return answer(cudaErrorInvalidResourceHandle);
   }
   if (auto const error = state.enter("cudaEventElapsedTime", current_gpu()); error != cudaSuccess) {
