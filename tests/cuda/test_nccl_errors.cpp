@@ -122,12 +122,12 @@ TEST_CASE("a rank that does not come to its first collective is named, with the 
         auto const stream = rank.device.make_stream("test", device::Overlap::on);
         float data = 1;
         if (rank.communicator.rank() == 1) {  // busy elsewhere, while NCCL connects the others
-          std::this_thread::sleep_for(3 * short_timeout);
+          std::this_thread::sleep_for(3 * soon.timeout);
         }
         rank.communicator.all_reduce(*stream, label, &data, &data, 1, Dtype::fp32);
         return error_of(*stream);
       },
-      1, soon());
+      1, soon);
   for (auto const& problem : problems) {
     CHECK_THAT(problem, Contains("missing: rank 1, which started nothing yet") && Contains("waited") &&
                             Contains("in all_reduce (backward of unit 'block 7', 1 fp32), transaction 1 of "
@@ -149,11 +149,11 @@ TEST_CASE("a message whose other side does not come is found before it is on its
         if (rank.communicator.rank() == 0) {
           rank.communicator.submit(*stream, label, std::array{message});
         } else {
-          std::this_thread::sleep_for(3 * short_timeout);
+          std::this_thread::sleep_for(3 * soon.timeout);
         }
         return error_of(*stream);
       },
-      1, soon());
+      1, soon);
   CHECK_THAT(problems[0], Contains("rank 0 waited") && Contains("in send") && Contains("missing: rank 1"));
   CHECK(left_over() == "");
 }
@@ -322,7 +322,7 @@ TEST_CASE("a destruction for which other ranks take their time is waited for, un
         ++gone;
         return std::string{};
       },
-      1, soon());
+      1, soon);
   CHECK(problems == std::vector<std::string>(2));
   fake_nccl::stall_destroy(false);
   while (left_over() != "") {  // until the threads that were left behind have come back
