@@ -126,11 +126,12 @@ void LocalCommunicator::run(Transaction& transaction) {
   }
 }
 
-/// Transactions of one communicator run one after another, on whatever streams they are.
+/// Transactions of one communicator run one after another, on whatever streams they are. One that waits for its turn
+/// gives up later than one before it that waits for a rank, and can say for which.
 void LocalCommunicator::await_turn(Transaction const& transaction) {
   auto const before = static_cast<std::uint32_t>(transaction.sequence - 1);
   auto const why = group_->wait(
-      rank_, transaction.timeout, [&](Clock::time_point until) { return turn_.wait_until(before, until); },
+      rank_, 2 * transaction.timeout, [&](Clock::time_point until) { return turn_.wait_until(before, until); },
       [](int) { return false; },
       [&] {
         return fmt::format("the queue before {}, transaction {}, behind this rank's earlier ones on other streams,",

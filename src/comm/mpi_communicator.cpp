@@ -196,9 +196,10 @@ void MpiCommunicator::in_turn(std::uint32_t turn, Transaction& transaction, Work
   }
 }
 
+/// Gives up later than a transaction before this one that waits for a rank, and can say for which.
 void MpiCommunicator::await_turn(std::uint32_t turn, Transaction const& transaction) {
   auto const begin = Clock::now();
-  auto const deadline = begin + transaction.timeout;
+  auto const deadline = begin + 2 * transaction.timeout;
   while (!turn_.wait_until(turn - 1, std::min(deadline, Clock::now() + slice))) {
     if (auto const failure = session_->failure()) {
       throw PeerError{failure->reason};

@@ -34,7 +34,9 @@ void pause(int asked) {
 }  // namespace
 
 NcclLink::NcclLink(Identity given, FlightRecorder& recorder, JobFailed failed)
-    : identity{std::move(given)}, flights{recorder, identity.gpu}, failed_{std::move(failed)} {}
+    : identity{std::move(given)}, flights{recorder, identity.gpu}, failed_{std::move(failed)} {
+  lent_->name = identity.traits.name;
+}
 
 NcclLink::~NcclLink() { abort(); }
 
@@ -42,7 +44,7 @@ ncclConfig_t NcclLink::config() const noexcept {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.splitShare = 0;  // shared resources would end together, and run one after another
-  config.commName = identity.traits.name.c_str();
+  config.commName = lent_->name.c_str();
   config.CTAPolicy = identity.traits.copy_engine ? NCCL_CTA_POLICY_ZERO : NCCL_CTA_POLICY_DEFAULT;
   return config;
 }
@@ -108,7 +110,7 @@ std::unique_lock<std::mutex> NcclLink::enter(char const* call, Clock::time_point
 void NcclLink::start(ncclUniqueId const& id, Clock::time_point deadline) {
   std::lock_guard const lock{mutex_};
   auto settings = config();
-  auto& slot = written_->born.emplace_back(nullptr);  // written at once, and again by NCCL's thread when it is done
+  auto& slot = lent_->born.emplace_back(nullptr);  // written at once, and again by NCCL's thread when it is done
   try {
     auto const result = ncclCommInitRankConfig(&slot, world(), id, identity.rank, &settings);
     handle_ = std::atomic_ref{slot}.load(std::memory_order_acquire);
@@ -135,12 +137,12 @@ void NcclLink::start_from(NcclLink& parent, int color, int key, Clock::time_poin
 
 /// The parent is under way until the new handle is there, which then is under way itself.
 ncclComm_t NcclLink::split(int color, int key, Clock::time_point deadline, ncclConfig_t* config) {
-  auto& slot = written_->born.emplace_back(nullptr);
+  auto& slot = lent_->born.emplace_back(nullptr);
   call("ncclCommSplit", deadline, [&](ncclComm_t whole) { return ncclCommSplit(whole, color, key, &slot, config); });
   return slot;
 }
 
-/// NCCL may never come back from either. A thread of its own can then be left behind, with what NCCL may still write.
+/// NCCL may never come back from either. A thread of its own can then be left behind, with what NCCL may still use.
 void NcclLink::end_handle(Ending ending) noexcept {
   auto* const handle = std::exchange(handle_, nullptr);
   if (handle == nullptr) {
@@ -151,7 +153,7 @@ void NcclLink::end_handle(Ending ending) noexcept {
   auto const ended = std::make_shared<Counter>();
   std::thread thread;
   try {
-    thread = std::thread{[handle, end, ended, written = written_, gpu = identity.gpu] {
+    thread = std::thread{[handle, end, ended, lent = lent_, gpu = identity.gpu] {
       ::pthread_setname_np(::pthread_self(), "nccl end");
       static_cast<void>(cudaSetDevice(gpu));  // or it would work with GPU 0
       static_cast<void>(end(handle));
@@ -186,7 +188,7 @@ std::string NcclLink::find_error() {
 }
 
 ncclWindow_t NcclLink::make_window(void* memory, std::int64_t bytes, Clock::time_point deadline) {
-  auto& slot = written_->windows.emplace_back(nullptr);
+  auto& slot = lent_->windows.emplace_back(nullptr);
   call("ncclCommWindowRegister", deadline, [&](ncclComm_t handle) {
     return ncclCommWindowRegister(handle, memory, static_cast<std::size_t>(bytes), &slot, NCCL_WIN_COLL_SYMMETRIC);
   });

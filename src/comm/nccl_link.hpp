@@ -102,12 +102,14 @@ class NcclLink {
   JobFailed failed_;
   std::mutex mutex_;  // held inside NCCL
   ncclComm_t handle_ = nullptr;
-  /// What NCCL writes when it is done, however late: nobody may be gone by then.
-  struct Written {
+  /// What NCCL reads as long as there is the handle, and writes when it is done, however late: it may not be gone by
+  /// then.
+  struct Lent {
+    std::string name;
     std::deque<ncclComm_t> born;
     std::deque<ncclWindow_t> windows;
   };
-  std::shared_ptr<Written> written_ = std::make_shared<Written>();
+  std::shared_ptr<Lent> lent_ = std::make_shared<Lent>();
 };
 
 }  // namespace zeroth::comm

@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
@@ -48,6 +49,25 @@ void ask_for_launch_order() {
   });
 }
 
+/// NCCL takes the environment's word over that of whoever makes a communicator. Not set here: the program may have
+/// communicators of its own.
+void warn_of_overrides() {
+  struct Override {
+    char const* variable;
+    char const* problem;
+  };
+  constexpr std::array overrides{
+      Override{"NCCL_COMM_BLOCKING", "calls of NCCL that wait for a rank which is gone have no deadline"},
+      Override{"NCCL_COMM_SPLIT_SHARE_RESOURCES", "gathers and reductions take turns, and end together"},
+  };
+  for (auto const& [variable, problem] : overrides) {
+    char const* const value = std::getenv(variable);
+    if (value != nullptr && value == std::string_view{"1"}) {
+      spdlog::warn("{}={} in the environment: {}; unset it", variable, value, problem);
+    }
+  }
+}
+
 RendezvousOptions with_handler(RendezvousOptions options, AbortState& abort) {
   options.on_failure = [&abort](JobFailure const& failure) { abort.abort(failure.reason); };
   return options;
@@ -58,6 +78,7 @@ RendezvousOptions with_handler(RendezvousOptions options, AbortState& abort) {
 NcclSession::NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<FlightRecorder> recorder)
     : rank_{rendezvous.rank}, world_{rendezvous.world}, gpu_{gpu}, recorder_{std::move(recorder)} {
   ask_for_launch_order();
+  warn_of_overrides();
   if (rendezvous.problem.empty()) {
     try {
       take_gpu();

@@ -33,10 +33,18 @@ Pipe& signal_pipe() {
   return pipe;
 }
 
-std::atomic<int> write_end{-1};  // for the handler
+// for the handler
+std::atomic<int> write_end{-1};
+std::atomic<pid_t> watching{0};
 std::atomic<bool> watched{false};
 
+/// A process that was forked has the handler and the pipe as well, and its signals are none of the job's.
 void pass_on(int signal) {
+  if (::getpid() != watching.load(std::memory_order_relaxed)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+    return;
+  }
   int const saved = errno;
   auto const number = static_cast<unsigned char>(signal);
   (void)!::write(write_end.load(std::memory_order_relaxed), &number, 1);
@@ -63,6 +71,7 @@ SignalWatch::SignalWatch(Actions actions) : actions_{std::move(actions)} {
                  "the other");
   try {
     write_end.store(signal_pipe().write_end, std::memory_order_relaxed);
+    watching.store(::getpid(), std::memory_order_relaxed);
     thread_ = std::thread{[this] { watch(); }};
   } catch (...) {
     watched.store(false);

@@ -9,7 +9,8 @@ namespace zeroth::comm {
 
 /// Brings SIGINT and SIGTERM to a thread of its own while it lives. The handler only passes on the number, whatever
 /// thread it runs on, so the actions may do anything; no thread's signal mask is touched, so that programs which ranks
-/// start are born as usual. A signal that was ignored before stays so.
+/// start are born as usual. A signal that was ignored before stays so. Processes that are forked while it lives end by
+/// theirs.
 class SignalWatch {
  public:
   struct Actions {

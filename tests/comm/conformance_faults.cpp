@@ -81,6 +81,27 @@ std::string check_timeout(Rank& rank) {
                          "missing: ", last_rank(rank) + ", which last started"});
 }
 
+/// Likewise, while another transaction of those who came has longer waited for its turn than they for the rank.
+std::string check_timeout_in_turn(Rank& rank) {
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  auto const slow = rank.device.make_stream("slow", device::Overlap::on);
+  Part elsewhere{rank.communicator, 0, rank.communicator.rank(), "elsewhere"};
+  auto const data = rank.buffer(std::vector<float>(12)), more = rank.buffer(std::vector<float>(12));
+  rank.communicator.barrier(*stream, {"begin", ""});
+  if (is_last(rank)) {
+    Collective const receive{Operation::receive, nullptr, data.data(), 12, Dtype::fp32, 0};
+    elsewhere.communicator().submit(*stream, {"elsewhere", ""}, {&receive, 1});
+    return expect(error_of(*stream), {"waited", "missing"});
+  }
+  rank.communicator.set_options({std::chrono::milliseconds{1500}, true});  // mpi takes up to 1 s to ask who is where
+  rank.post(*slow, [] { std::this_thread::sleep_for(std::chrono::milliseconds{300}); });
+  rank.communicator.all_reduce(*slow, {"backward", "block 7"}, data.data(), data.data(), 12, Dtype::fp32);
+  rank.communicator.all_reduce(*stream, {"backward", "block 6"}, more.data(), more.data(), 12, Dtype::fp32);
+  std::vector<std::string> const words{"waited", "block 7", "missing: ", last_rank(rank) + ", which last started"};
+  auto const in_turn = error_of(*stream);
+  return first_of(expect(in_turn, words), expect(error_of(*slow), words));
+}
+
 struct Mismatch {
   char const* name;
   Label common_label, odd_label;
@@ -163,6 +184,7 @@ std::string check_message_mismatch(Rank& rank) {
 std::vector<Case> fault_cases() {
   std::vector<Case> cases{{"an abort ends every wait", check_abort},
                           {"a rank that does not come is named", check_timeout},
+                          {"a rank that does not come is named to those in a queue", check_timeout_in_turn},
                           {"messages that differ are told so", check_message_mismatch}};
   auto const all = mismatches(nullptr, nullptr);
   for (std::size_t number = 0; number < all.size(); ++number) {

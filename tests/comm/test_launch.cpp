@@ -1,4 +1,7 @@
 // launch() inside one process; what ends processes is in tests/faults.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -110,6 +113,30 @@ TEST_CASE("signals do afterwards what they did before") {
     CHECK(handled == 1);
     std::signal(number, before);
   }
+}
+
+TEST_CASE("a signal to a process that a rank forked ends that, and not the job") {
+  std::array<int, 2> ended_by{};
+  bool stops = true;
+  CHECK(launch({.thread_ranks = 1}, [&](Job& job) {
+          std::array<int, 2> const numbers{SIGINT, SIGTERM};
+          for (std::size_t each = 0; each < numbers.size(); ++each) {
+            pid_t const child = ::fork();
+            if (child == 0) {
+              while (true) {
+                ::pause();
+              }
+            }
+            ::kill(child, numbers[each]);
+            int status = 0;
+            ::waitpid(child, &status, 0);
+            ended_by[each] = WIFSIGNALED(status) ? WTERMSIG(status) : -1;
+          }
+          meet(job);
+          stops = detail::JobState::of(job).stop_requested();
+        }) == 0);
+  CHECK(ended_by == std::array{SIGINT, SIGTERM});
+  CHECK_FALSE(stops);
 }
 
 TEST_CASE("a signal that was ignored stays so") {

@@ -181,6 +181,18 @@ TEST_CASE("a launch order that is not the job's own stays, and is warned of") {
   CHECK_THAT(job[1].output(), !Contains("NCCL_LAUNCH_ORDER_IMPLICIT=") && Contains("order is 1"));
 }
 
+TEST_CASE("an environment that makes NCCL's calls wait, or its communicators share, is warned of") {
+  Processes job{{.world = 2}};
+  job.start_rank(0, "train", {{"NCCL_COMM_BLOCKING", "1"}, {"NCCL_COMM_SPLIT_SHARE_RESOURCES", "1"}});
+  job.start_rank(1, "train", {{"NCCL_COMM_BLOCKING", "0"}});
+  job.check_said(0, "trained", 0);
+  job.check_said(1, "trained", 0);
+  CHECK_THAT(job[0].output(),
+             Contains("NCCL_COMM_BLOCKING=1 in the environment: calls of NCCL that wait for a rank which is gone") &&
+                 Contains("NCCL_COMM_SPLIT_SHARE_RESOURCES=1 in the environment: gathers and reductions"));
+  CHECK_THAT(job[1].output(), !Contains("in the environment"));
+}
+
 TEST_CASE("ranks that would share a GPU are all told") {
   Processes job{{.world = 2, .gpus = 1}, {"train", "train"}};
   for (std::size_t rank = 0; rank < 2; ++rank) {

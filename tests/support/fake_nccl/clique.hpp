@@ -142,6 +142,7 @@ class World {
 /// NCCL leaves this type open.
 struct ncclComm {
   std::shared_ptr<zeroth::testing::fake_nccl::Clique> clique;
+  char const* name = nullptr;  // the caller's, who keeps it
   int rank = 0;
   std::thread::id owner = std::this_thread::get_id();
   ncclResult_t error = ncclSuccess;
@@ -158,7 +159,7 @@ struct ncclComm {
     std::uint64_t number;
     int color;
     ncclComm_t* result;
-    std::string name;
+    char const* name;
     int policy;
   };
   std::optional<Splitting> splitting;

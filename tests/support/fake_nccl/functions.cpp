@@ -1,6 +1,8 @@
 /// The functions of NCCL.
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -147,9 +149,10 @@ ncclResult_t launch(Group const& mine) {
   return fake_cuda::enqueue(mine.stream, std::move(in_turn)) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-ncclComm_t make(std::shared_ptr<Clique> clique, int rank, int policy) {
+ncclComm_t make(std::shared_ptr<Clique> clique, char const* name, int rank, int policy) {
   auto& world = World::get();
   auto communicator = std::make_unique<ncclComm>();
+  communicator->name = name;
   communicator->rank = rank;
   communicator->asked = questions_until_ready;
   communicator->stalled = world.stalled_making.contains(clique->name());
@@ -180,7 +183,7 @@ void complete_split(ncclComm_t parent) {
     auto& world = World::get();
     std::lock_guard const lock{world.mutex};
     auto const id = parent->clique->id() + "." + std::to_string(wish.number) + "." + std::to_string(wish.color);
-    *wish.result = make(world.clique(id, wish.name, members), rank, wish.policy);
+    *wish.result = make(world.clique(id, wish.name, members), wish.name, rank, wish.policy);
   }
 }
 
@@ -205,6 +208,10 @@ bool allows(ncclConfig_t const* config) {
 ncclResult_t end(ncclComm_t communicator) {
   if (communicator == nullptr) {
     return ncclInvalidArgument;
+  }
+  if (communicator->clique->name() != communicator->name) {
+    std::fputs("a communicator outlives the name that it was made with\n", stderr);
+    std::abort();
   }
   communicator->clique->abort(communicator->rank);
   complete_making(communicator);
@@ -279,7 +286,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   if (clique->world() != ranks) {
     return ncclInvalidArgument;
   }
-  *communicator = make(clique, rank, config->CTAPolicy);
+  *communicator = make(clique, config->commName, rank, config->CTAPolicy);
   (*communicator)->born = communicator;
   return ncclInProgress;
 }
@@ -296,7 +303,7 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* re
     return ncclInvalidUsage;
   }
   *result = nullptr;
-  parent->splitting = {parent->splits++, color, result, config == nullptr ? "" : config->commName,
+  parent->splitting = {parent->splits++, color, result, config == nullptr ? nullptr : config->commName,
                        config == nullptr ? 0 : config->CTAPolicy};
   parent->clique->wish(parent->rank, parent->splitting->number, {color, key});
   return ncclSuccess;  // as NCCL 2.28 does: that it has only begun is what the parent says
