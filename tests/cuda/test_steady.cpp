@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <barrier>
-#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -34,7 +33,7 @@ std::vector<std::uint32_t> bits(std::vector<StepReport> const& reports) {
   std::vector<std::uint32_t> all;
   for (auto const& report : reports) {
     for (float const value : {report.loss, report.grad_norm, report.learning_rate, report.loss_scale}) {
-      all.push_back(std::bit_cast<std::uint32_t>(value));
+      all.push_back(bits_of_number(value));
     }
     all.push_back(report.skipped ? 1 : 0);
   }

@@ -101,10 +101,14 @@ struct Trained {
   MemoryBytes planned, peak;
 };
 
-/// Bits, so that NaN equals itself and -0 is not 0.
+/// Bits, so that NaN equals itself and -0 is not 0. Of a NaN not those of its payload: GPUs and processors differ
+/// there.
+inline std::uint32_t bits_of_number(float value) {
+  return std::isnan(value) ? 0x7fc00000U : std::bit_cast<std::uint32_t>(value);
+}
 inline std::vector<std::uint32_t> bits_of(Trained const& trained) {
   std::vector<std::uint32_t> bits;
-  auto const add = [&](float value) { bits.push_back(std::bit_cast<std::uint32_t>(value)); };
+  auto const add = [&](float value) { bits.push_back(bits_of_number(value)); };
   for (auto const& report : trained.reports) {
     add(report.loss), add(report.grad_norm), add(report.learning_rate), add(report.loss_scale);
     bits.push_back(report.skipped ? 1 : 0);
