@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
+#include "core/utf8.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -17,6 +19,12 @@ namespace {
 std::uint32_t next_id() {
   static std::atomic<std::uint32_t> ids{1};
   return ids.fetch_add(1);
+}
+
+void check_text(std::string_view what, std::string const& name) {
+  ZEROTH_EXPECTS(
+      is_utf8(name),
+      fmt::format("{} name \"{}\" is not UTF-8: files of weights and traces hold nothing else", what, escaped(name)));
 }
 
 std::int64_t count_of(std::string const& name, std::span<std::int64_t const> shape) {
@@ -58,6 +66,7 @@ Unit Model::unit_at(std::uint32_t index) const {
 }
 
 Unit Model::unit(std::string name, UnitOptions const& options) {
+  check_text("unit", name);
   ZEROTH_EXPECTS(
       options.uses_per_micro_step >= 1,
       fmt::format("unit \"{}\": uses_per_micro_step is {}, must be 1 or more", name, options.uses_per_micro_step));
@@ -67,6 +76,7 @@ Unit Model::unit(std::string name, UnitOptions const& options) {
 
 std::uint32_t Model::add(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
                          ParamOptions const& options) {
+  check_text("parameter", name);
   ZEROTH_EXPECTS(unit.model_ == state_->id, fmt::format("parameter \"{}\" is added to a unit of another model", name));
   ZEROTH_EXPECTS(!name.empty() && name != "__metadata__",
                  fmt::format("parameter name \"{}\": it must not be empty, nor what safetensors files keep for "

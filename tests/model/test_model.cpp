@@ -89,6 +89,16 @@ TEST_CASE("names of parameters are global, and what files can hold") {
   CHECK(model.description().units[1].params.empty());
 }
 
+TEST_CASE("names that no file could hold are refused, and shown byte by byte") {
+  Model model;
+  auto const unit = model.unit("caf\xc3\xa9");
+  CHECK_THAT(refused([&] { return model.unit("caf\xe9"); }), Contains("unit name \"caf\\xe9\" is not UTF-8"));
+  CHECK_THAT(refused([&] { return model.param(unit, "caf\xe9\x1b", {2}, Constant{0}); }),
+             Contains("parameter name \"caf\\xe9\\x1b\" is not UTF-8"));
+  CHECK(model.description().units.size() == 1);
+  CHECK(model.description().params.empty());
+}
+
 TEST_CASE("bad shapes are refused, and leave the model as it was") {
   Model model;
   auto const unit = model.unit("u");

@@ -83,10 +83,10 @@ struct ParamOptions {
 class Model {
  public:
   explicit Model(std::uint64_t seed = 0);  ///< Of the initialisation.
-  /// Appends a unit. `name` labels messages; it is no part of a parameter's name.
+  /// Appends a unit. `name`, in UTF-8, labels messages; it is no part of a parameter's name. Throws ContractError.
   [[nodiscard]] Unit unit(std::string name, UnitOptions const& options = {});
-  /// Adds a parameter to `unit`. `name` is global and is what files use, so that regrouping units renames nothing.
-  /// Throws ContractError if the name is taken or an extent is not positive.
+  /// Adds a parameter to `unit`. `name`, in UTF-8, is global and is what files use, so that regrouping units renames
+  /// nothing. Throws ContractError if the name is taken or no UTF-8, or an extent is not positive.
   template <std::size_t D>
   [[nodiscard]] Param<D> param(Unit unit, std::string name, std::int64_t const (&shape)[D], Init const& init,
                                ParamOptions const& options = {}) {
