@@ -15,11 +15,15 @@
 /// to shared and global memory is then there for all. In a phase no thread reads what another one writes. Between
 /// phases nobody knows a thread: what stands there is the same for all of them, loops and conditions included.
 ///
+/// `block.alone(f)` is a phase without a barrier, in which threads have nothing to do with each other: none touches
+/// shared memory, and what it writes to global memory is there for the others only when the next phase is through.
+///
 /// `PerThread<T, Block>` is a value of each thread that lasts from phase to phase: `value[thread]`. A register on a
 /// GPU.
 ///
-/// `block.fold_warps(values, combine)` is where threads read each other's registers: in each warp lane l
-/// takes lane l + 16, then l + 8, ... 1 (device::fold_halves). Lane 0 then holds the result, the others anything.
+/// `block.fold_warps(values, combine)` is where threads read each other's registers, without a barrier: in each warp
+/// lane l takes lane l + 16, then l + 8, ... 1 (device::fold_halves), and lane 0's result is that of all lanes.
+/// `combine` must not depend on the order of its two arguments.
 ///
 /// Tensor cores and copies that run beside them have words of their own: warp.hpp.
 #pragma once

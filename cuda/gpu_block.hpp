@@ -41,19 +41,28 @@ class GpuBlock {
     __syncthreads();
   }
 
+  template <class F>
+  __device__ void alone(F const& function) const {
+    function(static_cast<int>(threadIdx.x));
+  }
+
+  /// Lanes l and l ^ half combine the same two values, so that all lanes get what lane 0 gets.
   template <class T, class Combine>
   __device__ void fold_warps(PerThread<T>& values, Combine const& combine) const {
     T& mine = values[static_cast<int>(threadIdx.x)];
-    device::fold_halves(warp_threads, [&](int half) {
-      mine = combine(mine, __shfl_down_sync(0xffffffffU, mine, static_cast<unsigned>(half)));
-    });
+    device::fold_halves(warp_threads,
+                        [&](int half) { mine = combine(mine, __shfl_xor_sync(0xffffffffU, mine, half)); });
   }
 
   template <class F>
   __device__ void warps(F const& function) const {
+    open_warps(function);
+    __syncthreads();
+  }
+  template <class F>
+  __device__ void open_warps(F const& function) const {
     GpuWarp warp;
     function(warp);
-    __syncthreads();
   }
 
   template <class F>
@@ -61,9 +70,8 @@ class GpuBlock {
     function(static_cast<int>(threadIdx.x), GpuCopy{});
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
-  template <int left>
   __device__ void await_fetches() const {
-    asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
     __syncthreads();
   }
 };

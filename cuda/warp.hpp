@@ -17,7 +17,10 @@
 ///
 /// `block.fetch(f)` starts copies into shared memory: `f(thread, copy)` for every thread, where `copy(to, from, there)`
 /// copies one object of 4 or 16 bytes, or zeros if it is not `there`. What is being fetched is nobody's to read or
-/// write before `block.await_fetches<left>()`, which goes on when those of all fetches but the last `left` have come.
+/// write before `block.await_fetches()`, which goes on when all fetches of all threads have come.
+///
+/// `block.open_warps(f)` is `warps` without a barrier behind it: warps go on while others still read. From its
+/// beginning to the next barrier, that of a phase or of await_fetches(), shared memory is not changed.
 #pragma once
 #include <cstdint>
 

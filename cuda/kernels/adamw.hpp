@@ -37,7 +37,7 @@ struct Adamw {
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.phase([&](int thread) {
+    block.alone([&](int thread) {
       if (scalars->skip) {
         return;
       }

@@ -26,7 +26,7 @@ struct Move {
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.phase([&](int thread) {
+    block.alone([&](int thread) {
       for (std::int64_t i = block.index(); i < tiles(); i += block.count()) {
         auto const tile = tile_of<tile_count>(grid, begin, end, i);
         each_pack<threads>(grid, tile, thread, [&](std::int64_t first, auto count) { (void)move(first, count); });

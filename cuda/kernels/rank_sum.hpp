@@ -20,7 +20,7 @@ struct AddRanks {
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.phase([&](int thread) {
+    block.alone([&](int thread) {
       for (std::int64_t i = block.index(); i < tiles(); i += block.count()) {
         auto const tile = tile_of<tile_count>(grid, args.first, args.first + args.count, i);
         each_pack<threads>(grid, tile, thread, [&](std::int64_t first, auto count) { add(first, count); });

@@ -67,7 +67,7 @@ struct MoveAndSum {
       sums[thread] = sum;
     });
     block.fold_warps(sums, [](float low, float high) { return low + high; });
-    block.phase([&](int thread) {
+    block.alone([&](int thread) {
       int const warp = thread / warp_threads;
       if (thread % warp_threads == 0 && warp * length < count) {
         block_sums[first_sum + warp] = sums[thread];

@@ -60,7 +60,7 @@ struct AddLoss {
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.phase([&](int thread) {
+    block.alone([&](int thread) {
       if (thread == 0) {
         contribution->loss = device::add_weighted(contribution->loss, *term.mean, term.weight);
       }
@@ -79,7 +79,7 @@ struct Advance {
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.phase([&](int thread) {
+    block.alone([&](int thread) {
       if (thread == 0) {
         optim::arithmetic::advance(rules, *total, *scalars);
       }

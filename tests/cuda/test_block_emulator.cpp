@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <stdexcept>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -86,6 +87,36 @@ TEST_CASE("what was never written is NaN") {
   CHECK(std::isnan(own));
 }
 
+/// Looks at shared memory, or changes it, where threads are alone.
+struct Alone {
+  static constexpr int threads = 32;
+  struct Shared {
+    float values[threads];
+  };
+  float *seen, *kept;
+  bool changes;
+
+  template <class Block>
+  void operator()(Block& block, Shared& shared) const {
+    block.phase([&](int thread) { shared.values[thread] = 3; });
+    block.alone([&](int thread) {
+      seen[thread] = shared.values[thread];
+      if (changes && thread == 5) {
+        shared.values[thread] = 4;
+      }
+    });
+    block.phase([&](int thread) { kept[thread] = shared.values[thread]; });
+  }
+};
+
+TEST_CASE("threads that are alone have no shared memory") {
+  std::vector<float> seen(32), kept(32);
+  emulate(Alone{seen.data(), kept.data(), false}, 1);
+  CHECK(std::isnan(seen[7]));
+  CHECK(kept == std::vector<float>(32, 3));
+  CHECK_THROWS_AS(emulate(Alone{seen.data(), kept.data(), true}, 1), std::logic_error);
+}
+
 /// Folds each warp's values; all lanes report.
 struct Fold {
   static constexpr int threads = 64;
@@ -97,15 +128,18 @@ struct Fold {
   void operator()(Block& block, Shared& /*shared*/) const {
     cuda::PerThread<float, Block> own;
     block.phase([&](int thread) { own[thread] = values[thread]; });
-    block.fold_warps(own, [](float low, float high) { return low - 2 * high; });  // the order matters
+    block.fold_warps(own, combined);
     block.phase([&](int thread) { results[thread] = own[thread]; });
   }
+
+  /// Not associative: who is combined with whom matters.
+  static float combined(float a, float b) { return a * b - (a + b); }
 };
 
-TEST_CASE("warps are folded apart, halves onto halves, into their lane 0") {
+TEST_CASE("warps are folded apart, halves onto halves, and all lanes get what lane 0 gets") {
   std::vector<float> values(64), results(64);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(i % 11);
+    values[i] = static_cast<float>(i % 11) / 16;
   }
   emulate(Fold{values.data(), results.data()}, 1);
   for (std::size_t warp = 0; warp < 2; ++warp) {
@@ -113,11 +147,12 @@ TEST_CASE("warps are folded apart, halves onto halves, into their lane 0") {
                                 values.begin() + static_cast<std::ptrdiff_t>(32 * warp + 32));
     for (std::size_t half : {16, 8, 4, 2, 1}) {
       for (std::size_t lane = 0; lane < half; ++lane) {
-        expected[lane] = expected[lane] - 2 * expected[lane + half];
+        expected[lane] = Fold::combined(expected[lane], expected[lane + half]);
       }
     }
-    CHECK(results[32 * warp] == expected[0]);
-    CHECK(std::isnan(results[32 * warp + 1]));  // not to be relied on
+    CHECK(std::vector<float>(results.begin() + static_cast<std::ptrdiff_t>(32 * warp),
+                             results.begin() + static_cast<std::ptrdiff_t>(32 * warp + 32)) ==
+          std::vector<float>(32, expected[0]));
   }
 }
 

@@ -1,6 +1,8 @@
 /// Warps, their fragments, and what is fetched, in the emulator: as the PTX ISA has them, and with a GPU's mistakes.
 #include <cmath>
+#include <numeric>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 #include "cuda/warp.hpp"
@@ -38,7 +40,7 @@ struct Product {
              reinterpret_cast<Pack const*>(b + thread / 2 * side + thread % 2 * 8), true);
       }
     });
-    block.template await_fetches<0>();
+    block.await_fetches();
     block.warps([&](Warp& warp) {
       PerLane<FragmentA<bf16>, Warp> left;
       PerLane<FragmentB<bf16>, Warp> right;
@@ -116,8 +118,8 @@ struct TwoFetches {
       copy(&shared.values[0][thread], values + thread, true);
       copy(&shared.values[1][thread], values + thread, thread % 2 == 0);
     });
+    block.await_fetches();
     block.fetch([&](int thread, auto const& copy) { copy(&shared.values[2][thread], values + thread, true); });
-    block.template await_fetches<1>();
     block.phase([&](int thread) {
       for (int k = 0; k < 3; ++k) {
         seen[k * threads + thread] = shared.values[k][thread];
@@ -135,6 +137,58 @@ TEST_CASE("what is fetched comes when it is waited for, and zeros where there is
     CHECK(seen[32 + i] == (i % 2 == 0 ? 5 : 0));
     CHECK(std::isnan(seen[64 + i]));  // still on its way
   }
+}
+
+/// Tiles that are fetched while warps, let go without a barrier, still read the one before. Who forgets a barrier, or
+/// writes where others may still read, is found.
+struct OpenWarps {
+  static constexpr int threads = 64;
+  enum class Then { nothing, a_barrier_and_a_fetch, a_fetch, a_write, a_write_of_its_own };
+  struct Shared {
+    float values[2][threads];
+  };
+  float const* values;
+  float* seen;
+  Then then;
+
+  template <class Block>
+  void operator()(Block& block, Shared& shared) const {
+    auto const fetch = [&](int thread, auto const& copy) { copy(&shared.values[0][thread], values + thread, true); };
+    block.fetch(fetch);
+    block.await_fetches();
+    block.open_warps([&](auto& warp) {
+      warp.lanes([&](int lane) {
+        int const thread = warp.index() * cuda::warp_threads + lane;
+        seen[thread] = shared.values[0][threads - 1 - thread];
+        if (then == Then::a_write_of_its_own) {
+          shared.values[1][thread] = 1;
+        }
+      });
+    });
+    if (then == Then::a_barrier_and_a_fetch) {
+      block.await_fetches();
+    }
+    if (then == Then::a_barrier_and_a_fetch || then == Then::a_fetch) {
+      block.fetch(fetch);
+    }
+    block.phase([&](int thread) {
+      if (then == Then::a_write) {
+        shared.values[0][thread] = 0;
+      }
+    });
+  }
+};
+
+TEST_CASE("what warps may still read is changed behind a barrier only") {
+  std::vector<float> values(64), seen(64);
+  std::iota(values.begin(), values.end(), 0.0F);
+  auto const run = [&](OpenWarps::Then then) { emulate(OpenWarps{values.data(), seen.data(), then}, 1); };
+  run(OpenWarps::Then::nothing);
+  run(OpenWarps::Then::a_barrier_and_a_fetch);
+  CHECK(seen == std::vector<float>(values.rbegin(), values.rend()));
+  CHECK_THROWS_AS(run(OpenWarps::Then::a_fetch), std::logic_error);
+  CHECK_THROWS_AS(run(OpenWarps::Then::a_write), std::logic_error);
+  CHECK_THROWS_AS(run(OpenWarps::Then::a_write_of_its_own), std::logic_error);
 }
 
 /// Each warp reads what the one before has written.

@@ -1,17 +1,20 @@
 /// Runs kernel bodies (cuda/block.hpp) on the host: block after block, in each block phase after phase, in each phase
 /// thread after thread. Memory that a GPU would hand over as it is starts as bytes of 0xff: NaN, or -1.
 ///
-/// Barriers cannot be forgotten, since a phase ends with one. What is left to go wrong is threads or warps of one
-/// phase, or blocks, that depend on each other: run in opposite orders they give different results. And what is being
-/// fetched into shared memory: it comes no earlier than it must, and until then its place holds NaN.
+/// A phase ends with a barrier. What is left to go wrong is threads or warps of one phase, or blocks, that depend on
+/// each other: run in opposite orders they give different results. What is being fetched into shared memory comes no
+/// earlier than it must, and until then its place holds NaN. In what ends without a barrier, shared memory is looked
+/// after: it is NaN to threads that are alone, and whoever changes it when he must not has a std::logic_error thrown.
 #pragma once
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <limits>
 #include <memory>
+#include <span>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "cuda/block.hpp"
@@ -51,44 +54,58 @@ class EmulatedBlock {
     std::vector<T> values_ = std::vector<T>(thread_count / cuda::warp_threads);
   };
 
-  EmulatedBlock(std::int64_t index, std::int64_t count, bool backwards)
-      : index_{index}, count_{count}, backwards_{backwards} {}
+  EmulatedBlock(std::int64_t index, std::int64_t count, bool backwards, std::span<std::byte> shared)
+      : index_{index}, count_{count}, backwards_{backwards}, shared_{shared} {}
 
   [[nodiscard]] std::int64_t index() const { return index_; }
   [[nodiscard]] std::int64_t count() const { return count_; }
 
   template <class F>
-  void phase(F const& function) const {
-    for (int k = 0; k < thread_count; ++k) {
-      function(backwards_ ? thread_count - 1 - k : k);
+  void phase(F const& function) {
+    up_to_a_barrier([&] { each_thread(function); });
+  }
+
+  template <class F>
+  void alone(F const& function) const {
+    std::vector<std::byte> const before(shared_.begin(), shared_.end());
+    std::ranges::fill(shared_, std::byte{0xff});
+    each_thread(function);
+    if (!std::ranges::all_of(shared_, [](std::byte each) { return each == std::byte{0xff}; })) {
+      throw std::logic_error{"a kernel's thread changes shared memory while it is alone"};
     }
+    std::ranges::copy(before, shared_.begin());
   }
 
   template <class T, class Combine>
   void fold_warps(PerThread<T>& values, Combine const& combine) const {
     for (int first = 0; first < thread_count; first += cuda::warp_threads) {
       device::fold_halves(cuda::warp_threads, [&](int half) {
-        for (int lane = 0; lane < half; ++lane) {
-          values[first + lane] = combine(values[first + lane], values[first + lane + half]);
+        T before[cuda::warp_threads];
+        std::copy_n(&values[first], cuda::warp_threads, before);
+        for (int lane = 0; lane < cuda::warp_threads; ++lane) {
+          values[first + lane] = combine(before[lane], before[lane ^ half]);
         }
       });
-      std::memset(static_cast<void*>(&values[first + 1]), 0xff, (cuda::warp_threads - 1) * sizeof(T));
     }
   }
 
   template <class F>
-  void warps(F const& function) const {
-    constexpr int warp_count = thread_count / cuda::warp_threads;
-    for (int k = 0; k < warp_count; ++k) {
-      Warp warp{backwards_ ? warp_count - 1 - k : k, backwards_};
-      function(warp);
+  void warps(F const& function) {
+    up_to_a_barrier([&] { each_warp(function); });
+  }
+  template <class F>
+  void open_warps(F const& function) {
+    if (open_.empty()) {
+      open_.assign(shared_.begin(), shared_.end());
     }
+    each_warp(function);
+    expect_unchanged();
   }
 
   template <class F>
   void fetch(F const& function) {
     auto& copies = fetches_.emplace_back();
-    phase([&](int thread) {
+    each_thread([&](int thread) {
       function(thread, [&]<class Object>(Object* to, Object const* from, bool there) {
         static_assert(sizeof(Object) == 4 || sizeof(Object) == 16);
         expect_aligned(to, sizeof(Object));
@@ -97,11 +114,13 @@ class EmulatedBlock {
         copies.push_back({to, there ? from : nullptr, sizeof(Object)});
       });
     });
+    expect_unchanged();
   }
-  template <int left>
   void await_fetches() {
-    for (; fetches_.size() > left; fetches_.pop_front()) {
-      for (auto const& [to, from, bytes] : fetches_.front()) {
+    expect_unchanged();
+    open_.clear();
+    for (auto const& fetch : std::exchange(fetches_, {})) {
+      for (auto const& [to, from, bytes] : fetch) {
         if (from != nullptr) {
           std::memcpy(to, from, bytes);
         } else {
@@ -118,9 +137,38 @@ class EmulatedBlock {
     std::size_t bytes;
   };
 
+  template <class F>
+  void each_thread(F const& function) const {
+    for (int k = 0; k < thread_count; ++k) {
+      function(backwards_ ? thread_count - 1 - k : k);
+    }
+  }
+  template <class F>
+  void each_warp(F const& function) const {
+    constexpr int warp_count = thread_count / cuda::warp_threads;
+    for (int k = 0; k < warp_count; ++k) {
+      Warp warp{backwards_ ? warp_count - 1 - k : k, backwards_};
+      function(warp);
+    }
+  }
+  template <class F>
+  void up_to_a_barrier(F const& function) {
+    function();
+    expect_unchanged();
+    open_.clear();
+  }
+  /// What warps may still read is as it was.
+  void expect_unchanged() const {
+    if (!open_.empty() && !std::ranges::equal(open_, shared_)) {
+      throw std::logic_error{"a kernel changes shared memory that warps may still read: a barrier is missing"};
+    }
+  }
+
   std::int64_t index_, count_;
   bool backwards_;
-  std::deque<std::vector<Copy>> fetches_;
+  std::span<std::byte> shared_;
+  std::vector<std::byte> open_;  ///< Shared memory when warps were last let go without a barrier; empty since one.
+  std::vector<std::vector<Copy>> fetches_;
 };
 
 /// As a kernel of `blocks` blocks would do it, if it may have as many.
@@ -130,7 +178,8 @@ void emulate(Body const& body, std::int64_t blocks, Emulation const& emulation =
   for (std::int64_t k = 0; k < grid; ++k) {
     auto const shared = std::make_unique<typename Body::Shared>();
     std::memset(static_cast<void*>(shared.get()), 0xff, sizeof(*shared));
-    EmulatedBlock<Body::threads> block{emulation.backwards ? grid - 1 - k : k, grid, emulation.backwards};
+    EmulatedBlock<Body::threads> block{emulation.backwards ? grid - 1 - k : k, grid, emulation.backwards,
+                                       std::as_writable_bytes(std::span{shared.get(), 1})};
     body(block, *shared);
   }
 }

@@ -277,7 +277,7 @@ struct AttentionAlong {
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
     each_row_group<warps>(block, pairs, [&](std::int64_t first) {
       PerThread<float, Block> sum;
-      block.phase([&](int thread) {
+      block.alone([&](int thread) {
         std::int64_t const pair = first + thread / warp_threads;
         sum[thread] = 0;
         for (std::int64_t d = thread % warp_threads; pair < pairs && d < width; d += warp_threads) {
@@ -285,7 +285,7 @@ struct AttentionAlong {
         }
       });
       block.fold_warps(sum, Plus{});
-      block.phase([&](int thread) {
+      block.alone([&](int thread) {
         std::int64_t const pair = first + thread / warp_threads;
         if (thread % warp_threads == 0 && pair < pairs) {
           along[pair] = sum[thread];
@@ -366,7 +366,7 @@ struct AttentionBackwardQueries {
               thread, rows, [&](int row, int k) { return shared.ds[row][k]; }, shared.k, dq[thread].at);
         });
       }
-      block.phase([&](int thread) { dq[thread].store(thread, h, tile, first, 3 * channels, dqkv); });
+      block.alone([&](int thread) { dq[thread].store(thread, h, tile, first, 3 * channels, dqkv); });
     });
   }
 };
@@ -420,7 +420,7 @@ struct AttentionBackwardKeys {
               thread, rows, [&](int row, int k) { return shared.p[k][row]; }, shared.dout, dv[thread].at);
         });
       }
-      block.phase([&](int thread) {
+      block.alone([&](int thread) {
         dk[thread].store(thread, h, tile, first, 3 * channels, dqkv + channels);
         dv[thread].store(thread, h, tile, first, 3 * channels, dqkv + 2 * channels);
       });

@@ -61,7 +61,7 @@ struct CrossEntropy {
     PerThread<float, Block> sum;
     PerThread<float, Block> folded;
     for (std::int64_t row = block.index(); row < logits.count; row += block.count()) {
-      block.phase([&](int thread) {
+      block.alone([&](int thread) {
         float seen = -INFINITY;
         float total = 0;
         zeroth::cuda::each_pack<threads>(grid, {0, logits.width}, thread, [&](std::int64_t first, auto lanes) {
@@ -189,7 +189,7 @@ struct CrossEntropyBackward {
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.phase([&](int thread) {
+    block.alone([&](int thread) {
       for (std::int64_t row = block.index(); row < logits.count; row += block.count()) {
         float const most = largest[row];
         float const scale = 1 / sums[row];

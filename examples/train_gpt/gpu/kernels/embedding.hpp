@@ -21,7 +21,7 @@ struct Embed {
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
     auto const add = [&](auto const& access) {
-      block.phase([&](int thread) {
+      block.alone([&](int thread) {
         for (std::int64_t i = block.index(); i < rows; i += block.count()) {
           T const* const token = tokens + inputs[i] * channels;
           T const* const position = positions + i % context * channels;

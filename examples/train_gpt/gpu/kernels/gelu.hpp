@@ -60,7 +60,7 @@ struct Gelu {
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.phase([&](int thread) {
+    block.alone([&](int thread) {
       for (std::int64_t i = block.index(); i < work(); i += block.count()) {
         auto const tile = zeroth::cuda::tile_of<tile_count>(grid, 0, count, i);
         zeroth::cuda::each_pack<threads>(grid, tile, thread, [&](std::int64_t first, auto lanes) {

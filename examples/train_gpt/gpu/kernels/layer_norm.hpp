@@ -46,10 +46,10 @@ struct LayerNormRows {
     };
     with_row_packs<pack, kept_columns>(columns, groups, x, weight, bias, y);
   }
-  /// A phase in which each thread has a row of the group. All values of a warp are anything if it has none.
+  /// Each thread for itself, with its warp's row of the group. All values of a warp are anything if it has none.
   template <class Block, class F>
   ZEROTH_DEVICE void each(Block& block, std::int64_t first, F const& function) const {
-    block.phase([&](int thread) {
+    block.alone([&](int thread) {
       std::int64_t const row = first + thread / warp_threads;
       if (row < rows) {
         function(thread, row);
@@ -75,19 +75,18 @@ struct LayerNormRows {
 template <Element T>
 struct LayerNormForward : LayerNormRows<T> {
   using Base = LayerNormRows<T>;
-  using Base::columns, Base::pack, Base::warps, Base::x;
+  using Base::columns, Base::pack, Base::x;
   static constexpr float epsilon = 1e-5F;
-  struct Shared {
-    float mean[warps], rstd[warps];
-  };
+  struct Shared {};
 
   float *mean, *rstd;
 
   template <class Block>
-  ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
+  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
     this->each_group(block, [&](auto const& access, std::int64_t first) {
       PerThread<typename Base::Part, Block> part;
       PerThread<float, Block> sum;
+      PerThread<float, Block> middle;
       this->each(block, first, [&](int thread, std::int64_t row) {
         int const lane = thread % warp_threads;
         part[thread].read(access, x + row * columns, lane);
@@ -100,31 +99,24 @@ struct LayerNormForward : LayerNormRows<T> {
       });
       block.fold_warps(sum, Plus{});
       this->each(block, first, [&](int thread, std::int64_t row) {
-        if (thread % warp_threads == 0) {
-          mean[row] = shared.mean[thread / warp_threads] = sum[thread] / static_cast<float>(columns);
-        }
-      });
-      this->each(block, first, [&](int thread, std::int64_t row) {
         int const lane = thread % warp_threads;
-        float const middle = shared.mean[thread / warp_threads];
+        middle[thread] = sum[thread] / static_cast<float>(columns);
         sum[thread] = 0;
         part[thread].each(access, x + row * columns, lane, [&](std::int64_t c, Pack<T, pack> const& in) {
           for (int k = 0; k < pack && access.has(c + k); ++k) {
-            float const difference = to_float(in.at[k]) - middle;
+            float const difference = to_float(in.at[k]) - middle[thread];
             sum[thread] += difference * difference;
           }
         });
       });
       block.fold_warps(sum, Plus{});
       this->each(block, first, [&](int thread, std::int64_t row) {
+        float const scale = 1 / std::sqrt(sum[thread] / static_cast<float>(columns) + epsilon);
+        this->write(access, part[thread], thread, row, middle[thread], scale);
         if (thread % warp_threads == 0) {
-          rstd[row] = shared.rstd[thread / warp_threads] =
-              1 / std::sqrt(sum[thread] / static_cast<float>(columns) + epsilon);
+          mean[row] = middle[thread];
+          rstd[row] = scale;
         }
-      });
-      this->each(block, first, [&](int thread, std::int64_t row) {
-        int const warp = thread / warp_threads;
-        this->write(access, part[thread], thread, row, shared.mean[warp], shared.rstd[warp]);
       });
     });
   }
@@ -185,12 +177,12 @@ struct LayerNormBackward {
         std::int64_t const begin = chunk * rows_of_a_chunk;
         std::int64_t const end = begin + rows_of_a_chunk < rows ? begin + rows_of_a_chunk : rows;
         PerThread<Columns, Block> mine;
-        block.phase([&](int thread) { start(access, mine[thread], thread, chunk); });
+        block.alone([&](int thread) { start(access, mine[thread], thread, chunk); });
         for (std::int64_t first = begin; first < end; first += rows_at_once) {
           int const count = first + rows_at_once < end ? rows_at_once : static_cast<int>(end - first);
           add_rows(access, block, shared, mine, chunk, first, count);
         }
-        block.phase([&](int thread) { finish(access, mine[thread], thread, chunk); });
+        block.alone([&](int thread) { finish(access, mine[thread], thread, chunk); });
       }
     };
     with_row_packs<pack, kept_columns>(columns, add, x, dy, weight, dx, sums);
@@ -252,7 +244,7 @@ struct LayerNormBackward {
         }
       }
     };
-    block.phase([&](int thread) {
+    block.alone([&](int thread) {
       each_row([&](int r) { read(access, row[r][thread], thread, first + r); });
       each_row([&](int r) {
         Along const sums_of_row = add_row(access, mine[thread], row[r][thread], thread, chunk, first + r);

@@ -64,22 +64,21 @@ struct QkvRows {
 
 /// Goes through the tiles of `rows` rows from `begin` to `end`: `fetch(thread, copy, row, side)` starts to fetch the
 /// one at `row` into side 0 or 1 of shared memory, and `take(warp, row, side)` works on it while the next one is on its
-/// way. `start(warp)` comes before the first.
+/// way. `start(warp)` comes before the first. When it returns, warps may still read the last tile: a phase has to come
+/// before the next one is fetched.
 template <int rows, class Block, class Fetch, class Start, class Take>
 ZEROTH_DEVICE inline void go_through(Block& block, int begin, int end, Fetch const& fetch, Start const& start,
                                      Take const& take) {
   using Warp = typename Block::Warp;
   block.fetch([&](int thread, auto const& copy) { fetch(thread, copy, begin, 0); });
-  block.warps([&](Warp& warp) { start(warp); });
+  block.open_warps([&](Warp& warp) { start(warp); });
   int side = 0;
   for (int row = begin; row < end; row += rows, side = 1 - side) {
-    block.fetch([&](int thread, auto const& copy) {
-      if (row + rows < end) {
-        fetch(thread, copy, row + rows, 1 - side);
-      }
-    });
-    block.template await_fetches<1>();
-    block.warps([&](Warp& warp) { take(warp, row, side); });
+    block.await_fetches();  // and until all warps are through with the other side
+    if (row + rows < end) {
+      block.fetch([&](int thread, auto const& copy) { fetch(thread, copy, row + rows, 1 - side); });
+    }
+    block.open_warps([&](Warp& warp) { take(warp, row, side); });
   }
 }
 
