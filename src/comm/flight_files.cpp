@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <system_error>
 #include <utility>
+
+#include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
 
@@ -28,7 +31,7 @@ void FlightFiles::write(std::string_view reason) noexcept {
                                   : fmt::format("zeroth_flight_rank{}.json to ..rank{}.json", first_rank_, last);
     fmt::print(stderr, "zeroth: the last collectives are in {}\n", (folder_ / names).string());
   } catch (std::exception const& error) {
-    std::fprintf(stderr, "zeroth: no flight records: %s\n", error.what());
+    std::fprintf(stderr, "zeroth: the last collectives are lost: %s\n", error.what());
   }
 }
 
@@ -43,8 +46,12 @@ void FlightFiles::correct(std::string_view reason) noexcept {
 }
 
 void FlightFiles::write_files(std::string_view reason) const {
-  std::error_code ignored;  // if the folder cannot be made, writing says so
-  std::filesystem::create_directories(folder_, ignored);
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) {
+    throw SystemError{
+        fmt::format("the folder of flight records, {}: cannot be made: {}", folder_.string(), error.message())};
+  }
   int rank = first_rank_;
   for (auto const& recorder : recorders_) {
     recorder->write(folder_ / fmt::format("zeroth_flight_rank{}.json", rank++), reason);

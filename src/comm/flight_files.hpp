@@ -15,7 +15,8 @@ class FlightFiles {
  public:
   FlightFiles(int first_rank, std::vector<std::shared_ptr<FlightRecorder>> recorders);
   void set_folder(std::filesystem::path const& folder);
-  /// Writes zeroth_flight_rank<R>.json for every rank, and says where on stderr. Once: what comes first counts.
+  /// Writes zeroth_flight_rank<R>.json for every rank, and says on stderr where, or why not. Once: what comes first
+  /// counts.
   void write(std::string_view reason) noexcept;
   /// Writes them again, for a reason that is nearer to the cause than the one that came first.
   void correct(std::string_view reason) noexcept;

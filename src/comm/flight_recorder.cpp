@@ -1,7 +1,6 @@
 #include "zeroth/comm/flight_recorder.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -101,15 +100,8 @@ std::string FlightRecorder::to_json(std::string_view reason) const {
   return whole.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-void FlightRecorder::write(std::filesystem::path const& path, std::string_view reason) const noexcept {
-  try {
-    write_whole_file(fmt::format("the flight record of rank {},", rank_), path, to_json(reason) + '\n');
-  } catch (std::exception const& error) {
-    try {
-      spdlog::error("{}", error.what());
-    } catch (...) {  // nothing is left to tell it with
-    }
-  }
+void FlightRecorder::write(std::filesystem::path const& path, std::string_view reason) const {
+  write_whole_file(fmt::format("the flight record of rank {},", rank_), path, to_json(reason) + '\n');
 }
 
 }  // namespace zeroth::comm

@@ -29,13 +29,15 @@ void end(RankProcess const& process, FlightFiles& files, RankError const& error,
   if (is_cause) {
     print_error(error.text);
   }
-  process.fail(fmt::format("rank {} failed: {}", process.rank, error.bare));
+  auto const own_reason = fmt::format("rank {} failed: {}", process.rank, error.bare);
+  process.fail(own_reason);
   auto const failure = process.failure();
   bool const is_first = !failure || failure->origin == process.rank;
   if (is_first && !is_cause) {
     print_error(error.text);
   }
-  files.write(failure ? failure->reason : error.text);
+  // What this rank said first may be that its engine was unwound.
+  files.write(failure && !(is_first && is_cause) ? failure->reason : own_reason);
   std::this_thread::sleep_for(is_first ? grace_for_others : grace);
   if (!is_first && !is_cause) {
     print_error(error.text);

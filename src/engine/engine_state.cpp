@@ -80,6 +80,9 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
       exceptions_at_start_{std::uncaught_exceptions()},
       progress_(model_->units.size()) {
   auto const& settings = blueprint_.settings;
+  if (!settings.flight_recorder.empty()) {
+    job_->set_flight_folder(settings.flight_recorder);
+  }
   if (job_->compute_stream) {
     device_->compute_on(*job_->compute_stream);
   }

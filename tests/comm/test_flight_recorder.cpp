@@ -100,10 +100,11 @@ TEST_CASE("the recorder's file is whole or absent") {
   CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);  // nothing beside it
 }
 
-TEST_CASE("a file that cannot be written is logged and not thrown") {
-  FlightRecorder recorder{0, 1};
-  recorder.write("/no/such/folder/rank0.json", "reason");
-  CHECK_FALSE(std::filesystem::exists("/no/such/folder/rank0.json"));
+TEST_CASE("a file that cannot be written is named, with the reason") {
+  FlightRecorder recorder{2, 4};
+  CHECK_THROWS_WITH(recorder.write("/no/such/folder/rank2.json", "reason"),
+                    "the flight record of rank 2, /no/such/folder/rank2.json: cannot be written: "
+                    "No such file or directory");
 }
 
 TEST_CASE("what a rank did last, in words") {

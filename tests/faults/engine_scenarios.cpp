@@ -1,5 +1,7 @@
 #include "engine_scenarios.hpp"
 
+#include <stdexcept>
+
 #include "engine/small_model.hpp"
 
 namespace zeroth::testing {
@@ -38,6 +40,19 @@ void evaluate_alone(Job& job, int stage) {
         forward(pass, small);
         pass.report_loss(1);
       }
+    }
+  }
+}
+
+void throw_in_training(Job& job, char const* flights) {
+  SmallModel const small;
+  Engine<float> engine{job, small.model,
+                       small_config(3, {.zeroth = fmt::format(R"(, "flight_recorder": "{}")", flights)})};
+  for (int step = 0; step < steps; ++step) {
+    all_micro_steps(engine, small);
+    static_cast<void>(engine.step());
+    if (job.rank() == 1) {
+      throw std::runtime_error{"the data are gone"};
     }
   }
 }

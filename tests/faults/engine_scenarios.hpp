@@ -9,4 +9,7 @@ void take_units_in_another_order(Job& job, int stage);
 /// Trains at `stage`; after the first step rank 1 evaluates, and nobody else does.
 void evaluate_alone(Job& job, int stage);
 
+/// Trains with the record of the last collectives in the folder `flights`; after the first step rank 1 throws.
+void throw_in_training(Job& job, char const* flights);
+
 }  // namespace zeroth::testing

@@ -155,6 +155,7 @@ std::map<std::string, Scenario> const scenarios{
 std::map<std::string, std::function<void(zeroth::Job&)>> const engine_scenarios{
     {"order_0", [](zeroth::Job& job) { zeroth::testing::take_units_in_another_order(job, 0); }},
     {"order_3", [](zeroth::Job& job) { zeroth::testing::take_units_in_another_order(job, 3); }},
+    {"flights", [](zeroth::Job& job) { zeroth::testing::throw_in_training(job, "flights/of this job"); }},
     {"evaluation_0", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 0); }},
     {"evaluation_3", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 3); }},
 };

@@ -22,8 +22,8 @@ Child::Options fault_program_under_mpi(int ranks, std::vector<std::string> const
   return options;
 }
 
-std::string problem_of_flight(Folder const& folder, int rank, int world, std::string const& reason) {
-  auto const path = folder.path() / fmt::format("zeroth_flight_rank{}.json", rank);
+std::string problem_of_flight(std::filesystem::path const& folder, int rank, int world, std::string const& reason) {
+  auto const path = folder / fmt::format("zeroth_flight_rank{}.json", rank);
   std::ifstream file{path};
   if (!file) {
     return fmt::format("there is no {}", path.filename().string());
@@ -45,7 +45,7 @@ std::string problem_of_flight(Folder const& folder, int rank, int world, std::st
   return has_steps ? "" : fmt::format("{} has no records", path.filename().string());
 }
 
-std::string problem_of_flights(Folder const& folder, std::vector<int> const& ranks, int world,
+std::string problem_of_flights(std::filesystem::path const& folder, std::vector<int> const& ranks, int world,
                                std::string const& reason) {
   std::string problem;
   for (int const rank : ranks) {

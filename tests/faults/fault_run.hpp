@@ -18,10 +18,11 @@ namespace zeroth::testing {
 
 /// What is wrong with the flight record of `rank` in `folder`; empty if it is there, whole, and its reason contains
 /// `reason`.
-[[nodiscard]] std::string problem_of_flight(Folder const& folder, int rank, int world, std::string const& reason);
+[[nodiscard]] std::string problem_of_flight(std::filesystem::path const& folder, int rank, int world,
+                                            std::string const& reason);
 /// Of the ranks in `ranks`, the first one.
-[[nodiscard]] std::string problem_of_flights(Folder const& folder, std::vector<int> const& ranks, int world,
-                                             std::string const& reason);
+[[nodiscard]] std::string problem_of_flights(std::filesystem::path const& folder, std::vector<int> const& ranks,
+                                             int world, std::string const& reason);
 /// The process that `rank` said it is.
 [[nodiscard]] int process_of(std::string const& output, int rank);
 

@@ -55,8 +55,18 @@ TEST_CASE("an exception in one process ends all, and is what is printed") {
   CAPTURE(child.output());
   CHECK(count_of(child.output(), "zeroth: [rank 1/3] the data are gone\n") == 1);
   CHECK(count_of(child.output(), "the data are gone") == 1);
-  CHECK(problem_of_flights(folder, {0, 1, 2}, world, "rank 1 failed: the data are gone") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, world, "rank 1 failed: the data are gone") == "");
   check_all_gone(child.output());
+}
+
+TEST_CASE("flight records of processes are in the folder that the stage file names") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"flights"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK(problem_of_flights(folder / "flights/of this job", {1}, world, "rank 1 failed: the data are gone") == "");
+  CHECK(problem_of_flights(folder / "flights/of this job", {0, 2}, world, "the engine of rank 1 ended by") == "");
+  CHECK(folder.contents() == "flights ");
 }
 
 TEST_CASE("a process that is killed ends all") {
@@ -66,7 +76,7 @@ TEST_CASE("a process that is killed ends all") {
   ::kill(process_of(child.output(), 1), SIGKILL);
   check_failed(child.wait());
   CAPTURE(child.output());
-  CHECK(problem_of_flights(folder, {0, 2}, world, "") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 2}, world, "") == "");
   check_all_gone(child.output());
 }
 
@@ -75,7 +85,7 @@ TEST_CASE("a process that exits in the middle of a job ends all") {
   Child child{fault_program_under_mpi(world, {"exit"}, folder)};
   check_failed(child.wait());
   CAPTURE(child.output());
-  CHECK(problem_of_flights(folder, {0, 2}, world, "") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 2}, world, "") == "");
   check_all_gone(child.output());
 }
 
@@ -90,7 +100,7 @@ TEST_CASE("a process that is stopped is missed, named and ended") {
   CHECK_THAT(child.output(), Contains(" waited ") && Contains("all_reduce (step of unit 'h.3', 2 fp32)") &&
                                  Contains("missing: rank 1, which does not answer: it is frozen or gone") &&
                                  Contains("was last seen in all_reduce (step of unit h.3)"));
-  CHECK(problem_of_flights(folder, {0, 2}, world, "missing: rank 1") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 2}, world, "missing: rank 1") == "");
   CHECK(is_gone(stopped));
   ::kill(stopped, SIGKILL);  // whatever came of it
 }
@@ -103,7 +113,7 @@ TEST_CASE("a process that is busy elsewhere is missed, and says where it is") {
   CHECK_THAT(child.output(), Contains("missing: rank 1, which last started all_reduce (step of unit 'h.3', 2 fp32), "
                                       "transaction 3 of communicator 'world',") &&
                                  Contains("and finished it"));
-  CHECK(problem_of_flights(folder, {0, 1, 2}, world, "missing: rank 1") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, world, "missing: rank 1") == "");
   check_all_gone(child.output());
 }
 
@@ -115,7 +125,7 @@ TEST_CASE("processes that do different things are told so, once") {
   CHECK_THAT(child.output(), Contains("rank 0 in its transaction 4 does all_reduce (step of unit 'h.3', 2 fp32)") &&
                                  Contains("rank 1 in its transaction 4 does broadcast (forward of unit 'h.4', 1 fp32"));
   CHECK(count_of(child.output(), "do different things") == 1);
-  CHECK(problem_of_flights(folder, {0, 1, 2}, world, "do different things") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, world, "do different things") == "");
 }
 
 TEST_CASE("processes whose engines are used in different ways are told so, at stages with and without gathers") {
@@ -162,7 +172,7 @@ TEST_CASE("SIGTERM to mpirun leaves flight records") {
   child.send(SIGTERM);
   auto const ending = child.wait();
   CHECK(ending.in_time);
-  CHECK(problem_of_flights(folder, {0, 1, 2}, world, "") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, world, "") == "");
   check_all_gone(child.output());
 }
 

@@ -1,5 +1,6 @@
 // Ranks as threads: however a job ends, it says why, and leaves its flight records behind.
 #include <csignal>
+#include <fstream>
 
 #include "faults/fault_run.hpp"
 #include "support/catch.hpp"
@@ -33,7 +34,28 @@ TEST_CASE("an exception on one rank ends all, and is what is printed") {
   CHECK(count_of(child.output(), "zeroth: [rank 1/4] the data are gone\n") == 1);
   CHECK(count_of(child.output(), "the data are gone") == 1);  // those who were ended by it do not repeat it
   CHECK_THAT(child.output(), Contains("launch has returned."));
-  CHECK(problem_of_flights(folder, {0, 1, 2, 3}, 4, "the data are gone") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the data are gone") == "");
+}
+
+TEST_CASE("flight records are in the folder that the stage file names") {
+  Folder const folder;
+  Child child{fault_program({"flights"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK(problem_of_flights(folder / "flights/of this job", {0, 1, 2, 3}, 4, "the data are gone") == "");
+  CHECK(folder.contents() == "flights ");
+  CHECK_THAT(child.output(), Contains("the last collectives are in flights/of this job/zeroth_flight_rank0.json to "));
+}
+
+TEST_CASE("a flight record that cannot be written is not announced, and the reason is") {
+  Folder const folder;
+  std::ofstream{folder / "flights"} << "a file where the folder would be";
+  Child child{fault_program({"flights", "--ranks", "2"}, folder)};
+  check_failed(child.wait());
+  CHECK_THAT(child.output(), Contains("the data are gone") && !Contains("the last collectives are in") &&
+                                 Contains("zeroth: the last collectives are lost: the folder of flight records, "
+                                          "flights/of this job: cannot be made: Not a directory\n"));
+  CHECK(folder.contents() == "flights ");
 }
 
 TEST_CASE("what is no exception of the standard library ends all ranks too") {
@@ -53,7 +75,7 @@ TEST_CASE("a rank that is frozen in its own code is missed, named and left behin
   CHECK(count_of(child.output(), "missing: ") == 1);
   CHECK_THAT(child.output(), Contains("rank 1 did not end within 1.00 s"));
   CHECK_THAT(child.output(), !Contains("launch has returned."));
-  CHECK(problem_of_flights(folder, {0, 1, 2, 3}, 4, "missing: rank 1") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "missing: rank 1") == "");
 }
 
 TEST_CASE("ranks that do different things are told so, once") {
@@ -64,7 +86,7 @@ TEST_CASE("ranks that do different things are told so, once") {
   CHECK_THAT(child.output(), Contains("rank 0 in its transaction 4 does all_reduce (step of unit 'h.3', 2 fp32)") &&
                                  Contains("rank 1 in its transaction 4 does broadcast (forward of unit 'h.4', 1 fp32"));
   CHECK(count_of(child.output(), "do different things") == 1);
-  CHECK(problem_of_flights(folder, {0, 1, 2, 3}, 4, "do different things") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "do different things") == "");
 }
 
 TEST_CASE("a rank that ends early is missed") {
@@ -108,7 +130,7 @@ TEST_CASE("SIGTERM leaves flight records, and ends the process as it would have"
   auto const ending = child.wait();
   CHECK(ending.in_time);
   CHECK(ending.signal == SIGTERM);
-  CHECK(problem_of_flights(folder, {0, 1, 2, 3}, 4, "SIGTERM") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "SIGTERM") == "");
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ class FlightRecorder {
   [[nodiscard]] std::vector<Record> snapshot() const;  ///< Oldest first.
   [[nodiscard]] std::int64_t now_ns() const noexcept;  ///< On the clock of the records.
   [[nodiscard]] std::string to_json(std::string_view reason) const;
-  /// Writes to a file beside `path` first, then renames. Never throws: logs what went wrong.
-  void write(std::filesystem::path const& path, std::string_view reason) const noexcept;
+  /// Writes to a file beside `path` first, then renames. Throws SystemError with the path and the reason.
+  void write(std::filesystem::path const& path, std::string_view reason) const;
 
  private:
   [[nodiscard]] Record* find(std::uint64_t ticket) noexcept;  ///< Under the lock; null if overwritten.
