@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/device/kernels.hpp"
@@ -49,5 +50,10 @@ struct RankSum {
 };
 
 cudaError_t rank_sum(cudaStream_t stream, RankSum const& args);
+
+/// cudaSuccess where the current GPU can run these kernels, and otherwise what keeps it from that. Loads one of them.
+cudaError_t find_kernels();
+/// The compute capabilities that they were built for, as 10 * major + minor. Later ones may run their PTX.
+std::span<int const> capabilities();
 
 }  // namespace zeroth::cuda

@@ -20,10 +20,10 @@ constexpr char const* how_to_share =
 
 }  // namespace
 
-int device_of(Placement const& placement, int device_count, std::string const& visible) {
+int device_of(Placement const& placement, int device_count, std::string const& visible, std::string const& why_none) {
   auto const where = visible.empty() ? std::string{} : fmt::format(" ({})", visible);
   if (device_count <= 0) {
-    throw ConfigError{fmt::format("it needs a GPU, and its process sees none{}: is there a driver?", where)};
+    throw ConfigError{fmt::format("it needs a GPU, and its process sees none{}: {}", where, why_none)};
   }
   if (device_count == 1 || (placement.world == 1 && !placement.local_rank)) {
     return 0;

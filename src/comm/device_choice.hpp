@@ -10,8 +10,10 @@ namespace zeroth::comm {
 /// The device of a rank, a process, that sees `device_count` of them: that of its local rank. Where it sees a single
 /// one that is taken to be its own, because launchers may hide the others; check_unshared() finds out if it is not.
 /// Throws ConfigError where there is no device, none for this local rank, or where the launcher did not say which of
-/// several. `visible` says what restricts them, for messages: "CUDA_VISIBLE_DEVICES=0,1".
-[[nodiscard]] int device_of(Placement const& placement, int device_count, std::string const& visible = {});
+/// several. For messages, `visible` says what restricts them, "CUDA_VISIBLE_DEVICES=0,1", and `why_none` why there are
+/// none.
+[[nodiscard]] int device_of(Placement const& placement, int device_count, std::string const& visible = {},
+                            std::string const& why_none = {});
 
 /// Where a rank is, as it tells the others.
 struct Presence {

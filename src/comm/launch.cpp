@@ -24,7 +24,8 @@ constexpr bool has_mpi = false;
 int run(comm::LaunchPlan const& plan, LaunchOptions options, std::optional<comm::Placement> const& placement,
         std::function<void(Job&)> const& rank_main) {
   if (options.device == DeviceKind::cuda) {
-    comm::check_cuda(plan, options.share_devices, device::has_cuda() ? device::cuda_device_count() : -1);
+    comm::check_cuda(plan, options.share_devices, device::has_cuda() ? device::cuda_device_count() : -1,
+                     device::why_no_gpu());
   }
 #ifdef ZEROTH_HAS_MPI
   if (plan.transport == comm::Transport::mpi) {

@@ -47,7 +47,7 @@ RendezvousOptions rendezvous_options(LaunchOptions const& options, Placement con
 /// The GPU of this rank; or why it has none, in `rendezvous`, for all ranks.
 int choose_gpu(Placement const& placement, RendezvousOptions& rendezvous) {
   try {
-    int const gpu = device_of(placement, device::cuda_device_count(), visible_gpus());
+    int const gpu = device_of(placement, device::cuda_device_count(), visible_gpus(), device::why_no_gpu());
     rendezvous.device = bus_id_of(gpu);
     return gpu;
   } catch (...) {

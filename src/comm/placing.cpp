@@ -6,7 +6,7 @@
 
 namespace zeroth::comm {
 
-void check_cuda(LaunchPlan const& plan, bool share_devices, int gpus) {
+void check_cuda(LaunchPlan const& plan, bool share_devices, int gpus, std::string const& why_none) {
   if (gpus < 0) {
     throw ConfigError{
         "LaunchOptions::device is cuda, but the library was built without CUDA; configure it with "
@@ -26,9 +26,7 @@ void check_cuda(LaunchPlan const& plan, bool share_devices, int gpus) {
     return;
   }
   if (gpus == 0) {
-    throw ConfigError{
-        "LaunchOptions::device is cuda, but this process sees no GPU: is there a driver, and what does "
-        "CUDA_VISIBLE_DEVICES say?"};
+    throw ConfigError{fmt::format("LaunchOptions::device is cuda, but this process sees no GPU: {}", why_none)};
   }
   if (plan.thread_ranks > gpus && !share_devices) {
     throw ConfigError{

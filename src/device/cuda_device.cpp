@@ -6,6 +6,7 @@
 #include "device/cuda_block.hpp"
 #include "device/cuda_call.hpp"
 #include "device/cuda_event.hpp"
+#include "device/cuda_gpus.hpp"
 #include "device/cuda_kernels.hpp"
 #include "device/cuda_stream.hpp"
 #include "device/cuda_times.hpp"
@@ -22,8 +23,9 @@ class CudaDevice final : public Device {
     int const count = cuda_device_count();
     ZEROTH_EXPECTS(ordinal >= 0 && ordinal < count,
                    fmt::format("make_cuda_device({}): this process sees {} GPU{}{}", ordinal, count,
-                               count == 1 ? "" : "s", count == 0 ? " (is there a driver?)" : ""));
+                               count == 1 ? "" : "s", count == 0 ? ": " + why_no_gpu() : ""));
     context_.expect(cudaSetDevice(ordinal), "cudaSetDevice");
+    expect_kernels(ordinal);
   }
   ~CudaDevice() override {
     try {
@@ -89,17 +91,6 @@ class CudaDevice final : public Device {
 };
 
 }  // namespace
-
-bool has_cuda() noexcept { return true; }
-
-int cuda_device_count() noexcept {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    return 0;
-  }
-  return count;
-}
 
 std::unique_ptr<Device> make_cuda_device(int ordinal, CudaBuffers buffers) {
   return std::make_unique<CudaDevice>(ordinal, buffers);

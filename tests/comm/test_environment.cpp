@@ -203,14 +203,13 @@ TEST_CASE("what cannot be run is refused") {
 
 TEST_CASE("ranks on GPUs are refused where they cannot run, or would share a GPU unasked") {
   auto const refused = [](LaunchPlan const& plan, bool share, int gpus) {
-    return testing::thrown<ConfigError>([&] { check_cuda(plan, share, gpus); });
+    return testing::thrown<ConfigError>([&] { check_cuda(plan, share, gpus, "the driver is too old"); });
   };
   CHECK_THAT(refused({Transport::local, 1}, false, -1), Contains("built without CUDA"));
   CHECK_THAT(refused({Transport::mpi, 1}, false, 8), Contains("mpi, which works in memory of the host"));
-  CHECK_THAT(refused({Transport::local, 1}, false, 0), Contains("sees no GPU"));
+  CHECK_THAT(refused({Transport::local, 1}, false, 0), Contains("sees no GPU: the driver is too old"));
   CHECK_THAT(refused({Transport::local, 4}, false, 2),
              Contains("4 ranks on 2 GPUs: start at most 2, or set LaunchOptions::share_devices"));
-  CHECK_THAT(refused({Transport::local, 1}, false, 0), Contains("sees no GPU"));
   CHECK_THAT(refused({Transport::nccl, 1}, true, 1),
              Contains("LaunchOptions::share_devices is set") && Contains("nccl, which takes one rank for each GPU"));
   CHECK(refused({Transport::nccl, 1}, false, 1).empty());

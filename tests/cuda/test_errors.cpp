@@ -156,6 +156,40 @@ TEST_CASE("a GPU that is not there is refused") {
   CHECK(contains(thrown<ContractError>([] { return device::make_cuda_device(-1); }), "make_cuda_device(-1)"));
 }
 
+TEST_CASE("where there is no GPU, CUDA's own words say why, and which driver is needed") {
+  fake_cuda::reset();
+  CHECK(device::why_no_gpu().empty());
+  fake_cuda::reset({.driver = 11040});
+  CHECK(device::cuda_device_count() == 0);
+  CHECK(cudaGetLastError() == cudaSuccess);
+  auto const why = fmt::format(
+      "cudaGetDeviceCount: CUDA driver version is insufficient for CUDA runtime version (cudaErrorInsufficientDriver): "
+      "the driver knows CUDA up to 11.4, and the library was built with CUDA {}.{}, which needs driver {} or newer",
+      CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100, CUDART_VERSION < 13000 ? 525 : 580);
+  CHECK(device::why_no_gpu() == why);
+  CHECK(contains(thrown<ContractError>([] { return device::make_cuda_device(0); }),
+                 "make_cuda_device(0): this process sees 0 GPUs: " + why));
+  fake_cuda::reset({.driver = 0});
+  CHECK(contains(device::why_no_gpu(), "no driver was found (libcuda.so.1)"));
+  fake_cuda::reset({.gpus = 0});
+  CHECK(
+      contains(device::why_no_gpu(),
+               "no CUDA-capable device is detected (cudaErrorNoDevice): what do nvidia-smi and CUDA_VISIBLE_DEVICES"));
+  fake_cuda::reset();
+}
+
+TEST_CASE("a GPU that the kernels were not built for is refused before anything is enqueued") {
+  fake_cuda::reset({.capability = 75});
+  CHECK(
+      contains(thrown<SystemError>([] { return device::make_cuda_device(0); }),
+               "make_cuda_device(0): cuda:0 has compute capability 7.5, and the library's kernels were built for 8.0, "
+               "9.0: no kernel image is available for execution on the device (cudaErrorNoKernelImageForDevice); "
+               "configure it with -DCMAKE_CUDA_ARCHITECTURES=75"));
+  CHECK(fake_cuda::calls("launch") == 0);
+  CHECK(fake_cuda::leftovers() == "");
+  fake_cuda::reset();
+}
+
 TEST_CASE("a stream of the caller's comes before the device's own is used, and to a GPU") {
   fake_cuda::reset();
   auto const gpu = device::make_cuda_device(0);

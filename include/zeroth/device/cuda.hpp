@@ -1,6 +1,7 @@
 /// GPUs as devices. Interop with the caller's own streams is in adapters/cuda.hpp.
 #pragma once
 #include <memory>
+#include <string>
 
 #include "zeroth/device/device.hpp"
 
@@ -10,6 +11,9 @@ namespace zeroth::device {
 [[nodiscard]] bool has_cuda() noexcept;
 /// GPUs that this process sees: 0 without a driver, or without CUDA.
 [[nodiscard]] int cuda_device_count() noexcept;
+/// Why that is 0, in CUDA's words, and what to look at; of a driver that is too old for the CUDA that the library was
+/// built with also which one is needed. Empty where there are GPUs.
+[[nodiscard]] std::string why_no_gpu();
 
 /// Where parameters, gradients and slots come from: from CUDA, or, in whole units of 2 MiB, from NCCL's allocator, so
 /// that communicators can register them. The latter is refused where the library was built without NCCL.
@@ -25,9 +29,10 @@ enum class CudaBuffers : bool { plain, registrable };
 /// every span makes two. Where the host has to wait (synchronize()), it asks again and again instead of blocking inside
 /// the driver.
 ///
-/// Errors: ContractError for a GPU that is not there. SystemError for a call that CUDA refused, naming it and the GPU;
-/// work that failed on the GPU is reported by the next call that touches it, as always in CUDA. Either fails the
-/// device: its further work is passed over, and every wait() and synchronize() throws the first error again.
+/// Errors: ContractError for a GPU that is not there. SystemError for one that the library's kernels were not built
+/// for, naming its compute capability and theirs, and for a call that CUDA refused, naming it and the GPU; work that
+/// failed on the GPU is reported by the next call that touches it, as always in CUDA. Either fails the device: its
+/// further work is passed over, and every wait() and synchronize() throws the first error again.
 [[nodiscard]] std::unique_ptr<Device> make_cuda_device(int ordinal, CudaBuffers buffers = CudaBuffers::plain);
 
 }  // namespace zeroth::device

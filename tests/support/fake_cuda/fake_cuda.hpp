@@ -3,8 +3,9 @@
 /// Streams are queues that worker threads run, so that work of several streams races as it does on a GPU; device memory
 /// is memory of the host. It replaces the functions that the library calls, and cudaStreamGetPriority, which tests ask:
 ///
-///   cudaGetDeviceCount cudaSetDevice cudaGetDevice cudaDeviceGetStreamPriorityRange
-///   cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess cudaDeviceGetPCIBusId
+///   cudaGetDeviceCount cudaSetDevice cudaGetDevice cudaDeviceGetStreamPriorityRange cudaDeviceGetAttribute
+///   cudaDriverGetVersion cudaFuncGetAttributes cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess
+///   cudaDeviceGetPCIBusId
 ///   cudaMalloc cudaFree cudaHostAlloc cudaFreeHost cudaMemGetInfo cudaMemcpyAsync cudaMemsetAsync
 ///   cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamQuery cudaStreamWaitEvent
 ///   cudaEventCreateWithFlags cudaEventDestroy cudaEventRecord cudaEventQuery cudaEventElapsedTime
@@ -37,7 +38,9 @@ struct Machine {
   std::size_t block_offset = 0;
   /// As of GPUs that reach all memory of the host: copies may be from and to what CUDA does not know.
   bool reaches_host_memory = false;
-  unsigned delays = 0;  ///< Work of streams sleeps now and then, differently for every seed; 0: never.
+  unsigned delays = 0;          ///< Work of streams sleeps now and then, differently for every seed; 0: never.
+  int driver = CUDART_VERSION;  ///< The newest CUDA that the driver knows; 0: there is none.
+  int capability = 90;          ///< Compute capability; fewer than 80 run no kernel.
 };
 
 /// A machine as new. Ends the test program if something of the last one is still alive: see leftovers().

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/launch.hpp"
 #include "support/emulated_launch.hpp"
 #include "support/fake_cuda/machine.hpp"
 
@@ -54,3 +55,17 @@ bool reaches(cudaStream_t stream, void const* data, std::int64_t bytes) {
 }
 
 }  // namespace zeroth::testing
+
+namespace zeroth::cuda {
+
+cudaError_t find_kernels() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, nullptr);
+}
+
+std::span<int const> capabilities() {
+  static constexpr int built_for[] = {80, 90};
+  return built_for;
+}
+
+}  // namespace zeroth::cuda

@@ -71,7 +71,36 @@ cudaError_t cudaGetDeviceCount(int* count) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
   *count = state.machine.gpus;
+  if (state.machine.driver / 1000 < CUDART_VERSION / 1000) {
+    return answer(cudaErrorInsufficientDriver);
+  }
   return *count > 0 ? state.enter("cudaGetDeviceCount", 0) : answer(cudaErrorNoDevice);
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  *version = state.machine.driver;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int gpu) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (attribute != cudaDevAttrComputeCapabilityMajor && attribute != cudaDevAttrComputeCapabilityMinor) {
+    return answer(cudaErrorInvalidValue);
+  }
+  bool const is_major = attribute == cudaDevAttrComputeCapabilityMajor;
+  *value = is_major ? state.machine.capability / 10 : state.machine.capability % 10;
+  return answer(state.enter("cudaDeviceGetAttribute", gpu));
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void const* /*function*/) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  *attributes = {};
+  auto const error = state.enter("cudaFuncGetAttributes", current_gpu());
+  return answer(error == cudaSuccess && state.machine.capability < 80 ? cudaErrorNoKernelImageForDevice : error);
 }
 
 cudaError_t cudaSetDevice(int gpu) {
@@ -234,6 +263,9 @@ char const* cudaGetErrorName(cudaError_t error) {
     case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
     default: return "another error";
   }
 }
@@ -246,6 +278,9 @@ char const* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorLaunchFailure: return "unspecified launch failure";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
     default: return "an error without a text here";
   }
 }

@@ -1,0 +1,18 @@
+#include <array>
+
+#include "cuda/launch.hpp"
+
+namespace zeroth::cuda {
+
+std::span<int const> capabilities() {
+  static constexpr auto built_for = [] {
+    std::array list{__CUDA_ARCH_LIST__};  // nvcc's: 100 * major + 10 * minor
+    for (int& each : list) {
+      each /= 10;
+    }
+    return list;
+  }();
+  return built_for;
+}
+
+}  // namespace zeroth::cuda

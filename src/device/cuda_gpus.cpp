@@ -1,0 +1,102 @@
+#include "device/cuda_gpus.hpp"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
+
+#include "cuda/launch.hpp"
+#include "device/cuda_call.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/device/cuda.hpp"
+
+namespace zeroth::device {
+namespace {
+
+/// Of a version as CUDA numbers its own: "12.4" of 12040.
+std::string describe_version(int code) { return fmt::format("{}.{}", code / 1000, code / 10 % 100); }
+
+/// Of a compute capability, from 10 * major + minor.
+std::string describe_capability(int capability) { return fmt::format("{}.{}", capability / 10, capability % 10); }
+
+/// The oldest driver that works with the CUDA that this was built with, where that is known.
+constexpr char const* oldest_driver() {
+  switch (CUDART_VERSION / 1000) {
+    case 12: return ", which needs driver 525 or newer";
+    case 13: return ", which needs driver 580 or newer";
+    default: return "";
+  }
+}
+
+/// CUDA says of a driver that is not there that it is too old.
+std::string explain_driver() {
+  int known = 0;
+  static_cast<void>(cudaDriverGetVersion(&known));
+  auto const needed =
+      fmt::format("the library was built with CUDA {}{}", describe_version(CUDART_VERSION), oldest_driver());
+  return known == 0 ? fmt::format("no driver was found (libcuda.so.1); {}", needed)
+                    : fmt::format("the driver knows CUDA up to {}, and {}", describe_version(known), needed);
+}
+
+int capability_of(int ordinal) {
+  int major = 0;
+  int minor = 0;
+  for (auto const& [value, attribute] :
+       {std::pair{&major, cudaDevAttrComputeCapabilityMajor}, std::pair{&minor, cudaDevAttrComputeCapabilityMinor}}) {
+    if (auto const error = cudaDeviceGetAttribute(value, attribute, ordinal); error != cudaSuccess) {
+      throw SystemError{describe_call("cudaDeviceGetAttribute", ordinal, error)};
+    }
+  }
+  return 10 * major + minor;
+}
+
+}  // namespace
+
+bool has_cuda() noexcept { return true; }
+
+int cuda_device_count() noexcept {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return 0;
+  }
+  return count;
+}
+
+std::string why_no_gpu() {
+  int count = 0;
+  auto const error = cudaGetDeviceCount(&count);
+  static_cast<void>(cudaGetLastError());
+  if (error == cudaSuccess && count > 0) {
+    return {};
+  }
+  constexpr char const* if_hidden = "what do nvidia-smi and CUDA_VISIBLE_DEVICES say?";
+  if (error == cudaSuccess) {
+    return if_hidden;
+  }
+  return fmt::format("cudaGetDeviceCount: {} ({}): {}", cudaGetErrorString(error), cudaGetErrorName(error),
+                     error == cudaErrorInsufficientDriver ? explain_driver() : if_hidden);
+}
+
+void expect_kernels(int ordinal) {
+  auto const error = cuda::find_kernels();
+  if (error == cudaSuccess) {
+    return;
+  }
+  static_cast<void>(cudaGetLastError());
+  std::vector<std::string> built_for;
+  for (int const capability : cuda::capabilities()) {
+    built_for.push_back(describe_capability(capability));
+  }
+  auto const mine = capability_of(ordinal);
+  throw SystemError{
+      fmt::format("make_cuda_device({0}): cuda:{0} has compute capability {1}, and the library's kernels were built "
+                  "for {2}: {3} ({4}); "
+                  "configure it with -DCMAKE_CUDA_ARCHITECTURES={5}, or with CUDAARCHS={5} in the environment",
+                  ordinal, describe_capability(mine), fmt::join(built_for, ", "), cudaGetErrorString(error),
+                  cudaGetErrorName(error), mine)};
+}
+
+}  // namespace zeroth::device
