@@ -12,7 +12,7 @@
 
 #include <zeroth/core/error.hpp>
 
-#include "output_file.hpp"
+#include "core/whole_file.hpp"
 
 namespace gpt {
 
@@ -20,10 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-fs::path partial_of(fs::path const& folder) {
-  return (folder.has_filename() ? folder : folder.parent_path()).string() + ".partial";  // "a/" is "a"
-}
 
 /// The config.json of a model folder.
 class HubConfig {
@@ -130,37 +126,41 @@ Shape resolve_shape(ShapeOptions const& asked, fs::path const& init) {
 }
 
 ModelFolder::ModelFolder(fs::path path) : path_{std::move(path)} {
+  auto const named = path_.has_filename() ? path_ : path_.parent_path();  // "a/" is "a"
+  target_ = zeroth::followed(named);
   std::error_code error;
-  if (fs::exists(path_, error) && !fs::is_directory(path_, error)) {
-    throw zeroth::ConfigError{fmt::format("{}: is to be a model folder, and is a file", path_.string())};
+  if (auto const there = fs::status(target_, error); fs::exists(there) && !fs::is_directory(there)) {
+    throw zeroth::ConfigError{fmt::format("{}: is to be a model folder, and is {}", path_.string(),
+                                          fs::is_regular_file(there) ? "a file" : "a device or a pipe")};
   }
-  fs::create_directories(partial_of(path_), error);
-  if (error) {
-    throw zeroth::SystemError{fmt::format("{}: cannot be made: {}", partial_of(path_).string(), error.message())};
+  auto const partial = zeroth::partial_beside(target_);
+  fs::create_directories(partial.parent_path(), error);
+  if (!fs::create_directory(partial, error)) {
+    throw zeroth::SystemError{fmt::format("{}: cannot be made: {}", path_.string(), error.message())};
   }
+  partial_ = partial;
 }
 
 ModelFolder::~ModelFolder() {
   std::error_code ignored;
-  fs::remove_all(partial_of(path_), ignored);
+  fs::remove_all(partial_, ignored);
 }
 
-fs::path ModelFolder::weights(fs::path const& path) { return partial_of(path) / weights_name; }
-
 void ModelFolder::publish(Shape const& shape) {
-  auto const partial = partial_of(path_);
-  OutputFile config{partial / "config.json"};
-  config.write(to_json(shape));
-  config.publish();
-
+  zeroth::write_whole_file("model configuration", partial_ / "config.json", to_json(shape));
   std::error_code error;
-  if (!fs::exists(path_)) {
-    fs::rename(partial, path_, error);
-  } else {
+  fs::rename(partial_, target_, error);  // takes the place of an empty folder, but of no other
+  if (error == std::errc::directory_not_empty || error == std::errc::file_exists) {
+    error.clear();
     for (char const* name : {"config.json", weights_name}) {
       if (!error) {
-        fs::rename(partial / name, path_ / name, error);
+        fs::rename(partial_ / name, target_ / name, error);
       }
+    }
+  }
+  for (auto const& folder : {target_, fs::absolute(target_).parent_path()}) {
+    if (int const not_synced = zeroth::sync_folder(folder); not_synced != 0 && !error) {
+      error = {not_synced, std::generic_category()};
     }
   }
   if (error) {

@@ -20,8 +20,9 @@ struct ShapeOptions {
 /// channels.
 [[nodiscard]] Shape resolve_shape(ShapeOptions const& asked, std::filesystem::path const& init);
 
-/// A model folder in the making: `weights()` is in a folder beside it, and publish() puts all into place. Held by the
-/// rank that writes; made before training, so that a place that cannot be written ends the job before it starts.
+/// A model folder in the making: `weights()` is in a folder beside it, of a name that no other job has, and publish()
+/// puts all into place; a symbolic link to a folder is followed. Held by the rank that writes; made before training, so
+/// that a place that cannot be written ends the job before it starts.
 class ModelFolder {
  public:
   /// Throws SystemError if `path` cannot be made, ConfigError if it is something else than a folder.
@@ -30,13 +31,13 @@ class ModelFolder {
   ModelFolder& operator=(ModelFolder const&) = delete;
   ~ModelFolder();  ///< Removes what was not published.
 
-  /// Where the weights of the folder `path` are to be written. The same on all ranks, who need not hold a ModelFolder.
-  [[nodiscard]] static std::filesystem::path weights(std::filesystem::path const& path);
+  /// Where the weights are to be written.
+  [[nodiscard]] std::filesystem::path weights() const { return partial_ / weights_name; }
   /// Writes config.json and replaces both files of the folder. Other files in it stay.
   void publish(Shape const& shape);
 
  private:
-  std::filesystem::path path_;
+  std::filesystem::path path_, target_, partial_;
 };
 
 }  // namespace gpt

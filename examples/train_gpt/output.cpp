@@ -9,7 +9,7 @@ Output::Output(zeroth::Job const& job, Options const& options, std::int64_t toke
   if (job.rank() == 0) {
     progress_.emplace(options.steps, tokens_per_step);
     if (!options.report.empty()) {
-      report_.emplace(options.report).write(run);
+      report_.emplace("report", options.report).write(run);
     }
   }
 }

@@ -5,8 +5,8 @@
 #include <string>
 #include <zeroth/comm/job.hpp>
 
+#include "core/whole_file.hpp"
 #include "options.hpp"
-#include "output_file.hpp"
 #include "progress.hpp"
 #include "report.hpp"
 
@@ -25,7 +25,7 @@ class Output {
  private:
   std::int64_t tokens_per_step_;
   std::optional<Progress> progress_;
-  std::optional<OutputFile> report_;
+  std::optional<zeroth::WholeFile> report_;
 };
 
 }  // namespace gpt

@@ -8,8 +8,6 @@
 #include <zeroth/device/memory.hpp>
 #include <zeroth/engine/report.hpp>
 
-#include "output_file.hpp"
-
 namespace gpt {
 
 /// What one rank planned to hold, and held at most.

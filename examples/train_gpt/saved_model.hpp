@@ -24,7 +24,7 @@ class SavedModel {
     if (path_.empty()) {
       return;
     }
-    engine.save_weights(ModelFolder::weights(path_));
+    engine.save_weights(folder_ ? folder_->weights() : path_ / weights_name);  // only rank 0 writes
     if (folder_) {
       folder_->publish(shape);
     }

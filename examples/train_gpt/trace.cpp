@@ -9,7 +9,7 @@ namespace gpt {
 Trace::Trace(zeroth::Job const& job, Options const& options)
     : wanted_{!options.trace.empty()}, first_{std::clamp<std::int64_t>(options.steps - 1, 0, settling_steps)} {
   if (wanted_ && job.rank() == 0) {
-    file_.emplace(options.trace);
+    file_.emplace("trace file", options.trace);
   }
 }
 

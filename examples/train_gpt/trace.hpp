@@ -6,8 +6,8 @@
 #include <zeroth/comm/job.hpp>
 #include <zeroth/device/timeline.hpp>
 
+#include "core/whole_file.hpp"
 #include "options.hpp"
-#include "output_file.hpp"
 
 namespace gpt {
 
@@ -30,7 +30,7 @@ class Trace {
   bool wanted_;
   std::int64_t first_;
   zeroth::Timeline timeline_;
-  std::optional<OutputFile> file_;
+  std::optional<zeroth::WholeFile> file_;
 };
 
 }  // namespace gpt

@@ -1,41 +1,170 @@
 #include "core/whole_file.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <fstream>
-#include <string>
+#include <cstdint>
+#include <random>
 #include <system_error>
+#include <utility>
 
 #include "zeroth/core/error.hpp"
 
 namespace zeroth {
 namespace {
 
-/// 0, or why not.
-int write_file(std::string const& path, std::string_view text) {
-  errno = 0;
-  std::ofstream file{path, std::ios::binary | std::ios::trunc};
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  return file ? 0 : (errno != 0 ? errno : EIO);
+namespace fs = std::filesystem;
+
+constexpr int most_links = 40;             // as Linux follows
+constexpr std::size_t longest_stem = 200;  // of a partial file's name, which may have 255 bytes
+
+/// Standard output or error, if `path` is that file: to replace it would take away what else is written there.
+int standard_stream(fs::path const& path) noexcept {
+  struct stat wanted {};
+  if (::stat(path.c_str(), &wanted) != 0) {
+    return -1;
+  }
+  for (int const stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat status {};
+    if (::fstat(stream, &status) == 0 && status.st_dev == wanted.st_dev && status.st_ino == wanted.st_ino) {
+      return stream;
+    }
+  }
+  return -1;
 }
+
+/// For writing, or -1 with errno; ENXIO where nobody reads it. Only opening does not wait.
+int open_pipe(fs::path const& path) noexcept {
+  int const descriptor = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor >= 0) {
+    static_cast<void>(::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK));
+  }
+  return descriptor;
+}
+
+fs::path folder_of(fs::path const& path) { return path.has_parent_path() ? path.parent_path() : fs::path{"."}; }
 
 }  // namespace
 
-void write_whole_file(std::string_view what, std::filesystem::path const& path, std::string_view text) {
-  auto const partial = fmt::format("{}.{}.part", path.string(), ::getpid());
-  auto error = write_file(partial, text);
-  if (error == 0 && std::rename(partial.c_str(), path.c_str()) != 0) {
-    error = errno;
+fs::path followed(fs::path path) {
+  std::error_code error;
+  for (int i = 0; i < most_links && fs::is_symlink(path, error); ++i) {
+    auto const link = fs::read_symlink(path, error);
+    path = path.parent_path() / link;  // an absolute one replaces what stands before it
   }
-  if (error != 0) {
-    static_cast<void>(std::remove(partial.c_str()));
-    throw SystemError{
-        fmt::format("{} {}: cannot be written: {}", what, path.string(), std::generic_category().message(error))};
+  return path;
+}
+
+fs::path partial_beside(fs::path const& path) {
+  std::random_device random;
+  auto const number = (std::uint64_t{random()} << 32U) | random();
+  auto const stem = path.filename().string().substr(0, longest_stem);
+  return path.parent_path() / fmt::format("{}.{:016x}.partial", stem, number);
+}
+
+int sync_folder(fs::path const& folder) noexcept {
+  int const descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    return 0;  // one that may be written to and not read
   }
+  int const error = ::fsync(descriptor) == 0 || errno == EINVAL ? 0 : errno;  // EINVAL: not on a disk
+  ::close(descriptor);
+  return error;
+}
+
+WholeFile::WholeFile(std::string_view what, fs::path path)
+    : what_{what}, path_{std::move(path)}, target_{followed(path_)} {
+  std::error_code error;
+  auto const status = fs::status(path_, error);
+  if (status.type() == fs::file_type::none) {  // what is not found has a type of its own
+    refuse(error.value());
+  }
+  open(status.type());
+}
+
+WholeFile::~WholeFile() { close(); }
+
+void WholeFile::open(fs::file_type type) {
+  if (type == fs::file_type::directory) {
+    refuse(EISDIR);
+  }
+  if (type == fs::file_type::block) {
+    refuse("is a disk");
+  }
+  if (int const stream = standard_stream(path_); stream >= 0) {
+    descriptor_ = ::fcntl(stream, F_DUPFD_CLOEXEC, 0);
+  } else if (type == fs::file_type::fifo) {
+    descriptor_ = open_pipe(path_);
+    if (descriptor_ < 0 && errno == ENXIO) {
+      refuse("nobody reads this pipe");
+    }
+  } else if (type != fs::file_type::regular && type != fs::file_type::not_found) {
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  } else {
+    auto partial = partial_beside(target_);
+    descriptor_ = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (descriptor_ >= 0) {
+      partial_ = std::move(partial);
+    }
+  }
+  if (descriptor_ < 0) {
+    refuse(errno);
+  }
+}
+
+void WholeFile::write(std::span<std::byte const> bytes) {
+  while (!bytes.empty()) {
+    auto const written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      refuse(errno);
+    }
+  }
+}
+
+void WholeFile::publish() {
+  if (!partial_.empty() && ::fsync(descriptor_) != 0) {
+    refuse(errno);
+  }
+  if (::close(std::exchange(descriptor_, -1)) != 0) {
+    refuse(errno);
+  }
+  if (partial_.empty()) {
+    return;
+  }
+  if (::rename(partial_.c_str(), target_.c_str()) != 0) {
+    refuse(errno);
+  }
+  partial_.clear();
+  if (int const error = sync_folder(folder_of(target_)); error != 0) {
+    refuse(error);
+  }
+}
+
+void WholeFile::close() noexcept {
+  if (descriptor_ >= 0) {
+    ::close(std::exchange(descriptor_, -1));
+  }
+  if (!partial_.empty()) {
+    ::unlink(partial_.c_str());
+    partial_.clear();
+  }
+}
+
+void WholeFile::refuse(std::string_view reason) const {
+  throw SystemError{fmt::format("{} {}: cannot be written: {}", what_, path_.string(), reason)};
+}
+
+void WholeFile::refuse(int error) const { refuse(std::generic_category().message(error)); }
+
+void write_whole_file(std::string_view what, fs::path const& path, std::string_view text) {
+  WholeFile file{what, path};
+  file.write(text);
+  file.publish();
 }
 
 }  // namespace zeroth

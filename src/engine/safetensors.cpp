@@ -148,68 +148,26 @@ void SafetensorsReader::read(Tensor const& tensor, std::int64_t first, std::span
   }
 }
 
-SafetensorsWriter::SafetensorsWriter(std::filesystem::path file, std::span<NamedShape const> tensors)
-    : file_{std::move(file)}, partial_{file_.string() + ".partial"} {
+SafetensorsWriter::SafetensorsWriter(std::filesystem::path const& file, std::span<NamedShape const> tensors)
+    : file_{"weights", file} {
   nlohmann::ordered_json header;
   header["__metadata__"] = {{"format", "pt"}};  // what transformers asks for before it loads a file
+  auto& entries = header.get_ref<nlohmann::ordered_json::object_t&>();
   std::int64_t offset = 0;
   for (auto const& [name, shape] : tensors) {
     std::int64_t bytes = bytes_of(Dtype::fp32);
     for (auto const extent : shape) {
       bytes *= extent;
     }
-    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {offset, offset + bytes}}};
+    // Not by header[name], which looks through all that are there.
+    entries.push_back({name, {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {offset, offset + bytes}}}});
     offset += bytes;
   }
   auto text = header.dump();
   text.resize((text.size() + header_alignment - 1) / header_alignment * header_alignment, ' ');
-  descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) {
-    fail(partial_, "cannot create", errno);
-  }
   std::uint64_t const header_bytes = text.size();
-  try {
-    write(std::as_bytes(std::span{&header_bytes, 1}));
-    write(std::as_bytes(std::span{text}));
-  } catch (...) {
-    ::close(descriptor_);
-    ::unlink(partial_.c_str());
-    throw;
-  }
-}
-
-SafetensorsWriter::~SafetensorsWriter() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-    ::unlink(partial_.c_str());
-  }
-}
-
-void SafetensorsWriter::append(std::span<float const> values) { write(std::as_bytes(values)); }
-
-void SafetensorsWriter::write(std::span<std::byte const> bytes) {
-  while (!bytes.empty()) {
-    auto const written = ::write(descriptor_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written < 0) {
-      fail(partial_, "cannot write", errno);
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-}
-
-void SafetensorsWriter::commit() {
-  if (::fsync(descriptor_) != 0) {
-    fail(partial_, "cannot flush to the disk", errno);
-  }
-  int const closed = ::close(std::exchange(descriptor_, -1));
-  if (closed != 0 || ::rename(partial_.c_str(), file_.c_str()) != 0) {
-    auto const error = errno;
-    ::unlink(partial_.c_str());
-    fail(file_, "cannot put in place", error);
-  }
+  file_.write(std::as_bytes(std::span{&header_bytes, 1}));
+  file_.write(text);
 }
 
 }  // namespace zeroth::engine

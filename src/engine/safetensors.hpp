@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/whole_file.hpp"
 #include "zeroth/core/dtype.hpp"
 
 namespace zeroth::engine {
@@ -45,22 +46,15 @@ struct NamedShape {
   std::vector<std::int64_t> shape;
 };
 
-/// Writes fp32 tensors in the order given. The file appears under its name when it is complete and on the disk, or not
-/// at all. Throws SystemError naming the file and the reason.
+/// Writes fp32 tensors in the order given, as a WholeFile. Throws SystemError naming the file and the reason.
 class SafetensorsWriter {
  public:
-  SafetensorsWriter(std::filesystem::path file, std::span<NamedShape const> tensors);
-  SafetensorsWriter(SafetensorsWriter const&) = delete;
-  SafetensorsWriter& operator=(SafetensorsWriter const&) = delete;
-  ~SafetensorsWriter();  ///< Removes what was not committed.
-  void append(std::span<float const> values);
-  void commit();
+  SafetensorsWriter(std::filesystem::path const& file, std::span<NamedShape const> tensors);
+  void append(std::span<float const> values) { file_.write(std::as_bytes(values)); }
+  void commit() { file_.publish(); }
 
  private:
-  void write(std::span<std::byte const> bytes);
-
-  std::filesystem::path file_, partial_;
-  int descriptor_ = -1;
+  WholeFile file_;
 };
 
 }  // namespace zeroth::engine

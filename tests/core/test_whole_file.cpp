@@ -1,8 +1,13 @@
 #include "core/whole_file.hpp"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
@@ -60,6 +65,90 @@ TEST_CASE("Where only half of it fits, the file that was there stays") {
   CHECK(message == "page " + file.string() + ": cannot be written: File too large");
   CHECK(text_of(file) == "before");
   CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("Until it is published, a file has a name that nobody knows before, and it leaves none behind") {
+  testing::Folder const folder;
+  auto const file = folder.path() / "page";
+  write_whole_file("page", file, "before");
+  {
+    WholeFile first{"page", file};
+    WholeFile second{"page", file};
+    first.write("one");
+    second.write("two");
+    CHECK(files_in(folder.path()) == 3);
+    for (auto const& entry : fs::directory_iterator{folder.path()}) {
+      auto const name = entry.path().filename().string();
+      CHECK(name.starts_with("page"));
+      CHECK((name == "page" || (name.size() == 29 && name.ends_with(".partial"))));
+    }
+    CHECK(text_of(file) == "before");
+    first.publish();
+    CHECK(text_of(file) == "one");
+  }
+  CHECK(text_of(file) == "one");
+  CHECK(files_in(folder.path()) == 1);
+  std::string const longest(255, 'x');
+  write_whole_file("page", folder.path() / longest, "text");
+  CHECK(text_of(folder.path() / longest) == "text");
+}
+
+TEST_CASE("A link stays one, and what it leads to is replaced") {
+  testing::Folder const folder;
+  fs::create_directory(folder / "elsewhere");
+  fs::create_symlink("elsewhere/second", folder / "link");
+  fs::create_symlink("page", folder / "elsewhere/second");  // itself one, to what is not there yet
+  for (std::string const text : {"first", "second"}) {
+    write_whole_file("page", folder / "link", text);
+    CHECK(fs::is_symlink(folder / "link"));
+    CHECK(fs::is_symlink(folder / "elsewhere/second"));
+    CHECK(text_of(folder / "elsewhere/page") == text);
+  }
+  CHECK(files_in(folder.path()) == 2);
+  CHECK(files_in(folder / "elsewhere") == 2);
+  fs::create_symlink("round", folder / "round");
+  CHECK(testing::thrown<SystemError>([&] { write_whole_file("page", folder / "round", "text"); }) ==
+        "page " + (folder / "round").string() + ": cannot be written: Too many levels of symbolic links");
+}
+
+TEST_CASE("A pipe is written, not replaced, and refused where nobody reads it") {
+  testing::Folder const folder;
+  auto const pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(testing::thrown<SystemError>([&] { write_whole_file("page", pipe, "text"); }) ==
+        "page " + pipe.string() + ": cannot be written: nobody reads this pipe");
+  int const reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  REQUIRE(reader >= 0);
+  write_whole_file("page", pipe, "text");
+  std::array<char, 8> got{};
+  CHECK(::read(reader, got.data(), got.size()) == 4);
+  CHECK(std::string{got.data()} == "text");
+  ::close(reader);
+  CHECK(fs::is_fifo(pipe));
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("A device is written, not replaced, also through a link") {
+  int const terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(terminal >= 0);
+  REQUIRE(::grantpt(terminal) == 0);
+  REQUIRE(::unlockpt(terminal) == 0);
+  std::string const device = ::ptsname(terminal);
+  int const kept_open = ::open(device.c_str(), O_RDWR | O_NOCTTY);  // or what is written is gone with who wrote it
+  write_whole_file("page", device, "text");
+  std::array<char, 8> got{};
+  CHECK(::read(terminal, got.data(), got.size()) == 4);
+  CHECK(std::string{got.data()} == "text");
+  CHECK(fs::is_character_file(device));
+  ::close(kept_open);
+  ::close(terminal);
+
+  testing::Folder const folder;
+  fs::create_symlink("/dev/full", folder / "full");
+  CHECK(testing::thrown<SystemError>([&] { write_whole_file("page", folder / "full", "text"); }) ==
+        "page " + (folder / "full").string() + ": cannot be written: No space left on device");
+  CHECK(fs::is_symlink(folder / "full"));
+  CHECK(fs::is_character_file(folder / "full"));
 }
 
 }  // namespace

@@ -301,11 +301,12 @@ TEST_CASE("a file that cannot be written is an error on all ranks, and leaves no
   };
   for (int stage = 0; stage <= 3; ++stage) {
     INFO("stage " << stage);
-    check(save_to(stage, folder / "missing" / "weights"), "cannot create: No such file or directory");
-    check(save_to(stage, folder / "folder"), "cannot put in place: Is a directory");
-    // A device that is always full stands in for the file that is written first.
-    std::filesystem::create_symlink("/dev/full", folder / "weights.partial");
-    check(save_to(stage, folder / "weights"), "cannot write: No space left on device");
+    check(save_to(stage, folder / "missing" / "weights"), "cannot be written: No such file or directory");
+    check(save_to(stage, folder / "folder"), "cannot be written: Is a directory");
+    // A device that is always full.
+    std::filesystem::create_symlink("/dev/full", folder / "full");
+    check(save_to(stage, folder / "full"), "full: cannot be written: No space left on device");
+    std::filesystem::remove(folder / "full");
     CHECK(folder.contents() == "folder ");
   }
 }
@@ -331,7 +332,7 @@ TEST_CASE("a disk that fills up on the way is an error too, and the file of befo
   REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
   std::signal(SIGXFSZ, handler);
   for (std::size_t i = 0; i < messages.size(); i += 2) {
-    CHECK_THAT(messages[i], Contains("weights.partial: cannot write: File too large"));
+    CHECK_THAT(messages[i], Contains("weights: cannot be written: File too large"));
     CHECK_THAT(messages[i + 1], Contains("rank 0"));
   }
   CHECK(folder.contents() == "weights ");

@@ -252,10 +252,28 @@ TEST_CASE("train_gpt on a GPU says so where there is none") {
 
 TEST_CASE("train_gpt does not take a full disk for a finished run") {
   Place const place;
-  std::filesystem::create_symlink("/dev/full", place / "report.partial");
+  std::filesystem::create_symlink("/dev/full", place / "report");
   auto const result = run(place.command(small + "--steps 2 --ranks 2 --report report"));
   INFO(result.output);
   CHECK(result.ending.status == 1);
-  CHECK_THAT(result.output, Contains("report.partial") && Contains("No space left on device"));
-  CHECK_FALSE(std::filesystem::exists(place / "report"));
+  CHECK_THAT(result.output, Contains("report report: cannot be written: No space left on device"));
+  CHECK(std::filesystem::is_symlink(place / "report"));
+}
+
+TEST_CASE("train_gpt reports to standard output, whatever that is") {
+  Place const place;
+  auto options = place.command(small + "--steps 2 --report /dev/stdout");
+  auto const to_pipe = run(options);
+  CHECK(to_pipe.ending.status == 0);
+  CHECK_THAT(to_pipe.output, Contains("\n{\"record\":\"step\",\"step\":2,") && Contains("step 2/2  loss"));
+
+  std::string words = "exec";
+  for (auto const& word : options.command) {
+    words += " '" + word + "'";
+  }
+  options.command = {"sh", "-c", words + " > log"};
+  auto const to_file = run(options);
+  INFO(to_file.output);
+  CHECK(to_file.ending.status == 0);
+  CHECK_THAT(read_all(place / "log"), Contains("\n{\"record\":\"step\",\"step\":2,") && Contains("step 2/2  loss"));
 }

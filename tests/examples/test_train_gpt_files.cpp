@@ -9,7 +9,6 @@
 #include "files.hpp"
 #include "model_folder.hpp"
 #include "options.hpp"
-#include "output_file.hpp"
 #include "report.hpp"
 #include "run_record.hpp"
 #include "support/catch.hpp"
@@ -47,7 +46,7 @@ std::filesystem::path model_folder(Folder const& folder, json const& changes = j
 std::filesystem::path publish_weights(Folder const& folder, std::string_view text) {
   auto const path = folder / "model";
   ModelFolder model{path};
-  std::ofstream{ModelFolder::weights(path)} << text;
+  std::ofstream{model.weights()} << text;
   model.publish(shape);
   return path;
 }
@@ -156,39 +155,6 @@ TEST_CASE("options: help lists all of them and is no error") {
   }
 }
 
-TEST_CASE("an output file has its name only once it is complete") {
-  Folder const folder;
-  auto const file = folder.write("report", "old");
-  {
-    OutputFile output{file};
-    output.write("one\n");
-    CHECK(read_all(file) == "old");
-    CHECK(read_all(folder / "report.partial") == "one\n");  // whole lines for who reads along
-    output.write("two\n");
-    output.publish();
-    CHECK(read_all(file) == "one\ntwo\n");
-    CHECK_FALSE(std::filesystem::exists(folder / "report.partial"));
-  }
-  {
-    OutputFile output{file};
-    output.write("three\n");
-  }
-  CHECK(read_all(file) == "one\ntwo\n");
-  CHECK(read_all(folder / "report.partial") == "three\n");
-}
-
-TEST_CASE("an output file that cannot be written says which, and why") {
-  Folder const folder;
-  CHECK_THAT(thrown<zeroth::SystemError>([&] { OutputFile{folder / "gone/report"}; }),
-             Contains("gone/report") && Contains("No such file or directory"));
-  std::filesystem::create_directories(folder / "folder");
-  CHECK_THAT(thrown<zeroth::SystemError>([&] { OutputFile{folder / "folder"}.publish(); }),
-             Contains("folder") && Contains("rename"));
-  std::filesystem::create_symlink("/dev/full", folder / "full.partial");
-  CHECK_THAT(thrown<zeroth::SystemError>([&] { OutputFile{folder / "full"}.write("text"); }),
-             Contains("full.partial") && Contains("No space left on device"));
-}
-
 TEST_CASE("a model folder holds what Hugging Face expects") {
   Folder const folder;
   publish_weights(folder, "weights");
@@ -206,7 +172,7 @@ TEST_CASE("a model folder holds what Hugging Face expects") {
   for (char const* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) {
     CHECK(config[dropout] == 0.0);
   }
-  CHECK_FALSE(std::filesystem::exists(folder / "model.partial"));
+  CHECK(folder.contents() == "model ");
   CHECK(resolve_shape({}, folder / "model") == shape);
 }
 
@@ -217,17 +183,44 @@ TEST_CASE("a model folder replaces an older one and keeps what else is in it") {
   publish_weights(folder, "new");
   CHECK(read_all(folder / "model/model.safetensors") == "new");
   CHECK(read_all(folder / "model/tokenizer.json") == "mine");
-  CHECK_FALSE(std::filesystem::exists(folder / "model.partial"));
+  CHECK(folder.contents() == "model ");
 }
 
 TEST_CASE("a model folder that is not published leaves nothing behind") {
   Folder const folder;
   {
     ModelFolder const model{folder / "model/"};  // the same place as without the slash
-    CHECK(ModelFolder::weights(folder / "model/") == folder / "model.partial/model.safetensors");
-    CHECK(std::filesystem::exists(folder / "model.partial"));
+    CHECK_THAT(model.weights().string(),
+               Catch::StartsWith((folder / "model.").string()) && Catch::EndsWith(".partial/model.safetensors"));
+    CHECK(std::filesystem::exists(model.weights().parent_path()));
   }
   CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("two jobs that save to one model folder do not meet before it is in place") {
+  Folder const folder;
+  ModelFolder first{folder / "model"};
+  ModelFolder second{folder / "model"};
+  CHECK(first.weights() != second.weights());
+  std::ofstream{first.weights()} << "first";
+  std::ofstream{second.weights()} << "second";
+  second.publish(shape);
+  CHECK(read_all(folder / "model/model.safetensors") == "second");
+  first.publish(shape);
+  CHECK(read_all(folder / "model/model.safetensors") == "first");
+}
+
+TEST_CASE("a link to a model folder stays one, and its folder is written") {
+  Folder const folder;
+  std::filesystem::create_directory(folder / "elsewhere");
+  for (char const* target : {"elsewhere/there", "elsewhere/not yet"}) {
+    std::filesystem::create_directory_symlink(target, folder / "model");
+    publish_weights(folder, "weights");
+    CHECK(std::filesystem::is_symlink(folder / "model"));
+    CHECK(read_all(folder / target / "model.safetensors") == "weights");
+    std::filesystem::remove(folder / "model");
+  }
+  CHECK_THAT(thrown<zeroth::ConfigError>([] { ModelFolder{"/dev/null"}; }), Contains("is a device or a pipe"));
 }
 
 TEST_CASE("a model folder that cannot be made is refused before training") {
