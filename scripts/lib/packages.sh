@@ -46,8 +46,10 @@ library_packages=(g++ cmake ninja-build libfmt-dev libspdlog-dev nlohmann-json3-
   libopenmpi-dev openmpi-bin python3)
 test_packages=("${library_packages[@]}" catch2)
 
+# What one clone has compiled serves every other: paths below the clone are hashed relative to it.
 use_ccache_if_present() {
   if command -v ccache >/dev/null; then
-    export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+    export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+    export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
   fi
 }

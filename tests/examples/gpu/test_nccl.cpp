@@ -3,7 +3,6 @@
 
 #include "cuda/nccl_ranks.hpp"
 #include "examples/gpu/training.hpp"
-#include "gpu/math.hpp"
 
 namespace gpt {
 
@@ -14,10 +13,12 @@ TEST_CASE("a job over NCCL trains, and tells memory and trace of every rank") {
   Run const run{.ranks = ranks, .stage = 3, .steps = 4, .traces = true};
   zeroth::testing::begin_nccl_on({.count = ranks});
   Folder const folder;
-  auto const left =
-      train_in<gpu::OnGpu>(folder, run, [](int world, std::function<void(zeroth::Job&)> const& rank_main) {
+  auto const left = train_in(
+      folder, run,
+      [](int world, std::function<void(zeroth::Job&)> const& rank_main) {
         return zeroth::testing::run_nccl_job(world, rank_main, world);
-      });
+      },
+      train_on_gpu);
   CHECK(left.steps.size() == 4);
   CHECK(worst_loss(on_cpu(run), left) < 1e-5);
   REQUIRE(left.memory.size() == static_cast<std::size_t>(ranks));

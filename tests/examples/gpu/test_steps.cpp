@@ -9,6 +9,7 @@
 #include "zeroth/device/cuda.hpp"
 #ifndef ZEROTH_ON_GPU
 #include "support/fake_cuda/cublas_lt.hpp"
+#include "train.hpp"
 #endif
 
 namespace gpt {
@@ -19,7 +20,7 @@ using namespace testing;
 Left on_gpu(Run const& run) {
   zeroth::testing::begin_on({});
   Folder const folder;
-  auto left = train_in<gpu::OnGpu>(folder, run, as_threads([](int) { return zeroth::device::make_cuda_device(0); }));
+  auto left = train_in(folder, run, as_threads([](int) { return zeroth::device::make_cuda_device(0); }), train_on_gpu);
   REQUIRE(zeroth::testing::left_on_gpus() == "");
   return left;
 }
@@ -128,8 +129,11 @@ TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for 
   fake_cuda::reset();
   auto const asked_before = fake_cuda::heuristics_asked();
   Folder const folder;
-  auto const left = train_in<Counted>(folder, {.steps = 8, .precision = bf16_keys},
-                                      as_threads([](int) { return zeroth::device::make_cuda_device(0); }));
+  auto const left = train_in(folder, {.steps = 8, .precision = bf16_keys},
+                             as_threads([](int) { return zeroth::device::make_cuda_device(0); }),
+                             [](zeroth::Job& job, Task const& task) {
+                               train<Counted>(job, task, zeroth::Precision<zeroth::bf16, zeroth::bf16>{});
+                             });
   CHECK(left.steps.size() == 8);
   using Counting = CountingMath<zeroth::bf16, zeroth::bf16>;
   for (char const* const function : {"cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost",
@@ -151,8 +155,8 @@ TEST_CASE("ranks with a GPU each train as those that share one") {
   fake_cuda::reset({.gpus = 2});
   {
     Folder const folder;
-    auto const apart =
-        train_in<gpu::OnGpu>(folder, run, as_threads([](int rank) { return zeroth::device::make_cuda_device(rank); }));
+    auto const apart = train_in(
+        folder, run, as_threads([](int rank) { return zeroth::device::make_cuda_device(rank); }), train_on_gpu);
     CHECK(apart.weights == base.weights);
     CHECK(worst_loss(base, apart) == 0);
   }
@@ -165,7 +169,7 @@ TEST_CASE("work that comes late changes nothing") {
   fake_cuda::reset({.delays = 5});
   Folder const folder;
   auto const late =
-      train_in<gpu::OnGpu>(folder, run, as_threads([](int) { return zeroth::device::make_cuda_device(0); }));
+      train_in(folder, run, as_threads([](int) { return zeroth::device::make_cuda_device(0); }), train_on_gpu);
   CHECK(late.weights == base.weights);
   CHECK(worst_loss(base, late) == 0);
 }

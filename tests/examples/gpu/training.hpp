@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "cpu_math.hpp"
+#include "corpus.hpp"
 #include "examples/files.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
-#include "train.hpp"
+#include "train_on.hpp"
 
 namespace gpt::testing {
 
@@ -54,8 +54,10 @@ inline RunJob as_threads(zeroth::testing::MakeDevice make_device) {
   };
 }
 
-template <class Where>
-Left train_in(Folder const& folder, Run const& run, RunJob const& run_job) {
+/// train_on_cpu(), train_on_gpu() or what a test makes of them.
+using TrainOn = std::function<void(zeroth::Job&, Task const&)>;
+
+inline Left train_in(Folder const& folder, Run const& run, RunJob const& run_job, TrainOn const& train_on) {
   folder.write("text", squares());
   Options options;
   options.data = folder / "text";
@@ -69,7 +71,7 @@ Left train_in(Folder const& folder, Run const& run, RunJob const& run_job) {
   Batches const batches{corpus, shape.context, options.order, options.seed};
   auto const config = config_of(run);
   Task const task{options, config, shape, batches};
-  auto const outcome = run_job(run.ranks, [&](zeroth::Job& job) { train<Where>(job, task); });
+  auto const outcome = run_job(run.ranks, [&](zeroth::Job& job) { train_on(job, task); });
   REQUIRE(zeroth::testing::messages_of(outcome) == "");
   Left left;
   std::istringstream lines{read_all(options.report)};
@@ -88,7 +90,7 @@ Left train_in(Folder const& folder, Run const& run, RunJob const& run_job) {
 
 inline Left on_cpu(Run const& run) {
   Folder const folder;
-  return train_in<OnCpu>(folder, run, as_threads({}));
+  return train_in(folder, run, as_threads({}), train_on_cpu);
 }
 
 /// The largest relative difference of losses. Infinite if one is missing.
