@@ -5,11 +5,15 @@
 namespace zeroth::config {
 namespace {
 
+bool accumulates_in_fp32(Values const& values) {
+  auto const& accumulate = values.entries[index_of<"data_types.grad_accum_dtype">].value;
+  return accumulate && *accumulate == Value{"fp32"};
+}
+
 PrecisionSettings precision(Values const& values) {
   auto const reduce = dtype_named(values.get<"communication_data_type">());
-  auto const& accumulate = values.entries[index_of<"data_types.grad_accum_dtype">].value;
-  // Null, or the dtype in which micro-steps add up before the one reduction: the shard then keeps what was reduced.
-  bool const wide = accumulate && *accumulate == Value{"fp32"};
+  // Otherwise it is null, or the dtype in which backward adds micro-steps up: the shard keeps what was reduced.
+  bool const wide = accumulates_in_fp32(values);
   return {.compute = dtype_named(compute_dtype(values)),
           .gradient = dtype_named(values.get<"zeroth.gradient_dtype">()),
           .reduce = reduce,
@@ -97,6 +101,10 @@ Settings assemble(Values const& values) {
   settings.reduce_gradients = values.get<"zeroth.reduce_gradients">() == "every_micro_step"
                                   ? ReduceGradients::every_micro_step
                                   : ReduceGradients::last_micro_step;
+  settings.reduce_gradients_given = values.in_file<"zeroth.reduce_gradients">();
+  settings.sums_micro_steps = settings.reduce_gradients == ReduceGradients::last_micro_step &&
+                              settings.batch.accumulation > 1 && settings.precision.gradient != Dtype::fp32 &&
+                              accumulates_in_fp32(values);
   settings.reduce_bucket_count = values.get<"zero_optimization.reduce_bucket_size">();
   settings.prefetch_count = values.get<"zero_optimization.stage3_prefetch_bucket_size">();
   settings.max_live_count = values.get<"zero_optimization.stage3_max_live_parameters">();

@@ -100,7 +100,7 @@ inline constexpr Key keys[] = {
    .why = "bf16 with bf16 masters; else fp32 if a step reduces several times, the reduced dtype if it has one "
           "micro-step, otherwise none",
    .meaning = "Dtype in which gradients are added up: those of micro-steps after each reduction or, before the one "
-              "reduction of `last_micro_step`, on the rank, where it must be zeroth.gradient_dtype."},
+              "reduction of `last_micro_step`, on the rank: there fp32 or zeroth.gradient_dtype."},
   {.path = "data_types.param_dtype", .kind = Kind::name, .names = dtype_names,
    .derive = derive::param_dtype, .why = "fp16.enabled and bf16.enabled",
    .meaning = "Dtype of the parameters that the math reads; it must be the one that `fp16` and `bf16` enable."},
@@ -192,7 +192,7 @@ inline constexpr Key keys[] = {
    .meaning = "Dtype of the memory that backward writes: fp32 or the compute dtype."},
   {.path = "zeroth.reduce_gradients", .kind = Kind::name, .names = reduce_gradients_names,
    .derive = derive::reduce_gradients, .why = "last_micro_step at stages 0 and 1, every_micro_step at stages 2 and 3",
-   .meaning = "When gradients leave a rank: after every micro-step, or once, after they were added up on the rank."},
+   .meaning = "When gradients leave a rank: after every micro-step, or once, after they were added up on the rank. Roundings follow it: with several micro-steps give it, and every stage trains the same."},
   {.path = "zeroth.gradient_slots", .kind = Kind::integer, .range = {1, int_limit},
    .derive = derive::gradient_slots, .why = "2 with overlap_comm, 1 without",
    .meaning = "Stages 2 and 3: units whose full gradients are held at once."},

@@ -152,13 +152,14 @@ std::string accumulate_dtype_is_used(Values const& values) {
   auto const reduce = values.get<"communication_data_type">();
   if (values.get<"zeroth.reduce_gradients">() == "last_micro_step" && values.get<"gradient_accumulation_steps">() > 1) {
     auto const gradient = values.get<"zeroth.gradient_dtype">();
-    bool const can_be_gradient = dtype == "fp32" || dtype == compute_dtype(values);
-    auto const remedy = can_be_gradient ? fmt::format("zeroth.gradient_dtype to \"{}\", or ", dtype) : std::string{};
-    return dtype == gradient ? ""
-                             : fmt::format(
-                                   "\"{}\", but with zeroth.reduce_gradients \"last_micro_step\" micro-steps add up in "
-                                   "the gradient dtype, \"{}\"; set {}zeroth.reduce_gradients to \"every_micro_step\"",
-                                   dtype, gradient, remedy);
+    auto const other = gradient == "fp32" ? std::string{} : fmt::format(R"( or "{}", the gradient dtype)", gradient);
+    std::string_view const remedy = dtype == reduce ? R"(, or set zeroth.reduce_gradients to "every_micro_step")" : "";
+    return dtype == "fp32" || dtype == gradient
+               ? ""
+               : fmt::format(
+                     "\"{}\", but with zeroth.reduce_gradients \"last_micro_step\" gradients of \"{}\" are added up "
+                     "before they are reduced; allowed: \"fp32\"{}{}",
+                     dtype, gradient, other, remedy);
   }
   auto const other = reduce == "fp32" ? std::string{} : fmt::format(R"( or "{}", the dtype that is reduced)", reduce);
   return dtype == "fp32" || dtype == reduce

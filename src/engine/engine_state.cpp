@@ -103,11 +103,22 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
   gradient_prescale_ = prescale_for(settings.precision.reduce, job.world());
   if (device_->holds_values()) {
     manager_->initialise();
-    if (auto const warning = engine::prefetch_warning(blueprint_); job.rank() == 0 && !warning.empty()) {
-      spdlog::warn("{}{}", rank_prefix(), warning);
+    if (job.rank() == 0) {
+      tell_user();
     }
   }
   step_began_ = device_->now();
+}
+
+void EngineState::tell_user() const {
+  if (auto const note = engine::stage_note(settings()); !note.empty()) {
+    spdlog::info("{}{}", rank_prefix(), note);
+  }
+  for (auto const& warning : {engine::prefetch_warning(blueprint_), engine::sum_warning(settings())}) {
+    if (!warning.empty()) {
+      spdlog::warn("{}{}", rank_prefix(), warning);
+    }
+  }
 }
 
 EngineState::~EngineState() {

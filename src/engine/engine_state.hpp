@@ -73,6 +73,7 @@ class EngineState {
   };
 
   void agree(Config const& config);
+  void tell_user() const;
   void meet(std::string_view purpose);
   void check_usable(char const* call);
   void remember_failure(std::exception_ptr error) noexcept;

@@ -29,11 +29,12 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, co
   request.precision = settings.precision;
   request.several_reductions =
       settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::every_micro_step;
+  request.sums_micro_steps = settings.sums_micro_steps;
   request.parameter_slots = limits.parameter_slots;
   request.gradient_slots = limits.gradient_slots;
-  auto const bucket_limit = request.placements.gradients == Placement::shard
-                                ? std::min(limits.bucket_count, limits.bucket_units * largest_unit)
-                                : limits.bucket_count;
+  auto const bucket_limit = limits.bucket_units == std::numeric_limits<int>::max()
+                                ? limits.bucket_count
+                                : std::min(limits.bucket_count, limits.bucket_units * largest_unit);
   request.largest_bucket_count = shard::Buckets::largest_count(layout, bucket_limit);
   std::int64_t largest_reduction = 0;
   for (auto const& flat : layout.flats()) {
@@ -52,6 +53,33 @@ std::string prefetch_warning(Blueprint const& blueprint) {
       "{} of {} turns of a training pass are not gathered ahead: what they use has, with the unit before, more "
       "elements than zero_optimization.stage3_max_live_parameters, {}; {} is enough for all",
       turns, 2 * blueprint.layout.unit_count(), blueprint.settings.max_live_count, needed_count);
+}
+
+std::string stage_note(Settings const& settings) {
+  if (settings.batch.accumulation == 1 || settings.reduce_gradients_given) {
+    return {};
+  }
+  bool const every = settings.reduce_gradients == ReduceGradients::every_micro_step;
+  return fmt::format(
+      "the file has no zeroth.reduce_gradients, and by default stages 0 and 1 reduce gradients once per update, stages "
+      "2 and 3 after each of its {} micro-steps: stages round differently; \"{}\" is what stage {} does",
+      settings.batch.accumulation, every ? "every_micro_step" : "last_micro_step", settings.stage);
+}
+
+std::string sum_warning(Settings const& settings) {
+  constexpr std::int64_t few = 8;  // that lose less than the roundings of the gradients themselves
+  auto const& precision = settings.precision;
+  bool const last = settings.reduce_gradients == ReduceGradients::last_micro_step;
+  auto const added_up_in = last && !settings.sums_micro_steps ? precision.gradient : precision.accumulate;
+  if (settings.batch.accumulation <= few || added_up_in == Dtype::fp32) {
+    return {};
+  }
+  return fmt::format(
+      "{} micro-steps are added up in {}, whose roundings grow with their number; {}", settings.batch.accumulation,
+      name_of(added_up_in),
+      precision.master == Dtype::bf16
+          ? "data_types.grad_accum_dtype \"fp32\" is for a file without bf16.bf16_master_weights_and_grads"
+          : "data_types.grad_accum_dtype \"fp32\" adds them up in fp32");
 }
 
 }  // namespace engine
@@ -98,15 +126,23 @@ std::string decisions(Blueprint const& blueprint) {
   }
   if (request.placements.gradients == Placement::shard) {
     text += slots_line("gradient slots", limits.gradient_slots, precision.gradient);
-    text +=
-        fmt::format("buckets: at most {} units, half of zeroth.gradient_slots, whatever reduce_bucket_size allows\n",
-                    limits.bucket_units);
+    if (limits.bucket_units < std::numeric_limits<int>::max()) {
+      text +=
+          fmt::format("buckets: at most {} units, half of zeroth.gradient_slots, whatever reduce_bucket_size allows\n",
+                      limits.bucket_units);
+    }
   } else if (stage::placements_of(settings.stage).gradients == Placement::shard) {
     text += "gradients are whole: with zeroth.reduce_gradients last_micro_step they are held between micro-steps\n";
   }
   if (settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::last_micro_step) {
-    text += fmt::format("micro-steps add up in {} (zeroth.gradient_dtype), and are reduced once\n",
-                        name_of(precision.gradient));
+    text += settings.sums_micro_steps
+                ? std::string{"micro-steps add up in fp32 (data_types.grad_accum_dtype) in gradients that are whole, and "
+                              "are reduced once\n"}
+                : fmt::format("micro-steps add up in {} (zeroth.gradient_dtype), and are reduced once\n",
+                              name_of(precision.gradient));
+  }
+  for (auto const& note : {engine::stage_note(settings), engine::sum_warning(settings)}) {
+    text += note.empty() ? note : fmt::format("note: {}\n", note);
   }
   return text;
 }

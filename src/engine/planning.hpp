@@ -24,4 +24,11 @@ struct Blueprint {
 /// what it would have to be. Empty otherwise.
 [[nodiscard]] std::string prefetch_warning(Blueprint const& blueprint);
 
+/// Where another stage would round otherwise, because the stage decides when gradients are reduced: which key says so
+/// instead. Empty otherwise.
+[[nodiscard]] std::string stage_note(Settings const& settings);
+
+/// Where many micro-steps are added up in 16 bits: what is lost, and which key keeps it. Empty otherwise.
+[[nodiscard]] std::string sum_warning(Settings const& settings);
+
 }  // namespace zeroth::engine

@@ -47,7 +47,8 @@ Range held(Part const& part, Placement placement, int rank) noexcept {
 }
 
 MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
-  auto const& [placements, precision, several_reductions, parameter_slots, gradient_slots, bucket, staging] = request;
+  auto const& [placements, precision, several_reductions, sums_micro_steps, parameter_slots, gradient_slots, bucket,
+               staging] = request;
   MemoryPlan plan;
   Cursor parameters{plan.bytes.parameters}, gradients{plan.bytes.gradients}, optimizer{plan.bytes.optimizer},
       slots{plan.bytes.slots}, scratch{plan.bytes.scratch};
@@ -74,11 +75,13 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
     }
     at.m = take(optimizer, plan.padding.optimizer, updated, precision.moments);
     at.v = take(optimizer, plan.padding.optimizer, updated, precision.moments);
+    auto const whole = held_by_each(part, Placement::whole, layout.world());
     if (gradients_whole) {
-      auto const whole = held_by_each(part, Placement::whole, layout.world());
       at.gradient = take(gradients, plan.padding.gradients, whole, precision.gradient);
     }
-    if (!in_place) {
+    if (sums_micro_steps) {
+      at.sums = take(gradients, plan.padding.gradients, whole, Dtype::fp32);
+    } else if (!in_place) {
       at.reduced = take(gradients, plan.padding.gradients, updated, precision.accumulate);
     }
     at.block_sums = plan.block_sum_count;
@@ -90,7 +93,7 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
   plan.gradient_slots = slots.take(gradient_slots.total_count() * bytes_of(precision.gradient));
   plan.block_sums = scratch.take(plan.block_sum_count * bytes_of(Dtype::fp32));
   plan.scalars = scratch.take(static_cast<std::int64_t>(sizeof(StepMemory)));
-  if (precision.reduce != precision.gradient) {
+  if (precision.reduce != (sums_micro_steps ? Dtype::fp32 : precision.gradient)) {
     plan.conversion = scratch.take(bucket * bytes_of(precision.reduce));
   }
   plan.comm_staging_bytes = staging;

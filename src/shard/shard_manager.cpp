@@ -52,6 +52,7 @@ ShardManager::ShardManager(ManagerContext const& context, PlanRequest const& req
       decided_{context.device->make_event()},
       gathers_done_{context.device->make_event()},
       accumulating_(context.layout->flats().size(), 0),
+      summed_before_(context.layout->flats().size(), 0),
       reduced_before_(context.layout->flats().size(), 0),
       touched_(context.model->params.size(), 0) {
   auto const& flats = context.layout->flats();
@@ -110,9 +111,12 @@ ShardManager::Addresses ShardManager::addresses(std::uint32_t flat) const noexce
   result.master = at.master < 0 ? result.parameters + own_parameters : optimizer_->data() + at.master;
   result.m = optimizer_->data() + at.m;
   result.v = optimizer_->data() + at.v;
-  result.reduced =
-      at.reduced < 0 ? result.gradient + own * bytes_of(precision.gradient) : gradients_->data() + at.reduced;
-  result.reduced_dtype = at.reduced < 0 ? precision.gradient : precision.accumulate;
+  result.sums = at.sums < 0 ? nullptr : gradients_->data() + at.sums;
+  bool const in_place = at.reduced < 0 && at.sums < 0;
+  result.reduced_dtype = in_place ? precision.gradient : precision.accumulate;
+  result.reduced = in_place       ? result.gradient + own * bytes_of(precision.gradient)
+                   : at.sums >= 0 ? result.sums + own * bytes_of(Dtype::fp32)
+                                  : gradients_->data() + at.reduced;
   result.updated_parameters = at.master < 0 ? nullptr : result.parameters + own_parameters;
   result.block_sums = reinterpret_cast<float*>(scratch_->data() + plan_.block_sums) + at.block_sums;
   return result;
@@ -225,7 +229,7 @@ ShardManager::Contribution ShardManager::contribute(std::uint32_t param) noexcep
 
 void ShardManager::end_gradient(std::uint32_t flat, bool reduce_next) {
   auto& compute = context_.device->compute();
-  if (reduce_next) {
+  if (reduce_next || request_.sums_micro_steps) {
     for (auto const& placed : context_.layout->flats()[flat].trainable.params) {
       if (touched_[placed.param] == 0) {
         fill(compute, gradient_slot(flat).data, {placed.offset, placed.offset + placed.count},
@@ -235,24 +239,57 @@ void ShardManager::end_gradient(std::uint32_t flat, bool reduce_next) {
     }
   }
   compute.record(*written_[flat]);
+  if (request_.sums_micro_steps) {
+    add_up(flat, reduce_next);
+  }
+}
+
+void ShardManager::add_up(std::uint32_t flat, bool last) {
+  auto& stream = *context_.reduce_stream;
+  stream.wait(*written_[flat]);
+  device::ReduceEpilogue epilogue;
+  epilogue.source = gradient_slot(flat).data;
+  epilogue.source_dtype = request_.precision.gradient;
+  epilogue.destination = addresses(flat).sums;
+  epilogue.destination_dtype = Dtype::fp32;
+  epilogue.count = context_.layout->flats()[flat].trainable.padded_count;
+  epilogue.accumulate = summed_before_[flat] != 0;
+  {
+    device::SpanScope const span{stream, "add up", name(flat)};
+    kernels_->reduce_epilogue(stream, epilogue);
+  }
+  give_up_gradient(flat);
+  summed_before_[flat] = last ? 0 : 1;
+}
+
+void ShardManager::give_up_gradient(std::uint32_t flat) {
+  auto& slot = gradient_slot(flat);
+  context_.reduce_stream->record(*slot.free);
+  if (!gradients_whole()) {
+    gradient_pool_.unbind(slot);
+  }
+  accumulating_[flat] = 0;
+}
+
+std::pair<std::byte*, Dtype> ShardManager::unreduced(std::uint32_t flat) noexcept {
+  return request_.sums_micro_steps ? std::pair{addresses(flat).sums, Dtype::fp32}
+                                   : std::pair{gradient_slot(flat).data, request_.precision.gradient};
 }
 
 void ShardManager::reduce(std::span<std::uint32_t const> flats, bool last) {
   auto& stream = *context_.reduce_stream;
-  auto const& precision = request_.precision;
-  auto const dtype = precision.reduce;
-  bool const converts = precision.reduce != precision.gradient;
+  auto const dtype = request_.precision.reduce;
   transaction_.clear();
-  std::byte* conversion = converts ? scratch_->data() + plan_.conversion : nullptr;
+  std::byte* conversion = plan_.conversion < 0 ? nullptr : scratch_->data() + plan_.conversion;
   for (auto const flat : flats) {
     stream.wait(*written_[flat]);
   }
   device::SpanScope const span{stream, "reduce", name(flats.front())};
   for (auto const flat : flats) {
     auto const& part = context_.layout->flats()[flat].trainable;
-    std::byte* data = gradient_slot(flat).data;
-    if (converts) {
-      kernels_->convert(stream, conversion, dtype, data, precision.gradient, part.padded_count);
+    auto [data, held_dtype] = unreduced(flat);
+    if (held_dtype != dtype) {
+      kernels_->convert(stream, conversion, dtype, data, held_dtype, part.padded_count);
       data = conversion;
       conversion += part.padded_count * bytes_of(dtype);
     }
@@ -288,12 +325,9 @@ void ShardManager::reduced(std::uint32_t flat, std::byte* data, bool last) {
     epilogue.sums_count = part.shard_count;
   }
   kernels_->reduce_epilogue(stream, epilogue);
-  auto& slot = gradient_slot(flat);
-  stream.record(*slot.free);
-  if (!gradients_whole()) {
-    gradient_pool_.unbind(slot);
+  if (!request_.sums_micro_steps) {  // otherwise it was given up before
+    give_up_gradient(flat);
   }
-  accumulating_[flat] = 0;
   reduced_before_[flat] = last ? 0 : 1;
 }
 

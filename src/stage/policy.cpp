@@ -25,7 +25,9 @@ Placements placements_of(int stage) {
 
 Placements placements_for(Settings const& settings) {
   auto placements = placements_of(settings.stage);
-  if (settings.reduce_gradients == ReduceGradients::last_micro_step && settings.batch.accumulation > 1) {
+  bool const backward_adds_up = settings.reduce_gradients == ReduceGradients::last_micro_step &&
+                                settings.batch.accumulation > 1 && !settings.sums_micro_steps;
+  if (backward_adds_up) {
     placements.gradients = Placement::whole;
   }
   return placements;

@@ -40,8 +40,10 @@ ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings) 
   }
   if (placements.gradients == Placement::shard) {
     limits.gradient_slots = order.gradient_slots(settings.gradient_slots);
-    // Half of the slots are on their way while backward fills the other half.
-    limits.bucket_units = std::max(1, settings.gradient_slots / 2);
+    if (!settings.sums_micro_steps) {  // otherwise slots are given up before there is a bucket
+      // Half of the slots are on their way while backward fills the other half.
+      limits.bucket_units = std::max(1, settings.gradient_slots / 2);
+    }
   }
   return limits;
 }

@@ -100,7 +100,7 @@ TEST_CASE("A mistake in JSON is said with its line and column") {
 TEST_CASE("A mistake brings no further complaint about what depends on it") {
   // A missing accumulation would make the dtypes contradict; a wrong stage decides when gradients are reduced.
   CHECK(problems_of(testing::file_with(R"("gradient_accumulation_steps": "two", "bf16": {"enabled": true},
-      "data_types": {"grad_accum_dtype": "fp32"})")) ==
+      "data_types": {"grad_accum_dtype": "fp16"})")) ==
         "  gradient_accumulation_steps (line 1): \"two\" is a string; allowed: an integer from 1 to 2147483647");
   CHECK(problems_of(testing::file_with(R"("fp16": {"enabled": 1}, "data_types": {"param_dtype": "fp16"})")) ==
         "  fp16.enabled (line 1): 1 is a number; allowed: true or false");

@@ -54,6 +54,8 @@ TEST_CASE("Dtypes follow their rules") {
       {bf16 + last + R"(, "data_types": {"grad_accum_dtype": "fp32"})", "bf16 bf16 bf16 fp32"},
       {bf16 + last + twice + R"(, "data_types": {"grad_accum_dtype": "bf16"})", "bf16 bf16 bf16 bf16"},
       {bf16 + last_wide + twice + R"(, "data_types": {"grad_accum_dtype": "fp32"})", "bf16 fp32 fp32 fp32"},
+      // Micro-steps add up in fp32 on the rank, and travel once, in 16 bits.
+      {bf16 + last + twice + R"(, "data_types": {"grad_accum_dtype": "fp32"})", "bf16 bf16 bf16 fp32"},
       // Micro-steps add up in bf16 on the rank, as asked; the one reduction is in fp32, and kept so.
       {bf16 + last + twice + R"(, "communication_data_type": "fp32", "data_types": {"grad_accum_dtype": "bf16"})",
        "bf16 bf16 fp32 fp32"},
@@ -62,6 +64,32 @@ TEST_CASE("Dtypes follow their rules") {
     INFO(members);
     CHECK(to_text(settings_of(members).precision) == expected);
   }
+}
+
+TEST_CASE("Gradients of 16 bits are summed up in fp32 on the rank where a file says so, and only there") {
+  std::string const wide = R"(, "data_types": {"grad_accum_dtype": "fp32"})";
+  auto const sums = [](std::string const& members) { return settings_of(members).sums_micro_steps; };
+  CHECK(sums(bf16 + last + twice + wide));
+  CHECK(sums(fp16 + last + twice + wide));
+  CHECK(sums(bf16 + last + twice + wide + R"(, "communication_data_type": "fp32")"));
+  CHECK_FALSE(sums(bf16 + last + wide));  // one micro-step
+  CHECK_FALSE(sums(bf16 + every + twice + wide));
+  CHECK_FALSE(sums(bf16 + last_wide + twice + wide));
+  CHECK_FALSE(sums(last + twice + wide));
+  CHECK_FALSE(sums(bf16 + last + twice));
+  CHECK_FALSE(sums(bf16 + last + twice + R"(, "communication_data_type": "fp32")"));  // as before: backward adds
+  auto const config = Config::from_json(
+      R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
+          "data_types": {"grad_accum_dtype": "fp32"}})");
+  CHECK_FALSE(config.settings(4, 1).sums_micro_steps);
+  CHECK(config.settings(2, 1).sums_micro_steps);  // the world makes two micro-steps
+}
+
+TEST_CASE("Settings know whether the file says when gradients are reduced") {
+  CHECK(settings_of(every).reduce_gradients_given);
+  CHECK(settings_of(last).reduce_gradients_given);
+  CHECK_FALSE(settings_of(R"("gradient_accumulation_steps": 2)").reduce_gradients_given);
+  CHECK_FALSE(settings_of(R"("zeroth": {"reduce_gradients": "auto"})").reduce_gradients_given);
 }
 
 TEST_CASE("A Config knows the dtypes of the program without a world") {

@@ -10,8 +10,13 @@ namespace {
 
 using Catch::Contains;
 
-char const* const precisions[] = {"", R"(, "bf16": {"enabled": true})", R"(, "fp16": {"enabled": true})",
-                                  R"(, "communication_data_type": "bf16")"};
+char const* const precisions[] = {"",
+                                  R"(, "bf16": {"enabled": true})",
+                                  R"(, "fp16": {"enabled": true})",
+                                  R"(, "communication_data_type": "bf16")",
+                                  R"(, "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"})",
+                                  R"(, "bf16": {"enabled": true}, "communication_data_type": "fp32",
+                                       "data_types": {"grad_accum_dtype": "fp32"})"};
 
 /// A plan of the synthetic model and what two engines of it held in the end.
 struct Held {
@@ -122,6 +127,59 @@ TEST_CASE("the plan in words tells every category and every decision") {
       words(3, {.zeroth = R"(, "reduce_gradients": "last_micro_step")"}),
       Contains("gradients are whole: with zeroth.reduce_gradients last_micro_step they are held between micro-steps") &&
           Contains("micro-steps add up in fp32 (zeroth.gradient_dtype), and are reduced once"));
+}
+
+TEST_CASE("sums in fp32 beside 16-bit gradients cost four bytes an element, at every stage") {
+  Model model;
+  auto const unit = model.unit("u");
+  static_cast<void>(model.param(unit, "w", {128 * 1024}, Normal{1}));
+  std::int64_t const count = 128 * 1024;
+  auto const gradients = [&](int stage, char const* more) {
+    return plan(model,
+                small_config(stage, {.zeroth = R"(, "reduce_gradients": "last_micro_step")",
+                                     .more = std::string{R"(, "bf16": {"enabled": true})"} + more}),
+                4)
+        .gradients;
+  };
+  char const* const wide = R"(, "data_types": {"grad_accum_dtype": "fp32"})";
+  for (int stage = 0; stage <= 3; ++stage) {
+    CHECK(gradients(stage, "") == 2 * count);
+    CHECK(gradients(stage, wide) == (stage < 2 ? 6 : 4) * count);  // at stages 2 and 3 backward writes to slots
+  }
+}
+
+TEST_CASE("the plan tells where stages would round differently, and where many micro-steps add up in 16 bits") {
+  SmallModel const small;
+  auto const words = [&](int stage, SmallFile const& file) {
+    return explain_plan(small.model, small_config(stage, file), 1);
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    CHECK_THAT(
+        words(stage, {}),
+        Contains("note: the file has no zeroth.reduce_gradients") && Contains("after each of its 2 micro-steps") &&
+            Contains(fmt::format("\"{}_micro_step\" is what stage {} does", stage < 2 ? "last" : "every", stage)));
+    CHECK_THAT(words(stage, {.accumulation = 1}), !Contains("note:"));
+    CHECK_THAT(words(stage, {.zeroth = R"(, "reduce_gradients": "every_micro_step")"}), !Contains("note:"));
+  }
+  auto const of = [&](int micro_steps, char const* reduce, char const* more) {
+    return words(
+        1, {.accumulation = micro_steps, .zeroth = fmt::format(R"(, "reduce_gradients": "{}")", reduce), .more = more});
+  };
+  char const* const bf16 = R"(, "bf16": {"enabled": true})";
+  char const* const summed = R"(, "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"})";
+  char const* const narrow = R"(, "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "bf16"})";
+  char const* const masters = R"(, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true})";
+  auto const told = Contains(
+      "note: 9 micro-steps are added up in bf16, whose roundings grow with their number; "
+      "data_types.grad_accum_dtype \"fp32\" adds them up in fp32\n");
+  CHECK_THAT(of(9, "last_micro_step", bf16), told);
+  CHECK_THAT(of(9, "every_micro_step", narrow), told);
+  CHECK_THAT(of(9, "every_micro_step", masters), Contains("a file without bf16.bf16_master_weights_and_grads\n"));
+  CHECK_THAT(of(8, "last_micro_step", bf16), !Contains("note:"));
+  CHECK_THAT(of(9, "every_micro_step", bf16), !Contains("note:"));
+  CHECK_THAT(of(9, "last_micro_step", ""), !Contains("note:"));
+  CHECK_THAT(of(9, "last_micro_step", summed),
+             !Contains("note:") && Contains("micro-steps add up in fp32 (data_types.grad_accum_dtype)"));
 }
 
 TEST_CASE("the plan tells where stage3_max_live_parameters leaves no prefetch, and what would be enough") {

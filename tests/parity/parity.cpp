@@ -9,28 +9,9 @@
 #include "stage_files.hpp"
 #include "support/catch.hpp"
 #include "support/delayed.hpp"
-#include "support/job.hpp"
-#include "support/synthetic.hpp"
+#include "train.hpp"
 
 namespace zeroth::testing {
-namespace {
-
-/// What rank 0 saw; the outcome must be clean and all ranks must have seen the same.
-Trained train(int world, std::string const& text, TrainOptions const& options = {}, Wrap const& wrap = {}) {
-  auto const config = Config::from_json(text);
-  std::vector<Trained> results(static_cast<std::size_t>(world));
-  auto const outcome = run_job(
-      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); },
-      wrap);
-  REQUIRE(messages_of(outcome) == "");
-  for (auto const& result : results) {
-    REQUIRE(bits_of(result) == bits_of(results.front()));
-    REQUIRE(result.planned == result.peak);
-  }
-  return results.front();
-}
-
-}  // namespace
 
 TEST_CASE("stages are bit-equal") {
   auto const world = GENERATE(1, 2, 3, 4);
@@ -76,6 +57,31 @@ TEST_CASE("with one micro-step both reduction rules are the same") {
   auto const every = train(3, file(all_types[1], stage, 1, "every_micro_step", movements[0]));
   auto const last = train(3, file(all_types[1], stage, 1, "last_micro_step", movements[0]));
   REQUIRE(bits_of(every) == bits_of(last));
+}
+
+TEST_CASE("stages are bit-equal where micro-steps are summed up in fp32 before the one reduction") {
+  auto const world = GENERATE(1, 3);
+  auto const types = GENERATE(bf16_summed_in_fp32, fp16_summed_in_fp32, bf16_summed_and_reduced_in_fp32);
+  auto const base = train(world, file(types, 0, 3, "last_micro_step", movements[1]));
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const& move : movements) {
+      INFO(fmt::format("{} ranks, {}, stage {}, bucket {}, prefetch {}, gradient slots {}, overlap {}", world,
+                       types.name, stage, move.bucket, move.prefetch, move.gradient_slots, move.overlap));
+      auto const poison = move.gradient_slots == 1 ? "" : R"(, "poison": true)";
+      REQUIRE(bits_of(train(world, file(types, stage, 3, "last_micro_step", move, poison))) == bits_of(base));
+    }
+  }
+}
+
+TEST_CASE("sums in fp32 are those that reductions of every micro-step add up, where those round nothing") {
+  // On one rank a reduction in fp32 is a copy: what is left are the same additions, made by another part of the engine.
+  auto const& types = bf16_summed_and_reduced_in_fp32;
+  auto const stage = GENERATE(0, 1, 2, 3);
+  auto const every = train(1, file(types, stage, 3, "every_micro_step", movements[2]));
+  auto const last = train(1, file(types, stage, 3, "last_micro_step", movements[2]));
+  auto const in_bf16 = train(1, file(bf16_reduced_in_fp32, stage, 3, "last_micro_step", movements[2]));
+  CHECK(bits_of(last) == bits_of(every));
+  CHECK(bits_of(last) != bits_of(in_bf16));
 }
 
 TEST_CASE("an overflow on one rank skips the update on all, and advances nothing") {

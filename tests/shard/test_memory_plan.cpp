@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shard/random_model.hpp"
@@ -90,6 +91,7 @@ MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const
   auto const c = bytes_of(precision.compute);
   auto const g = bytes_of(precision.gradient);
   auto const a = bytes_of(precision.accumulate);
+  bool const sums = request.sums_micro_steps;
   bool const one = !request.several_reductions && precision.gradient == precision.reduce &&
                    precision.gradient == precision.accumulate;
   auto const optimizer = precision.moments == Dtype::bf16                                      ? 4
@@ -103,11 +105,14 @@ MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const
     case 1: bytes.gradients = one ? g * P : g * P + a * P / W; break;
     default: bytes.gradients = a * P / W;
   }
+  if (sums) {
+    bytes.gradients = stage < 2 ? g * P + 4 * P : 4 * P;
+  }
   bytes.optimizer = stage == 0 ? optimizer * P : optimizer * P / W;
   bytes.slots = c * request.parameter_slots.total_count() + g * request.gradient_slots.total_count();
   bytes.scratch = rounded(4 * blocks) + rounded(sizeof(shard::StepMemory)) + rounded(1000) +
                   rounded(std::min(4 * largest, std::int64_t{1} << 20U));
-  if (precision.gradient != precision.reduce) {
+  if ((sums ? Dtype::fp32 : precision.gradient) != precision.reduce) {
     bytes.scratch += 1280 * bytes_of(precision.reduce);
   }
   return bytes;
@@ -158,6 +163,7 @@ bool states_are_apart(Layout const& layout, PlanRequest const& request, MemoryPl
     add(optimizer, at.m, bytes_of(request.precision.moments) * updated);
     add(optimizer, at.v, bytes_of(request.precision.moments) * updated);
     add(gradients, at.gradient, part.padded_count * bytes_of(request.precision.gradient));
+    add(gradients, at.sums, part.padded_count * bytes_of(Dtype::fp32));
     add(gradients, at.reduced, updated * bytes_of(request.precision.accumulate));
     sums.push_back({at.block_sums, at.block_sums + device::sum_blocks(part.shard_count)});
   }
@@ -201,11 +207,16 @@ TEST_CASE("the plan is what the memory model says, at every stage, dtype and wor
       Layout const layout{model.description(), world};
       for (auto const& [name, precision] : precisions) {
         for (int stage = 0; stage <= 3; ++stage) {
-          for (bool const several : {false, true}) {
-            auto const request = request_for(layout, stage, precision, several);
+          bool const narrow = precision.gradient != Dtype::fp32 && precision.accumulate == Dtype::fp32;
+          for (auto const* const when : {"once", "every micro-step", "once, summed up in fp32 before"}) {
+            bool const sums = when == std::string_view{"once, summed up in fp32 before"};
+            if (sums && !narrow) {
+              continue;
+            }
+            auto request = request_for(layout, stage, precision, when[0] == 'e');
+            request.sums_micro_steps = sums;
             auto const plan = shard::plan_memory(layout, request);
-            INFO(fmt::format("model {}, {} ranks, {}, stage {}, several reductions: {}", seed, world, name, stage,
-                             several));
+            INFO(fmt::format("model {}, {} ranks, {}, stage {}, reduced {}", seed, world, name, stage, when));
             auto const expected = by_the_book(layout, stage, precision, request);
             CHECK(plan.bytes.parameters == expected.parameters);
             CHECK(plan.bytes.gradients == expected.gradients);

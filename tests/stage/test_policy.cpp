@@ -56,6 +56,18 @@ TEST_CASE("gradients are whole where micro-steps add up before they are reduced"
   }
 }
 
+TEST_CASE("gradients that are summed up in fp32 stay where their stage has them, and buckets need no slots") {
+  auto const layout = layout_of({1000, 1000, 1000, 1000});
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto settings = settings_of(stage, 4, ReduceGradients::last_micro_step);
+    settings.sums_micro_steps = true;
+    CHECK(placements_for(settings) == placements_of(stage));
+    auto const limits = stage::limits_of(layout, settings);
+    CHECK((limits.gradient_slots.total_slots() > 0) == (stage >= 2));
+    CHECK(limits.bucket_units == std::numeric_limits<int>::max());
+  }
+}
+
 TEST_CASE("there are slots only for what is sharded") {
   auto const layout = layout_of({1000, 1000, 1000});
   for (int stage = 0; stage <= 3; ++stage) {

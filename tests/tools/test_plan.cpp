@@ -131,9 +131,9 @@ TEST_CASE("A step sends twice the parameters, at stage 3 three times, but for it
 }
 
 TEST_CASE("A stage at which the file contradicts itself is refused by itself") {
-  // Stage 2 reduces every micro-step and may sum up in fp32; stages 0 and 1 reduce once, and cannot.
+  // Stage 2 reduces every micro-step and may sum up what was reduced in bf16; stages 0 and 1 reduce sums in fp32.
   auto const config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
-                          "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
+                          "communication_data_type": "bf16", "data_types": {"grad_accum_dtype": "bf16"},
                           "zero_optimization": {"stage": 2}})";
   auto const stages = plan_stages(plan_for(equal_units(1000), config, 2));
   REQUIRE(stages.size() == 4);

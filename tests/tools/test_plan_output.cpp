@@ -1,6 +1,7 @@
 /// What people and programs get to read.
 #include "plan_output.hpp"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "plan_support.hpp"
@@ -62,6 +63,26 @@ TEST_CASE("Text says where units are too large to be gathered ahead, and what wo
   CHECK_FALSE(contains(as_text(small), "gathered ahead"));
 }
 
+TEST_CASE("Text says where stages round differently, and where many micro-steps are added up in 16 bits") {
+  auto const text = [](char const* more) {
+    return as_text(result_of("stage.json",
+                             fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 9,
+                                              "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": 1}} {}}})",
+                                         more),
+                             1000, 2));
+  };
+  auto const silent = text("");
+  CHECK(
+      contains(silent, "* what is asked for\nthe file has no zeroth.reduce_gradients, and by default stages 0 and 1 "));
+  CHECK(contains(silent,
+                 "\n9 micro-steps are added up in bf16, whose roundings grow with their number; "
+                 "data_types.grad_accum_dtype \"fp32\" adds them up in fp32.\n"));
+  auto const said = text(R"(, "zeroth": {"reduce_gradients": "last_micro_step"},
+                              "data_types": {"grad_accum_dtype": "fp32"})");
+  CHECK_FALSE(contains(said, "zeroth.reduce_gradients"));
+  CHECK_FALSE(contains(said, "micro-steps are added up"));
+}
+
 TEST_CASE("In JSON, a device's memory says what fits, what is left, and what to change") {
   auto const result = result_of("stage.json", file_of_stage(0), 1'000'000, 4, 15'000'000);
   auto const parsed = json::parse(as_json(result));
@@ -77,10 +98,11 @@ TEST_CASE("In JSON, a device's memory says what fits, what is left, and what to 
 }
 
 TEST_CASE("In JSON, a stage that is refused says why") {
-  auto const result = result_of("stage.json", R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
-    "gradient_accumulation_steps": 4, "data_types": {"grad_accum_dtype": "fp32"},
+  auto const result =
+      result_of("stage.json", R"({"train_micro_batch_size_per_gpu": 1, "communication_data_type": "bf16",
+    "gradient_accumulation_steps": 4, "data_types": {"grad_accum_dtype": "bf16"},
     "zero_optimization": {"stage": 2}})",
-                                1000, 2);
+                1000, 2);
   auto const parsed = json::parse(as_json(result));
   CHECK(contains(parsed["stages"][0]["refused"], "grad_accum_dtype"));
   CHECK_FALSE(parsed["stages"][0].contains("total"));

@@ -127,7 +127,7 @@ F forward, B backward, U update; G gather, P publish, R reduce, D decide; . wait
 
 TEST_CASE("A stage at which the file contradicts itself says why, in JSON and in text") {
   Case const with{.config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
-                                "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
+                                "communication_data_type": "bf16", "data_types": {"grad_accum_dtype": "bf16"},
                                 "zero_optimization": {"stage": 2}})"};
   auto const simulations = simulated(with);
   auto const parsed = json::parse(as_json(simulations, request_of(with)));

@@ -19,7 +19,13 @@ engine::Blueprint blueprint_of(Plan const& plan) {
 
 Settings settings_of(Plan const& plan) { return blueprint_of(plan).settings; }
 
-std::string prefetch_warning_of(Plan const& plan) { return engine::prefetch_warning(blueprint_of(plan)); }
+std::vector<std::string> notes_of(Plan const& plan) {
+  auto const blueprint = blueprint_of(plan);
+  std::vector<std::string> notes{engine::stage_note(blueprint.settings), engine::sum_warning(blueprint.settings),
+                                 engine::prefetch_warning(blueprint)};
+  std::erase(notes, std::string{});
+  return notes;
+}
 
 RankMemory memory_of(Plan const& plan) {
   auto const blueprint = blueprint_of(plan);

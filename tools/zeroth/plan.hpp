@@ -39,8 +39,9 @@ struct StagePlan {
 [[nodiscard]] Settings settings_of(Plan const& plan);
 /// Throws ConfigError if the file does not suit the world.
 [[nodiscard]] RankMemory memory_of(Plan const& plan);
-/// See engine::prefetch_warning.
-[[nodiscard]] std::string prefetch_warning_of(Plan const& plan);
+/// What the user should know about the stage that is asked for: see engine::stage_note, sum_warning and
+/// prefetch_warning.
+[[nodiscard]] std::vector<std::string> notes_of(Plan const& plan);
 /// `plan` with changes of its file; see Config::with.
 [[nodiscard]] Plan changed(Plan const& plan, std::string const& changes);
 /// Another stage, everything else as the file says.

@@ -89,8 +89,8 @@ std::string notes(PlanResult const& result) {
       text += fmt::format("stage {} is refused: {}\n", stage.stage, stage.refused);
     }
   }
-  if (auto const warning = prefetch_warning_of(result.plan); !warning.empty()) {
-    text += warning + ".\n";
+  for (auto const& note : notes_of(result.plan)) {
+    text += note + ".\n";
   }
   if (result.device_bytes) {
     text += "What is left is for activations and everything else that the engine does not hold.\n";

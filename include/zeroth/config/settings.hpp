@@ -36,6 +36,10 @@ struct Settings {
   BatchSettings batch;
   PrecisionSettings precision;
   ReduceGradients reduce_gradients = ReduceGradients::last_micro_step;
+  bool reduce_gradients_given = false;  ///< By the file; otherwise it follows from the stage.
+  /// Micro-steps whose gradients are 16 bits and are reduced once are added up on the rank in fp32, beside what
+  /// backward writes; otherwise backward adds to what it wrote before.
+  bool sums_micro_steps = false;
 
   std::int64_t reduce_bucket_count = 500'000'000;  ///< Elements.
   std::int64_t prefetch_count = 50'000'000;        ///< Elements ahead of the unit in use. 0: no prefetch.

@@ -16,6 +16,7 @@ struct PlanRequest {
   Placements placements;
   PrecisionSettings precision;
   bool several_reductions = false;  ///< In a step: then their results are summed up beside what backward writes.
+  bool sums_micro_steps = false;    ///< In fp32, before the one reduction: see Settings.
   SlotCounts parameter_slots;       ///< No slots where parameters are whole.
   SlotCounts gradient_slots;        ///< No slots where gradients are whole.
   std::int64_t largest_bucket_count = 0;
@@ -28,7 +29,8 @@ struct FlatOffsets {
   std::int64_t master = -1;      ///< master dtype, trainable; -1 where the parameters are the master
   std::int64_t m = -1, v = -1;   ///< dtype of moments, trainable
   std::int64_t gradient = -1;    ///< gradient dtype, trainable, whole; -1: in slots
-  std::int64_t reduced = -1;     ///< accumulation dtype, trainable; -1: in place, in `gradient`
+  std::int64_t sums = -1;        ///< fp32, trainable, whole: of micro-steps; -1: backward adds them up, or none does
+  std::int64_t reduced = -1;     ///< accumulation dtype, trainable; -1: in place, in `sums` or `gradient`
   std::int64_t block_sums = -1;  ///< Index of the first partial sum of squares of this rank's slice.
 };
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "zeroth/comm/communicator.hpp"
@@ -68,9 +69,11 @@ class ShardManager {
     std::byte* data;
     float beta;
   };
-  /// Where to add a contribution to `param`'s gradient; beta is 0 for the first since the last reduction.
+  /// Where to add a contribution to `param`'s gradient; beta is 0 for the first, after what was there is reduced or in
+  /// a sum.
   [[nodiscard]] Contribution contribute(std::uint32_t param) noexcept;
-  /// All contributions of this micro-step are enqueued. Before a reduction, zeroes what had none.
+  /// All contributions of this micro-step are enqueued. Before a reduction, zeroes what had none. Where micro-steps are
+  /// summed up in fp32, adds this one to the sum, which is what is reduced, and gives up the memory that it was in.
   void end_gradient(std::uint32_t flat, bool reduce_next);
   /// Reduces complete gradients in one transaction, adds the results up over the step's reductions, and with `last`
   /// leaves the block sums of their squares.
@@ -123,6 +126,7 @@ class ShardManager {
  private:
   struct Addresses {
     std::byte *parameters, *gradient;  // null: in slots
+    std::byte* sums;                   // of micro-steps, or null
     std::byte *master, *m, *v;         // of what the optimizer holds
     std::byte* reduced;                // what the optimizer reads, of what it holds
     Dtype reduced_dtype;
@@ -138,7 +142,11 @@ class ShardManager {
   [[nodiscard]] Slot& gradient_slot(std::uint32_t flat) noexcept;
   [[nodiscard]] std::string_view name(std::uint32_t flat) const noexcept;
   void fill(device::Stream& stream, std::byte* data, Range range, Dtype dtype, std::uint8_t value);
+  /// What is reduced, and in which dtype it is.
+  [[nodiscard]] std::pair<std::byte*, Dtype> unreduced(std::uint32_t flat) noexcept;
+  void add_up(std::uint32_t flat, bool last);
   void reduced(std::uint32_t flat, std::byte* data, bool last);
+  void give_up_gradient(std::uint32_t flat);
 
   ManagerContext context_;
   PlanRequest request_;
@@ -157,7 +165,8 @@ class ShardManager {
   std::vector<std::unique_ptr<device::Event>> updated_;     // by flat unit, on the compute stream
   std::unique_ptr<device::Event> decided_, gathers_done_;
   std::int64_t last_decided_ = -1;    // slot of the last decide() with a dynamic loss scale
-  std::vector<char> accumulating_;    // by flat unit: holds gradients that were not reduced
+  std::vector<char> accumulating_;    // by flat unit: what backward writes holds gradients that are needed
+  std::vector<char> summed_before_;   // by flat unit: a micro-step of this step is in the sum
   std::vector<char> reduced_before_;  // by flat unit, in this step
   std::vector<char> touched_;         // by parameter: beta is 1
   std::vector<comm::Collective> transaction_;

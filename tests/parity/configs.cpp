@@ -1,0 +1,82 @@
+/// The stage files that are shipped and shown: each trains at every stage, and the same at each.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "train.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+std::filesystem::path const root = ZEROTH_SOURCE_DIR;
+
+Config at_stage(Config const& config, int stage) {
+  return config.with(fmt::format(R"({{"zero_optimization": {{"stage": {}}}}})", stage));
+}
+
+/// Trains at stages 0 to 3.
+std::vector<Trained> at_all_stages(Config const& config, int world) {
+  std::vector<Trained> results;
+  for (int stage = 0; stage <= 3; ++stage) {
+    results.push_back(train(world, at_stage(config, stage)));
+    auto const& reports = results.back().reports;
+    REQUIRE(reports.size() == 4);
+    REQUIRE(std::ranges::any_of(reports, [](StepReport const& report) { return !report.skipped; }));
+  }
+  return results;
+}
+
+/// The stage file that README.md shows.
+Config shown() {
+  std::ifstream file{root / "README.md"};
+  std::string const text{std::istreambuf_iterator<char>{file}, {}};
+  std::string const opening = "\n```jsonc\n";
+  auto const begin = text.find(opening);
+  REQUIRE(begin != std::string::npos);
+  return Config::from_json(text.substr(begin + opening.size(), text.find("\n```", begin + 1) - begin - opening.size()));
+}
+
+}  // namespace
+
+TEST_CASE("every file of configs/ and the README's trains the same at every stage") {
+  std::vector<std::pair<std::string, Config>> files{{"README.md", shown()}};
+  for (auto const& entry : std::filesystem::directory_iterator{root / "configs"}) {
+    if (entry.is_regular_file()) {
+      files.emplace_back(entry.path().filename().string(), Config::from_file(entry.path()));
+    }
+  }
+  REQUIRE(files.size() >= 9);
+  for (auto const& [name, config] : files) {
+    for (int const world : {1, 2}) {
+      auto const settings = config.settings(world, 1);
+      INFO(name << " on " << world);
+      // Otherwise the stage would decide how gradients are rounded.
+      REQUIRE((settings.batch.accumulation == 1 || settings.reduce_gradients_given));
+      auto const results = at_all_stages(config, world);
+      for (auto const& result : results) {
+        CHECK(bits_of(result) == bits_of(results.front()));
+      }
+    }
+  }
+}
+
+TEST_CASE("without zeroth.reduce_gradients a file trains at every stage too, and stages that reduce alike are equal") {
+  for (auto const* const batch :
+       {R"("train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3)",
+        R"("train_batch_size": 12, "train_micro_batch_size_per_gpu": 2)"}) {  // 3 follow from the world
+    auto const config = Config::from_json(
+        fmt::format(R"({{{}, "bf16": {{"enabled": true}}, "data_types": {{"grad_accum_dtype": "fp32"}}}})", batch));
+    auto const results = at_all_stages(config, 2);
+    CHECK(bits_of(results[0]) == bits_of(results[1]));
+    CHECK(bits_of(results[2]) == bits_of(results[3]));
+    CHECK(bits_of(results[0]) != bits_of(results[2]));  // what the plan and the log tell
+  }
+}
+
+}  // namespace zeroth::testing

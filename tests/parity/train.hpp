@@ -1,0 +1,30 @@
+/// A job of threads that trains the synthetic model.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/job.hpp"
+#include "support/synthetic.hpp"
+
+namespace zeroth::testing {
+
+/// What rank 0 saw; the outcome must be clean and all ranks must have seen the same.
+inline Trained train(int world, Config const& config, TrainOptions const& options = {}, Wrap const& wrap = {}) {
+  std::vector<Trained> results(static_cast<std::size_t>(world));
+  auto const outcome = run_job(
+      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); },
+      wrap);
+  REQUIRE(messages_of(outcome) == "");
+  for (auto const& result : results) {
+    REQUIRE(bits_of(result) == bits_of(results.front()));
+    REQUIRE(result.planned == result.peak);
+  }
+  return results.front();
+}
+
+inline Trained train(int world, std::string const& text, TrainOptions const& options = {}, Wrap const& wrap = {}) {
+  return train(world, Config::from_json(text), options, wrap);
+}
+
+}  // namespace zeroth::testing
