@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(Body::threads, resident_blocks<Body>) run(__gr
   body(block, shared);
 }
 
-/// Starts bodies on a stream. The result is that of the launch alone, not an earlier error's.
+/// Starts bodies on a stream. The result is that of the launch, or of work that was enqueued earlier and has failed.
 struct OnStream {
   cudaStream_t stream;
 

@@ -3,8 +3,9 @@
 /// payload is the device's.)
 ///
 /// Pointers are to memory that the device reaches, and stay valid until the stream has passed, unless said otherwise.
-/// Nothing is allocated, copied or waited for. The result is that of the launches; errors of the work itself come up
-/// later, as always in CUDA. Arguments are not checked here: Kernels of the device does that. Any thread may call.
+/// Nothing is allocated, copied or waited for. The result is that of the launches, or of any work that was enqueued
+/// earlier and has failed; errors of the work itself come up later, as always in CUDA. Arguments are not checked here:
+/// Kernels of the device does that. Any thread may call.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -15,6 +15,7 @@
 #include "comm/nccl_session.hpp"
 #include "comm/rank_error.hpp"
 #include "comm/rank_process.hpp"
+#include "device/cuda_call.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cuda.hpp"
 
@@ -31,7 +32,7 @@ std::string bus_id_of(int gpu) {
   std::array<char, 32> text{};
   auto const error = cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), gpu);
   if (error != cudaSuccess) {
-    throw SystemError{fmt::format("cudaDeviceGetPCIBusId of cuda:{}: {}", gpu, cudaGetErrorString(error))};
+    throw SystemError{device::describe_call("cudaDeviceGetPCIBusId", gpu, error)};
   }
   return text.data();
 }

@@ -11,7 +11,8 @@
 namespace zeroth::device {
 
 std::string describe_call(char const* call, int ordinal, cudaError_t error) {
-  return fmt::format("{} on cuda:{}: {} ({})", call, ordinal, cudaGetErrorString(error), cudaGetErrorName(error));
+  return fmt::format("found in {} on cuda:{}: {} ({})", call, ordinal, cudaGetErrorString(error),
+                     cudaGetErrorName(error));
 }
 
 cudaError_t forget_not_ready(cudaError_t answer) noexcept {

@@ -10,7 +10,8 @@
 
 namespace zeroth::device {
 
-/// "cudaEventQuery on cuda:3: an illegal memory access was encountered (cudaErrorIllegalAddress)"
+/// "found in cudaEventQuery on cuda:3: an illegal memory access was encountered (cudaErrorIllegalAddress)". Found,
+/// since any call may return the error of work that was enqueued earlier, by the caller's program too.
 [[nodiscard]] std::string describe_call(char const* call, int ordinal, cudaError_t error);
 
 /// "Not ready" is an answer and no error. CUDA keeps it as the last one all the same, where it would be taken for that

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <thread>
 
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
@@ -110,6 +111,22 @@ TEST_CASE("a call that CUDA refuses is named, and fails the device") {
   CHECK(contains(thrown<SystemError>([&] { device->compute().wait(*event); }), "cudaMemsetAsync"));
   fake_cuda::refuse("cudaEventCreateWithFlags", cudaErrorMemoryAllocation);  // a later call says what was wrong first
   CHECK(contains(thrown<SystemError>([&] { static_cast<void>(device->make_event()); }), "cudaMemsetAsync"));
+}
+
+TEST_CASE("an error of the caller's own work is said to be found in the call that returns it") {
+  fake_cuda::reset();
+  auto const device = device::make_cuda_device(0);
+  auto const memory = device->allocate(device::Category::slots, 100);
+  fake_cuda::fail_work(cudaErrorIllegalAddress);
+  auto& stream = device->compute();
+  REQUIRE(fake_cuda::enqueue(static_cast<cudaStream_t>(stream.native().native), [] {}) == cudaSuccess);
+  auto const answer = [&] { return cudaStreamQuery(static_cast<cudaStream_t>(stream.native().native)); };
+  while (answer() == cudaErrorNotReady) {
+    std::this_thread::yield();
+  }
+  CHECK_THAT(
+      thrown<SystemError>([&] { device->kernels().fill(stream, memory->data(), 100, 1); }),
+      Catch::StartsWith("found in cudaMemsetAsync on cuda:0: an illegal memory access was encountered (cudaErrorIll"));
 }
 
 TEST_CASE("a kernel that is given memory which its GPU does not reach is refused") {

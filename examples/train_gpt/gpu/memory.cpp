@@ -8,7 +8,8 @@ namespace gpt::gpu {
 
 void expect(cudaError_t error, char const* call) {
   if (error != cudaSuccess) {
-    throw zeroth::SystemError{fmt::format("{}: {} ({})", call, cudaGetErrorString(error), cudaGetErrorName(error))};
+    throw zeroth::SystemError{
+        fmt::format("found in {}: {} ({})", call, cudaGetErrorString(error), cudaGetErrorName(error))};
   }
 }
 

@@ -30,9 +30,10 @@ enum class CudaBuffers : bool { plain, registrable };
 /// the driver.
 ///
 /// Errors: ContractError for a GPU that is not there. SystemError for one that the library's kernels were not built
-/// for, naming its compute capability and theirs, and for a call that CUDA refused, naming it and the GPU; work that
-/// failed on the GPU is reported by the next call that touches it, as always in CUDA. Either fails the device: its
-/// further work is passed over, and every wait() and synchronize() throws the first error again.
+/// for, naming its compute capability and theirs, and for a call that CUDA refused, naming it and the GPU. Work that
+/// failed on the GPU, the caller's as well, is reported by a later call, as always in CUDA: the message says which call
+/// it was found in. Either fails the device: its further work is passed over, and every wait() and synchronize() throws
+/// the first error again.
 [[nodiscard]] std::unique_ptr<Device> make_cuda_device(int ordinal, CudaBuffers buffers = CudaBuffers::plain);
 
 }  // namespace zeroth::device
