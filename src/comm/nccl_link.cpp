@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "comm/describe.hpp"
+#include "comm/pace.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -21,13 +22,11 @@ namespace {
 constexpr std::chrono::seconds patience_for_others_inside{2};
 constexpr std::chrono::seconds patience_for_an_abort{3};  // and for a destruction once the job has failed
 
-/// Short waits end while the processor is only lent; long ones do not burn it.
-void pause(int asked) {
-  constexpr int patience = 100;
-  if (asked < patience) {
+void rest(std::chrono::microseconds time) {
+  if (time.count() == 0) {
     std::this_thread::yield();
   } else {
-    std::this_thread::sleep_for(std::chrono::microseconds{200});
+    std::this_thread::sleep_for(time);
   }
 }
 
@@ -70,11 +69,12 @@ void NcclLink::settle(char const* call, ncclResult_t result, ncclComm_t handle, 
     if (auto const reason = failed_()) {
       throw PeerError{fmt::format("{}; {} of communicator '{}' was under way", *reason, call, name())};
     }
-    if (Clock::now() >= deadline) {
+    auto const now = Clock::now();
+    if (now >= deadline) {
       throw PeerError{fmt::format("{} of communicator '{}' on cuda:{} did not end within {}", call, name(),
-                                  identity.gpu, describe(Clock::now() - begin))};
+                                  identity.gpu, describe(now - begin))};
     }
-    pause(asked);
+    rest(rest_between(asked, now - begin));
     ncclResult_t state = ncclInProgress;
     check("ncclCommGetAsyncError", ncclCommGetAsyncError(handle, &state));
     result = check(call, state);

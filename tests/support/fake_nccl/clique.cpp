@@ -280,6 +280,7 @@ void reset() {
     world.stalled_making.clear();
     world.stalled_work.clear();
     world.broken_work.clear();
+    world.more_questions = 0;
     world.finalize_stalls = false;
     world.abort_stalls = false;
     world.destroy_stalls = false;
@@ -327,6 +328,7 @@ void stall_work(std::string const& name, std::uint64_t after) {
 void break_work(std::string const& name, int rank, ncclResult_t result, std::uint64_t after) {
   in_world([&](World& world) { world.broken_work[name] = {rank, result, after}; });
 }
+void take_time(int questions) { World::get().more_questions = questions; }
 void stall_finalize() {
   in_world([](World& world) { world.finalize_stalls = true; });
 }

@@ -128,6 +128,7 @@ class World {
     std::uint64_t after;
   };
   std::map<std::string, Break> broken_work;
+  std::atomic<int> more_questions{0};
   bool finalize_stalls = false;
   std::atomic<bool> abort_stalls{false}, destroy_stalls{false};
   bool windows_stall = false;

@@ -51,6 +51,8 @@ void break_work(std::string const& name, int rank, ncclResult_t result, std::uin
 void stall_windows();
 /// NCCL gains nothing from windows: those that are asked for are null.
 void give_no_windows();
+/// What begins from now on is under way for so many questions (ncclCommGetAsyncError) more.
+void take_time(int questions);
 /// ncclGetVersion says so.
 void set_version(int code);
 /// ncclCommFinalize never ends.

@@ -15,7 +15,8 @@
 namespace zeroth::testing::fake_nccl {
 namespace {
 
-constexpr int questions_until_ready = 3;
+/// How often who asks is told that what has begun is under way.
+int questions_until_ready() { return 3 + World::get().more_questions; }
 
 /// Calls since ncclGroupStart(), on this thread.
 struct Group {
@@ -154,7 +155,7 @@ ncclComm_t make(std::shared_ptr<Clique> clique, char const* name, int rank, int 
   auto communicator = std::make_unique<ncclComm>();
   communicator->name = name;
   communicator->rank = rank;
-  communicator->asked = questions_until_ready;
+  communicator->asked = questions_until_ready();
   communicator->stalled = world.stalled_making.contains(clique->name());
   world.policies.emplace(clique->name(), policy);
   clique->join(rank);
@@ -345,7 +346,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
   if (!communicator->is_ready()) {
     return ncclInvalidUsage;
   }
-  communicator->asked = questions_until_ready;
+  communicator->asked = questions_until_ready();
   communicator->stalled = world.finalize_stalls;
   return ncclInProgress;
 }
@@ -379,7 +380,7 @@ ncclResult_t ncclGroupEnd() {
   }
   connect(mine);
   auto const launched = launch(mine);
-  mine.communicator->asked += launched == ncclSuccess ? 1 : 0;
+  mine.communicator->asked += launched == ncclSuccess ? 1 + World::get().more_questions : 0;
   return launched == ncclSuccess ? ncclInProgress : launched;
 }
 
@@ -454,7 +455,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* memory, std::
     world.windows.insert(made);
   }
   communicator->registering = {made, window};
-  communicator->asked = questions_until_ready;
+  communicator->asked = questions_until_ready();
   communicator->stalled = world.windows_stall;
   return ncclSuccess;  // as for a split
 }
@@ -471,7 +472,7 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t communicator, ncclWindow_t wind
   }
   world.windows.erase(window);
   delete window;
-  communicator->asked = questions_until_ready;
+  communicator->asked = questions_until_ready();
   return result == ncclSuccess ? ncclInProgress : result;
 }
 
