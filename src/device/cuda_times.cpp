@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <utility>
 
 namespace zeroth::device {
 
@@ -23,6 +24,12 @@ void CudaTimes::grow() {
 }
 
 void CudaTimes::begin(cudaStream_t stream) {
+  if (!std::exchange(begun_, true)) {
+    for (std::size_t i = 0; i < empty_ms_.size(); ++i) {
+      begin(stream);
+      end(stream);
+    }
+  }
   if (pending_ == ring_.size()) {
     add_passed();
   }
@@ -52,7 +59,20 @@ void CudaTimes::add_passed() {
     context_.expect(answer, "cudaEventQuery");
     float elapsed = 0;
     context_.expect(cudaEventElapsedTime(&elapsed, interval.begin.get(), interval.end.get()), "cudaEventElapsedTime");
-    milliseconds_ += static_cast<double>(elapsed);
+    add(elapsed);
+  }
+}
+
+void CudaTimes::add(float elapsed_ms) {
+  if (empty_passed_ == empty_ms_.size()) {
+    milliseconds_ += elapsed_ms < 2 * cost_ms_ ? 0 : static_cast<double>(elapsed_ms - cost_ms_);
+    return;
+  }
+  empty_ms_[empty_passed_++] = elapsed_ms;
+  if (empty_passed_ == empty_ms_.size()) {  // the median: one may have been held up by another program's work
+    auto const middle = empty_ms_.begin() + empty_ms_.size() / 2;
+    std::nth_element(empty_ms_.begin(), middle, empty_ms_.end());
+    cost_ms_ = *middle;
   }
 }
 

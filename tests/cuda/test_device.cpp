@@ -233,6 +233,42 @@ TEST_CASE("waits of the compute stream, and work that overlaps nothing, are meas
   CHECK(beside->host_ms() == 0);
 }
 
+#ifndef ZEROTH_ON_GPU  // where it is not known what events take
+TEST_CASE("waits that were none are no time, and others what they are without their events") {
+  fake_cuda::reset({.timed_event_us = 3});
+  auto const device = device::make_cuda_device(0);
+  auto const beside = device->make_stream("beside", Overlap::on);
+  auto const in_line = device->make_stream("in line", Overlap::off);
+  auto const event = device->make_event();
+  auto& compute = device->compute();
+  for (int i = 0; i < 150; ++i) {
+    beside->record(*event);
+    beside->synchronize();
+    compute.wait(*event);
+    in_line->begin_span("reduce", "a");
+    in_line->end_span();
+  }
+  compute.synchronize();
+  CHECK(compute.waited_ms() == 0);
+  CHECK(in_line->host_ms() == 0);
+  post_on_gpu(*beside, [now = fake_cuda::time_us()] {
+    while (fake_cuda::time_us() == now) {  // until the compute stream has come to its wait
+      std::this_thread::yield();
+    }
+    fake_cuda::pass_time(30'000);
+  });
+  beside->record(*event);
+  compute.wait(*event);
+  compute.synchronize();
+  CHECK(compute.waited_ms() == Approx(30));
+  in_line->begin_span("reduce", "a");
+  post_on_gpu(*in_line, [] { fake_cuda::pass_time(2000); });
+  in_line->end_span();
+  in_line->synchronize();
+  CHECK(in_line->host_ms() == Approx(2));
+}
+#endif
+
 #ifndef ZEROTH_ON_GPU  // whose driver holds fewer pieces of work, and makes the host wait beyond that
 TEST_CASE("all waits are measured, however far the host is ahead") {
   begin_on({});

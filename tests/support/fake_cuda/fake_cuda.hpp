@@ -38,7 +38,10 @@ struct Machine {
   std::size_t block_offset = 0;
   /// As of GPUs that reach all memory of the host: copies may be from and to what CUDA does not know.
   bool reaches_host_memory = false;
-  unsigned delays = 0;          ///< Work of streams sleeps now and then, differently for every seed; 0: never.
+  unsigned delays = 0;  ///< Work of streams sleeps now and then, differently for every seed; 0: never.
+  /// What an event with timing takes its stream. Where it is more than 0 time is made up: only such events, and
+  /// pass_time(), take any.
+  int timed_event_us = 0;
   int driver = CUDART_VERSION;  ///< The newest CUDA that the driver knows; 0: there is none.
   int capability = 90;          ///< Compute capability; fewer than 80 run no kernel.
 };
@@ -57,6 +60,9 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 [[nodiscard]] std::int64_t calls(std::string const& function);
 /// How many events with timing were made since reset().
 [[nodiscard]] std::int64_t timed_events_made();
+/// The made-up time since reset(), in microseconds, and a way to let it pass.
+[[nodiscard]] std::int64_t time_us();
+void pass_time(std::int64_t microseconds);
 /// Bytes of GPU memory in use on GPU 0.
 [[nodiscard]] std::int64_t bytes_in_use();
 

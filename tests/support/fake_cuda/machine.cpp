@@ -82,11 +82,11 @@ cudaError_t answer(cudaError_t error) {
 
 cudaError_t take_last_error() { return std::exchange(last_error, cudaSuccess); }
 
-void Point::pass(std::uint64_t number) {
+void Point::pass(std::uint64_t number, std::chrono::steady_clock::time_point when) {
   {
     std::lock_guard const lock{mutex};
     passed = std::max(passed, number);
-    at = std::chrono::steady_clock::now();
+    at = when;
   }
   passed_on.notify_all();
 }
@@ -134,6 +134,15 @@ bool State::reaches(int gpu, void const* data, std::size_t bytes) const {
   return block->gpu < 0 || block->gpu == gpu || gpus[static_cast<std::size_t>(gpu)].reaches.contains(block->gpu);
 }
 
+std::chrono::steady_clock::time_point State::pass_event(bool timed) {
+  std::lock_guard const lock{mutex};
+  if (machine.timed_event_us == 0) {
+    return std::chrono::steady_clock::now();
+  }
+  time_us += timed ? machine.timed_event_us : 0;
+  return std::chrono::steady_clock::time_point{std::chrono::microseconds{time_us}};
+}
+
 bool State::may_run(int gpu) {
   std::lock_guard const lock{mutex};
   if (gpu == 0 && work_to_fail && work_to_fail->first-- == 0) {
@@ -156,6 +165,7 @@ void reset(Machine const& machine) {
   state.loaded.clear();
   state.calls.clear();
   state.timed_events = 0;
+  state.time_us = 0;
   state.refusals.clear();
   state.work_to_fail.reset();
   last_error = cudaSuccess;
@@ -213,6 +223,18 @@ std::int64_t timed_events_made() {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
   return state.timed_events;
+}
+
+std::int64_t time_us() {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  return state.time_us;
+}
+
+void pass_time(std::int64_t microseconds) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  state.time_us += microseconds;
 }
 
 std::int64_t bytes_in_use() {

@@ -33,7 +33,7 @@ struct Point {
   std::chrono::steady_clock::time_point at;
   bool timed = false;
 
-  void pass(std::uint64_t number);
+  void pass(std::uint64_t number, std::chrono::steady_clock::time_point when);
   void wait_for(std::uint64_t number);
 };
 
@@ -94,6 +94,7 @@ class State {
   std::set<std::pair<int, std::type_index>> loaded;  // kernels, by GPU
   std::map<std::string, std::int64_t> calls;
   std::int64_t timed_events = 0;  // made, not those that there are
+  std::int64_t time_us = 0;       // where it is made up
   std::map<std::string, std::pair<int, cudaError_t>> refusals;
   std::optional<std::pair<int, cudaError_t>> work_to_fail;
 
@@ -101,6 +102,8 @@ class State {
   [[nodiscard]] cudaError_t enter(char const* function, int gpu);
   [[nodiscard]] Block const* find(void const* data, std::size_t bytes) const;
   [[nodiscard]] bool reaches(int gpu, void const* data, std::size_t bytes) const;
+  /// When an event is passed.
+  [[nodiscard]] std::chrono::steady_clock::time_point pass_event(bool timed);
   /// Whether work that is about to run on `gpu` is to run, or has failed.
   [[nodiscard]] bool may_run(int gpu);
 };

@@ -135,7 +135,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     std::lock_guard const point_lock{point->mutex};
     number = ++point->recorded;
   }
-  stream->push([point, number] { point->pass(number); });
+  stream->push([point, number] { point->pass(number, State::get().pass_event(point->timed)); });
   return cudaSuccess;
 }
 
