@@ -36,7 +36,8 @@ int run(gpt::Options const& options) {
   return zeroth::launch({.thread_ranks = options.ranks.value_or(1),
                          .transport = options.transport,
                          .device = options.device,
-                         .share_devices = options.share_devices},
+                         .share_devices = options.share_devices,
+                         .stop_grace = std::chrono::seconds{options.grace_s}},
                         [&](zeroth::Job& job) {
                           if (options.ranks && *options.ranks != job.world()) {
                             throw zeroth::ConfigError{

@@ -40,6 +40,9 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--ranks", o.ranks, "Ranks, as threads, unless mpirun, torchrun or srun started this process [1]")
       ->check(at_least(1));
   app.add_option("--steps", o.steps, "Optimizer steps")->check(at_least(0))->capture_default_str();
+  app.add_option("--grace", o.grace_s, "Seconds that ranks have to stop and save after a first SIGTERM")
+      ->check(CLI::Range{0, 86'400})
+      ->capture_default_str();
   app.add_option("--layers", o.shape.layers, "Transformer blocks [6]")->check(at_least(1));
   app.add_option("--heads", o.shape.heads, "Attention heads per block [6]")->check(at_least(1));
   app.add_option("--channels", o.shape.channels, "Width of the model, a multiple of --heads [384]")->check(at_least(1));

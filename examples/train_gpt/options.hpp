@@ -16,6 +16,7 @@ struct Options {
   std::filesystem::path config, data;
   std::optional<int> ranks;
   std::int64_t steps = 100;
+  std::int64_t grace_s = 10;
   ShapeOptions shape;
   std::uint64_t seed = 0;
   Order order = Order::sequential;

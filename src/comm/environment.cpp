@@ -216,6 +216,10 @@ LaunchPlan plan_launch(LaunchOptions const& options, std::optional<Placement> co
   if (options.thread_ranks < 1) {
     throw ConfigError{fmt::format("LaunchOptions::thread_ranks is {}: allowed are 1 and more", options.thread_ranks)};
   }
+  if (options.stop_grace.count() < 0) {
+    throw ConfigError{
+        fmt::format("LaunchOptions::stop_grace is {} ms: allowed are 0 and more", options.stop_grace.count())};
+  }
   bool const several = placement && placement->world > 1;
   bool const on_gpus = options.device == DeviceKind::cuda;
   if (options.transport == Transport::nccl || (several && on_gpus && !options.transport)) {

@@ -13,6 +13,16 @@ namespace zeroth::comm {
 FlightFiles::FlightFiles(int first_rank, std::vector<std::shared_ptr<FlightRecorder>> recorders)
     : first_rank_{first_rank}, recorders_{std::move(recorders)} {}
 
+FlightFiles::~FlightFiles() {
+  if (!in_case_ || written_) {
+    return;
+  }
+  for (std::size_t i = 0; i < recorders_.size(); ++i) {
+    std::error_code ignored;
+    std::filesystem::remove(path_of(first_rank_ + static_cast<int>(i)), ignored);
+  }
+}
+
 void FlightFiles::set_folder(std::filesystem::path const& folder) {
   std::lock_guard const lock{mutex_};
   folder_ = folder.empty() ? std::filesystem::path{"."} : folder;
@@ -35,13 +45,15 @@ void FlightFiles::write(std::string_view reason) noexcept {
   }
 }
 
-void FlightFiles::correct(std::string_view reason) noexcept {
+void FlightFiles::write_in_case(std::string_view reason) noexcept {
   std::lock_guard const lock{mutex_};
-  written_ = true;
+  if (written_) {
+    return;
+  }
+  in_case_ = true;
   try {
     write_files(reason);
-  } catch (std::exception const& error) {
-    std::fprintf(stderr, "zeroth: flight records keep another reason: %s\n", error.what());
+  } catch (std::exception const&) {  // write() says so, if it comes to that
   }
 }
 
@@ -54,8 +66,12 @@ void FlightFiles::write_files(std::string_view reason) const {
   }
   int rank = first_rank_;
   for (auto const& recorder : recorders_) {
-    recorder->write(folder_ / fmt::format("zeroth_flight_rank{}.json", rank++), reason);
+    recorder->write(path_of(rank++), reason);
   }
+}
+
+std::filesystem::path FlightFiles::path_of(int rank) const {
+  return folder_ / fmt::format("zeroth_flight_rank{}.json", rank);
 }
 
 }  // namespace zeroth::comm

@@ -14,21 +14,26 @@ namespace zeroth::comm {
 class FlightFiles {
  public:
   FlightFiles(int first_rank, std::vector<std::shared_ptr<FlightRecorder>> recorders);
+  FlightFiles(FlightFiles const&) = delete;
+  FlightFiles& operator=(FlightFiles const&) = delete;
+  /// Removes what write_in_case() alone has written.
+  ~FlightFiles();
   void set_folder(std::filesystem::path const& folder);
   /// Writes zeroth_flight_rank<R>.json for every rank, and says on stderr where, or why not. Once: what comes first
   /// counts.
   void write(std::string_view reason) noexcept;
-  /// Writes them again, for a reason that is nearer to the cause than the one that came first.
-  void correct(std::string_view reason) noexcept;
+  /// Writes them without a word, for an end that may leave no time to do so. write() replaces them.
+  void write_in_case(std::string_view reason) noexcept;
 
  private:
   void write_files(std::string_view reason) const;
+  [[nodiscard]] std::filesystem::path path_of(int rank) const;
 
   int first_rank_;
   std::vector<std::shared_ptr<FlightRecorder>> recorders_;
   std::mutex mutex_;
   std::filesystem::path folder_ = ".";
-  bool written_ = false;
+  bool written_ = false, in_case_ = false;
 };
 
 }  // namespace zeroth::comm

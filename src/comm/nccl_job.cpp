@@ -92,7 +92,7 @@ int run_nccl_job(LaunchOptions const& options, Placement const& placement, std::
             .fail = [&session](std::string const& reason) { session->fail(reason); },
             .failure = [&session] { return failure_of(*session); },
             .end_process = [] { end_process(1); }},
-           state, rank_main, options.failure_grace);
+           state, rank_main, options);
   return 0;
 }
 

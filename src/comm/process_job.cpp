@@ -33,7 +33,7 @@ int run_process_job(LaunchOptions const& options, std::optional<Placement> const
                   flush_output();
                   session->abort_job(1);
                 }},
-           state, rank_main, options.failure_grace);
+           state, rank_main, options);
   return 0;
 }
 

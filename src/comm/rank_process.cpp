@@ -67,6 +67,9 @@ class EndInTime {
   void watch() noexcept {
     while (!over_.wait_until(1, Clock::now() + between_looks)) {
       if (auto const failure = process_.failure()) {
+        if (failure->origin != process_.rank) {  // the launcher may kill this rank before its own thread comes
+          files_.write(failure->reason);
+        }
         if (!over_.wait_until(1, Clock::now() + grace_)) {
           auto const reason = fmt::format("{}; rank {} did not end within {}, and is ended", failure->reason,
                                           process_.rank, describe(grace_));
@@ -87,32 +90,23 @@ class EndInTime {
 }  // namespace
 
 void run_rank(RankProcess const& process, detail::JobState& state, std::function<void(Job&)> const& rank_main,
-              std::chrono::milliseconds grace) {
+              LaunchOptions const& options) {
+  auto const grace = options.failure_grace;
   FlightFiles files{process.rank, {process.recorder}};
   std::atomic<bool> stop{false};
   state.stop_requested = [&stop] { return stop.load(std::memory_order_relaxed); };
   state.request_stop = [&stop] { stop.store(true, std::memory_order_relaxed); };
   state.set_flight_folder = [&files](std::filesystem::path const& folder) { files.set_folder(folder); };
-  SignalWatch const signals{
-      {.interrupt =
-           [&] {
-             print_error(fmt::format("rank {} asks all ranks to stop; a second SIGINT ends it at once", process.rank));
-             stop.store(true, std::memory_order_relaxed);
-           },
-       .terminate =
-           [&] {
-             auto const until = Clock::now() + grace_for_others;
-             auto failure = process.failure();
-             files.write(failure ? failure->reason : "SIGTERM");  // at once: what kills does not wait
-             while (!failure && Clock::now() < until) {           // the launcher's may come before its reason
-               std::this_thread::sleep_for(between_looks);
-               failure = process.failure();
-               if (failure) {
-                 files.correct(failure->reason);
-               }
-             }
-             std::this_thread::sleep_until(until);
-           }}};
+  SignalWatch const signals{{.who = fmt::format("rank {}", process.rank),
+                             .ask =
+                                 [&](int signal) {
+                                   stop.store(true, std::memory_order_relaxed);
+                                   if (signal == SIGTERM) {
+                                     files.write_in_case("SIGTERM");  // at once: what kills does not wait
+                                   }
+                                 },
+                             .record = [&](std::string const& why) { files.write(why); },
+                             .grace = options.stop_grace}};
   std::optional<EndInTime> end_in_time{std::in_place, process, files, grace};
   try {
     state.communicator = process.make_communicator();

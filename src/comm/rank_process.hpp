@@ -24,9 +24,9 @@ struct RankProcess {
 
 /// Runs `rank_main` on a job of `process` and `state`, whose communicator, flags and flight folder are set here.
 /// Returns when all went well. Otherwise does not return: the rank that failed first prints why, the others wait
-/// `grace` for it and speak up only then; every rank writes its flight record. A rank whose thread has not come back
-/// `grace` after the job failed, whatever holds it, is ended under it.
+/// `options.failure_grace` for it and speak up only then; every rank writes its flight record. A rank whose thread has
+/// not come back as long after the job failed, whatever holds it, is ended under it.
 void run_rank(RankProcess const& process, detail::JobState& state, std::function<void(Job&)> const& rank_main,
-              std::chrono::milliseconds grace);
+              LaunchOptions const& options);
 
 }  // namespace zeroth::comm

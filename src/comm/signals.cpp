@@ -1,13 +1,17 @@
 #include "comm/signals.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
+#include "comm/describe.hpp"
 #include "comm/rank_error.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -63,6 +67,29 @@ struct sigaction install(int signal) {
   return before;
 }
 
+bool is_own_handler(struct sigaction const& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 || action.sa_handler != SIG_DFL;
+}
+
+constexpr unsigned char deadline_came = 255;
+
+/// What the handler passes on; `deadline_came` at `deadline`.
+unsigned char next_signal(std::optional<Clock::time_point> deadline) {
+  constexpr std::chrono::milliseconds slice{60'000};  // poll counts milliseconds in an int
+  while (true) {
+    auto const left = deadline ? std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()) : slice;
+    if (left.count() <= 0) {
+      return deadline_came;
+    }
+    pollfd ready{signal_pipe().read_end, POLLIN, 0};
+    unsigned char number = end_of_watch;
+    if (::poll(&ready, 1, static_cast<int>(std::min(left, slice).count())) > 0 &&
+        ::read(signal_pipe().read_end, &number, 1) == 1) {
+      return number;
+    }
+  }
+}
+
 }  // namespace
 
 SignalWatch::SignalWatch(Actions actions) : actions_{std::move(actions)} {
@@ -94,30 +121,57 @@ void SignalWatch::restore() noexcept {
 }
 
 void SignalWatch::watch() {
-  bool interrupted = false;
   while (true) {
-    unsigned char number = end_of_watch;
-    if (::read(signal_pipe().read_end, &number, 1) < 0 && errno == EINTR) {
-      continue;
-    }
-    if (number == SIGINT && std::exchange(interrupted, true)) {
-      end_process(128 + SIGINT);
-    }
-    if (number == SIGINT) {
-      actions_.interrupt();
-    } else if (number == SIGTERM) {
-      actions_.terminate();
-      flush_output();
-      sigset_t both;
-      sigemptyset(&both);
-      sigaddset(&both, SIGTERM);
-      ::pthread_sigmask(SIG_UNBLOCK, &both, nullptr);  // the thread may have been born with it blocked
-      ::sigaction(SIGTERM, &before_terminate_, nullptr);
-      ::kill(::getpid(), SIGTERM);
-    } else {
+    auto const number = next_signal(deadline_);
+    if (number == end_of_watch) {
       return;
     }
+    if (number == SIGINT) {
+      interrupt();
+    } else if (number == SIGTERM) {
+      terminate();
+    } else {
+      deadline_.reset();
+      do_as_before(
+          fmt::format("{} did not stop within {} of SIGTERM, and is ended", actions_.who, describe(actions_.grace)));
+    }
   }
+}
+
+void SignalWatch::interrupt() {
+  if (std::exchange(interrupted_, true)) {
+    print_error(fmt::format("the second SIGINT ends {}", actions_.who));
+    end_process(128 + SIGINT);
+  }
+  print_error(fmt::format("SIGINT: all ranks stop at the next step; Ctrl-C again ends {} at once", actions_.who));
+  actions_.ask(SIGINT);
+}
+
+void SignalWatch::terminate() {
+  if (is_own_handler(before_terminate_)) {
+    do_as_before("SIGTERM");
+  } else if (deadline_) {
+    do_as_before(fmt::format("the second SIGTERM ends {}", actions_.who));
+  } else {
+    deadline_ = Clock::now() + actions_.grace;
+    actions_.ask(SIGTERM);  // first: who sent it may not wait for long
+    print_error(fmt::format("SIGTERM: all ranks stop at the next step; in {}, or at the next SIGTERM, {} is ended",
+                            describe(actions_.grace), actions_.who));
+  }
+}
+
+void SignalWatch::do_as_before(std::string const& why) {
+  if (!is_own_handler(before_terminate_)) {
+    print_error(why);
+  }
+  actions_.record(why);
+  flush_output();
+  sigset_t both;
+  sigemptyset(&both);
+  sigaddset(&both, SIGTERM);
+  ::pthread_sigmask(SIG_UNBLOCK, &both, nullptr);  // the thread may have been born with it blocked
+  ::sigaction(SIGTERM, &before_terminate_, nullptr);
+  ::kill(::getpid(), SIGTERM);
 }
 
 }  // namespace zeroth::comm

@@ -89,12 +89,16 @@ ThreadJob::ThreadJob(LaunchOptions const& options, std::function<void(Job&)> con
 }
 
 int ThreadJob::run() {
-  SignalWatch const signals{{.interrupt =
-                                 [this] {
-                                   print_error("stopping; Ctrl-C again ends the process at once");
+  SignalWatch const signals{{.who = "the process",
+                             .ask =
+                                 [this](int signal) {
                                    stop_.store(true, std::memory_order_relaxed);
+                                   if (signal == SIGTERM) {
+                                     files_.write_in_case("SIGTERM");
+                                   }
                                  },
-                             .terminate = [this] { files_.write("SIGTERM"); }}};
+                             .record = [this](std::string const& why) { files_.write(why); },
+                             .grace = options_.stop_grace}};
   for (int rank = 0; rank < options_.thread_ranks; ++rank) {
     ranks_[static_cast<std::size_t>(rank)].thread = std::thread{[this, rank] { run_rank(rank); }};
   }

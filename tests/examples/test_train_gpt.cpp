@@ -187,11 +187,12 @@ TEST_CASE("train_gpt --plan needs no data, and trains nothing") {
   CHECK_FALSE(std::filesystem::exists(place / "report"));
 }
 
-TEST_CASE("train_gpt ends cleanly on Ctrl-C, and keeps what it has") {
+TEST_CASE("train_gpt ends cleanly on Ctrl-C and SIGTERM, and keeps what it has") {
+  auto const signal = GENERATE(SIGINT, SIGTERM);
   Place const place;
   Child child{place.command(small + "--ranks 2 --steps 100000000 --report report --save-final b")};
   REQUIRE(child.wait_for("step 3/"));
-  child.send(SIGINT);
+  child.send(signal);
   auto const ending = child.wait();
   INFO(child.output());
   CHECK(ending.status == 0);

@@ -1,6 +1,6 @@
 // A job in which something goes wrong, for the tests beside it: fault_program SCENARIO [--ranks N] [--comm local|mpi]
-// [--timeout MS] [--grace MS]. Ranks are threads or, under mpirun, processes. "Odd" is rank 1. The timeout is that of
-// all steps after the third: until then ranks come when they come.
+// [--timeout MS] [--grace MS] [--stop-grace MS]. Ranks are threads or, under mpirun, processes. "Odd" is rank 1. The
+// timeout is that of all steps after the third: until then ranks come when they come.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -28,6 +28,7 @@ struct Arguments {
   std::optional<zeroth::comm::Transport> transport = std::nullopt;
   std::chrono::milliseconds timeout{120'000};
   std::chrono::milliseconds grace{20'000};
+  std::chrono::milliseconds stop_grace{zeroth::LaunchOptions{}.stop_grace};
 };
 
 void say(std::string const& text) {
@@ -150,6 +151,13 @@ std::map<std::string, Scenario> const scenarios{
      }},
     {"steps", [](Rank& rank) { rank.step_for_ever(); }},
     {"until_stopped", [](Rank& rank) { rank.step_until_stopped(); }},
+    {"freeze_when_stopped",
+     [](Rank& rank) {
+       rank.step_until_stopped();
+       while (rank.odd()) {
+         std::this_thread::sleep_for(1h);
+       }
+     }},
 };
 
 std::map<std::string, std::function<void(zeroth::Job&)>> const engine_scenarios{
@@ -174,6 +182,8 @@ Arguments parse(int argc, char** argv) {
       arguments.timeout = std::chrono::milliseconds{std::stoi(value)};
     } else if (key == "--grace") {
       arguments.grace = std::chrono::milliseconds{std::stoi(value)};
+    } else if (key == "--stop-grace") {
+      arguments.stop_grace = std::chrono::milliseconds{std::stoi(value)};
     }
   }
   return arguments;
@@ -189,8 +199,10 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "no scenario '{}'\n", arguments.scenario);
     return 2;
   }
-  zeroth::LaunchOptions const options{
-      .thread_ranks = arguments.ranks, .transport = arguments.transport, .failure_grace = arguments.grace};
+  zeroth::LaunchOptions const options{.thread_ranks = arguments.ranks,
+                                      .transport = arguments.transport,
+                                      .failure_grace = arguments.grace,
+                                      .stop_grace = arguments.stop_grace};
   int const status = zeroth::launch(options, [&](zeroth::Job& job) {
     if (engine_scenario != engine_scenarios.end()) {
       return engine_scenario->second(job);

@@ -152,17 +152,31 @@ TEST_CASE("a process that ends early is missed") {
   CHECK_THAT(child.output(), Contains("rank 1 left"));
 }
 
-TEST_CASE("SIGINT to one process stops all at the same step") {
+TEST_CASE("SIGINT or SIGTERM to one process stops all at the same step") {
+  auto const signal = GENERATE(SIGINT, SIGTERM);
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"until_stopped"}, folder)};
   REQUIRE(child.wait_for("is under way.", world));
-  ::kill(process_of(child.output(), 2), SIGINT);
+  ::kill(process_of(child.output(), 2), signal);
   auto const ending = child.wait();
   CAPTURE(child.output());
   CHECK(ending.status == 0);
   auto const words = child.output().substr(child.output().find(" stops at step "));
   auto const step = words.substr(0, words.find('.') + 1);
   CHECK(count_of(child.output(), step) == world);
+  CHECK(folder.contents() == "");
+}
+
+TEST_CASE("a process that does not stop is ended by the grace that SIGTERM leaves it, and the others with it") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"freeze_when_stopped", "--stop-grace", "200"}, folder)};
+  REQUIRE(child.wait_for("is under way.", world));
+  ::kill(process_of(child.output(), 1), SIGTERM);
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK_THAT(child.output(), Contains("rank 1 did not stop within 200 ms of SIGTERM, and is ended"));
+  CHECK(problem_of_flight(folder.path(), 1, world, "did not stop within") == "");
+  check_all_gone(child.output());
 }
 
 TEST_CASE("SIGTERM to mpirun leaves flight records") {

@@ -96,18 +96,20 @@ TEST_CASE("a rank that ends early is missed") {
   CHECK_THAT(child.output(), Contains("rank 1 left"));
 }
 
-TEST_CASE("Ctrl-C stops all ranks at the same step") {
+TEST_CASE("Ctrl-C and SIGTERM stop all ranks at the same step") {
+  auto const signal = GENERATE(SIGINT, SIGTERM);
   Folder const folder;
   Child child{fault_program({"until_stopped"}, folder)};
   REQUIRE(child.wait_for("is under way.", 4));
-  child.send(SIGINT);
+  child.send(signal);
   auto const ending = child.wait();
   CAPTURE(child.output());
   CHECK(ending.status == 0);
   auto const words = child.output().substr(child.output().find(" stops at step "));
   auto const step = words.substr(0, words.find('.') + 1);
   CHECK(count_of(child.output(), step) == 4);
-  CHECK(std::filesystem::is_empty(folder.path()));
+  CHECK_THAT(child.output(), Contains("all ranks stop at the next step"));
+  CHECK(folder.contents() == "");
 }
 
 TEST_CASE("a second Ctrl-C ends the process") {
@@ -115,22 +117,52 @@ TEST_CASE("a second Ctrl-C ends the process") {
   Child child{fault_program({"steps"}, folder)};
   REQUIRE(child.wait_for("is under way.", 4));
   child.send(SIGINT);
-  REQUIRE(child.wait_for("Ctrl-C again"));
+  REQUIRE(child.wait_for("Ctrl-C again ends the process at once"));
   child.send(SIGINT);
   auto const ending = child.wait();
   CHECK(ending.in_time);
   CHECK(ending.status == 130);
+  CHECK_THAT(child.output(), Contains("the second SIGINT ends the process"));
 }
 
-TEST_CASE("SIGTERM leaves flight records, and ends the process as it would have") {
+TEST_CASE("a second SIGTERM ends the process by it, and leaves flight records") {
   Folder const folder;
-  Child child{fault_program({"steps"}, folder)};
+  Child child{fault_program({"steps", "--stop-grace", "100000000"}, folder)};
   REQUIRE(child.wait_for("is under way.", 4));
+  child.send(SIGTERM);
+  REQUIRE(child.wait_for("at the next SIGTERM, the process is ended"));
   child.send(SIGTERM);
   auto const ending = child.wait();
   CHECK(ending.in_time);
   CHECK(ending.signal == SIGTERM);
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the second SIGTERM ends the process") == "");
+}
+
+TEST_CASE("ranks that do not stop are ended by the grace that SIGTERM leaves them, and not by Ctrl-C") {
+  Folder const folder;
+  Child child{fault_program({"freeze_when_stopped", "--stop-grace", "200"}, folder)};
+  REQUIRE(child.wait_for("is under way.", 4));
+  child.send(SIGINT);
+  REQUIRE(child.wait_for("stops at step", 4));
+  child.send(SIGTERM);
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.in_time);
+  CHECK(ending.signal == SIGTERM);
+  CHECK_THAT(child.output(), Contains("the process did not stop within 200 ms of SIGTERM, and is ended"));
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "did not stop within") == "");
+}
+
+TEST_CASE("without a grace the first SIGTERM ends the process, and less than none is refused") {
+  Folder const folder;
+  Child child{fault_program({"steps", "--stop-grace", "0"}, folder)};
+  REQUIRE(child.wait_for("is under way.", 4));
+  child.send(SIGTERM);
+  CHECK(child.wait().signal == SIGTERM);
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "SIGTERM") == "");
+  Child refused{fault_program({"steps", "--stop-grace", "-1"}, folder)};
+  CHECK(refused.wait().status == 1);
+  CHECK_THAT(refused.output(), Contains("LaunchOptions::stop_grace is -1 ms: allowed are 0 and more"));
 }
 
 }  // namespace

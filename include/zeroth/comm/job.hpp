@@ -77,6 +77,9 @@ struct LaunchOptions {
   std::chrono::milliseconds join_timeout{300'000};
   /// How long a rank may take to end after another one has failed, before the process is ended under it.
   std::chrono::milliseconds failure_grace{5000};
+  /// How long ranks may take to stop and end after SIGTERM has asked them to, before their processes are ended under
+  /// them. Launchers pass Ctrl-C on as SIGTERM, and many kill soon after it: mpirun has an option for when.
+  std::chrono::milliseconds stop_grace{10'000};
 };
 namespace detail {
 int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
@@ -87,8 +90,10 @@ int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_m
 /// Failure: what one rank throws ends all ranks, with PeerError where they wait for others. The last collectives of
 /// every rank are written as zeroth_flight_rank<R>.json. A rank that does not end by itself is named, and the process
 /// ends with status 1. Across processes a failed job ends in here, by MPI_Abort, or with nccl by the end of each
-/// process, so that none is left behind. Signals, while it runs: Ctrl-C requests a stop, a second one ends the process
-/// with status 130; SIGTERM writes the flight records before it does what it did. A signal that was ignored stays so.
+/// process, so that none is left behind. Signals, while it runs: the first Ctrl-C requests a stop, a second one ends
+/// the process with status 130. The first SIGTERM does as well; a second one, or LaunchOptions::stop_grace, ends the
+/// process by SIGTERM, after the flight records. A program that handles SIGTERM by itself is only given those first. A
+/// signal that was ignored stays so.
 /// Threads: one launch at a time. With mpi and nccl, ranks are processes and `rank_main` runs on the calling thread.
 template <class F>
   requires std::invocable<F const&, Job&>
