@@ -160,10 +160,15 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
   if (session_->failed()) {  // says so on whatever stream it is
     return device::as_cpu(stream).post([session = session_.get()] { throw PeerError{*session->failure()}; });
   }
-  ZEROTH_EXPECTS(gpu != nullptr && gpu->native().native != nullptr,
-                 fmt::format("communicator '{}' is NCCL's, which works on streams of a GPU, and was given one of the "
-                             "host",
-                             name()));
+  ZEROTH_EXPECTS(gpu != nullptr, fmt::format("communicator '{}' is NCCL's, which works on streams of a GPU, and was "
+                                             "given one of the host",
+                                             name()));
+  ZEROTH_EXPECTS(
+      gpu->native().native != cudaStreamPerThread,
+      fmt::format("communicator '{}' is NCCL's, which launches from threads of its own, and was given "
+                  "cudaStreamPerThread, which is another stream to each thread; compute on a stream that the "
+                  "program made, or on the default stream (null)",
+                  name()));
   if (gpu->failed()) {
     return;
   }

@@ -11,6 +11,7 @@
 #include "cuda/nccl_ranks.hpp"
 #include "cuda/trained.hpp"
 #include "engine/small_model.hpp"
+#include "zeroth/adapters/cuda.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -83,6 +84,31 @@ TEST_CASE("ranks that communicate by NCCL train as threads on the CPU do") {
       INFO(fmt::format("{}, stage {}, overlap {}", types.name, stage, overlap));
       auto const text = file(types, stage, overlap);
       REQUIRE(bits_of(train_by_nccl(4, text)) == bits_of(train_on_cpu(4, text)));
+    }
+  }
+}
+
+TEST_CASE("ranks train on the default stream of their GPUs, whether anything overlaps or not") {
+  for (int const stage : {0, 3}) {
+    for (bool const overlap : {true, false}) {
+      INFO(fmt::format("stage {}, overlap {}", stage, overlap));
+      auto const text = file(all_types[0], stage, overlap);
+      begin_nccl({.gpus = 2, .default_stream = true});
+      TrainOptions options;
+      options.access = CudaAccess::make;
+      auto const trained = train_by(
+          [](int ranks, std::function<void(Job&)> const& rank_main) {
+            return run_nccl_job(
+                ranks,
+                [&](Job& job) {
+                  job.compute_on(stream_ref(nullptr));
+                  rank_main(job);
+                },
+                2);
+          },
+          2, text, options);
+      CHECK(bits_of(trained) == bits_of(train_on_cpu(2, text)));
+      CHECK(left_over() == "");
     }
   }
 }

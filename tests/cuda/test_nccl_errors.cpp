@@ -408,6 +408,19 @@ TEST_CASE("nccl works on streams of a GPU, and says so") {
   CHECK_THAT(problems[0], Contains("communicator 'world' is NCCL's, which works on streams of a GPU"));
 }
 
+TEST_CASE("nccl refuses the stream that is another one to each thread, and says so") {
+  begin_nccl();
+  auto const problems = run_nccl_ranks(1, [](Rank& rank, auto&) {
+    device::CudaContext context{0};
+    device::CudaSpans spans{context};
+    device::CudaStream stream{"compute", device::CudaStream::Role::beside, context, spans, cudaStreamPerThread};
+    return testing::thrown<ContractError>([&] { rank.communicator.submit(stream, label, {}); });
+  });
+  CHECK_THAT(problems[0], Contains("communicator 'world' is NCCL's, which launches from threads of its own, and was "
+                                   "given cudaStreamPerThread"));
+  CHECK(left_over() == "");
+}
+
 TEST_CASE("a rank that throws ends the others in what they wait for") {
   begin_nccl();
   std::latch submitted{2};

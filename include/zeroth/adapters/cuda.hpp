@@ -6,7 +6,10 @@
 
 namespace zeroth {
 
-/// What Job::compute_on() takes. The stream belongs to the caller, is on the rank's GPU, and outlives the engine.
+/// What Job::compute_on() takes. The stream belongs to the caller, is on the rank's GPU, and outlives the engine. Null
+/// is the default stream, and waits for none of the engine's others. cudaStreamPerThread is that of the thread that the
+/// engine is used on; where ranks communicate by NCCL, which has threads of its own, and nothing overlaps
+/// (zero_optimization.overlap_comm is false) the first transaction refuses it with a ContractError.
 [[nodiscard]] inline device::StreamRef stream_ref(cudaStream_t stream) noexcept { return {stream}; }
 
 /// The stream that `engine` orders parameters and gradients on: what the caller's kernels are to be enqueued on. Null

@@ -210,6 +210,7 @@ bool takes_place(void const* c_data, Layout const& c, void const* d_data, Layout
 bool is_at_home(Library const& library, cudaStream_t stream, std::initializer_list<Extent> memory) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
+  stream = state.resolve(stream);
   bool all = current_gpu() == library.gpu && state.streams.contains(stream) && stream->gpu == library.gpu;
   for (auto const& [data, bytes] : memory) {
     auto const* const block = state.find(data, static_cast<std::size_t>(bytes));

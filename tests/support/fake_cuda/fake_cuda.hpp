@@ -16,10 +16,11 @@
 /// none of it.
 ///
 /// Stricter than CUDA where that finds mistakes: asynchronous copies from or to memory that CUDA does not know, which
-/// would block the host, are refused; so are the default stream and handles that were destroyed. New memory is full of
-/// garbage; a kernel that is given memory out of its GPU's reach is refused at its launch. As in CUDA, cudaFree waits
-/// for the GPU, a kernel's first launch may, events are recorded on streams of their own GPU, kernels launched on those
-/// of the current one, and an error of work that was enqueued is returned by every call that follows.
+/// would block the host, are refused; so are handles that were destroyed, and the default stream unless it is asked
+/// for. New memory is full of garbage; a kernel that is given memory out of its GPU's reach is refused at its launch.
+/// As in CUDA, cudaFree waits for the GPU, a kernel's first launch may, events are recorded on streams of their own
+/// GPU, kernels launched on those of the current one, and an error of work that was enqueued is returned by every call
+/// that follows.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -42,6 +43,7 @@ struct Machine {
   /// What an event with timing takes its stream. Where it is more than 0 time is made up: only such events, and
   /// pass_time(), take any.
   int timed_event_us = 0;
+  bool default_stream = false;  ///< There is one, of each GPU: else the null handle is refused.
   int driver = CUDART_VERSION;  ///< The newest CUDA that the driver knows; 0: there is none.
   int capability = 90;          ///< Compute capability; fewer than 80 run no kernel.
 };

@@ -40,6 +40,7 @@ cudaError_t enqueue(cudaStream_t stream, std::type_index kernel, std::function<v
   auto& state = State::get();
   {
     std::lock_guard const lock{state.mutex};
+    stream = state.resolve(stream);
     if (!state.streams.contains(stream) || stream->gpu != fake_cuda::current_gpu()) {
       return fake_cuda::answer(cudaErrorInvalidResourceHandle);
     }
@@ -51,6 +52,7 @@ cudaError_t enqueue(cudaStream_t stream, std::type_index kernel, std::function<v
 bool reaches(cudaStream_t stream, void const* data, std::int64_t bytes) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
+  stream = state.resolve(stream);
   return !state.streams.contains(stream) || state.reaches(stream->gpu, data, static_cast<std::size_t>(bytes));
 }
 

@@ -116,6 +116,19 @@ cudaError_t State::enter(char const* function, int gpu) {
   return gpus[static_cast<std::size_t>(gpu)].error;
 }
 
+cudaStream_t State::resolve(cudaStream_t stream) {
+  if (stream != nullptr || !machine.default_stream) {
+    return stream;
+  }
+  auto& handle = default_streams[current_gpu()];
+  if (handle == nullptr) {
+    auto const made = std::make_shared<CUstream_st>(current_gpu(), least_priority, machine.delays);
+    handle = made.get();
+    streams.emplace(handle, made);
+  }
+  return handle;
+}
+
 State::Block const* State::find(void const* data, std::size_t bytes) const {
   auto const address = reinterpret_cast<std::uintptr_t>(data);
   auto const next = blocks.upper_bound(address);
@@ -158,7 +171,10 @@ void reset(Machine const& machine) {
     std::abort();
   }
   auto& state = State::get();
+  std::map<cudaStream_t, std::shared_ptr<CUstream_st>> ended;  // without the lock
   std::lock_guard const lock{state.mutex};
+  ended.swap(state.streams);
+  state.default_streams.clear();
   state.machine = machine;
   state.gpus.clear();
   state.gpus.resize(static_cast<std::size_t>(machine.gpus));
@@ -182,7 +198,7 @@ std::string leftovers() {
     }
   };
   add(state.blocks.size(), " blocks");
-  add(state.streams.size(), " streams");
+  add(state.streams.size() - state.default_streams.size(), " streams");
   add(state.events.size(), " events");
   return text;
 }
@@ -191,6 +207,7 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   auto& state = State::get();
   {
     std::lock_guard const lock{state.mutex};
+    stream = state.resolve(stream);
     if (!state.streams.contains(stream)) {
       return answer(cudaErrorInvalidResourceHandle);
     }

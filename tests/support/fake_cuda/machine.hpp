@@ -90,6 +90,7 @@ class State {
   };
   std::map<std::uintptr_t, Block> blocks;                        // by address
   std::map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;  // shared with those who wait for it to be idle
+  std::map<int, cudaStream_t> default_streams;                   // by GPU: those of `streams` that nobody made
   std::set<cudaEvent_t> events;
   std::set<std::pair<int, std::type_index>> loaded;  // kernels, by GPU
   std::map<std::string, std::int64_t> calls;
@@ -100,6 +101,8 @@ class State {
 
   /// Counts a call, and says whether it is to be refused or comes too late: a GPU that failed answers nothing else.
   [[nodiscard]] cudaError_t enter(char const* function, int gpu);
+  /// The stream itself; for the null handle the default stream of the thread's GPU, where the machine has one.
+  [[nodiscard]] cudaStream_t resolve(cudaStream_t stream);
   [[nodiscard]] Block const* find(void const* data, std::size_t bytes) const;
   [[nodiscard]] bool reaches(int gpu, void const* data, std::size_t bytes) const;
   /// When an event is passed.

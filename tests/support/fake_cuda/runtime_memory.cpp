@@ -220,6 +220,7 @@ cudaError_t cudaMemcpyAsync(void* destination, void const* source, std::size_t b
   auto& state = State::get();
   {
     std::lock_guard const lock{state.mutex};
+    stream = state.resolve(stream);
     if (auto const error = state.enter("cudaMemcpyAsync", current_gpu()); error != cudaSuccess) {
       return answer(error);
     }
@@ -236,6 +237,7 @@ cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream
   auto& state = State::get();
   {
     std::lock_guard const lock{state.mutex};
+    stream = state.resolve(stream);
     if (auto const error = state.enter("cudaMemsetAsync", current_gpu()); error != cudaSuccess) {
       return answer(error);
     }

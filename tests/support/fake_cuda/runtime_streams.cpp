@@ -37,6 +37,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
+  stream = state.resolve(stream);
   if (!state.streams.contains(stream)) {
     return answer(cudaErrorInvalidResourceHandle);
   }
@@ -62,6 +63,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   auto& state = State::get();
   {
     std::lock_guard const lock{state.mutex};
+    stream = state.resolve(stream);
     if (!state.streams.contains(stream)) {
       return answer(cudaErrorInvalidResourceHandle);
     }
@@ -78,6 +80,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
+  stream = state.resolve(stream);
   if (!state.streams.contains(stream) || !state.events.contains(event)) {
     return answer(cudaErrorInvalidResourceHandle);
   }
@@ -123,6 +126,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
+  stream = state.resolve(stream);
   if (!state.streams.contains(stream) || !state.events.contains(event) || event->gpu != stream->gpu) {
     return answer(cudaErrorInvalidResourceHandle);
   }
