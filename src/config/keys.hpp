@@ -201,7 +201,7 @@ inline constexpr Key keys[] = {
   {.path = "zeroth.timeout_ms", .kind = Kind::integer, .range = {1, 31'536'000'000.0}, .value = 600'000,
    .meaning = "Milliseconds after which a rank that does not answer ends the job."},
   {.path = "zeroth.check", .kind = Kind::boolean, .value = false,
-   .meaning = "Compare what the ranks are about to communicate in every step, not only in the first two."},
+   .meaning = "Compare what the ranks are about to communicate in every step, not only in the first two; and every 100 steps, waiting, what all of them hold whole."},
   {.path = "zeroth.single_communicator", .kind = Kind::boolean, .value = false,
    .meaning = "Gathers and reductions take turns on one communicator, instead of having one each: with NCCL, less memory of the GPU and no overlap of the two."},
   {.path = "zeroth.copy_engine_gather", .kind = Kind::boolean, .value = false,

@@ -29,7 +29,7 @@ void close(GuardHandle handle, int exceptions_when_opened) noexcept {
 void fill_zero(EngineState* engine, void* data, std::int64_t bytes) { engine->fill_zero(data, bytes); }
 
 // pass.hpp
-void begin_pass(EngineState& engine, PassKind kind) { engine.begin_pass(kind); }
+void begin_pass(EngineState& engine, EvaluationRecord* evaluation) { engine.begin_pass(evaluation); }
 void end_pass(EngineState& engine, int exceptions_when_opened) noexcept {
   engine.end_pass(std::uncaught_exceptions() > exceptions_when_opened);
 }
@@ -46,7 +46,9 @@ std::int64_t first_sample(EngineState const& engine) noexcept { return engine.fi
 float report_loss(EngineState& engine, DeviceLoss mean, LossOptions const& options) {
   return engine.report_loss(mean, options);
 }
-float evaluation_loss(EngineState& engine) { return engine.evaluation_loss(); }
+float evaluation_loss(EvaluationRecord const& evaluation) {
+  return evaluation.mean ? *evaluation.mean : evaluation.engine->evaluation_loss(evaluation);
+}
 
 // engine.hpp
 void EngineDeleter::operator()(EngineState* state) const noexcept { delete state; }
@@ -59,7 +61,7 @@ int accumulation_steps(EngineState const& engine) noexcept {
 std::optional<StepReport> step(EngineState& engine, StepOptions const& options) { return engine.step(options); }
 std::optional<StepReport> finish(EngineState& engine) { return engine.finish(); }
 void trace(EngineState& engine, Timeline* timeline) { engine.trace(timeline); }
-void begin_evaluation(EngineState& engine, int passes) { engine.begin_evaluation(passes); }
+EvaluationRecord begin_evaluation(EngineState& engine, int passes) { return engine.begin_evaluation(passes); }
 void save_weights(EngineState& engine, std::filesystem::path const& file) { engine.save_weights(file); }
 void load_weights(EngineState& engine, std::filesystem::path const& file) { engine.load_weights(file); }
 std::int64_t micro_batch(EngineState const& engine) noexcept { return engine.settings().batch.micro; }

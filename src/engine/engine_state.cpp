@@ -16,6 +16,7 @@
 namespace zeroth::detail {
 
 using engine::Verb;
+using stage::PassKind;
 using stage::Phase;
 using stage::Turn;
 
@@ -24,10 +25,6 @@ namespace {
 /// A sum over ranks must not overflow fp16: every seed carries 1 / 2^ceil(log2 world), and the update takes it back.
 float prescale_for(Dtype reduce, int world) noexcept {
   return reduce == Dtype::fp16 ? 1.0F / static_cast<float>(std::bit_ceil(static_cast<unsigned>(world))) : 1.0F;
-}
-
-stage::PassKind stage_pass(PassKind kind) noexcept {
-  return kind == PassKind::training ? stage::PassKind::training : stage::PassKind::evaluation;
 }
 
 /// ": " and the message, or nothing.
@@ -103,6 +100,7 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
   gradient_prescale_ = prescale_for(settings.precision.reduce, job.world());
   if (device_->holds_values()) {
     manager_->initialise();
+    compare_replicas(shard::Moments::without, "initialisation");
     if (job.rank() == 0) {
       tell_user();
     }
@@ -147,11 +145,23 @@ void EngineState::agree(Config const& config) {
   for (std::size_t other = 0; other < world; ++other) {
     for (std::size_t field = 0; field < 2; ++field) {
       if (all[2 * other + field] != all[field]) {
-        throw PeerError{
-            fmt::format("ranks 0 and {} built an engine from different {}: all ranks must give the same", other,
-                        field == 0 ? "models (units, parameters, shapes, options or seed)" : "stage files")};
+        throw PeerError{fmt::format(
+            "ranks 0 and {} built an engine from different {}: all ranks must give the same", other,
+            field == 0 ? "models (units, parameters, shapes, options, initial values or seed)" : "stage files")};
       }
     }
+  }
+}
+
+engine::Exchange EngineState::exchange() const noexcept {
+  return {gather_comm_.get(), device_.get(), gather_stream_.get()};
+}
+
+/// When nothing else is enqueued: waits.
+void EngineState::compare_replicas(shard::Moments moments, std::string const& after) {
+  if (device_->holds_values()) {
+    manager_->await_gathers();
+    engine::compare_replicas(*manager_, blueprint_.layout, moments, after, exchange());
   }
 }
 
@@ -168,7 +178,7 @@ std::string EngineState::state() const {
   if (pass_) {
     return *pass_ == PassKind::training
                ? fmt::format("micro-step {} of {} is open", micro_steps_ + 1, settings().batch.accumulation)
-               : fmt::format("evaluation pass {} of {} is open", evaluation_done_ + 1, evaluation_passes_);
+               : fmt::format("evaluation pass {} of {} is open", evaluation_->done + 1, evaluation_->passes);
   }
   return fmt::format("{} of {} micro-steps of step {} are done", micro_steps_, settings().batch.accumulation,
                      steps_ + 1);
@@ -234,10 +244,9 @@ void EngineState::check_open(Phase phase, Unit unit) const {
 // ---- guards ---------------------------------------------------------------------------------------------------------
 
 void EngineState::record_turn(Turn const& turn) {
-  auto const verb = turn.pass == stage::PassKind::evaluation
-                        ? Verb::evaluation
-                        : (turn.phase == Phase::forward ? Verb::forward : Verb::backward);
-  histories_[static_cast<std::size_t>(steps_ % 2)].add(verb, turn.unit);
+  auto const verb = turn.pass == PassKind::evaluation ? Verb::evaluation
+                                                      : (turn.phase == Phase::forward ? Verb::forward : Verb::backward);
+  history().add(verb, turn.unit);
   auto& progress = progress_[turn.unit];
   ++(turn.phase == Phase::forward ? progress.forwards : progress.backwards);
 }
@@ -259,7 +268,7 @@ void EngineState::settle_skips(std::int64_t position) {
     if (progress.skipped && (forward ? progress.forwards : progress.backwards) == 0) {
       auto const uses = model_->units[unit].uses_per_micro_step;
       for (int use = 0; use < uses; ++use) {
-        take_turn({stage::PassKind::training, forward ? Phase::forward : Phase::backward, unit});
+        take_turn({PassKind::training, forward ? Phase::forward : Phase::backward, unit});
       }
     }
   }
@@ -269,7 +278,7 @@ void EngineState::settle_skips(std::int64_t position) {
 std::uint64_t EngineState::open(Phase phase, Unit unit) {
   check_usable(phase == Phase::forward ? "forward" : "backward");
   check_open(phase, unit);
-  Turn const turn{stage_pass(*pass_), phase, unit.index()};
+  Turn const turn{*pass_, phase, unit.index()};
   try {
     if (*pass_ == PassKind::training) {
       auto const units = static_cast<std::int64_t>(model_->units.size());

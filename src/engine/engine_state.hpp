@@ -12,6 +12,7 @@
 
 #include "engine/history.hpp"
 #include "engine/planning.hpp"
+#include "engine/replicas.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/core/counter.hpp"
 #include "zeroth/device/device.hpp"
@@ -29,15 +30,15 @@ class EngineState {
   ~EngineState();
 
   // passes
-  void begin_pass(PassKind kind);
+  void begin_pass(EvaluationRecord* evaluation);  ///< Null: a micro-step.
   void end_pass(bool by_exception) noexcept;
-  void begin_evaluation(int passes);
+  [[nodiscard]] EvaluationRecord begin_evaluation(int passes);
   [[nodiscard]] float report_loss(float mean, LossOptions const& options);
   [[nodiscard]] float report_loss(DeviceLoss mean, LossOptions const& options);
   void skip_unit(Unit unit);
   void skip_pass();
   [[nodiscard]] std::int64_t first_sample() const noexcept;
-  [[nodiscard]] float evaluation_loss();
+  [[nodiscard]] float evaluation_loss(EvaluationRecord const& evaluation);
 
   // guards
   [[nodiscard]] std::uint64_t open(stage::Phase phase, Unit unit);
@@ -75,6 +76,8 @@ class EngineState {
   void agree(Config const& config);
   void tell_user() const;
   void meet(std::string_view purpose);
+  [[nodiscard]] engine::Exchange exchange() const noexcept;
+  void compare_replicas(shard::Moments moments, std::string const& after);
   void check_usable(char const* call);
   void remember_failure(std::exception_ptr error) noexcept;
   void check_between_passes(char const* call);
@@ -89,7 +92,9 @@ class EngineState {
   void record_turn(stage::Turn const& turn);
   void end_training_pass();
   void end_evaluation_pass();
+  [[nodiscard]] engine::History& history() noexcept { return histories_[static_cast<std::size_t>(steps_ % 2)]; }
   [[nodiscard]] optim::StepRules rules_for(StepOptions const& options) const;
+  void check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step);
   [[nodiscard]] std::optional<StepReport> take_report();
   [[noreturn]] void end_together(std::string const& why);
 
@@ -106,7 +111,7 @@ class EngineState {
   std::exception_ptr failure_;
 
   // the pass
-  std::optional<PassKind> pass_;
+  std::optional<stage::PassKind> pass_;
   std::optional<OpenGuard> guard_;
   std::uint64_t guards_ = 0;
   std::vector<UnitProgress> progress_;
@@ -127,9 +132,8 @@ class EngineState {
   std::int64_t misses_ = 0;
 
   // evaluation
-  int evaluation_passes_ = 0, evaluation_done_ = 0;
-  optim::StepSums evaluation_sums_;
-  std::optional<float> evaluation_loss_;
+  std::uint64_t evaluations_ = 0;           ///< The last one's id.
+  EvaluationRecord* evaluation_ = nullptr;  ///< Of the open pass; null in training.
 };
 
 }  // namespace zeroth::detail

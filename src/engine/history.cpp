@@ -11,6 +11,7 @@ namespace zeroth::engine {
 namespace {
 
 constexpr std::uint64_t no_call = ~std::uint64_t{0};
+constexpr std::size_t most_calls = std::size_t{1} << 14U;
 
 std::string describe(std::uint64_t call, model::Description const& model) {
   if (call == no_call) {
@@ -35,7 +36,10 @@ std::string describe(std::uint64_t call, model::Description const& model) {
 
 void History::add(Verb verb, std::uint32_t argument) {
   auto const call = (std::uint64_t{static_cast<std::uint8_t>(verb)} << 32U) | argument;
-  calls_.push_back(call);
+  ++count_;
+  if (calls_.size() < most_calls) {
+    calls_.push_back(call);
+  }
   for (int byte = 0; byte < 8; ++byte) {
     hash_ = (hash_ ^ static_cast<std::uint32_t>((call >> (8 * byte)) & 0xffU)) * 16777619U;
   }
@@ -43,7 +47,13 @@ void History::add(Verb verb, std::uint32_t argument) {
 
 void History::clear() noexcept {
   calls_.clear();
+  count_ = settled_ = 0;
   hash_ = 2166136261U;
+}
+
+void History::settle() noexcept {
+  calls_.clear();
+  settled_ = count_;
 }
 
 void compare_histories(History const& mine, std::int64_t step, model::Description const& model,
@@ -72,10 +82,15 @@ void compare_histories(History const& mine, std::int64_t step, model::Descriptio
             fmt::format("ranks took different paths in step {}: as call {} of the step, rank 0 made {}, rank {} "
                         "made {}; all ranks must make the same calls in the same order (skip(unit) takes "
                         "the place of a unit that a rank does not use)",
-                        step, call + 1, describe(first, model), other, describe(second, model))};
+                        step, mine.settled() + static_cast<std::int64_t>(call) + 1, describe(first, model), other,
+                        describe(second, model))};
       }
     }
   }
+  throw PeerError{fmt::format(
+      "ranks took different paths in step {}, after its first {} calls, which were the same: all ranks must "
+      "make the same calls in the same order",
+      step, mine.settled() + static_cast<std::int64_t>(longest) - 1)};
 }
 
 }  // namespace zeroth::engine

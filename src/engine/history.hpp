@@ -21,23 +21,28 @@ enum class Verb : std::uint8_t {
   learning_rate
 };
 
-/// Calls of one step, in order. Keeps its memory when it is cleared.
+/// Calls of one step, in order: all in a hash, and the first of those that ranks have not compared yet in a list that
+/// does not grow beyond 128 KiB. Keeps its memory when it is cleared.
 class History {
  public:
   /// `argument`: the unit, or the bits of the learning rate.
   void add(Verb verb, std::uint32_t argument = 0);
   void clear() noexcept;
+  /// All ranks have made the same calls so far: none of those is listed any more.
+  void settle() noexcept;
   /// 32 bits: exact in a sum of doubles over ranks.
   [[nodiscard]] double hash() const noexcept { return hash_; }
   [[nodiscard]] std::vector<std::uint64_t> const& calls() const noexcept { return calls_; }
+  [[nodiscard]] std::int64_t settled() const noexcept { return settled_; }  ///< Calls before those that are listed.
 
  private:
   std::vector<std::uint64_t> calls_;
+  std::int64_t count_ = 0, settled_ = 0;
   std::uint32_t hash_ = 2166136261U;
 };
 
 /// Collective: compares the histories of all ranks. Throws PeerError that names the first call in which they differ,
-/// the units, and the ranks; does nothing if they are the same.
+/// the units, and the ranks, or that it came after those that are listed. Only where hashes differ.
 void compare_histories(History const& mine, std::int64_t step, model::Description const& model,
                        comm::Communicator& communicator, device::Device& device, device::Stream& stream);
 

@@ -10,26 +10,30 @@
 namespace zeroth::detail {
 
 using engine::Verb;
+using stage::PassKind;
 
-void EngineState::begin_pass(PassKind kind) {
-  check_between_passes(kind == PassKind::training ? "a micro-step begins" : "an evaluation pass begins");
+void EngineState::begin_pass(EvaluationRecord* evaluation) {
+  check_between_passes(evaluation == nullptr ? "a micro-step begins" : "an evaluation pass begins");
   auto const accumulation = static_cast<int>(settings().batch.accumulation);
-  auto& history = histories_[static_cast<std::size_t>(steps_ % 2)];
-  if (kind == PassKind::training) {
+  if (evaluation == nullptr) {
     ZEROTH_EXPECTS(micro_steps_ < accumulation,
                    fmt::format("a micro-step begins after {} of {} of step {}: step() comes now", micro_steps_,
                                accumulation, steps_ + 1));
     bool const last = micro_steps_ + 1 == accumulation;
     bool const reduces = last || settings().reduce_gradients == ReduceGradients::every_micro_step;
-    schedule_->begin_pass(stage::PassKind::training, accumulation - micro_steps_, reduces, last);
-    history.add(Verb::begin_micro_step);
+    schedule_->begin_pass(PassKind::training, accumulation - micro_steps_, reduces, last);
+    history().add(Verb::begin_micro_step);
   } else {
-    ZEROTH_EXPECTS(evaluation_done_ < evaluation_passes_,
+    ZEROTH_EXPECTS(evaluation->id == evaluations_,
+                   fmt::format("an evaluation pass begins after {} of {}: a later evaluation() has ended this one",
+                               evaluation->done, evaluation->passes));
+    ZEROTH_EXPECTS(evaluation->done < evaluation->passes,
                    "an evaluation pass begins, but evaluation() announced no more");
-    schedule_->begin_pass(stage::PassKind::evaluation, evaluation_passes_ - evaluation_done_, false, false);
-    history.add(Verb::begin_evaluation);
+    schedule_->begin_pass(PassKind::evaluation, evaluation->passes - evaluation->done, false, false);
+    history().add(Verb::begin_evaluation);
   }
-  pass_ = kind;
+  pass_ = evaluation == nullptr ? PassKind::training : PassKind::evaluation;
+  evaluation_ = evaluation;
   position_ = -1;
   loss_reported_ = pass_skipped_ = false;
   std::ranges::fill(progress_, UnitProgress{});
@@ -50,6 +54,7 @@ void EngineState::end_pass(bool by_exception) noexcept {
     remember_failure(std::current_exception());
   }
   pass_.reset();
+  evaluation_ = nullptr;
 }
 
 void EngineState::end_training_pass() {
@@ -69,39 +74,41 @@ void EngineState::end_training_pass() {
 }
 
 void EngineState::end_evaluation_pass() {
+  auto& evaluation = *evaluation_;
+  if (!loss_reported_ && std::ranges::all_of(progress_, [](auto const& unit) { return unit.forwards == 0; })) {
+    return;  // left by break before it began
+  }
   ZEROTH_EXPECTS(loss_reported_, fmt::format("evaluation pass {} of {} ended without report_loss()",
-                                             evaluation_done_ + 1, evaluation_passes_));
-  if (++evaluation_done_ == evaluation_passes_) {
-    auto const total = manager_->sum_evaluation(evaluation_sums_);
-    evaluation_loss_ = static_cast<float>(total.loss / total.weight);
+                                             evaluation.done + 1, evaluation.passes));
+  if (++evaluation.done == evaluation.passes) {
+    optim::StepSums mine;
+    mine.loss = evaluation.loss;
+    mine.weight = evaluation.weight;
+    mine.history = history().hash();
+    auto const total = manager_->sum_evaluation(mine);
+    check_histories(total, history(), steps_ + 1);
+    history().settle();
+    evaluation.mean = static_cast<float>(total.loss / total.weight);
   }
 }
 
-void EngineState::begin_evaluation(int passes) {
+EvaluationRecord EngineState::begin_evaluation(int passes) {
   check_between_passes("evaluation()");
   ZEROTH_EXPECTS(passes >= 1, fmt::format("evaluation({}): at least one pass", passes));
-  ZEROTH_EXPECTS(
-      evaluation_done_ == evaluation_passes_,
-      fmt::format("evaluation() after {} of the {} passes of the one before", evaluation_done_, evaluation_passes_));
-  evaluation_passes_ = passes;
-  evaluation_done_ = 0;
-  evaluation_sums_ = {};
-  evaluation_loss_.reset();
+  return {this, ++evaluations_, passes};
 }
 
-float EngineState::evaluation_loss() {
+float EngineState::evaluation_loss(EvaluationRecord const& evaluation) {
   check_usable("mean_loss()");
-  ZEROTH_EXPECTS(evaluation_loss_.has_value(),
-                 fmt::format("mean_loss() after {} of {} evaluation passes", evaluation_done_, evaluation_passes_));
-  return *evaluation_loss_;
+  throw ContractError{fmt::format("mean_loss() after {} of {} evaluation passes", evaluation.done, evaluation.passes)};
 }
 
 float EngineState::report_loss(float mean, LossOptions const& options) {
   float const seed = begin_report(options);
-  auto& sums = *pass_ == PassKind::training ? sums_ : evaluation_sums_;
   if (options.weight > 0) {
-    sums.loss += static_cast<double>(options.weight) * static_cast<double>(mean);
-    sums.weight += static_cast<double>(options.weight);
+    (evaluation_ == nullptr ? sums_.loss : evaluation_->loss) +=
+        static_cast<double>(options.weight) * static_cast<double>(mean);
+    (evaluation_ == nullptr ? sums_.weight : evaluation_->weight) += static_cast<double>(options.weight);
   }
   return seed;
 }
@@ -164,7 +171,7 @@ std::int64_t EngineState::first_sample() const noexcept {
   auto const& batch = settings().batch;
   auto const world = std::int64_t{gather_comm_->world()};
   auto const micro_step =
-      pass_ == PassKind::evaluation ? std::int64_t{evaluation_done_} : steps_ * batch.accumulation + micro_steps_;
+      pass_ == PassKind::evaluation ? std::int64_t{evaluation_->done} : steps_ * batch.accumulation + micro_steps_;
   return (micro_step * world + gather_comm_->rank()) * batch.micro;
 }
 

@@ -33,14 +33,17 @@ std::optional<StepReport> EngineState::step(StepOptions const& options) {
     auto report = take_report();
     auto const slot = static_cast<std::size_t>(steps_ % 2);
     if (options.learning_rate) {  // ranks that give different ones are told so
-      histories_[slot].add(engine::Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
+      history().add(engine::Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
     }
     auto const rules = rules_for(options);
     sums_.stop = job_->stop_requested() ? 1 : 0;
-    sums_.history = histories_[slot].hash();
+    sums_.history = history().hash();
     manager_->decide(sums_, losses_, rules, slot);
     schedule_->update(rules.adam);
     ++steps_;
+    if (settings().check && steps_ % engine::replica_check_steps == 0) {
+      compare_replicas(shard::Moments::with, fmt::format("step {}", steps_));
+    }
 
     auto const now = device_->now();
     StepReport owed;
@@ -63,7 +66,7 @@ std::optional<StepReport> EngineState::step(StepOptions const& options) {
     micro_steps_ = 0;
     sums_ = {};
     losses_.clear();
-    histories_[static_cast<std::size_t>(steps_ % 2)].clear();
+    history().clear();
     if (steps_ == 2 && !settings().check) {
       gather_comm_->set_options({.timeout = settings().timeout});
       reduce_comm_->set_options({.timeout = settings().timeout});
@@ -85,6 +88,13 @@ void EngineState::end_together(std::string const& why) {
   throw Error{why};
 }
 
+/// `total` is a sum over ranks that `mine` was part of.
+void EngineState::check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step) {
+  if (total.history != gather_comm_->world() * mine.hash()) {
+    engine::compare_histories(mine, step, *model_, *gather_comm_, *device_, *gather_stream_);
+  }
+}
+
 std::optional<StepReport> EngineState::take_report() {
   if (!owed_) {
     return std::nullopt;
@@ -93,9 +103,7 @@ std::optional<StepReport> EngineState::take_report() {
   auto const slot = static_cast<std::size_t>((report.step - 1) % 2);
   auto const& results = manager_->results();
   auto const& scalars = results.scalars[slot];
-  if (results.totals[slot].history != gather_comm_->world() * histories_[slot].hash()) {
-    engine::compare_histories(histories_[slot], report.step, *model_, *gather_comm_, *device_, *gather_stream_);
-  }
+  check_histories(results.totals[slot], histories_[slot], report.step);
   if (scalars.loss_scale.exhausted) {
     end_together(
         fmt::format("step {}: a gradient was not finite, and the loss scale is at its smallest value, {} "

@@ -170,6 +170,7 @@ void EngineState::load_weights(std::filesystem::path const& file) {
   try {
     engine::SafetensorsReader const reader{file};
     check_tensors(file, reader.tensors(), *model_);
+    engine::compare_files(reader, file, *model_, exchange());
     manager_->await_gathers();
     manager_->drop_gathered(shard::Drop::all);
     constexpr std::size_t most = std::size_t{1} << 16U;
@@ -185,6 +186,7 @@ void EngineState::load_weights(std::filesystem::path const& file) {
         manager_->store(param, first, piece);
       }
     }
+    compare_replicas(shard::Moments::without, "load_weights()");
   } catch (...) {
     remember_failure(std::current_exception());
     throw;

@@ -1,6 +1,12 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <variant>
 
 #include "core/fnv.hpp"
+#include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::model {
@@ -8,6 +14,7 @@ namespace {
 
 struct AddInit {
   Fnv1a& hash;
+  ParamDescription const& param;
   void operator()(Constant const& init) const noexcept { hash.add(init.value); }
   void operator()(Normal const& init) const noexcept {
     hash.add(init.stddev);
@@ -17,7 +24,21 @@ struct AddInit {
     hash.add(init.low);
     hash.add(init.high);
   }
-  void operator()(PerElement const&) const noexcept {}
+  /// A few of its values, each asked for twice.
+  void operator()(PerElement const& init) const {
+    constexpr std::int64_t most = 16;
+    auto const samples = std::min(most, param.count);
+    for (std::int64_t sample = 0; sample < samples; ++sample) {
+      auto const index = sample == samples - 1 ? param.count - 1 : param.count / samples * sample;
+      auto const value = init.value_at(index);
+      auto const again = init.value_at(index);
+      ZEROTH_EXPECTS(std::bit_cast<std::uint32_t>(value) == std::bit_cast<std::uint32_t>(again),
+                     fmt::format("PerElement of parameter \"{}\" gave {}, then {} for element {}: it must be a pure "
+                                 "function of the index",
+                                 param.name, value, again, index));
+      hash.add(value);
+    }
+  }
 };
 
 }  // namespace
@@ -46,7 +67,7 @@ std::uint64_t fingerprint(Description const& description) {
       hash.add(static_cast<std::uint64_t>(extent));
     }
     hash.add(static_cast<std::uint64_t>(param.init.index()));
-    std::visit(AddInit{hash}, param.init);
+    std::visit(AddInit{hash, param}, param.init);
     hash.add(std::uint64_t{param.options.trainable});
     hash.add(param.options.learning_rate_factor);
     hash.add(param.options.weight_decay_factor);

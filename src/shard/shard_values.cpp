@@ -1,6 +1,7 @@
-/// ShardManager: single values of parameters, set and read, wherever they are held.
+/// ShardManager: single values of parameters, set, read and hashed, wherever they are held.
 #include <algorithm>
 
+#include "core/lane_hash.hpp"
 #include "zeroth/shard/shard_manager.hpp"
 
 namespace zeroth::shard {
@@ -92,6 +93,39 @@ void ShardManager::load(std::uint32_t param, std::int64_t first, std::span<float
                       at.parameters + (before + start - own.begin) * bytes_of(dtype), dtype, count);
   }
   compute.synchronize();
+}
+
+std::uint64_t ShardManager::hash_whole(std::uint32_t flat, Moments moments, std::span<std::byte> piece) {
+  auto& compute = context_.device->compute();
+  auto const& unit = context_.layout->flats()[flat];
+  auto const& precision = request_.precision;
+  auto const at = addresses(flat);
+  LaneHash hash;
+  auto const add = [&](std::byte const* data, std::int64_t count, Dtype dtype) {
+    auto const most = static_cast<std::int64_t>(piece.size());
+    for (auto left = count * bytes_of(dtype); left > 0;) {
+      auto const bytes = std::min(left, most);
+      kernels_->copy(compute, piece.data(), data, bytes);
+      compute.synchronize();
+      hash.add(piece.first(static_cast<std::size_t>(bytes)));
+      data += bytes;
+      left -= bytes;
+    }
+  };
+  if (parameters_whole()) {
+    add(at.parameters, unit.padded_count(), precision.compute);
+  }
+  if (optimizer_whole()) {
+    auto const count = unit.trainable.padded_count;
+    if (precision.has_master()) {
+      add(at.master, count, precision.master);
+    }
+    if (moments == Moments::with) {
+      add(at.m, count, precision.moments);
+      add(at.v, count, precision.moments);
+    }
+  }
+  return hash.value();
 }
 
 std::span<float> ShardManager::transfer() noexcept {

@@ -82,7 +82,7 @@ class SimulatedRank {
  private:
   void train(EngineState& engine) {
     for (int i = 0; i < engine.settings().batch.accumulation; ++i) {
-      engine.begin_pass(detail::PassKind::training);
+      engine.begin_pass(nullptr);
       auto const& units = task_.model.description().units;
       for (std::uint32_t unit = 0; unit < units.size(); ++unit) {
         turn(engine, Phase::forward, unit);

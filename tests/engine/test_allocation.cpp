@@ -141,6 +141,34 @@ TEST_CASE("steps 4 to 8 allocate nothing, on any thread") {
   }
 }
 
+TEST_CASE("an engine that only evaluates does not grow, whether evaluations are finished or left") {
+  for (bool const leaves : {false, true}) {
+    std::int64_t grown = -1;
+    auto const outcome = run_job(1, [&](Job& job) {
+      SmallModel const small;
+      Engine<float> engine{job, small.model, small_config(0)};
+      auto const evaluate = [&](int times) {
+        for (int i = 0; i < times; ++i) {
+          for (auto pass : engine.evaluation(2)) {
+            forward(pass, small);
+            pass.report_loss(1);
+            if (leaves) {
+              break;
+            }
+          }
+        }
+      };
+      evaluate(leaves ? 5000 : 500);
+      auto const before = count_now();
+      evaluate(leaves ? 15000 : 1500);
+      grown = count_now() - before;
+    });
+    CHECK(messages_of(outcome) == "");
+    INFO((leaves ? "left" : "finished"));
+    CHECK(grown == 0);
+  }
+}
+
 TEST_CASE("the count sees malloc too") {
   auto const before = count_now();
   void* volatile memory = std::malloc(100);

@@ -60,7 +60,8 @@ TEST_CASE("ranks with different seeds or stage files are told so") {
     Engine<float> const engine{job, model, small_config(1)};
   });
   CHECK(all_are_peer_errors(seeds));
-  CHECK_THAT(messages_of(seeds), Contains("different models (units, parameters, shapes, options or seed)"));
+  CHECK_THAT(messages_of(seeds),
+             Contains("different models (units, parameters, shapes, options, initial values or seed)"));
   auto const files = run_job(2, [&](Job& job) {
     SmallModel const small;
     auto const file = job.rank() == 0 ? SmallFile{} : SmallFile{.zero = R"(, "reduce_bucket_size": 7)"};

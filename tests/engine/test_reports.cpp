@@ -342,29 +342,4 @@ TEST_CASE("a stop that one rank asks for is seen by all ranks in the report of o
   }
 }
 
-TEST_CASE("an evaluation's loss is the weighted mean over all passes and ranks, and changes nothing else") {
-  for (int stage = 0; stage <= 3; ++stage) {
-    std::vector<float> means(3, 0);
-    run(3, small_config(stage), [&](Job& job, Engine<float>& engine, SmallModel const& small) {
-      auto const evaluation = engine.evaluation(2);
-      for (auto pass : evaluation) {
-        forward(pass, small);
-        pass.report_loss(loss_of(pass.first_sample()), {.weight = static_cast<float>(1 + job.rank())});
-      }
-      means[static_cast<std::size_t>(job.rank())] = evaluation.mean_loss();
-      return Seen{};
-    });
-    double sum = 0;
-    for (int pass = 0; pass < 2; ++pass) {
-      for (int rank = 0; rank < 3; ++rank) {
-        sum += static_cast<double>(1 + rank) * static_cast<double>(loss_of((pass * 3 + rank) * 2));
-      }
-    }
-    INFO("stage " << stage);
-    for (auto const mean : means) {
-      CHECK(mean == static_cast<float>(sum / 12));
-    }
-  }
-}
-
 }  // namespace zeroth::testing

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::testing {
@@ -101,10 +103,28 @@ TEST_CASE("every change gives a fingerprint of its own") {
   }
 }
 
-TEST_CASE("a function cannot be looked into") {
+TEST_CASE("a function counts by values from its first to its last element") {
+  for (std::int64_t const count : {1, 2, 3, 16, 17, 1000}) {
+    auto const with = [&](std::int64_t special) {
+      Model model;
+      auto const value = [=](std::int64_t i) { return i == special ? 2.0F : 1.0F; };
+      static_cast<void>(model.param(model.unit("u"), "w", {count}, PerElement{value}));
+      return model::fingerprint(model.description());
+    };
+    INFO("of " << count << " elements");
+    CHECK(with(-1) == with(-1));
+    CHECK(with(0) != with(-1));
+    CHECK(with(count - 1) != with(-1));
+  }
+}
+
+TEST_CASE("what is no function of the index is refused, with the parameter's name") {
   auto changed = sample();
-  changed.params[3].init = PerElement{[](std::int64_t) { return 1.0F; }};
-  CHECK(model::fingerprint(changed) == model::fingerprint(sample()));
+  changed.params[3].init = PerElement{[next = 0.0F](std::int64_t) mutable { return next += 1; }};
+  CHECK_THAT(
+      thrown<ContractError>([&] { return model::fingerprint(changed); }),
+      Catch::Contains("PerElement of parameter \"table\" gave 1, then 2 for element 0: it must be a pure function "
+                      "of the index"));
 }
 
 }  // namespace zeroth::testing

@@ -48,7 +48,7 @@ using EnginePointer = std::unique_ptr<EngineState, EngineDeleter>;
 [[nodiscard]] std::optional<StepReport> step(EngineState& engine, StepOptions const& options);
 [[nodiscard]] std::optional<StepReport> finish(EngineState& engine);
 void trace(EngineState& engine, Timeline* timeline);
-void begin_evaluation(EngineState& engine, int passes);
+[[nodiscard]] EvaluationRecord begin_evaluation(EngineState& engine, int passes);
 void save_weights(EngineState& engine, std::filesystem::path const& file);
 void load_weights(EngineState& engine, std::filesystem::path const& file);
 [[nodiscard]] std::int64_t micro_batch(EngineState const& engine) noexcept;
@@ -63,7 +63,7 @@ void load_weights(EngineState& engine, std::filesystem::path const& file);
 template <Element T, GradientOf<T> G = T>
 class Engine {
  public:
-  /// On the job's device. Waits until all ranks are here and have shown the same model and config.
+  /// On the job's device. Waits until all ranks are here and have shown the same model, config and initial parameters.
   Engine(Job& job, Model const& model, Config const& config)
       : state_{detail::make_engine(job, model, config, dtype_of<T>, dtype_of<G>)} {}
   Engine(Engine const&) = delete;
@@ -81,17 +81,16 @@ class Engine {
   /// passes. The timeline lives until finish() or until the engine ends. Costs allocations while it lasts. Not
   /// collective.
   void trace(Timeline* timeline) { detail::trace(*state_, timeline); }
-  /// Between micro-steps or steps; `passes` batches on every rank, at least one. No effect on training.
-  Evaluation<T> evaluation(int passes) {
-    detail::begin_evaluation(*state_, passes);
-    return {{state_.get(), passes}};
-  }
+  /// Between micro-steps or steps; `passes` batches on every rank, at least one. No effect on training. Ends the
+  /// evaluation before it, if that was left unfinished.
+  Evaluation<T> evaluation(int passes) { return Evaluation<T>{detail::begin_evaluation(*state_, passes)}; }
   /// One safetensors file of the masters, in fp32, written by rank 0 from the shards piece by piece: there when it is
   /// complete, or not at all. Between passes. Waits. If it cannot be written, rank 0 throws SystemError, which says
   /// why, the others PeerError.
   void save_weights(std::filesystem::path const& file) { detail::save_weights(*state_, file); }
   /// Each rank reads its ranges only. fp32, bf16 and fp16 files. Between passes. Waits. Leaves Adam's moments and the
-  /// count of updates as they are. Throws ContractError with the names and shapes that do not match.
+  /// count of updates as they are. Throws ContractError with the names and shapes that do not match, and PeerError if
+  /// ranks read different values.
   void load_weights(std::filesystem::path const& file) { detail::load_weights(*state_, file); }
   [[nodiscard]] std::int64_t micro_batch() const noexcept {  ///< Samples per rank and pass. Not collective.
     return detail::micro_batch(*state_);

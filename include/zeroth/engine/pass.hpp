@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <iterator>
+#include <optional>
 
 #include "zeroth/engine/guards.hpp"
 
@@ -18,8 +19,16 @@ struct DeviceLoss {
 };
 
 namespace detail {
-enum class PassKind : std::uint8_t { training, evaluation };
-void begin_pass(EngineState& engine, PassKind kind);
+/// What an Evaluation knows of itself.
+struct EvaluationRecord {
+  EngineState* engine;
+  std::uint64_t id;  ///< Distinguishes it from all others of the engine.
+  int passes;
+  int done = 0;
+  double loss = 0, weight = 0;  ///< This rank's sums so far.
+  std::optional<float> mean{};  ///< Of all ranks, once all passes are done.
+};
+void begin_pass(EngineState& engine, EvaluationRecord* evaluation);  ///< Null: a micro-step.
 void end_pass(EngineState& engine, int exceptions_when_opened) noexcept;
 [[nodiscard]] GuardHandle open_forward(EngineState& engine, Unit unit);
 [[nodiscard]] GuardHandle open_backward(EngineState& engine, Unit unit);
@@ -28,7 +37,7 @@ void end_pass(EngineState& engine, int exceptions_when_opened) noexcept;
 void skip_unit(EngineState& engine, Unit unit);
 void skip_pass(EngineState& engine);
 [[nodiscard]] std::int64_t first_sample(EngineState const& engine) noexcept;
-[[nodiscard]] float evaluation_loss(EngineState& engine);
+[[nodiscard]] float evaluation_loss(EvaluationRecord const& evaluation);
 }  // namespace detail
 
 /// Once through the model. What forward code takes that training and evaluation share.
@@ -45,9 +54,9 @@ class Pass {
   [[nodiscard]] std::int64_t first_sample() const noexcept { return detail::first_sample(*engine_); }
 
  protected:
-  Pass(detail::EngineState& engine, detail::PassKind kind)
+  Pass(detail::EngineState& engine, detail::EvaluationRecord* evaluation)
       : engine_{&engine}, exceptions_{detail::exceptions_in_flight()} {
-    detail::begin_pass(engine, kind);
+    detail::begin_pass(engine, evaluation);
   }
   ~Pass() { detail::end_pass(*engine_, exceptions_); }
   detail::EngineState* engine_;
@@ -60,7 +69,8 @@ class Pass {
 template <Element T, GradientOf<T> G>
 class [[nodiscard]] MicroStep final : public Pass<T> {
  public:
-  explicit MicroStep(detail::EngineState& engine) : Pass<T>{engine, detail::PassKind::training} {}
+  using Source = detail::EngineState;
+  explicit MicroStep(Source& engine) : Pass<T>{engine, nullptr} {}
   /// Makes `unit` readable, and its gradients writable. Every unit has as many backward turns as uses_per_micro_step
   /// says, frozen ones too, in reverse order of the model's: in another order gradients are kept for longer, and
   /// ContractError is thrown when that takes more than zeroth.gradient_slots. Otherwise as forward().
@@ -86,7 +96,8 @@ class [[nodiscard]] MicroStep final : public Pass<T> {
 template <Element T>
 class [[nodiscard]] EvaluationPass final : public Pass<T> {
  public:
-  explicit EvaluationPass(detail::EngineState& engine) : Pass<T>{engine, detail::PassKind::evaluation} {}
+  using Source = detail::EvaluationRecord;
+  explicit EvaluationPass(Source& evaluation) : Pass<T>{*evaluation.engine, &evaluation} {}
   void report_loss(float mean, LossOptions const& options = {}) {
     static_cast<void>(detail::report_loss(*this->engine_, mean, options));
   }
@@ -96,26 +107,35 @@ class [[nodiscard]] EvaluationPass final : public Pass<T> {
 template <class P>
 struct [[nodiscard]] Passes {
   struct Iterator {
-    detail::EngineState* engine;
+    typename P::Source* source;
     int left;
-    [[nodiscard]] P operator*() const { return P{*engine}; }
+    [[nodiscard]] P operator*() const { return P{*source}; }
     Iterator& operator++() noexcept {
       --left;
       return *this;
     }
     friend bool operator==(Iterator const& at, std::default_sentinel_t) noexcept { return at.left == 0; }
   };
-  [[nodiscard]] Iterator begin() const noexcept { return {engine, count}; }
+  [[nodiscard]] Iterator begin() const noexcept { return {source, count}; }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
-  detail::EngineState* engine;
+  typename P::Source* source;
   int count;
 };
 
+/// A range of evaluation passes, and their loss. All ranks may leave it by `break` after the same pass, or before that
+/// pass has done anything; it then has no loss, and the next evaluation() ends it. Outlives its passes.
 template <Element T>
-struct [[nodiscard]] Evaluation : Passes<EvaluationPass<T>> {
-  /// Weighted, over all passes and ranks; NaN if nothing had any weight. The end of the last pass waited for it. Not
-  /// collective.
-  [[nodiscard]] float mean_loss() const { return detail::evaluation_loss(*this->engine); }
+class [[nodiscard]] Evaluation {
+ public:
+  explicit Evaluation(detail::EvaluationRecord const& record) noexcept : record_{record} {}
+  [[nodiscard]] auto begin() const noexcept { return Passes<EvaluationPass<T>>{&record_, record_.passes}.begin(); }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+  /// Weighted, over all passes and ranks; NaN if nothing had any weight. The end of the last pass waited for it. Stays
+  /// what it is whatever the engine does later. Throws ContractError before all passes are done. Not collective.
+  [[nodiscard]] float mean_loss() const { return detail::evaluation_loss(record_); }
+
+ private:
+  mutable detail::EvaluationRecord record_;  // its passes write to it
 };
 
 }  // namespace zeroth

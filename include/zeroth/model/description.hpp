@@ -33,7 +33,8 @@ struct Description {
 };
 
 /// Same units, parameters, shapes, options and seed give the same number, on every machine. Initialisers count by kind
-/// and constants; a PerElement function cannot be looked into.
+/// and constants; a PerElement function by a few of its values. Throws ContractError if one of those is another one
+/// when it is asked for again.
 [[nodiscard]] std::uint64_t fingerprint(Description const& description);
 
 /// Elements [first, first + values.size()) of `param`'s start. Counter-based (Philox 4x32-10; Salmon et al. 2011): a

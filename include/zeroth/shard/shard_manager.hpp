@@ -39,6 +39,7 @@ struct Traffic {
 };
 
 enum class Drop : std::uint8_t { trainable, all };
+enum class Moments : bool { without, with };
 
 /// Verbs are enqueued, in program order on every rank; none blocks the host on a GPU, and on the CPU only those that
 /// work on the compute stream wait. Nothing here knows a stage: placements say what there is to do.
@@ -113,6 +114,12 @@ class ShardManager {
   /// Reads elements of this rank's slice: the master, or the compute copy of a frozen one. Waits. `values` are in
   /// transfer(), or in memory of Device::allocate_host().
   void load(std::uint32_t param, std::int64_t first, std::span<float> values);
+
+  /// Does every rank hold some state whole?
+  [[nodiscard]] bool replicates() const noexcept { return parameters_whole() || optimizer_whole(); }
+  /// Of all that every rank holds whole of `flat`, once nothing writes to it any more; equal on all ranks. Waits.
+  /// `piece` is of Device::allocate_host().
+  [[nodiscard]] std::uint64_t hash_whole(std::uint32_t flat, Moments moments, std::span<std::byte> piece);
 
   [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
   [[nodiscard]] Traffic const& traffic() const noexcept { return traffic_; }

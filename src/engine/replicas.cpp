@@ -1,0 +1,126 @@
+#include "engine/replicas.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/fnv.hpp"
+#include "core/lane_hash.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::engine {
+namespace {
+
+/// `count` numbers of each rank, rank after rank.
+std::vector<std::uint64_t> gathered(std::span<std::uint64_t const> mine, Exchange const& exchange) {
+  auto& communicator = *exchange.communicator;
+  auto const count = mine.size();
+  auto const total = static_cast<std::size_t>(communicator.world()) * count;
+  auto const memory = exchange.device->allocate_host(static_cast<std::int64_t>(total * sizeof(std::uint64_t)));
+  std::span const all{reinterpret_cast<std::uint64_t*>(memory->data()), total};
+  auto* const own = &all[static_cast<std::size_t>(communicator.rank()) * count];
+  std::ranges::copy(mine, own);
+  communicator.all_gather(*exchange.stream, {"replicas", ""}, own, all.data(), static_cast<std::int64_t>(count),
+                          Dtype::int64);
+  exchange.stream->synchronize();
+  return {all.begin(), all.end()};
+}
+
+/// "rank 1's unit "b", rank 3's unit "a" (the first of 2)": whose numbers are not rank 0's. Empty if all are the same.
+template <class Name>
+std::string deviations(std::span<std::uint64_t const> mine, char const* what, Name const& name_of_place,
+                       Exchange const& exchange) {
+  Fnv1a of_all;
+  for (auto const each : mine) {
+    of_all.add(each);
+  }
+  auto const hash = of_all.value();
+  auto const hashes = gathered({&hash, 1}, exchange);
+  if (std::ranges::all_of(hashes, [&](auto other) { return other == hashes.front(); })) {
+    return {};
+  }
+  auto const all = gathered(mine, exchange);
+  std::vector<std::string> found;
+  for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
+    std::size_t first = mine.size();
+    std::size_t count = 0;
+    for (auto place = mine.size(); place-- > 0;) {
+      if (all[place] != all[rank * mine.size() + place]) {
+        first = place;
+        ++count;
+      }
+    }
+    if (count > 0) {
+      found.push_back(fmt::format("rank {}'s {} \"{}\"{}", rank, what, name_of_place(first),
+                                  count == 1 ? "" : fmt::format(" (the first of {})", count)));
+    }
+  }
+  constexpr std::size_t shown = 8;
+  auto const more = found.size() > shown ? fmt::format(" and {} more ranks", found.size() - shown) : std::string{};
+  found.resize(std::min(found.size(), shown));
+  return fmt::format("{}{}", fmt::join(found, ", "), more);
+}
+
+/// Of a few values from the begin to the end of a tensor.
+std::uint64_t sample_of(SafetensorsReader const& reader, Tensor const& tensor, std::int64_t count) {
+  constexpr std::int64_t places = 8;
+  constexpr std::int64_t most = 8;
+  std::array<float, most> memory{};
+  auto const piece = std::span{memory}.first(static_cast<std::size_t>(std::min(most, count)));
+  auto const last = count - std::ssize(piece);
+  LaneHash hash;
+  for (std::int64_t place = 0; place < places; ++place) {
+    reader.read(tensor, last / (places - 1) * place + last % (places - 1) * place / (places - 1), piece);
+    hash.add(std::as_bytes(std::span{memory}));
+  }
+  return hash.value();
+}
+
+}  // namespace
+
+void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::Moments moments,
+                      std::string_view after, Exchange const& exchange) {
+  if (!manager.replicates() || exchange.communicator->world() == 1) {
+    return;
+  }
+  constexpr std::int64_t piece_bytes = std::int64_t{1} << 18U;  // on its way through the host it stays in a cache
+  auto const memory = exchange.device->allocate_host(piece_bytes);
+  std::span const piece{memory->data(), static_cast<std::size_t>(piece_bytes)};
+  auto const& flats = layout.flats();
+  std::vector<std::uint64_t> hashes;
+  for (std::uint32_t flat = 0; flat < flats.size(); ++flat) {
+    hashes.push_back(manager.hash_whole(flat, moments, piece));
+  }
+  auto const found = deviations(
+      hashes, "unit", [&](std::size_t flat) -> std::string const& { return flats[flat].name; }, exchange);
+  if (!found.empty()) {
+    throw PeerError{
+        fmt::format("{} differs from rank 0's after {}: ranks that should hold the same do not", found, after)};
+  }
+}
+
+void compare_files(SafetensorsReader const& reader, std::filesystem::path const& file, model::Description const& model,
+                   Exchange const& exchange) {
+  if (exchange.communicator->world() == 1) {
+    return;
+  }
+  std::vector<std::uint64_t> samples;
+  for (auto const& param : model.params) {
+    samples.push_back(sample_of(reader, reader.tensors().at(param.name), param.count));
+  }
+  auto const found = deviations(
+      samples, "parameter", [&](std::size_t param) -> std::string const& { return model.params[param].name; },
+      exchange);
+  if (!found.empty()) {
+    throw PeerError{fmt::format("load_weights({}): {} differs from rank 0's in the file: all ranks must read the same",
+                                file.string(), found)};
+  }
+}
+
+}  // namespace zeroth::engine

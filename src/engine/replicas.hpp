@@ -1,0 +1,36 @@
+/// What all ranks should have the same of: compared, so that ranks that came apart are named.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "engine/safetensors.hpp"
+#include "zeroth/comm/communicator.hpp"
+#include "zeroth/device/device.hpp"
+#include "zeroth/model/description.hpp"
+#include "zeroth/shard/shard_manager.hpp"
+
+namespace zeroth::engine {
+
+/// How ranks tell each other.
+struct Exchange {
+  comm::Communicator* communicator;
+  device::Device* device;
+  device::Stream* stream;
+};
+
+/// With zeroth.check, how many steps lie between two comparisons.
+inline constexpr std::int64_t replica_check_steps = 100;
+
+/// Collective, waits: compares the states that every rank holds whole; nothing where there are none. Reads them once,
+/// and exchanges 8 bytes a rank, all units' hashes only where those differ. Throws PeerError on every rank, which names
+/// the ranks that differ from rank 0, and the first unit of each. `after`: what came before, as in "after step 100".
+void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::Moments moments,
+                      std::string_view after, Exchange const& exchange);
+
+/// Collective, waits: compares a few values of every parameter in the files that the ranks have opened, so that slices
+/// of different files do not end up in one model. Throws PeerError as above, with the parameter.
+void compare_files(SafetensorsReader const& reader, std::filesystem::path const& file, model::Description const& model,
+                   Exchange const& exchange);
+
+}  // namespace zeroth::engine
