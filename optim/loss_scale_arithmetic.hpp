@@ -6,6 +6,8 @@
 namespace zeroth::optim::arithmetic {
 
 inline constexpr float scale_factor = 2;
+inline constexpr float largest_scale =
+    0x1p126F;  // also what fp16.initial_scale_power allows; twice this, twice, is inf
 
 ZEROTH_HOST_DEVICE inline void overflowed(LossScaleRules const& rules, LossScaleState& state) noexcept {
   if (rules.hysteresis != 1 && state.hysteresis_left != 1) {
@@ -21,7 +23,7 @@ ZEROTH_HOST_DEVICE inline void went_well(LossScaleRules const& rules, LossScaleS
   std::int64_t const stable = state.iteration - state.last_overflow - 1;
   bool const grows = stable > 0 && stable % rules.window == 0;
   if (grows) {
-    state.scale *= scale_factor;
+    state.scale = state.scale < largest_scale / scale_factor ? state.scale * scale_factor : largest_scale;
   }
   if (grows || rules.consecutive_hysteresis) {
     state.hysteresis_left = rules.hysteresis;

@@ -27,6 +27,7 @@ ZEROTH_HOST_DEVICE inline void advance(StepRules const& rules, StepSums const& t
       rules.has_learning_rate ? rules.given_learning_rate : arithmetic::learning_rate(rules.schedule, scalars.applied);
   scalars.gradient_scale = 0;
   scalars.skip = true;
+  scalars.nonfinite = false;
   if (!(total.weight > 0)) {  // nobody computed anything: no update, and no news for the loss scale
     scalars.loss = 0;
     scalars.gradient_norm = 0;
@@ -38,7 +39,8 @@ ZEROTH_HOST_DEVICE inline void advance(StepRules const& rules, StepSums const& t
   scalars.loss = static_cast<float>(total.loss / total.weight);
   scalars.gradient_norm = static_cast<float>(norm);
 
-  scalars.skip = rules.skip_nonfinite && !std::isfinite(total.sum_of_squares);
+  scalars.nonfinite = !std::isfinite(total.sum_of_squares);
+  scalars.skip = rules.skip_nonfinite && scalars.nonfinite;
   arithmetic::update(rules.loss_scale, scalars.skip, scalars.loss_scale);
   if (scalars.skip) {
     return;

@@ -75,13 +75,12 @@ optim::LossScaleRules loss_scale(Values const& values) {
 }
 
 optim::StepRules step_rules(Values const& values) {
-  bool const checked_bf16 = values.get<"bf16.enabled">() && values.get<"bf16.check_grad_overflow">();
   optim::StepRules rules;
   rules.adam = adam(values);
   rules.schedule = schedule(values);
   rules.loss_scale = loss_scale(values);
   rules.clip = static_cast<float>(values.get<"gradient_clipping">());
-  rules.skip_nonfinite = values.get<"fp16.enabled">() || checked_bf16;
+  rules.skip_nonfinite = values.get<"zeroth.skip_nonfinite">();
   return rules;
 }
 

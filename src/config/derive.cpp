@@ -103,6 +103,11 @@ Value reduce_gradients(Values const& values) {
   return values.get<"zero_optimization.stage">() < 2 ? "last_micro_step" : "every_micro_step";
 }
 
+Value skip_nonfinite(Values const& values) {
+  auto const compute = compute_dtype(values);
+  return compute == "bf16" ? values.get<"bf16.check_grad_overflow">() : compute == "fp16";
+}
+
 Value overlap(Values const& values) { return values.get<"zero_optimization.stage">() == 3; }
 
 Value gradient_slots(Values const& values) {

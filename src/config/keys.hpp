@@ -58,6 +58,7 @@ Value accumulate_dtype(Values const& values);
 Value overlap(Values const& values);
 Value warmup_max(Values const& values);
 Value gradient_dtype(Values const& values);
+Value skip_nonfinite(Values const& values);
 Value reduce_gradients(Values const& values);
 Value gradient_slots(Values const& values);
 }  // namespace derive
@@ -137,7 +138,7 @@ inline constexpr Key keys[] = {
   {.path = "bf16.enabled", .kind = Kind::boolean, .value = false,
    .meaning = "Compute in bf16, with fp32 masters unless `bf16_master_weights_and_grads` is true."},
   {.path = "bf16.check_grad_overflow", .kind = Kind::boolean, .value = true,
-   .meaning = "With bf16: skip an update whose gradient is not finite. (fp16 always does, fp32 never.)"},
+   .meaning = "With bf16: skip an update whose gradient is not finite. (fp16 always does, fp32 where zeroth.skip_nonfinite says so.)"},
   {.path = "bf16.bf16_master_weights_and_grads", .kind = Kind::boolean, .value = false,
    .meaning = "The bf16 parameters are the masters: updates are rounded to them stochastically. Gradients are bf16 "
               "everywhere."},
@@ -196,6 +197,9 @@ inline constexpr Key keys[] = {
   {.path = "zeroth.gradient_slots", .kind = Kind::integer, .range = {1, int_limit},
    .derive = derive::gradient_slots, .why = "2 with overlap_comm, 1 without",
    .meaning = "Stages 2 and 3: units whose full gradients are held at once."},
+  {.path = "zeroth.skip_nonfinite", .kind = Kind::boolean,
+   .derive = derive::skip_nonfinite, .why = "true with fp16, bf16.check_grad_overflow with bf16, false in fp32",
+   .meaning = "Skip an update whose gradient is not finite, or too large for its norm to be. false is not for fp16, whose loss scale lives on it."},
   {.path = "zeroth.stochastic_rounding_seed", .kind = Kind::integer, .value = 0,
    .meaning = "With bf16 masters: what the random bits follow, beside the number of the update and the element."},
   {.path = "zeroth.timeout_ms", .kind = Kind::integer, .range = {1, 31'536'000'000.0}, .value = 600'000,

@@ -175,6 +175,19 @@ std::string smallest_scale_is_reached_from_above(Values const& values) {
   return holds ? "" : fmt::format("{} is more than the initial scale, 2^{} (fp16.initial_scale_power)", least, power);
 }
 
+std::string skip_suits_the_dtype(Values const& values) {
+  if (!values.in_file<"zeroth.skip_nonfinite">()) {
+    return {};
+  }
+  bool const skips = values.get<"zeroth.skip_nonfinite">();
+  if (values.get<"fp16.enabled">() && !skips) {
+    return "false, but fp16.enabled is true, and its loss scale lives on updates that are skipped; allowed: true";
+  }
+  bool const contradicts = values.get<"bf16.enabled">() && values.in_file<"bf16.check_grad_overflow">() &&
+                           values.get<"bf16.check_grad_overflow">() != skips;
+  return contradicts ? fmt::format("{}, but bf16.check_grad_overflow is {}; leave one of them out", skips, !skips) : "";
+}
+
 std::string adamw_is_decoupled(Values const& values) {
   bool const contradicts = values.get<"optimizer.type">() == "AdamW" && !values.get<"optimizer.params.adam_w_mode">();
   return contradicts ? "false, but optimizer.type is AdamW; set optimizer.type to \"Adam\" for L2 decay" : "";
@@ -234,6 +247,7 @@ constexpr Rule rules[] = {
     {index_of<"communication_data_type">, reduce_dtype_is_wide_or_gradient},
     {index_of<"data_types.grad_accum_dtype">, accumulate_dtype_is_used},
     {index_of<"fp16.min_loss_scale">, smallest_scale_is_reached_from_above},
+    {index_of<"zeroth.skip_nonfinite">, skip_suits_the_dtype},
     {index_of<"optimizer.type">, optimizer_has_type},
     {index_of<"optimizer.params.adam_w_mode">, adamw_is_decoupled},
     {index_of<"scheduler.type">, scheduler_has_type},

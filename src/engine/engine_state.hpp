@@ -96,6 +96,7 @@ class EngineState {
   [[nodiscard]] optim::StepRules rules_for(StepOptions const& options) const;
   void check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step);
   [[nodiscard]] std::optional<StepReport> take_report();
+  void tell_nonfinite(StepReport const& report);
   [[noreturn]] void end_together(std::string const& why);
 
   JobState* job_;
@@ -126,6 +127,7 @@ class EngineState {
   std::vector<optim::LossTerm> losses_;  // of this step, if the device knows them
   std::array<engine::History, 2> histories_;
   std::optional<StepReport> owed_;  ///< Of the last step, without what the device knows.
+  bool told_nonfinite_ = false;
   Clock::time_point step_began_;
   double waited_ms_ = 0;
   shard::Traffic traffic_;

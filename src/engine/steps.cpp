@@ -1,5 +1,6 @@
 /// EngineState: the update and its report.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <bit>
 #include <chrono>
@@ -115,9 +116,23 @@ std::optional<StepReport> EngineState::take_report() {
   report.grad_norm = scalars.gradient_norm;
   report.learning_rate = scalars.learning_rate;
   report.loss_scale = scalars.loss_scale_used;
+  report.nonfinite = scalars.nonfinite;
   report.skipped = scalars.skip;
   report.stop = scalars.stop;
+  tell_nonfinite(report);
   return report;
+}
+
+/// Once: what has become NaN stays so, and every report says it again.
+void EngineState::tell_nonfinite(StepReport const& report) {
+  if (report.nonfinite && !report.skipped && !told_nonfinite_ && gather_comm_->rank() == 0) {
+    told_nonfinite_ = true;
+    spdlog::warn(
+        "{}step {}: the gradient was not finite, its norm is {}, and all ranks updated: weights may be NaN from now "
+        "on. "
+        "With zeroth.skip_nonfinite such updates are skipped",
+        rank_prefix(), report.step, report.grad_norm);
+  }
 }
 
 std::optional<StepReport> EngineState::finish() {

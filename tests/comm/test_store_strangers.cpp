@@ -1,9 +1,6 @@
 // What reaches rank 0's store, and ranks, from others than the ranks of the job.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
-#include <spdlog/sinks/ringbuffer_sink.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -15,6 +12,7 @@
 #include "comm/socket.hpp"
 #include "comm/store_ranks.hpp"
 #include "support/catch.hpp"
+#include "support/log.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -23,36 +21,9 @@ using Catch::Contains;
 using Catch::StartsWith;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using zeroth::testing::Log;
 
 constexpr seconds patience{120};
-
-/// What the library logs while it lives.
-class Log {
- public:
-  Log() { spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", sink_)); }
-  ~Log() { spdlog::set_default_logger(before_); }
-  Log(Log const&) = delete;
-  Log& operator=(Log const&) = delete;
-  /// Waits until `text` was logged.
-  [[nodiscard]] bool has(std::string const& text) const {
-    auto const deadline = Clock::now() + patience;
-    while (Clock::now() < deadline) {
-      if (all().find(text) != std::string::npos) {
-        return true;
-      }
-      std::this_thread::sleep_for(milliseconds{2});
-    }
-    return false;
-  }
-  [[nodiscard]] std::string all() const {
-    auto const lines = sink_->last_formatted();
-    return fmt::format("{}", fmt::join(lines, ""));
-  }
-
- private:
-  std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> sink_ = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(1000);
-  std::shared_ptr<spdlog::logger> before_ = spdlog::default_logger();
-};
 
 /// A program that is no rank.
 class Stranger {

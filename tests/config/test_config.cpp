@@ -212,6 +212,19 @@ TEST_CASE("Loss is scaled for fp16 only") {
   CHECK_FALSE(settings_of("").rules.skip_nonfinite);
 }
 
+TEST_CASE("Updates that are not finite are skipped in 16 bits, and where the file says so") {
+  auto const skips = [](char const* value, char const* more) {
+    return settings_of(fmt::format(R"("zeroth": {{"skip_nonfinite": {}}}{})", value, more)).rules.skip_nonfinite;
+  };
+  CHECK(skips("true", ""));
+  CHECK_FALSE(skips("false", ""));
+  CHECK_FALSE(skips("\"auto\"", ""));
+  CHECK(skips("\"auto\"", R"(, "bf16": {"enabled": true})"));
+  CHECK(skips("\"auto\"", R"(, "fp16": {"enabled": true})"));
+  CHECK_FALSE(skips("false", R"(, "bf16": {"enabled": true})"));
+  CHECK(skips("true", R"(, "fp16": {"enabled": true})"));
+}
+
 TEST_CASE("Threads share a Config") {
   auto const config = Config::from_json(testing::file_with(R"("zeroth": {"flight_recorder": "folder"})"));
   std::vector<Settings> settings(4);

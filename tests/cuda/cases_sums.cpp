@@ -172,6 +172,7 @@ auto fields_of(optim::StepScalars const& s) {
                     bits(s.bias_correction1),
                     bits(s.bias_correction2_sqrt),
                     s.skip,
+                    s.nonfinite,
                     s.stop,
                     bits(s.loss),
                     bits(s.gradient_norm),

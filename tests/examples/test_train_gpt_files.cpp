@@ -331,7 +331,7 @@ TEST_CASE("a step is one line of JSON with nine significant digits") {
   auto const line = step_record(step, 1024);
   CHECK(line ==
         R"({"record":"step","step":3,"loss":5.54517746,"grad_norm":0.333333343,"lr":0.000300000014,"loss_scale":65536,)"
-        R"("skipped":false,"step_ms":250,"tokens_per_s":4096,"exposed_comm_ms":0.125})"
+        R"("nonfinite":false,"skipped":false,"step_ms":250,"tokens_per_s":4096,"exposed_comm_ms":0.125})"
         "\n");
   auto const record = json::parse(line);
   CHECK(record["loss"].get<float>() == step.loss);
@@ -343,11 +343,13 @@ TEST_CASE("a step that overflowed is still JSON") {
   zeroth::StepReport step;
   step.loss = std::nanf("");
   step.grad_norm = std::numeric_limits<float>::infinity();
+  step.nonfinite = true;
   step.skipped = true;
   step.step_ms = 1;
   auto const record = json::parse(step_record(step, 1));
   CHECK(record["loss"].is_null());
   CHECK(record["grad_norm"].is_null());
+  CHECK(record["nonfinite"] == true);
   CHECK(record["skipped"] == true);
 }
 

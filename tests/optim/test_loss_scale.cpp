@@ -66,6 +66,18 @@ TEST_CASE("a window of one doubles after two good steps in a row") {
   CHECK(scales(one, "....x...") == std::vector<float>{64, 128, 256, 512, 512, 512, 1024, 2048});
 }
 
+TEST_CASE("a scale that nothing holds back stays a number, and comes back") {
+  auto one = rules();
+  one.window = 1;
+  auto const grown = scales(one, std::string(300, '.'));
+  CHECK(grown.back() == 0x1p126F);
+  CHECK(grown[299 - 100] == 0x1p126F);
+  auto const back = scales(one, std::string(300, '.') + "xxxx");
+  CHECK(std::vector<float>(back.end() - 4, back.end()) == std::vector<float>{0x1p126F, 0x1p125F, 0x1p124F, 0x1p123F});
+  one.initial = 3;  // of no power of two
+  CHECK(scales(one, std::string(300, '.')).back() == 0x1p126F);
+}
+
 TEST_CASE("an overflow at the smallest scale exhausts it and changes nothing else") {
   CHECK(scales(rules(), "xxxxxxxxx") == std::vector<float>{64, 32, 16, 8, 4, 2, 1});
 

@@ -99,6 +99,7 @@ TEST_CASE("a gradient that is not finite skips the update, and only the loss sca
 
     advance(rules, {bad, 2, 1, 0}, scalars);
     CHECK(scalars.skip);
+    CHECK(scalars.nonfinite);
     CHECK(scalars.gradient_scale == 0);
     CHECK(scalars.applied == 3);
     CHECK(scalars.loss_scale_used == 2048);
@@ -109,6 +110,7 @@ TEST_CASE("a gradient that is not finite skips the update, and only the loss sca
     auto const reported = scalars.learning_rate;
     CHECK(reported > before.learning_rate);
     advance(rules, sums_of(1, 1), scalars);
+    CHECK_FALSE(scalars.nonfinite);
     CHECK(scalars.learning_rate == reported);
     CHECK(scalars.applied == 4);
     CHECK(scalars.loss_scale_used == 1024);
@@ -132,6 +134,7 @@ TEST_CASE("what is not finite goes through where the rules say so") {
   auto scalars = start(rules);
   advance(rules, {infinity, 0, 1, 0}, scalars);
   CHECK_FALSE(scalars.skip);
+  CHECK(scalars.nonfinite);
   CHECK(scalars.applied == 1);
   CHECK(scalars.gradient_scale == 1);
 }
@@ -152,6 +155,7 @@ TEST_CASE("a step without any weight is skipped and is no news for the loss scal
   for (double const squares : {0.0, infinity}) {
     advance(rules, {squares, 0, 0, 0}, scalars);
     CHECK(scalars.skip);
+    CHECK_FALSE(scalars.nonfinite);
     CHECK(scalars.applied == 0);
     CHECK(scalars.loss == 0);
     CHECK(scalars.gradient_norm == 0);

@@ -21,7 +21,7 @@ struct LossScaleState {
 };
 
 [[nodiscard]] LossScaleState initial_state(LossScaleRules const& rules) noexcept;
-/// What the scale is after a step that did or did not overflow.
+/// What the scale is after a step that did or did not overflow. It grows to 2^126 at most, so that it stays a number.
 void update(LossScaleRules const& rules, bool overflow, LossScaleState& state) noexcept;
 
 }  // namespace zeroth::optim

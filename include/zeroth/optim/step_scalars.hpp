@@ -53,6 +53,7 @@ struct StepScalars {
   bool skip = false;                ///< No rank updates: a gradient was not finite, or no micro-step had any weight.
   // what the report says
   bool stop = false;
+  bool nonfinite = false;  ///< The sum of squares: an element is not finite, or squares add up to more than fp32 holds.
   float loss = 0, gradient_norm = 0, loss_scale_used = 1;
 };
 
