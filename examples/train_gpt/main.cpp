@@ -4,10 +4,11 @@
 ///   mpirun -n 4 train_gpt --config configs/zero3.json --data book.txt
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <chrono>
 #include <exception>
-#include <iostream>
+#include <sstream>
 
+#include "core/standard_streams.hpp"
 #include "train_on.hpp"
 #include "units.hpp"
 #include "zeroth/zeroth.hpp"
@@ -20,7 +21,8 @@ void print_plan(gpt::Options const& options, zeroth::Config const& config, gpt::
   zeroth::Model model{options.seed};
   gpt::GptParams const params{model, shape};
   auto const world = options.ranks.value_or(1);
-  std::cout << zeroth::explain_plan(model, config, world, {.transport = options.transport.value_or(Transport::local)});
+  zeroth::write_output(
+      zeroth::explain_plan(model, config, world, {.transport = options.transport.value_or(Transport::local)}));
 }
 
 int run(gpt::Options const& options) {
@@ -51,14 +53,16 @@ int run(gpt::Options const& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  auto const [options, exit_status] = gpt::parse(argc, argv, std::cout, std::cerr);
-  if (!options) {
-    return exit_status;
-  }
+  zeroth::keep_standard_streams();
+  std::ostringstream help, complaint;
+  auto [options, exit_status] = gpt::parse(argc, argv, help, complaint);
+  zeroth::write_output(help.str());
+  zeroth::write_error(complaint.str());
   try {
-    return run(*options);
+    exit_status = options ? run(*options) : exit_status;
   } catch (std::exception const& error) {
-    std::fputs(fmt::format("train_gpt: {}\n", error.what()).c_str(), stderr);
-    return 1;
+    zeroth::write_error(fmt::format("train_gpt: {}\n", error.what()));
+    exit_status = 1;
   }
+  return zeroth::end_output("train_gpt", exit_status);
 }

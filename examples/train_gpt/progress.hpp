@@ -4,6 +4,8 @@
 
 #include <zeroth/engine/report.hpp>
 
+#include "unhurried_output.hpp"
+
 namespace gpt {
 
 /// One line that is written over on a terminal, one line per step otherwise. Ends its line when it ends.
@@ -19,6 +21,7 @@ class Progress {
  private:
   std::int64_t steps_, tokens_per_step_;
   bool terminal_, open_ = false;
+  UnhurriedOutput output_;
 };
 
 }  // namespace gpt

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <string>
 #include <system_error>
 #include <utility>
 
+#include "comm/rank_error.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -39,9 +40,9 @@ void FlightFiles::write(std::string_view reason) noexcept {
     std::string const names = last == first_rank_
                                   ? fmt::format("zeroth_flight_rank{}.json", first_rank_)
                                   : fmt::format("zeroth_flight_rank{}.json to ..rank{}.json", first_rank_, last);
-    fmt::print(stderr, "zeroth: the last collectives are in {}\n", (folder_ / names).string());
+    print_error(fmt::format("the last collectives are in {}", (folder_ / names).string()));
   } catch (std::exception const& error) {
-    std::fprintf(stderr, "zeroth: the last collectives are lost: %s\n", error.what());
+    print_error(std::string{"the last collectives are lost: "} + error.what());
   }
 }
 

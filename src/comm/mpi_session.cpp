@@ -8,6 +8,7 @@
 
 #include "comm/describe.hpp"
 #include "comm/mpi_call.hpp"
+#include "comm/rank_error.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -118,7 +119,7 @@ MpiSession::~MpiSession() {
   try {
     thread_->run([this] { finalise(); });
   } catch (std::exception const& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    print_error(error.what());
   }
 }
 
@@ -161,7 +162,7 @@ void MpiSession::fail(int origin, std::string const& reason) noexcept {
     }
     thread_->post([this] { announce(); });
   } catch (std::exception const& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    print_error(error.what());
   }
   (void)thread_->wait_until_halted(Clock::now() + patience_for_halt);
 }

@@ -1,9 +1,13 @@
 #include "comm/rank_error.hpp"
 
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 
+#include "core/standard_streams.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -31,13 +35,18 @@ RankError describe_current_exception() {
 }
 
 void print_error(std::string const& text) noexcept {
-  std::fprintf(stderr, "zeroth: %s\n", text.c_str());
-  std::fflush(stderr);
+  try {
+    write_error("zeroth: " + text + "\n");
+  } catch (std::exception const&) {  // no memory: without what makes it a line
+    write_error(text);
+  }
 }
 
 void flush_output() noexcept {
-  std::cout.flush();
-  std::fflush(nullptr);
+  if (takes_more(STDOUT_FILENO, Clock::now() + std::chrono::seconds{1})) {  // who ends waits for no reader
+    std::cout.flush();
+    std::fflush(nullptr);
+  }
 }
 
 void end_process(int status) noexcept {

@@ -47,3 +47,24 @@ TEST_CASE("train_gpt refuses other ranks than the launcher's, and threads under 
   CHECK(local.ending.status != 0);
   CHECK_THAT(local.output, Contains("local"));
 }
+
+TEST_CASE("train_gpt keeps what it has when Ctrl-C is pressed on mpirun's terminal") {
+  Place const place;
+  // mpirun sleeps as long before SIGTERM, and again before it kills; nothing is read meanwhile.
+  auto options = place.command(small + "--steps 100000000 --grace 300 --report report --save-final b",
+                               two_processes + " --mca odls_base_sigkill_timeout 3");
+  options.on_terminal = true;
+  Child child{options};
+  REQUIRE(child.wait_for("step 3/"));
+  child.press_ctrl_c();
+  auto const ending = child.wait();
+  INFO(child.output());
+  CHECK(ending.in_time);
+  auto const report = place.report();
+  REQUIRE(!report.empty());
+  CHECK(steps_of(report).size() >= 3);
+  CHECK(report.back()["record"] == "memory");
+  CHECK(std::filesystem::exists(place / "b/model.safetensors"));
+  CHECK_THAT(place.contents(), !Contains("partial") && !Contains("flight"));
+  CHECK_THAT(child.output(), !Contains("\x1b"));  // the terminal is mpirun's, and not this rank's
+}

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "progress.hpp"
@@ -68,6 +69,18 @@ TEST_CASE("on a terminal a step is written over the one before, and the last lin
   CHECK_THAT(text, Contains("2000 tokens/s  3.0 MiB per rank\r\x1b[Kstep 2/20") && Contains("  skipped  "));
   CHECK(text.ends_with("MiB per rank\r\n"));  // the terminal's own line discipline adds the \r
   CHECK(text.find('\n') == text.size() - 1);
+}
+
+TEST_CASE("on a terminal that a launcher made every step has a line") {
+  auto const* const variable = GENERATE("OMPI_COMM_WORLD_RANK", "PMIX_RANK");
+  int ours = -1, theirs = -1;
+  REQUIRE(::openpty(&ours, &theirs, nullptr, nullptr, nullptr) == 0);
+  ::setenv(variable, "0", 1);
+  show_two_steps(theirs);
+  ::unsetenv(variable);
+  ::close(theirs);
+  auto const text = read_all(ours);
+  CHECK_THAT(text, Contains("MiB per rank\r\nstep 2/20") && !Contains("\x1b"));  // \r is the line discipline's
 }
 
 TEST_CASE("elsewhere every step has a line") {

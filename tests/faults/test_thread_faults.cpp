@@ -4,6 +4,7 @@
 
 #include "faults/fault_run.hpp"
 #include "support/catch.hpp"
+#include "support/odd_streams.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -110,6 +111,17 @@ TEST_CASE("Ctrl-C and SIGTERM stop all ranks at the same step") {
   CHECK(count_of(child.output(), step) == 4);
   CHECK_THAT(child.output(), Contains("all ranks stop at the next step"));
   CHECK(folder.contents() == "");
+}
+
+TEST_CASE("a job that fails ends though nobody reads what it says") {
+  OddPipe full;
+  full.fill();
+  Folder const folder;
+  Child child{redirected(fault_program({"throw", "--ranks", "2"}, folder), full.takes(2))};
+  auto const ending = child.wait();
+  CHECK(ending.in_time);
+  CHECK(ending.status == 1);
+  CHECK(problem_of_flights(folder.path(), {0, 1}, 2, "the data are gone") == "");
 }
 
 TEST_CASE("a second Ctrl-C ends the process") {

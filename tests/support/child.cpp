@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +24,38 @@ constexpr std::chrono::seconds patience{240};
 
 [[noreturn]] void throw_errno(char const* call) { throw std::system_error{errno, std::generic_category(), call}; }
 
+struct Ends {
+  int ours = -1, theirs = -1;
+};
+
+Ends make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw_errno("pipe2");
+  }
+  return {ends[0], ends[1]};
+}
+
+Ends make_terminal() {
+  Ends ends{.ours = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)};
+  std::array<char, 64> name{};
+  if (ends.ours < 0 || ::grantpt(ends.ours) != 0 || ::unlockpt(ends.ours) != 0 ||
+      ::ptsname_r(ends.ours, name.data(), name.size()) != 0) {
+    throw_errno("a terminal");
+  }
+  ends.theirs = ::open(name.data(), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (ends.theirs < 0) {
+    throw_errno("open of a terminal");
+  }
+  return ends;
+}
+
 [[noreturn]] void become(Child::Options const& options, int output) {
+  if (options.on_terminal) {
+    ::setsid();
+    ::ioctl(output, TIOCSCTTY, 0);
+    ::dup2(output, STDIN_FILENO);
+  }
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
   // Whoever runs the tests may have ignored or blocked what they are about.
@@ -49,19 +81,16 @@ constexpr std::chrono::seconds patience{240};
 }  // namespace
 
 Child::Child(Options const& options) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw_errno("pipe2");
-  }
+  auto const ends = options.on_terminal ? make_terminal() : make_pipe();
   pid_ = ::fork();
   if (pid_ < 0) {
     throw_errno("fork");
   }
   if (pid_ == 0) {
-    become(options, ends[1]);
+    become(options, ends.theirs);
   }
-  ::close(ends[1]);
-  pipe_ = ends[0];
+  ::close(ends.theirs);
+  pipe_ = ends.ours;
 }
 
 Child::~Child() {
@@ -100,6 +129,13 @@ bool Child::wait_for(std::string const& text, int times) {
 void Child::send(int signal) const {
   if (::kill(pid_, signal) != 0) {
     throw_errno("kill");
+  }
+}
+
+void Child::press_ctrl_c() const {
+  char const ctrl_c = '\x03';
+  if (::write(pipe_, &ctrl_c, 1) != 1) {
+    throw_errno("write to a terminal");
   }
 }
 

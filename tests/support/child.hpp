@@ -26,6 +26,7 @@ class Child {
     std::vector<std::string> command;
     std::filesystem::path folder;                    ///< Where it runs.
     std::map<std::string, std::string> environment;  ///< In addition to this program's.
+    bool on_terminal = false;                        ///< Of its own, which it is controlled by; otherwise on a pipe.
   };
   explicit Child(Options const& options);
   ~Child();
@@ -35,6 +36,8 @@ class Child {
   /// Reads on until `text` has come `times` times on stdout or stderr; false if that took too long, or it ended before.
   [[nodiscard]] bool wait_for(std::string const& text, int times = 1);
   void send(int signal) const;
+  /// Of a child on a terminal.
+  void press_ctrl_c() const;
   /// Reads to the end.
   [[nodiscard]] Ending wait();
   /// stdout and stderr so far, as they came.
@@ -45,7 +48,7 @@ class Child {
   bool read_some(std::chrono::steady_clock::time_point deadline);
 
   pid_t pid_ = -1;
-  int pipe_ = -1;
+  int pipe_ = -1;  // our end of it, or of the terminal
   std::string output_;
 };
 

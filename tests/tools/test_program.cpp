@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "program_support.hpp"
+#include "support/odd_streams.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -51,6 +52,28 @@ TEST_CASE("Every stage file in configs/ can be planned, and says its own stage")
     CHECK(entry.path().stem().string().substr(0, 5) == "zero" + std::to_string(json["stage"].get<int>()));
   }
   CHECK(files >= 7);
+}
+
+TEST_CASE("Output that cannot be written is an error, with its reason") {
+  OddPipe closed;
+  closed.read_no_more();
+  struct Row {
+    std::string where, reason;
+  };
+  Folder const folder;
+  for (auto const& row : {Row{">/dev/full", "No space left on device"}, Row{">&-", "Bad file descriptor"},
+                          Row{closed.takes(1), "Broken pipe"}}) {
+    for (auto const* const command : {"plan", "--help"}) {
+      Child::Options const options{.command = {ZEROTH_TOOL, command, "--model", "124M", "--ranks", "2"},
+                                   .folder = folder.path(),
+                                   .environment = {}};
+      Child child{redirected(options, row.where)};
+      auto const ending = child.wait();
+      INFO(command << " " << row.where);
+      CHECK(ending.status == 1);
+      CHECK(child.output() == "zeroth: standard output: " + row.reason + "\n");
+    }
+  }
 }
 
 TEST_CASE("A plan that does not fit is an answer, with advice") {

@@ -5,30 +5,41 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <exception>
-#include <iostream>
+#include <ostream>
+#include <sstream>
 
+#include "core/standard_streams.hpp"
 #include "plan_command.hpp"
 #include "simulate_command.hpp"
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv, std::ostream& out) {
   CLI::App app{"What training with ZeRO stages 0 to 3 takes, before it is started.", "zeroth"};
   app.require_subcommand(1);
   try {
-    zeroth::tools::add_plan_command(app, std::cout);
-    zeroth::tools::add_simulate_command(app, std::cout);
+    zeroth::tools::add_plan_command(app, out);
+    zeroth::tools::add_simulate_command(app, out);
     app.parse(argc, argv);
-    std::cout.flush();
-    if (!std::cout) {
-      std::fputs("zeroth: standard output cannot be written\n", stderr);
-      return 1;
-    }
     return 0;
   } catch (CLI::ParseError const& error) {
-    return app.exit(error, std::cout, std::cerr) == 0 ? 0 : 2;
+    std::ostringstream complaint;
+    int const status = app.exit(error, out, complaint) == 0 ? 0 : 2;
+    zeroth::write_error(complaint.str());
+    return status;
   } catch (std::exception const& error) {
-    std::fputs(fmt::format("zeroth: {}\n", error.what()).c_str(), stderr);
+    zeroth::write_error(fmt::format("zeroth: {}\n", error.what()));
     return 1;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  zeroth::keep_standard_streams();
+  std::ostringstream out;
+  int const status = run(argc, argv, out);
+  zeroth::write_output(out.str());
+  return zeroth::end_output("zeroth", status);
 }

@@ -1,0 +1,63 @@
+// train_gpt where nobody takes its output: training and its files are complete, and what could not be said is.
+#include <string>
+
+#include "program.hpp"
+#include "support/catch.hpp"
+#include "support/odd_streams.hpp"
+
+using namespace gpt;
+using Catch::Contains;
+using zeroth::testing::OddPipe;
+using zeroth::testing::redirected;
+
+TEST_CASE("train_gpt trains on without a standard output, and then says so") {
+  OddPipe closed;
+  closed.read_no_more();
+  struct Row {
+    std::string where, reason;
+  };
+  for (auto const& row : {Row{">/dev/full", "No space left on device"}, Row{">&-", "Bad file descriptor"},
+                          Row{closed.takes(1), "Broken pipe"}}) {
+    Place const place;
+    auto const command = place.command(small + "--steps 3 --ranks 2 --report report --save-final b");
+    auto const result = run(redirected(command, row.where));
+    INFO(row.where << ": " << result.output);
+    CHECK(result.ending.status == 1);
+    CHECK(result.output == "train_gpt: standard output: " + row.reason + "\n");
+    REQUIRE(!place.report().empty());
+    CHECK(place.report().back()["record"] == "memory");
+    CHECK(steps_of(place.report()).size() == 3);
+    CHECK(std::filesystem::exists(place / "b/model.safetensors"));
+  }
+}
+
+TEST_CASE("train_gpt that only prints says why it could not") {
+  Place const place;
+  for (auto const* const more : {"--plan", "--help"}) {
+    auto const result = run(redirected(place.command(more), ">/dev/full"));
+    CHECK(result.ending.status == 1);
+    CHECK(result.output == "train_gpt: standard output: No space left on device\n");
+  }
+}
+
+TEST_CASE("train_gpt that fails ends though nobody reads its standard error") {
+  OddPipe full;
+  full.fill();
+  Place const place;
+  auto const result = run(redirected(place.command(small + "--steps 1 --init gone"), full.takes(2)));
+  CHECK(result.ending.in_time);
+  CHECK(result.ending.status == 1);
+}
+
+TEST_CASE("a reader who has stopped to read keeps no rank from its next step, nor from its end") {
+  OddPipe full;
+  full.fill();
+  Place const place;
+  auto const command = place.command(small + "--steps 1500 --report report");
+  auto const result = run(redirected(command, full.takes(1)));
+  INFO(result.output);
+  CHECK(result.ending.in_time);
+  CHECK(result.ending.status == 0);
+  CHECK(steps_of(place.report()).size() == 1500);
+  CHECK_THAT(result.output, Contains("train_gpt: nobody reads standard output: 1500 lines are missing in it\n"));
+}
