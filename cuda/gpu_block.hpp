@@ -76,13 +76,21 @@ class GpuBlock {
   }
 };
 
-/// Blocks that a multiprocessor is to have at a time: what a body asks for, which bounds its registers. 0 leaves it to
-/// the compiler; of 1 it makes leave to take half as many registers again, and more.
+/// Threads that a multiprocessor has room for (CUDA C++ Programming Guide, "Technical Specifications per Compute
+/// Capability"): fewer on GPUs that are not for data centers.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900 && __CUDA_ARCH__ / 100 != 10
+inline constexpr int resident_threads = 1536;
+#else
+inline constexpr int resident_threads = 2048;
+#endif
+
+/// Blocks that a multiprocessor is to have at a time: what a body asks for, which bounds its registers, or as many as
+/// there is room for. 0 leaves it to the compiler; of 1 it makes leave to take half as many registers again, and more.
 template <class Body>
 inline constexpr int resident_blocks = 0;
 template <class Body>
   requires requires { Body::resident_blocks; }
-inline constexpr int resident_blocks<Body> = Body::resident_blocks;
+inline constexpr int resident_blocks<Body> = std::min(Body::resident_blocks, resident_threads / Body::threads);
 
 template <class Body>
 __global__ void __launch_bounds__(Body::threads, resident_blocks<Body>) run(__grid_constant__ Body const body) {

@@ -54,7 +54,10 @@ class Attention {
 
  private:
   [[nodiscard]] std::int64_t width() const { return channels_ / heads_; }
-  [[nodiscard]] Heads heads(std::int64_t tokens) const { return {tokens / context_, context_, heads_, width()}; }
+  [[nodiscard]] Heads heads(std::int64_t tokens) const {
+    return {static_cast<int>(tokens / context_), static_cast<int>(context_), static_cast<int>(heads_),
+            static_cast<int>(width())};
+  }
 
   std::int64_t heads_, channels_, context_;
   float scale_;

@@ -14,15 +14,15 @@ namespace {
 using namespace gpt::testing;
 
 struct Extents {
-  std::int64_t sequences, context, heads, width;
+  int sequences, context, heads, width;
 };
 
 template <class T, template <class, int> class Kernels, int most_width>
 void check(Extents const& e) {
   using Chosen = Kernels<T, most_width>;
   INFO(e.sequences << " sequences of " << e.context << ", " << e.heads << " heads of " << e.width);
-  auto const channels = e.heads * e.width;
-  auto const tokens = e.sequences * e.context;
+  std::int64_t const channels = std::int64_t{e.heads} * e.width;
+  std::int64_t const tokens = std::int64_t{e.sequences} * e.context;
   auto const scale = 1 / std::sqrt(static_cast<float>(e.width));
   auto const qkv = random_values<T>(tokens * 3 * channels, 1);
   auto const dy = random_values<T>(tokens * channels, 2);

@@ -35,7 +35,7 @@ ZEROTH_DEVICE inline void load_tile(int thread, Heads const& h, HeadTile const& 
     int const row = i / most_width;
     int const d = i % most_width;
     bool const there = first + row < h.context && d < h.width;
-    to[row][d] = there ? to_float(from[at.at(h, first + row, row_channels) + d]) : 0.0F;
+    to[row][d] = there ? float_of(from[at.at(h, first + row, row_channels) + d]) : 0.0F;
   }
 }
 
@@ -162,7 +162,7 @@ struct AttentionForward {
   template <class Block>
   ZEROTH_DEVICE void run(Block& block, Shared& shared, HeadTile const& tile) const {
     std::int64_t const channels = heads.channels();
-    std::int64_t const first_row = tile.tile * rows;
+    std::int64_t const first_row = std::int64_t{tile.tile} * rows;
     std::int64_t const end_row = first_row + rows < heads.context ? first_row + rows : heads.context;
     PerThread<HeadSums<most_width, rows>, Block> out;
     block.phase([&](int thread) {
@@ -281,7 +281,7 @@ struct AttentionAlong {
         std::int64_t const pair = first + thread / warp_threads;
         sum[thread] = 0;
         for (std::int64_t d = thread % warp_threads; pair < pairs && d < width; d += warp_threads) {
-          sum[thread] += to_float(y[pair * width + d]) * to_float(dy[pair * width + d]);
+          sum[thread] += float_of(y[pair * width + d]) * float_of(dy[pair * width + d]);
         }
       });
       block.fold_warps(sum, Plus{});
@@ -344,7 +344,7 @@ struct AttentionBackwardQueries {
     auto const& h = given.heads;
     std::int64_t const channels = h.channels();
     each_query_tile(block, h, rows, [&](HeadTile const& tile) {
-      std::int64_t const first = tile.tile * rows;
+      std::int64_t const first = std::int64_t{tile.tile} * rows;
       PerThread<HeadSums<most_width, rows>, Block> dq;
       block.phase([&](int thread) {
         load_tile<most_width>(thread, h, tile, given.qkv, 3 * channels, first, rows, shared.q);
@@ -392,7 +392,7 @@ struct AttentionBackwardKeys {
     auto const& h = given.heads;
     std::int64_t const channels = h.channels();
     each_key_tile(block, h, rows, [&](HeadTile const& tile) {
-      std::int64_t const first = tile.tile * rows;
+      std::int64_t const first = std::int64_t{tile.tile} * rows;
       PerThread<HeadSums<most_width, rows>, Block> dk;
       PerThread<HeadSums<most_width, rows>, Block> dv;
       block.phase([&](int thread) {

@@ -41,7 +41,7 @@ ZEROTH_DEVICE void sum_rows(Block& block, ColumnSums<count, packs>& sums, RowPac
         each([&](int r) { values[r] = rows.read(address(row + r * Sums::lanes), column); });
         each([&](int r) {
           for (int k = 0; k < count; ++k) {
-            sum.at[k] += to_float(values[r].at[k]);
+            sum.at[k] += float_of(values[r].at[k]);
           }
         });
       }
@@ -71,7 +71,7 @@ ZEROTH_DEVICE inline void contribute(RowPacks<count, way> const& rows, G* row, s
   if (beta != 0) {
     auto const old = rows.read(row, column);
     for (int k = 0; k < count; ++k) {
-      sums.at[k] += to_float(old.at[k]);
+      sums.at[k] += float_of(old.at[k]);
     }
   }
   rows.write(row, column, from_floats<G>(sums));

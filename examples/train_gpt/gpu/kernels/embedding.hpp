@@ -30,7 +30,7 @@ struct Embed {
             auto const b = access.read(position, c);
             Pack<float, pack> sum;
             for (int k = 0; k < pack; ++k) {
-              sum.at[k] = to_float(a.at[k]) + to_float(b.at[k]);
+              sum.at[k] = float_of(a.at[k]) + float_of(b.at[k]);
             }
             access.write(x + i * channels, c, from_floats<T>(sum));
           }

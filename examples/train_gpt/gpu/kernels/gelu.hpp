@@ -69,11 +69,11 @@ struct Gelu {
           if (slope) {
             auto const times = zeroth::cuda::load<lanes()>(y + first);
             for (int k = 0; k < lanes(); ++k) {
-              out.at[k] = to_float(times.at[k]) * gelu_slope(to_float(in.at[k]));
+              out.at[k] = float_of(times.at[k]) * gelu_slope(float_of(in.at[k]));
             }
           } else {
             for (int k = 0; k < lanes(); ++k) {
-              out.at[k] = gelu(to_float(in.at[k]));
+              out.at[k] = gelu(float_of(in.at[k]));
             }
           }
           zeroth::cuda::store(y + first, from_floats<T>(out));

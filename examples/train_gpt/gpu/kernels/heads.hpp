@@ -5,26 +5,33 @@
 namespace gpt::gpu {
 
 /// What attention works on: tokens in sequences of `context`, heads of `width` channels.
+/// Of 32 bits each, as kernels need registers for other things; products have 64.
 struct Heads {
-  std::int64_t sequences, context, heads, width;
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t channels() const { return heads * width; }
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles(int rows) const { return (context + rows - 1) / rows; }
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t all_tiles(int rows) const { return sequences * heads * tiles(rows); }
+  int sequences, context, heads, width;
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t channels() const { return std::int64_t{heads} * width; }
+  [[nodiscard]] ZEROTH_HOST_DEVICE int tiles(int rows) const { return (context + rows - 1) / rows; }
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t all_tiles(int rows) const {
+    return std::int64_t{sequences} * heads * tiles(rows);
+  }
 };
 
 /// Tile `tile` of one head of one sequence.
 struct HeadTile {
-  std::int64_t sequence, head, tile;
+  int sequence, head, tile;
 
-  ZEROTH_DEVICE HeadTile(Heads const& h, std::int64_t index, std::int64_t tiles)
-      : sequence{index / (h.heads * tiles)}, head{index / tiles % h.heads}, tile{index % tiles} {}
+  ZEROTH_DEVICE HeadTile(Heads const& h, std::int64_t index, int tiles) {
+    std::int64_t const pair = index / tiles;
+    sequence = static_cast<int>(pair / h.heads);
+    head = static_cast<int>(pair % h.heads);
+    tile = static_cast<int>(index % tiles);
+  }
   /// Where the head's channels of the token at `position` begin, in rows of `row_channels`.
   [[nodiscard]] ZEROTH_DEVICE std::int64_t at(Heads const& h, std::int64_t position, std::int64_t row_channels) const {
-    return (sequence * h.context + position) * row_channels + head * h.width;
+    return (std::int64_t{sequence} * h.context + position) * row_channels + std::int64_t{head} * h.width;
   }
   /// Where the head's number of the token is, in rows of one for each head.
   [[nodiscard]] ZEROTH_DEVICE std::int64_t pair(Heads const& h, std::int64_t position) const {
-    return (sequence * h.context + position) * h.heads + head;
+    return (std::int64_t{sequence} * h.context + position) * h.heads + head;
   }
 };
 

@@ -64,8 +64,8 @@ struct LayerNormRows {
       auto const shift = access.read(bias, c);
       Pack<float, pack> out;
       for (int k = 0; k < pack; ++k) {
-        float const normal = (to_float(in.at[k]) - mean) * rstd;
-        out.at[k] = normal * to_float(scale.at[k]) + to_float(shift.at[k]);
+        float const normal = (float_of(in.at[k]) - mean) * rstd;
+        out.at[k] = normal * float_of(scale.at[k]) + float_of(shift.at[k]);
       }
       access.write(y + row * columns, c, from_floats<T>(out));
     });
@@ -93,7 +93,7 @@ struct LayerNormForward : LayerNormRows<T> {
         sum[thread] = 0;
         part[thread].each(access, x + row * columns, lane, [&](std::int64_t /*c*/, Pack<T, pack> const& in) {
           for (int k = 0; k < pack; ++k) {
-            sum[thread] += to_float(in.at[k]);
+            sum[thread] += float_of(in.at[k]);
           }
         });
       });
@@ -104,7 +104,7 @@ struct LayerNormForward : LayerNormRows<T> {
         sum[thread] = 0;
         part[thread].each(access, x + row * columns, lane, [&](std::int64_t c, Pack<T, pack> const& in) {
           for (int k = 0; k < pack && access.has(c + k); ++k) {
-            float const difference = to_float(in.at[k]) - middle[thread];
+            float const difference = float_of(in.at[k]) - middle[thread];
             sum[thread] += difference * difference;
           }
         });
@@ -175,12 +175,12 @@ struct LayerNormBackward {
     auto const add = [&](auto const& access) {
       for (std::int64_t chunk = block.index(); chunk < work(); chunk += block.count()) {
         std::int64_t const begin = chunk * rows_of_a_chunk;
-        std::int64_t const end = begin + rows_of_a_chunk < rows ? begin + rows_of_a_chunk : rows;
+        int const there = begin + rows_of_a_chunk < rows ? rows_of_a_chunk : static_cast<int>(rows - begin);
         PerThread<Columns, Block> mine;
         block.alone([&](int thread) { start(access, mine[thread], thread, chunk); });
-        for (std::int64_t first = begin; first < end; first += rows_at_once) {
-          int const count = first + rows_at_once < end ? rows_at_once : static_cast<int>(end - first);
-          add_rows(access, block, shared, mine, chunk, first, count);
+        for (int first = 0; first < there; first += rows_at_once) {
+          int const count = first + rows_at_once < there ? rows_at_once : there - first;
+          add_rows(access, block, shared, mine, chunk, begin + first, count);
         }
         block.alone([&](int thread) { finish(access, mine[thread], thread, chunk); });
       }
@@ -293,9 +293,9 @@ struct LayerNormBackward {
     auto const add = [&](Packed const& x_pack, Packed const& dy_pack, Packed const& scale, Floats& dweight,
                          Floats& dbias) {
       for (int k = 0; k < pack; ++k) {
-        float const normal = (to_float(x_pack.at[k]) - row.mean) * row.rstd;
-        float const d = to_float(dy_pack.at[k]);
-        float const dnormal = d * to_float(scale.at[k]);
+        float const normal = (float_of(x_pack.at[k]) - row.mean) * row.rstd;
+        float const d = float_of(dy_pack.at[k]);
+        float const dnormal = d * float_of(scale.at[k]);
         sums_of_row.ones += dnormal;
         sums_of_row.normal += dnormal * normal;
         dweight.at[k] += d * normal;
@@ -326,9 +326,9 @@ struct LayerNormBackward {
                            Packed const& before) {
       Floats after;
       for (int k = 0; k < pack; ++k) {
-        float const normal = (to_float(x_pack.at[k]) - row.mean) * row.rstd;
-        float const dnormal = to_float(dy_pack.at[k]) * to_float(scale.at[k]);
-        after.at[k] = to_float(before.at[k]) + (dnormal - means.ones - normal * means.normal) * row.rstd;
+        float const normal = (float_of(x_pack.at[k]) - row.mean) * row.rstd;
+        float const dnormal = float_of(dy_pack.at[k]) * float_of(scale.at[k]);
+        after.at[k] = float_of(before.at[k]) + (dnormal - means.ones - normal * means.normal) * row.rstd;
       }
       access.write(dx + at * columns, c, from_floats<T>(after));
     };

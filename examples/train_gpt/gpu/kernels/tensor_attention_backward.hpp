@@ -62,7 +62,7 @@ struct TensorAttentionBackwardQueries {
     using Warp = typename Block::Warp;
     auto const& h = given.heads;
     QkvRows<T const> const in{h, tile, given.qkv};
-    int const first = static_cast<int>(tile.tile) * queries;
+    int const first = tile.tile * queries;
     int const end = first + queries < in.q.count ? first + queries : in.q.count;
     auto const row_of = [&](Warp const& warp) { return first + warp.index() * fragment_side; };
     PerWarp<Kept<Warp>, Block> kept;
@@ -91,7 +91,7 @@ struct TensorAttentionBackwardQueries {
       each_pair<most_width>(lane, out, first_row, [&](int k, int pair, T const* at) {
         auto const a = zeroth::cuda::load<2>(at);
         auto const b = std::bit_cast<zeroth::cuda::Pack<T, 2>>(mine.dout[k][lane].pairs[pair]);
-        mine.along[pair % 2][lane] += to_float(a.at[0]) * to_float(b.at[0]) + to_float(a.at[1]) * to_float(b.at[1]);
+        mine.along[pair % 2][lane] += float_of(a.at[0]) * float_of(b.at[0]) + float_of(a.at[1]) * float_of(b.at[1]);
       });
     });
     ZEROTH_UNROLL
@@ -173,7 +173,7 @@ struct TensorAttentionBackwardKeys {
     auto const& h = given.heads;
     QkvRows<T const> const in{h, tile, given.qkv};
     HeadRows<T const> const dout{h, tile, given.dy, h.channels()};
-    int const first = static_cast<int>(tile.tile) * keys;
+    int const first = tile.tile * keys;
     auto const row_of = [&](Warp const& warp) { return first + warp.index() * fragment_side; };
     PerWarp<Kept<Warp>, Block> kept;
     go_through<queries>(
@@ -208,7 +208,7 @@ struct TensorAttentionBackwardKeys {
     static_assert(queries <= threads);
     if (thread < queries) {
       bool const there = query + thread < given.heads.context;
-      std::int64_t const pair = there ? tile.pair(given.heads, query + thread) : 0;
+      std::int64_t const pair = tile.pair(given.heads, query + thread);  // not read from if not there
       copy(&shared.log_sums[side][thread], given.log_sums + pair, there);
       copy(&shared.along[side][thread], given.along + pair, there);
     }

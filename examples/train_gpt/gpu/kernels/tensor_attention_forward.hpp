@@ -41,7 +41,7 @@ struct TensorAttentionForward {
   ZEROTH_DEVICE void run(Block& block, Shared& shared, HeadTile const& tile) const {
     using Warp = typename Block::Warp;
     QkvRows<T const> const in{heads, tile, qkv};
-    int const first = static_cast<int>(tile.tile) * queries;
+    int const first = tile.tile * queries;
     int const end = first + queries < in.q.count ? first + queries : in.q.count;
     auto const row_of = [&](Warp const& warp) { return first + warp.index() * fragment_side; };
     PerWarp<Kept<Warp>, Block> kept;

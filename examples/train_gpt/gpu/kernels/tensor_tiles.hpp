@@ -39,16 +39,19 @@ using RowFragments = PerLane<Fragment, Warp>[TensorTiles<most_width>::fragments]
 template <class T>
 struct HeadRows {
   T* first;
-  std::int64_t stride;  // from row to row
+  int stride;  // from row to row
   int count, width;
 
   ZEROTH_DEVICE HeadRows(Heads const& h, HeadTile const& tile, T* matrix, std::int64_t row_channels)
       : first{matrix + tile.at(h, 0, row_channels)},
-        stride{row_channels},
-        count{static_cast<int>(h.context)},
-        width{static_cast<int>(h.width)} {}
+        stride{static_cast<int>(row_channels)},
+        count{h.context},
+        width{h.width} {}
+  /// `channels` to the right of another one's.
+  ZEROTH_DEVICE HeadRows(HeadRows const& other, std::int64_t channels)
+      : first{other.first + channels}, stride{other.stride}, count{other.count}, width{other.width} {}
   [[nodiscard]] ZEROTH_DEVICE bool has(int row, int channel) const { return row < count && channel < width; }
-  [[nodiscard]] ZEROTH_DEVICE T* at(int row, int channel) const { return first + row * stride + channel; }
+  [[nodiscard]] ZEROTH_DEVICE T* at(int row, int channel) const { return first + std::int64_t{row} * stride + channel; }
 };
 
 /// A matrix of queries, keys and values, or their gradients: [tokens, 3 * channels].
@@ -57,9 +60,7 @@ struct QkvRows {
   HeadRows<T> q, k, v;
 
   ZEROTH_DEVICE QkvRows(Heads const& h, HeadTile const& tile, T* qkv)
-      : q{h, tile, qkv, 3 * h.channels()},
-        k{h, tile, qkv + h.channels(), 3 * h.channels()},
-        v{h, tile, qkv + 2 * h.channels(), 3 * h.channels()} {}
+      : q{h, tile, qkv, 3 * h.channels()}, k{q, h.channels()}, v{q, 2 * h.channels()} {}
 };
 
 /// Goes through the tiles of `rows` rows from `begin` to `end`: `fetch(thread, copy, row, side)` starts to fetch the
@@ -72,8 +73,8 @@ ZEROTH_DEVICE inline void go_through(Block& block, int begin, int end, Fetch con
   using Warp = typename Block::Warp;
   block.fetch([&](int thread, auto const& copy) { fetch(thread, copy, begin, 0); });
   block.open_warps([&](Warp& warp) { start(warp); });
-  int side = 0;
-  for (int row = begin; row < end; row += rows, side = 1 - side) {
+  for (int row = begin; row < end; row += rows) {
+    int const side = (row - begin) / rows % 2;
     block.await_fetches();  // and until all warps are through with the other side
     if (row + rows < end) {
       block.fetch([&](int thread, auto const& copy) { fetch(thread, copy, row + rows, 1 - side); });
@@ -96,7 +97,7 @@ ZEROTH_DEVICE inline void fetch_tile(int thread, Copy const& copy, HeadRows<Elem
   // Addresses behind the last row are not read from.
   Element const* from = rows.at(begin + first, d);
   ZEROTH_UNROLL
-  for (int k = 0; k < TensorTiles<most_width>::rows / step; ++k, from += step * rows.stride) {
+  for (int k = 0; k < TensorTiles<most_width>::rows / step; ++k, from += std::int64_t{step} * rows.stride) {
     int const row = first + k * step;
     copy(reinterpret_cast<Pack*>(&to[row][d]), reinterpret_cast<Pack const*>(from), rows.has(begin + row, d));
   }
