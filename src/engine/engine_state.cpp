@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
+#include "comm/rank_error.hpp"
 #include "core/fnv.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
@@ -120,6 +122,13 @@ void EngineState::tell_user() const {
 }
 
 EngineState::~EngineState() {
+  if (pass_) {  // which will use this engine when it ends
+    auto const why =
+        fmt::format("{}the engine ended while {}: it must outlive its passes and guards", rank_prefix(), state());
+    comm::print_error(why);
+    gather_comm_->abort(why);
+    std::abort();
+  }
   if (failure_ || std::uncaught_exceptions() > exceptions_at_start_) {
     // The streams may hold collectives that other ranks will never join: end them before the streams are joined.
     gather_comm_->abort(
@@ -184,7 +193,16 @@ std::string EngineState::state() const {
                      steps_ + 1);
 }
 
+void EngineState::check_thread(char const* call) const {
+  ZEROTH_EXPECTS(
+      !settings().check || std::this_thread::get_id() == thread_,
+      fmt::format("{} on another thread than the one that built the engine, to which all of its calls, passes "
+                  "and guards belong",
+                  call));
+}
+
 void EngineState::check_usable(char const* call) {
+  check_thread(call);
   if (failure_) {
     try {
       std::rethrow_exception(failure_);
@@ -302,6 +320,7 @@ void EngineState::close(std::uint64_t guard, bool by_exception) noexcept {
   auto const turn = guard_->turn;
   guard_.reset();
   try {
+    check_thread("the end of a guard");
     device_->compute().end_span();
     ZEROTH_EXPECTS(!by_exception,
                    fmt::format("the {} guard of unit \"{}\" ended by an exception: nothing of it was sent",
@@ -315,12 +334,14 @@ void EngineState::close(std::uint64_t guard, bool by_exception) noexcept {
 }
 
 void const* EngineState::parameter_address(std::uint64_t guard, std::uint32_t model, std::uint32_t param) {
+  check_thread("operator[]");
   ZEROTH_EXPECTS(guard_ && guard_->id == guard, "a parameter is asked of a guard that has ended");
   check_param(model, param, "operator[]");
   return manager_->parameter(param);
 }
 
 Contribution EngineState::contribute(std::uint64_t guard, std::uint32_t model, std::uint32_t param) {
+  check_thread("grad");
   ZEROTH_EXPECTS(guard_ && guard_->id == guard, "a gradient is asked of a guard that has ended");
   check_param(model, param, "grad");
   auto const& described = model_->params[param];

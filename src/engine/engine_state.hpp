@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "engine/history.hpp"
@@ -79,6 +80,7 @@ class EngineState {
   [[nodiscard]] engine::Exchange exchange() const noexcept;
   void compare_replicas(shard::Moments moments, std::string const& after);
   void check_usable(char const* call);
+  void check_thread(char const* call) const;
   void remember_failure(std::exception_ptr error) noexcept;
   void check_between_passes(char const* call);
   [[nodiscard]] std::string const& unit_name(std::uint32_t unit) const noexcept;
@@ -109,6 +111,7 @@ class EngineState {
   std::unique_ptr<stage::Schedule> schedule_;
   float gradient_prescale_ = 1;
   int exceptions_at_start_;
+  std::thread::id const thread_ = std::this_thread::get_id();
   std::exception_ptr failure_;
 
   // the pass

@@ -44,6 +44,7 @@ void EngineState::end_pass(bool by_exception) noexcept {
     return;
   }
   try {
+    check_thread("the end of a pass");
     ZEROTH_EXPECTS(!by_exception,
                    fmt::format("{} when it ended by an exception: nothing more of it was sent", state()));
     ZEROTH_EXPECTS(!guard_, fmt::format("a pass ended while {}: guards end before their pass", state()));

@@ -41,6 +41,7 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, co
     largest_reduction = std::max(largest_reduction, flat.trainable.padded_count);
   }
   request.comm_staging_bytes = comm::staging_bytes(transport, world, settings.precision.reduce, largest_reduction);
+  request.poison = settings.poison;
   return {std::move(settings), std::move(layout), std::move(limits), std::move(request)};
 }
 
@@ -140,6 +141,9 @@ std::string decisions(Blueprint const& blueprint) {
                               "are reduced once\n"}
                 : fmt::format("micro-steps add up in {} (zeroth.gradient_dtype), and are reduced once\n",
                               name_of(precision.gradient));
+  }
+  if (settings.poison) {
+    text += "poison: guards hand out copies of what is held, in scratch\n";
   }
   for (auto const& note : {engine::stage_note(settings), engine::sum_warning(settings)}) {
     text += note.empty() ? note : fmt::format("note: {}\n", note);

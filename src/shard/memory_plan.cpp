@@ -48,7 +48,7 @@ Range held(Part const& part, Placement placement, int rank) noexcept {
 
 MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
   auto const& [placements, precision, several_reductions, sums_micro_steps, parameter_slots, gradient_slots, bucket,
-               staging] = request;
+               staging, poison] = request;
   MemoryPlan plan;
   Cursor parameters{plan.bytes.parameters}, gradients{plan.bytes.gradients}, optimizer{plan.bytes.optimizer},
       slots{plan.bytes.slots}, scratch{plan.bytes.scratch};
@@ -100,6 +100,11 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
   plan.comm_staging = scratch.take(staging);
   plan.transfer_bytes = std::min(largest_shard * bytes_of(Dtype::fp32), std::int64_t{1} << 20U);
   plan.transfer = scratch.take(plan.transfer_bytes);
+  for (std::size_t flat = 0; poison && flat < plan.flats.size(); ++flat) {
+    auto const& unit = layout.flats()[flat];
+    plan.flats[flat].lent_parameters = scratch.take(unit.padded_count() * bytes_of(precision.compute));
+    plan.flats[flat].lent_gradient = scratch.take(unit.trainable.padded_count * bytes_of(precision.gradient));
+  }
   return plan;
 }
 

@@ -70,6 +70,7 @@ ShardManager::ShardManager(ManagerContext const& context, PlanRequest const& req
     }
   }
   transaction_.reserve(2 * flats.size() + 2);
+  lent_.reserve(context.model->params.size());
   results_->initial.scalars.loss_scale = loss_scale;
   kernels_->copy(context.device->compute(), step_, &results_->initial, sizeof(StepMemory));
   context.device->compute().synchronize();
@@ -172,7 +173,13 @@ void ShardManager::pin(std::uint32_t flat) noexcept {
 void ShardManager::await(std::uint32_t flat, std::string_view purpose) {
   if (!empty(flat)) {
     context_.gather_comm->recorder().note("wait", purpose, name(flat));
-    context_.device->compute().wait(*parameter_slot(flat).ready);
+    auto& compute = context_.device->compute();
+    auto const& slot = parameter_slot(flat);
+    compute.wait(*slot.ready);
+    if (context_.poison) {
+      kernels_->copy(compute, lent_parameters(flat), slot.data,
+                     context_.layout->flats()[flat].padded_count() * bytes_of(request_.precision.compute));
+    }
   }
 }
 
@@ -183,13 +190,23 @@ void ShardManager::release(std::uint32_t flat, std::string_view purpose) {
   auto& slot = parameter_slot(flat);
   context_.gather_comm->recorder().note("release", purpose, name(flat));
   if (--slot.pins == 0) {
-    context_.device->compute().record(*slot.free);
+    auto& compute = context_.device->compute();
+    if (context_.poison) {
+      fill(compute, lent_parameters(flat), {0, context_.layout->flats()[flat].padded_count()},
+           request_.precision.compute, 0xff);
+    }
+    compute.record(*slot.free);
   }
+}
+
+std::byte* ShardManager::lent_parameters(std::uint32_t flat) const noexcept {
+  return scratch_->data() + plan_.flats[flat].lent_parameters;
 }
 
 std::byte const* ShardManager::parameter(std::uint32_t param) noexcept {
   auto const& location = context_.layout->location(param);
-  return parameter_slot(location.flat).data + location.offset * bytes_of(request_.precision.compute);
+  auto const* const data = context_.poison ? lent_parameters(location.flat) : parameter_slot(location.flat).data;
+  return data + location.offset * bytes_of(request_.precision.compute);
 }
 
 // ---- gradients ------------------------------------------------------------------------------------------------------
@@ -220,11 +237,37 @@ bool ShardManager::begin_gradient(std::uint32_t flat) {
   return true;
 }
 
-ShardManager::Contribution ShardManager::contribute(std::uint32_t param) noexcept {
+ShardManager::Gradients ShardManager::gradients_of(std::uint32_t param) noexcept {
   auto const& location = context_.layout->location(param);
+  auto const element_bytes = bytes_of(request_.precision.gradient);
+  auto const offset = location.offset * element_bytes;
+  return {gradient_slot(location.flat).data + offset,
+          scratch_->data() + plan_.flats[location.flat].lent_gradient + offset,
+          context_.model->params[param].count * element_bytes};
+}
+
+ShardManager::Contribution ShardManager::contribute(std::uint32_t param) {
+  auto const gradients = gradients_of(param);
   float const beta = touched_[param] != 0 ? 1.0F : 0.0F;
   touched_[param] = 1;
-  return {gradient_slot(location.flat).data + location.offset * bytes_of(request_.precision.gradient), beta};
+  if (!context_.poison) {
+    return {gradients.held, beta};
+  }
+  if (std::ranges::find(lent_, param) == lent_.end()) {
+    lent_.push_back(param);
+    kernels_->copy(context_.device->compute(), gradients.lent, gradients.held, gradients.bytes);
+  }
+  return {gradients.lent, beta};
+}
+
+void ShardManager::end_contributions() {
+  auto& compute = context_.device->compute();
+  for (auto const param : lent_) {
+    auto const gradients = gradients_of(param);
+    kernels_->copy(compute, gradients.held, gradients.lent, gradients.bytes);
+    kernels_->fill(compute, gradients.lent, gradients.bytes, 0xff);
+  }
+  lent_.clear();
 }
 
 void ShardManager::end_gradient(std::uint32_t flat, bool reduce_next) {

@@ -120,6 +120,7 @@ void Schedule::close(Turn const& turn) {
     manager_->release(flat, purpose_of(turn));
   }
   if (turn.phase == Phase::backward) {
+    manager_->end_contributions();
     close_gradients(turn.unit);
   }
 }

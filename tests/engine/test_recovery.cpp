@@ -4,10 +4,12 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
+#include "support/thrown.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -95,7 +97,42 @@ std::vector<std::uint32_t> bits_of(Result const& result) {
   return bits;
 }
 
+/// What each kind of call says on a thread that did not build the engine.
+std::vector<std::string> said_on_another_thread(Job& job, SmallFile const& file) {
+  SmallModel const small;
+  Engine<float> engine{job, small.model, small_config(3, file)};
+  std::vector<std::string> said;
+  auto const elsewhere = [&](auto const& call) {
+    std::thread{[&] { said.push_back(thrown<ContractError>(call)); }}.join();
+  };
+  elsewhere([&] { return engine.step(); });
+  elsewhere([&] { return engine.evaluation(1); });
+  for (auto micro : engine.micro_steps()) {
+    elsewhere([&] { all_micro_steps(engine, small); });
+    elsewhere([&] { return micro.forward(small.units[0]); });
+    {
+      auto const p = micro.forward(small.units[0]);
+      elsewhere([&] { return p[small.weights[0]]; });
+    }
+    micro_step(micro, small);
+  }
+  engine.step();
+  engine.finish();
+  return said;
+}
+
 }  // namespace
+
+TEST_CASE("with zeroth.check, a call on another thread is refused and leaves the engine as it was") {
+  std::vector<std::string> said;
+  CHECK(messages_of(run_job(1, [&](Job& job) {
+          said = said_on_another_thread(job, {.accumulation = 1, .zeroth = R"(, "check": true)"});
+        })) == "");
+  CHECK(said.size() == 5);
+  for (auto const& message : said) {
+    CHECK_THAT(message, Catch::Contains("on another thread than the one that built the engine"));
+  }
+}
 
 TEST_CASE("refused calls leave no trace in training") {
   for (int stage = 0; stage <= 3; ++stage) {

@@ -1,6 +1,8 @@
 #include "engine_scenarios.hpp"
 
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "engine/small_model.hpp"
 
@@ -54,6 +56,20 @@ void throw_in_training(Job& job, char const* flights) {
     if (job.rank() == 1) {
       throw std::runtime_error{"the data are gone"};
     }
+  }
+}
+
+void end_the_engine_in_its_pass(Job& job) {
+  SmallModel const small;
+  std::optional<Engine<float>> engine{std::in_place, job, small.model, small_config(0)};
+  for (int step = 0; step < steps; ++step) {
+    for (auto micro : engine->micro_steps()) {
+      micro_step(micro, small);
+      if (job.rank() == 1) {
+        engine.reset();
+      }
+    }
+    static_cast<void>(engine->step());
   }
 }
 

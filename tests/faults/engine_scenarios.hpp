@@ -12,4 +12,7 @@ void evaluate_alone(Job& job, int stage);
 /// Trains with the record of the last collectives in the folder `flights`; after the first step rank 1 throws.
 void throw_in_training(Job& job, char const* flights);
 
+/// Trains; rank 1's engine ends while one of its own passes is open.
+void end_the_engine_in_its_pass(Job& job);
+
 }  // namespace zeroth::testing

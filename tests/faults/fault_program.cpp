@@ -164,6 +164,7 @@ std::map<std::string, std::function<void(zeroth::Job&)>> const engine_scenarios{
     {"order_0", [](zeroth::Job& job) { zeroth::testing::take_units_in_another_order(job, 0); }},
     {"order_3", [](zeroth::Job& job) { zeroth::testing::take_units_in_another_order(job, 3); }},
     {"flights", [](zeroth::Job& job) { zeroth::testing::throw_in_training(job, "flights/of this job"); }},
+    {"end_in_a_pass", zeroth::testing::end_the_engine_in_its_pass},
     {"evaluation_0", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 0); }},
     {"evaluation_3", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 3); }},
 };

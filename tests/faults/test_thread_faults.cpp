@@ -38,6 +38,17 @@ TEST_CASE("an exception on one rank ends all, and is what is printed") {
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the data are gone") == "");
 }
 
+TEST_CASE("an engine that ends inside its own pass ends the process with a sentence") {
+  Folder const folder;
+  Child child{fault_program({"end_in_a_pass"}, folder)};
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.in_time);
+  CHECK(ending.signal == SIGABRT);
+  CHECK_THAT(child.output(), Contains("zeroth: [rank 1/4] the engine ended while micro-step 1 of 2 is open: it must "
+                                      "outlive its passes and guards"));
+}
+
 TEST_CASE("flight records are in the folder that the stage file names") {
   Folder const folder;
   Child child{fault_program({"flights"}, folder)};

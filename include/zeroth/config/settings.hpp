@@ -50,10 +50,10 @@ struct Settings {
   optim::StepRules rules;  ///< Optimizer, schedule, loss scale, clipping. gradient_prescale is the engine's to set.
 
   std::chrono::milliseconds timeout{600'000};
-  bool check = false;                ///< Compare transactions among ranks in every step, not only in the first two.
-  bool single_communicator = false;  ///< Of gathers and reductions, which then take turns.
-  bool copy_engine_gather = false;   ///< See comm::CommOptions::copy_engine.
-  bool poison = false;               ///< Fill memory with NaN when what it held is no longer valid.
+  bool check = false;                     ///< Compare transactions in every step, and replicas every 100.
+  bool single_communicator = false;       ///< Of gathers and reductions, which then take turns.
+  bool copy_engine_gather = false;        ///< See comm::CommOptions::copy_engine.
+  bool poison = false;                    ///< Fill with NaN what is no longer valid, and let guards hand out copies.
   std::filesystem::path flight_recorder;  ///< Folder for the record of the last collectives; empty: the working folder.
 };
 

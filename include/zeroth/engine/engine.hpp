@@ -5,7 +5,8 @@
 ///   noted.
 /// - **Stream order:** work on parameters and gradients is ordered on the compute stream, which the caller owns. No
 ///   call blocks the host unless it says "waits". On the CPU the compute stream is the calling thread.
-/// - **Threads:** an object belongs to the thread that made it; a Config may be shared.
+/// - **Threads:** an object belongs to the thread that made it; a Config may be shared. With `zeroth.check` an Engine
+///   throws ContractError on any other thread.
 /// - **Errors:** a destructor never throws; what it found is thrown by the next call on the same engine.
 #pragma once
 #include <cstdint>
@@ -60,6 +61,9 @@ void load_weights(EngineState& engine, std::filesystem::path const& file);
 /// Trains `model` as `config` says. The program states what its math reads (T) and writes (G); the constructor throws
 /// ConfigError, naming both, if the file says otherwise. All memory is allocated here, none in a steady-state step.
 /// Its end waits for all that it has begun; after an error it tells the other ranks instead, which end too.
+/// Neither moves nor copies, because its passes and guards know its address: a function may return one that it makes in
+/// the return statement, a container holds a unique_ptr. If it ends before a pass does, it ends the process and says
+/// so.
 template <Element T, GradientOf<T> G = T>
 class Engine {
  public:

@@ -28,7 +28,8 @@ void fill_zero(EngineState* engine, void* data, std::int64_t bytes);  ///< On th
 [[nodiscard]] int exceptions_in_flight() noexcept;
 }  // namespace detail
 
-/// One unit's readable parameters: what forward, evaluation and recomputation take, as `Params<T> const&`.
+/// One unit's readable parameters: what forward, evaluation and recomputation take, as `Params<T> const&`. What is read
+/// through a view after its guard is another unit's, or out of date; NaN under `zeroth.poison`.
 template <Element T>
 class Params {
  public:

@@ -21,6 +21,7 @@ struct PlanRequest {
   SlotCounts gradient_slots;        ///< No slots where gradients are whole.
   std::int64_t largest_bucket_count = 0;
   std::int64_t comm_staging_bytes = 0;
+  bool poison = false;  ///< What guards hand out are copies, each unit's in memory of its own.
 };
 
 /// Where a flat unit's states start, in bytes from the start of their category's memory. -1: there is none.
@@ -32,6 +33,8 @@ struct FlatOffsets {
   std::int64_t sums = -1;        ///< fp32, trainable, whole: of micro-steps; -1: backward adds them up, or none does
   std::int64_t reduced = -1;     ///< accumulation dtype, trainable; -1: in place, in `sums` or `gradient`
   std::int64_t block_sums = -1;  ///< Index of the first partial sum of squares of this rank's slice.
+  /// In scratch: compute dtype, and gradient dtype, trainable; the whole. -1: guards hand out what is held.
+  std::int64_t lent_parameters = -1, lent_gradient = -1;
 };
 
 struct MemoryPlan {

@@ -30,7 +30,7 @@ struct ManagerContext {
   comm::Communicator* reduce_comm = nullptr;
   model::Description const* model = nullptr;
   Layout const* layout = nullptr;
-  bool poison = false;  ///< Fill with NaN what holds nothing valid.
+  bool poison = false;  ///< As the request's; and fill with NaN what holds nothing valid.
 };
 
 /// Bytes handed to collectives, of full units.
@@ -60,7 +60,8 @@ class ShardManager {
   void await(std::uint32_t flat, std::string_view purpose);
   /// A use ends.
   void release(std::uint32_t flat, std::string_view purpose);
-  /// Address of a parameter of a unit that is pinned.
+  /// Address of a parameter of a unit that is pinned and was awaited. With poison of a copy, NaN after the last
+  /// release.
   [[nodiscard]] std::byte const* parameter(std::uint32_t param) noexcept;
 
   // ---- gradients ----
@@ -72,7 +73,10 @@ class ShardManager {
   };
   /// Where to add a contribution to `param`'s gradient; beta is 0 for the first, after what was there is reduced or in
   /// a sum.
-  [[nodiscard]] Contribution contribute(std::uint32_t param) noexcept;
+  [[nodiscard]] Contribution contribute(std::uint32_t param);
+  /// All contributions since the last call are enqueued. With poison they were made to copies: takes them over, and
+  /// leaves NaN there.
+  void end_contributions();
   /// All contributions of this micro-step are enqueued. Before a reduction, zeroes what had none. Where micro-steps are
   /// summed up in fp32, adds this one to the sum, which is what is reduced, and gives up the memory that it was in.
   void end_gradient(std::uint32_t flat, bool reduce_next);
@@ -147,6 +151,12 @@ class ShardManager {
   [[nodiscard]] bool optimizer_whole() const noexcept;
   [[nodiscard]] Slot& parameter_slot(std::uint32_t flat) noexcept;
   [[nodiscard]] Slot& gradient_slot(std::uint32_t flat) noexcept;
+  struct Gradients {
+    std::byte *held, *lent;
+    std::int64_t bytes;
+  };
+  [[nodiscard]] Gradients gradients_of(std::uint32_t param) noexcept;
+  [[nodiscard]] std::byte* lent_parameters(std::uint32_t flat) const noexcept;
   [[nodiscard]] std::string_view name(std::uint32_t flat) const noexcept;
   void fill(device::Stream& stream, std::byte* data, Range range, Dtype dtype, std::uint8_t value);
   /// What is reduced, and in which dtype it is.
@@ -176,6 +186,7 @@ class ShardManager {
   std::vector<char> summed_before_;   // by flat unit: a micro-step of this step is in the sum
   std::vector<char> reduced_before_;  // by flat unit, in this step
   std::vector<char> touched_;         // by parameter: beta is 1
+  std::vector<std::uint32_t> lent_;   // parameters whose gradients are being written to copies
   std::vector<comm::Collective> transaction_;
   Traffic traffic_;
 };
