@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 
 #include "comm/describe.hpp"
 #include "comm/pace.hpp"
+#include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -172,8 +172,8 @@ void NcclLink::end_handle(Ending ending) noexcept {
     return thread.join();
   }
   thread.detach();
-  spdlog::error("communicator '{}': NCCL does not return from its {}, which is left behind", name(),
-                aborts ? "abort" : "destruction");
+  logger().error("communicator '{}': NCCL does not return from its {}, which is left behind", name(),
+                 aborts ? "abort" : "destruction");
 }
 
 std::string NcclLink::find_error() {
@@ -204,14 +204,14 @@ void NcclLink::forget(ncclWindow_t window, Clock::time_point deadline) noexcept 
     constexpr char const* name = "ncclCommWindowDeregister";
     settle(name, check(name, ncclCommWindowDeregister(handle_, window)), handle_, deadline);
   } catch (std::exception const& error) {
-    spdlog::warn("{}", error.what());
+    logger().warn("{}", error.what());
   }
 }
 
 void NcclLink::abort() noexcept {
   auto const lock = try_to_enter(Clock::now() + patience_for_others_inside);
   if (!lock.owns_lock()) {
-    spdlog::error("communicator '{}': a thread does not come out of NCCL; it is aborted under it", name());
+    logger().error("communicator '{}': a thread does not come out of NCCL; it is aborted under it", name());
   }
   drop();
 }
@@ -219,7 +219,7 @@ void NcclLink::abort() noexcept {
 void NcclLink::finish(Clock::time_point deadline) noexcept {
   auto const lock = try_to_enter(Clock::now() + patience_for_an_abort);
   if (!lock.owns_lock()) {
-    return spdlog::error("communicator '{}': a thread does not come out of NCCL, and ends it or never does", name());
+    return logger().error("communicator '{}': a thread does not come out of NCCL, and ends it or never does", name());
   }
   if (handle_ == nullptr) {
     return;
@@ -230,7 +230,7 @@ void NcclLink::finish(Clock::time_point deadline) noexcept {
   try {
     settle("ncclCommFinalize", check("ncclCommFinalize", ncclCommFinalize(handle_)), handle_, deadline);
   } catch (std::exception const& error) {
-    spdlog::warn("{}; it is aborted", error.what());
+    logger().warn("{}; it is aborted", error.what());
     return drop();
   }
   end_handle(Ending::destruction);

@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +15,7 @@
 #include "comm/frame.hpp"
 #include "comm/nccl_call.hpp"
 #include "comm/rank_error.hpp"
+#include "core/logger.hpp"
 #include "device/cuda_call.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -41,7 +41,7 @@ void ask_for_launch_order() {
     constexpr char const* variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
     ::setenv(variable, "1", 0);
     if (std::string_view const value = std::getenv(variable); value != "1") {
-      spdlog::warn(
+      logger().warn(
           "{}={} in the environment: collectives of several communicators at a time may hang; unset it, or set "
           "zeroth.single_communicator",
           variable, value);
@@ -63,7 +63,7 @@ void warn_of_overrides() {
   for (auto const& [variable, problem] : overrides) {
     char const* const value = std::getenv(variable);
     if (value != nullptr && value == std::string_view{"1"}) {
-      spdlog::warn("{}={} in the environment: {}; unset it", variable, value, problem);
+      logger().warn("{}={} in the environment: {}; unset it", variable, value, problem);
     }
   }
 }

@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 
 #include <atomic>
 #include <chrono>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -116,7 +116,7 @@ NcclWatch::NcclWatch(int rank, int world, int gpu, Hooks hooks) : state_{std::ma
     try {
       state->run();
     } catch (std::exception const& error) {
-      spdlog::error("the watch of NCCL ended: {}", error.what());
+      logger().error("the watch of NCCL ended: {}", error.what());
     }
     state->ended.add();
   }};
@@ -127,7 +127,7 @@ NcclWatch::~NcclWatch() {
   if (state_->ended.wait_until(1, Clock::now() + patience_at_the_end)) {
     state_->thread.join();
   } else {
-    spdlog::error("NCCL does not return from an abort: its thread is left behind");
+    logger().error("NCCL does not return from an abort: its thread is left behind");
     std::lock_guard const lock{state_->hooks_mutex};
     state_->hooks.reset();
     state_->thread.detach();

@@ -1,12 +1,12 @@
 #include "comm/store_client.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "comm/describe.hpp"
+#include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -177,7 +177,7 @@ void StoreClient::fail(JobFailure const& failure) {
   try {
     options_.on_failure(failure);
   } catch (std::exception const& error) {
-    spdlog::error("{}a handler of failures threw: {}", rank_prefix(), error.what());
+    logger().error("{}a handler of failures threw: {}", rank_prefix(), error.what());
   }
 }
 

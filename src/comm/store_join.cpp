@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <optional>
@@ -11,6 +10,7 @@
 
 #include "comm/describe.hpp"
 #include "comm/frame.hpp"
+#include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -105,8 +105,8 @@ Joined join_store(StoreOptions const& options) {
     }
     if (!logged && now - begin >= silence_before_log) {
       logged = true;
-      spdlog::warn("{}rank {} still looks for rank 0's store at {}: {}", rank_prefix(), options.rank, place_of(options),
-                   problem);
+      logger().warn("{}rank {} still looks for rank 0's store at {}: {}", rank_prefix(), options.rank,
+                    place_of(options), problem);
     }
     std::this_thread::sleep_for(pause);
   }

@@ -1,12 +1,12 @@
 #include "comm/store_server.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "comm/describe.hpp"
+#include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -134,7 +134,7 @@ void StoreServer::accept_all(Clock::time_point now) {
     peers_.push_back(std::make_unique<Peer>(std::move(arrival->socket), std::move(arrival->address), now));
   }
   if (error != 0) {
-    spdlog::warn("{}the store cannot take a connection now: {}", rank_prefix(), error_text(error));
+    logger().warn("{}the store cannot take a connection now: {}", rank_prefix(), error_text(error));
     accept_again_ = now + rest_after_refused_accept;
   }
   auto const is_stranger = [](auto const& peer) { return peer->rank < 0 && !peer->ended; };
@@ -198,10 +198,10 @@ void StoreServer::refuse(Peer& peer, Refusal refusal, std::string const& to_him,
 
 void StoreServer::log_stranger(Peer const& peer, std::string const& what) {
   if (strangers_logged_ < most_strangers_logged) {
-    spdlog::warn("{}the store refuses {}: {}", rank_prefix(), peer.address, what);
+    logger().warn("{}the store refuses {}: {}", rank_prefix(), peer.address, what);
   }
   if (++strangers_logged_ == most_strangers_logged) {
-    spdlog::warn("{}the store speaks of no further strangers", rank_prefix());
+    logger().warn("{}the store speaks of no further strangers", rank_prefix());
   }
 }
 

@@ -1,7 +1,6 @@
 #include "engine/engine_state.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,6 +11,7 @@
 
 #include "comm/rank_error.hpp"
 #include "core/fnv.hpp"
+#include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -112,11 +112,11 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
 
 void EngineState::tell_user() const {
   if (auto const note = engine::stage_note(settings()); !note.empty()) {
-    spdlog::info("{}{}", rank_prefix(), note);
+    logger().info("{}{}", rank_prefix(), note);
   }
   for (auto const& warning : {engine::prefetch_warning(blueprint_), engine::sum_warning(settings())}) {
     if (!warning.empty()) {
-      spdlog::warn("{}{}", rank_prefix(), warning);
+      logger().warn("{}{}", rank_prefix(), warning);
     }
   }
 }

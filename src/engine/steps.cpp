@@ -1,11 +1,11 @@
 /// EngineState: the update and its report.
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <bit>
 #include <chrono>
 #include <cmath>
 
+#include "core/logger.hpp"
 #include "engine/engine_state.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -127,7 +127,7 @@ std::optional<StepReport> EngineState::take_report() {
 void EngineState::tell_nonfinite(StepReport const& report) {
   if (report.nonfinite && !report.skipped && !told_nonfinite_ && gather_comm_->rank() == 0) {
     told_nonfinite_ = true;
-    spdlog::warn(
+    logger().warn(
         "{}step {}: the gradient was not finite, its norm is {}, and all ranks updated: weights may be NaN from now "
         "on. "
         "With zeroth.skip_nonfinite such updates are skipped",
