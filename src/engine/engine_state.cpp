@@ -88,7 +88,6 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
   for (auto* const comm : {gather_comm_.get(), reduce_comm_.get()}) {
     comm->set_options({.timeout = settings.timeout, .check = true});  // the first two steps are always checked
   }
-  losses_.reserve(static_cast<std::size_t>(settings.batch.accumulation));
   auto const overlap = settings.overlap_comm ? device::Overlap::on : device::Overlap::off;
   gather_stream_ = device_->make_stream("gather", overlap);
   reduce_stream_ = device_->make_stream("reduce", overlap);

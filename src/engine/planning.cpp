@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "zeroth/engine/engine.hpp"
+#include "zeroth/model/description.hpp"
 #include "zeroth/shard/buckets.hpp"
 #include "zeroth/stage/policy.hpp"
 
@@ -15,6 +16,15 @@ using engine::Blueprint;
 using shard::Placement;
 
 namespace engine {
+
+namespace {
+
+/// Elements of `units` of the largest kind, or of so many that no model has them.
+std::int64_t most_in_slots(std::int64_t units, std::int64_t largest_unit) {
+  return std::min(units, model::largest_count / largest_unit) * largest_unit;
+}
+
+}  // namespace
 
 Blueprint make_blueprint(Model const& model, Config const& config, int world, comm::Transport transport) {
   shard::Layout layout{model.description(), world};
@@ -34,7 +44,7 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, co
   request.gradient_slots = limits.gradient_slots;
   auto const bucket_limit = limits.bucket_units == std::numeric_limits<int>::max()
                                 ? limits.bucket_count
-                                : std::min(limits.bucket_count, limits.bucket_units * largest_unit);
+                                : std::min(limits.bucket_count, most_in_slots(limits.bucket_units, largest_unit));
   request.largest_bucket_count = shard::Buckets::largest_count(layout, bucket_limit);
   std::int64_t largest_reduction = 0;
   for (auto const& flat : layout.flats()) {

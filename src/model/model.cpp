@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <string_view>
 
 #include "core/utf8.hpp"
@@ -32,9 +31,9 @@ std::int64_t count_of(std::string const& name, std::span<std::int64_t const> sha
   for (auto const extent : shape) {
     ZEROTH_EXPECTS(extent > 0, fmt::format("parameter \"{}\" has shape [{}]: every extent must be positive", name,
                                            fmt::join(shape, ", ")));
-    ZEROTH_EXPECTS(
-        count <= std::numeric_limits<std::int64_t>::max() / extent / 16,
-        fmt::format("parameter \"{}\" of shape [{}] is too large to count its bytes", name, fmt::join(shape, ", ")));
+    ZEROTH_EXPECTS(count <= model::largest_count / extent,
+                   fmt::format("parameter \"{}\" of shape [{}] is too large; allowed: up to {} (2^54) elements", name,
+                               fmt::join(shape, ", "), model::largest_count));
     count *= extent;
   }
   return count;
@@ -82,8 +81,7 @@ std::uint32_t Model::add(Unit unit, std::string name, std::span<std::int64_t con
                  fmt::format("parameter name \"{}\": it must not be empty, nor what safetensors files keep for "
                              "themselves",
                              name));
-  auto const same = [&](auto const& param) { return param.name == name; };
-  ZEROTH_EXPECTS(std::ranges::none_of(state_->params, same),
+  ZEROTH_EXPECTS(!state_->param_named.contains(name),
                  fmt::format("parameter name \"{}\" is taken: names are global, and are what files use", name));
   check_values(name, init, options);
   auto const index = static_cast<std::uint32_t>(state_->params.size());
@@ -91,9 +89,15 @@ std::uint32_t Model::add(Unit unit, std::string name, std::span<std::int64_t con
   param.name = std::move(name);
   param.shape.assign(shape.begin(), shape.end());
   param.count = count_of(param.name, shape);
+  ZEROTH_EXPECTS(state_->count <= model::largest_count - param.count,
+                 fmt::format("parameter \"{}\" of {} elements makes the model too large, which has {} without it; "
+                             "allowed: up to {} (2^54) together",
+                             param.name, param.count, state_->count, model::largest_count));
   param.init = init;
   param.options = options;
   param.owner = unit.index_;
+  state_->count += param.count;
+  state_->param_named.emplace(param.name, index);
   state_->params.push_back(std::move(param));
   state_->units[unit.index_].params.push_back(index);
   return index;

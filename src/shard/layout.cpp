@@ -114,9 +114,15 @@ Layout::Layout(model::Description const& description, int world) : world_{world}
       by_unit_[unit].push_back(flat_of_tied[param]);
     }
   }
+  std::int64_t padded = 0;
   for (auto& flat : flats_) {
     cut(flat.trainable, world);
     cut(flat.frozen, world);
+    padded += flat.padded_count();
+    ZEROTH_EXPECTS(padded <= model::largest_count,
+                   fmt::format("a model of {} units for {} ranks has, with the padding of slices, more than {} (2^54) "
+                               "elements; allowed: up to that",
+                               description.units.size(), world, model::largest_count));
   }
   for (auto& location : by_param_) {
     if (!location.trainable) {

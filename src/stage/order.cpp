@@ -1,11 +1,54 @@
 #include "zeroth/stage/order.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace zeroth::stage {
 
 using shard::SlotCounts;
+
+/// Turns [begin, end) of a pass, and the flat units that they use: `changed(flat, 1)` or `(flat, -1)` is called where
+/// the window begins or ceases to use one. It moves turn by turn, so that a walk through a pass costs time by its
+/// turns, not by how far windows reach. Turn -1 uses nothing.
+template <class Changed>
+class Order::Window {
+ public:
+  Window(Order& order, PassKind pass, Changed changed)
+      : order_{&order}, pass_{pass}, changed_{std::move(changed)}, uses_(order.layout_->flats().size()) {}
+
+  [[nodiscard]] std::int64_t end() const noexcept { return end_; }
+  void extend() { count(end_++, 1); }
+  void shorten() { count(--end_, -1); }
+  /// The window of the next position: it has at least that position's own turn.
+  void advance() {
+    count(begin_++, -1);
+    if (end_ == begin_) {
+      extend();
+    }
+  }
+
+ private:
+  void count(std::int64_t position, int change) {
+    ++order_->looked_at_;
+    if (position < 0 || order_->turns(pass_) == 0) {
+      return;
+    }
+    for (auto const flat : order_->layout_->flats_of(order_->unit_at(pass_, position))) {
+      bool const before = uses_[flat] > 0;
+      uses_[flat] += change;
+      if (before != (uses_[flat] > 0)) {
+        changed_(flat, change);
+      }
+    }
+  }
+
+  Order* order_;
+  PassKind pass_;
+  Changed changed_;
+  std::vector<int> uses_;  // by flat unit: turns of the window that use it
+  std::int64_t begin_ = -1, end_ = 0;
+};
 
 Order::Order(shard::Layout const& layout, PrefetchBudget const& budget)
     : layout_{&layout}, budget_{budget}, seen_(layout.flats().size()) {
@@ -13,9 +56,7 @@ Order::Order(shard::Layout const& layout, PrefetchBudget const& budget)
     return;
   }
   for (auto const pass : {PassKind::training, PassKind::evaluation}) {
-    for (std::int64_t position = -1; position < turns(pass); ++position) {
-      windows_[static_cast<std::size_t>(pass)].push_back(measure_window(pass, position));
-    }
+    windows_[static_cast<std::size_t>(pass)] = measure_windows(pass);
   }
 }
 
@@ -62,21 +103,35 @@ std::int64_t Order::begin_search(PassKind pass, std::int64_t position) {
 
 bool Order::is_new(std::uint32_t flat) noexcept { return std::exchange(seen_[flat], search_) != search_; }
 
-std::int64_t Order::measure_window(PassKind pass, std::int64_t position) {
-  auto const in_use = begin_search(pass, position);
-  std::int64_t live = in_use;
-  // A pass has every unit within turns(pass); looking further finds nothing new.
-  auto const last = position + turns(pass);
-  auto next = position + 1;
-  for (; next < last && live - in_use < budget_.prefetch_count; ++next) {
-    for (auto const flat : layout_->flats_of(unit_at(pass, next))) {
-      live += is_new(flat) ? layout_->flats()[flat].padded_count() : 0;
+std::vector<std::int64_t> Order::measure_windows(PassKind pass) {
+  std::int64_t live = 0;
+  Window window{*this, pass,
+                [&](std::uint32_t flat, int change) { live += change * layout_->flats()[flat].padded_count(); }};
+  std::vector<std::int64_t> ends;
+  for (std::int64_t position = -1; position < turns(pass); ++position) {
+    auto const in_use = begin_search(pass, position);
+    auto const enough = [&] { return live - in_use >= budget_.prefetch_count; };
+    // What was in use a turn ago may be ahead now: then a shorter window has as much.
+    for (bool shorter = true; shorter && window.end() > position + 1;) {
+      bool const too_much = live > budget_.max_live_count;
+      window.shorten();
+      shorter = too_much || enough();
+      if (!shorter) {
+        window.extend();
+      }
     }
-    if (live > budget_.max_live_count) {
-      break;
+    // A pass has every unit within turns(pass); looking further finds nothing new.
+    while (window.end() < position + turns(pass) && !enough()) {
+      window.extend();
+      if (live > budget_.max_live_count) {
+        window.shorten();
+        break;
+      }
     }
+    ends.push_back(window.end());
+    window.advance();
   }
-  return next;
+  return ends;
 }
 
 std::int64_t Order::window_end(PassKind pass, std::int64_t position) const noexcept {
@@ -86,6 +141,7 @@ std::int64_t Order::window_end(PassKind pass, std::int64_t position) const noexc
 
 void Order::find(PassKind pass, std::int64_t begin, std::int64_t end, std::vector<std::uint32_t>& found) {
   for (auto next = begin; next < end; ++next) {
+    ++looked_at_;
     for (auto const flat : layout_->flats_of(unit_at(pass, next))) {
       if (is_new(flat)) {
         found.push_back(flat);
@@ -129,24 +185,24 @@ SlotCounts Order::parameter_slots() {
     counts.push_back(flat.padded_count());
   }
   auto result = shard::classify(counts);
-  std::vector<int> needed(result.classes.size());
-  std::vector<std::uint32_t> next;
-  auto const need = [&](std::uint32_t flat) {
-    if (result.class_of[flat] >= 0) {
-      ++needed[static_cast<std::size_t>(result.class_of[flat])];
-    }
-  };
   for (auto const pass : {PassKind::training, PassKind::evaluation}) {
+    std::vector<int> needed(result.classes.size());
+    Window window{*this, pass, [&](std::uint32_t flat, int change) {
+                    if (result.class_of[flat] >= 0) {
+                      needed[static_cast<std::size_t>(result.class_of[flat])] += change;
+                    }
+                  }};
     for (std::int64_t position = -1; position < turns(pass); ++position) {
-      std::ranges::fill(needed, 0);
-      ahead(pass, position, position + turns(pass), next);
-      std::ranges::for_each(next, need);
-      if (position >= 0) {
-        std::ranges::for_each(layout_->flats_of(unit_at(pass, position)), need);
+      while (window.end() < window_end(pass, position)) {
+        window.extend();
+      }
+      while (window.end() > window_end(pass, position)) {
+        window.shorten();
       }
       for (std::size_t c = 0; c < needed.size(); ++c) {
         result.classes[c].slots = std::max(result.classes[c].slots, needed[c]);
       }
+      window.advance();
     }
   }
   return result;
@@ -159,16 +215,21 @@ SlotCounts Order::gradient_slots(int units_at_once) const {
     counts.push_back(flat.trainable.padded_count);
   }
   auto result = shard::classify(counts);
-  // A tied parameter's gradient is open from backward of its last user to backward of its first.
+  std::vector<int> opened(layout_->unit_count() + std::size_t{1});  // by unit: more than at the unit before
   for (auto& slot_class : result.classes) {
-    int most = 0;
-    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) {
-      auto const open = [&](std::uint32_t flat) {
-        return flats[flat].users.front() <= unit && unit <= flats[flat].users.back();
-      };
-      most = std::max(most, static_cast<int>(std::ranges::count_if(slot_class.flats, open)));
+    // A tied parameter's gradient is open from backward of its last user to backward of its first.
+    std::ranges::fill(opened, 0);
+    for (auto const flat : slot_class.flats) {
+      ++opened[flats[flat].users.front()];
+      --opened[flats[flat].users.back() + std::size_t{1}];
     }
-    slot_class.slots = std::min(static_cast<int>(slot_class.flats.size()), most + units_at_once - 1);
+    std::int64_t open = 0;
+    std::int64_t most = 0;
+    for (auto const more : opened) {
+      open += more;
+      most = std::max(most, open);
+    }
+    slot_class.slots = static_cast<int>(std::min(std::ssize(slot_class.flats), most + units_at_once - 1));
   }
   return result;
 }

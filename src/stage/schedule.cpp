@@ -56,6 +56,7 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
       gathers_{placements_for(settings).parameters == Placement::shard},
       buckets_{layout, limits.bucket_count, limits.bucket_units,
                [this](std::span<std::uint32_t const> bucket) { manager_->reduce(bucket, last_); }},
+      first_used_(layout.flats().size(), 0),
       uses_left_(layout.flats().size(), 0) {
   ahead_.reserve(layout.flats().size());
 }
@@ -164,16 +165,19 @@ void Schedule::update(optim::AdamRules const& rules) {
   manager_->drop_gathered(shard::Drop::trainable);
   pass_ = PassKind::training;
   position_ = -1;
-  ahead_.clear();
+  std::ranges::fill(first_used_, char{0});
   if (gathers_) {
     order_.ahead(pass_, position_, order_.turns(pass_), ahead_);
+    for (auto const flat : ahead_) {
+      first_used_[flat] = 1;
+    }
   }
   auto const completion = layout_->completion_order();
   for (auto flat = completion.rbegin(); flat != completion.rend(); ++flat) {
     manager_->update(*flat, rules);
     manager_->publish(*flat);
     // What the next pass uses first is on its way while the rest is still being updated.
-    if (std::ranges::find(ahead_, *flat) != ahead_.end() && !manager_->gathered(*flat)) {
+    if (first_used_[*flat] != 0 && !manager_->gathered(*flat)) {
       gather(*flat, "forward");
     }
   }

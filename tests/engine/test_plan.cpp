@@ -4,6 +4,7 @@
 
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
+#include "support/thrown.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -95,6 +96,53 @@ TEST_CASE("a plan of a model that no machine holds is arithmetic too") {
   };
   CHECK(optimizer("") == 8 * params / 1024);
   CHECK(optimizer(R"(, "bf16_optimizer_states": true)") == 4 * params / 1024);
+}
+
+TEST_CASE("gradient_slots may be any number: there are no more slots than units that need them") {
+  SyntheticModel const synthetic;  // which has a tied parameter
+  for (int const stage : {2, 3}) {
+    auto const config = [&](char const* slots) {
+      return small_config(stage, {.accumulation = 1, .zeroth = fmt::format(R"(, "gradient_slots": {})", slots)});
+    };
+    auto const bytes = plan(synthetic.model, config("1000"), 2);
+    CHECK(plan(synthetic.model, config("2147483647"), 2) == bytes);
+    auto const held = held_by(2, config("2147483647"));
+    for (auto const& peak : held.peak) {
+      CHECK(peak == bytes);
+    }
+  }
+}
+
+TEST_CASE("plans count without overflow up to the largest model, and refuse what is larger") {
+  std::int64_t const most = std::int64_t{1} << 54U;
+  for (int stage = 0; stage <= 3; ++stage) {
+    Model model;
+    for (int u = 0; u < 2; ++u) {
+      auto const unit = model.unit(fmt::format("u{}", u));
+      static_cast<void>(model.param(unit, fmt::format("w{}", u), {most / 2}, Constant{0}));
+    }
+    auto const bytes = plan(model,
+                            small_config(stage, {.zeroth = R"(, "gradient_slots": 2147483647, "gradient_dtype": "fp32",
+                                                                "reduce_gradients": "every_micro_step")",
+                                                 .more = R"(, "bf16": {"enabled": true})"}),
+                            1);
+    CHECK(bytes.parameters == 2 * most);
+    CHECK(bytes.optimizer == 12 * most);
+    CHECK(bytes.gradients == (stage < 2 ? 8 : 4) * most);
+    CHECK(bytes.slots <= 6 * most);
+    CHECK(bytes.total() < 30 * most);
+    CHECK_THAT(thrown<ContractError>([&] { return plan(model, small_config(stage), 3); }),
+               Contains("a model of 2 units for 3 ranks has, with the padding of slices, more than 18014398509481984 "
+                        "(2^54) elements"));
+  }
+}
+
+TEST_CASE("a step may have any number of micro-steps: nothing is reserved for them") {
+  SmallModel const small;
+  auto const outcome = run_job(1, [&](Job& job) {
+    Engine<float> const engine{job, small.model, small_config(0, {.accumulation = 2147483647, .micro_batch = 1})};
+  });
+  CHECK(messages_of(outcome) == "");
 }
 
 TEST_CASE("the plan in words tells every category and every decision") {

@@ -121,6 +121,24 @@ TEST_CASE("bad shapes are refused, and leave the model as it was") {
   CHECK(model.description().params[0].count == 3 * huge);
 }
 
+TEST_CASE("a model has at most 2^54 elements, so that nobody's count of its bytes overflows") {
+  std::int64_t const most = std::int64_t{1} << 54U;
+  Model model;
+  auto const unit = model.unit("u");
+  CHECK_THAT(refused([&] { return model.param(unit, "more", {most + 1}, Constant{0}); }),
+             Contains("parameter \"more\" of shape [18014398509481985] is too large; allowed: up to 18014398509481984 "
+                      "(2^54) elements"));
+  static_cast<void>(model.param(unit, "most", {most - 5}, Constant{0}));
+  static_cast<void>(model.param(unit, "rest", {4}, Constant{0}));
+  CHECK_THAT(
+      refused([&] { return model.param(unit, "beyond", {2}, Constant{0}); }),
+      Contains("parameter \"beyond\" of 2 elements makes the model too large, which has 18014398509481983 without "
+               "it; allowed: up to 18014398509481984 (2^54) together"));
+  static_cast<void>(model.param(unit, "last", {1}, Constant{0}));
+  CHECK(model.description().count == most);
+  CHECK(model.description().params.size() == 3);
+}
+
 TEST_CASE("values that cannot work are refused") {
   Model model;
   auto const unit = model.unit("u");

@@ -172,7 +172,7 @@ TEST_CASE("a unit's own parameters are one flat unit, and a tied one is a flat u
         }
       }
       good = good && !flat.users.empty() && std::vector(expected.begin(), expected.end()) == flat.users;
-      int uses = 0;
+      std::int64_t uses = 0;
       for (auto const unit : flat.users) {
         uses += d.units[unit].uses_per_micro_step;
         used_by[unit].insert(f);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -128,6 +129,47 @@ TEST_CASE("next_use is the distance to the next turn that uses a flat unit") {
       CHECK(order.next_use(pass, position, flat) <= turns);
     }
   });
+}
+
+TEST_CASE("slots for gradients are never more than units, however many are asked for at once") {
+  Model model;
+  std::vector<Unit> units;
+  for (int u = 0; u < 4; ++u) {
+    units.push_back(model.unit(fmt::format("u{}", u)));
+    static_cast<void>(model.param(units.back(), fmt::format("w{}", u), {256}, Constant{0}));
+  }
+  auto const tied = model.param(units[0], "tied", {256}, Constant{0});
+  model.tie(units[3], tied);
+  Layout const layout{model.description(), 1};
+  Order const order{layout, {}};
+  CHECK(order.gradient_slots(1).total_slots() == 2);  // the unit's, and the one that its tie keeps open
+  CHECK(order.gradient_slots(2).total_slots() == 3);
+  CHECK(order.gradient_slots(4).total_slots() == 5);
+  CHECK(order.gradient_slots(std::numeric_limits<int>::max()).total_slots() == 5);
+}
+
+TEST_CASE("a plan costs time by the number of units, however far ahead they are gathered") {
+  for (int const count : {500, 2000}) {
+    Model model;
+    std::vector<Unit> units;
+    for (int u = 0; u < count; ++u) {
+      units.push_back(model.unit(fmt::format("u{}", u)));
+      static_cast<void>(model.param(units.back(), fmt::format("w{}", u), {1 + u % 300}, Constant{0}));
+    }
+    auto const tied = model.param(units.front(), "tied", {100}, Constant{0});
+    model.tie(units.back(), tied);
+    Layout const layout{model.description(), 2};
+    // The whole model ahead, some of it, and as much as may live.
+    for (auto const& budget : {PrefetchBudget{unlimited, unlimited}, PrefetchBudget{100 * 256, unlimited},
+                               PrefetchBudget{unlimited, 200 * 256}}) {
+      Order order{layout, budget};
+      auto const slots = order.parameter_slots();
+      static_cast<void>(order.shortage());
+      INFO(fmt::format("{} units, prefetch {}, live {}", count, budget.prefetch_count, budget.max_live_count));
+      CHECK(slots.total_slots() > 50);
+      CHECK(order.looked_at() < 50 * count);
+    }
+  }
 }
 
 TEST_CASE("without a budget nothing is ahead; with one element of budget the next unit is") {

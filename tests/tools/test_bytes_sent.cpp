@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <random>
 
 #include "plan_support.hpp"
 #include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
 #include "zeroth/simulate/simulate.hpp"
 
@@ -87,6 +90,27 @@ TEST_CASE("Micro-steps may be what the file derives from its batch sizes") {
       R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 10, "zero_optimization": {"stage": 3}})");
   CHECK(bytes_sent_per_step(model, derived, 4) == bytes_sent_per_step(model, said, 4));
   CHECK(bytes_sent_per_step(model, derived, 4) == simulated(model, derived, 4));
+}
+
+TEST_CASE("More bytes than can be counted are refused, with the number of micro-steps that can be") {
+  auto const model = equal_units(1'000'000'000'000);
+  auto const sent = [&](int micro_steps) {
+    return bytes_sent_per_step(
+        model,
+        Config::from_json(fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": {},
+                                           "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": 2}}}})",
+                                      micro_steps)),
+        2);
+  };
+  auto const each = sent(1001) - sent(1000);
+  REQUIRE(each > 0);
+  auto const most = 2 + (std::numeric_limits<std::int64_t>::max() - sent(2)) / each;
+  CHECK(sent(static_cast<int>(most)) > std::numeric_limits<std::int64_t>::max() - each);
+  CHECK_THAT(testing::thrown<ConfigError>([&] { return sent(1073741823); }),
+             Catch::Contains("gradient_accumulation_steps is 1073741823: ") &&
+                 Catch::Contains(fmt::format("allowed for this model: up to {}", most)));
+  CHECK_THAT(testing::thrown<ConfigError>([&] { return sent(static_cast<int>(most) + 1); }),
+             Catch::Contains("64 bits"));
 }
 
 }  // namespace

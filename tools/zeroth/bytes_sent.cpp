@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <vector>
 
 #include <zeroth/comm/communicator.hpp>
+#include <zeroth/core/error.hpp>
 #include <zeroth/model/description.hpp>
 #include <zeroth/simulate/simulate.hpp>
 
@@ -37,7 +39,16 @@ std::int64_t bytes_sent_per_step(Model const& model, Config const& config, int w
   };
   auto const least = with(first_and_last);
   auto const each_more = with(first_and_last + 1) - least;
-  return least + (batch.accumulation - first_and_last) * each_more;
+  auto const more = batch.accumulation - first_and_last;
+  if (each_more > (std::numeric_limits<std::int64_t>::max() - least) / more) {
+    throw ConfigError{
+        fmt::format("gradient_accumulation_steps is {}: in so many micro-steps, of {} bytes each, a rank would send "
+                    "more bytes in a "
+                    "step than 64 bits can count; allowed for this model: up to {}",
+                    batch.accumulation, each_more,
+                    (std::numeric_limits<std::int64_t>::max() - least) / each_more + first_and_last)};
+  }
+  return least + more * each_more;
 }
 
 }  // namespace zeroth::tools

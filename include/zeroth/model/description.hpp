@@ -2,11 +2,16 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "zeroth/model/model.hpp"
 
 namespace zeroth::model {
+
+/// Elements that a model may have: far more than there is memory for, and few enough that no count of their bytes, with
+/// all states and buffers, overflows 64 bits.
+inline constexpr std::int64_t largest_count = std::int64_t{1} << 54U;
 
 struct ParamDescription {
   std::string name;
@@ -30,6 +35,8 @@ struct Description {
   std::uint64_t seed = 0;
   std::vector<UnitDescription> units;
   std::vector<ParamDescription> params;
+  std::unordered_map<std::string, std::uint32_t> param_named;  ///< Index in params.
+  std::int64_t count = 0;                                      ///< Elements of all parameters.
 };
 
 /// Same units, parameters, shapes, options and seed give the same number, on every machine. Initialisers count by kind

@@ -86,7 +86,8 @@ class Model {
   /// Appends a unit. `name`, in UTF-8, labels messages; it is no part of a parameter's name. Throws ContractError.
   [[nodiscard]] Unit unit(std::string name, UnitOptions const& options = {});
   /// Adds a parameter to `unit`. `name`, in UTF-8, is global and is what files use, so that regrouping units renames
-  /// nothing. Throws ContractError if the name is taken or no UTF-8, or an extent is not positive.
+  /// nothing. Throws ContractError if the name is taken or no UTF-8, an extent is not positive, or the model would have
+  /// more than 2^54 elements.
   template <std::size_t D>
   [[nodiscard]] Param<D> param(Unit unit, std::string name, std::int64_t const (&shape)[D], Init const& init,
                                ParamOptions const& options = {}) {

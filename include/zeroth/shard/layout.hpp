@@ -42,8 +42,8 @@ struct Part {
 struct FlatUnit {
   std::string name;
   Part trainable, frozen;
-  std::vector<std::uint32_t> users;  ///< Units that use it, ascending, never empty.
-  int uses_per_micro_step = 0;       ///< Of all users together.
+  std::vector<std::uint32_t> users;      ///< Units that use it, ascending, never empty.
+  std::int64_t uses_per_micro_step = 0;  ///< Of all users together.
   [[nodiscard]] std::int64_t used_count() const noexcept { return trainable.used_count + frozen.used_count; }
   /// Of the gathered whole: the trainable part, then the frozen part.
   [[nodiscard]] std::int64_t padded_count() const noexcept { return trainable.padded_count + frozen.padded_count; }
@@ -60,6 +60,7 @@ struct Location {
 /// A model cut for `world` ranks.
 class Layout {
  public:
+  /// Throws ContractError if what `world` ranks hold, with padding, is more than model::largest_count elements.
   Layout(model::Description const& description, int world);
 
   [[nodiscard]] int world() const noexcept { return world_; }

@@ -55,10 +55,14 @@ class Order {
   [[nodiscard]] shard::SlotCounts parameter_slots();
   /// Gradient slots so that `units_at_once` units' gradients can be held beyond the units that ties keep open.
   [[nodiscard]] shard::SlotCounts gradient_slots(int units_at_once) const;
+  /// Turns looked at so far: what all this costs.
+  [[nodiscard]] std::int64_t looked_at() const noexcept { return looked_at_; }
 
  private:
-  /// The first position after `position` whose units do not fit into the budget with those before it.
-  [[nodiscard]] std::int64_t measure_window(PassKind pass, std::int64_t position);
+  template <class Changed>
+  class Window;
+  /// For each position from -1 the first one after it whose units do not fit into the budget with those before them.
+  [[nodiscard]] std::vector<std::int64_t> measure_windows(PassKind pass);
   [[nodiscard]] std::int64_t window_end(PassKind pass, std::int64_t position) const noexcept;
   /// Starts a search that has found what the unit at `position` uses; elements of that.
   std::int64_t begin_search(PassKind pass, std::int64_t position);
@@ -70,6 +74,7 @@ class Order {
   std::array<std::vector<std::int64_t>, 2> windows_;  // by pass and position, from -1; empty without prefetch
   std::vector<std::uint64_t> seen_;                   // by flat unit: the search that found it last
   std::uint64_t search_ = 0;
+  std::int64_t looked_at_ = 0;
 };
 
 }  // namespace zeroth::stage

@@ -64,7 +64,8 @@ class Schedule {
   PassKind pass_ = PassKind::training;
   std::int64_t position_ = 0, end_ = 0;
   bool reduces_ = false, last_ = false;
-  std::vector<int> uses_left_;  // by flat unit: backward turns until its gradient is complete
+  std::vector<char> first_used_;         // by flat unit: forward begins with it
+  std::vector<std::int64_t> uses_left_;  // by flat unit: backward turns until its gradient is complete
   std::vector<std::uint32_t> ahead_;
   /// For what turn everything ahead was gathered, and how many gathered units had been given up by then.
   struct Prefetched {
