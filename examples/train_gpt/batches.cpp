@@ -39,14 +39,10 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const noexcept {
 }
 
 Batches::Batches(Corpus const& corpus, std::int64_t context, Order order, std::uint64_t seed)
-    : corpus_{&corpus},
-      context_{context},
-      sequences_{(std::ssize(corpus.bytes()) - 1) / context},
-      order_{order},
-      seed_{seed} {
+    : corpus_{&corpus}, context_{context}, sequences_{(corpus.size() - 1) / context}, order_{order}, seed_{seed} {
   if (sequences_ < 1) {
     throw zeroth::ConfigError{fmt::format("--data {}: has {} bytes, and one sequence of --context {} takes {}",
-                                          corpus.path().string(), corpus.bytes().size(), context, context + 1)};
+                                          corpus.path().string(), corpus.size(), context, context + 1)};
   }
 }
 
@@ -63,10 +59,11 @@ std::int64_t Batches::sequence_of(std::int64_t sample) const noexcept {
 void Batches::read(std::int64_t first_sample, std::int64_t rows, Batch& batch) const {
   batch.inputs.clear();
   batch.targets.clear();
+  batch.sequence.resize(static_cast<std::size_t>(context_) + 1);
   for (auto sample = first_sample; sample < first_sample + rows; ++sample) {
-    auto const begin = corpus_->bytes().begin() + sequence_of(sample) * context_;
-    batch.inputs.insert(batch.inputs.end(), begin, begin + context_);
-    batch.targets.insert(batch.targets.end(), begin + 1, begin + 1 + context_);
+    corpus_->read(sequence_of(sample) * context_, batch.sequence);
+    batch.inputs.insert(batch.inputs.end(), batch.sequence.begin(), batch.sequence.end() - 1);
+    batch.targets.insert(batch.targets.end(), batch.sequence.begin() + 1, batch.sequence.end());
   }
 }
 

@@ -10,6 +10,7 @@ namespace gpt {
 /// Rows of `context` tokens and of what follows each of them.
 struct Batch {
   std::vector<std::uint8_t> inputs, targets;  // [rows * context]
+  std::vector<std::uint8_t> sequence;         // [context + 1], while it is read
 };
 
 /// How samples map to sequences of the corpus. Shuffled: every epoch has an order of its own.
@@ -38,7 +39,8 @@ class Batches {
   [[nodiscard]] std::int64_t sequences() const noexcept { return sequences_; }
   /// The sequence that is sample `sample`.
   [[nodiscard]] std::int64_t sequence_of(std::int64_t sample) const noexcept;
-  /// Samples [first_sample, first_sample + rows). Allocates only if `batch` never held as many.
+  /// Samples [first_sample, first_sample + rows). Allocates only if `batch` never held as many. Throws SystemError if
+  /// they are not there any more.
   void read(std::int64_t first_sample, std::int64_t rows, Batch& batch) const;
 
  private:

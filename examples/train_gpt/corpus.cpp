@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,56 +24,6 @@ namespace fs = std::filesystem;
       fmt::format("--data {}: {}: {}", path.string(), call, std::generic_category().message(error))};
 }
 
-class File {
- public:
-  explicit File(fs::path path) : path_{std::move(path)}, descriptor_{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)} {
-    if (descriptor_ < 0) {
-      refuse(path_, "open", errno);
-    }
-  }
-  File(File const&) = delete;
-  File& operator=(File const&) = delete;
-  ~File() { ::close(descriptor_); }
-
-  [[nodiscard]] std::size_t bytes() const {
-    struct stat status {};
-    if (::fstat(descriptor_, &status) != 0) {
-      refuse(path_, "fstat", errno);
-    }
-    return static_cast<std::size_t>(status.st_size);
-  }
-  /// All of it. Valid until munmap.
-  [[nodiscard]] std::span<std::uint8_t const> map() const {
-    auto const count = bytes();
-    if (count == 0) {
-      return {};
-    }
-    void* const data = ::mmap(nullptr, count, PROT_READ, MAP_PRIVATE, descriptor_, 0);
-    if (data == MAP_FAILED) {
-      refuse(path_, "mmap", errno);
-    }
-    return {static_cast<std::uint8_t const*>(data), count};
-  }
-  void append_to(std::vector<std::uint8_t>& memory) const {
-    auto at = memory.size();
-    memory.resize(at + bytes());
-    while (at < memory.size()) {
-      auto const got = ::read(descriptor_, memory.data() + at, memory.size() - at);
-      if (got < 0 && errno != EINTR) {
-        refuse(path_, "read", errno);
-      }
-      if (got == 0) {
-        throw zeroth::SystemError{fmt::format("--data {}: became shorter while it was read", path_.string())};
-      }
-      at += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
-    }
-  }
-
- private:
-  fs::path path_;
-  int descriptor_;
-};
-
 std::vector<fs::path> files_in(fs::path const& folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -92,6 +41,51 @@ std::vector<fs::path> files_in(fs::path const& folder) {
 
 }  // namespace
 
+/// Open, and as long as it was then.
+class DataFile {
+ public:
+  explicit DataFile(fs::path path) : path_{std::move(path)}, descriptor_{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)} {
+    if (descriptor_ < 0) {
+      refuse(path_, "open", errno);
+    }
+    size_ = size_now();
+  }
+  DataFile(DataFile const&) = delete;
+  DataFile& operator=(DataFile const&) = delete;
+  ~DataFile() { ::close(descriptor_); }
+
+  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+  void read(std::int64_t first, std::span<std::uint8_t> into) const {
+    while (!into.empty()) {
+      auto const got = ::pread(descriptor_, into.data(), into.size(), first);
+      if (got < 0 && errno != EINTR) {
+        refuse(path_, "read", errno);
+      }
+      if (got == 0) {
+        throw zeroth::SystemError{fmt::format(
+            "--data {}: had {} bytes when it was opened and has {} now: it became shorter while it was used",
+            path_.string(), size_, size_now())};
+      }
+      auto const count = std::max<ssize_t>(got, 0);
+      first += count;
+      into = into.subspan(static_cast<std::size_t>(count));
+    }
+  }
+
+ private:
+  [[nodiscard]] std::int64_t size_now() const {
+    struct stat status {};
+    if (::fstat(descriptor_, &status) != 0) {
+      refuse(path_, "fstat", errno);
+    }
+    return status.st_size;
+  }
+
+  fs::path path_;
+  int descriptor_;
+  std::int64_t size_ = 0;
+};
+
 Corpus::Corpus(fs::path path) : path_{std::move(path)} {
   std::error_code error;
   auto const status = fs::status(path_, error);
@@ -99,20 +93,27 @@ Corpus::Corpus(fs::path path) : path_{std::move(path)} {
     refuse(path_, "stat", error.value());
   }
   if (fs::is_regular_file(status)) {
-    bytes_ = File{path_}.map();
+    file_ = std::make_unique<DataFile>(path_);
+    size_ = file_->size();
   } else if (fs::is_directory(status)) {
-    for (auto const& file : files_in(path_)) {
-      File{file}.append_to(memory_);
+    for (auto const& each : files_in(path_)) {
+      DataFile const file{each};
+      memory_.resize(memory_.size() + static_cast<std::size_t>(file.size()));
+      file.read(0, std::span{memory_}.last(static_cast<std::size_t>(file.size())));
     }
-    bytes_ = memory_;
+    size_ = std::ssize(memory_);
   } else {
     throw zeroth::ConfigError{fmt::format("--data {}: is neither a file nor a folder", path_.string())};
   }
 }
 
-Corpus::~Corpus() {
-  if (memory_.empty() && !bytes_.empty()) {
-    ::munmap(const_cast<std::uint8_t*>(bytes_.data()), bytes_.size());
+Corpus::~Corpus() = default;
+
+void Corpus::read(std::int64_t first, std::span<std::uint8_t> into) const {
+  if (file_) {
+    file_->read(first, into);
+  } else {
+    std::copy_n(memory_.begin() + first, into.size(), into.begin());
   }
 }
 

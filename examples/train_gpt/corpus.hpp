@@ -2,13 +2,17 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <vector>
 
 namespace gpt {
 
-/// A file is mapped, so that all processes of a machine share its pages. The files of a folder (and of the folders in
-/// it) are read one behind the other, in byte order of their paths relative to it. Immutable: may be shared by threads.
+class DataFile;
+
+/// A file is read piece by piece, as it is asked for: all processes of a machine share what the system keeps of it. The
+/// files of a folder (and of the folders in it) are read into memory, one behind the other, in byte order of their
+/// paths relative to it. Immutable: may be shared by threads.
 class Corpus {
  public:
   /// Throws ConfigError if `path` is neither, SystemError if something cannot be read.
@@ -17,12 +21,16 @@ class Corpus {
   Corpus& operator=(Corpus const&) = delete;
   ~Corpus();
   [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
-  [[nodiscard]] std::span<std::uint8_t const> bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+  /// Bytes [first, first + into.size()), which must be there. Throws SystemError if the file has become shorter, or
+  /// cannot be read any more. Allocates nothing.
+  void read(std::int64_t first, std::span<std::uint8_t> into) const;
 
  private:
   std::filesystem::path path_;
-  std::vector<std::uint8_t> memory_;     ///< Of a folder.
-  std::span<std::uint8_t const> bytes_;  ///< Of `memory_`, or a mapping of a file.
+  std::unique_ptr<DataFile const> file_;  ///< None if it is a folder:
+  std::vector<std::uint8_t> memory_;
+  std::int64_t size_ = 0;
 };
 
 }  // namespace gpt

@@ -202,6 +202,21 @@ TEST_CASE("train_gpt ends cleanly on Ctrl-C and SIGTERM, and keeps what it has")
   CHECK(std::filesystem::exists(place / "b/model.safetensors"));
 }
 
+TEST_CASE("train_gpt ends, and says why, when its text becomes shorter") {
+  Place const place;
+  auto const bytes = std::filesystem::file_size(place / "text");
+  Child child{place.command(small + "--ranks 2 --steps 100000000 --report report")};
+  REQUIRE(child.wait_for("step 3/"));
+  std::filesystem::resize_file(place / "text", 5);
+  auto const ending = child.wait();
+  INFO(child.output());
+  CHECK(ending.in_time);
+  CHECK(ending.status == 1);
+  CHECK_THAT(child.output(),
+             Contains("--data text: had " + std::to_string(bytes) + " bytes when it was opened and has 5 now"));
+  CHECK_FALSE(std::filesystem::exists(place / "report"));
+}
+
 TEST_CASE("train_gpt says what is wrong, and leaves no half of a file") {
   Place const place;
   struct Row {

@@ -18,7 +18,11 @@ using zeroth::testing::thrown;
 
 namespace {
 
-std::string text_of(Corpus const& corpus) { return {corpus.bytes().begin(), corpus.bytes().end()}; }
+std::string text_of(Corpus const& corpus) {
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(corpus.size()));
+  corpus.read(0, bytes);
+  return {bytes.begin(), bytes.end()};
+}
 
 }  // namespace
 
@@ -56,6 +60,21 @@ TEST_CASE("a corpus that cannot be read says which, and why") {
     std::filesystem::permissions(closed, std::filesystem::perms::none);
     CHECK_THAT(thrown<zeroth::SystemError>(open(closed)), Contains("closed") && Contains("Permission denied"));
   }
+}
+
+TEST_CASE("a corpus whose file becomes shorter or goes away is read as far as it goes") {
+  Folder const folder;
+  auto const path = folder.write("text", std::string(20000, 'x'));
+  Corpus const corpus{path};
+  Batches const batches{corpus, 10, Order::sequential, 0};
+  Batch batch;
+  std::filesystem::resize_file(path, 5000);
+  batches.read(0, 499, batch);  // up to byte 4990
+  CHECK_THAT(thrown<zeroth::SystemError>([&] { batches.read(499, 1, batch); }),
+             Contains("--data") && Contains(path.string() + ": had 20000 bytes when it was opened and has 5000 now"));
+  std::filesystem::remove(path);
+  batches.read(0, 499, batch);  // it is open
+  CHECK(batch.inputs == std::vector<std::uint8_t>(4990, 'x'));
 }
 
 TEST_CASE("a corpus has as many sequences as fit, each with one byte more to predict") {

@@ -68,3 +68,15 @@ TEST_CASE("train_gpt keeps what it has when Ctrl-C is pressed on mpirun's termin
   CHECK_THAT(place.contents(), !Contains("partial") && !Contains("flight"));
   CHECK_THAT(child.output(), !Contains("\x1b"));  // the terminal is mpirun's, and not this rank's
 }
+
+TEST_CASE("train_gpt's processes end, and one says why, when their text becomes shorter") {
+  Place const place;
+  Child child{place.command(small + "--steps 100000000", two_processes)};
+  REQUIRE(child.wait_for("step 3/"));
+  std::filesystem::resize_file(place / "text", 5);
+  auto const ending = child.wait();
+  INFO(child.output());
+  CHECK(ending.in_time);
+  CHECK(ending.status != 0);
+  CHECK_THAT(child.output(), Contains("--data text: had ") && Contains(" bytes when it was opened and has 5 now"));
+}
