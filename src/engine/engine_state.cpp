@@ -128,7 +128,7 @@ EngineState::~EngineState() {
     gather_comm_->abort(why);
     std::abort();
   }
-  if (failure_ || std::uncaught_exceptions() > exceptions_at_start_) {
+  if (failure_ || (std::uncaught_exceptions() > exceptions_at_start_ && !finished_)) {
     // The streams may hold collectives that other ranks will never join: end them before the streams are joined.
     gather_comm_->abort(
         fmt::format("the engine of rank {} ended by an error{}", gather_comm_->rank(), cause_of(failure_)));

@@ -4,13 +4,16 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "engine/finding.hpp"
 #include "engine/history.hpp"
 #include "engine/planning.hpp"
 #include "engine/replicas.hpp"
@@ -20,6 +23,11 @@
 #include "zeroth/engine/engine.hpp"
 #include "zeroth/shard/shard_manager.hpp"
 #include "zeroth/stage/schedule.hpp"
+
+namespace zeroth::engine {
+class SafetensorsReader;
+class SafetensorsWriter;
+}  // namespace zeroth::engine
 
 namespace zeroth::detail {
 
@@ -79,6 +87,19 @@ class EngineState {
   void meet(std::string_view purpose);
   [[nodiscard]] engine::Exchange exchange() const noexcept;
   void compare_replicas(shard::Moments moments, std::string const& after);
+  /// Runs `action`; what it throws is the end of this engine.
+  template <class F>
+  void or_end(F const& action) {
+    try {
+      action();
+    } catch (...) {
+      remember_failure(std::current_exception());
+      throw;
+    }
+  }
+  void together(std::string_view purpose, std::string_view failed, std::function<void()> const& action);
+  void send_slices(engine::SafetensorsWriter* writer, device::Memory& on_host, std::exception_ptr& refused);
+  void store_slices(engine::SafetensorsReader const& reader, std::span<float> values, engine::Finding& finding);
   void check_usable(char const* call);
   void check_thread(char const* call) const;
   void remember_failure(std::exception_ptr error) noexcept;
@@ -113,6 +134,7 @@ class EngineState {
   int exceptions_at_start_;
   std::thread::id const thread_ = std::this_thread::get_id();
   std::exception_ptr failure_;
+  bool finished_ = false;  ///< finish() was called, and no pass has begun since: nothing is under way.
 
   // the pass
   std::optional<stage::PassKind> pass_;

@@ -34,6 +34,7 @@ void EngineState::begin_pass(EvaluationRecord* evaluation) {
   }
   pass_ = evaluation == nullptr ? PassKind::training : PassKind::evaluation;
   evaluation_ = evaluation;
+  finished_ = false;
   position_ = -1;
   loss_reported_ = pass_skipped_ = false;
   std::ranges::fill(progress_, UnitProgress{});

@@ -105,14 +105,18 @@ void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout,
   }
 }
 
-void compare_files(SafetensorsReader const& reader, std::filesystem::path const& file, model::Description const& model,
-                   Exchange const& exchange) {
-  if (exchange.communicator->world() == 1) {
-    return;
-  }
+std::vector<std::uint64_t> sample(SafetensorsReader const& reader, model::Description const& model) {
   std::vector<std::uint64_t> samples;
   for (auto const& param : model.params) {
     samples.push_back(sample_of(reader, reader.tensors().at(param.name), param.count));
+  }
+  return samples;
+}
+
+void compare_files(std::span<std::uint64_t const> samples, std::filesystem::path const& file,
+                   model::Description const& model, Exchange const& exchange) {
+  if (exchange.communicator->world() == 1) {
+    return;
   }
   auto const found = deviations(
       samples, "parameter", [&](std::size_t param) -> std::string const& { return model.params[param].name; },

@@ -2,7 +2,9 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "engine/safetensors.hpp"
 #include "zeroth/comm/communicator.hpp"
@@ -28,9 +30,12 @@ inline constexpr std::int64_t replica_check_steps = 100;
 void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::Moments moments,
                       std::string_view after, Exchange const& exchange);
 
-/// Collective, waits: compares a few values of every parameter in the files that the ranks have opened, so that slices
-/// of different files do not end up in one model. Throws PeerError as above, with the parameter.
-void compare_files(SafetensorsReader const& reader, std::filesystem::path const& file, model::Description const& model,
-                   Exchange const& exchange);
+/// By parameter, a hash of a few of its values in a file.
+[[nodiscard]] std::vector<std::uint64_t> sample(SafetensorsReader const& reader, model::Description const& model);
+
+/// Collective, waits: compares the samples of the files that the ranks have opened, so that slices of different files
+/// do not end up in one model. Throws PeerError as above, with the parameter.
+void compare_files(std::span<std::uint64_t const> samples, std::filesystem::path const& file,
+                   model::Description const& model, Exchange const& exchange);
 
 }  // namespace zeroth::engine

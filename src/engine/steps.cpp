@@ -142,6 +142,7 @@ std::optional<StepReport> EngineState::finish() {
     gather_stream_->synchronize();
     reduce_stream_->synchronize();
     device_->compute().synchronize();
+    finished_ = true;
     return report;
   } catch (...) {
     remember_failure(std::current_exception());

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
+#include <string_view>
 
+#include "core/logger.hpp"
 #include "engine/engine_state.hpp"
 #include "engine/safetensors.hpp"
 #include "zeroth/core/error.hpp"
@@ -18,42 +21,18 @@ using engine::Verb;
 
 namespace {
 
-/// Rank 0's file. After the first error it takes no more, but the ranks still send to the end: nobody hangs.
-class Sink {
- public:
-  Sink(std::filesystem::path const& file, model::Description const& model) {
-    std::vector<engine::NamedShape> tensors;
-    for (auto const& param : model.params) {
-      tensors.push_back({param.name, param.shape});
-    }
-    guarded([&] { writer_.emplace(file, tensors); });
+std::vector<engine::NamedShape> shapes_of(model::Description const& model) {
+  std::vector<engine::NamedShape> shapes;
+  for (auto const& param : model.params) {
+    shapes.push_back({param.name, param.shape});
   }
-  void append(std::span<float const> values) {
-    guarded([&] { writer_->append(values); });
-  }
-  void commit() {
-    guarded([&] { writer_->commit(); });
-  }
-  [[nodiscard]] std::exception_ptr const& error() const noexcept { return error_; }
-
- private:
-  template <class F>
-  void guarded(F const& action) {
-    if (!error_) {
-      try {
-        action();
-      } catch (...) {
-        error_ = std::current_exception();
-      }
-    }
-  }
-  std::optional<engine::SafetensorsWriter> writer_;
-  std::exception_ptr error_;
-};
+  return shapes;
+}
 
 /// All that is wrong with a file, at once.
-void check_tensors(std::filesystem::path const& file, std::map<std::string, engine::Tensor> const& tensors,
+void check_tensors(std::filesystem::path const& file, engine::SafetensorsReader const& reader,
                    model::Description const& model) {
+  auto const& tensors = reader.tensors();
   std::vector<std::string> problems;
   for (auto const& param : model.params) {
     auto const found = tensors.find(param.name);
@@ -108,89 +87,148 @@ void EngineState::meet(std::string_view purpose) {
   reduce_stream_->synchronize();
 }
 
-void EngineState::save_weights(std::filesystem::path const& file) {
-  check_between_passes("save_weights()");
-  histories_[static_cast<std::size_t>(steps_ % 2)].add(Verb::save_weights);
+/// Runs `action` on all ranks. Where it fails on one, all throw the same error, which begins with `failed`, and the
+/// engine goes on; but not after PeerError, which says that the ranks no longer agree.
+void EngineState::together(std::string_view purpose, std::string_view failed, std::function<void()> const& action) {
+  std::vector<engine::Finding> all;
+  or_end([&] {
+    engine::Finding mine;
+    try {
+      action();
+    } catch (PeerError const&) {
+      throw;
+    } catch (...) {
+      mine = engine::describe_failure();
+    }
+    all = engine::share(mine, purpose, *gather_comm_, *device_, *gather_stream_);
+  });
+  engine::throw_if_failed(failed, all);
+}
+
+/// Brings all slices to rank 0, and there to `writer`. What that throws is left in `refused`, and the ranks still send
+/// to the end: nobody hangs.
+void EngineState::send_slices(engine::SafetensorsWriter* writer, device::Memory& on_host, std::exception_ptr& refused) {
   auto const rank = gather_comm_->rank();
   auto const send = [&](Operation operation, float* data, std::int64_t count, int peer) {
     std::array const transaction{Collective{operation, data, data, count, Dtype::fp32, peer}};
     gather_comm_->submit(*gather_stream_, {"save_weights", ""}, transaction);
     gather_stream_->synchronize();
   };
-  try {
-    meet("save_weights");
+  auto const write = [&](std::span<float> piece) {
+    auto& compute = device_->compute();
+    device_->kernels().copy(compute, on_host.data(), piece.data(), std::ssize(piece) * bytes_of(Dtype::fp32));
+    compute.synchronize();
+    try {
+      if (!refused) {
+        writer->append({reinterpret_cast<float const*>(on_host.data()), piece.size()});
+      }
+    } catch (...) {
+      refused = std::current_exception();
+    }
+  };
+  auto const take = [&](std::uint32_t param, int owner, std::int64_t first, std::span<float> piece) {
+    auto const count = std::ssize(piece);
+    if (rank == owner) {
+      manager_->load(param, first, piece);
+    }
+    if (rank == owner && rank != 0) {
+      send(Operation::send, piece.data(), count, 0);
+    } else if (rank == 0 && owner != 0) {
+      send(Operation::receive, piece.data(), count, owner);
+    }
+    if (rank == 0) {
+      write(piece);
+    }
+  };
+  each_piece(*manager_, model_->params.size(), gather_comm_->world(), manager_->transfer(), take);
+}
+
+void EngineState::save_weights(std::filesystem::path const& file) {
+  constexpr std::string_view purpose = "save_weights";
+  constexpr std::string_view failed = "save_weights() failed and changed nothing";
+  check_between_passes("save_weights()");
+  histories_[static_cast<std::size_t>(steps_ % 2)].add(Verb::save_weights);
+  or_end([&] {
+    meet(purpose);
     manager_->await_gathers();
-    std::optional<Sink> sink;
-    if (rank == 0) {
-      sink.emplace(file, *model_);
+  });
+  std::optional<engine::SafetensorsWriter> writer;  // on rank 0
+  std::unique_ptr<device::Memory> on_host;
+  together(purpose, failed, [&] {
+    on_host = device_->allocate_host(static_cast<std::int64_t>(manager_->transfer().size_bytes()));
+    if (gather_comm_->rank() == 0) {
+      writer.emplace(file, shapes_of(*model_));
     }
-    auto const buffer = manager_->transfer();
-    auto const on_host = device_->allocate_host(static_cast<std::int64_t>(buffer.size_bytes()));
-    auto const take = [&](std::uint32_t param, int owner, std::int64_t first, std::span<float> piece) {
-      auto const count = std::ssize(piece);
-      if (rank == owner) {
-        manager_->load(param, first, piece);
+  });
+  std::exception_ptr refused;
+  or_end([&] { send_slices(writer ? &*writer : nullptr, *on_host, refused); });
+  together(purpose, failed, [&] {
+    if (refused) {
+      std::rethrow_exception(refused);
+    }
+    if (writer) {
+      writer->commit();
+    }
+  });
+}
+
+/// Sets all that this rank holds. `finding` becomes a warning if a value is not finite.
+void EngineState::store_slices(engine::SafetensorsReader const& reader, std::span<float> values,
+                               engine::Finding& finding) {
+  for (std::uint32_t param = 0; param < model_->params.size(); ++param) {
+    auto const& name = model_->params[param].name;
+    auto const& tensor = reader.tensors().at(name);
+    auto const range = manager_->held_of(param);
+    for (auto first = range.begin; first < range.end; first += std::ssize(values)) {
+      auto const piece = values.first(std::min(values.size(), static_cast<std::size_t>(range.end - first)));
+      reader.read(tensor, first, piece);
+      manager_->store(param, first, piece);
+      auto const odd = std::ranges::find_if_not(piece, [](float value) { return std::isfinite(value); });
+      if (odd != piece.end() && finding.kind == engine::Finding::Kind::nothing) {
+        finding = {engine::Finding::Kind::warning,
+                   fmt::format("\"{}\" holds {} at element {}", name, *odd, first + (odd - piece.begin()))};
       }
-      if (rank == owner && rank != 0) {
-        send(Operation::send, piece.data(), count, 0);
-      } else if (rank == 0 && owner != 0) {
-        send(Operation::receive, piece.data(), count, owner);
-      }
-      if (rank == 0) {
-        auto& compute = device_->compute();
-        device_->kernels().copy(compute, on_host->data(), piece.data(), count * bytes_of(Dtype::fp32));
-        compute.synchronize();
-        sink->append({reinterpret_cast<float const*>(on_host->data()), piece.size()});
-      }
-    };
-    each_piece(*manager_, model_->params.size(), gather_comm_->world(), buffer, take);
-    auto const flag = device_->allocate_host(sizeof(std::int64_t));
-    auto& failed = *reinterpret_cast<std::int64_t*>(flag->data());
-    if (rank == 0) {
-      sink->commit();
-      failed = sink->error() ? 1 : 0;
     }
-    gather_comm_->broadcast(*gather_stream_, {"save_weights", ""}, &failed, &failed, 1, Dtype::int64, 0);
-    gather_stream_->synchronize();
-    if (rank == 0 && sink->error()) {
-      std::rethrow_exception(sink->error());
-    }
-    if (failed != 0) {
-      throw PeerError{fmt::format("save_weights({}): rank 0 could not write the file", file.string())};
-    }
-  } catch (...) {
-    remember_failure(std::current_exception());
-    throw;
   }
 }
 
+/// Everything is looked at on every rank before anything is changed on any.
 void EngineState::load_weights(std::filesystem::path const& file) {
+  constexpr std::string_view purpose = "load_weights";
   check_between_passes("load_weights()");
   histories_[static_cast<std::size_t>(steps_ % 2)].add(Verb::load_weights);
-  try {
-    engine::SafetensorsReader const reader{file};
-    check_tensors(file, reader.tensors(), *model_);
-    engine::compare_files(reader, file, *model_, exchange());
-    manager_->await_gathers();
-    manager_->drop_gathered(shard::Drop::all);
-    constexpr std::size_t most = std::size_t{1} << 16U;
-    auto const memory = device_->allocate_host(static_cast<std::int64_t>(most * sizeof(float)));
-    std::span const values{reinterpret_cast<float*>(memory->data()), most};
-    for (std::uint32_t param = 0; param < model_->params.size(); ++param) {
-      auto const& tensor = reader.tensors().at(model_->params[param].name);
-      auto const range = manager_->held_of(param);
-      for (auto first = range.begin; first < range.end; first += std::ssize(values)) {
-        auto const count = std::min(values.size(), static_cast<std::size_t>(range.end - first));
-        auto const piece = values.first(count);
-        reader.read(tensor, first, piece);
-        manager_->store(param, first, piece);
-      }
+  or_end([&] { meet(purpose); });
+  constexpr std::size_t most = std::size_t{1} << 16U;
+  std::optional<engine::SafetensorsReader> reader;
+  std::vector<std::uint64_t> samples;
+  std::unique_ptr<device::Memory> memory;
+  together(purpose, "load_weights() failed and changed nothing", [&] {
+    reader.emplace(file);
+    check_tensors(file, *reader, *model_);
+    samples = engine::sample(*reader, *model_);  // which refuses a dtype that it cannot read
+    memory = device_->allocate_host(static_cast<std::int64_t>(most * sizeof(float)));
+  });
+  or_end([&] {
+    engine::compare_files(samples, file, *model_, exchange());
+    engine::Finding mine;
+    try {
+      manager_->await_gathers();
+      manager_->drop_gathered(shard::Drop::all);
+      store_slices(*reader, {reinterpret_cast<float*>(memory->data()), most}, mine);
+    } catch (PeerError const&) {
+      throw;
+    } catch (...) {
+      mine = engine::describe_failure();
     }
+    auto const all = engine::share(mine, purpose, *gather_comm_, *device_, *gather_stream_);
+    engine::throw_if_failed("load_weights() failed after it had changed weights", all);
     compare_replicas(shard::Moments::without, "load_weights()");
-  } catch (...) {
-    remember_failure(std::current_exception());
-    throw;
-  }
+    auto const warning =
+        std::ranges::find_if(all, [](auto const& each) { return each.kind == engine::Finding::Kind::warning; });
+    if (warning != all.end() && warning - all.begin() == gather_comm_->rank()) {
+      logger().warn("{}load_weights({}): {}: training goes on with that", rank_prefix(), file.string(), warning->text);
+    }
+  });
 }
 
 }  // namespace zeroth::detail

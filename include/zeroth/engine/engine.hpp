@@ -89,12 +89,14 @@ class Engine {
   /// evaluation before it, if that was left unfinished.
   Evaluation<T> evaluation(int passes) { return Evaluation<T>{detail::begin_evaluation(*state_, passes)}; }
   /// One safetensors file of the masters, in fp32, written by rank 0 from the shards piece by piece: there when it is
-  /// complete, or not at all. Between passes. Waits. If it cannot be written, rank 0 throws SystemError, which says
-  /// why, the others PeerError.
+  /// complete, or not at all. Between passes. Waits. If it cannot be written, all ranks throw the same SystemError, and
+  /// the engine goes on: another file may do.
   void save_weights(std::filesystem::path const& file) { detail::save_weights(*state_, file); }
   /// Each rank reads its ranges only. fp32, bf16 and fp16 files. Between passes. Waits. Leaves Adam's moments and the
-  /// count of updates as they are. Throws ContractError with the names and shapes that do not match, and PeerError if
-  /// ranks read different values.
+  /// count of updates as they are. Warns of the first value that is not finite. If one rank cannot read the file, or
+  /// names and shapes do not match, all throw the same SystemError or ContractError, nothing was changed, and the
+  /// engine goes on. An error while values are read, from a file that was whole before, is the engine's end, and so is
+  /// PeerError if ranks read different values.
   void load_weights(std::filesystem::path const& file) { detail::load_weights(*state_, file); }
   [[nodiscard]] std::int64_t micro_batch() const noexcept {  ///< Samples per rank and pass. Not collective.
     return detail::micro_batch(*state_);

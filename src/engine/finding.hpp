@@ -1,0 +1,32 @@
+/// What all ranks try at the same time, and some may fail at alone: a file that only one machine has, a full disk.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeroth/comm/communicator.hpp"
+#include "zeroth/device/device.hpp"
+
+namespace zeroth::engine {
+
+/// What a rank has to say about what it tried.
+struct Finding {
+  enum class Kind : std::uint8_t { nothing, warning, contract_error, system_error };
+  Kind kind = Kind::nothing;
+  std::string text;  ///< Without the rank in front.
+  [[nodiscard]] bool failed() const noexcept { return kind == Kind::contract_error || kind == Kind::system_error; }
+};
+
+/// Of the exception that is being handled: ContractError stays one, all else is the machine's.
+[[nodiscard]] Finding describe_failure();
+
+/// Collective: what every rank found, by rank. Waits. One number of every rank, and texts only if there are any.
+[[nodiscard]] std::vector<Finding> share(Finding const& mine, std::string_view purpose,
+                                         comm::Communicator& communicator, device::Device& device,
+                                         device::Stream& stream);
+
+/// Throws the same error on all ranks if one of `all` is one: "`what`: rank 1: ...", without the rank if all say it.
+void throw_if_failed(std::string_view what, std::vector<Finding> const& all);
+
+}  // namespace zeroth::engine
