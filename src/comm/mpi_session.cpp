@@ -242,7 +242,7 @@ void MpiSession::handle(ControlMessage const& message) {
     case Kind::answer: note_answer(message); return;
     case Kind::left: {
       std::lock_guard const lock{mutex_};
-      leavers_.emplace(message.communicator, MpiLeaver{message.sender, message.sequence});
+      leavers_.add(message.communicator, {message.sender, message.sequence});
       return;
     }
   }
@@ -284,7 +284,7 @@ void MpiSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
   {
     std::lock_guard const lock{mutex_};
     begun_.erase(communicator);
-    leavers_.erase(communicator);
+    leavers_.leave(communicator, ranks.size() - 1);
   }
   thread_->post(
       [this, ranks, message = ControlMessage{.kind = Kind::left, .communicator = communicator, .sequence = last}] {
@@ -298,10 +298,7 @@ void MpiSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
 
 std::vector<MpiLeaver> MpiSession::leavers(std::uint64_t communicator) const {
   std::lock_guard const lock{mutex_};
-  auto const [first, last] = leavers_.equal_range(communicator);
-  std::vector<MpiLeaver> all;
-  std::transform(first, last, std::back_inserter(all), [](auto const& each) { return each.second; });
-  return all;
+  return leavers_.of(communicator);
 }
 
 std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector<int> const& ranks) {

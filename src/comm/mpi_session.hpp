@@ -13,16 +13,11 @@
 
 #include "comm/job_failure.hpp"
 #include "comm/mpi_control.hpp"
+#include "comm/mpi_leavers.hpp"
 #include "comm/mpi_thread.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
-
-/// A rank that has ended a communicator after transaction `last`.
-struct MpiLeaver {
-  int rank = 0;  ///< In the world.
-  std::uint64_t last = 0;
-};
 
 /// What a rank answered when it was asked where it is.
 struct Whereabouts {
@@ -93,7 +88,7 @@ class MpiSession {
   mutable std::mutex mutex_;
   std::optional<JobFailure> failure_;
   std::map<std::uint64_t, std::atomic<std::uint64_t> const*> begun_;
-  std::multimap<std::uint64_t, MpiLeaver> leavers_;
+  MpiLeavers leavers_;
   std::map<std::uint64_t, std::shared_ptr<Inquiry>> inquiries_;
   std::uint64_t inquiry_count_ = 0;
 

@@ -45,5 +45,23 @@ TEST_CASE("an extent is as long as it should be") {
   });
 }
 
+TEST_CASE("what ranks say when they leave a communicator is forgotten once all have left") {
+  MpiLeavers leavers;
+  leavers.add(7, {2, 40});  // before this rank has the communicator
+  leavers.add(8, {1, 3});
+  CHECK(leavers.of(7).size() == 1);
+  CHECK(leavers.of(7).front().rank == 2);
+  CHECK(leavers.of(7).front().last == 40);
+  leavers.leave(7, 3);
+  CHECK(leavers.communicators() == 2);
+  leavers.add(7, {1, 40});
+  leavers.add(7, {0, 40});  // after this rank has left, and nobody else will
+  CHECK(leavers.communicators() == 1);
+  leavers.leave(8, 1);
+  leavers.leave(9, 0);  // alone in it
+  CHECK(leavers.communicators() == 0);
+  CHECK(leavers.of(7).empty());
+}
+
 }  // namespace
 }  // namespace zeroth::comm
