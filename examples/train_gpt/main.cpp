@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <exception>
+#include <new>
 #include <sstream>
 
 #include "core/standard_streams.hpp"
@@ -60,6 +61,10 @@ int main(int argc, char** argv) {
   zeroth::write_error(complaint.str());
   try {
     exit_status = options ? run(*options) : exit_status;
+  } catch (std::bad_alloc const&) {
+    zeroth::write_error(
+        "train_gpt: out of memory before training: the data or the model do not fit into this process\n");
+    exit_status = 1;
   } catch (std::exception const& error) {
     zeroth::write_error(fmt::format("train_gpt: {}\n", error.what()));
     exit_status = 1;

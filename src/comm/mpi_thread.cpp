@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "core/start_thread.hpp"
+
 namespace zeroth::comm {
 namespace {
 
@@ -29,7 +31,7 @@ bool MpiOperation::wait_until(Clock::time_point deadline) const {
 }
 
 MpiThread::MpiThread(std::function<bool()> service, std::function<void(char const*)> failed)
-    : service_{std::move(service)}, failed_{std::move(failed)}, thread_{[this] { loop(); }} {}
+    : service_{std::move(service)}, failed_{std::move(failed)}, thread_{start_thread("MPI", [this] { loop(); })} {}
 
 MpiThread::~MpiThread() {
   post([this] { ending_ = true; });

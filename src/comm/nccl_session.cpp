@@ -16,6 +16,7 @@
 #include "comm/nccl_call.hpp"
 #include "comm/rank_error.hpp"
 #include "core/logger.hpp"
+#include "core/start_thread.hpp"
 #include "device/cuda_call.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -92,7 +93,7 @@ NcclSession::NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<
                                   [this](NcclLink const& link, NcclFlights::Late const& late) {
                                     return explain_late(link, *late.transaction, late.begun);
                                   }});
-  answering_ = std::thread{[this] { answer(); }};
+  answering_ = start_thread("answers to other ranks", [this] { answer(); });
 }
 
 void NcclSession::take_gpu() {

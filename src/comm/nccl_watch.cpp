@@ -8,11 +8,13 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/logger.hpp"
+#include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -98,12 +100,18 @@ void NcclWatch::State::end_all(std::string const& reason) const {
   }
   // At the same time: NCCL waits in an abort for the GPU, where a communicator's work may be behind another one's.
   std::vector<std::jthread> aborts;
+  aborts.reserve(every.size());
   for (auto const& link : every) {
-    aborts.emplace_back([this, &link] {
+    auto const end = [this, &link] {
       this_rank() = {rank, world, fmt::format("cuda:{}", gpu)};
       link->abort();
       link->flights.abandon();
-    });
+    };
+    try {
+      aborts.emplace_back(end);
+    } catch (std::system_error const&) {  // there is no thread to be had
+      end();
+    }
   }
 }
 
@@ -112,14 +120,14 @@ NcclWatch::NcclWatch(int rank, int world, int gpu, Hooks hooks) : state_{std::ma
   state_->world = world;
   state_->gpu = gpu;
   state_->hooks = std::move(hooks);
-  state_->thread = std::thread{[state = state_] {
+  state_->thread = start_thread("the watch of NCCL", [state = state_] {
     try {
       state->run();
     } catch (std::exception const& error) {
       logger().error("the watch of NCCL ended: {}", error.what());
     }
     state->ended.add();
-  }};
+  });
 }
 
 NcclWatch::~NcclWatch() {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <new>
 
 #include "core/standard_streams.hpp"
 #include "zeroth/core/error.hpp"
@@ -27,6 +28,11 @@ RankError describe_current_exception() {
     throw;
   } catch (PeerError const& error) {
     return make_error(error.what(), true);
+  } catch (std::bad_alloc const&) {
+    return make_error(
+        "the process is out of memory: run fewer ranks on this machine, a smaller model or batch, or raise the limit "
+        "(ulimit -v, a container's memory)",
+        false);
   } catch (std::exception const& error) {
     return make_error(error.what(), false);
   } catch (...) {

@@ -13,6 +13,7 @@
 #include "comm/flight_files.hpp"
 #include "comm/rank_error.hpp"
 #include "comm/signals.hpp"
+#include "core/start_thread.hpp"
 #include "zeroth/core/counter.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -50,11 +51,14 @@ void end(RankProcess const& process, FlightFiles& files, RankError const& error,
 class EndInTime {
  public:
   EndInTime(RankProcess const& process, FlightFiles& files, std::chrono::milliseconds grace)
-      : process_{process}, files_{files}, grace_{grace}, thread_{[this, speaker = this_rank()] {
+      : process_{process},
+        files_{files},
+        grace_{grace},
+        thread_{start_thread("the watch of this rank's end", [this, speaker = this_rank()] {
           this_rank() = speaker;
           ::pthread_setname_np(::pthread_self(), "end in time");
           watch();
-        }} {}
+        })} {}
   /// Where it ends the process already, this does not return.
   ~EndInTime() {
     over_.add();
@@ -97,18 +101,25 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
   state.stop_requested = [&stop] { return stop.load(std::memory_order_relaxed); };
   state.request_stop = [&stop] { stop.store(true, std::memory_order_relaxed); };
   state.set_flight_folder = [&files](std::filesystem::path const& folder) { files.set_folder(folder); };
-  SignalWatch const signals{{.who = fmt::format("rank {}", process.rank),
-                             .ask =
-                                 [&](int signal) {
-                                   stop.store(true, std::memory_order_relaxed);
-                                   if (signal == SIGTERM) {
-                                     files.write_in_case("SIGTERM");  // at once: what kills does not wait
-                                   }
-                                 },
-                             .record = [&](std::string const& why) { files.write(why); },
-                             .grace = options.stop_grace}};
-  std::optional<EndInTime> end_in_time{std::in_place, process, files, grace};
+  SignalWatch::Actions const actions{.who = fmt::format("rank {}", process.rank),
+                                     .ask =
+                                         [&](int signal) {
+                                           stop.store(true, std::memory_order_relaxed);
+                                           if (signal == SIGTERM) {
+                                             files.write_in_case("SIGTERM");  // at once: what kills does not wait
+                                           }
+                                         },
+                                     .record = [&](std::string const& why) { files.write(why); },
+                                     .grace = options.stop_grace};
+  std::optional<SignalWatch> signals;
   try {
+    signals.emplace(actions);
+  } catch (SystemError const&) {  // the other ranks are already there
+    end(process, files, describe_current_exception(), grace);
+  }
+  std::optional<EndInTime> end_in_time;
+  try {
+    end_in_time.emplace(process, files, grace);
     state.communicator = process.make_communicator();
     Job job = state.job();
     rank_main(job);

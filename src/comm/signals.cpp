@@ -13,6 +13,7 @@
 
 #include "comm/describe.hpp"
 #include "comm/rank_error.hpp"
+#include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -99,7 +100,7 @@ SignalWatch::SignalWatch(Actions actions) : actions_{std::move(actions)} {
   try {
     write_end.store(signal_pipe().write_end, std::memory_order_relaxed);
     watching.store(::getpid(), std::memory_order_relaxed);
-    thread_ = std::thread{[this] { watch(); }};
+    thread_ = start_thread("signals", [this] { watch(); });
   } catch (...) {
     watched.store(false);
     throw;

@@ -22,6 +22,7 @@
 #include "comm/store_client.hpp"
 #include "comm/store_join.hpp"
 #include "comm/store_server.hpp"
+#include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -91,7 +92,7 @@ std::thread start_without_signals(std::function<void()> run) {
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    std::thread thread{std::move(run)};
+    auto thread = start_thread("the store", std::move(run));
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return thread;
   } catch (...) {

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,8 +17,10 @@
 
 #include "comm/describe.hpp"
 #include "comm/flight_files.hpp"
+#include "comm/local_communicator.hpp"
 #include "comm/rank_error.hpp"
 #include "comm/signals.hpp"
+#include "core/start_thread.hpp"
 #include "zeroth/comm/local.hpp"
 #include "zeroth/core/counter.hpp"
 #include "zeroth/core/error.hpp"
@@ -32,6 +37,28 @@ std::vector<std::shared_ptr<FlightRecorder>> make_recorders(int world) {
   return recorders;
 }
 
+/// A failure of the job that rank_main kept to itself, or that a destructor found.
+void throw_what_was_kept(Communicator const& communicator) {
+  auto const& abort = dynamic_cast<LocalCommunicator const&>(communicator).abort_state();
+  if (abort.aborted()) {
+    throw PeerError{abort.reason()};
+  }
+}
+
+/// Ranks have a channel to each other, and a flight recorder: so many that these alone would fill the machine are
+/// refused before they do.
+void check_memory(int world) {
+  double const ranks = world;
+  double const needed = ranks * ranks * sizeof(LocalChannel) + ranks * FlightRecorder::usual_capacity * sizeof(Record);
+  double const machine = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  if (needed > machine) {
+    throw SystemError{fmt::format(
+        "{} ranks as threads of one process take {:.0f} GB before the first of them runs, and this machine has {:.0f} "
+        "GB: ask for fewer (LaunchOptions::thread_ranks), or start processes on several machines",
+        world, needed * 1e-9, machine * 1e-9)};
+  }
+}
+
 /// The calling thread only watches: ranks are threads of their own, so that one that is frozen can be told.
 class ThreadJob {
  public:
@@ -44,8 +71,11 @@ class ThreadJob {
     std::thread thread;
     std::atomic<bool> ended{false};
   };
+  void start_ranks();
   void run_rank(int rank);
-  void note_failure(int rank, RankError const& error);
+  void note_end(Rank& rank) noexcept;
+  void note_failure(int rank) noexcept;
+  void tell_failure(int rank, RankError const& error);
   void wait_for_ranks();
   void end_frozen_ranks();
   void report();
@@ -61,6 +91,7 @@ class ThreadJob {
 
   std::mutex mutex_;
   std::optional<std::string> printed_;     // the first error, once it is printed
+  std::set<std::string> said_;             // all that were printed, without the rank
   std::optional<std::string> peer_error_;  // the first of those that only say that another rank failed
 };
 
@@ -99,18 +130,34 @@ int ThreadJob::run() {
                                  },
                              .record = [this](std::string const& why) { files_.write(why); },
                              .grace = options_.stop_grace}};
-  for (int rank = 0; rank < options_.thread_ranks; ++rank) {
-    ranks_[static_cast<std::size_t>(rank)].thread = std::thread{[this, rank] { run_rank(rank); }};
-  }
+  start_ranks();
   wait_for_ranks();
   for (auto& rank : ranks_) {
-    rank.thread.join();
+    if (rank.thread.joinable()) {
+      rank.thread.join();
+    }
   }
   if (!failed_.load(std::memory_order_acquire)) {
     return 0;
   }
   report();
   return 1;
+}
+
+/// If one cannot be started, those that have been are told to end.
+void ThreadJob::start_ranks() {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    auto const number = static_cast<int>(rank);
+    try {
+      ranks_[rank].thread =
+          start_thread(fmt::format("rank {} of {}", rank, ranks_.size()), [this, number] { run_rank(number); });
+    } catch (...) {
+      note_failure(number);
+      for (; rank < ranks_.size(); ++rank) {
+        note_end(ranks_[rank]);
+      }
+    }
+  }
 }
 
 void ThreadJob::run_rank(int rank) {
@@ -120,26 +167,43 @@ void ThreadJob::run_rank(int rank) {
   try {
     Job job = mine.state.job();
     rank_main_(job);
+    throw_what_was_kept(*mine.state.communicator);
     mine.state.communicator.reset();  // ranks that still wait for this one learn that it left
   } catch (...) {
-    note_failure(rank, describe_current_exception());
+    note_failure(rank);
   }
-  mine.ended.store(true, std::memory_order_release);
+  note_end(mine);
+}
+
+void ThreadJob::note_end(Rank& rank) noexcept {
+  rank.ended.store(true, std::memory_order_release);
   ended_.add();
 }
 
-/// A rank that fails because another one did may come first, while the other is still being unwound: what is no
-/// PeerError is printed as soon as it is known, and a PeerError only if nothing else explains the end.
-void ThreadJob::note_failure(int rank, RankError const& error) {
-  ranks_[static_cast<std::size_t>(rank)].state.communicator->abort(fmt::format("rank {} failed: {}", rank, error.bare));
-  std::lock_guard const lock{mutex_};
-  if (!error.is_peer_error) {
-    print_error(error.text);
-    printed_ = printed_.value_or(error.text);
-  } else if (!peer_error_) {
-    peer_error_ = error.text;
+/// Of the exception that is being handled.
+void ThreadJob::note_failure(int rank) noexcept {
+  auto& communicator = *ranks_[static_cast<std::size_t>(rank)].state.communicator;
+  try {
+    tell_failure(rank, describe_current_exception());
+  } catch (std::exception const& error) {  // no memory for words
+    std::fprintf(stderr, "zeroth: rank %d failed, and so did saying why: %s\n", rank, error.what());
+    communicator.abort({});
   }
   failed_.store(true, std::memory_order_release);
+}
+
+/// A rank that fails because another one did may come first, while the other is still being unwound: what is no
+/// PeerError is printed as soon as it is known, once if ranks agree, and a PeerError only if nothing else explains the
+/// end.
+void ThreadJob::tell_failure(int rank, RankError const& error) {
+  ranks_[static_cast<std::size_t>(rank)].state.communicator->abort(fmt::format("rank {} failed: {}", rank, error.bare));
+  std::lock_guard const lock{mutex_};
+  if (error.is_peer_error) {
+    peer_error_ = peer_error_.value_or(error.text);
+  } else if (said_.insert(error.bare).second) {
+    print_error(error.text);
+    printed_ = printed_.value_or(error.text);
+  }
 }
 
 void ThreadJob::wait_for_ranks() {
@@ -181,6 +245,7 @@ void ThreadJob::report() {
 }  // namespace
 
 int run_thread_job(LaunchOptions const& options, std::function<void(Job&)> const& rank_main) {
+  check_memory(options.thread_ranks);
   return ThreadJob{options, rank_main}.run();
 }
 

@@ -4,9 +4,9 @@
 #include <pthread.h>
 
 #include <exception>
-#include <system_error>
 #include <utility>
 
+#include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::device {
@@ -113,14 +113,10 @@ void InlineStream::end_span() {
 
 WorkerStream::WorkerStream(std::string const& name, Progress& progress, Observer const& observer)
     : progress_{progress}, observer_{observer}, spans_{name} {
-  try {
-    thread_ = std::thread{[this, rank = this_rank()] {
-      this_rank() = rank;
-      work();
-    }};
-  } catch (std::system_error const& error) {
-    throw SystemError{fmt::format("no thread for stream '{}': {}", name, error.what())};
-  }
+  thread_ = start_thread(fmt::format("stream '{}'", name), [this, rank = this_rank()] {
+    this_rank() = rank;
+    work();
+  });
   auto const rank = this_rank().rank;
   auto const label = rank < 0 ? name : fmt::format("{}/{}", name.substr(0, 10), rank);
   pthread_setname_np(thread_.native_handle(), label.substr(0, 15).c_str());

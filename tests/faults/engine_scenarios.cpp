@@ -1,10 +1,12 @@
 #include "engine_scenarios.hpp"
 
+#include <cstdio>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "engine/small_model.hpp"
+#include "few_threads.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -71,6 +73,64 @@ void end_the_engine_in_its_pass(Job& job) {
     }
     static_cast<void>(engine->step());
   }
+}
+
+void keep_errors(Job& job) {
+  try {
+    SmallModel const small;
+    Engine<float> engine{job, small.model, small_config(3)};
+    for (auto micro : engine.micro_steps()) {
+      if (job.rank() == 1) {
+        throw std::runtime_error{"the data are gone"};
+      }
+      micro_step(micro, small);
+    }
+  } catch (std::exception const&) {  // as a program does that logs, and goes on to its end
+  }
+}
+
+void leave_a_micro_step(Job& job) {
+  SmallModel const small;
+  Engine<float> engine{job, small.model, small_config(0)};
+  for (auto micro : engine.micro_steps()) {
+    forward(micro, small);
+    break;
+  }
+}
+
+void save_and_load_in_vain(Job& job) {
+  auto const attempt = [&](auto const& call) {
+    try {
+      call();
+    } catch (SystemError const& error) {
+      fmt::print("{}\n", error.what());
+      std::fflush(stdout);
+    }
+  };
+  for (int const stage : {0, 3}) {
+    SmallModel const small;
+    Engine<float> engine{job, small.model, small_config(stage)};
+    train(engine, small, 1);
+    attempt([&] { engine.save_weights("none/weights"); });
+    engine.save_weights("weights");
+    attempt([&] { engine.load_weights("nowhere"); });
+    attempt([&] { engine.load_weights(job.rank() == 1 ? "not here" : "weights"); });
+    engine.load_weights("weights");
+    train(engine, small, 2);
+  }
+}
+
+void meet(Job& job) {
+  auto const device = device::make_cpu_device();
+  detail::JobState::of(job).communicator->barrier(device->compute(), {"meeting", ""});
+}
+
+void run_out_of_threads(Job& job) {
+  if (job.rank() == 1) {
+    leave_threads(0);
+    static_cast<void>(device::make_cpu_device()->make_stream("gather", device::Overlap::on));
+  }
+  meet(job);
 }
 
 }  // namespace zeroth::testing

@@ -14,5 +14,16 @@ void throw_in_training(Job& job, char const* flights);
 
 /// Trains; rank 1's engine ends while one of its own passes is open.
 void end_the_engine_in_its_pass(Job& job);
+/// An exception leaves the first micro-step on rank 1. Every rank catches what comes of it, and returns.
+void keep_errors(Job& job);
+/// Leaves the first micro-step before its work is done, and returns.
+void leave_a_micro_step(Job& job);
+/// At stages 0 and 3: saves to a folder that is not there, loads a file that nobody has and one that rank 1 alone does
+/// not have, and prints what is thrown. Then saves, loads and trains.
+void save_and_load_in_vain(Job& job);
+/// Waits for the other ranks, on this thread.
+void meet(Job& job);
+/// The system of rank 1 runs out of threads before it makes a stream. The others wait for it.
+void run_out_of_threads(Job& job);
 
 }  // namespace zeroth::testing

@@ -1,6 +1,7 @@
 // A job in which something goes wrong, for the tests beside it: fault_program SCENARIO [--ranks N] [--comm local|mpi]
-// [--timeout MS] [--grace MS] [--stop-grace MS]. Ranks are threads or, under mpirun, processes. "Odd" is rank 1. The
-// timeout is that of all steps after the third: until then ranks come when they come.
+// [--timeout MS] [--grace MS] [--stop-grace MS] [--threads N]. Ranks are threads or, under mpirun, processes. "Odd" is
+// rank 1. The timeout is that of all steps after the third: until then ranks come when they come. Threads are how many
+// can be made.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,11 +10,14 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
 #include "engine_scenarios.hpp"
+#include "few_threads.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/device/cpu.hpp"
 
@@ -29,6 +33,7 @@ struct Arguments {
   std::chrono::milliseconds timeout{120'000};
   std::chrono::milliseconds grace{20'000};
   std::chrono::milliseconds stop_grace{zeroth::LaunchOptions{}.stop_grace};
+  std::optional<int> threads = std::nullopt;
 };
 
 void say(std::string const& text) {
@@ -163,6 +168,18 @@ std::map<std::string, Scenario> const scenarios{
 std::map<std::string, std::function<void(zeroth::Job&)>> const engine_scenarios{
     {"order_0", [](zeroth::Job& job) { zeroth::testing::take_units_in_another_order(job, 0); }},
     {"order_3", [](zeroth::Job& job) { zeroth::testing::take_units_in_another_order(job, 3); }},
+    {"swallow", zeroth::testing::keep_errors},
+    {"lost", zeroth::testing::leave_a_micro_step},
+    {"files", zeroth::testing::save_and_load_in_vain},
+    {"meet", zeroth::testing::meet},
+    {"threads", zeroth::testing::run_out_of_threads},
+    {"memory",
+     [](zeroth::Job& job) {
+       if (job.rank() == 1) {
+         throw std::bad_alloc{};
+       }
+       zeroth::testing::meet(job);
+     }},
     {"flights", [](zeroth::Job& job) { zeroth::testing::throw_in_training(job, "flights/of this job"); }},
     {"end_in_a_pass", zeroth::testing::end_the_engine_in_its_pass},
     {"evaluation_0", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 0); }},
@@ -181,6 +198,8 @@ Arguments parse(int argc, char** argv) {
       arguments.transport = value == "mpi" ? zeroth::comm::Transport::mpi : zeroth::comm::Transport::local;
     } else if (key == "--timeout") {
       arguments.timeout = std::chrono::milliseconds{std::stoi(value)};
+    } else if (key == "--threads") {
+      arguments.threads = std::stoi(value);
     } else if (key == "--grace") {
       arguments.grace = std::chrono::milliseconds{std::stoi(value)};
     } else if (key == "--stop-grace") {
@@ -204,6 +223,9 @@ int main(int argc, char** argv) {
                                       .transport = arguments.transport,
                                       .failure_grace = arguments.grace,
                                       .stop_grace = arguments.stop_grace};
+  if (arguments.threads) {
+    zeroth::testing::leave_threads(*arguments.threads);
+  }
   int const status = zeroth::launch(options, [&](zeroth::Job& job) {
     if (engine_scenario != engine_scenarios.end()) {
       return engine_scenario->second(job);

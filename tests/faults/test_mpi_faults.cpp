@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "faults/fault_run.hpp"
 #include "support/catch.hpp"
@@ -67,6 +68,42 @@ TEST_CASE("flight records of processes are in the folder that the stage file nam
   CHECK(problem_of_flights(folder / "flights/of this job", {1}, world, "rank 1 failed: the data are gone") == "");
   CHECK(problem_of_flights(folder / "flights/of this job", {0, 2}, world, "the engine of rank 1 ended by") == "");
   CHECK(folder.contents() == "flights ");
+}
+
+TEST_CASE("processes get the same error where a file cannot be saved or loaded, and go on") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"files"}, folder)};
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.status == 0);
+  int const all = 2 * world;  // at two stages
+  CHECK(count_of(child.output(), "save_weights() failed and changed nothing: rank 0: ") == all);
+  CHECK(count_of(child.output(), "none/weights: cannot be written: No such file or directory") == all);
+  CHECK(count_of(child.output(), "load_weights() failed and changed nothing: nowhere: cannot open: No such file") ==
+        all);
+  CHECK(count_of(child.output(), "load_weights() failed and changed nothing: rank 1: not here: cannot open: No such") ==
+        all);
+  CHECK(count_of(child.output(), "launch has returned.") == world);
+  CHECK(folder.contents() == "weights ");
+}
+
+TEST_CASE("a failure that processes keep to themselves is named, and fails the job") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"swallow"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK_THAT(child.output(), Contains("the engine of rank 1 ended by an error: [rank 1/3] "));
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, world, "the engine of rank 1 ended by an error") == "");
+}
+
+TEST_CASE("a process that has no thread or no memory left ends all, and says so") {
+  for (auto const& [scenario, words] : {std::pair{"threads", "no thread for stream 'gather': "},
+                                        std::pair{"memory", "the process is out of memory: run fewer ranks"}}) {
+    Folder const folder;
+    Child child{fault_program_under_mpi(world, {scenario}, folder)};
+    check_failed(child.wait());
+    CHECK_THAT(child.output(), Contains(std::string{"zeroth: [rank 1/3] "} + words));
+  }
 }
 
 TEST_CASE("a process that is killed ends all") {

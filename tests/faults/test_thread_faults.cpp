@@ -70,6 +70,58 @@ TEST_CASE("a flight record that cannot be written is not announced, and the reas
   CHECK(folder.contents() == "flights ");
 }
 
+TEST_CASE("a failure that a program keeps to itself is named, and fails the job") {
+  Folder const folder;
+  Child child{fault_program({"swallow"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK(count_of(child.output(), "zeroth: ") == 2);  // the cause, and where the records are
+  CHECK_THAT(child.output(),
+             Contains("the engine of rank 1 ended by an error: [rank 1/4] ") && Contains("launch has returned."));
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the engine of rank 1 ended by an error") == "");
+}
+
+TEST_CASE("what only an engine's end has found is named, and fails the job") {
+  Folder const folder;
+  Child child{fault_program({"lost", "--ranks", "2"}, folder)};
+  check_failed(child.wait());
+  CHECK_THAT(child.output(), Contains("ended by an error: [rank ") &&
+                                 Contains("micro-step 1 of step 1 ended after 0 of 1 backward turns of unit"));
+}
+
+TEST_CASE("a rank for which there is no thread ends those that have started") {
+  Folder const folder;
+  Child child{fault_program({"meet", "--ranks", "8", "--threads", "4"}, folder)};  // one watches for signals
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK(count_of(child.output(),
+                 "zeroth: no thread for rank 3 of 8: Resource temporarily unavailable; run fewer "
+                 "ranks on this machine, or raise its limit of threads (ulimit -u") == 1);
+  CHECK_THAT(child.output(), Contains("launch has returned."));
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, 8, "no thread for rank 3 of 8") == "");
+}
+
+TEST_CASE("a job, or a stream, for which there is no thread says so") {
+  Folder const folder;
+  Child job{fault_program({"meet", "--threads", "0"}, folder)};
+  check_failed(job.wait());
+  CHECK_THAT(job.output(), Contains("zeroth: no thread for signals: ") && Contains("launch has returned."));
+  Child stream{fault_program({"threads"}, folder)};
+  check_failed(stream.wait());
+  CHECK_THAT(stream.output(), Contains("zeroth: [rank 1/4] no thread for stream 'gather': "));
+}
+
+TEST_CASE("a rank without memory says so, and what to do") {
+  Folder const folder;
+  Child child{fault_program({"memory", "--ranks", "2"}, folder)};
+  check_failed(child.wait());
+  CHECK_THAT(child.output(), Contains("zeroth: [rank 1/2] the process is out of memory: run fewer ranks"));
+  Child many{fault_program({"meet", "--ranks", "10000000"}, folder)};
+  check_failed(many.wait());
+  CHECK_THAT(many.output(),
+             Contains("zeroth: 10000000 ranks as threads of one process take ") && Contains("ask for fewer"));
+}
+
 TEST_CASE("what is no exception of the standard library ends all ranks too") {
   Folder const folder;
   Child child{fault_program({"throw_a_number", "--ranks", "2"}, folder)};

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <exception>
+#include <new>
 #include <ostream>
 #include <sstream>
 
@@ -28,6 +29,9 @@ int run(int argc, char** argv, std::ostream& out) {
     int const status = app.exit(error, out, complaint) == 0 ? 0 : 2;
     zeroth::write_error(complaint.str());
     return status;
+  } catch (std::bad_alloc const&) {
+    zeroth::write_error("zeroth: out of memory: what was asked for takes more than this process can have\n");
+    return 1;
   } catch (std::exception const& error) {
     zeroth::write_error(fmt::format("zeroth: {}\n", error.what()));
     return 1;

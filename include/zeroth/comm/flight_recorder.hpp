@@ -28,7 +28,8 @@ struct Record {
 /// One rank's ring. Any thread may call anything. No allocation after construction.
 class FlightRecorder {
  public:
-  explicit FlightRecorder(int rank, int world, std::size_t capacity = 1024);
+  static constexpr std::size_t usual_capacity = 1024;
+  explicit FlightRecorder(int rank, int world, std::size_t capacity = usual_capacity);
   /// Returns a ticket for started() and finished(); the oldest record is overwritten when the ring is full.
   std::uint64_t enqueue(Record const& record) noexcept;
   void started(std::uint64_t ticket) noexcept;

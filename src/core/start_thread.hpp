@@ -1,0 +1,25 @@
+/// Threads of the library's own.
+#pragma once
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth {
+
+/// A thread that runs `run`. Throws SystemError that says for `what` there is none, why, and what to do.
+template <class F>
+[[nodiscard]] std::thread start_thread(std::string_view what, F&& run) {
+  try {
+    return std::thread{std::forward<F>(run)};
+  } catch (std::system_error const& error) {
+    throw SystemError{"no thread for " + std::string{what} + ": " + error.code().message() +
+                      "; run fewer ranks on this machine, or raise its limit of threads (ulimit -u, a container's "
+                      "limit of processes) or of memory (ulimit -v)"};
+  }
+}
+
+}  // namespace zeroth
