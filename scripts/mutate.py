@@ -32,7 +32,8 @@ def all_mutants(only):
     names = [file.relative_to(REPOSITORY).as_posix() for file in files]
     wanted = [name for name in names if only is None or name == only or name.startswith(only.rstrip("/") + "/")]
     if not wanted:
-        raise SystemExit(f"error: --only {only}: no such file among those that are mutated: {', '.join(mutants.SOURCES)}")
+        raise SystemExit(f"error: --only {only}: no such file among those that are mutated, which are "
+                         f"{', '.join(mutants.SOURCES)}")
     return [mutant for name in wanted for mutant in mutants.mutants_of(name, (REPOSITORY / name).read_text("utf-8"))]
 
 

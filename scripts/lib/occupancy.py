@@ -1,0 +1,43 @@
+"""How many blocks of a kernel a multiprocessor has room for (CUDA C++ Programming Guide, "Technical Specifications per
+Compute Capability")."""
+
+import dataclasses
+
+WARP = 32
+_REGISTERS = 65536  # of 32 bits, in units of 256 for a warp
+_REGISTER_UNIT = 256
+_RESERVED = 1024  # bytes of shared memory that the system takes of each block
+_SHARED_UNIT = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Multiprocessor:
+    threads: int
+    blocks: int
+    shared: int  # bytes
+
+
+MULTIPROCESSORS = {
+    80: Multiprocessor(2048, 32, 164 * 1024),
+    90: Multiprocessor(2048, 32, 228 * 1024),
+    100: Multiprocessor(2048, 32, 228 * 1024),
+    120: Multiprocessor(1536, 24, 100 * 1024),
+}
+
+
+def _up(value, unit):
+    return -(-value // unit) * unit
+
+
+def blocks_of(architecture, threads, registers, shared):
+    """`registers` of a thread; `shared`: bytes that the kernel's block has for itself."""
+    of = MULTIPROCESSORS[architecture]
+    warps = -(-threads // WARP)
+    by_registers = _REGISTERS // _up(registers * WARP, _REGISTER_UNIT) // warps
+    by_shared = of.shared // _up(shared + _RESERVED, _SHARED_UNIT)
+    return min(of.blocks, of.threads // (warps * WARP), by_registers, by_shared)
+
+
+def share_of(architecture, threads, blocks):
+    """Of the warps that a multiprocessor has room for, those of `blocks` blocks."""
+    return blocks * _up(threads, WARP) / MULTIPROCESSORS[architecture].threads
