@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <variant>
 
 #include <zeroth/core/error.hpp>
 
+#include "config/document.hpp"
+#include "core/input_file.hpp"
 #include "core/whole_file.hpp"
 
 namespace gpt {
@@ -20,51 +21,75 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+using namespace std::string_view_literals;
 
 /// The config.json of a model folder.
 class HubConfig {
  public:
+  using Value = std::variant<std::string_view, double, bool>;
+
   explicit HubConfig(fs::path const& folder) : file_{folder / "config.json"} {
-    std::ifstream in{file_, std::ios::binary};
-    if (!in) {
-      throw zeroth::ConfigError{fmt::format("--init {}: cannot read {}", folder.string(), file_.string())};
-    }
-    json_ = Json::parse(std::string{std::istreambuf_iterator<char>{in}, {}}, nullptr, false);
-    if (!json_.is_object()) {
-      throw zeroth::ConfigError{fmt::format("{}: is not a JSON object", file_.string())};
+    try {
+      zeroth::config::Problems problems;
+      object_ = zeroth::config::read_document(zeroth::read_text(file_), problems, zeroth::config::Comments::refused);
+      zeroth::config::throw_if_any(file_.string(), problems);
+    } catch (zeroth::Unreadable const& error) {
+      throw zeroth::ConfigError{fmt::format("--init {}: {} {}", folder.string(), file_.string(), error.what())};
     }
   }
 
-  [[nodiscard]] std::int64_t extent(char const* key, std::int64_t lowest = 1) const {
-    if (!json_.contains(key) || !json_[key].is_number_integer() || json_[key].get<std::int64_t>() < lowest) {
-      throw zeroth::ConfigError{fmt::format("{}: {} is {}, must be an integer of at least {}", file_.string(), key,
-                                            json_.contains(key) ? json_[key].dump() : "missing", lowest)};
+  [[nodiscard]] std::int64_t extent(char const* key, Extents allowed) const {
+    auto const* const member = find(object_, key);
+    auto const* const number = member == nullptr ? nullptr : std::get_if<zeroth::config::Number>(&member->node.value);
+    if (number == nullptr || !number->integer || !allowed.contain(*number->integer)) {
+      throw zeroth::ConfigError{fmt::format("{}: {} is {}, must be a whole number from {} to {}", file_.string(), key,
+                                            member == nullptr ? "missing" : show(member->node), allowed.least,
+                                            allowed.most)};
     }
-    return json_[key].get<std::int64_t>();
+    return *number->integer;
   }
   /// Refuses another value than `only`, which is also Hugging Face's default, or null if `null_too`.
-  void expect(char const* key, Json const& only, bool null_too = false) const {
-    if (json_.contains(key) && json_[key] != only && !(null_too && json_[key].is_null())) {
-      throw zeroth::ConfigError{
-          fmt::format("{}: {} is {}, train_gpt computes only {}", file_.string(), key, json_[key].dump(), only.dump())};
+  void expect(char const* key, Value const& only, bool null_too = false) const {
+    auto const* const member = find(object_, key);
+    if (member == nullptr || is(member->node, only) ||
+        (null_too && std::holds_alternative<std::nullptr_t>(member->node.value))) {
+      return;
     }
+    throw zeroth::ConfigError{fmt::format("{}: {} is {}, train_gpt computes only {}", file_.string(), key,
+                                          show(member->node), std::visit(Shown{}, only))};
   }
 
  private:
+  struct Shown {
+    std::string operator()(std::string_view text) const { return fmt::format("\"{}\"", text); }
+    std::string operator()(double number) const { return fmt::format("{}", number); }
+    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
+  };
+  static bool is(zeroth::config::Node const& node, Value const& value) {
+    if (auto const* const text = std::get_if<std::string>(&node.value)) {
+      return value == Value{std::string_view{*text}};
+    }
+    if (auto const* const number = std::get_if<zeroth::config::Number>(&node.value)) {
+      return value == Value{number->real};
+    }
+    auto const* const flag = std::get_if<bool>(&node.value);
+    return flag != nullptr && value == Value{*flag};
+  }
+
   fs::path file_;
-  Json json_;
+  zeroth::config::Object object_;
 };
 
 Shape read_shape(fs::path const& folder) {
   HubConfig const config{folder};
-  Shape const shape{.layers = config.extent("n_layer"),
-                    .heads = config.extent("n_head"),
-                    .channels = config.extent("n_embd"),
-                    .context = config.extent("n_positions"),
-                    .vocabulary = config.extent("vocab_size", 256)};
-  config.expect("model_type", "gpt2");
-  config.expect("n_inner", 4 * shape.channels, true);
-  config.expect("activation_function", "gelu_new");
+  Shape const shape{.layers = config.extent("n_layer", layers_allowed),
+                    .heads = config.extent("n_head", width_allowed),
+                    .channels = config.extent("n_embd", width_allowed),
+                    .context = config.extent("n_positions", width_allowed),
+                    .vocabulary = config.extent("vocab_size", vocabulary_allowed)};
+  config.expect("model_type", "gpt2"sv);
+  config.expect("n_inner", static_cast<double>(4 * shape.channels), true);
+  config.expect("activation_function", "gelu_new"sv);
   config.expect("layer_norm_epsilon", 1e-5);
   config.expect("scale_attn_weights", true);
   config.expect("scale_attn_by_inverse_layer_idx", false);

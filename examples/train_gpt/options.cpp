@@ -29,6 +29,17 @@ CLI::Validator at_least(std::int64_t lowest) {
                         "INT >= " + std::to_string(lowest)};
 }
 
+CLI::Validator within(Extents const& allowed) {
+  auto const bounds = std::to_string(allowed.least) + " to " + std::to_string(allowed.most);
+  return CLI::Validator{[allowed, bounds](std::string const& text) {
+                          std::int64_t value = 0;
+                          return CLI::detail::lexical_cast(text, value) && allowed.contain(value)
+                                     ? std::string{}
+                                     : text + " is not a whole number from " + bounds;
+                        },
+                        "INT from " + bounds};
+}
+
 /// Options whose values are words.
 struct Words {
   std::string order = "sequential", comm = "auto", device = "cpu";
@@ -43,12 +54,13 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--grace", o.grace_s, "Seconds that ranks have to stop and save after a first SIGTERM")
       ->check(CLI::Range{0, 86'400})
       ->capture_default_str();
-  app.add_option("--layers", o.shape.layers, "Transformer blocks [6]")->check(at_least(1));
-  app.add_option("--heads", o.shape.heads, "Attention heads per block [6]")->check(at_least(1));
-  app.add_option("--channels", o.shape.channels, "Width of the model, a multiple of --heads [384]")->check(at_least(1));
-  app.add_option("--context", o.shape.context, "Tokens per sequence [256]")->check(at_least(1));
+  app.add_option("--layers", o.shape.layers, "Transformer blocks [6]")->check(within(layers_allowed));
+  app.add_option("--heads", o.shape.heads, "Attention heads per block [6]")->check(within(width_allowed));
+  app.add_option("--channels", o.shape.channels, "Width of the model, a multiple of --heads [384]")
+      ->check(within(width_allowed));
+  app.add_option("--context", o.shape.context, "Tokens per sequence [256]")->check(within(width_allowed));
   app.add_option("--vocabulary", o.shape.vocabulary, "Rows of the token embedding; bytes use the first 256 [256]")
-      ->check(at_least(256));
+      ->check(within(vocabulary_allowed));
   app.add_option("--seed", o.seed, "Of initialisation and shuffling")->check(at_least(0))->capture_default_str();
   app.add_option("--order", words.order, "Of the sequences in an epoch")
       ->check(CLI::IsMember{{"sequential", "shuffled"}})

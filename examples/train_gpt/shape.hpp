@@ -10,4 +10,11 @@ struct Shape {
   friend bool operator==(Shape const&, Shape const&) = default;
 };
 
+/// What an extent may be, and how many layers: beyond it no sum of bytes is meant.
+struct Extents {
+  std::int64_t least, most;
+  [[nodiscard]] bool contain(std::int64_t extent) const noexcept { return extent >= least && extent <= most; }
+};
+inline constexpr Extents layers_allowed{1, 10'000}, width_allowed{1, 1 << 20}, vocabulary_allowed{256, 1 << 24};
+
 }  // namespace gpt

@@ -10,6 +10,8 @@
 namespace zeroth::comm {
 namespace {
 
+constexpr int most_thread_ranks = 4096;  // each is a thread, and meets every other one
+
 /// The variables of one launcher.
 struct LauncherVariables {
   Launcher kind;
@@ -244,6 +246,11 @@ LaunchPlan plan_launch(LaunchOptions const& options, std::optional<Placement> co
     return {Transport::mpi, 1};
   }
   if (!placement || options.transport == Transport::local) {
+    if (options.thread_ranks > most_thread_ranks) {
+      throw ConfigError{fmt::format(
+          "LaunchOptions::thread_ranks is {}: allowed are 1 to {} in one process; start more ranks as processes",
+          options.thread_ranks, most_thread_ranks)};
+    }
     return {Transport::local, options.thread_ranks};
   }
   // One process, and a launcher: one rank, as with any other number of processes.

@@ -2,11 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "config/assemble.hpp"
@@ -16,6 +11,7 @@
 #include "config/problem.hpp"
 #include "config/read.hpp"
 #include "config/rules.hpp"
+#include "core/input_file.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth {
@@ -33,15 +29,11 @@ struct ConfigState {
 namespace {
 
 std::string read_file(std::filesystem::path const& path) {
-  std::error_code ignored;
-  bool const is_folder = std::filesystem::is_directory(path, ignored);
-  std::ifstream file{path, std::ios::binary};
-  if (is_folder || !file) {
-    config::throw_if_any(path.string(), {{"", 0,
-                                          is_folder ? "is a folder; allowed: a JSON file"
-                                                    : fmt::format("cannot be opened: {}", std::strerror(errno))}});
+  try {
+    return read_text(path);
+  } catch (Unreadable const& error) {
+    throw ConfigError{config::Problems{{"", 0, error.what()}}.text(path.string())};
   }
-  return {std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
 }
 
 std::shared_ptr<detail::ConfigState const> resolve(std::string source, config::Object document,
@@ -49,8 +41,7 @@ std::shared_ptr<detail::ConfigState const> resolve(std::string source, config::O
   auto state = std::make_shared<detail::ConfigState>();
   state->source = std::move(source);
   state->document = std::move(document);
-  bool const readable = std::ranges::none_of(problems, [](auto const& problem) { return problem.path.empty(); });
-  if (readable) {  // otherwise the rules would complain about what could not be read
+  if (!problems.about_the_whole()) {  // otherwise the rules would complain about what could not be read
     state->values = config::read_values(state->document, problems);
     config::derive_all(state->values);
     config::check_rules(state->values, problems);

@@ -10,11 +10,15 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/utf8.hpp"
+
 namespace zeroth::config {
 namespace {
 
-constexpr std::size_t depth_limit = 32;  // a stage file needs 4; what walks the tree, its destructor too, is recursive
+constexpr std::size_t depth_limit =
+    32;  // a stage file needs 4, a model not many more; what walks the tree, its destructor too, is recursive
 constexpr std::size_t shown_limit = 60;  // characters of a value that a message repeats
+constexpr std::size_t why_limit = 200;   // and of what the parser says, which may repeat all that it has read
 
 /// Lets the parser's events be placed: `furthest` is how much of the text it has consumed.
 struct Cursor {
@@ -40,14 +44,20 @@ struct Cursor {
   bool operator==(Cursor const& other) const { return at == other.at; }
 };
 
-/// For the parser's own words about a text that may hold anything.
-std::string ascii(std::string_view text) {
-  std::string shown;
-  for (char const character : text) {
-    auto const code = static_cast<unsigned char>(character);
-    shown += code < 0x20 || code > 0x7e ? fmt::format("\\x{:02x}", code) : std::string(1, character);
+/// The beginning of `text`, of at most `most` bytes, which ends where a character does.
+std::string_view beginning(std::string_view text, std::size_t most) {
+  auto shown = text.substr(0, most);
+  while (shown.size() < text.size() && !shown.empty() &&
+         (static_cast<unsigned char>(text[shown.size()]) & 0xc0U) == 0x80U) {
+    shown.remove_suffix(1);
   }
   return shown;
+}
+
+/// For the parser's own words about a text that may hold anything.
+std::string parser_says(std::string_view why) {
+  auto const shown = beginning(why, why_limit);
+  return escaped(shown) + (shown.size() < why.size() ? "..." : "");
 }
 
 std::optional<std::int64_t> whole(double real) {
@@ -61,11 +71,15 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   TreeBuilder(std::string_view text, Problems& problems)
       : text_{text}, furthest_{text.data()}, line_start_{text.data()}, problems_{problems} {}
 
-  Object build() {
+  Object build(Comments comments) {
+    if (auto const nul = text_.find('\0'); nul != std::string_view::npos) {  // the parser would take it for the end
+      static_cast<void>(fail(nul + 1, "a NUL byte"));
+      return {};
+    }
     Cursor const first{text_.data(), &furthest_};
     Cursor const last{text_.data() + text_.size(), &furthest_};
     bool const parsed = nlohmann::json::sax_parse(first, last, this, nlohmann::json::input_format_t::json,
-                                                  /*strict=*/true, /*ignore_comments=*/true);
+                                                  /*strict=*/true, comments == Comments::allowed);
     if (!parsed) {
       return {};
     }
@@ -103,7 +117,9 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     auto const [first, is_new] = object.lines.try_emplace(name, object.line);
     object.name = std::move(name);
     object.drop = !is_new;
-    if (!is_new) {
+    if (!is_new && problems_.full()) {
+      problems_.count_one();
+    } else if (!is_new) {
       problems_.push_back({path_here(), object.line, fmt::format("given twice, first on line {}", first->second)});
     }
     return true;
@@ -116,7 +132,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     if (why.starts_with("parse error at")) {
       why.remove_prefix(std::min(why.size(), why.find(": ") + 2));
     }
-    return fail(position, ascii(why));
+    return fail(position, parser_says(why));
   }
 
  private:
@@ -192,25 +208,22 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-Object read_document(std::string_view text, Problems& problems) { return TreeBuilder{text, problems}.build(); }
+Object read_document(std::string_view text, Problems& problems, Comments comments) {
+  return TreeBuilder{text, problems}.build(comments);
+}
+
+Member const* find(Object const& object, std::string_view name) noexcept {
+  auto const found = std::ranges::find(object, name, &Member::name);
+  return found == object.end() ? nullptr : &*found;
+}
 
 std::string in_quotes(std::string_view text) {
-  bool const whole_text = text.size() <= shown_limit;
-  auto shown = text.substr(0, shown_limit);
-  while (!whole_text && !shown.empty() && (static_cast<unsigned char>(text[shown.size()]) & 0xc0U) == 0x80U) {
-    shown.remove_suffix(1);  // not in the middle of a character
-  }
+  auto const shown = beginning(text, shown_limit);
   std::string result{'"'};
-  for (char const character : shown) {
-    auto const code = static_cast<unsigned char>(character);
-    if (code < 0x20 || code == 0x7f) {
-      result += fmt::format("\\u{:04x}", code);
-    } else {
-      result += (character == '"' || character == '\\') ? "\\" : "";
-      result += character;
-    }
+  for (char const character : escaped(shown)) {
+    result += character == '"' ? "\\\"" : std::string(1, character);
   }
-  return result + (whole_text ? "\"" : "...\"");
+  return result + (shown.size() == text.size() ? "\"" : "...\"");
 }
 
 std::string path_part(std::string_view name) {
@@ -224,7 +237,9 @@ std::string show(Node const& node) {
   struct Shown {
     std::string operator()(std::nullptr_t) const { return "null"; }
     std::string operator()(bool value) const { return value ? "true" : "false"; }
-    std::string operator()(Number const& value) const { return value.spelling.substr(0, shown_limit); }
+    std::string operator()(Number const& value) const {
+      return value.spelling.size() <= shown_limit ? value.spelling : value.spelling.substr(0, shown_limit) + "...";
+    }
     std::string operator()(std::string const& value) const { return in_quotes(value); }
     std::string operator()(Array const& value) const {
       std::string list;

@@ -1,4 +1,5 @@
-/// JSON text as a tree that remembers what a message about it needs: lines, spellings, and keys given twice.
+/// The one reader of JSON, for stage files, machines, models and the headers of tensors: text as a tree that remembers
+/// what a message about it needs: lines, spellings, and keys given twice.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -31,14 +32,21 @@ struct Member {
   Node node;
 };
 
-/// Reads one JSON object, with // and /* */ comments. Adds a problem for each key given twice, and one for a text that
-/// is not a JSON object or is nested deeper than any stage file; the result is then empty.
-[[nodiscard]] Object read_document(std::string_view text, Problems& problems);
+enum class Comments : std::uint8_t {
+  refused,
+  allowed,  ///< // and /* */
+};
 
-[[nodiscard]] std::string show(Node const& node);           ///< As in the file, shortened, safe for a terminal.
-[[nodiscard]] std::string_view describe(Node const& node);  ///< "a string", "an object", ...
-[[nodiscard]] std::string in_quotes(
-    std::string_view text);  ///< In double quotes, shortened, control characters escaped.
+/// Reads one JSON object, in time linear in the text. Adds a problem for each key given twice, and one for a text that
+/// is not a JSON object and nothing else, or is nested deeper than 32 levels; the result is then empty.
+[[nodiscard]] Object read_document(std::string_view text, Problems& problems, Comments comments = Comments::allowed);
+
+/// Null if there is none. Looks at one after the other: for the few names that a program knows.
+[[nodiscard]] Member const* find(Object const& object, std::string_view name) noexcept;
+
+[[nodiscard]] std::string show(Node const& node);            ///< As in the file, shortened, safe for a terminal.
+[[nodiscard]] std::string_view describe(Node const& node);   ///< "a string", "an object", ...
+[[nodiscard]] std::string in_quotes(std::string_view text);  ///< In double quotes, shortened, safe for a terminal.
 [[nodiscard]] std::string path_part(std::string_view name);  ///< As it is, but quoted if it could pass for more.
 
 }  // namespace zeroth::config

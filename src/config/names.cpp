@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <numeric>
+#include <unordered_map>
 
 #include "config/foreign_keys.hpp"
 #include "config/keys.hpp"
@@ -28,6 +29,21 @@ void for_each_path(F const& f) {
   for (auto const& key : foreign_keys()) {
     f(key.path);
   }
+}
+
+/// All paths that a file may use, sections among them, and whether a path is a section: the empty one is.
+std::unordered_map<std::string_view, bool> const& known_paths() {
+  static auto const known = [] {
+    std::unordered_map<std::string_view, bool> paths{{"", true}};
+    for_each_path([&](std::string_view path) {
+      paths.try_emplace(path, false);
+      for (auto dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.', dot + 1)) {
+        paths.insert_or_assign(path.substr(0, dot), true);
+      }
+    });
+    return paths;
+  }();
+  return known;
 }
 
 /// The part of `path` that stands directly in `section`; empty if it does not lie there.
@@ -90,10 +106,11 @@ std::string_view nearest(std::string_view name, std::vector<std::string_view> co
   return best;
 }
 
+bool is_known(std::string_view path) { return known_paths().contains(path); }
+
 bool is_section(std::string_view path) {
-  bool found = path.empty();
-  for_each_path([&](std::string_view known) { found = found || !child(known, path).empty(); });
-  return found;
+  auto const found = known_paths().find(path);
+  return found != known_paths().end() && found->second;
 }
 
 std::vector<std::string_view> names_in(std::string_view section) {

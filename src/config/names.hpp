@@ -12,6 +12,9 @@ namespace zeroth::config {
 /// The nearest of `names` if it is near enough to have been meant; empty otherwise.
 [[nodiscard]] std::string_view nearest(std::string_view name, std::vector<std::string_view> const& names);
 
+/// Whether a file may have something at `path`: a key, another spelling of one, a section, of Zeroth's or DeepSpeed's.
+[[nodiscard]] bool is_known(std::string_view path);
+
 /// Whether `path` is that of a section, for example "optimizer.params". The empty path is: the whole file.
 [[nodiscard]] bool is_section(std::string_view path);
 

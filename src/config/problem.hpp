@@ -1,5 +1,7 @@
-/// What is wrong with a stage file, collected so that all of it is said at once.
+/// What is wrong with a JSON file, collected so that all of it is said at once.
 #pragma once
+#include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,10 +13,32 @@ struct Problem {
   int line = 0;      ///< From 1; 0 where the file has no such key.
   std::string text;
 };
-using Problems = std::vector<Problem>;
 
-/// Throws one ConfigError with a line per problem, in the order of the file, headed by the name of the file; returns if
-/// there are none.
-void throw_if_any(std::string_view source, Problems problems);
+/// Of more than `most` only the first are told; the others are counted.
+class Problems {
+ public:
+  static constexpr std::size_t most = 20;
+
+  Problems() = default;
+  Problems(std::initializer_list<Problem> problems) : told_{problems}, count_{problems.size()} {}
+
+  void push_back(Problem problem);
+  /// What a text would be made for in vain.
+  void count_one() noexcept { ++count_; }
+  [[nodiscard]] bool full() const noexcept { return count_ >= most; }
+  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+  /// Whether one is about the text as a whole: then nothing was read.
+  [[nodiscard]] bool about_the_whole() const noexcept;
+
+  /// "SOURCE: 2 problems" and a line for each, in the order of the file; what it lacks comes last.
+  [[nodiscard]] std::string text(std::string_view source) const;
+
+ private:
+  std::vector<Problem> told_;
+  std::size_t count_ = 0;
+};
+
+/// Throws one ConfigError with all of them; returns if there are none.
+void throw_if_any(std::string_view source, Problems const& problems);
 
 }  // namespace zeroth::config

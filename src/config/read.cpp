@@ -28,26 +28,25 @@ class Reader {
     std::string const dot = path.empty() ? "" : ".";
     for (auto const& member : section) {
       auto const member_path = canonical(path + dot + member.name);
-      auto const member_written = written + dot + path_part(member.name);
       // A name with a dot in it would pass for a path.
-      bool const is_name = member.name.find('.') == std::string::npos;
+      if (member.name.find('.') != std::string::npos || !is_known(member_path)) {
+        unknown(path, member, written + dot);
+        continue;
+      }
+      auto const member_written = written + dot + path_part(member.name);
       auto const [first, is_new] = written_as_.try_emplace(member_path, member_written);
-      if (!is_new && is_name) {
+      if (!is_new) {
         problem(member_written, member,
                 fmt::format("is another spelling of {}, which is given too; keep one", first->second));
-      } else if (auto const key = find_key(member_path); key && is_name) {
+      } else if (auto const key = find_key(member_path)) {
         read_value(*key, member, member_written);
-      } else if (auto const* const foreign = find_foreign_key(member_path); foreign != nullptr && is_name) {
+      } else if (auto const* const foreign = find_foreign_key(member_path); foreign != nullptr) {
         read_foreign(*foreign, member, member_written);
-      } else if (is_name && is_section(member_path)) {
-        if (auto const* const object = std::get_if<Object>(&member.node.value)) {
-          read_section(*object, member_path, member_written);
-        } else {
-          problem(member_written, member,
-                  fmt::format("{} is {}; allowed: an object", show(member.node), describe(member.node)));
-        }
+      } else if (auto const* const object = std::get_if<Object>(&member.node.value)) {
+        read_section(*object, member_path, member_written);
       } else {
-        unknown(path, member, member_written);
+        problem(member_written, member,
+                fmt::format("{} is {}; allowed: an object", show(member.node), describe(member.node)));
       }
     }
   }
@@ -88,7 +87,10 @@ class Reader {
                         set, advice));
   }
 
-  void unknown(std::string const& section, Member const& member, std::string const& written) {
+  void unknown(std::string const& section, Member const& member, std::string const& written_section) {
+    if (problems_.full()) {
+      return problems_.count_one();
+    }
     auto const as_path = canonical(section + (section.empty() ? "" : ".") + member.name);
     bool const flat = find_key(as_path).has_value();  // "zero_optimization.stage": as messages, but not files, name it
     auto const meant = flat ? as_path : nearest_path(section, member.name);
@@ -105,7 +107,8 @@ class Reader {
       bool const foreign = find_foreign_key(canonical(meant)) != nullptr;
       remedy = fmt::format("did you mean {}{}?", meant, foreign ? " (DeepSpeed's, not supported by Zeroth yet)" : "");
     }
-    problem(written, member, fmt::format("unknown key, with value {}; {}", show(member.node), remedy));
+    problem(written_section + path_part(member.name), member,
+            fmt::format("unknown key, with value {}; {}", show(member.node), remedy));
   }
 
   void problem(std::string const& path, Member const& member, std::string text) {

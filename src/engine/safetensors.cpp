@@ -1,150 +1,81 @@
 #include "engine/safetensors.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cerrno>
-#include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "zeroth/core/dtype.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::engine {
-
-static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
-
 namespace {
 
-constexpr std::int64_t largest_header = 100'000'000;  // what the format's own reader accepts
 constexpr std::int64_t header_alignment = 8;
-
-[[noreturn]] void fail(std::filesystem::path const& file, char const* what, int error) {
-  throw SystemError{fmt::format("{}: {}: {}", file.string(), what, std::strerror(error))};
-}
-
-[[noreturn]] void refuse(std::filesystem::path const& file, std::string const& why) {
-  throw SystemError{fmt::format("{} is no usable safetensors file: {}", file.string(), why)};
-}
-
-Dtype parse_dtype(std::filesystem::path const& file, std::string const& tensor, std::string const& name) {
-  static constexpr std::array known{
-      std::pair{"F32", Dtype::fp32}, std::pair{"BF16", Dtype::bf16}, std::pair{"F16", Dtype::fp16},
-      std::pair{"F64", Dtype::fp64}, std::pair{"I64", Dtype::int64}, std::pair{"I32", Dtype::int32},
-      std::pair{"U8", Dtype::byte},  std::pair{"I8", Dtype::byte},   std::pair{"BOOL", Dtype::byte}};
-  auto const* const found = std::ranges::find_if(known, [&](auto const& entry) { return name == entry.first; });
-  if (found == known.end()) {
-    refuse(file, fmt::format("tensor \"{}\" has dtype {}", tensor, name));
-  }
-  return found->second;
-}
 
 }  // namespace
 
-SafetensorsReader::SafetensorsReader(std::filesystem::path file) : file_{std::move(file)} {
-  descriptor_ = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) {
-    fail(file_, "cannot open", errno);
-  }
+SafetensorsReader::SafetensorsReader(std::filesystem::path file) : path_{std::move(file)} {
   try {
-    struct stat status {};
-    if (::fstat(descriptor_, &status) != 0) {
-      fail(file_, "cannot stat", errno);
-    }
-    file_bytes_ = status.st_size;
+    file_.emplace(path_);
     parse();
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
+  } catch (Unreadable const& error) {
+    throw SystemError{fmt::format("{}: {}", path_.string(), error.what())};
   }
 }
 
-SafetensorsReader::~SafetensorsReader() { ::close(descriptor_); }
-
 void SafetensorsReader::parse() {
-  std::uint64_t header_bytes = 0;
-  if (file_bytes_ < static_cast<std::int64_t>(sizeof header_bytes)) {
-    refuse(file_, fmt::format("it has {} bytes", file_bytes_));
-  }
-  read_bytes(0, std::as_writable_bytes(std::span{&header_bytes, 1}));
-  auto const room = std::min(file_bytes_ - 8, largest_header);
-  if (header_bytes > static_cast<std::uint64_t>(room)) {
-    refuse(file_, fmt::format("its header would have {} bytes, but at most {} can", header_bytes, room));
-  }
-  std::string text(header_bytes, '\0');
-  read_bytes(8, std::as_writable_bytes(std::span{text}));
-  data_begin_ = 8 + static_cast<std::int64_t>(header_bytes);
-  try {
-    auto const header = nlohmann::json::parse(text);
-    for (auto const& [name, entry] : header.items()) {
-      if (name == "__metadata__") {
-        continue;
-      }
-      Tensor tensor;
-      tensor.dtype = parse_dtype(file_, name, entry.at("dtype").get<std::string>());
-      tensor.shape = entry.at("shape").get<std::vector<std::int64_t>>();
-      auto const offsets = entry.at("data_offsets").get<std::array<std::int64_t, 2>>();
-      tensor.offset = offsets[0];
-      tensor.bytes = offsets[1] - offsets[0];
-      std::int64_t count = 1;
-      for (auto const extent : tensor.shape) {
-        if (extent < 0 || (extent > 0 && count > std::numeric_limits<std::int64_t>::max() / 8 / extent)) {
-          refuse(file_, fmt::format("tensor \"{}\" has an impossible shape", name));
-        }
-        count *= extent;
-      }
-      if (offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > file_bytes_ - data_begin_ ||
-          tensor.bytes != count * bytes_of(tensor.dtype)) {
-        refuse(file_,
-               fmt::format("tensor \"{}\" of {} elements is at bytes {} to {} of {}: the file is cut off or damaged",
-                           name, count, offsets[0], offsets[1], file_bytes_ - data_begin_));
-      }
-      tensors_.emplace(name, std::move(tensor));
+  config::Problems problems;
+  TensorHeader header;
+  if (auto const text = header_text(*file_)) {
+    auto const document = config::read_document(*text, problems, config::Comments::refused);
+    header = read_header(document, problems);
+    data_begin_ = data_begin(*text);
+    if (auto const data = file_->bytes() - data_begin_; problems.empty() && data != header.data_bytes) {
+      problems.push_back({"", 0,
+                          fmt::format("has {} bytes behind its header, and its tensors take {}: it is cut off or "
+                                      "damaged",
+                                      data, header.data_bytes)});
     }
-  } catch (nlohmann::json::exception const& error) {
-    refuse(file_, fmt::format("its header does not parse: {}", error.what()));
+  } else {
+    problems.push_back(
+        {"", 0, fmt::format("does not begin with the length of a header, of at most {} bytes", largest_text)});
+  }
+  if (!problems.empty()) {
+    throw SystemError{problems.text(fmt::format("{} is no usable safetensors file", path_.string()))};
+  }
+  for (auto& tensor : header.tensors) {
+    auto name = tensor.name;
+    tensors_.emplace(std::move(name), std::move(tensor));
   }
 }
 
 void SafetensorsReader::read_bytes(std::int64_t position, std::span<std::byte> bytes) const {
-  while (!bytes.empty()) {
-    auto const got = ::pread(descriptor_, bytes.data(), bytes.size(), position);
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got < 0) {
-      fail(file_, "cannot read", errno);
-    }
-    if (got == 0) {
-      refuse(file_, "it ends too early");
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(got));
-    position += got;
+  try {
+    file_->read(position, bytes);
+  } catch (Unreadable const& error) {
+    throw SystemError{fmt::format("{}: {}", path_.string(), error.what())};
   }
 }
 
 void SafetensorsReader::read(Tensor const& tensor, std::int64_t first, std::span<float> values) const {
-  auto const position = data_begin_ + tensor.offset + first * bytes_of(tensor.dtype);
-  if (tensor.dtype == Dtype::fp32) {
-    read_bytes(position, std::as_writable_bytes(values));
-    return;
-  }
   auto const widen = [&]<class T>(T) {
     std::vector<T> narrow(values.size());
-    read_bytes(position, std::as_writable_bytes(std::span{narrow}));
+    read_bytes(data_begin_ + tensor.offset + first * static_cast<std::int64_t>(sizeof(T)),
+               std::as_writable_bytes(std::span{narrow}));
     std::ranges::transform(narrow, values.begin(), [](T value) { return to_float(value); });
   };
-  if (tensor.dtype == Dtype::bf16) {
+  if (tensor.dtype == "F32") {
+    read_bytes(data_begin_ + tensor.offset + first * static_cast<std::int64_t>(sizeof(float)),
+               std::as_writable_bytes(values));
+  } else if (tensor.dtype == "BF16") {
     widen(bf16{});
-  } else if (tensor.dtype == Dtype::fp16) {
+  } else if (tensor.dtype == "F16") {
     widen(fp16{});
   } else {
-    refuse(file_, fmt::format("weights of dtype {}; fp32, bf16 and fp16 can be read", name_of(tensor.dtype)));
+    throw SystemError{fmt::format("{}: tensor {} has dtype {}; allowed: F32, BF16 or F16", path_.string(),
+                                  config::in_quotes(tensor.name), tensor.dtype)};
   }
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "config/document.hpp"
 #include "core/logger.hpp"
 #include "engine/engine_state.hpp"
 #include "engine/safetensors.hpp"
@@ -44,9 +45,8 @@ void check_tensors(std::filesystem::path const& file, engine::SafetensorsReader 
     }
   }
   for (auto const& [name, tensor] : tensors) {
-    auto const known = [&name = name](auto const& param) { return param.name == name; };
-    if (std::ranges::none_of(model.params, known)) {
-      problems.push_back(fmt::format("\"{}\" is no parameter of the model", name));
+    if (!model.param_named.contains(name)) {
+      problems.push_back(fmt::format("{} is no parameter of the model", config::in_quotes(name)));
     }
   }
   if (!problems.empty()) {

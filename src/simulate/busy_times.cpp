@@ -2,14 +2,27 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 namespace zeroth::simulate {
 
+std::deque<BusyTimes::Interval>::const_iterator BusyTimes::from(double us) const noexcept {
+  return std::upper_bound(intervals_.begin(), intervals_.end(), us,
+                          [](double at, Interval const& interval) { return at < interval.end_us; });
+}
+
+BusyTimes::State BusyTimes::at(double us) const noexcept {
+  auto const next = from(us);
+  if (next == intervals_.end()) {
+    return {false, std::numeric_limits<double>::infinity()};
+  }
+  bool const busy = next->begin_us <= us;
+  return {busy, busy ? next->end_us : next->begin_us};
+}
+
 double BusyTimes::within(double begin_us, double end_us) const noexcept {
-  auto each = std::upper_bound(intervals_.begin(), intervals_.end(), begin_us,
-                               [](double us, Interval const& interval) { return us < interval.end_us; });
   double busy = 0;
-  for (; each != intervals_.end() && each->begin_us < end_us; ++each) {
+  for (auto each = from(begin_us); each != intervals_.end() && each->begin_us < end_us; ++each) {
     busy += std::min(end_us, each->end_us) - std::max(begin_us, each->begin_us);
   }
   return busy;

@@ -9,6 +9,12 @@ namespace zeroth::simulate {
 class BusyTimes {
  public:
   void add(double begin_us, double end_us) { intervals_.push_back({begin_us, end_us}); }
+  /// Whether it is busy from `us` on, and until when that is so.
+  struct State {
+    bool busy = false;
+    double until_us = 0;  ///< Or infinity.
+  };
+  [[nodiscard]] State at(double us) const noexcept;
   /// How much of [begin_us, end_us) is busy.
   [[nodiscard]] double within(double begin_us, double end_us) const noexcept;
   void forget_before(double us);
@@ -17,6 +23,8 @@ class BusyTimes {
   struct Interval {
     double begin_us, end_us;
   };
+  /// The first that does not end before.
+  [[nodiscard]] std::deque<Interval>::const_iterator from(double us) const noexcept;
   std::deque<Interval> intervals_;
 };
 

@@ -3,17 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <limits>
 #include <set>
-#include <system_error>
 
 #include "config/document.hpp"
 #include "config/names.hpp"
 #include "config/problem.hpp"
+#include "core/input_file.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::simulate {
@@ -58,6 +53,15 @@ std::vector<Machine> presets() {
   return {hopper("8xH100", 3.015e12, 81'559 * mib), hopper("8xH200", 4.32e12, 143'771 * mib)};  // 90 % of 3.35 and 4.8
 }
 
+/// Numbers outside are no machine's, and what is made of them is no time.
+struct Range {
+  double least, most;
+};
+constexpr Range flops_per_s{1e6, 1e21}, bytes_per_s{1e6, 1e18}, microseconds{0, 1e6}, fraction{1e-3, 1};
+constexpr Range enqueueing{1e-3, 1e6};  // so that every step takes time
+constexpr std::int64_t largest_memory = std::int64_t{1} << 60U;
+constexpr int most_ranks_per_node = 1 << 20;
+
 /// Reads the members of one object into fields, each by its own rule.
 class FieldReader {
  public:
@@ -65,24 +69,22 @@ class FieldReader {
   FieldReader(Object const& object, char const* thing, std::string path, Problems& problems)
       : object_{object}, thing_{thing}, path_{std::move(path)}, problems_{problems} {}
 
-  void number(char const* name, double& field, double least, double most, bool required = true) {
+  void number(char const* name, double& field, Range const& allowed, bool required = true) {
     if (auto const* const member = find(name, required)) {
       auto const* const value = std::get_if<config::Number>(&member->node.value);
-      if (value == nullptr || !(value->real >= least && value->real <= most)) {
-        refuse(*member, std::isinf(most) ? fmt::format("a number from {}", least)
-                                         : fmt::format("a number from {} to {}", least, most));
+      if (value == nullptr || !(value->real >= allowed.least && value->real <= allowed.most)) {
+        refuse(*member, fmt::format("a number from {:g} to {:g}", allowed.least, allowed.most));
       } else {
         field = value->real;
       }
     }
   }
   template <class Integer>
-  void integer(char const* name, Integer& field, std::int64_t least, bool required = true) {
+  void integer(char const* name, Integer& field, std::int64_t least, Integer most, bool required = true) {
     if (auto const* const member = find(name, required)) {
       auto const* const value = std::get_if<config::Number>(&member->node.value);
-      if (value == nullptr || !value->integer || *value->integer < least ||
-          *value->integer > std::numeric_limits<Integer>::max()) {
-        refuse(*member, fmt::format("a whole number from {}", least));
+      if (value == nullptr || !value->integer || *value->integer < least || *value->integer > most) {
+        refuse(*member, fmt::format("a whole number from {} to {}", least, most));
       } else {
         field = static_cast<Integer>(*value->integer);
       }
@@ -124,40 +126,35 @@ class FieldReader {
       }
       FieldReader reader{*object, "a protocol", path + ".", problems_};
       auto& protocol = field.emplace_back();
-      reader.number("start_us", protocol.start_us, 0, infinity);
-      reader.number("step_us", protocol.step_us, 0, infinity);
-      reader.number("network_step_us", protocol.network_step_us, 0, infinity, false);
-      reader.number("bandwidth_fraction", protocol.bandwidth_fraction, 1e-6, 1, false);
+      reader.number("start_us", protocol.start_us, microseconds);
+      reader.number("step_us", protocol.step_us, microseconds);
+      reader.number("network_step_us", protocol.network_step_us, microseconds, false);
+      reader.number("bandwidth_fraction", protocol.bandwidth_fraction, fraction, false);
       reader.refuse_unknown();
     }
   }
   void refuse_unknown() {
     std::vector<std::string_view> const names{known_.begin(), known_.end()};
     for (auto const& member : object_) {
-      if (!known_.contains(member.name)) {
+      if (!known_.contains(member.name) && problems_.full()) {
+        problems_.count_one();
+      } else if (!known_.contains(member.name)) {
         auto const near = config::nearest(member.name, names);
-        problems_.push_back({path_ + member.name, member.line,
+        problems_.push_back({path_ + config::path_part(member.name), member.line,
                              near.empty() ? fmt::format("is no key of {}; allowed: {}", thing_, fmt::join(names, ", "))
                                           : fmt::format("is no key of {}; did you mean {}?", thing_, near)});
       }
     }
   }
 
-  static constexpr double infinity = std::numeric_limits<double>::infinity();
-  static constexpr double smallest = 1e-6;  ///< Of what must be above zero.
-
  private:
   Member const* find(char const* name, bool required) {
     known_.insert(name);
-    for (auto const& member : object_) {
-      if (member.name == name) {
-        return &member;
-      }
-    }
-    if (required) {
+    auto const* const member = config::find(object_, name);
+    if (member == nullptr && required) {
       problems_.push_back({path_ + name, 0, "is required"});
     }
-    return nullptr;
+    return member;
   }
   void refuse(Member const& member, std::string const& allowed) {
     problems_.push_back(
@@ -179,24 +176,23 @@ Machine read_machine(std::string const& file, std::string const& text) {
   if (problems.empty()) {
     FieldReader reader{document, "a machine", "", problems};
     reader.text("name", machine.name);
-    reader.number("peak_flops_per_s", machine.peak_flops_per_s, FieldReader::smallest, FieldReader::infinity);
-    reader.number("fp32_peak_flops_per_s", machine.fp32_peak_flops_per_s, FieldReader::smallest, FieldReader::infinity,
-                  false);
-    reader.number("math_efficiency", machine.math_efficiency, FieldReader::smallest, 1);
-    reader.number("memory_bytes_per_s", machine.memory_bytes_per_s, FieldReader::smallest, FieldReader::infinity);
-    reader.integer("device_memory_bytes", machine.device_memory_bytes, 0, false);
-    reader.integer("ranks_per_node", machine.ranks_per_node, 1);
-    reader.number("node_bytes_per_s", machine.node_bytes_per_s, FieldReader::smallest, FieldReader::infinity);
-    reader.number("network_bytes_per_s", machine.network_bytes_per_s, FieldReader::smallest, FieldReader::infinity);
+    reader.number("peak_flops_per_s", machine.peak_flops_per_s, flops_per_s);
+    reader.number("fp32_peak_flops_per_s", machine.fp32_peak_flops_per_s, flops_per_s, false);
+    reader.number("math_efficiency", machine.math_efficiency, fraction);
+    reader.number("memory_bytes_per_s", machine.memory_bytes_per_s, bytes_per_s);
+    reader.integer("device_memory_bytes", machine.device_memory_bytes, 0, largest_memory, false);
+    reader.integer("ranks_per_node", machine.ranks_per_node, 1, most_ranks_per_node);
+    reader.number("node_bytes_per_s", machine.node_bytes_per_s, bytes_per_s);
+    reader.number("network_bytes_per_s", machine.network_bytes_per_s, bytes_per_s);
     reader.protocols("ring", machine.ring, true);
     reader.protocols("tree", machine.tree, false);
     reader.boolean("copy_engine_gathers", machine.copy_engine_gathers);
-    reader.number("communication_share", machine.communication_share, 0, 1);
-    reader.number("enqueue_us", machine.enqueue_us, 0, FieldReader::infinity);
-    reader.number("kernel_us", machine.kernel_us, 0, FieldReader::infinity);
+    reader.number("communication_share", machine.communication_share, {0, 1});
+    reader.number("enqueue_us", machine.enqueue_us, enqueueing);
+    reader.number("kernel_us", machine.kernel_us, microseconds);
     reader.refuse_unknown();
   }
-  config::throw_if_any(file, std::move(problems));
+  config::throw_if_any(file, problems);
   return machine;
 }
 
@@ -217,16 +213,16 @@ Machine machine_of(std::string_view preset_or_file) {
     }
   }
   std::string const file{preset_or_file};
-  std::error_code ignored;
-  std::ifstream in{file, std::ios::binary};
-  if (!in || std::filesystem::is_directory(file, ignored)) {
+  std::string text;
+  try {
+    text = read_text(file);
+  } catch (Unreadable const& error) {
     auto const names = machine_presets();
     auto const near = config::nearest(file, {names.begin(), names.end()});
-    throw ConfigError{fmt::format("machine \"{}\" is neither a preset ({}) nor a file that can be read{}", file,
-                                  fmt::join(names, ", "),
-                                  near.empty() ? std::string{} : fmt::format("; did you mean {}?", near))};
+    throw ConfigError{fmt::format(
+        "machine \"{}\" is neither a preset ({}) nor a file that can be read; {}", file, fmt::join(names, ", "),
+        near.empty() ? fmt::format("as a file it {}", error.what()) : fmt::format("did you mean {}?", near))};
   }
-  std::string const text{std::istreambuf_iterator<char>{in}, {}};
   return read_machine(file, text);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "device/host_memory.hpp"
@@ -15,6 +16,8 @@ namespace {
 // No processor maps addresses like these, so a touch of one ends the program instead of going unnoticed.
 constexpr std::uintptr_t first_virtual_address = std::uintptr_t{1} << 60U;
 constexpr std::int64_t page_bytes = 4096;
+
+constexpr double longest_us = 1e15;  // 32 years; nanoseconds of ten times that are still counted
 
 class VirtualMemory final : public device::Memory {
  public:
@@ -79,13 +82,8 @@ void VirtualStream::compute(double us) {
   if (math) {
     us += std::exchange(device_.owed_us_, 0);
   }
-  double end = begin + us;
-  // The longer the work takes, the more collectives it meets.
-  for (double last = begin; end - last > 1e-3;) {
-    last = end;
-    end = begin + us + device_.taken_by_collectives(begin, end);
-  }
-  *clock_us_ = end;
+  double const end = device_.end_of_compute(begin, us);
+  device_.advance(*clock_us_, end);
   in_line_us_ += in_line() ? end - begin : 0;
   if (math) {
     device_.math_.add(begin, end);
@@ -101,7 +99,7 @@ void VirtualStream::communicate(double begin_us, CollectiveCost const& cost) {
   // Whatever comes starts later than what the host does now.
   device_.links_.forget_before(device_.host_us_);
   device_.math_.forget_before(device_.host_us_);
-  *clock_us_ = device_.links_.send(begin_us + cost.latency_us, cost.transfer_us);
+  device_.advance(*clock_us_, device_.links_.send(begin_us + cost.latency_us, cost.transfer_us));
   if (in_line()) {
     in_line_us_ += *clock_us_ - reached;
   } else if (cost.takes_compute) {
@@ -137,12 +135,33 @@ std::unique_ptr<device::Stream> VirtualDevice::make_stream(char const* name, dev
   return std::make_unique<VirtualStream>(name, *this, std::move(clock));
 }
 
-double VirtualDevice::taken_by_collectives(double begin_us, double end_us) const noexcept {
-  double busy = 0;
-  for (auto const& of_stream : collectives_) {
-    busy += of_stream->within(begin_us, end_us);
+double VirtualDevice::end_of_compute(double begin_us, double us) const noexcept {
+  double at = begin_us;
+  for (double left = us; left > 0;) {
+    double speed = 1;
+    double until = std::numeric_limits<double>::infinity();
+    for (auto const& of_stream : collectives_) {
+      auto const state = of_stream->at(at);
+      speed -= state.busy ? machine_.communication_share : 0;
+      until = std::min(until, state.until_us);
+    }
+    if (speed > 0 && left <= speed * (until - at)) {
+      return at + left / speed;
+    }
+    left -= speed * (until - at);  // several at once may take more than there is: that is owed
+    at = until;
   }
-  return machine_.communication_share * busy;
+  return at;
+}
+
+void VirtualDevice::advance(double& clock_us, double to_us) const {
+  if (!(to_us <= longest_us)) {
+    throw ConfigError{
+        fmt::format("machine \"{}\": steps of this model would take more than {:g} seconds, and that is no "
+                    "simulation's; allowed: a machine that is fast enough for the model",
+                    machine_.name, 1e-6 * longest_us)};
+  }
+  clock_us = to_us;
 }
 
 Clock::time_point VirtualDevice::now() const noexcept {

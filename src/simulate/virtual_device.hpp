@@ -82,8 +82,10 @@ class VirtualDevice final : public device::Device {
   friend class VirtualStream;
   friend class VirtualEvent;
 
-  /// How much of [begin_us, end_us) collectives take from it, where they run.
-  [[nodiscard]] double taken_by_collectives(double begin_us, double end_us) const noexcept;
+  /// When `us` of compute are done from `begin_us` on, at the speed that the collectives that run leave.
+  [[nodiscard]] double end_of_compute(double begin_us, double us) const noexcept;
+  /// Sets a stream's clock. Throws ConfigError where no step ends.
+  void advance(double& clock_us, double to_us) const;
 
   Machine const& machine_;
   device::Ledger ledger_;

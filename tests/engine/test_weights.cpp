@@ -210,6 +210,7 @@ TEST_CASE("training goes on from loaded weights as it would have from those") {
 TEST_CASE("all that does not fit is listed at once") {
   Folder const folder;
   auto file = fitting();
+  file.header["block0.weight"] = file.header["block0.w"];
   file.header.erase("block0.w");
   file.header["block1.w"]["shape"] = {150, 2};
   file.add("stranger", "F32", {2}, std::vector<float>{1, 2});
@@ -222,6 +223,7 @@ TEST_CASE("all that does not fit is listed at once") {
     CHECK_THAT(messages_of(outcome), Contains("weights does not fit the model:") &&
                                          Contains("\"block0.w\" is missing") &&
                                          Contains("\"block1.w\" has shape [150, 2], the model's is [300]") &&
+                                         Contains("\"block0.weight\" is no parameter of the model") &&
                                          Contains("\"stranger\" is no parameter of the model"));
   }
 }
@@ -235,40 +237,51 @@ TEST_CASE("a file that is damaged is refused, with the reason") {
     return file.bytes();
   };
   std::map<std::string, std::pair<std::string, std::string>> const cases = {
-      {"empty", {"", "it has 0 bytes"}},
-      {"short", {"abc", "it has 3 bytes"}},
-      {"header longer than the file", {good.substr(0, 20), "its header would have"}},
-      {"no JSON", {good.substr(0, 8) + std::string(good.size() - 8, 'x'), "its header does not parse"}},
-      {"cut off in the data", {good.substr(0, good.size() - 5), "the file is cut off or damaged"}},
+      {"empty", {"", "does not begin with the length of a header, of at most 100000000 bytes"}},
+      {"short", {"abc", "does not begin with the length of a header"}},
+      {"header too long to be one", {std::string(7, '\0') + "\x7f{}", "does not begin with the length of a header"}},
+      {"header longer than the file", {good.substr(0, 20), "ends before its header of"}},
+      {"no JSON", {good.substr(0, 8) + std::string(good.size() - 8, 'x'), "line 1, column 1: not valid JSON"}},
+      {"cut off in the data",
+       {good.substr(0, good.size() - 5), "has 3795 bytes behind its header, and its tensors take 3800"}},
+      {"more than its data", {good + "x", "has 3801 bytes behind its header, and its tensors take 3800"}},
       {"offsets that run backwards",
        {with_header([](auto& file) {
           file.header["block0.w"]["data_offsets"] = {1200, 0};
         }),
-        "cut off or damaged"}},
+        "\"block0.w\".data_offsets: [1200, 0]; allowed: two whole numbers of at least 0, begin and end"}},
       {"offsets beyond the end",
        {with_header([](auto& file) {
           file.header["block2.w"]["data_offsets"] = {1 << 20, (1 << 20) + 1200};
         }),
-        "cut off or damaged"}},
+        "begins at byte 1048576 of the data, and bytes 3800 to there belong to no tensor"}},
+      {"offsets that overlap",
+       {with_header([](auto& file) {
+          file.header["block2.w"]["data_offsets"] = {1200, 2400};
+        }),
+        "begins at byte 1200 of the data, and \"block1.w\" ends at 2400"}},
       {"bytes that are not the shape's",
        {with_header([](auto& file) {
           file.header["block0.w"]["data_offsets"] = {0, 1204};
         }),
-        "cut off or damaged"}},
+        "[0, 1204] are 1204 bytes; F32 of shape [300] takes 1200"}},
       {"an extent below zero",
-       {with_header([](auto& file) { file.header["block0.w"]["shape"] = {-300}; }), "has an impossible shape"}},
+       {with_header([](auto& file) { file.header["block0.w"]["shape"] = {-300}; }),
+        "[-300]; allowed: an array of whole numbers"}},
       {"a shape beyond counting",
        {with_header([](auto& file) {
           file.header["block0.w"]["shape"] = {1LL << 40, 1LL << 40};
         }),
-        "has an impossible shape"}},
+        "of less than 2^63 bits and of whole bytes together"}},
       {"an unknown dtype",
-       {with_header([](auto& file) { file.header["block0.w"]["dtype"] = "F4"; }), "tensor \"block0.w\" has dtype F4"}},
+       {with_header([](auto& file) { file.header["block0.w"]["dtype"] = "F5"; }),
+        "\"block0.w\".dtype: \"F5\"; allowed: BOOL, F4, "}},
       {"no dtype",
-       {with_header([](auto& file) { file.header["block0.w"].erase("dtype"); }), "its header does not parse"}},
+       {with_header([](auto& file) { file.header["block0.w"].erase("dtype"); }),
+        "\"block0.w\".dtype: missing; allowed: BOOL"}},
       {"integers",
        {with_header([](auto& file) { file.header["block0.w"]["dtype"] = "I32"; }),
-        "weights of dtype int32; fp32, bf16 and fp16 can be read"}},
+        "tensor \"block0.w\" has dtype I32; allowed: F32, BF16 or F16"}},
   };
   for (auto const& [what, file] : cases) {
     write_file(folder / "weights", file.first);
@@ -278,7 +291,7 @@ TEST_CASE("a file that is damaged is refused, with the reason") {
     CHECK_THAT(message_of(outcome.front()), Contains((folder / "weights").string()) && Contains(file.second));
   }
   auto const outcome = load_small(1, 2, folder / "none");
-  CHECK_THAT(messages_of(outcome), Contains("none: cannot open: No such file or directory"));
+  CHECK_THAT(messages_of(outcome), Contains("none: cannot be opened: No such file or directory"));
 }
 
 TEST_CASE("a file that cannot be written is an error on all ranks, and leaves nothing behind") {

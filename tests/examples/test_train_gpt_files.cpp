@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <cmath>
 #include <initializer_list>
 #include <limits>
@@ -118,7 +120,13 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--steps", "-1"}, {"--steps", "-1", "at least 0"}},
            {{"--config", "c", "--data", "t", "--steps", "1e3"}, {"--steps", "1e3", "whole number"}},
            {{"--config", "c", "--data", "t", "--heads", "2.5"}, {"--heads", "2.5", "whole number"}},
-           {{"--config", "c", "--data", "t", "--layers", "0"}, {"--layers", "0", "at least 1"}},
+           {{"--config", "c", "--data", "t", "--layers", "0"}, {"--layers", "0", "whole number from 1 to 10000"}},
+           {{"--config", "c", "--data", "t", "--layers", "1000000000000"},
+            {"--layers", "1000000000000", "from 1 to 10000"}},
+           {{"--config", "c", "--data", "t", "--heads", "2000000"}, {"--heads", "2000000", "from 1 to 1048576"}},
+           {{"--config", "c", "--data", "t", "--channels", "2000000"}, {"--channels", "from 1 to 1048576"}},
+           {{"--config", "c", "--data", "t", "--context", "2000000"}, {"--context", "from 1 to 1048576"}},
+           {{"--config", "c", "--data", "t", "--vocabulary", "20000000"}, {"--vocabulary", "from 256 to 16777216"}},
            {{"--config", "c", "--data", "t", "--channels", "x"}, {"--channels", "x"}},
            {{"--config", "c", "--data", "t", "--context", ""}, {"--context"}},
            {{"--config", "c", "--data", "t", "--seed", "-3"}, {"--seed", "-3", "at least 0"}},
@@ -128,7 +136,7 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--device", "gpu"}, {"--device", "gpu", "cpu", "cuda"}},
            {{"--config", "c", "--data", "t", "--tf32"}, {"--tf32", "--device cuda"}},
            {{"--config", "c", "--data", "t", "--share-devices"}, {"--share-devices", "--device cuda"}},
-           {{"--config", "c", "--data", "t", "--vocabulary", "255"}, {"--vocabulary", "255", "at least 256"}},
+           {{"--config", "c", "--data", "t", "--vocabulary", "255"}, {"--vocabulary", "255", "from 256 to"}},
            {{"--config", "c", "--data", "t", "--layer", "2"}, {"--layer"}},
            {{"--config", "c", "--data", "t", "more"}, {"more"}},
            {{"--config", "c", "--data", "t", "--save-initial", "m", "--save-final", "m"}, {"--save-final", "m is the"}},
@@ -259,11 +267,13 @@ TEST_CASE("a model folder whose model is another one is refused, with the key") 
     std::vector<std::string> expected;
   };
   for (auto const& row : std::vector<Row>{
-           {{{"n_layer", nullptr}}, {"n_layer is missing", "at least 1"}},
-           {{{"n_head", 0}}, {"n_head is 0", "at least 1"}},
-           {{{"n_embd", "wide"}}, {"n_embd is \"wide\"", "integer"}},
-           {{{"n_positions", 8.5}}, {"n_positions is 8.5", "integer"}},
-           {{{"vocab_size", 255}}, {"vocab_size is 255", "at least 256"}},
+           {{{"n_layer", nullptr}}, {"n_layer is missing", "from 1 to 10000"}},
+           {{{"n_layer", 1000000000000}}, {"n_layer is 1000000000000", "from 1 to 10000"}},
+           {{{"n_embd", 2000000}}, {"n_embd is 2000000", "from 1 to 1048576"}},
+           {{{"n_head", 0}}, {"n_head is 0", "from 1 to"}},
+           {{{"n_embd", "wide"}}, {"n_embd is \"wide\"", "whole number"}},
+           {{{"n_positions", 8.5}}, {"n_positions is 8.5", "whole number"}},
+           {{{"vocab_size", 255}}, {"vocab_size is 255", "from 256 to"}},
            {{{"model_type", "llama"}}, {"model_type is \"llama\"", "only \"gpt2\""}},
            {{{"n_inner", 47}}, {"n_inner is 47", "only 48"}},
            {{{"activation_function", "relu"}}, {"activation_function is \"relu\"", "gelu_new"}},
@@ -292,11 +302,19 @@ TEST_CASE("a model folder as Hugging Face writes it is read, whatever else it sa
 TEST_CASE("a folder without a config.json, or with something else in it, is refused") {
   Folder const folder;
   auto const resolve = [&] { return resolve_shape({}, folder.path()); };
-  CHECK_THAT(thrown<zeroth::ConfigError>(resolve), Contains("--init") && Contains("cannot read"));
-  folder.write("config.json", "[1]");
-  CHECK_THAT(thrown<zeroth::ConfigError>(resolve), Contains("is not a JSON object"));
-  folder.write("config.json", "{\"n_layer\": ");
-  CHECK_THAT(thrown<zeroth::ConfigError>(resolve), Contains("is not a JSON object"));
+  CHECK_THAT(thrown<zeroth::ConfigError>(resolve),
+             Contains("--init") && Contains("config.json cannot be opened: No such file"));
+  auto const refusal = [&](std::string const& text) {
+    folder.write("config.json", text);
+    return thrown<zeroth::ConfigError>(resolve);
+  };
+  CHECK_THAT(refusal("[1]"), Contains("config.json: 1 problem\n  holds an array; allowed: one JSON object"));
+  CHECK_THAT(refusal("{\"n_layer\": "), Contains("config.json: 1 problem\n  line 1, column 13: not valid JSON"));
+  CHECK_THAT(refusal(R"({"n_layer": 2, "n_layer": 3})"), Contains("n_layer (line 1): given twice"));
+  CHECK_THAT(refusal("{\"n_layer\": " + std::string(200'000, '[')), Contains("nested deeper than 32 levels"));
+  std::filesystem::remove(folder / "config.json");
+  REQUIRE(::mkfifo((folder / "config.json").c_str(), 0600) == 0);
+  CHECK_THAT(thrown<zeroth::ConfigError>(resolve), Contains("config.json is a pipe; allowed: a regular file"));
 }
 
 TEST_CASE("the record of a run says how the math was done and where") {

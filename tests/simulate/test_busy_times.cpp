@@ -1,6 +1,8 @@
 #include "simulate/busy_times.hpp"
 
+#include <cmath>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -18,6 +20,16 @@ TEST_CASE("Busy times count what of them is within an interval") {
   CHECK(times.within(12, 25) == 13);
   CHECK(times.within(30, 40) == 0);
   CHECK(times.within(45, 60) == 5);
+  for (auto const& [us, busy, until] : {std::tuple{0.0, false, 10.0},
+                                        {10.0, true, 20.0},
+                                        {20.0, true, 30.0},
+                                        {30.0, false, 40.0},
+                                        {49.0, true, 50.0}}) {
+    CHECK(times.at(us).busy == busy);
+    CHECK(times.at(us).until_us == until);
+  }
+  CHECK_FALSE(times.at(50).busy);
+  CHECK(std::isinf(times.at(50).until_us));
   times.forget_before(30);
   CHECK(times.within(0, 100) == 10);
   CHECK(times.within(0, 41) == 1);

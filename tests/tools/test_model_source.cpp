@@ -48,10 +48,11 @@ TEST_CASE("What is no description of a model is refused with what is one") {
   CHECK(refusal_of(files.write("x.json", "{}")) ==
         "x.json: is no description of a model; allowed: a Hugging Face config.json (which has model_type), a "
         "safetensors file, header or index, or a list of parameters (which has units)");
-  CHECK(refusal_of(files.write("x.json", "[1, 2]")) == "x.json: holds [1,2]; allowed: one JSON object");
+  CHECK(refusal_of(files.write("x.json", "[1, 2]")) == "x.json: 1 problem\n  holds an array; allowed: one JSON object");
   CHECK(contains(refusal_of(files.write("x.json", "{\"units\": ")),
-                 "x.json: is no JSON: parse error at line 1, column 11: "));
-  CHECK(contains(refusal_of(files.write("x.bin", std::string("\0\1\2", 3))), "x.bin: is no JSON: "));
+                 "x.json: 1 problem\n  line 1, column 11: not valid JSON: "));
+  CHECK(contains(refusal_of(files.write("x.bin", std::string("\0\1\2", 3))),
+                 "x.bin: 1 problem\n  line 1, column 1: not valid JSON: a NUL byte"));
   Files const empty;
   CHECK(testing::thrown<ConfigError>([&] { return read(empty.path()); }) ==
         empty.path().string() + ": this folder has no config.json, model.safetensors.index.json or model.safetensors");

@@ -46,11 +46,11 @@ TEST_CASE("A wrong list is refused: file, path, value, what is allowed") {
           R"({"units": [{"name": "u", "parameters": [{"name": "w", "shape": [1]}, {"name": "w", "shape": [1]}]}]})") ==
       "list.json: units[0].parameters[1].name is \"w\"; allowed: names that are not taken");
   CHECK(refusal(R"({"units": [{"name": "u", "parameters": [{"name": "w", "shape": [2, 0]}]}]})") ==
-        "list.json: units[0].parameters[0].shape is [2,0]; allowed: an array of extents, whole numbers of at least 1");
+        "list.json: units[0].parameters[0].shape is [2, 0]; allowed: an array of extents, whole numbers of at least 1");
   CHECK(refusal(R"({"units": [{"name": "u", "parameters": [{"name": "w", "shape": 7}]}]})") ==
         "list.json: units[0].parameters[0].shape is 7; allowed: an array of extents, whole numbers of at least 1");
   CHECK(refusal(R"({"units": [{"name": "u", "parameters": [{"name": "w", "shape": [100000000, 100000000]}]}]})") ==
-        "list.json: units[0].parameters[0].shape is [100000000,100000000]; allowed: at most 10^15 elements");
+        "list.json: units[0].parameters[0].shape is [100000000, 100000000]; allowed: at most 10^15 elements");
   CHECK(refusal(R"({"units": [{"name": "u", "parameters": [{"name": "w", "shpe": [1]}]}]})") ==
         "list.json: units[0].parameters[0].shpe is an unknown key, with value [1]; did you mean shape? allowed: name, "
         "shape, trainable, lookup");
@@ -59,7 +59,7 @@ TEST_CASE("A wrong list is refused: file, path, value, what is allowed") {
         "each once");
   CHECK(contains(refusal(R"({"units": [{"name": "u", "parameters": [{"name": "w", "shape": [1, 1]}]},
                                        {"name": "v", "ties": ["w", "w"]}]})"),
-                 "list.json: units[1].ties is [\"w\",\"w\"]; allowed: "));
+                 "list.json: units[1].ties is [\"w\", \"w\"]; allowed: "));
   CHECK(
       contains(refusal(R"({"units": [{"name": "u", "ties": ["w"], "parameters": [{"name": "w", "shape": [1, 1]}]}]})"),
                "list.json: units[0].ties is [\"w\"]; allowed: "));

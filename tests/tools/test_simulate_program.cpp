@@ -1,4 +1,5 @@
 /// The program `zeroth simulate`: command lines, exit codes, its trace, and what it costs.
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <fstream>
@@ -148,6 +149,35 @@ TEST_CASE("--recompute and --slow make a step longer") {
   CHECK(step_ms(" --slow 0=3") > 2 * plain);
   CHECK(step_ms(" --slow 0=3 --slow 1=2") == Approx(step_ms(" --slow 0=3")).epsilon(0.01));
   CHECK(step_ms(" --slow 3=1") == Approx(plain));
+}
+
+TEST_CASE("A machine at the limits of what is allowed gives times that are numbers, or none") {
+  Folder const folder;
+  auto const write = [&](char const* name, char const* flops, char const* bytes, char const* times, char const* share) {
+    std::ofstream{folder.path() / name} << fmt::format(
+        R"({{"peak_flops_per_s": {0}, "math_efficiency": 1, "memory_bytes_per_s": {0}, "ranks_per_node": 4,
+             "node_bytes_per_s": {1}, "network_bytes_per_s": {1}, "enqueue_us": {2}, "kernel_us": {2},
+             "communication_share": {3}, "ring": [{{"start_us": {2}, "step_us": {2}}}]}})",
+        flops, bytes, times, share);
+  };
+  write("slowest.json", "1e6", "1e6", "1e6", "1");
+  write("held_up.json", "1e15", "1e6", "0.001", "0.9999");
+  write("fastest.json", "1e18", "1e18", "0.001", "0");
+  auto const run = [&](std::string const& machine, std::string const& job) {
+    return zeroth_tool("simulate --machine " + machine + " " + job, folder.path());
+  };
+  auto const slowest = run("slowest.json", "--model 1T --ranks 1024");
+  CHECK(slowest.status == 1);
+  CHECK(contains(slowest.output, "slowest.json\": steps of this model would take more than 1e+09 seconds"));
+  for (auto const& result : {run("held_up.json", "--model 7.5B --ranks 64"),
+                             run("fastest.json", "--parameters 1 --units 1 --ranks 1 --context 1"),
+                             run("fastest.json", "--parameters 1 --units 1 --ranks 1048576 --context 16777216")}) {
+    INFO(result.output);
+    CHECK(result.status == 0);
+    for (char const* const wrong : {"-nan", " nan", "inf %", " -9"}) {
+      CHECK_FALSE(contains(result.output, wrong));
+    }
+  }
 }
 
 TEST_CASE("Help names every option of a simulation") {

@@ -111,8 +111,8 @@ constexpr Architecture architectures[] = {
 
 }  // namespace
 
-SourcedModel model_of_hub_config(std::filesystem::path const& file, Json const& json) {
-  JsonObject const config{file, json};
+SourcedModel model_of_hub_config(std::filesystem::path const& file, Object const& object) {
+  JsonObject const config{file, object};
   auto const type = config.text("model_type");
   auto const* const known = std::ranges::find(architectures, std::string_view{type}, &Architecture::type);
   if (known == std::end(architectures)) {

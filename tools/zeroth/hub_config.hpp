@@ -8,6 +8,6 @@
 namespace zeroth::tools {
 
 /// Of the architectures whose parameters are known exactly; others are refused by a ConfigError that lists them.
-[[nodiscard]] SourcedModel model_of_hub_config(std::filesystem::path const& file, Json const& json);
+[[nodiscard]] SourcedModel model_of_hub_config(std::filesystem::path const& file, Object const& object);
 
 }  // namespace zeroth::tools

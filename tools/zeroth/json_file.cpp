@@ -4,71 +4,72 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include <zeroth/core/error.hpp>
 
 #include "config/names.hpp"
+#include "core/input_file.hpp"
 
 namespace zeroth::tools {
 namespace {
 
-constexpr std::size_t shown_limit = 60;  // characters of a value that a message repeats
-constexpr std::int64_t largest_extent = 1'000'000'000;
+using config::Array;
+using config::Node;
 
-std::string show(Json const& value) {
-  auto text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > shown_limit) {
-    text.resize(shown_limit);
-    text += "...";
-  }
-  return text;
+constexpr std::int64_t largest_extent = 1'000'000'000;
+constexpr std::int64_t largest_shape_extent = std::int64_t{1} << 53U;
+
+std::optional<std::int64_t> whole_number(Node const& node, std::int64_t most) {
+  auto const* const number = std::get_if<config::Number>(&node.value);
+  bool const fits = number != nullptr && number->integer && *number->integer >= 1 && *number->integer <= most;
+  return fits ? number->integer : std::nullopt;
 }
+
+bool is_null(Node const& node) { return std::holds_alternative<std::nullptr_t>(node.value); }
 
 }  // namespace
 
-std::string read_text(std::filesystem::path const& file) {
-  std::ifstream in{file, std::ios::binary};
-  if (!in) {
-    throw ConfigError{fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno))};
-  }
-  return {std::istreambuf_iterator<char>{in}, {}};
+Object parse_json(std::filesystem::path const& file, std::string_view text) {
+  config::Problems problems;
+  auto object = config::read_document(text, problems, config::Comments::refused);
+  config::throw_if_any(file.string(), problems);
+  return object;
 }
 
-Json parse_json(std::filesystem::path const& file, std::string_view text) {
+Object read_json(std::filesystem::path const& file) {
   try {
-    auto json = Json::parse(text);
-    if (!json.is_object()) {
-      throw ConfigError{fmt::format("{}: holds {}; allowed: one JSON object", file.string(), show(json))};
-    }
-    return json;
-  } catch (Json::parse_error const& error) {
-    std::string_view const what = error.what();  // behind the library's own number of it
-    throw ConfigError{fmt::format("{}: is no JSON: {}", file.string(), what.substr(what.find("] ") + 2))};
+    return parse_json(file, read_text(file));
+  } catch (Unreadable const& error) {
+    throw ConfigError{fmt::format("{}: {}", file.string(), error.what())};
   }
 }
 
-Json read_json(std::filesystem::path const& file) { return parse_json(file, read_text(file)); }
+JsonObject::JsonObject(std::filesystem::path const& file, Object const& object, std::string path)
+    : file_{&file}, object_{&object}, path_{std::move(path)} {}
 
-JsonObject::JsonObject(std::filesystem::path file, Json const& json, std::string path)
-    : file_{std::move(file)}, json_{&json}, path_{std::move(path)} {}
+Node const* JsonObject::find(char const* key) const {
+  auto const* const found = config::find(*object_, key);
+  return found == nullptr ? nullptr : &found->node;
+}
 
-bool JsonObject::has(char const* key) const { return json_->contains(key) && !(*json_)[key].is_null(); }
+bool JsonObject::has(char const* key) const {
+  auto const* const node = find(key);
+  return node != nullptr && !is_null(*node);
+}
 
 void JsonObject::refuse(char const* key, std::string_view allowed) const {
-  auto const is = json_->contains(key) ? fmt::format("is {}", show((*json_)[key])) : std::string{"is missing"};
-  throw ConfigError{fmt::format("{}: {}{} {}; allowed: {}", file_.string(), path_, key, is, allowed)};
+  auto const* const node = find(key);
+  auto const is = node == nullptr ? std::string{"is missing"} : fmt::format("is {}", show(*node));
+  throw ConfigError{fmt::format("{}: {}{} {}; allowed: {}", file_->string(), path_, key, is, allowed)};
 }
 
-Json const& JsonObject::member(char const* key, std::string_view allowed) const {
-  if (!json_->contains(key)) {
+Node const& JsonObject::member(char const* key, std::string_view allowed) const {
+  auto const* const node = find(key);
+  if (node == nullptr) {
     refuse(key, allowed);
   }
-  return (*json_)[key];
+  return *node;
 }
 
 std::int64_t JsonObject::extent(char const* key, std::optional<std::int64_t> otherwise) const {
@@ -76,74 +77,88 @@ std::int64_t JsonObject::extent(char const* key, std::optional<std::int64_t> oth
     return *otherwise;
   }
   auto const allowed = fmt::format("a whole number from 1 to {}", largest_extent);
-  auto const& value = member(key, allowed);
-  if (!value.is_number_integer() || value < 1 || value > largest_extent) {
+  auto const value = whole_number(member(key, allowed), largest_extent);
+  if (!value) {
     refuse(key, allowed);
   }
-  return value.get<std::int64_t>();
+  return *value;
 }
 
 bool JsonObject::flag(char const* key, bool otherwise) const {
   if (!has(key)) {
     return otherwise;
   }
-  if (!(*json_)[key].is_boolean()) {
+  auto const* const value = std::get_if<bool>(&find(key)->value);
+  if (value == nullptr) {
     refuse(key, "true or false");
   }
-  return (*json_)[key].get<bool>();
+  return *value;
 }
 
 std::string JsonObject::text(char const* key) const {
-  auto const& value = member(key, "a string");
-  if (!value.is_string() || value.get_ref<std::string const&>().empty()) {
+  auto const* const value = std::get_if<std::string>(&member(key, "a string").value);
+  if (value == nullptr || value->empty()) {
     refuse(key, "a string that is not empty");
   }
-  return value.get<std::string>();
+  return *value;
 }
 
 std::vector<std::string> JsonObject::texts(char const* key) const {
+  std::vector<std::string> texts;
   if (!has(key)) {
-    return {};
+    return texts;
   }
-  auto const& list = (*json_)[key];
-  if (!list.is_array() || !std::ranges::all_of(list, [](Json const& item) { return item.is_string(); })) {
+  auto const* const list = std::get_if<Array>(&find(key)->value);
+  if (list == nullptr) {
     refuse(key, "an array of strings");
   }
-  return list.get<std::vector<std::string>>();
+  for (auto const& item : *list) {
+    auto const* const text = std::get_if<std::string>(&item.value);
+    if (text == nullptr) {
+      refuse(key, "an array of strings");
+    }
+    texts.push_back(*text);
+  }
+  return texts;
 }
 
 std::vector<JsonObject> JsonObject::objects(char const* key) const {
-  auto const& list = member(key, "an array of objects");
-  if (!list.is_array() || list.empty() ||
-      !std::ranges::all_of(list, [](Json const& item) { return item.is_object(); })) {
+  auto const* const list = std::get_if<Array>(&member(key, "an array of objects").value);
+  auto const is_object = [](Node const& item) { return std::holds_alternative<Object>(item.value); };
+  if (list == nullptr || list->empty() || !std::ranges::all_of(*list, is_object)) {
     refuse(key, "an array of at least one object, and nothing else");
   }
   std::vector<JsonObject> objects;
-  for (auto const& item : list) {
-    objects.emplace_back(file_, item, fmt::format("{}{}[{}].", path_, key, objects.size()));
+  for (auto const& item : *list) {
+    objects.emplace_back(*file_, std::get<Object>(item.value), fmt::format("{}{}[{}].", path_, key, objects.size()));
   }
   return objects;
 }
 
 std::vector<std::int64_t> JsonObject::shape(char const* key) const {
   constexpr std::string_view allowed = "an array of extents, whole numbers of at least 1";
-  auto const& list = member(key, allowed);
-  auto const is_extent = [](Json const& item) {
-    return item.is_number_integer() && item >= 1 && item <= std::int64_t{1} << 53U;
-  };
-  if (!list.is_array() || !std::ranges::all_of(list, is_extent)) {
+  auto const* const list = std::get_if<Array>(&member(key, allowed).value);
+  std::vector<std::int64_t> extents;
+  if (list == nullptr) {
     refuse(key, allowed);
   }
-  return list.get<std::vector<std::int64_t>>();
+  for (auto const& item : *list) {
+    auto const extent = whole_number(item, largest_shape_extent);
+    if (!extent) {
+      refuse(key, allowed);
+    }
+    extents.push_back(*extent);
+  }
+  return extents;
 }
 
 void JsonObject::only(std::vector<std::string_view> const& keys) const {
-  for (auto const& [key, value] : json_->items()) {
-    if (std::ranges::find(keys, std::string_view{key}) == keys.end()) {
-      auto const near = config::nearest(key, keys);
-      throw ConfigError{fmt::format("{}: {}{} is an unknown key, with value {}; {}allowed: {}", file_.string(), path_,
-                                    key, show(value), near.empty() ? "" : fmt::format("did you mean {}? ", near),
-                                    fmt::join(keys, ", "))};
+  for (auto const& member : *object_) {
+    if (std::ranges::find(keys, std::string_view{member.name}) == keys.end()) {
+      auto const near = config::nearest(member.name, keys);
+      throw ConfigError{fmt::format("{}: {}{} is an unknown key, with value {}; {}allowed: {}", file_->string(), path_,
+                                    config::path_part(member.name), show(member.node),
+                                    near.empty() ? "" : fmt::format("did you mean {}? ", near), fmt::join(keys, ", "))};
     }
   }
 }

@@ -2,26 +2,26 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "config/document.hpp"
+
 namespace zeroth::tools {
 
-using Json = nlohmann::ordered_json;
+using config::Object;
 
-/// The whole file. Throws ConfigError if it cannot be read.
-[[nodiscard]] std::string read_text(std::filesystem::path const& file);
-/// One object. Throws ConfigError if it is none.
-[[nodiscard]] Json read_json(std::filesystem::path const& file);
-[[nodiscard]] Json parse_json(std::filesystem::path const& file, std::string_view text);
+/// One object, without comments. Throws ConfigError if the file cannot be read or is none.
+[[nodiscard]] Object read_json(std::filesystem::path const& file);
+[[nodiscard]] Object parse_json(std::filesystem::path const& file, std::string_view text);
 
 /// An object of a file, and the path to it: "units[3].". Reads members; throws ConfigError for those that are wrong.
+/// Refers to both, which must live as long.
 class JsonObject {
  public:
-  JsonObject(std::filesystem::path file, Json const& json, std::string path = {});
+  JsonObject(std::filesystem::path const& file, Object const& object, std::string path = {});
 
   [[nodiscard]] bool has(char const* key) const;  ///< And it is not null.
   /// A whole number from 1 to 10^9, or `otherwise` where there is none.
@@ -37,10 +37,11 @@ class JsonObject {
   [[noreturn]] void refuse(char const* key, std::string_view allowed) const;
 
  private:
-  [[nodiscard]] Json const& member(char const* key, std::string_view allowed) const;
+  [[nodiscard]] config::Node const& member(char const* key, std::string_view allowed) const;
+  [[nodiscard]] config::Node const* find(char const* key) const;  // null where there is none
 
-  std::filesystem::path file_;
-  Json const* json_;
+  std::filesystem::path const* file_;
+  Object const* object_;
   std::string path_;
 };
 

@@ -6,25 +6,35 @@
 
 #include <zeroth/core/error.hpp>
 
+#include "config/document.hpp"
+#include "core/utf8.hpp"
+
 namespace zeroth::tools {
 
 namespace {
 
 Init const start = Constant{0};  // nothing is ever filled
 
+/// Tables and traces have it as it is.
+bool is_printable(std::string name) {
+  std::erase(name, '\\');
+  return escaped(name) == name;
+}
+
 }  // namespace
 
 void ModelBuilder::check(std::string const& name, std::int64_t rows, std::int64_t columns) {
-  if (name.empty() || name == "__metadata__" || !names_.insert(name).second) {
-    throw ConfigError{fmt::format("{}: parameter name \"{}\" {}", source_, name,
-                                  name.empty() || name == "__metadata__" ? "is not allowed" : "is given twice")};
+  bool const allowed = !name.empty() && name != "__metadata__" && is_printable(name);
+  if (!allowed || !names_.insert(name).second) {
+    throw ConfigError{fmt::format("{}: parameter name {} {}", source_, config::in_quotes(name),
+                                  allowed ? "is given twice" : "is not allowed")};
   }
   auto const room = largest_parameter_count - count_;
   if (rows < 1 || columns < 1 || rows > room / columns) {
     throw ConfigError{
-        fmt::format("{}: parameter \"{}\" is {} x {}; allowed: extents of at least 1, and {:g} elements "
+        fmt::format("{}: parameter {} is {} x {}; allowed: extents of at least 1, and {:g} elements "
                     "in the whole model",
-                    source_, name, rows, columns, static_cast<double>(largest_parameter_count))};
+                    source_, config::in_quotes(name), rows, columns, static_cast<double>(largest_parameter_count))};
   }
   count_ += rows * columns;
 }
@@ -32,6 +42,9 @@ void ModelBuilder::check(std::string const& name, std::int64_t rows, std::int64_
 void ModelBuilder::unit(std::string const& name) {
   if (std::ssize(units_) == largest_unit_count) {
     throw ConfigError{fmt::format("{}: more than {} units", source_, largest_unit_count)};
+  }
+  if (!is_printable(name)) {
+    throw ConfigError{fmt::format("{}: unit name {} is not allowed", source_, config::in_quotes(name))};
   }
   units_.push_back(model_.unit(name));
   facts_.emplace_back();

@@ -38,18 +38,19 @@ SourcedModel of_equal_units(std::int64_t parameters, std::int64_t units) {
   return build.finish("equal units", "from --parameters");
 }
 
-SourcedModel from_json(fs::path const& file, Json const& json) {
-  if (json.contains("units")) {
-    return model_of_list(file, json);
+SourcedModel from_json(fs::path const& file, Object const& object) {
+  auto const has = [&](char const* key) { return config::find(object, key) != nullptr; };
+  if (has("units")) {
+    return model_of_list(file, object);
   }
-  if (json.contains("model_type")) {
-    return model_of_hub_config(file, json);
+  if (has("model_type")) {
+    return model_of_hub_config(file, object);
   }
-  if (json.contains("weight_map")) {
-    return model_of_tensor_index(file, json);
+  if (has("weight_map")) {
+    return model_of_tensor_index(file, object);
   }
-  if (looks_like_tensor_header(json)) {
-    return model_of_tensor_header(file, json);
+  if (looks_like_tensor_header(object)) {
+    return model_of_tensor_header(file, object);
   }
   throw ConfigError{
       fmt::format("{}: is no description of a model; allowed: a Hugging Face config.json (which has model_type), a "
@@ -58,10 +59,7 @@ SourcedModel from_json(fs::path const& file, Json const& json) {
 }
 
 SourcedModel from_file(fs::path const& file) {
-  if (is_tensor_file(file)) {
-    return model_of_tensor_header(file, read_tensor_header(file));
-  }
-  return from_json(file, read_json(file));
+  return is_tensor_file(file) ? model_of_tensor_file(file) : from_json(file, read_json(file));
 }
 
 SourcedModel from_folder(fs::path const& folder) {

@@ -1,9 +1,12 @@
 #include "parameter_list.hpp"
 
-#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "model_builder.hpp"
 #include "tensor_shape.hpp"
@@ -11,9 +14,10 @@
 namespace zeroth::tools {
 namespace {
 
-using Matrices = std::map<std::string, Param<2>>;
+/// Each with the number of its unit.
+using Matrices = std::map<std::string, std::pair<Param<2>, std::size_t>>;
 
-void add_parameter(ModelBuilder& build, JsonObject const& parameter, Matrices& matrices) {
+void add_parameter(ModelBuilder& build, JsonObject const& parameter, std::size_t unit, Matrices& matrices) {
   parameter.only({"name", "shape", "trainable", "lookup"});
   auto const name = parameter.text("name");
   if (build.has(name)) {
@@ -28,27 +32,28 @@ void add_parameter(ModelBuilder& build, JsonObject const& parameter, Matrices& m
   if (shape->dimensions < 2) {
     build.vector(name, shape->rows, options);
   } else {
-    matrices.emplace(name, lookup ? build.table(name, shape->rows, shape->columns, options)
-                                  : build.matrix(name, shape->rows, shape->columns, options));
+    auto const param = lookup ? build.table(name, shape->rows, shape->columns, options)
+                              : build.matrix(name, shape->rows, shape->columns, options);
+    matrices.try_emplace(name, param, unit);
   }
 }
 
-void add_unit(ModelBuilder& build, JsonObject const& unit, Matrices& matrices) {
+void add_unit(ModelBuilder& build, JsonObject const& unit, std::size_t index, Matrices& matrices) {
   unit.only({"name", "parameters", "ties", "attention_channels"});
   build.unit(unit.text("name"));
-  auto const earlier = matrices;
   auto const ties = unit.texts("ties");
   if (ties.empty() || unit.has("parameters")) {
     for (auto const& parameter : unit.objects("parameters")) {
-      add_parameter(build, parameter, matrices);
+      add_parameter(build, parameter, index, matrices);
     }
   }
-  for (auto tie = ties.begin(); tie != ties.end(); ++tie) {
-    auto const found = earlier.find(*tie);
-    if (found == earlier.end() || std::find(ties.begin(), tie, *tie) != tie) {
+  std::set<std::string_view> tied;
+  for (auto const& tie : ties) {
+    auto const found = matrices.find(tie);
+    if (found == matrices.end() || found->second.second == index || !tied.insert(tie).second) {
       unit.refuse("ties", "names of earlier units' parameters of two dimensions or more, each once");
     }
-    build.tie(found->second);
+    build.tie(found->second.first);
   }
   if (unit.has("attention_channels")) {
     build.attention(unit.extent("attention_channels"));
@@ -57,13 +62,14 @@ void add_unit(ModelBuilder& build, JsonObject const& unit, Matrices& matrices) {
 
 }  // namespace
 
-SourcedModel model_of_list(std::filesystem::path const& file, Json const& json) {
-  JsonObject const list{file, json};
+SourcedModel model_of_list(std::filesystem::path const& file, Object const& object) {
+  JsonObject const list{file, object};
   list.only({"units", "context"});
   ModelBuilder build{file.string()};
   Matrices matrices;
+  std::size_t index = 0;
   for (auto const& unit : list.objects("units")) {
-    add_unit(build, unit, matrices);
+    add_unit(build, unit, index++, matrices);
   }
   auto const context = list.has("context") ? std::optional{list.extent("context")} : std::nullopt;
   return build.finish(file.string(), "a list of parameters", context);

@@ -17,6 +17,6 @@
 
 namespace zeroth::tools {
 
-[[nodiscard]] SourcedModel model_of_list(std::filesystem::path const& file, Json const& json);
+[[nodiscard]] SourcedModel model_of_list(std::filesystem::path const& file, Object const& object);
 
 }  // namespace zeroth::tools

@@ -63,7 +63,7 @@ Row row_of(SimulatedStage const& stage, Simulations const& all, SimulationReques
   row.push_back(first ? fmt::format("{:.3f}", result.step_ms / first->step_ms) : "");
   row.push_back(in(scales.time, result.exposed_comm_ms));
   row.push_back(fmt::format("{:.1f} %", 100 * result.mfu));
-  row.push_back(grouped(static_cast<std::int64_t>(stage.tokens_per_s)));
+  row.push_back(grouped(static_cast<std::int64_t>(std::min(stage.tokens_per_s, 1e18))));
   row.push_back(in(scales.bytes, result.bytes_sent));
   row.push_back(in(scales.bytes, result.memory.total()));
   if (auto const device = request.machine.device_memory_bytes; device > 0) {

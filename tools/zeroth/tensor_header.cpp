@@ -1,15 +1,13 @@
 #include "tensor_header.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cctype>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,6 +16,9 @@
 
 #include <zeroth/core/error.hpp>
 
+#include "core/input_file.hpp"
+#include "core/utf8.hpp"
+#include "engine/safetensors_header.hpp"
 #include "model_builder.hpp"
 #include "tensor_shape.hpp"
 
@@ -25,8 +26,6 @@ namespace zeroth::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t largest_header = 100'000'000;  // what the format's own reader accepts
 
 struct Tensor {
   std::string name;
@@ -69,24 +68,48 @@ bool is_constant(std::string_view name, FoldedShape const& shape) {
 bool is_floating(std::string_view dtype) { return dtype.starts_with('F') || dtype.starts_with("BF"); }
 
 /// Of one header, those that are trained. `left_out` counts the others.
-void add_tensors(fs::path const& file, Json const& header, std::vector<Tensor>& tensors, int& left_out) {
-  for (auto const& [name, entry] : header.items()) {
-    if (name == "__metadata__") {
-      continue;
-    }
-    if (!entry.is_object()) {
-      JsonObject{file, header}.refuse(name.c_str(), "an object with dtype and shape");
-    }
-    JsonObject const tensor{file, entry, name + "."};
-    auto const shape = folded(tensor.shape("shape"));
+void add_tensors(fs::path const& file, engine::TensorHeader const& header, std::vector<Tensor>& tensors,
+                 int& left_out) {
+  for (auto const& [name, dtype, extents, offset, bytes] : header.tensors) {
+    bool const empty = std::ranges::find(extents, 0) != extents.end();
+    auto const shape = empty ? std::nullopt : folded(extents);
     if (!shape) {
-      tensor.refuse("shape", too_large);
+      throw ConfigError{fmt::format("{}: {}.shape is [{}]; allowed: {}", file.string(), config::path_part(name),
+                                    fmt::join(extents, ", "), empty ? "extents of at least 1" : too_large)};
     }
-    if (is_floating(tensor.text("dtype")) && !is_constant(name, *shape)) {
+    if (is_floating(dtype) && !is_constant(name, *shape)) {
       tensors.push_back({name, *shape});
     } else {
       ++left_out;
     }
+  }
+}
+
+engine::TensorHeader checked_header(fs::path const& file, Object const& object) {
+  config::Problems problems;
+  auto header = engine::read_header(object, problems);
+  config::throw_if_any(file.string(), problems);
+  return header;
+}
+
+/// Of a file that is no longer than its header says.
+engine::TensorHeader header_of_file(fs::path const& path) {
+  try {
+    InputFile const file{path};
+    auto const text = engine::header_text(file);
+    if (!text) {
+      throw Unreadable{
+          fmt::format("is no safetensors file: it does not begin with the length of a header, of at most {} "
+                      "bytes",
+                      largest_text)};
+    }
+    auto header = checked_header(path, parse_json(path, *text));
+    if (auto const data = file.bytes() - engine::data_begin(*text); data > header.data_bytes) {
+      throw Unreadable{fmt::format("has {} bytes behind its header, and its tensors take {}", data, header.data_bytes)};
+    }
+    return header;
+  } catch (Unreadable const& error) {
+    throw ConfigError{fmt::format("{}: {}", path.string(), error.what())};
   }
 }
 
@@ -129,76 +152,75 @@ bool is_one_of_many(std::string_view name) {
   return std::ranges::equal(ending, pattern, fits) && ending.substr(ending.find("-of-") + 4, 5) != "00001";
 }
 
-/// The length that a safetensors file begins with, or nothing if it is too short to have one.
-std::optional<std::uint64_t> length_of_header(std::istream& in) {
-  std::array<char, 8> bytes{};
-  in.read(bytes.data(), bytes.size());
-  return in ? std::optional{std::bit_cast<std::uint64_t>(bytes)} : std::nullopt;
-}
-
-}  // namespace
-
-bool is_tensor_file(fs::path const& file) {
-  std::ifstream in{file, std::ios::binary};
-  auto const length = length_of_header(in);
-  return file.extension() == ".safetensors" || (length && *length <= largest_header && in.get() == '{');
-}
-
-Json read_tensor_header(fs::path const& file) {
-  std::ifstream in{file, std::ios::binary};
-  if (!in) {
-    throw ConfigError{fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno))};
-  }
-  auto const length = length_of_header(in);
-  if (!length || *length > largest_header) {
-    throw ConfigError{fmt::format(
-        "{}: is no safetensors file: {}; allowed: a header of at most {} bytes", file.string(),
-        length ? fmt::format("its header would have {} bytes", *length) : std::string{"it is shorter than 8 bytes"},
-        largest_header)};
-  }
-  std::string text(*length, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!in) {
-    throw ConfigError{fmt::format("{}: ends before its header of {} bytes does", file.string(), *length)};
-  }
-  return parse_json(file, text);
-}
-
-bool looks_like_tensor_header(Json const& json) {
-  return std::ranges::any_of(
-      json, [](Json const& entry) { return entry.is_object() && entry.contains("dtype") && entry.contains("shape"); });
-}
-
-SourcedModel model_of_tensor_header(fs::path const& file, Json const& header) {
+void refuse_one_of_many(fs::path const& file) {
   if (is_one_of_many(file.filename().string())) {
     throw ConfigError{
         fmt::format("{}: is one of several files of a model; give its folder, its config.json or its "
                     "model.safetensors.index.json",
                     file.string())};
   }
+}
+
+SourcedModel model_of_one(fs::path const& file, engine::TensorHeader const& header) {
   std::vector<Tensor> tensors;
   int left_out = 0;
   add_tensors(file, header, tensors, left_out);
   return model_of(file, tensors, left_out);
 }
 
-SourcedModel model_of_tensor_index(fs::path const& file, Json const& index) {
-  auto const& map = index["weight_map"];
-  auto const names_file = [](Json const& entry) {
-    return entry.is_string() && !entry.get_ref<std::string const&>().empty();
-  };
-  if (!map.is_object() || !std::ranges::all_of(map, names_file)) {
-    JsonObject{file, index}.refuse("weight_map", "an object from names of tensors to names of files");
+}  // namespace
+
+bool is_tensor_file(fs::path const& file) {
+  try {
+    std::array<std::byte, 9> first{};
+    bool const long_enough = InputFile{file}.read_some(0, first) == first.size();
+    std::uint64_t length = 0;
+    std::memcpy(&length, first.data(), sizeof length);
+    return file.extension() == ".safetensors" ||
+           (long_enough && length <= static_cast<std::uint64_t>(largest_text) && first.back() == std::byte{'{'});
+  } catch (Unreadable const& error) {
+    throw ConfigError{fmt::format("{}: {}", file.string(), error.what())};
   }
+}
+
+bool looks_like_tensor_header(Object const& object) {
+  return std::ranges::any_of(object, [](config::Member const& member) {
+    auto const* const entry = std::get_if<Object>(&member.node.value);
+    return entry != nullptr && config::find(*entry, "dtype") != nullptr && config::find(*entry, "shape") != nullptr;
+  });
+}
+
+SourcedModel model_of_tensor_file(fs::path const& file) {
+  refuse_one_of_many(file);
+  return model_of_one(file, header_of_file(file));
+}
+
+SourcedModel model_of_tensor_header(fs::path const& file, Object const& header) {
+  refuse_one_of_many(file);
+  return model_of_one(file, checked_header(file, header));
+}
+
+SourcedModel model_of_tensor_index(fs::path const& file, Object const& index) {
+  auto const refuse = [&] {
+    JsonObject{file, index}.refuse("weight_map", "an object from names of tensors to names of files");
+  };
+  auto const* const map = std::get_if<Object>(&config::find(index, "weight_map")->node.value);
   std::set<std::string> files;
-  for (auto const& [tensor, in_file] : map.items()) {
-    files.insert(in_file.get<std::string>());
+  if (map == nullptr) {
+    refuse();
+  }
+  for (auto const& member : *map) {
+    auto const* const in_file = std::get_if<std::string>(&member.node.value);
+    if (in_file == nullptr || in_file->empty() || escaped(*in_file) != *in_file) {  // messages have it
+      refuse();
+    }
+    files.insert(*in_file);
   }
   std::vector<Tensor> tensors;
   int left_out = 0;
   for (auto const& name : files) {
     auto const beside = file.parent_path() / name;
-    add_tensors(beside, read_tensor_header(beside), tensors, left_out);
+    add_tensors(beside, header_of_file(beside), tensors, left_out);
   }
   return model_of(file, tensors, left_out);
 }

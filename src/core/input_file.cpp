@@ -1,0 +1,105 @@
+#include "core/input_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <system_error>
+
+namespace zeroth {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(std::string_view what, int error) {
+  throw Unreadable{fmt::format("{}: {}", what, std::generic_category().message(error))};
+}
+
+void expect_regular(fs::file_type type) {
+  std::string_view what;
+  switch (type) {
+    case fs::file_type::regular: return;
+    case fs::file_type::directory: what = "a folder"; break;
+    case fs::file_type::fifo: what = "a pipe"; break;
+    case fs::file_type::socket: what = "a socket"; break;
+    case fs::file_type::block:
+    case fs::file_type::character: what = "a device"; break;
+    default: what = "no file"; break;
+  }
+  throw Unreadable{fmt::format("is {}; allowed: a regular file", what)};
+}
+
+}  // namespace
+
+InputFile::InputFile(fs::path const& path) {
+  std::error_code error;
+  auto const status = fs::status(path, error);
+  if (error) {
+    refuse("cannot be opened", error.value());
+  }
+  expect_regular(status.type());
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);  // it may be another one by now
+  if (descriptor_ < 0) {
+    refuse("cannot be opened", errno);
+  }
+  struct stat opened {};
+  if (::fstat(descriptor_, &opened) != 0 || !S_ISREG(opened.st_mode)) {
+    ::close(descriptor_);
+    expect_regular(fs::file_type::unknown);
+  }
+  bytes_ = opened.st_size;
+}
+
+InputFile::~InputFile() { ::close(descriptor_); }
+
+std::size_t InputFile::read_some(std::int64_t position, std::span<std::byte> bytes) const {
+  std::size_t count = 0;
+  while (count < bytes.size()) {
+    auto const got =
+        ::pread(descriptor_, bytes.data() + count, bytes.size() - count, position + static_cast<std::int64_t>(count));
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      refuse("cannot be read", errno);
+    }
+    if (got == 0) {
+      break;
+    }
+    count += static_cast<std::size_t>(got);
+  }
+  return count;
+}
+
+void InputFile::read(std::int64_t position, std::span<std::byte> bytes) const {
+  if (read_some(position, bytes) < bytes.size()) {
+    throw Unreadable{"has become shorter"};
+  }
+}
+
+std::string read_text(fs::path const& path) {
+  InputFile const file{path};
+  std::string text;
+  constexpr std::int64_t piece = 1 << 16U;
+  // Files of /proc say that they have no bytes: only reading tells.
+  for (auto room = std::min(file.bytes() + 1, largest_text + 1);; room = piece) {
+    auto const begin = text.size();
+    text.resize(begin + static_cast<std::size_t>(std::max(room, piece)));
+    auto const got =
+        file.read_some(static_cast<std::int64_t>(begin), std::as_writable_bytes(std::span{text}).subspan(begin));
+    bool const ended = begin + got < text.size();
+    text.resize(begin + got);
+    if (static_cast<std::int64_t>(text.size()) > largest_text) {
+      throw Unreadable{fmt::format("has more than {} bytes, which is as much as a text may have", largest_text)};
+    }
+    if (ended) {
+      return text;
+    }
+  }
+}
+
+}  // namespace zeroth

@@ -1,0 +1,42 @@
+/// Files that are read: nothing but regular ones, so that no pipe or device holds a program up or never ends.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+namespace zeroth {
+
+/// Why a file cannot be read: "cannot be opened: No such file or directory", "is a pipe; allowed: a regular file".
+/// Without its name, which who catches it adds: no message to users by itself.
+struct Unreadable final : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws Unreadable. Any number of threads may read.
+class InputFile {
+ public:
+  explicit InputFile(std::filesystem::path const& path);
+  InputFile(InputFile const&) = delete;
+  InputFile& operator=(InputFile const&) = delete;
+  ~InputFile();
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }  ///< When it was opened.
+  /// All of `bytes`, from `position` on.
+  void read(std::int64_t position, std::span<std::byte> bytes) const;
+  /// What there is, at most all of `bytes`, and returns how much.
+  [[nodiscard]] std::size_t read_some(std::int64_t position, std::span<std::byte> bytes) const;
+
+ private:
+  int descriptor_ = -1;
+  std::int64_t bytes_ = 0;
+};
+
+/// Bytes of a text that is kept as a whole: more is no file that anybody wrote for this library.
+inline constexpr std::int64_t largest_text = 100'000'000;
+
+/// All of it, up to largest_text. Throws Unreadable.
+[[nodiscard]] std::string read_text(std::filesystem::path const& path);
+
+}  // namespace zeroth
