@@ -119,7 +119,7 @@ void check_epilogue(std::vector<From> const& source, std::vector<To> const& befo
 
 TEMPLATE_TEST_CASE("reduce_epilogue gives the CPU's elements and block sums", "", (Types<float, float>),
                    (Types<float, bf16>), (Types<float, fp16>), (Types<bf16, float>), (Types<bf16, bf16>),
-                   (Types<fp16, float>), (Types<fp16, fp16>)) {
+                   (Types<bf16, fp16>), (Types<fp16, float>), (Types<fp16, bf16>), (Types<fp16, fp16>)) {
   using To = typename TestType::Destination;
   using From = typename TestType::Source;
   testing::every_way();

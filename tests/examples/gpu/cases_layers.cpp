@@ -189,7 +189,8 @@ TEMPLATE_TEST_CASE("GELU is its input or nothing far from zero", "", float, zero
   }
 }
 
-template <class T>
+/// Of parameters in T and gradients in G.
+template <class T, class G = T>
 void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) {
   INFO(channels << " channels, " << occurring << " tokens, shift " << shift);
   std::int64_t const vocabulary = 41, context = 9, rows = 4 * context;
@@ -219,7 +220,7 @@ void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) 
   for (float const beta : {0.0F, 1.0F}) {
     auto const old = [&](std::size_t param) {
       auto const count = std::ssize(pass.values[param]);
-      return beta == 0 ? garbage<T>(count) : random_values<T>(count, 9);
+      return beta == 0 ? garbage<G>(count) : random_values<G>(count, 9);
     };
     auto const expected = [&](std::size_t param) -> DoubleMatrix {
       DoubleMatrix gradient = matrix(pass.gradients[param], channels);
@@ -228,12 +229,12 @@ void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) 
       }
       return gradient;
     };
-    OnMachine<T> const dtokens{old(0), shift}, dpositions{old(1), shift};
-    run(EmbedTokensBackward<T, T>{their_dx.data(), their_order.data(), their_first.data(), vocabulary, channels,
+    OnMachine<G> const dtokens{old(0), shift}, dpositions{old(1), shift};
+    run(EmbedTokensBackward<T, G>{their_dx.data(), their_order.data(), their_first.data(), vocabulary, channels,
                                   dtokens.data(), beta});
-    run(EmbedPositionsBackward<T, T>{their_dx.data(), rows, channels, context, dpositions.data(), beta});
-    CHECK(error_of(dtokens.values(), expected(0)) < tolerance<T>);
-    CHECK(error_of(dpositions.values(), expected(1)) < tolerance<T>);
+    run(EmbedPositionsBackward<T, G>{their_dx.data(), rows, channels, context, dpositions.data(), beta});
+    CHECK(error_of(dtokens.values(), expected(0)) < tolerance<G>);
+    CHECK(error_of(dpositions.values(), expected(1)) < tolerance<G>);
   }
 }
 
@@ -242,6 +243,8 @@ TEMPLATE_TEST_CASE("the embeddings and their gradients are the CPU's", "", float
   check_embeddings<TestType>(35, 23, 0);
   check_embeddings<TestType>(40, 23, 0);
   check_embeddings<TestType>(40, 23, 3);
+  check_embeddings<TestType, float>(40, 23, 0);
+  check_embeddings<TestType, float>(35, 23, 3);
   check_embeddings<TestType>(264, 1, 0);  // more than a tile of columns, more of one token than its threads add at once
 }
 

@@ -1,0 +1,32 @@
+# How CUDA sources are compiled, in the build for GPUs and for the tests of their PTX. CMake 3.25 does not know what makes
+# CUDA C++20.
+
+# The library's. Same bits as the CPU: no multiply-add that the source does not spell out, IEEE division and square root,
+# subnormals kept.
+set(ZEROTH_KERNEL_OPTIONS -std=c++20 --fmad=false --prec-div=true --prec-sqrt=true --ftz=false --expt-relaxed-constexpr
+                          -Xcompiler=-Wall,-Wextra,-ffp-contract=off)
+# train_gpt's.
+set(ZEROTH_EXAMPLE_KERNEL_OPTIONS -std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra)
+
+# zeroth_ptx_objects(variable ARCHITECTURE 80 SOURCES a.cu ... OPTIONS ... INCLUDES folder ...)
+# Objects with the PTX of an architecture and nothing else for GPUs, not compressed. Needs nvcc (ZEROTH_NVCC), not the
+# language CUDA.
+function(zeroth_ptx_objects variable)
+  cmake_parse_arguments(arg "" "ARCHITECTURE" "SOURCES;OPTIONS;INCLUDES" ${ARGN})
+  list(TRANSFORM arg_INCLUDES PREPEND -I)
+  set(objects)
+  foreach(source IN LISTS arg_SOURCES)
+    get_filename_component(name ${source} NAME_WE)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/sm_${arg_ARCHITECTURE}/${name}.o)
+    add_custom_command(
+      OUTPUT ${object}
+      COMMAND ${ZEROTH_NVCC} -O3 -DNDEBUG ${arg_OPTIONS} ${arg_INCLUDES}
+              -gencode=arch=compute_${arg_ARCHITECTURE},code=compute_${arg_ARCHITECTURE} -Xfatbin -compress=false
+              -Xcompiler=-fPIE -MD -MF ${object}.d -c ${source} -o ${object}
+      DEPENDS ${source} DEPFILE ${object}.d COMMENT "PTX of sm_${arg_ARCHITECTURE}: ${name}" VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+  file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/sm_${arg_ARCHITECTURE})
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+  set(${variable} ${objects} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,68 @@
+/// Kernels of a few lines of PTX, for tests of what runs them.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/ptx/decode.hpp"
+#include "support/ptx/launch.hpp"
+
+namespace zeroth::testing::ptx {
+
+/// Around `body`: %r0 is the thread, %rd0 the address of the results, %rd1 that of the thread's own, which is %r1 in
+/// the end. `memory` is shared.
+[[nodiscard]] inline Kernel small_kernel(std::string const& body) {
+  return decode(KernelText{R"(.entry small(
+    .param .u64 out
+    )
+    {
+    .reg .pred %p<8>;
+    .reg .b16 %rs<16>;
+    .reg .b32 %r<32>;
+    .reg .b32 %f<32>;
+    .reg .b64 %rd<16>;
+    .reg .b64 %fd<16>;
+    .shared .align 16 .b8 memory[512];
+    ld.param.u64 %rd0, [out];
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %rd1, %r0, 4;
+    add.s64 %rd1, %rd0, %rd1;
+    )" + body + R"(
+    st.global.u32 [%rd1], %r1;
+    ret;
+    })",
+                           1});
+}
+
+struct SmallLaunch {
+  unsigned threads = 32, blocks = 1;
+  Behaviour behaviour{};
+  std::vector<std::uint32_t> out = std::vector<std::uint32_t>(threads);  ///< What is there before.
+};
+
+[[nodiscard]] inline std::vector<std::uint32_t> results_of(std::string const& body, SmallLaunch launch = {}) {
+  Memory const memory{reinterpret_cast<std::uintptr_t>(launch.out.data()), launch.out.size() * 4};
+  auto const arguments = std::bit_cast<std::array<std::byte, 8>>(memory.begin);
+  run(small_kernel(body),
+      {launch.blocks, launch.threads, {arguments.begin(), arguments.end()}, launch.behaviour, [=](std::uintptr_t) {
+         return memory;
+       }});
+  return launch.out;
+}
+
+/// %r1 of the first thread.
+[[nodiscard]] inline std::uint32_t result_of(std::string const& body) { return results_of(body)[0]; }
+
+/// What it is said to do wrong; empty if nothing.
+[[nodiscard]] inline std::string fault_of(std::string const& body, SmallLaunch const& launch = {}) {
+  try {
+    static_cast<void>(results_of(body, launch));
+    return "";
+  } catch (Fault const& fault) {
+    return fault.what();
+  }
+}
+
+}  // namespace zeroth::testing::ptx

@@ -1,0 +1,81 @@
+/// Accesses to memory, and what is wrong with some.
+#include <numeric>
+
+#include "small_kernel.hpp"
+
+namespace zeroth::testing::ptx {
+namespace {
+
+using Catch::Contains;
+
+/// %r2: where the thread's word of `memory` is; %r3: that of the next thread.
+std::string const words = R"(
+    mov.u32 %r2, memory;
+    shl.b32 %r3, %r0, 2;
+    add.s32 %r2, %r2, %r3;
+    add.s32 %r3, %r2, 4;
+)";
+
+TEST_CASE("loads and stores take vectors, and extend what is narrow") {
+  CHECK(result_of("st.global.v2.u32 [%rd0], {5, 6}; ld.global.v2.u32 {%r2, %r3}, [%rd0]; add.s32 %r1, %r2, %r3;") ==
+        11);
+  CHECK(result_of("st.global.u32 [%rd0], -2; ld.global.u8 %rs1, [%rd0]; cvt.u32.u16 %r1, %rs1;") == 254);
+  CHECK(result_of("st.global.u32 [%rd0], -2; ld.global.s32 %rd2, [%rd0]; shr.u64 %rd2, %rd2, 32; "
+                  "cvt.u32.u64 %r1, %rd2;") == 0xffffffffU);
+  CHECK(result_of("mov.b16 %rs1, 0x1234; st.global.u32 [%rd0], 0; st.global.u8 [%rd0+1], %rs1; "
+                  "ld.global.u32 %r1, [%rd0];") == 0x3400);
+  CHECK(result_of("mov.u64 %rd2, out; ld.param.u32 %r1, [%rd2+4]; ld.param.u32 %r2, [out+4]; sub.s32 %r1, %r1, %r2;") ==
+        0);
+  CHECK(results_of(".local .align 8 .b8 depot[8]; mov.u64 %rd2, depot; st.local.u32 [%rd2+4], %r0; "
+                   "ld.local.u32 %r1, [%rd2+4];")[9] == 9);
+}
+
+TEST_CASE("accesses beyond an allocation or not aligned are faults") {
+  CHECK_THAT(fault_of("st.global.u32 [%rd0+128], 1;"), Contains("128 into 128 bytes"));
+  CHECK_THAT(fault_of("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd0+120];"), Contains("not a multiple of 16"));
+  CHECK_THAT(fault_of("ld.global.u32 %r1, [%rd0+-4];"), Contains("thread 0") && Contains("line 16"));
+  CHECK_THAT(fault_of("ld.global.u32 %r1, [%rd1+4];"), Contains("thread 31: access to 4 bytes"));
+  CHECK_THAT(fault_of("ld.shared.u32 %r1, [memory+512];"), Contains("shared address 512 of 512"));
+  CHECK_THAT(fault_of("ld.shared.u64 %rd2, [memory+4];"), Contains("not aligned"));
+  CHECK_THAT(fault_of("ld.param.u64 %rd2, [out+8];"), Contains("parameter address 8 of 8"));
+  CHECK_THAT(fault_of("ld.local.u32 %r1, [0];"), Contains("local address 0 of 0"));
+}
+
+TEST_CASE("threads that share memory without a barrier are faults") {
+  std::string const write = words + "st.shared.u32 [%r2], %r0;", read = "ld.shared.u32 %r1, [%r3];";
+  SmallLaunch const two_warps{.threads = 64};
+  CHECK_THAT(fault_of(write + read, two_warps), Contains("race with thread 1, which wrote at shared address 4"));
+  auto const values = results_of(write + "bar.sync 0;" + read, two_warps);
+  CHECK(values[40] == 41);
+  CHECK(values[63] == 0xffffffffU);  // nobody wrote it: NaN
+  CHECK_THAT(fault_of(write + "bar.sync 0;" + read + "st.shared.u32 [%r2], 0;", two_warps), Contains("reading"));
+  CHECK_THAT(fault_of(words + "ld.shared.u32 %r1, [memory]; st.shared.u32 [memory], 0;"),
+             Contains("race with several threads reading"));
+  CHECK_THAT(fault_of(words + "st.shared.u32 [memory], 0;"), Contains("race with thread 0"));
+  CHECK(fault_of(write + "ld.shared.u32 %r1, [%r2];", two_warps).empty());  // its own
+  // Two of 16 bits in one word are apart.
+  CHECK(fault_of("shl.b32 %r2, %r0, 1; mov.b16 %rs1, 3; st.shared.u16 [%r2], %rs1;").empty());
+}
+
+TEST_CASE("what cp.async brings is there once it was waited for") {
+  SmallLaunch launch{.threads = 32};
+  std::iota(launch.out.begin(), launch.out.end(), 100U);
+  std::string const copy = words + "cp.async.ca.shared.global [%r2], [%rd1], 4, 4;", commit = "cp.async.commit_group;",
+                    wait = "cp.async.wait_group 0;", read = "ld.shared.u32 %r1, [%r2];";
+  CHECK(results_of(copy + commit + wait + read, launch)[7] == 107);
+  CHECK_THAT(fault_of(copy + commit + read, launch), Contains("has not brought yet"));
+  CHECK_THAT(fault_of(copy + wait + read, launch), Contains("has not brought yet"));
+  CHECK_THAT(fault_of(copy, launch), Contains("not committed"));
+  CHECK_THAT(fault_of(copy + commit + wait + "ld.shared.u32 %r1, [%r3];", launch), Contains("race with thread 1"));
+  CHECK_THAT(fault_of(copy + commit + "st.shared.u32 [%r2], 1;", launch), Contains("has not brought yet"));
+  CHECK(results_of(words + "cp.async.ca.shared.global [%r2], [%rd1], 4, 2;" + commit + wait + read, launch)[7] == 107);
+  CHECK(results_of(words + "cp.async.ca.shared.global [%r2], [%rd1], 4, 0;" + commit + wait + read, launch)[7] == 0);
+
+  std::string const second = "add.s32 %r4, %r2, 128; cp.async.ca.shared.global [%r4], [%rd1], 4, 4;" + commit;
+  std::string const both = copy + commit + second + "cp.async.wait_group 1;";
+  CHECK(results_of(both + read, launch)[3] == 103);
+  CHECK_THAT(fault_of(both + "ld.shared.u32 %r1, [%r4];", launch), Contains("has not brought yet"));
+}
+
+}  // namespace
+}  // namespace zeroth::testing::ptx

@@ -1,0 +1,76 @@
+/// Branches, barriers and what lanes do together.
+#include "small_kernel.hpp"
+
+namespace zeroth::testing::ptx {
+namespace {
+
+using Catch::Contains;
+
+/// Lanes go around as often as their number says, and count.
+std::string const loop = R"(
+    mov.u32 %r1, 0;
+$around:
+    setp.ge.u32 %p1, %r1, %r0;
+    @%p1 bra $done;
+    add.s32 %r1, %r1, 1;
+    bra.uni $around;
+$done:
+)";
+std::string const exchange = "shfl.sync.down.b32 %r1|%p2, %r1, 1, 31, -1;";
+
+TEST_CASE("lanes that branch apart come together again") {
+  auto const counted = results_of(loop);
+  CHECK(counted[0] == 0);
+  CHECK(counted[31] == 31);
+  auto const shifted = results_of(loop + exchange);  // all are there
+  CHECK(shifted[0] == 1);
+  CHECK(shifted[31] == 31);
+  CHECK(results_of("setp.lt.u32 %p1, %r0, 5; mov.u32 %r1, 1; @%p1 mov.u32 %r1, 2; @!%p1 add.s32 %r1, %r1, 2;") ==
+        results_of("setp.lt.u32 %p1, %r0, 5; selp.b32 %r1, 2, 3, %p1;"));
+}
+
+TEST_CASE("instructions of whole warps that lanes reach apart are faults") {
+  std::string const half = "mov.u32 %r1, 0; setp.lt.u32 %p1, %r0, 16;";
+  CHECK_THAT(fault_of(half + "@%p1 bra $skip;" + exchange + "$skip:" + exchange), Contains("lanes wait for others"));
+  CHECK_THAT(fault_of(half + "@%p1 ret;" + exchange), Contains("lanes of the warp have ended"));
+  CHECK_THAT(fault_of(half + "@%p1 ret; bar.sync 0;"), Contains("lanes of the warp have ended"));
+  CHECK_THAT(fault_of(half + "@%p1 bra $skip; bar.sync 0; bra.uni $on; $skip: bar.sync 0; $on:"),
+             Contains("lanes wait for others"));
+  CHECK_THAT(fault_of("mov.u32 %r1, 0; shfl.sync.down.b32 %r1|%p2, %r1, 1, 31, 1;"), Contains("some lanes only"));
+  CHECK_THROWS_WITH(small_kernel("@%p1 bar.sync 0;"), Contains("not known"));
+}
+
+TEST_CASE("warps meet at every barrier, or it is a fault") {
+  SmallLaunch const two_warps{.threads = 64};
+  std::string const second = "mov.u32 %r1, 0; setp.lt.u32 %p1, %r0, 32;";
+  CHECK(fault_of("mov.u32 %r1, 0; bar.sync 0; bar.sync 0;", two_warps).empty());
+  CHECK_THAT(fault_of(second + "@%p1 bra $on; bar.sync 0; $on:", two_warps), Contains("others have ended"));
+  CHECK_THAT(fault_of(second + "@%p1 bra $one; bar.sync 0; bra.uni $on; $one: bar.sync 0; $on:", two_warps),
+             Contains("different barriers"));
+}
+
+TEST_CASE("shuffles reach lanes of their segment") {
+  auto const down = results_of("shfl.sync.down.b32 %r1|%p1, %r0, 4, 31, -1; @!%p1 add.s32 %r1, %r1, 100;");
+  CHECK(down[0] == 4);
+  CHECK(down[27] == 31);
+  CHECK(down[28] == 128);
+  auto const butterfly = results_of("shfl.sync.bfly.b32 %r1|%p1, %r0, 3, 31, -1;");
+  CHECK(butterfly[0] == 3);
+  CHECK(butterfly[30] == 29);
+  auto const segments = results_of("shfl.sync.down.b32 %r1|%p1, %r0, 1, 0x1807, -1;");  // of 8 lanes
+  CHECK(segments[6] == 7);
+  CHECK(segments[7] == 7);
+}
+
+TEST_CASE("blocks and warps run in the order that is asked for") {
+  CHECK(results_of("mov.u32 %r1, %ctaid.x;", {.blocks = 3})[5] == 2);
+  CHECK(results_of("mov.u32 %r1, %ctaid.x;", {.blocks = 3, .behaviour = {.backwards = true}})[5] == 0);
+  std::string const last_warp = "shr.u32 %r1, %r0, 5; st.global.u32 [%rd0], %r1; mov.u64 %rd1, %rd0;";
+  CHECK(results_of(last_warp, {.threads = 96})[0] == 2);
+  CHECK(results_of(last_warp, {.threads = 96, .behaviour = {.backwards = true}})[0] == 0);
+  CHECK(results_of("mov.u32 %r2, %ntid.x; mov.u32 %r3, %nctaid.x; add.s32 %r1, %r2, %r3;",
+                   {.threads = 64, .blocks = 2})[0] == 66);
+}
+
+}  // namespace
+}  // namespace zeroth::testing::ptx

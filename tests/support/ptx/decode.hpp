@@ -1,0 +1,12 @@
+/// Makes a kernel that can run of its text.
+#pragma once
+#include "support/ptx/kernel.hpp"
+#include "support/ptx/source.hpp"
+
+namespace zeroth::testing::ptx {
+
+/// Throws std::runtime_error with the line and the instruction that is not known or does not fit its operands.
+[[nodiscard]] Kernel decode(KernelSource const& source);
+[[nodiscard]] inline Kernel decode(KernelText const& text) { return decode(take_apart(text)); }
+
+}  // namespace zeroth::testing::ptx

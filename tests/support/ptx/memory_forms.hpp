@@ -1,0 +1,27 @@
+/// Instructions that access memory.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "support/ptx/kernel.hpp"
+
+namespace zeroth::testing::ptx {
+
+enum class Space { global, shared, parameters, local };
+
+/// A load into, or a store from, registers of `register_bytes` bytes, which may be wider than what is in memory.
+struct Access {
+  Space space = Space::global;
+  bool store = false, has_sign = false;
+  int elements = 1, bytes = 0;  ///< Of each element.
+};
+/// "ld.shared.v4.f32"; throws std::runtime_error if it is none.
+[[nodiscard]] Access access_of(std::string const& opcode);
+[[nodiscard]] Execute execute_access(Access const& access, int register_bytes);
+
+/// cp.async: `from` holds the two addresses, the bytes of the copy and those that are there.
+void execute_copy(Warp& warp, Instruction const& instruction, Lanes lanes);
+void execute_commit(Warp& warp, Instruction const& instruction, Lanes lanes);
+void execute_wait(Warp& warp, Instruction const& instruction, Lanes lanes);
+
+}  // namespace zeroth::testing::ptx
