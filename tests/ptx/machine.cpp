@@ -1,13 +1,11 @@
 /// The kernels' cases on the PTX that nvcc made of them. Work waits in a queue until a result is asked for. A run of
 /// all cases fails if there is a kernel that none of them ran. With the environment variable ZEROTH_PTX_INEXACT what
 /// GPUs approximate is off by up to 2 ulp, and tensor cores truncate.
-#define CATCH_CONFIG_RUNNER
 #include "cuda/machine.hpp"
 
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <iostream>
 #include <map>
 #include <new>
 #include <utility>
@@ -18,13 +16,22 @@
 namespace zeroth::testing {
 namespace {
 
-std::vector<std::function<void()>>& queue() {
-  static std::vector<std::function<void()>> queued;
+std::vector<std::function<void(ptx::FindMemory const&)>>& queue() {
+  static std::vector<std::function<void(ptx::FindMemory const&)>> queued;
   return queued;
 }
 std::map<std::uintptr_t, std::size_t>& allocations() {
   static std::map<std::uintptr_t, std::size_t> bytes;
   return bytes;
+}
+
+ptx::Memory find_memory(std::uintptr_t address) {
+  auto const after = allocations().upper_bound(address);
+  if (after == allocations().begin()) {
+    return {};
+  }
+  auto const& [begin, bytes] = *std::prev(after);
+  return {begin, bytes};
 }
 
 class Interpreter final : public Machine {
@@ -50,7 +57,7 @@ class Interpreter final : public Machine {
   }
   void download(void* to, std::byte const* from, std::size_t bytes) override {
     for (auto const& work : std::exchange(queue(), {})) {
-      work();  // what a kernel must not do is an exception, which fails the case
+      work(&find_memory);  // what a kernel must not do is an exception, which fails the case
     }
     upload(static_cast<std::byte*>(to), from, bytes);
   }
@@ -65,34 +72,14 @@ Machine& machine() {
   return interpreter;
 }
 
-namespace ptx {
-
-cudaError_t enqueue(cudaStream_t /*stream*/, void const* /*kernel*/, std::function<void()> work) {
+cudaError_t ptx::enqueue(cudaStream_t /*stream*/, void const* /*kernel*/, std::function<void(FindMemory const&)> work) {
   queue().push_back(std::move(work));
   return cudaSuccess;
 }
-
-Memory find_memory(cudaStream_t /*stream*/, std::uintptr_t address) {
-  auto const after = allocations().upper_bound(address);
-  if (after == allocations().begin()) {
-    return {};
-  }
-  auto const& [begin, bytes] = *std::prev(after);
-  return {begin, bytes};
-}
-
-}  // namespace ptx
 }  // namespace zeroth::testing
 
-int main(int argument_count, char** arguments) {
-  int const result = Catch::Session().run(argument_count, arguments);
-  if (result != 0 || argument_count > 1) {  // some of the cases only
-    return result;
-  }
-  auto const left = zeroth::testing::ptx::never_run();
-  for (auto const& kernel : left) {
-    std::cout << "no case ran " << kernel << '\n';
-  }
-  std::cout << zeroth::testing::ptx::kernel_names().size() - left.size() << " kernels ran\n";
-  return left.empty() ? 0 : 1;
+/// Nothing asks for them here, but the kernels' objects have the call.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void const* kernel) {
+  *attributes = {};
+  return zeroth::testing::ptx::is_kernel(kernel) ? cudaSuccess : cudaErrorInvalidDeviceFunction;
 }

@@ -15,7 +15,6 @@
 #include <set>
 #include <string>
 #include <thread>
-#include <typeindex>
 #include <utility>
 
 #include "support/fake_cuda/fake_cuda.hpp"
@@ -92,7 +91,7 @@ class State {
   std::map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;  // shared with those who wait for it to be idle
   std::map<int, cudaStream_t> default_streams;                   // by GPU: those of `streams` that nobody made
   std::set<cudaEvent_t> events;
-  std::set<std::pair<int, std::type_index>> loaded;  // kernels, by GPU
+  std::set<std::pair<int, std::string>> loaded;  // kernels, by GPU
   std::map<std::string, std::int64_t> calls;
   std::int64_t timed_events = 0;  // made, not those that there are
   std::int64_t time_us = 0;       // where it is made up
@@ -111,6 +110,8 @@ class State {
   [[nodiscard]] bool may_run(int gpu);
 };
 
+/// Work that is a kernel, on a stream of the current GPU.
+[[nodiscard]] cudaError_t launch(cudaStream_t stream, std::string const& kernel, std::function<void()> work);
 /// The last error of a thread, as cudaGetLastError() returns it.
 cudaError_t answer(cudaError_t error);
 [[nodiscard]] int& current_gpu();

@@ -112,9 +112,9 @@ cudaError_t launch(void const* host, dim3 grid, dim3 threads, void* const* argum
   if (!flat || grid.x == 0 || threads.x == 0) {
     return cudaErrorInvalidConfiguration;
   }
-  Launch how{grid.x, threads.x, arguments_of(*kernel, arguments), behaviour(),
-             [stream](std::uintptr_t address) { return find_memory(stream, address); }};
-  return enqueue(stream, host, [kernel, how = std::move(how)] {
+  Launch how{grid.x, threads.x, arguments_of(*kernel, arguments), behaviour(), {}};
+  return enqueue(stream, host, [kernel, how = std::move(how)](FindMemory const& find_memory) mutable {
+    how.find_memory = find_memory;
     run(*kernel, how);
     Registry::get().note_run(kernel->name);
   });
@@ -144,6 +144,7 @@ Behaviour& behaviour() {
   static Behaviour how;
   return how;
 }
+bool is_kernel(void const* host) { return Registry::get().kernel(host) != nullptr; }
 std::vector<std::string> kernel_names() { return Registry::get().names(true); }
 std::vector<std::string> never_run() { return Registry::get().names(false); }
 void edit_kernel(std::string const& kernel, std::function<std::string(std::string)> const& edit) {
@@ -205,10 +206,6 @@ cudaError_t __cudaGetKernel(void** kernel, void const* host) {
 cudaError_t __cudaLaunchKernel(void* kernel, dim3 grid, dim3 threads, void** arguments, std::size_t shared,
                                cudaStream_t stream) {
   return zeroth::testing::ptx::launch(kernel, grid, threads, arguments, shared, stream);
-}
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void const* kernel) {
-  *attributes = {};
-  return Registry::get().kernel(kernel) ? cudaSuccess : cudaErrorInvalidDeviceFunction;
 }
 cudaError_t cudaLaunchKernel(void const* kernel, dim3 grid, dim3 threads, void** arguments, std::size_t shared,
                              cudaStream_t stream) {

@@ -14,13 +14,13 @@
 
 namespace zeroth::testing::ptx {
 
-// Whoever links registered.cpp defines these two.
+/// Whoever links registered.cpp defines this one: calls `work`, a launch of the kernel that the host function `kernel`
+/// stands for, after all that was enqueued on `stream` before, with the memory that the kernel may access there. It
+/// throws Fault. The result is that of the launch.
+[[nodiscard]] cudaError_t enqueue(cudaStream_t stream, void const* kernel, std::function<void(FindMemory const&)> work);
 
-/// Runs `work`, a launch of the kernel that the host function `kernel` stands for, after all that was enqueued on
-/// `stream` before. The result is that of the launch.
-[[nodiscard]] cudaError_t enqueue(cudaStream_t stream, void const* kernel, std::function<void()> work);
-/// Which memory kernels may access that were launched on `stream`.
-[[nodiscard]] Memory find_memory(cudaStream_t stream, std::uintptr_t address);
+/// Does the host function stand for a kernel?
+[[nodiscard]] bool is_kernel(void const* host);
 
 /// How kernels run that are launched from now on. Set it while no other thread launches.
 [[nodiscard]] Behaviour& behaviour();

@@ -1,0 +1,48 @@
+/// Kernels run as work of streams.
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "support/fake_cuda/machine.hpp"
+
+namespace zeroth::testing::fake_cuda {
+namespace {
+
+/// CUDA loads a kernel when it is launched first, and may wait for the work of the GPU then. Here for that of the
+/// calling thread: ranks that are threads of a test are processes in life.
+void load(std::string const& kernel, int gpu) {
+  auto& state = State::get();
+  std::vector<std::shared_ptr<CUstream_st>> busy;
+  {
+    std::lock_guard const lock{state.mutex};
+    if (!state.loaded.emplace(gpu, kernel).second) {
+      return;
+    }
+    ++state.calls["load"];
+    for (auto const& [handle, stream] : state.streams) {
+      if (stream->gpu == gpu && stream->owner == std::this_thread::get_id()) {
+        busy.push_back(stream);
+      }
+    }
+  }
+  for (auto const& stream : busy) {
+    stream->drain();
+  }
+}
+
+}  // namespace
+
+cudaError_t launch(cudaStream_t stream, std::string const& kernel, std::function<void()> work) {
+  auto& state = State::get();
+  {
+    std::lock_guard const lock{state.mutex};
+    stream = state.resolve(stream);
+    if (!state.streams.contains(stream) || stream->gpu != current_gpu()) {
+      return answer(cudaErrorInvalidResourceHandle);
+    }
+  }
+  load(kernel, stream->gpu);
+  return enqueue(stream, std::move(work));
+}
+
+}  // namespace zeroth::testing::fake_cuda
