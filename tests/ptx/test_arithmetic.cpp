@@ -63,6 +63,8 @@ TEST_CASE("whole numbers wrap, shift and divide as on a GPU") {
            {"mov.b16 %rs1, -2; mul.wide.u16 %r1, %rs1, %rs1;", 0xfffc0004U},
            {"mov.b16 %rs1, -1; shr.u16 %rs2, %rs1, 4; cvt.u32.u16 %r1, %rs2;", 0xfff},
            {"mul.wide.s32 %rd2, -2, 3; shr.u64 %rd2, %rd2, 32; cvt.u32.u64 %r1, %rd2;", 0xffffffffU},
+           {"mov.b64 %rd2, {-2, 9}; cvt.s64.s32 %rd2, %rd2; shr.u64 %rd2, %rd2, 32; cvt.u32.u64 %r1, %rd2;",
+            0xffffffffU},
            {"mov.b64 %rd2, {7, 9}; mov.b64 {%r1, %r2}, %rd2; sub.s32 %r1, %r2, %r1;", 2},
            {"mov.b16 %rs1, 0xff80; cvt.s16.s8 %rs1, %rs1; cvt.s32.s16 %r1, %rs1;", static_cast<std::uint32_t>(-128)},
            {"setp.lt.s32 %p1, -1, 1; selp.b32 %r1, 5, 6, %p1;", 5},
@@ -128,6 +130,7 @@ TEST_CASE("conversions round to nearest even") {
   CHECK(result_of("cvt.rn.bf16x2.f32 %r1, " + hex(nan) + ", " + hex(0x1.ffp127F) + ";") == 0x7fff7f80U);
   CHECK(result_of("cvt.rn.f16x2.f32 %r1, " + hex(65519.996F) + ", " + hex(-65520) + ";") == 0x7bfffc00U);
   CHECK(result_of("cvt.rn.f16x2.f32 %r1, " + hex(0x1p-25F) + ", " + hex(0x3p-25F) + ";") == 0x00000002U);
+  CHECK(result_of("mov.b16 %rs1, 0x0001; cvt.f32.f16 %f1, %rs1; mov.b32 %r1, %f1;") == 0x33800000U);  // 2^-24
   CHECK(result_of("cvt.rn.f32.s32 %f1, -16777217; mov.b32 %r1, %f1;") == std::bit_cast<std::uint32_t>(-16777216.0F));
   CHECK(result_of("mov.f64 %fd1, 0d3FF0000010000000; cvt.rn.f32.f64 %f1, %fd1; mov.b32 %r1, %f1;") == 0x3f800000U);
   for (std::uint32_t bits = 0; bits < 0x7c00; ++bits) {  // exact both ways; halfway, the even one

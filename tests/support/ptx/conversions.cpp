@@ -24,6 +24,7 @@ float saturate(float value) {
   return at_least_zero < 1 ? at_least_zero : 1.0F;
 }
 
+float widen_fp16(std::uint16_t bits) { return canonical(from_fp16_bits(bits)); }
 std::uint32_t pack_bf16(float high, float low) { return to_bf16_bits(high) << 16U | to_bf16_bits(low); }
 std::uint32_t pack_fp16(float high, float low) { return to_fp16_bits(high) << 16U | to_fp16_bits(low); }
 
@@ -52,6 +53,7 @@ void add_conversion_forms(Forms& forms) {
   add_form<convert_float<double, float>>(forms, "cvt.f64.f32");
   add_form<convert_float<float, double>>(forms, "cvt.rn.f32.f64");
   add_form<saturate>(forms, "cvt.sat.f32.f32");
+  add_form<widen_fp16>(forms, "cvt.f32.f16");
   add_form<pack_bf16>(forms, "cvt.rn.bf16x2.f32");
   add_form<pack_fp16>(forms, "cvt.rn.f16x2.f32");
 }

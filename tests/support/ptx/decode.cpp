@@ -78,14 +78,19 @@ class Decoder {
       return;
     }
     now_ = {};
+    statement_ = &statement;
     now_.guard = statement.guard.empty() ? operands_.always() : operands_.slot(statement.guard, 0);
     now_.unless = statement.unless;
     fill(statement.opcode, statement.operands);
     if (now_.flow == Flow::together || now_.flow == Flow::barrier) {
       expect(statement.guard.empty());
     }
+    emit();
+  }
+
+  void emit() {
     kernel_.code.push_back(now_);
-    kernel_.origins.push_back({statement.line, statement.text()});
+    kernel_.origins.push_back({statement_->line, statement_->text()});
   }
 
   void fill(std::string const& opcode, std::vector<std::string> const& operands) {
@@ -125,10 +130,29 @@ class Decoder {
     now_.execute = form->second.execute;
     auto const& [execute, to, from] = form->second;
     expect(operands.size() == to.size() + from.size());
-    now_.to[0] = operands_.slot(operands[0], to[0]);
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      now_.from.at(i) = operands_.slot(operands[i + 1], from[i]);
+    if (opcode.starts_with("cvt.") && operands_.bytes_of(operands[1]).value_or(0) > from[0]) {
+      now_.from[0] = narrowed(operands[1], from[0]);
+    } else {
+      for (std::size_t i = 0; i < from.size(); ++i) {
+        now_.from.at(i) = operands_.slot(operands[i + 1], from[i]);
+      }
     }
+    now_.to[0] = operands_.slot(operands[0], to[0]);
+  }
+
+  /// The lowest bytes of a register: a conversion may be of a wider one than its type. An instruction of its own.
+  Slot narrowed(std::string const& operand, int bytes) {
+    auto const wide = *operands_.bytes_of(operand);
+    auto const conversion = forms().find("cvt.u" + std::to_string(bytes * 8) + ".u" + std::to_string(wide * 8));
+    expect(conversion != forms().end());
+    auto const whole = now_;
+    now_.execute = conversion->second.execute;
+    now_.from[0] = operands_.slot(operand, wide);
+    now_.to[0] = operands_.temporary(bytes);
+    auto const narrow = now_.to[0];
+    emit();
+    now_ = whole;
+    return narrow;
   }
 
   void access(std::string const& opcode, std::vector<std::string> const& operands) {
@@ -219,6 +243,7 @@ class Decoder {
   Kernel kernel_;
   Operands operands_;
   Instruction now_;
+  Statement const* statement_ = nullptr;
   std::vector<std::pair<std::size_t, std::string>> branches_;
 };
 

@@ -25,6 +25,8 @@ class Operands {
   [[nodiscard]] std::optional<int> bytes_of(std::string const& operand) const;
   /// Operand `from` of the instruction is the address `[operand]`.
   void address(Instruction& instruction, std::size_t from, std::string const& operand);
+  /// A register without a name.
+  [[nodiscard]] Slot temporary(int bytes) { return add_slot(bytes); }
   /// A predicate that every lane has.
   [[nodiscard]] Slot always();
   /// Writes the constants into the registers of a warp that starts.
