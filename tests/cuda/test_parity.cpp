@@ -11,8 +11,13 @@
 namespace zeroth::testing {
 namespace {
 
-Types const all_types[] = {fp32_types,           bf16_types,   fp16_types,
-                           bf16_reduced_in_fp32, bf16_masters, bf16_masters_and_moments};
+Types const all_types[] = {fp32_types,
+                           bf16_types,
+                           fp16_types,
+                           bf16_summed_in_fp32,
+                           bf16_reduced_in_fp32,
+                           bf16_masters,
+                           bf16_masters_and_moments};
 
 struct Movement {
   std::int64_t bucket, prefetch;
