@@ -79,10 +79,10 @@ TEST_CASE("processes get the same error where a file cannot be saved or loaded, 
   int const all = 2 * world;  // at two stages
   CHECK(count_of(child.output(), "save_weights() failed and changed nothing: rank 0: ") == all);
   CHECK(count_of(child.output(), "none/weights: cannot be written: No such file or directory") == all);
-  CHECK(count_of(child.output(), "load_weights() failed and changed nothing: nowhere: cannot open: No such file") ==
-        all);
-  CHECK(count_of(child.output(), "load_weights() failed and changed nothing: rank 1: not here: cannot open: No such") ==
-        all);
+  CHECK(count_of(child.output(),
+                 "load_weights() failed and changed nothing: nowhere: cannot be opened: No such file") == all);
+  CHECK(count_of(child.output(),
+                 "load_weights() failed and changed nothing: rank 1: not here: cannot be opened: No such") == all);
   CHECK(count_of(child.output(), "launch has returned.") == world);
   CHECK(folder.contents() == "weights ");
 }

@@ -59,7 +59,7 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 
 struct LaunchOptions {
   /// Ranks to run as threads if mpirun, mpiexec, srun or torchrun started none; otherwise this process is one rank,
-  /// whatever is given here. Under a launcher of one process, asking for local runs threads all the same.
+  /// whatever is given here. Under a launcher of one process, asking for local runs threads all the same. Up to 4096.
   int thread_ranks = 1;
   /// Empty: if a launcher started several processes, nccl on GPUs and mpi elsewhere; mpi if the launcher is MPI's own;
   /// otherwise local. Refused: local where a launcher started several, what the library was built without, nccl on the
