@@ -1,7 +1,8 @@
-# zeroth_find_nccl([HINTS folder...]): ZEROTH_NCCL_INCLUDE, the folder of nccl.h, and ZEROTH_NCCL_LIBRARY, libnccl. Then
-# ZEROTH_HAS_NCCL_HEADER says whether that nccl.h will do, ZEROTH_HAS_NCCL whether both are there, and
-# ZEROTH_NCCL_PROBLEM what is missing. Of Python's package, the folder nvidia/nccl belongs into CMAKE_PREFIX_PATH.
-set(ZEROTH_OLDEST_NCCL 2.28)  # as src/comm/nccl_call.hpp says
+# zeroth_find_nccl([HINTS folder...]): ZEROTH_NCCL_INCLUDE, the folder of nccl.h. Then ZEROTH_HAS_NCCL says whether that
+# nccl.h will do, and ZEROTH_NCCL_PROBLEM what is wrong. ZEROTH_NCCL_LIBRARY is libnccl, if it is here: it is loaded when
+# it is needed, by its name, and if that fails from there. Of Python's package, the folder nvidia/nccl belongs into
+# CMAKE_PREFIX_PATH.
+set(ZEROTH_OLDEST_NCCL 2.28)  # as src/device/nccl_library.hpp says
 
 macro(zeroth_find_nccl)
   cmake_parse_arguments(zeroth_nccl "" "" "HINTS" ${ARGN})
@@ -10,7 +11,6 @@ macro(zeroth_find_nccl)
   # Python's package has the library under its full name only.
   find_library(ZEROTH_NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${ZEROTH_NCCL_INCLUDE}/../lib64
                                                                                ${ZEROTH_NCCL_INCLUDE}/../lib DOC "libnccl")
-  set(ZEROTH_HAS_NCCL_HEADER OFF)
   set(ZEROTH_HAS_NCCL OFF)
   set(ZEROTH_NCCL_PROBLEM "")
   set(zeroth_nccl_version 0)
@@ -24,13 +24,8 @@ macro(zeroth_find_nccl)
     set(ZEROTH_NCCL_PROBLEM "no nccl.h (set ZEROTH_NCCL_INCLUDE)")
   elseif(zeroth_nccl_version VERSION_LESS ZEROTH_OLDEST_NCCL)
     set(ZEROTH_NCCL_PROBLEM "NCCL ${ZEROTH_OLDEST_NCCL} or newer is needed, and ${ZEROTH_NCCL_INCLUDE}/nccl.h is of \
-${zeroth_nccl_version} (set ZEROTH_NCCL_INCLUDE and ZEROTH_NCCL_LIBRARY)")
+${zeroth_nccl_version} (set ZEROTH_NCCL_INCLUDE)")
   else()
-    set(ZEROTH_HAS_NCCL_HEADER ON)
-    if(ZEROTH_NCCL_LIBRARY)
-      set(ZEROTH_HAS_NCCL ON)
-    else()
-      set(ZEROTH_NCCL_PROBLEM "no libnccl (set ZEROTH_NCCL_LIBRARY)")
-    endif()
+    set(ZEROTH_HAS_NCCL ON)
   endif()
 endmacro()

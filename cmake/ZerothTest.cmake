@@ -30,7 +30,7 @@ endfunction()
 # cases with the tag [two GPUs] are a test of their own. The target zeroth_gpu_tests builds all of them.
 function(zeroth_gpu_test name)
   cmake_parse_arguments(arg "ALSO_ON_TWO" "FEWEST_GPUS" "SOURCES;LIBRARIES" ${ARGN})
-  zeroth_test(${name} SOURCES ${arg_SOURCES} LIBRARIES zeroth_gpu_main ${arg_LIBRARIES} CUDA::cudart
+  zeroth_test(${name} SOURCES ${arg_SOURCES} LIBRARIES zeroth_gpu_main ${arg_LIBRARIES} CUDA::cudart_static
               ARGS "~[two GPUs]" TIMEOUT 900)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(test_${name} PRIVATE ZEROTH_ON_GPU)

@@ -4,33 +4,13 @@
 
 #include <string_view>
 
-#include "zeroth/core/error.hpp"
-
 namespace zeroth::comm {
-namespace {
-
-std::string describe_version(int code) { return fmt::format("{}.{}.{}", code / 10'000, code / 100 % 100, code % 100); }
-
-}  // namespace
-
-void expect_nccl() {
-  int version = 0;
-  if (auto const result = ncclGetVersion(&version); result != ncclSuccess) {
-    throw SystemError{fmt::format("ncclGetVersion: {}", ncclGetErrorString(result))};
-  }
-  if (version < oldest_nccl) {
-    throw SystemError{fmt::format(
-        "libnccl is version {}, and {} is the oldest that works (built with {}): is another one found first "
-        "(LD_LIBRARY_PATH)?",
-        describe_version(version), describe_version(oldest_nccl), describe_version(NCCL_VERSION_CODE))};
-  }
-}
 
 std::string describe_nccl(char const* call, std::string const& communicator, int gpu, ncclResult_t result,
                           ncclComm_t handle) {
-  char const* const last = ncclGetLastError(handle);
+  char const* const last = nccl().last_error(handle);
   std::string_view const more = last == nullptr ? std::string_view{} : std::string_view{last};
-  return fmt::format("{} of communicator '{}' on cuda:{}: {}{}", call, communicator, gpu, ncclGetErrorString(result),
+  return fmt::format("{} of communicator '{}' on cuda:{}: {}{}", call, communicator, gpu, nccl().error_string(result),
                      more.empty() ? std::string{} : fmt::format(" ({})", more));
 }
 

@@ -4,18 +4,12 @@
 
 #include <string>
 
+#include "device/nccl_library.hpp"
 #include "zeroth/core/dtype.hpp"
 
 namespace zeroth::comm {
 
-/// Of which this code uses windows, communicator names and CTA policies.
-inline constexpr int oldest_nccl = 22800;
-static_assert(NCCL_VERSION_CODE >= oldest_nccl,
-              "Zeroth needs NCCL 2.28.0 or newer, and this nccl.h is older: set ZEROTH_NCCL_INCLUDE and "
-              "ZEROTH_NCCL_LIBRARY to a newer one, or configure without NCCL");
-
-/// Throws SystemError, with both versions, where the libnccl that this process runs on is older than the code needs.
-void expect_nccl();
+using device::nccl;
 
 /// "ncclCommSplit of communicator 'gather' on cuda:3: unhandled cuda error (what NCCL said last)". `handle` may be
 /// null.

@@ -50,8 +50,8 @@ std::string in_words(Label const& label, std::span<Collective const> collectives
 
 ncclUniqueId make_id() {
   ncclUniqueId id;
-  if (auto const result = ncclGetUniqueId(&id); result != ncclSuccess) {
-    throw SystemError{fmt::format("ncclGetUniqueId: {} ({})", ncclGetErrorString(result), ncclGetLastError(nullptr))};
+  if (auto const result = nccl().get_unique_id(&id); result != ncclSuccess) {
+    throw SystemError{fmt::format("ncclGetUniqueId: {} ({})", nccl().error_string(result), nccl().last_error(nullptr))};
   }
   return id;
 }

@@ -76,7 +76,7 @@ void NcclLink::settle(char const* call, ncclResult_t result, ncclComm_t handle, 
     }
     rest(rest_between(asked, now - begin));
     ncclResult_t state = ncclInProgress;
-    check("ncclCommGetAsyncError", ncclCommGetAsyncError(handle, &state));
+    check("ncclCommGetAsyncError", nccl().async_error(handle, &state));
     result = check(call, state);
   }
 }
@@ -112,7 +112,7 @@ void NcclLink::start(ncclUniqueId const& id, Clock::time_point deadline) {
   auto settings = config();
   auto& slot = lent_->born.emplace_back(nullptr);  // written at once, and again by NCCL's thread when it is done
   try {
-    auto const result = ncclCommInitRankConfig(&slot, world(), id, identity.rank, &settings);
+    auto const result = nccl().init_rank(&slot, world(), id, identity.rank, &settings);
     handle_ = std::atomic_ref{slot}.load(std::memory_order_acquire);
     settle("ncclCommInitRankConfig", check("ncclCommInitRankConfig", result), handle_, deadline);
   } catch (...) {
@@ -127,7 +127,7 @@ void NcclLink::start_from(NcclLink& parent, int color, int key, Clock::time_poin
   try {
     handle_ = parent.split(color, key, deadline, &settings);
     ncclResult_t state = ncclSuccess;
-    check("ncclCommSplit", ncclCommGetAsyncError(handle(), &state));
+    check("ncclCommSplit", nccl().async_error(handle(), &state));
     settle("ncclCommSplit", check("ncclCommSplit", state), handle_, deadline);
   } catch (...) {
     drop();
@@ -138,7 +138,7 @@ void NcclLink::start_from(NcclLink& parent, int color, int key, Clock::time_poin
 /// The parent is under way until the new handle is there, which then is under way itself.
 ncclComm_t NcclLink::split(int color, int key, Clock::time_point deadline, ncclConfig_t* config) {
   auto& slot = lent_->born.emplace_back(nullptr);
-  call("ncclCommSplit", deadline, [&](ncclComm_t whole) { return ncclCommSplit(whole, color, key, &slot, config); });
+  call("ncclCommSplit", deadline, [&](ncclComm_t whole) { return nccl().split(whole, color, key, &slot, config); });
   return slot;
 }
 
@@ -149,7 +149,7 @@ void NcclLink::end_handle(Ending ending) noexcept {
     return;
   }
   bool const aborts = ending == Ending::abort;
-  auto const end = aborts ? &ncclCommAbort : &ncclCommDestroy;
+  auto const end = aborts ? nccl().abort : nccl().destroy;
   auto const ended = std::make_shared<Counter>();
   std::thread thread;
   try {
@@ -182,7 +182,7 @@ std::string NcclLink::find_error() {
     return {};
   }
   ncclResult_t state = ncclSuccess;
-  auto const asked = ncclCommGetAsyncError(handle_, &state);
+  auto const asked = nccl().async_error(handle_, &state);
   auto const result = is_error(asked) ? asked : state;
   return is_error(result) ? describe_nccl("NCCL's work", name(), identity.gpu, result, handle_) : std::string{};
 }
@@ -190,7 +190,7 @@ std::string NcclLink::find_error() {
 ncclWindow_t NcclLink::make_window(void* memory, std::int64_t bytes, Clock::time_point deadline) {
   auto& slot = lent_->windows.emplace_back(nullptr);
   call("ncclCommWindowRegister", deadline, [&](ncclComm_t handle) {
-    return ncclCommWindowRegister(handle, memory, static_cast<std::size_t>(bytes), &slot, NCCL_WIN_COLL_SYMMETRIC);
+    return nccl().register_window(handle, memory, static_cast<std::size_t>(bytes), &slot, NCCL_WIN_COLL_SYMMETRIC);
   });
   return slot;
 }
@@ -202,7 +202,7 @@ void NcclLink::forget(ncclWindow_t window, Clock::time_point deadline) noexcept 
   }
   try {
     constexpr char const* name = "ncclCommWindowDeregister";
-    settle(name, check(name, ncclCommWindowDeregister(handle_, window)), handle_, deadline);
+    settle(name, check(name, nccl().deregister_window(handle_, window)), handle_, deadline);
   } catch (std::exception const& error) {
     logger().warn("{}", error.what());
   }
@@ -228,7 +228,7 @@ void NcclLink::finish(Clock::time_point deadline) noexcept {
     return drop();
   }
   try {
-    settle("ncclCommFinalize", check("ncclCommFinalize", ncclCommFinalize(handle_)), handle_, deadline);
+    settle("ncclCommFinalize", check("ncclCommFinalize", nccl().finalize(handle_)), handle_, deadline);
   } catch (std::exception const& error) {
     logger().warn("{}; it is aborted", error.what());
     return drop();

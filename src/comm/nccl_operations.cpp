@@ -26,23 +26,24 @@ class Group {
     auto const type = nccl_type(each.dtype);
     switch (each.operation) {
       case Operation::all_reduce:
-        note(ncclAllReduce(each.input, each.output, count, type, ncclSum, at_.communicator, at_.stream));
+        note(nccl().all_reduce(each.input, each.output, count, type, ncclSum, at_.communicator, at_.stream));
         break;
       case Operation::all_gather:
-        note(ncclAllGather(each.input, each.output, count, type, at_.communicator, at_.stream));
+        note(nccl().all_gather(each.input, each.output, count, type, at_.communicator, at_.stream));
         break;
       case Operation::reduce_scatter:
-        note(ncclReduceScatter(each.input, each.output, count, type, ncclSum, at_.communicator, at_.stream));
+        note(nccl().reduce_scatter(each.input, each.output, count, type, ncclSum, at_.communicator, at_.stream));
         break;
       case Operation::broadcast:
-        note(ncclBroadcast(each.peer == at_.rank ? each.input : each.output, each.output, count, type, each.peer,
-                           at_.communicator, at_.stream));
+        note(nccl().broadcast(each.peer == at_.rank ? each.input : each.output, each.output, count, type, each.peer,
+                              at_.communicator, at_.stream));
         break;
       case Operation::reduce:
-        note(ncclReduce(each.input, each.output, count, type, ncclSum, each.peer, at_.communicator, at_.stream));
+        note(nccl().reduce(each.input, each.output, count, type, ncclSum, each.peer, at_.communicator, at_.stream));
         break;
       case Operation::barrier:
-        note(ncclAllReduce(at_.barrier_word, at_.barrier_word, 1, ncclInt32, ncclSum, at_.communicator, at_.stream));
+        note(
+            nccl().all_reduce(at_.barrier_word, at_.barrier_word, 1, ncclInt32, ncclSum, at_.communicator, at_.stream));
         break;
       default: break;
     }
@@ -91,10 +92,12 @@ class Group {
     return data == nullptr ? nullptr : static_cast<std::byte const*>(data) + static_cast<std::size_t>(index) * bytes;
   }
   void send(void const* from, Collective const& each, int to) {
-    note(ncclSend(from, static_cast<std::size_t>(each.count), nccl_type(each.dtype), to, at_.communicator, at_.stream));
+    note(nccl().send(from, static_cast<std::size_t>(each.count), nccl_type(each.dtype), to, at_.communicator,
+                     at_.stream));
   }
   void receive(void* to, Collective const& each, int from) {
-    note(ncclRecv(to, static_cast<std::size_t>(each.count), nccl_type(each.dtype), from, at_.communicator, at_.stream));
+    note(nccl().receive(to, static_cast<std::size_t>(each.count), nccl_type(each.dtype), from, at_.communicator,
+                        at_.stream));
   }
 
   NcclIssue const& at_;
@@ -120,7 +123,7 @@ bool has_part(Transaction const& transaction, NcclPart part) noexcept {
 }
 
 ncclResult_t issue_part(NcclIssue const& at, Transaction const& transaction, NcclPart part) {
-  if (auto const started = ncclGroupStart(); started != ncclSuccess) {
+  if (auto const started = nccl().group_start(); started != ncclSuccess) {
     return started;
   }
   Group group{at};
@@ -131,7 +134,7 @@ ncclResult_t issue_part(NcclIssue const& at, Transaction const& transaction, Ncc
       case NcclPart::messages: group.add_message(each); break;
     }
   });
-  auto const ended = ncclGroupEnd();
+  auto const ended = nccl().group_end();
   return is_error(group.result()) ? group.result() : ended;
 }
 

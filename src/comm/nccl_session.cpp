@@ -97,7 +97,7 @@ NcclSession::NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<
 }
 
 void NcclSession::take_gpu() {
-  expect_nccl();
+  static_cast<void>(nccl());
   if (auto const error = cudaSetDevice(gpu_); error != cudaSuccess) {
     throw SystemError{device::describe_call("cudaSetDevice", gpu_, error)};
   }

@@ -1,14 +1,14 @@
 #include "device/cuda_block.hpp"
 
 #include <fmt/format.h>
-#ifdef ZEROTH_HAS_NCCL
-#include <nccl.h>
-#endif
 
 #include <algorithm>
 #include <cstdint>
 
 #include "zeroth/core/error.hpp"
+#ifdef ZEROTH_HAS_NCCL
+#include "device/nccl_library.hpp"
+#endif
 
 namespace zeroth::device {
 namespace {
@@ -27,15 +27,15 @@ std::string take_plain(void** block, std::int64_t bytes) {
 
 #ifdef ZEROTH_HAS_NCCL
 std::string take_registrable(void** block, std::int64_t bytes) {
-  auto const result = ncclMemAlloc(block, static_cast<std::size_t>(bytes));
+  auto const result = nccl().allocate(block, static_cast<std::size_t>(bytes));
   if (result == ncclSuccess) {
     return {};
   }
   auto const last = cudaGetLastError();  // of a call that NCCL made, if it was one of those that keep it
-  return last == cudaSuccess ? ncclGetErrorString(result)
-                             : fmt::format("{}: {}", ncclGetErrorString(result), text_of(last));
+  return last == cudaSuccess ? nccl().error_string(result)
+                             : fmt::format("{}: {}", nccl().error_string(result), text_of(last));
 }
-void give_back_registrable(void* block) noexcept { static_cast<void>(ncclMemFree(block)); }
+void give_back_registrable(void* block) noexcept { static_cast<void>(nccl().free(block)); }
 #else
 std::string take_registrable(void** /*block*/, std::int64_t /*bytes*/) { return "built without NCCL"; }
 void give_back_registrable(void* /*block*/) noexcept {}
@@ -76,7 +76,9 @@ std::string refused(char const* call, int ordinal, std::int64_t bytes, std::stri
 
 void expect_allocator(CudaBuffers buffers) {
 #ifdef ZEROTH_HAS_NCCL
-  static_cast<void>(buffers);
+  if (buffers == CudaBuffers::registrable) {
+    static_cast<void>(nccl());
+  }
 #else
   ZEROTH_EXPECTS(buffers == CudaBuffers::plain,
                  "make_cuda_device(..., CudaBuffers::registrable): such memory comes from NCCL's allocator, and the "

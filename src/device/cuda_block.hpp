@@ -5,7 +5,8 @@
 
 namespace zeroth::device {
 
-/// Throws ContractError where the library was built without the allocator of `buffers`.
+/// Throws ContractError where the library was built without the allocator of `buffers`, SystemError where it cannot be
+/// loaded.
 void expect_allocator(CudaBuffers buffers);
 
 /// An arena of one category, not filled yet.

@@ -345,9 +345,7 @@ void stall_destroy(bool stalls) {
 void give_no_windows() {
   in_world([](World& world) { world.gives_windows = false; });
 }
-void set_version(int code) {
-  in_world([&](World& world) { world.version = code; });
-}
+void set_version(int code) { World::get().version = code; }
 void stall_windows() {
   in_world([](World& world) { world.windows_stall = true; });
 }

@@ -133,7 +133,7 @@ class World {
   std::atomic<bool> abort_stalls{false}, destroy_stalls{false};
   bool windows_stall = false;
   bool gives_windows = true;
-  int version = NCCL_VERSION_CODE;
+  std::atomic<int> version{NCCL_VERSION_CODE};
   std::set<ncclComm_t> alive;
   std::set<ncclWindow_t> windows;
 };

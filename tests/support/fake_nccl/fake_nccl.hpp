@@ -1,11 +1,12 @@
-/// An NCCL for tests on machines without a GPU, linked in place of libnccl, on the CUDA runtime of support/fake_cuda.
+/// An NCCL for tests on machines without a GPU, linked in place of a libnccl that is loaded, on the CUDA runtime of
+/// support/fake_cuda.
 ///
 /// Ranks are threads of one process, or processes: see meet_in(). A group is one piece of work of its stream, which
 /// waits there until all ranks of the communicator have come, as NCCL's kernels do, or until it is aborted. Sums are in
 /// rank order, fp32 for 16-bit types: real NCCL promises neither. It replaces the functions that the library calls, and
 /// no others:
 ///
-///   ncclGetVersion ncclGetUniqueId ncclGetErrorString ncclGetLastError ncclCommGetAsyncError
+///   ncclGetUniqueId ncclGetErrorString ncclGetLastError ncclCommGetAsyncError
 ///   ncclCommInitRankConfig ncclCommSplit ncclCommFinalize ncclCommDestroy ncclCommAbort
 ///   ncclGroupStart ncclGroupEnd ncclAllReduce ncclAllGather ncclReduceScatter ncclBroadcast ncclReduce
 ///   ncclSend ncclRecv ncclMemAlloc ncclMemFree ncclCommWindowRegister ncclCommWindowDeregister
@@ -53,7 +54,7 @@ void stall_windows();
 void give_no_windows();
 /// What begins from now on is under way for so many questions (ncclCommGetAsyncError) more.
 void take_time(int questions);
-/// ncclGetVersion says so.
+/// It is of this version.
 void set_version(int code);
 /// ncclCommFinalize never ends.
 void stall_finalize();

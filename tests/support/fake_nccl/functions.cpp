@@ -240,13 +240,6 @@ using namespace zeroth::testing::fake_nccl;  // the functions below are NCCL's, 
 
 extern "C" {
 
-ncclResult_t ncclGetVersion(int* version) {
-  auto& world = World::get();
-  std::lock_guard const lock{world.mutex};
-  *version = world.version;
-  return world.enter("ncclGetVersion");
-}
-
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   auto& world = World::get();
   std::lock_guard const lock{world.mutex};

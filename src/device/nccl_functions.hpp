@@ -1,0 +1,26 @@
+/// The functions of NCCL that this library calls, but for ncclGetVersion, by the names that they have here and there.
+#pragma once
+
+#define ZEROTH_NCCL_FUNCTIONS(FUNCTION)             \
+  FUNCTION(get_unique_id, ncclGetUniqueId)          \
+  FUNCTION(error_string, ncclGetErrorString)        \
+  FUNCTION(last_error, ncclGetLastError)            \
+  FUNCTION(init_rank, ncclCommInitRankConfig)       \
+  FUNCTION(split, ncclCommSplit)                    \
+  FUNCTION(async_error, ncclCommGetAsyncError)      \
+  FUNCTION(finalize, ncclCommFinalize)              \
+  FUNCTION(destroy, ncclCommDestroy)                \
+  FUNCTION(abort, ncclCommAbort)                    \
+  FUNCTION(group_start, ncclGroupStart)             \
+  FUNCTION(group_end, ncclGroupEnd)                 \
+  FUNCTION(all_reduce, ncclAllReduce)               \
+  FUNCTION(all_gather, ncclAllGather)               \
+  FUNCTION(reduce_scatter, ncclReduceScatter)       \
+  FUNCTION(broadcast, ncclBroadcast)                \
+  FUNCTION(reduce, ncclReduce)                      \
+  FUNCTION(send, ncclSend)                          \
+  FUNCTION(receive, ncclRecv)                       \
+  FUNCTION(allocate, ncclMemAlloc)                  \
+  FUNCTION(free, ncclMemFree)                       \
+  FUNCTION(register_window, ncclCommWindowRegister) \
+  FUNCTION(deregister_window, ncclCommWindowDeregister)

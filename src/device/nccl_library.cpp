@@ -1,0 +1,80 @@
+#include "device/nccl_library.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::device {
+namespace {
+
+struct Close {
+  void operator()(void* library) const noexcept { static_cast<void>(::dlclose(library)); }
+};
+using Library = std::unique_ptr<void, Close>;
+
+std::string describe_version(int code) { return fmt::format("{}.{}.{}", code / 10'000, code / 100 % 100, code % 100); }
+
+/// False where `library` lacks it.
+template <class Function>
+bool find(Function& function, void* library, char const* name) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+/// Why `library` will not do; empty if it does, and its functions are in `nccl`.
+std::string take_functions(void* library, Nccl& nccl) {
+  decltype(&::ncclGetVersion) get_version = nullptr;
+  int version = 0;
+  if (!find(get_version, library, "ncclGetVersion")) {
+    return "it has no ncclGetVersion";
+  }
+  if (auto const result = get_version(&version); result != ncclSuccess) {
+    return fmt::format("ncclGetVersion returned {}", static_cast<int>(result));
+  }
+  if (auto problem = nccl_version_problem(version); !problem.empty()) {
+    return problem;
+  }
+#define ZEROTH_NCCL_FIND(name, function)      \
+  if (!find(nccl.name, library, #function)) { \
+    return "it has no " #function;            \
+  }
+  ZEROTH_NCCL_FUNCTIONS(ZEROTH_NCCL_FIND)
+#undef ZEROTH_NCCL_FIND
+  return {};
+}
+
+}  // namespace
+
+std::string nccl_version_problem(int version) {
+  return version >= oldest_nccl ? std::string{}
+                                : fmt::format("libnccl is version {}, and {} is the oldest that works (built with {})",
+                                              describe_version(version), describe_version(oldest_nccl),
+                                              describe_version(NCCL_VERSION_CODE));
+}
+
+Nccl load_nccl(std::vector<std::string> const& files) {
+  std::string problems;
+  for (auto const& file : files) {
+    Library library{::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)};
+    if (library == nullptr) {
+      char const* const why = ::dlerror();  // names the file
+      problems += fmt::format("; {}", why == nullptr ? file : why);
+      continue;
+    }
+    Nccl nccl;
+    auto const problem = take_functions(library.get(), nccl);
+    if (problem.empty()) {
+      static_cast<void>(library.release());  // for good: NCCL has threads
+      return nccl;
+    }
+    problems += fmt::format("; {}: {}", file, problem);
+  }
+  throw SystemError{
+      fmt::format("no NCCL that works was found{}. Install NCCL {} or newer, or name its folder in LD_LIBRARY_PATH",
+                  problems, describe_version(oldest_nccl))};
+}
+
+}  // namespace zeroth::device
