@@ -54,4 +54,4 @@ if __name__ == "__main__":
     except cuda_tools.NoTools as error:
         print(f"skipped: {error}")
         sys.exit(77)
-    unittest.main()
+    unittest.main(verbosity=2)  # says what it skips, and why
