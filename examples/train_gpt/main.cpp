@@ -40,6 +40,7 @@ int run(gpt::Options const& options) {
                          .transport = options.transport,
                          .device = options.device,
                          .share_devices = options.share_devices,
+                         .join_timeout = std::chrono::seconds{options.join_timeout_s},
                          .stop_grace = std::chrono::seconds{options.grace_s}},
                         [&](zeroth::Job& job) {
                           if (options.ranks && *options.ranks != job.world()) {

@@ -54,6 +54,9 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--grace", o.grace_s, "Seconds that ranks have to stop and save after a first SIGTERM")
       ->check(CLI::Range{0, 86'400})
       ->capture_default_str();
+  app.add_option("--join-timeout", o.join_timeout_s, "Seconds that a launcher's processes may take to come")
+      ->check(CLI::Range{1, 86'400})
+      ->capture_default_str();
   app.add_option("--layers", o.shape.layers, "Transformer blocks [6]")->check(within(layers_allowed));
   app.add_option("--heads", o.shape.heads, "Attention heads per block [6]")->check(within(width_allowed));
   app.add_option("--channels", o.shape.channels, "Width of the model, a multiple of --heads [384]")

@@ -16,7 +16,7 @@ struct Options {
   std::filesystem::path config, data;
   std::optional<int> ranks;
   std::int64_t steps = 100;
-  std::int64_t grace_s = 10;
+  std::int64_t grace_s = 10, join_timeout_s = 300;
   ShapeOptions shape;
   std::uint64_t seed = 0;
   Order order = Order::sequential;

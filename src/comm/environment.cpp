@@ -222,6 +222,10 @@ LaunchPlan plan_launch(LaunchOptions const& options, std::optional<Placement> co
     throw ConfigError{
         fmt::format("LaunchOptions::stop_grace is {} ms: allowed are 0 and more", options.stop_grace.count())};
   }
+  if (options.join_timeout.count() < 1) {
+    throw ConfigError{
+        fmt::format("LaunchOptions::join_timeout is {} ms: allowed are 1 and more", options.join_timeout.count())};
+  }
   bool const several = placement && placement->world > 1;
   bool const on_gpus = options.device == DeviceKind::cuda;
   if (options.transport == Transport::nccl || (several && on_gpus && !options.transport)) {

@@ -44,6 +44,8 @@ int rank_on_this_machine(MPI_Comm communicator) {
   return rank;
 }
 
+std::atomic<bool> started{false};
+
 /// True if MPI was initialised here, and not by the program.
 bool begin_mpi() {
   int finalised = 0;
@@ -106,6 +108,8 @@ std::shared_ptr<MpiSession> MpiSession::open() {
   return session;
 }
 
+char const* MpiSession::starting_call() noexcept { return started.load() ? "MPI_Comm_dup" : "MPI_Init_thread"; }
+
 MpiSession::MpiSession() {
   auto const broken = [this](char const* what) {
     fail(rank_, fmt::format("rank {} failed: {}", rank_, what));
@@ -125,6 +129,7 @@ MpiSession::~MpiSession() {
 
 void MpiSession::initialise() {
   initialised_here_ = begin_mpi();
+  started.store(true);
   communicator_ = duplicate(MPI_COMM_WORLD);
   ZEROTH_MPI(MPI_Comm_rank(communicator_, &rank_));
   ZEROTH_MPI(MPI_Comm_size(communicator_, &world_));

@@ -34,6 +34,8 @@ class MpiSession {
   /// The session of this process. The first call waits for all ranks of the job. Throws SystemError if MPI cannot be
   /// used: it says why.
   [[nodiscard]] static std::shared_ptr<MpiSession> open();
+  /// The call of MPI's in which the first open() waits for all ranks.
+  [[nodiscard]] static char const* starting_call() noexcept;
   ~MpiSession();
   MpiSession(MpiSession const&) = delete;
   MpiSession& operator=(MpiSession const&) = delete;

@@ -7,13 +7,17 @@
 #include "comm/mpi_session.hpp"
 #include "comm/rank_error.hpp"
 #include "comm/rank_process.hpp"
+#include "comm/start_in_time.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
 
 int run_process_job(LaunchOptions const& options, std::optional<Placement> const& placement,
                     std::function<void(Job&)> const& rank_main) {
-  auto const session = MpiSession::open();
+  auto const session = [&] {
+    StartInTime const in_time{placement, options.join_timeout};
+    return MpiSession::open();
+  }();
   if (placement) {
     check_agreement(*placement, session->rank(), session->world());
   }

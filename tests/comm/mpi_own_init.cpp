@@ -1,20 +1,32 @@
 // Run by mpirun: a program that has initialised MPI itself, with the level given ("multiple" or "single"), and goes on
-// to use it after its jobs.
+// to use it after its jobs. With "absent", rank 1 of "multiple" never comes to a job.
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <string_view>
+#include <thread>
 
 #include "zeroth/comm/job.hpp"
 #include "zeroth/device/cpu.hpp"
 
 int main(int argc, char** argv) {
-  bool const multiple = argc > 1 && std::string_view{argv[1]} == "multiple";
+  std::string_view const mode = argc > 1 ? argv[1] : "";
+  bool const multiple = mode != "single";
   int level = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+  zeroth::LaunchOptions options;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (mode == "absent") {
+    options.join_timeout = std::chrono::milliseconds{300};
+    while (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::hours{1});
+    }
+  }
   int status = 0;
   for (int job_number = 0; job_number < 2; ++job_number) {
-    status += zeroth::launch({}, [](zeroth::Job& job) {
+    status += zeroth::launch(options, [](zeroth::Job& job) {
       auto const device = zeroth::device::make_cpu_device();
       zeroth::detail::JobState::of(job).communicator->barrier(device->compute(), {"test", ""});
     });

@@ -196,6 +196,8 @@ TEST_CASE("what cannot be run is refused") {
   CHECK_THAT(error_of({.thread_ranks = 0}, std::nullopt, true), Contains("thread_ranks is 0"));
   CHECK_THAT(error_of({.thread_ranks = 100'000}, std::nullopt, true),
              Contains("thread_ranks is 100000: allowed are 1 to 4096 in one process"));
+  CHECK_THAT(error_of({.join_timeout = std::chrono::milliseconds{0}}, std::nullopt, true),
+             Contains("join_timeout is 0 ms: allowed are 1 and more"));
   CHECK_THAT(error_of({.transport = Transport::local}, mpirun, true),
              Contains("local was asked for") && Contains("mpirun (Open MPI)") && Contains("rank 1 of 4"));
   CHECK_THAT(error_of({.transport = Transport::mpi}, std::nullopt, false),

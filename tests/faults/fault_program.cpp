@@ -1,12 +1,13 @@
 // A job in which something goes wrong, for the tests beside it: fault_program SCENARIO [--ranks N] [--comm local|mpi]
-// [--timeout MS] [--grace MS] [--stop-grace MS] [--threads N]. Ranks are threads or, under mpirun, processes. "Odd" is
-// rank 1. The timeout is that of all steps after the third: until then ranks come when they come. Threads are how many
-// can be made.
+// [--timeout MS] [--grace MS] [--stop-grace MS] [--join-timeout MS] [--threads N] [--stopped RANK]. Ranks are threads
+// or, under mpirun, processes. "Odd" is rank 1. The timeout is that of all steps after the third: until then ranks come
+// when they come. Threads are how many can be made. The process that is to become rank RANK stops before it does.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -32,6 +33,8 @@ struct Arguments {
   std::optional<zeroth::comm::Transport> transport = std::nullopt;
   std::chrono::milliseconds timeout{120'000};
   std::chrono::milliseconds grace{20'000};
+  std::optional<int> stopped = std::nullopt;
+  std::chrono::milliseconds join_timeout{zeroth::LaunchOptions{}.join_timeout};
   std::chrono::milliseconds stop_grace{zeroth::LaunchOptions{}.stop_grace};
   std::optional<int> threads = std::nullopt;
 };
@@ -202,11 +205,25 @@ Arguments parse(int argc, char** argv) {
       arguments.threads = std::stoi(value);
     } else if (key == "--grace") {
       arguments.grace = std::chrono::milliseconds{std::stoi(value)};
+    } else if (key == "--join-timeout") {
+      arguments.join_timeout = std::chrono::milliseconds{std::stoi(value)};
+    } else if (key == "--stopped") {
+      arguments.stopped = std::stoi(value);
     } else if (key == "--stop-grace") {
       arguments.stop_grace = std::chrono::milliseconds{std::stoi(value)};
     }
   }
   return arguments;
+}
+
+/// As mpirun says it, Open MPI's or MPICH's.
+int rank_to_be() {
+  for (char const* const name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    if (char const* const rank = std::getenv(name)) {
+      return std::stoi(rank);
+    }
+  }
+  return 0;
 }
 
 }  // namespace
@@ -221,10 +238,15 @@ int main(int argc, char** argv) {
   }
   zeroth::LaunchOptions const options{.thread_ranks = arguments.ranks,
                                       .transport = arguments.transport,
+                                      .join_timeout = arguments.join_timeout,
                                       .failure_grace = arguments.grace,
                                       .stop_grace = arguments.stop_grace};
   if (arguments.threads) {
     zeroth::testing::leave_threads(*arguments.threads);
+  }
+  if (arguments.stopped && rank_to_be() == *arguments.stopped) {
+    say(fmt::format("rank {} is process {}.", *arguments.stopped, ::getpid()));
+    std::raise(SIGSTOP);
   }
   int const status = zeroth::launch(options, [&](zeroth::Job& job) {
     if (engine_scenario != engine_scenarios.end()) {

@@ -182,6 +182,17 @@ TEST_CASE("processes whose engines are used in different ways are told so, at st
   }
 }
 
+TEST_CASE("a process that is stopped before MPI starts is missed in time, and ended") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(2, {"fine", "--stopped", "1", "--join-timeout", "500"}, folder)};
+  check_failed(child.wait());
+  CAPTURE(child.output());
+  CHECK_THAT(child.output(), Contains("zeroth: [rank 0/2] MPI_Init_thread did not end within 500 ms: it waits for all "
+                                      "2 ranks, and at least one has not come"));
+  CHECK(is_gone(process_of(child.output(), 1)));
+  ::kill(process_of(child.output(), 1), SIGKILL);  // whatever came of it
+}
+
 TEST_CASE("a process that ends early is missed") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"leave"}, folder)};

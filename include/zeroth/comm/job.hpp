@@ -72,8 +72,8 @@ struct LaunchOptions {
   /// With cuda: more thread ranks than GPUs are wanted, several to a GPU. Refused otherwise: they would only share its
   /// memory. With nccl, which takes one rank for each GPU, it is refused itself.
   bool share_devices = false;
-  /// With nccl: how long ranks may take to come, and then to make their first communicator. After that those who have
-  /// come end, and name those who have not.
+  /// With mpi and nccl: how long ranks may take to come, and then to make their first communicator. After that those
+  /// who have come end, and name those who have not, unless it is MPI itself that starts and does not say.
   std::chrono::milliseconds join_timeout{300'000};
   /// How long a rank may take to end after another one has failed, before the process is ended under it.
   std::chrono::milliseconds failure_grace{5000};
