@@ -34,20 +34,35 @@ constexpr std::size_t most_words_bytes = 2048;
 std::string question_for(int rank) { return fmt::format("nccl where {}?", rank); }
 std::string answer_of(int rank) { return fmt::format("nccl where {}!", rank); }
 
+constexpr char const* launch_order = "NCCL_LAUNCH_ORDER_IMPLICIT";
+
 /// Kernels of two communicators wait for each other's multiprocessors. NCCL then keeps them in the order in which this
-/// rank's one thread issues them, which is that of all ranks; read by NCCL when it starts.
-void ask_for_launch_order() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    constexpr char const* variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
-    ::setenv(variable, "1", 0);
-    if (std::string_view const value = std::getenv(variable); value != "1") {
-      logger().warn(
-          "{}={} in the environment: collectives of several communicators at a time may hang; unset it, or set "
-          "zeroth.single_communicator",
-          variable, value);
-    }
-  });
+/// rank's one thread issues them, which is that of all ranks. True if nobody had asked for it before.
+bool ask_for_launch_order() {
+  static std::mutex one_at_a_time;
+  std::lock_guard const lock{one_at_a_time};
+  char const* const value = std::getenv(launch_order);
+  if (value == nullptr) {
+    ::setenv(launch_order, "1", 0);
+    return true;
+  }
+  if (value != std::string_view{"1"}) {
+    logger().warn(
+        "{}={} in the environment: collectives of several communicators at a time may hang; unset it, or set "
+        "zeroth.single_communicator",
+        launch_order, value);
+  }
+  return false;
+}
+
+/// NCCL reads the variable once in a process, before its first kernel, and tells neither what it read nor whether it
+/// has. That it was there before this library loaded it is all that can be seen.
+void warn_of_late_launch_order() {
+  logger().warn(
+      "libnccl was in this process before {} was set to 1: if it has computed anything by then, collectives of several "
+      "communicators at a time may hang; set {}=1 in the environment before the program starts, or "
+      "zeroth.single_communicator",
+      launch_order, launch_order);
 }
 
 /// NCCL takes the environment's word over that of whoever makes a communicator. Not set here: the program may have
@@ -78,11 +93,14 @@ RendezvousOptions with_handler(RendezvousOptions options, AbortState& abort) {
 
 NcclSession::NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<FlightRecorder> recorder)
     : rank_{rendezvous.rank}, world_{rendezvous.world}, gpu_{gpu}, recorder_{std::move(recorder)} {
-  ask_for_launch_order();
+  bool const asked_now = ask_for_launch_order();
   warn_of_overrides();
   if (rendezvous.problem.empty()) {
     try {
       take_gpu();
+      if (asked_now && nccl().was_there) {
+        warn_of_late_launch_order();
+      }
     } catch (...) {
       rendezvous.problem = describe_current_exception().bare;
     }

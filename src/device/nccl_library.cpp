@@ -58,6 +58,7 @@ std::string nccl_version_problem(int version) {
 Nccl load_nccl(std::vector<std::string> const& files) {
   std::string problems;
   for (auto const& file : files) {
+    bool const was_there = Library{::dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD)} != nullptr;
     Library library{::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)};
     if (library == nullptr) {
       char const* const why = ::dlerror();  // names the file
@@ -65,6 +66,7 @@ Nccl load_nccl(std::vector<std::string> const& files) {
       continue;
     }
     Nccl nccl;
+    nccl.was_there = was_there;
     auto const problem = take_functions(library.get(), nccl);
     if (problem.empty()) {
       static_cast<void>(library.release());  // for good: NCCL has threads

@@ -20,6 +20,8 @@ struct Nccl {
 #define ZEROTH_NCCL_MEMBER(name, function) decltype(&::function) name = nullptr;
   ZEROTH_NCCL_FUNCTIONS(ZEROTH_NCCL_MEMBER)
 #undef ZEROTH_NCCL_MEMBER
+  /// It was in this process before: linked, or loaded by another library. Whether it was used nobody tells.
+  bool was_there = false;
 };
 
 /// libnccl.so.2 as the system finds it, or else the file that was found when this was built. The first call loads it,

@@ -7,6 +7,7 @@
 #include "cuda/nccl_ranks.hpp"
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
+#include "support/log.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -60,6 +61,31 @@ TEST_CASE("a process that torchrun started is a rank on the GPU of its local ran
   }
   CHECK(device == "cuda:0");
   CHECK(left_over() == "");
+}
+
+TEST_CASE("a launch order that is asked for when NCCL may have been used is warned of, and no other") {
+  constexpr char const* variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
+  std::string const warning = "libnccl was in this process before NCCL_LAUNCH_ORDER_IMPLICIT was set to 1";
+  auto const warnings = [&](bool was_there, bool is_set) {
+    ReservedPort const port;
+    begin_nccl();
+    if (was_there) {
+      fake_nccl::be_there_before();
+    }
+    if (is_set) {
+      ::setenv(variable, "1", 1);
+    } else {
+      ::unsetenv(variable);
+    }
+    Log const log;
+    static_cast<void>(make_session(0, 1, port.number(), 0));
+    CHECK(std::string{std::getenv(variable)} == "1");
+    return log.count(warning);
+  };
+  CHECK(warnings(true, false) == 1);
+  CHECK(warnings(true, true) == 0);
+  CHECK(warnings(false, false) == 0);
+  CHECK(warnings(false, true) == 0);
 }
 
 TEST_CASE("jobs by NCCL that cannot start are refused") {

@@ -287,6 +287,7 @@ void reset() {
     world.windows_stall = false;
     world.gives_windows = true;
     world.version = NCCL_VERSION_CODE;
+    world.was_there = false;
     world.folder.clear();
   });
 }
@@ -345,6 +346,7 @@ void stall_destroy(bool stalls) {
 void give_no_windows() {
   in_world([](World& world) { world.gives_windows = false; });
 }
+void be_there_before() { World::get().was_there = true; }
 void set_version(int code) { World::get().version = code; }
 void stall_windows() {
   in_world([](World& world) { world.windows_stall = true; });

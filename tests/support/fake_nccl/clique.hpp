@@ -133,6 +133,7 @@ class World {
   std::atomic<bool> abort_stalls{false}, destroy_stalls{false};
   bool windows_stall = false;
   bool gives_windows = true;
+  std::atomic<bool> was_there{false};
   std::atomic<int> version{NCCL_VERSION_CODE};
   std::set<ncclComm_t> alive;
   std::set<ncclWindow_t> windows;

@@ -54,6 +54,8 @@ void stall_windows();
 void give_no_windows();
 /// What begins from now on is under way for so many questions (ncclCommGetAsyncError) more.
 void take_time(int questions);
+/// It was in the process before the library loaded it.
+void be_there_before();
 /// It is of this version.
 void set_version(int code);
 /// ncclCommFinalize never ends.
