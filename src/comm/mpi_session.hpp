@@ -34,7 +34,7 @@ class MpiSession {
   /// The session of this process. The first call waits for all ranks of the job. Throws SystemError if MPI cannot be
   /// used: it says why.
   [[nodiscard]] static std::shared_ptr<MpiSession> open();
-  /// The call of MPI's in which the first open() waits for all ranks.
+  /// The call of MPI's in which the first open(), and then whoever makes a communicator, waits for all ranks.
   [[nodiscard]] static char const* starting_call() noexcept;
   ~MpiSession();
   MpiSession(MpiSession const&) = delete;

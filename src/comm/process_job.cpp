@@ -29,7 +29,11 @@ int run_process_job(LaunchOptions const& options, std::optional<Placement> const
   state.local_rank = session->local_rank();
   run_rank({.rank = session->rank(),
             .recorder = session->recorder(),
-            .make_communicator = [&session] { return make_mpi(session); },
+            .make_communicator =
+                [&] {
+                  StartInTime const in_time{placement, options.join_timeout};
+                  return make_mpi(session);
+                },
             .fail = [&session](std::string const& reason) { session->fail(session->rank(), reason); },
             .failure = [&session] { return session->failure(); },
             .end_process =

@@ -9,8 +9,9 @@
 
 namespace zeroth::comm {
 
-/// While MPI starts it waits for all ranks, cannot be told to wait no longer, and does not say for whom. If this still
-/// lives after `timeout`, it says so on stderr and ends the process with status 1; the launcher ends the others.
+/// While MPI starts, and where it makes a job's first communicator, it waits for all ranks, cannot be told to wait no
+/// longer, and does not say for whom. If this still lives after `timeout`, it says so on stderr and ends the process
+/// with status 1; the launcher ends the others.
 class StartInTime {
  public:
   StartInTime(std::optional<Placement> placement, std::chrono::milliseconds timeout);

@@ -1,5 +1,6 @@
 // Run by mpirun: a program that has initialised MPI itself, with the level given ("multiple" or "single"), and goes on
-// to use it after its jobs. With "absent", rank 1 of "multiple" never comes to a job.
+// to use it after its jobs. With "no_job" and "one_job", which are "multiple", rank 1 comes to no job, or not to the
+// second one.
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -18,14 +19,14 @@ int main(int argc, char** argv) {
   zeroth::LaunchOptions options;
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (mode == "absent") {
-    options.join_timeout = std::chrono::milliseconds{300};
-    while (rank == 1) {
-      std::this_thread::sleep_for(std::chrono::hours{1});
-    }
-  }
   int status = 0;
   for (int job_number = 0; job_number < 2; ++job_number) {
+    if (mode == (job_number == 0 ? "no_job" : "one_job")) {
+      options.join_timeout = std::chrono::milliseconds{500};
+      while (rank == 1) {
+        std::this_thread::sleep_for(std::chrono::hours{1});
+      }
+    }
     status += zeroth::launch(options, [](zeroth::Job& job) {
       auto const device = zeroth::device::make_cpu_device();
       zeroth::detail::JobState::of(job).communicator->barrier(device->compute(), {"test", ""});
