@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <string_view>
 
 #include "comm/describe.hpp"
@@ -17,9 +18,9 @@ namespace {
 using std::chrono::milliseconds;
 using Kind = ControlMessage::Kind;
 
-constexpr milliseconds patience_for_answers{1000};
-constexpr milliseconds patience_for_notes{500};  // a frozen rank takes no note
-constexpr milliseconds patience_for_halt{2000};  // the MPI thread itself may be stuck in a call that waits
+constexpr milliseconds patience_for_silence{300};  // launchers kill a second after SIGTERM
+constexpr milliseconds patience_for_notes{500};    // a frozen rank takes no note
+constexpr milliseconds patience_for_halt{2000};    // the MPI thread itself may be stuck in a call that waits
 
 std::string_view name_of_level(int level) noexcept {
   return level == MPI_THREAD_SINGLE       ? "MPI_THREAD_SINGLE"
@@ -306,7 +307,8 @@ std::vector<MpiLeaver> MpiSession::leavers(std::uint64_t communicator) const {
   return leavers_.of(communicator);
 }
 
-std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector<int> const& ranks) {
+std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                         milliseconds patience) {
   auto const inquiry = std::make_shared<Inquiry>();
   std::uint64_t number = 0;
   {
@@ -326,13 +328,29 @@ std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector
         }
       });
   auto const target = static_cast<std::uint32_t>(ranks.size());
-  auto const deadline = Clock::now() + patience_for_answers;
+  auto const deadline = Clock::now() + patience;
   while (!thread_->halted() && Clock::now() < deadline &&
          !inquiry->answers.wait_until(target, std::min(deadline, Clock::now() + milliseconds{10}))) {
   }
   std::lock_guard const lock{mutex_};
   inquiries_.erase(number);
   return inquiry->places;
+}
+
+std::string MpiSession::describe_silent() {
+  std::vector<int> others(static_cast<std::size_t>(world_));
+  std::iota(others.begin(), others.end(), 0);
+  std::erase(others, rank_);
+  auto const asked = std::make_shared<Counter>();  // or MPI itself holds up the thread that asks
+  thread_->post([asked] { asked->add(); });
+  constexpr std::uint64_t no_communicator = 0;
+  auto places = ask(no_communicator, others, patience_for_silence);
+  std::erase_if(places, &Whereabouts::answered);
+  if (places.empty() || asked->value() == 0 || thread_->halted()) {
+    return {};
+  }
+  return fmt::format("no answer from rank {}{}", places.front().rank,
+                     places.size() == 1 ? std::string{} : fmt::format(" and {} more", places.size() - 1));
 }
 
 }  // namespace zeroth::comm

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -62,7 +63,11 @@ class MpiSession {
   void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last);
   [[nodiscard]] std::vector<MpiLeaver> leavers(std::uint64_t communicator) const;
   /// Asks `ranks` where they are. Waits until all have answered, but not for long.
-  [[nodiscard]] std::vector<Whereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks);
+  [[nodiscard]] std::vector<Whereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                             std::chrono::milliseconds patience = std::chrono::milliseconds{1000});
+  /// "no answer from rank 3", of the ranks that are gone or frozen; empty if all answer, or MPI no longer works. Waits
+  /// for 300 ms at most.
+  [[nodiscard]] std::string describe_silent();
 
  private:
   struct Inquiry {

@@ -40,7 +40,8 @@ int run_process_job(LaunchOptions const& options, std::optional<Placement> const
                 [&session] {
                   flush_output();
                   session->abort_job(1);
-                }},
+                },
+            .describe_silent = [&session] { return session->describe_silent(); }},
            state, rank_main, options);
   return 0;
 }

@@ -101,15 +101,25 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
   state.stop_requested = [&stop] { return stop.load(std::memory_order_relaxed); };
   state.request_stop = [&stop] { stop.store(true, std::memory_order_relaxed); };
   state.set_flight_folder = [&files](std::filesystem::path const& folder) { files.set_folder(folder); };
+  // Launchers end all ranks when one of them is gone: a record says more than that they did.
+  std::string silent;
+  auto const cause_of_end = [&](std::string const& why) {
+    auto const failure = process.failure();
+    return failure ? failure->reason : silent.empty() ? why : fmt::format("{}; {}", why, silent);
+  };
   SignalWatch::Actions const actions{.who = fmt::format("rank {}", process.rank),
                                      .ask =
                                          [&](int signal) {
                                            stop.store(true, std::memory_order_relaxed);
                                            if (signal == SIGTERM) {
                                              files.write_in_case("SIGTERM");  // at once: what kills does not wait
+                                             silent = process.describe_silent();
+                                             if (auto const cause = cause_of_end("SIGTERM"); cause != "SIGTERM") {
+                                               files.write_in_case(cause);
+                                             }
                                            }
                                          },
-                                     .record = [&](std::string const& why) { files.write(why); },
+                                     .record = [&](std::string const& why) { files.write(cause_of_end(why)); },
                                      .grace = options.stop_grace};
   std::optional<SignalWatch> signals;
   try {

@@ -20,6 +20,8 @@ struct RankProcess {
   std::function<void(std::string const&)> fail;  ///< Tells all ranks, unless the job has failed already.
   std::function<std::optional<JobFailure>()> failure;  ///< Any thread, as fail() and end_process().
   std::function<void()> end_process;                   ///< With status 1; does not return.
+  /// Which ranks do not answer, in words; empty if all do, or if failure() would tell. Waits, but not for long.
+  std::function<std::string()> describe_silent = [] { return std::string{}; };
 };
 
 /// Runs `rank_main` on a job of `process` and `state`, whose communicator, flags and flight folder are set here.

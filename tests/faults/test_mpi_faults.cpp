@@ -106,14 +106,16 @@ TEST_CASE("a process that has no thread or no memory left ends all, and says so"
   }
 }
 
-TEST_CASE("a process that is killed ends all") {
+TEST_CASE("a process that is killed ends all, who record that it is gone") {
   Folder const folder;
-  Child child{fault_program_under_mpi(world, {"steps"}, folder)};
+  auto options = fault_program_under_mpi(world, {"steps"}, folder);
+  options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};  // to ask takes a part of a second
+  Child child{options};
   REQUIRE(child.wait_for("is under way.", world));
   ::kill(process_of(child.output(), 1), SIGKILL);
   check_failed(child.wait());
   CAPTURE(child.output());
-  CHECK(problem_of_flights(folder.path(), {0, 2}, world, "") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 2}, world, "no answer from rank 1") == "");
   check_all_gone(child.output());
 }
 
