@@ -1,4 +1,5 @@
 /// Conversions and the reduction's epilogue, against the CPU's loops.
+#include <bit>
 #include <utility>
 
 #include "cuda/launch.hpp"
@@ -68,6 +69,26 @@ TEST_CASE("all 65536 values of bf16 and fp16 widen and round as on the CPU") {
     CHECK(convert(machine().stream(), c.data(), dtype_of<T>, b.data(), Dtype::fp32, 65536) == cudaSuccess);
     CHECK(same_bits(b.values(), wide));
     CHECK(same_bits(c.values(), back));
+  };
+  check(bf16{});
+  check(fp16{});
+}
+
+TEST_CASE("halfway between two values of bf16 or fp16 the even one is taken, as on the CPU") {
+  testing::every_way();
+  auto const check = []<class T>(T) {
+    std::vector<float> middles;
+    for (int bits = 0; bits < 65535; ++bits) {
+      float const low = to_float(std::bit_cast<T>(static_cast<std::uint16_t>(bits)));
+      float const high = to_float(std::bit_cast<T>(static_cast<std::uint16_t>(bits + 1)));
+      middles.push_back(low + (high - low) / 2);
+    }
+    std::vector<T> expected(middles.size());
+    device::convert_elements(expected.data(), dtype_of<T>, middles.data(), Dtype::fp32, 65535);
+    OnMachine<float> const from{middles};
+    OnMachine<T> const to{std::vector<T>(middles.size())};
+    CHECK(convert(machine().stream(), to.data(), dtype_of<T>, from.data(), Dtype::fp32, 65535) == cudaSuccess);
+    CHECK(testing::first_difference(to.values(), expected) == -1);
   };
   check(bf16{});
   check(fp16{});
