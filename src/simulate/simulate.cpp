@@ -22,6 +22,7 @@ using stage::Phase;
 
 /// In the first step everything is new; from the second on one is as the other.
 constexpr int settling_steps = 2;
+constexpr double longest_us = 1e15;  // 32 years
 
 struct Period {
   double begin_us = 0, end_us = 0;
@@ -94,6 +95,13 @@ class SimulatedRank {
       engine.end_pass(false);
     }
     static_cast<void>(engine.step({}));
+    // Here, where no guard is open: an engine does not end before its guards.
+    if (!(device_->compute().start() <= longest_us)) {
+      throw ConfigError{fmt::format(
+          "machine \"{}\": steps of this model would take more than {:g} seconds, and that is no simulation's; "
+          "allowed: a machine that is fast enough for the model",
+          task_.machine.name, 1e-6 * longest_us)};
+    }
   }
 
   void turn(EngineState& engine, Phase phase, std::uint32_t index) {

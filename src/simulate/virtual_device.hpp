@@ -84,8 +84,6 @@ class VirtualDevice final : public device::Device {
 
   /// When `us` of compute are done from `begin_us` on, at the speed that the collectives that run leave.
   [[nodiscard]] double end_of_compute(double begin_us, double us) const noexcept;
-  /// Sets a stream's clock. Throws ConfigError where no step ends.
-  void advance(double& clock_us, double to_us) const;
 
   Machine const& machine_;
   device::Ledger ledger_;
