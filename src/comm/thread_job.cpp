@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
@@ -42,20 +41,6 @@ void throw_what_was_kept(Communicator const& communicator) {
   auto const& abort = dynamic_cast<LocalCommunicator const&>(communicator).abort_state();
   if (abort.aborted()) {
     throw PeerError{abort.reason()};
-  }
-}
-
-/// Ranks have a channel to each other, and a flight recorder: so many that these alone would fill the machine are
-/// refused before they do.
-void check_memory(int world) {
-  double const ranks = world;
-  double const needed = ranks * ranks * sizeof(LocalChannel) + ranks * FlightRecorder::usual_capacity * sizeof(Record);
-  double const machine = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
-  if (needed > machine) {
-    throw SystemError{fmt::format(
-        "{} ranks as threads of one process take {:.0f} GB before the first of them runs, and this machine has {:.0f} "
-        "GB: ask for fewer (LaunchOptions::thread_ranks), or start processes on several machines",
-        world, needed * 1e-9, machine * 1e-9)};
   }
 }
 
@@ -245,7 +230,6 @@ void ThreadJob::report() {
 }  // namespace
 
 int run_thread_job(LaunchOptions const& options, std::function<void(Job&)> const& rank_main) {
-  check_memory(options.thread_ranks);
   return ThreadJob{options, rank_main}.run();
 }
 
