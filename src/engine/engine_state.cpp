@@ -78,6 +78,19 @@ EngineState::EngineState(Job& job, Model const& model, Config const& config, Dty
                                                            : split_off(*job_, blueprint_.settings, false)},
       exceptions_at_start_{std::uncaught_exceptions()},
       progress_(model_->units.size()) {
+  try {
+    set_up(job, config);
+  } catch (SystemError const&) {  // of this machine: the others cannot know
+    tell_others(std::current_exception());
+    end_streams();
+    throw;
+  } catch (...) {
+    end_streams();
+    throw;
+  }
+}
+
+void EngineState::set_up(Job const& job, Config const& config) {
   auto const& settings = blueprint_.settings;
   if (!settings.flight_recorder.empty()) {
     job_->set_flight_folder(settings.flight_recorder);
@@ -129,10 +142,17 @@ EngineState::~EngineState() {
     std::abort();
   }
   if (failure_ || (std::uncaught_exceptions() > exceptions_at_start_ && !finished_)) {
-    // The streams may hold collectives that other ranks will never join: end them before the streams are joined.
-    gather_comm_->abort(
-        fmt::format("the engine of rank {} ended by an error{}", gather_comm_->rank(), cause_of(failure_)));
+    tell_others(failure_);
   }
+  end_streams();
+}
+
+/// The streams may hold collectives that other ranks will never join: to be called before the streams are joined.
+void EngineState::tell_others(std::exception_ptr const& error) noexcept {
+  gather_comm_->abort(fmt::format("the engine of rank {} ended by an error{}", gather_comm_->rank(), cause_of(error)));
+}
+
+void EngineState::end_streams() noexcept {
   gather_stream_.reset();
   reduce_stream_.reset();
   try {

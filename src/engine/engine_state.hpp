@@ -82,6 +82,9 @@ class EngineState {
     bool skipped = false;
   };
 
+  void set_up(Job const& job, Config const& config);
+  void tell_others(std::exception_ptr const& error) noexcept;
+  void end_streams() noexcept;
   void agree(Config const& config);
   void tell_user() const;
   void meet(std::string_view purpose);

@@ -171,7 +171,8 @@ void reset(Machine const& machine) {
     std::abort();
   }
   auto& state = State::get();
-  std::map<cudaStream_t, std::shared_ptr<CUstream_st>> ended;  // without the lock
+  decltype(state.lost) lost;
+  std::map<cudaStream_t, std::shared_ptr<CUstream_st>> ended;  // without the lock, and before `lost`
   std::lock_guard const lock{state.mutex};
   ended.swap(state.streams);
   state.default_streams.clear();
@@ -179,6 +180,7 @@ void reset(Machine const& machine) {
   state.gpus.clear();
   state.gpus.resize(static_cast<std::size_t>(machine.gpus));
   state.loaded.clear();
+  lost.swap(state.lost);
   state.calls.clear();
   state.timed_events = 0;
   state.time_us = 0;

@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "support/fake_cuda/fake_cuda.hpp"
 
@@ -88,6 +89,7 @@ class State {
     void* memory;
   };
   std::map<std::uintptr_t, Block> blocks;                        // by address
+  std::vector<std::unique_ptr<void, void (*)(void*)>> lost;      // what was given back to a GPU that had failed
   std::map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;  // shared with those who wait for it to be idle
   std::map<int, cudaStream_t> default_streams;                   // by GPU: those of `streams` that nobody made
   std::set<cudaEvent_t> events;

@@ -167,15 +167,21 @@ cudaError_t cudaFree(void* data) {
   std::unique_lock lock{state.mutex};
   auto const error = state.enter("cudaFree", current_gpu());
   auto const* const block = state.find(data, 0);
-  auto busy = block == nullptr ? std::vector<std::shared_ptr<CUstream_st>>{} : streams_of(state, block->gpu);
+  int const gpu = block == nullptr ? -1 : block->gpu;
+  auto busy = streams_of(state, gpu);
   lock.unlock();
   for (auto const& stream : busy) {
     stream->drain();
   }
   busy.clear();  // ends those that were destroyed meanwhile
   lock.lock();
+  bool const failed = gpu >= 0 && state.gpus[static_cast<std::size_t>(gpu)].error != cudaSuccess;
   void* const memory = remove(state, data, false);
-  std::free(memory);
+  if (failed) {  // its memory goes with its context: other GPUs may be writing to it, and nothing waits for them
+    state.lost.emplace_back(memory, &std::free);
+  } else {
+    std::free(memory);
+  }
   return answer(memory == nullptr && data != nullptr ? cudaErrorInvalidValue : error);
 }
 
