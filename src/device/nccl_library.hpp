@@ -17,6 +17,7 @@ static_assert(NCCL_VERSION_CODE >= oldest_nccl,
 
 /// Its functions.
 struct Nccl {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a member's name stands without
 #define ZEROTH_NCCL_MEMBER(name, function) decltype(&::function) name = nullptr;
   ZEROTH_NCCL_FUNCTIONS(ZEROTH_NCCL_MEMBER)
 #undef ZEROTH_NCCL_MEMBER
