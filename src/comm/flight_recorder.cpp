@@ -101,7 +101,8 @@ std::string FlightRecorder::to_json(std::string_view reason) const {
 }
 
 void FlightRecorder::write(std::filesystem::path const& path, std::string_view reason) const {
-  write_whole_file(fmt::format("the flight record of rank {},", rank_), path, to_json(reason) + '\n');
+  write_whole_file(fmt::format("the flight record of rank {},", rank_), path, to_json(reason) + '\n',
+                   Outlives::process);  // who ends this process may kill it a second later
 }
 
 }  // namespace zeroth::comm

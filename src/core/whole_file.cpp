@@ -126,8 +126,9 @@ void WholeFile::write(std::span<std::byte const> bytes) {
   }
 }
 
-void WholeFile::publish() {
-  if (!partial_.empty() && ::fsync(descriptor_) != 0) {
+void WholeFile::publish(Outlives outlives) {
+  bool const to_disk = outlives == Outlives::machine;
+  if (to_disk && !partial_.empty() && ::fsync(descriptor_) != 0) {
     refuse(errno);
   }
   if (::close(std::exchange(descriptor_, -1)) != 0) {
@@ -140,7 +141,7 @@ void WholeFile::publish() {
     refuse(errno);
   }
   partial_.clear();
-  if (int const error = sync_folder(folder_of(target_)); error != 0) {
+  if (int const error = to_disk ? sync_folder(folder_of(target_)) : 0; error != 0) {
     refuse(error);
   }
 }
@@ -161,10 +162,10 @@ void WholeFile::refuse(std::string_view reason) const {
 
 void WholeFile::refuse(int error) const { refuse(std::generic_category().message(error)); }
 
-void write_whole_file(std::string_view what, fs::path const& path, std::string_view text) {
+void write_whole_file(std::string_view what, fs::path const& path, std::string_view text, Outlives outlives) {
   WholeFile file{what, path};
   file.write(text);
-  file.publish();
+  file.publish(outlives);
 }
 
 }  // namespace zeroth

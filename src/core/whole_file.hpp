@@ -8,6 +8,10 @@
 
 namespace zeroth {
 
+/// What a file that was published is safe from: the end of this process, or that of the machine too, which takes as
+/// long as its disk does.
+enum class Outlives : bool { process, machine };
+
 /// A file in the making, beside its place under a name that nobody can guess, so that nobody ever reads half of it
 /// under its own name, nor loses what was there before, nor meets another job that writes to the same place. A symbolic
 /// link is followed, and its target replaced. What is no file, say /dev/stdout or a pipe, is opened and written as it
@@ -23,8 +27,8 @@ class WholeFile {
   /// Handed to the system when this returns, all of it: who reads along sees whole pieces.
   void write(std::span<std::byte const> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span{text})); }
-  /// To the disk and to its name. The last call.
-  void publish();
+  /// To the disk, unless this process is all that it has to outlive, and to its name. The last call.
+  void publish(Outlives outlives = Outlives::machine);
 
  private:
   void open(std::filesystem::file_type type);
@@ -39,7 +43,8 @@ class WholeFile {
 };
 
 /// One that is known already.
-void write_whole_file(std::string_view what, std::filesystem::path const& path, std::string_view text);
+void write_whole_file(std::string_view what, std::filesystem::path const& path, std::string_view text,
+                      Outlives outlives = Outlives::machine);
 
 /// What `path` leads to: itself, or the end of a chain of symbolic links, whether anything is there or not.
 [[nodiscard]] std::filesystem::path followed(std::filesystem::path path);

@@ -231,7 +231,9 @@ TEST_CASE("a process that does not stop is ended by the grace that SIGTERM leave
 
 TEST_CASE("SIGTERM to mpirun leaves flight records") {
   Folder const folder;
-  Child child{fault_program_under_mpi(world, {"steps"}, folder)};
+  auto options = fault_program_under_mpi(world, {"steps"}, folder);
+  options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "4"}};  // on a busy machine 1 s is over at once
+  Child child{options};
   REQUIRE(child.wait_for("is under way.", world));
   child.send(SIGTERM);
   auto const ending = child.wait();
