@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Memory and time of a GPU.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ratios of two things measured alternately in one run, so that what disturbs the machine disturbs both.
 #pragma once
 #include <algorithm>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # zeroth_dependency(package TARGET target HEADER file [VERSION ...] [DEFINITIONS ...] [LIBRARIES ...] [SUFFIXES ...])
 # What find_package(package) finds; or, where there is no such package, its headers alone, which all of these can be used
 # by: `target` is then made of the folder, of the system or of CMAKE_PREFIX_PATH, that has `file`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # zeroth_eigen: the math of examples and benchmarks, compiled for the machine at hand (with AVX-512 several times as fast
 # as without). The library itself never needs Eigen: its kernels choose their instructions at run time.
 zeroth_dependency(Eigen3 VERSION 3.4 NO_MODULE TARGET Eigen3::Eigen HEADER Eigen/Core SUFFIXES eigen3)

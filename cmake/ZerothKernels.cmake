@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # How CUDA sources are compiled, in the build for GPUs and for the tests of their PTX. CMake 3.25 does not know what makes
 # CUDA C++20.
 

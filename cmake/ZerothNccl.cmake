@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # zeroth_find_nccl([HINTS folder...]): ZEROTH_NCCL_INCLUDE, the folder of nccl.h. Then ZEROTH_HAS_NCCL says whether that
 # nccl.h will do, and ZEROTH_NCCL_PROBLEM what is wrong. ZEROTH_NCCL_LIBRARY is libnccl, if it is here: it is loaded when
 # it is needed, by its name, and if that fails from there. Of Python's package, the folder nvidia/nccl belongs into

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The words that kernels are written in, so that the same body runs on a GPU (gpu_block.hpp) and, in tests, as plain
 /// loops on the host (tests/support/block_emulator.hpp).
 ///

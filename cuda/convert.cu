@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/gpu_block.hpp"
 #include "cuda/kernels/move.hpp"
 #include "cuda/launch.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Blocks of a GPU, and the launch of a body on a stream. For nvcc.
 #pragma once
 #include <cuda_runtime.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Warps of a GPU: what warp.hpp names, in PTX. For nvcc.
 #pragma once
 #include <cuda_runtime.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Element-wise work in accesses of 16 bytes.
 #pragma once
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/kernels/rank_sum.hpp"
 
 #include "cuda/gpu_block.hpp"

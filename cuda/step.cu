@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/kernels/step.hpp"
 
 #include "cuda/gpu_block.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Words for warps that multiply on tensor cores, beside those of block.hpp.
 ///
 /// `block.warps(f)` is a phase that is written warp by warp: it calls `f(warp)` for every warp of the block, number

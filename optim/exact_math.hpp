@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Functions of fp64 made of IEEE additions, multiplications and divisions alone: the same bits from every compiler and
 /// on every device, which no libm promises.
 #pragma once

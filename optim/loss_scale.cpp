@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "zeroth/optim/loss_scale.hpp"
 
 #include "loss_scale_arithmetic.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The arithmetic of update(LossScaleRules): what the CPU and, on a GPU, the scalar kernel both compile.
 #pragma once
 #include "zeroth/core/dtype.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "zeroth/optim/schedule.hpp"
 
 #include "schedule_arithmetic.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The arithmetic of learning_rate(): what the CPU and, on a GPU, the scalar kernel both compile.
 #pragma once
 #include "exact_math.hpp"

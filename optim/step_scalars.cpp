@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "zeroth/optim/step_scalars.hpp"
 
 #include "step_arithmetic.hpp"

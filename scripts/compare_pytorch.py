@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains the same GPT-2 with train_gpt and with Hugging Face's GPT2LMHeadModel on PyTorch, and compares every step.
 
     python3 -m venv .venv && .venv/bin/pip install torch transformers

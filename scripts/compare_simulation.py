@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Step times that `zeroth simulate` gives for the runs that bench_step_time measured, and how far apart they are.
 
     scripts/compare_simulation.py                  a table, from docs/measured/step_time.jsonl and configs/machines

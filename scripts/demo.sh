@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Trains the same small GPT at stages 0, 1, 2 and 3 on 4 ranks, from the same weights on the same text, and compares
 # memory, loss and speed: a table here and a page with charts. About three minutes on two cores after the build.
 #   scripts/demo.sh [--into FOLDER] [TEXT FILE OR FOLDER]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One AdamW update of Zeroth, DeepSpeed's CPUAdam and PyTorch's fused AdamW on as many fp32 elements, in turns, on one thread.
 
     .venv/bin/python bench/peers/adamw.py --out adamw.json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The peers. Each function makes the model, wraps it, gives it `weights`, and returns step(inputs, targets) -> loss."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """train_gpt's model and batches in plain PyTorch: GPT-2 with pre-LayerNorm, learned positions, tanh GELU and biases, the
 token embedding also being the head, no dropout; a byte is a token."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts the ranks of one turn and brings back what they measured: {"step_ms", "losses", "peak_bytes", ...}."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is trained: the loads, the optimizer, and the stage file that asks Zeroth for the same. Needs no PyTorch."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much a process's memory has grown, at its highest, as Linux counts it."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs to figures, figures to a table, and whether the losses agree. Needs no PyTorch."""
 
 import statistics

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rank of a peer, started by run.py or by hand:
 
     OMP_NUM_THREADS=1 DS_ACCELERATOR=cpu torchrun --nproc-per-node 2 bench/peers/train.py --peer fsdp2 --variant tuned \\

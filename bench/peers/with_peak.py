@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """with_peak.py FILE COMMAND...: runs COMMAND, writes its peak resident memory in bytes to FILE.<rank>, ends as it ended.
 
 Between mpirun and each rank, for mpirun itself says nothing of memory. Imports little: what this process holds when it

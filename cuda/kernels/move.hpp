@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Element-wise moves: conversions, and what a reduction's result does to its destination.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The sum over ranks, in rank order, to all outputs.
 #pragma once
 #include <array>

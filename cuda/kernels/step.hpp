@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The scalars of a step: the sum of block sums, and the decision on the update.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Causal self-attention over several heads.
 #pragma once
 #include <algorithm>

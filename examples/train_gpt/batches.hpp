@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Which bytes a rank trains on.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// One transformer block: attention and an MLP, each behind a LayerNorm and added to what came in.
 #pragma once
 #include "attention.hpp"

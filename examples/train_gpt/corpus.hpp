@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The text: bytes of a file, or of all files of a folder.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What train() computes micro-steps with on the CPU.
 #pragma once
 #include <cstdint>

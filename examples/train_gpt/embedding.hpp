@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Tokens to vectors, and at the other end vectors to a loss: the two uses of the token embedding.
 #pragma once
 #include <cmath>

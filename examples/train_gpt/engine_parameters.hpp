@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The engine's units as the math wants them: in fp32. Maps of the engine's own memory where that is fp32; where it is
 /// bf16 or fp16, parameters are widened when first read and gradients rounded once, when they are complete.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What all ranks know, on the first.
 #pragma once
 #include <string>

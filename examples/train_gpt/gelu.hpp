@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// GELU in its tanh form, which Hugging Face calls gelu_new.
 #pragma once
 #include "parameters.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The walk over GPT-2's units, forward and back: the only part that opens them. What happens in a unit is up to the
 /// layers of a device.
 #pragma once

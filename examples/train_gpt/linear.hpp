@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// y = x W + b
 #pragma once
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// GPT-2 on the CPU.
 #pragma once
 #include "block.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Models on disk as Hugging Face's GPT2LMHeadModel writes and reads them: config.json and model.safetensors.
 #pragma once
 #include <cstdint>

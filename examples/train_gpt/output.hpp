@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a run says and writes while it goes on.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Parameters and gradients as the math sees them: Eigen maps of one scalar type, whatever the engine stores.
 ///
 /// Abstract, so that the math is compiled once and not once per precision, and so that tests can run it in double.

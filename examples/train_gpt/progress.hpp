@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the reader of the terminal sees.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The run as JSON lines.
 #pragma once
 #include <cstdint>

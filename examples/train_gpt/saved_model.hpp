@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Where a run leaves its model.
 #pragma once
 #include <filesystem>

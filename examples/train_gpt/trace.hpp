@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A few steps of all ranks as a picture.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The training loop, the same on every device.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cpu_math.hpp"
 #include "train.hpp"
 #include "train_on.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The training loop, on a rank's device.
 #pragma once
 #include <zeroth/comm/job.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Standard output that training does not wait for.
 #pragma once
 #include <memory>

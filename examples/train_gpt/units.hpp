@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The model as units and parameters, named and shaped as Hugging Face's GPT2LMHeadModel has them: what the math of
 /// every device reads.
 #pragma once

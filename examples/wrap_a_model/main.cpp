@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A training loop of your own with Zeroth in it: a small network on Eigen learns to mirror its input.
 ///   wrap_a_model configs/zero3.json                   4 ranks as threads
 ///   mpirun -n 4 wrap_a_model configs/zero3.json       4 ranks as processes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scales from values to positions in a drawing, with marks at round values, and the grids that show them."""
 
 import math

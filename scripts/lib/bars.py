@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bars of time per step: what communication did not hide is a part of the bar."""
 
 from lib import axes, svg

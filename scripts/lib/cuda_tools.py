@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """cuobjdump and nvdisasm: of the toolkit, or of Python's packages in an environment of their own."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What scripts/gpu_check.sh trains: GPT-2 in several sizes and stages, on the GPUs that there are."""
 
 import json
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+
 
 @dataclass(frozen=True)
 class Shape:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What compiled kernels are: their table, what spills, and what their PTX rounds how."""
 
 import concurrent.futures

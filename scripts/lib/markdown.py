@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks of Markdown between two marks of a document."""
 
 import re

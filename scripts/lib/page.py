@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One HTML file that needs nothing else: no script, no font, no network."""
 
 from html import escape

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peers side by side: a panel for each load; in it tokens per second and peak memory for each number of ranks."""
 
 from lib import axes, svg

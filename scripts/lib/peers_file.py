@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file of bench/peers/run.py: what ran, what did not, and whether the losses agree."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measurements kept as JSON, read with messages that name the file, the line and the key."""
 
 import json

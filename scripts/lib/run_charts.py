@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The three charts of runs of train_gpt: memory, loss and time. Colours are classes of lib.style."""
 
 from lib import axes, bars, svg

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs of train_gpt, as their --report files tell them."""
 
 import statistics

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What nvdisasm says of the kernels in a cubin: registers, memory, threads, and the loops that use local memory."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory per rank against the number of ranks, from lines of `zeroth plan --json`, beside the ZeRO paper's table."""
 
 from dataclasses import dataclass, field

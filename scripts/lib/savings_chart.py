@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes per rank against the number of ranks, both on log scales: a panel for each model on one common scale."""
 
 from lib import axes, svg, zero_paper

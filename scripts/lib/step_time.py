@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Step time of stages 0 to 3, from the lines of bench_step_time."""
 
 from dataclasses import dataclass, field

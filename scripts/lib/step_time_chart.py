@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Step time by stage: a panel for each load and number of ranks, loads below each other."""
 
 from lib import bars, svg

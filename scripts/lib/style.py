@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Colours and fonts of drawings and pages, for light and dark backgrounds alike. Drawings refer to them by class."""
 
 STAGES = ("ink", "parameters", "gradients", "optimizer")  # the colours of stages 0 to 3

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The little SVG that the charts need: elements as strings."""
 
 import re

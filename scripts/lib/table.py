@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs side by side, as text."""
 
 from lib.runs import CATEGORIES, first_difference

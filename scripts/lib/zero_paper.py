@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table 1 of the ZeRO paper (Rajbhandari et al. 2020, arXiv 1910.02054): model states per device in GB of 10^9 bytes."""
 
 # parameters: {ranks: what is printed for stages 1, 2 and 3}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The end of a job before its time.
 #pragma once
 #include <atomic>

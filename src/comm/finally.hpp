@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Work for the end of a scope, however it ends.
 #pragma once
 

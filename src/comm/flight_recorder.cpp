@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "zeroth/comm/flight_recorder.hpp"
 
 #include <fmt/format.h>

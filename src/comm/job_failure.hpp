@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Why a job ends before its time.
 #pragma once
 #include <string>

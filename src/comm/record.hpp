@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Making of flight records.
 #pragma once
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Scratch memory of the mpi backend, as arithmetic.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Whether one value of the file is one that its key allows.
 #pragma once
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The one reader of JSON, for stage files, machines, models and the headers of tensors: text as a tree that remembers
 /// what a message about it needs: lines, spellings, and keys given twice.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// DeepSpeed 0.19's keys that Zeroth does not have, so that a file that uses one is told so and told what to do.
 #pragma once
 #include <span>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The names that a stage file may use, and which of them was probably meant.
 #pragma once
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// One document laid over another.
 #pragma once
 #include "config/document.hpp"

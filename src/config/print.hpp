@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The resolved file, for people and for programs.
 #pragma once
 #include <string>

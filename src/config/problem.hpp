@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What is wrong with a JSON file, collected so that all of it is said at once.
 #pragma once
 #include <cstddef>

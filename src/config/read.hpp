@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// From JSON to values: every key is looked up, every value is checked.
 #pragma once
 #include "config/document.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What values may not say together.
 #pragma once
 #include "config/problem.hpp"

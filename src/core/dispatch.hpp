@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// From a dtype that is data to one that is a type.
 #pragma once
 #include <type_traits>

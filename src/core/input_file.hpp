@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Files that are read: nothing but regular ones, so that no pipe or device holds a program up or never ends.
 #pragma once
 #include <cstddef>

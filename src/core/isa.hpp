@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// One source, compiled for several instruction sets, chosen when it runs.
 #pragma once
 #include <cstdint>

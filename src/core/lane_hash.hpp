@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A hash of much memory, the same in every process and build, near the speed at which memory is read.
 #pragma once
 #include <array>

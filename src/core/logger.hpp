@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Where warnings go that end nothing.
 #pragma once
 #include <spdlog/spdlog.h>

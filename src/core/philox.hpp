@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Random numbers without state: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011, section 5.3).
 #pragma once
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Text of unknown origin: whether it is UTF-8, and how to show it where it may not be.
 #pragma once
 #include <cstddef>

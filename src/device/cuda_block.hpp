@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Memory of a GPU and of the host beside it.
 #pragma once
 #include "device/cuda_call.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Calls of the CUDA runtime, and what becomes of those that fail.
 #pragma once
 #include <cuda_runtime_api.h>

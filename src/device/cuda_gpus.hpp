@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Which GPUs there are, and whether this build's kernels run on them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Streams of the CUDA device.
 #pragma once
 #include <cuda_runtime_api.h>

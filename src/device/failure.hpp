@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What keeps a failed device from working on.
 #pragma once
 #include <atomic>

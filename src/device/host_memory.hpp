@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Memory of the host, for devices that need no more of it than that.
 #pragma once
 #include "zeroth/device/device.hpp"

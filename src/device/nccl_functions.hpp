@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The functions of NCCL that this library calls, but for ncclGetVersion, by the names that they have here and there.
 #pragma once
 

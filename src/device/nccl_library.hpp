@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The NCCL that this process runs on, loaded when it is first needed: programs start where there is none.
 #pragma once
 #include <nccl.h>

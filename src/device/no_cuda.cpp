@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// In place of the CUDA device, where the library is built without it.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Pages straight from the system: zero, aligned, and given back at once.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What all ranks try at the same time, and some may fail at alone: a file that only one machine has, a full disk.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Safetensors files: the tensors' bytes one after another, behind a header.
 #pragma once
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The headers of safetensors files: an 8-byte length, then JSON that says where the bytes behind it belong.
 /// (https://github.com/huggingface/safetensors, "Format")
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Collectives of one rank among ranks that are all taken to bring what it brings.
 #pragma once
 #include "zeroth/comm/communicator.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// When a rank's math, collectives and links are busy: what gets in each other's way.
 #pragma once
 #include <deque>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How long a collective takes.
 #pragma once
 #include <cstdint>

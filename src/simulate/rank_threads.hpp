@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Simulated ranks as threads that end together.
 #pragma once
 #include <cstddef>

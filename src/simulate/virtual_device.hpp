@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A device without memory: its streams only add up what their work would take.
 #pragma once
 #include <memory>

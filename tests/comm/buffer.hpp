@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Memory that a case's collectives work on: its device's, which the host may be unable to read.
 #pragma once
 #include <cstddef>

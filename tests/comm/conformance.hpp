@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What every communicator must do, as programs that know no backend.
 ///
 /// A case is one program that all ranks run at the same time, as ranks do. It checks its own rank against closed-form

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ranks that are lost, late or elsewhere: every rank of the job ends soon, and knows why.
 #include <fmt/format.h>
 

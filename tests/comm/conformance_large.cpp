@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Counts beyond 2^31.
 #include <fmt/format.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Send and receive.
 #include <fmt/format.h>
 

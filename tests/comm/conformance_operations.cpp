@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Every operation, dtype, form and size; and the bits of sums.
 #include <fmt/format.h>
 

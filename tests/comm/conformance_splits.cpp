@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Communicators out of communicators.
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of a job that meets in a store: store_program RANK WORLD PORT HEARTBEAT_MS WHAT. Says what it is told.
 #include <fmt/format.h>
 #include <fmt/ranges.h>

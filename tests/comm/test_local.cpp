@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/conformance.hpp"
 #include "comm/local_ranks.hpp"
 #include "support/catch.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What only threads can show: ranks that leave, throw or are destroyed in the middle.
 #include <algorithm>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/local_ranks.hpp"
 #include "support/catch.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// No allocation once a program has shown what it does.
 #include <deque>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Faults end a job, and its processes: each case of the suite runs in a job of its own.
 #include "comm/conformance.hpp"
 #include "support/catch.hpp"

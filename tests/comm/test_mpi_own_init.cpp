@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that have initialised MPI themselves. Not in a process that has done so too: mpirun would take its own
 // environment for that of a rank.
 #include "support/catch.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// One collective on one rank: its memory, and what must be in it afterwards.
 #pragma once
 #include <cstdint>

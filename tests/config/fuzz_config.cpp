@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// libFuzzer's entry: any exception that leaves it is a finding.
 #include <cstddef>
 #include <cstdint>

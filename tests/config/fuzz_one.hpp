@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What must hold for any text whatever.
 #pragma once
 #include <string_view>

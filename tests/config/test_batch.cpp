@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// DeepSpeed's batch sizes: train = micro x accumulation x world, whichever of them the file leaves out.
 #include "config/config_support.hpp"
 #include "support/catch.hpp"

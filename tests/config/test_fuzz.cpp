@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Thousands of damaged stage files, the same in every run: each is accepted or refused, and nothing else happens.
 #include <algorithm>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Texts that were made to hurt: deep, endless, full of keys, with characters that a terminal obeys.
 #include <sys/stat.h>
 

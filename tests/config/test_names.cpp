@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Which name was meant.
 #include "config/foreign_keys.hpp"
 #include "config/keys.hpp"

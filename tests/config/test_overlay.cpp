@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Config::with: what if the file said something else?
 #include "config/config_support.hpp"
 #include "support/catch.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/input_file.hpp"
 
 #include <sys/socket.h>

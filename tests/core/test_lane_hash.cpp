@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A hash of much memory shows every bit, wherever it is.
 #include <set>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What is UTF-8: against an encoder, over every character and every pair of bytes that could begin one.
 #include <cstdint>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Conversions and the reduction's epilogue, against the CPU's loops.
 #include <bit>
 #include <utility>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the built library and programs are made of: kernels for all architectures that the build names, and no shared
 library of CUDA's or NCCL's that would have to be there for a program to start.
 

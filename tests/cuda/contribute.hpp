@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Steps whose math is work of the engine's stream, which the host never waits for.
 #pragma once
 #include <barrier>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Interposed functions of the CUDA runtime, by the linker's --wrap: calls of the library and of the test come to
 /// __wrap_<function>, which counts, and go on to __real_<function>, the runtime's. List them in CMakeLists.txt as well.
 #include "cuda/counted_calls.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How often this process has called functions of the CUDA runtime.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Parameters and gradients of a GPU, for math that the host does: copied there and back on the engine's own stream.
 #pragma once
 #include <cuda_runtime_api.h>

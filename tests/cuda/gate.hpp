@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A point that a stream of a GPU does not pass until the host says so.
 #pragma once
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The GPUs that a test runs on: made up, or with ZEROTH_ON_GPU what is there.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How much memory the driver says is in use, while engines of known size are built and go.
 #pragma once
 #include <cuda_runtime_api.h>

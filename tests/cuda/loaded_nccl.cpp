@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A library that is loaded in place of libnccl, and whose functions are never called but for the version: whole, bare
 /// of all others, or old.
 #include "device/nccl_functions.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Where the kernels' cases run: on the host, through the emulator, or on a GPU. The cases are the same.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What ranks that communicate by NCCL train in tests where they are processes, and what becomes of it in a word.
 #pragma once
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The emulator itself: it must run what a GPU would, and show what a GPU would get wrong.
 #include "support/block_emulator.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Engines on a GPU: what is kept beyond its guard is NaN with zeroth.poison, and replicas are compared as on the CPU.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A program's way to GPUs: launch, and files that CPU and GPU share.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The kernels' cases on the host: every body in the block emulator. Work waits in a queue until a result is asked for.
 #include <cstring>
 #include <functional>

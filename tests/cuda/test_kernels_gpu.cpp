@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The kernels' cases on a GPU.
 #include "machine.hpp"
 

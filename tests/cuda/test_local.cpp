@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ranks as threads on GPUs: the local communicator on streams of the CUDA device.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the driver says is in use grows by what was planned, and by contexts, which are measured beforehand.
 #include "cuda/grown_memory.hpp"
 #include "support/catch.hpp"

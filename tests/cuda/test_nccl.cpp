@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The communicator nccl, on an NCCL of the tests' own, or on GPUs.
 #include "cuda/nccl_ranks.hpp"
 #include "support/catch.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Engines whose ranks communicate by NCCL. The NCCL of the tests sums in rank order, so that bits can be compared.
 #include <fmt/format.h>
 

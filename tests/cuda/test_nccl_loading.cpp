@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How NCCL is found and loaded, and what is said where it is not.
 #include <string>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The same as test_memory.cpp where NCCL has a part: its contexts, and memory that comes from its allocator.
 #include <algorithm>
 #include <memory>

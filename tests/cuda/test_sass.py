@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernels that the preset cuda built: nothing spills in a loop, the page says what they are, and the library's PTX
 rounds as the CPU does. The build's folder is in ZEROTH_BUILD. Ends with 77 where cuobjdump or nvdisasm is missing."""
 

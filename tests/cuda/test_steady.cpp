@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Steps in the steady state: the math is work of the caller's stream, and the host waits for nothing in between.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Warps, their fragments, and what is fetched, in the emulator: as the PTX ISA has them, and with a GPU's mistakes.
 #include <cmath>
 #include <numeric>

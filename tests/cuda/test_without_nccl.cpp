@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The CUDA device of a library that was built without NCCL.
 #include "device/cuda_block.hpp"
 #include "support/catch.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The synthetic model trained by a whole job, wherever its ranks are, and what must be the same on all of them.
 #pragma once
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Work of a GPU's stream that tests make: enqueued, never waited for.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Meant for ThreadSanitizer: many streams, random dependencies, and memory that only events protect.
 #include <array>
 #include <cstdint>

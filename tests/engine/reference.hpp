@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The synthetic model's training again: in fp64, in one process, without shards, buckets or anything of the library
 /// but the initial values.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Training of the small model for tests of what it reports.
 #pragma once
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Safetensors files taken apart and put together by hand, apart from the library's reader and writer.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// In the steady state a step allocates nothing: on no thread, at no stage, in neither the library nor below it.
 #include <atomic>
 #include <barrier>

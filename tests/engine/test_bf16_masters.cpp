@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Training with bf16 masters: updates that rounding to nearest would lose arrive on average, and the same at every
 /// stage and world size.
 #include <fmt/format.h>

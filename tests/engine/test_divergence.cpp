@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ranks that do different things: every rank ends with an error that says what, at every stage.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Engines that end while an exception passes by.
 #include <exception>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Evaluations: what they report, and how they may be left.
 #include <string>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What an engine tells a user who did not ask: defaults that depend on the stage, sums in 16 bits, gradients that are
 /// not finite. Once, and by one rank.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Models at the edges: next to nothing, nothing to train, nothing at all; and ones that are all reuse.
 #include <bit>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Training against an independent one in fp64.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The memory that the system gives this process is what the plan says, and little more.
 #include <malloc.h>
 #include <unistd.h>

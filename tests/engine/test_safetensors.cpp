@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Headers of safetensors files, told apart from what only looks like one.
 #include "engine/safetensors.hpp"
 

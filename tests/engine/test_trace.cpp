@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Timelines of real steps.
 #include <algorithm>
 #include <atomic>

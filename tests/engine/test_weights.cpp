@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Weights saved at one stage and world size are the same bits at every other, in a file that others read too.
 #include <sys/resource.h>
 

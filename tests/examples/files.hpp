@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Files for one test.
 #pragma once
 #include <filesystem>

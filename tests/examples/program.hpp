@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Runs of train_gpt, the program, on a small text.
 #pragma once
 #include <nlohmann/json.hpp>

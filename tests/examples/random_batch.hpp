@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Tokens for tests that need no text.
 #pragma once
 #include <cstdint>

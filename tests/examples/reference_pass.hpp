@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A Pass without an engine: parameters and gradients of a whole model in plain vectors, in any scalar type.
 #pragma once
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program itself, from the command line to the files it leaves.
 #include <algorithm>
 #include <csignal>

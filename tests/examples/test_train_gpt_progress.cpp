@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What train_gpt shows while it trains: one line that is written over on a terminal, a line per step anywhere else.
 #include <pty.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // train_gpt where nobody takes its output: training and its files are complete, and what could not be said is.
 #include <string>
 

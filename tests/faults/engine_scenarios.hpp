@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ranks whose engines are not used alike.
 #pragma once
 #include "zeroth/comm/job.hpp"

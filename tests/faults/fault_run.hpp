@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Runs fault_program and looks at what it left behind.
 #pragma once
 #include <filesystem>

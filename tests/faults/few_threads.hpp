@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A system that runs out of threads.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks as processes: one that throws, is killed, is frozen or does something else ends all.
 #include <signal.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks as threads: however a job ends, it says why, and leaves its flight records behind.
 #include <csignal>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: discards qualifiers|cannot convert
 // A second accumulator() would clear what was added to the first.
 #include "layer.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: no matching function for call to 'as_eigen|cannot bind rvalue reference
 // A second addition would repeat the first one's beta.
 #include "layer.hpp"

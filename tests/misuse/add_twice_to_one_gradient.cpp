@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: passing .* as 'this' argument discards qualifiers|cannot convert .* to '.*&&'|no match for 'operator\+='
 // At beta 0 the second addition would overwrite the first.
 #include "layer.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: use of deleted function .*operator=
 // Would acquire the next unit before it releases this one.
 #include "layer.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: no match for 'operator='
 // Would lose what earlier uses and micro-steps added.
 #include "layer.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: has no member named 'backward'
 #include "layer.hpp"
 

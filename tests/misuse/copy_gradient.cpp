@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: use of deleted function .*Gradient
 // Asking for a gradient is the promise to write it once.
 #include "layer.hpp"

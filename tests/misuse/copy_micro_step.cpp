@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: use of deleted function .*MicroStep
 // Each micro-step happens once.
 #include "layer.hpp"

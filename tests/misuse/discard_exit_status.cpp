@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: ignoring return value
 #include "layer.hpp"
 

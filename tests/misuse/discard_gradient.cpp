@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: ignoring return(ed)? value.*nodiscard
 #include "layer.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: constraint|does not satisfy
 // The math is fp32, bf16 or fp16.
 #include "layer.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: constraint|does not satisfy
 // Gradients are written in the type of the math, or in fp32.
 #include "layer.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: use of deleted function .*grad
 // The memory would be sent before it is written.
 #include "layer.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: no match for 'operator\[\]'
 #include "layer.hpp"
 

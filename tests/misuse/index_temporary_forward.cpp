@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: use of deleted function .*operator\[\]
 // The view would outlive the guard.
 #include "layer.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the cases share: one layer, as a program would hold it.
 #pragma once
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: use of deleted function .*Engine
 // A function may make one where it returns it.
 #include <utility>

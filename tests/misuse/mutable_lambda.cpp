@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: no matching function for call to 'launch
 // Thread ranks call the function at the same time.
 #include "layer.hpp"

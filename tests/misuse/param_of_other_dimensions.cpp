@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: conversion from 'Param<2>' to non-scalar type '(zeroth::)?Param<1>'
 #include "layer.hpp"
 

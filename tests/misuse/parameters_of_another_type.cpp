@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: invalid initialization of reference|could not convert
 #include "layer.hpp"
 

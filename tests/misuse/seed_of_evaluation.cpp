@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: void value not ignored
 #include "layer.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: is private within this context|no matching function
 // Ids come from a Model.
 #include "layer.hpp"

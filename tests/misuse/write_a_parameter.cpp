@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expect: assignment of read-only location
 // Only the optimizer writes parameters.
 #include "layer.hpp"

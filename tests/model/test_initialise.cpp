@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Initial values are a function of (seed, name, index) alone, and have the distribution that was asked for.
 #include <algorithm>
 #include <bit>

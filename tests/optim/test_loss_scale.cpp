@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The expected scales are what DeepSpeed 0.19.8's DynamicLossScaler has after each update_scale(overflow).
 #include "zeroth/optim/loss_scale.hpp"
 

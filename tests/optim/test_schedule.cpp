@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The expected rates are what DeepSpeed 0.19.8's schedulers put into the optimizer before updates 1, 2, 3, ... when
 /// they are constructed first and stepped after every update, as its engine does.
 #include "zeroth/optim/schedule.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The stage files that are shipped and shown: each trains at every stage, and the same at each.
 #include <fmt/format.h>
 

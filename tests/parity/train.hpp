@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A job of threads that trains the synthetic model.
 #pragma once
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// main() of the kernels' cases. A run of all of them fails if there is a kernel that none ran. The environment
 /// variable ZEROTH_PTX_EDIT changes a kernel first: its lines are a part of the kernel's name, a regular expression,
 /// what replaces its matches, and which match (from 0).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The kernels' cases on the PTX that nvcc made of them. Work waits in a queue until a result is asked for. A run of
 /// all cases fails if there is a kernel that none of them ran. With the environment variable ZEROTH_PTX_INEXACT what
 /// GPUs approximate is off by up to 2 ulp, and tensor cores truncate.

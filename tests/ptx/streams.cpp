@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The PTX that nvcc made of the kernels, as work of the streams of the tests' own CUDA runtime.
 #include <cstdlib>
 #include <iostream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What instructions make of numbers.
 #include <cmath>
 #include <iomanip>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// ldmatrix and mma, by where the instruction set's description puts their elements.
 #include <array>
 #include <cmath>

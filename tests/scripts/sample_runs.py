@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reports as train_gpt writes them, with the arithmetic of docs/memory_model.md: 3.3 M parameters in fp32 on 4 ranks."""
 
 import json

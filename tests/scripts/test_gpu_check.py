@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of scripts/gpu_check.sh, from runs that are made up; and what it says where there is no GPU."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What scripts/kernel_table.py makes of machine code and PTX, on code that is written here."""
 
 import pathlib

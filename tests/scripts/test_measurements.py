@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kept files that do not hold what they should: every message names the file, the line or entry, and the key."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """scripts/mutate.py: which changes it makes to a line, and what comes of mutants of a program of two lines."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """bench/peers without PyTorch: what is asked of it, the stage files, memory and failures of programs, ratios, losses."""
 
 import contextlib

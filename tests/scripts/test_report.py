@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """scripts/report.py against reports made by hand."""
 
 import contextlib

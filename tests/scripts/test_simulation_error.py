@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of docs/simulate.md: what the tool says now of the runs that were measured."""
 
 import os

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Models of every shape that a layout must cut.
 #pragma once
 #include <array>

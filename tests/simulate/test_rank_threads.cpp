@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How simulated ranks end when something goes wrong.
 #include "simulate/rank_threads.hpp"
 

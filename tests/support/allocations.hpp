@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Counts what operator new hands out. For programs that are built with support/allocations.cpp.
 #pragma once
 #include <cstdint>

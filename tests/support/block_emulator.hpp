@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Runs kernel bodies (cuda/block.hpp) on the host: block after block, in each block phase after phase, in each phase
 /// thread after thread. Memory that a GPU would hand over as it is starts as bytes of 0xff: NaN, or -1.
 ///

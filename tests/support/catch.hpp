@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The one place that knows which Catch2 this is: 2, or 3. Its assertions are not thread-safe: assert on the main
 /// thread.
 #pragma once

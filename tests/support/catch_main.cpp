@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// main() of version 2's tests; version 3 has a class for it, too.
 #define CATCH_CONFIG_RUNNER
 #include "support/catch.hpp"

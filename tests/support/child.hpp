@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Other programs, run as children of a test.
 #pragma once
 #include <sys/types.h>

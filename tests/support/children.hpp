@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The processes of one job, as children of a test.
 #pragma once
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A communicator that comes late, by a different time for every rank and transaction.
 #pragma once
 #include <chrono>

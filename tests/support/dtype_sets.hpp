@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Sets of dtypes that tests of training go through.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The functions of cuda/launch.hpp, as definitions that run the kernels' bodies on the host (emulated_launch.cpp). For
 /// programs without nvcc and without a GPU.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// main() for tests that need a GPU, or as many as the environment variable ZEROTH_FEWEST_GPUS says: without, they are
 /// skipped (exit status 77, which ctest shows), never passed.
 #define CATCH_CONFIG_RUNNER

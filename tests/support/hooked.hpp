@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A communicator that does something of a test's after each of its transactions.
 #pragma once
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Runs code once per instruction set of this machine, and makes numbers to feed it.
 #pragma once
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Numbers that look random, the same on hosts and GPUs.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Standard streams that take nothing, for children.
 #pragma once
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A port for a store that a test starts later.
 #pragma once
 #include <netinet/in.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A model with everything that a layout and a schedule can meet, whose "gradients" are cheap functions of parameters,
 /// sample and element: wrong values, stale gathers, lost contributions and double counting all show in the losses.
 #pragma once

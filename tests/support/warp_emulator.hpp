@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Warps of the block emulator: cuda/warp.hpp on the host, lane after lane. Fragments lie in lanes as the PTX ISA has
 /// it, so that a kernel that takes a lane's pair for another one computes nonsense here as well.
 #pragma once

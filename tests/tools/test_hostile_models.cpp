@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Models that were made to hurt: deep, endless, with more names than anybody reads, and what is no file.
 #include <fmt/format.h>
 #include <sys/stat.h>

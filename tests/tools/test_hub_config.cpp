@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// config.json of models whose parameters are known to the last one.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Which source a request means.
 #include <numeric>
 

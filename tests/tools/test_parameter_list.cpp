@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Models written down as lists.
 #include "source_support.hpp"
 #include "support/catch.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Presets against what is published of them.
 #include "presets.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The program `zeroth plan`: command lines, exit codes, and what it costs.
 #include <sys/resource.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The program `zeroth simulate`: command lines, exit codes, its trace, and what it costs.
 #include <fmt/format.h>
 #include <sys/resource.h>

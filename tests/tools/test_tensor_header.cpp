@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Safetensors files, of which only the header is read.
 #include <fmt/format.h>
 #include <fmt/ranges.h>

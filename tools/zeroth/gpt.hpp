@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// GPT-2's architecture at any size, with Hugging Face's names.
 #pragma once
 #include <cstdint>

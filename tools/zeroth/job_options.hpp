@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The options that say what is trained, by how many ranks and with which file: the same in every subcommand.
 #pragma once
 #include <CLI/CLI.hpp>

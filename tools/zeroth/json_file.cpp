@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "json_file.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// JSON files as input: every message names the file, the key, the value and what is allowed.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The architecture that Llama, Mistral and Qwen share, with Hugging Face's names.
 #pragma once
 #include <cstdint>

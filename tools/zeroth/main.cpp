@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Answers questions about training with Zeroth without training.
 ///
 ///   zeroth plan --model 7.5B --ranks 64

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Builds a model, and counts the work of its units on the way.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Where a model comes from that is planned or simulated: a preset, files of Hugging Face's, a list, or just a number.
 #pragma once
 #include <cstdint>

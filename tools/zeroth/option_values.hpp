@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Values of options, refused with what is allowed.
 #pragma once
 #include <CLI/CLI.hpp>

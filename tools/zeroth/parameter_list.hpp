@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A model as a list of units and parameters, in JSON:
 ///
 ///   {"context": 2048,

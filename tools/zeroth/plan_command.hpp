@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// zeroth plan: how much memory each stage takes.
 #pragma once
 #include <CLI/CLI.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// GPTs of the papers, by their size.
 #pragma once
 #include <cstdint>

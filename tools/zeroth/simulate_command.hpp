@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The subcommand `simulate`.
 #pragma once
 #include <CLI/App.hpp>

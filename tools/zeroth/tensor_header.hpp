@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Safetensors files: names and shapes, from their headers alone.
 #pragma once
 #include <filesystem>

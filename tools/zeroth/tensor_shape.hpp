@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Shapes of any number of dimensions as the two that memory and multiplication know of.
 #pragma once
 #include <cstddef>

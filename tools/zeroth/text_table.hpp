@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Tables for a terminal.
 #pragma once
 #include <string>

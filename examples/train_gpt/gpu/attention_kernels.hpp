@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The kernels that attention is made of, and which heads they are for.
 #pragma once
 #include <type_traits>

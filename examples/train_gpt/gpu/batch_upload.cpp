@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gpu/batch_upload.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Micro-batches on their way to the GPU.
 #pragma once
 #include <cuda_runtime_api.h>

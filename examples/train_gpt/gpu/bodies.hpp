@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// All bodies, and the types that they are compiled for.
 #pragma once
 #include "gpu/attention_kernels.hpp"

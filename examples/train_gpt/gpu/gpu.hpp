@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Where the math of one rank runs on a GPU, and what opens units there.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How the bodies of kernels/ get onto a stream: on_gpu.hpp does it on a GPU, the tests do it on the host.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gpu/on_gpu.hpp"
 
 namespace gpt::gpu {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What train() computes micro-steps with on a GPU.
 #pragma once
 #include <zeroth/adapters/cuda.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Products of row-major matrices on a stream, by cuBLASLt.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Memory of the GPU, and of the host where the GPU reads it.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// GPT-2 on a GPU.
 #pragma once
 #include "gpt.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// In place of train.cpp, where the library is built without CUDA: launch() has refused the job before.
 #include "train_on.hpp"
 #include "zeroth/core/error.hpp"

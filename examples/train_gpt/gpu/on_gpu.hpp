@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// launch() on a GPU. For nvcc; what includes it says for which bodies.
 #pragma once
 #include "cuda/gpu_block.hpp"

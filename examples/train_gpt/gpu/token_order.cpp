@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gpu/token_order.hpp"
 
 #include <algorithm>

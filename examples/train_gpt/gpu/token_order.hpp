@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Where each token is in a micro-batch.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train.hpp"
 #include "gpu/math.hpp"
 #include "train_on.hpp"

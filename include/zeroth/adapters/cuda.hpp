@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The caller's own CUDA stream as the stream that an engine computes on. Needs CUDA's headers, and no more of CUDA.
 #pragma once
 #include <cuda_runtime_api.h>

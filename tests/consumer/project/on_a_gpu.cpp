@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a user with a GPU writes: an engine on a stream of their own.
 #include <cstdio>
 #include <zeroth/adapters/cuda.hpp>

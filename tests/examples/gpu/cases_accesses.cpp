@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How wide the accesses of train_gpt's row kernels are, and how often they read a row.
 #include <numeric>
 #include <vector>

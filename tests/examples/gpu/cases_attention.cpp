@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Attention's kernels against the CPU's in double. Tolerances: see cases_layers.cpp; in 16 bits what backward reads of
 /// the output was rounded as well, which doubles the error.
 #include "attention.hpp"

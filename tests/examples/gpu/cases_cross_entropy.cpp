@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Cross-entropy's kernels against softmax in double.
 ///
 /// Tolerances: probabilities in fp32 come from sums of at most some thousand positive terms, in parts of some tens, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Kernels of train_gpt against the CPU's layers in double: embedding, LayerNorm, GELU, sums over rows.
 ///
 /// Tolerances: a result in fp32 comes from sums of at most some hundred terms of order one, so 1e-5 of the largest

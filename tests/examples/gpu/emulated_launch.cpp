@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The kernels of train_gpt on the host: every body in the block emulator.
 #include "support/emulated_launch.hpp"
 #include "gpu/bodies.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Random numbers for kernels, and how far results are from what the CPU makes of them in double.
 #pragma once
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The GPT on a GPU, or on what stands in for one, against the CPU's.
 #include <string>
 #include <vector>

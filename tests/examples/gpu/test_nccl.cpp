@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// train_gpt's loop over an NCCL of the tests' own, to the last record of its report. On GPUs: test_nccl_processes.cpp.
 #include <set>
 

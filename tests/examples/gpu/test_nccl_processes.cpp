@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// train_gpt as a launcher starts it, a process for each GPU, over NCCL.
 #include <algorithm>
 #include <cmath>

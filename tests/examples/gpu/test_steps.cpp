@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// train_gpt's loop on a GPU, or on what stands in for one, against the same loop on the CPU.
 #include <map>
 #include <string>

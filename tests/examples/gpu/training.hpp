@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// train_gpt's loop on a small model: what a run leaves behind.
 #pragma once
 #include <fmt/format.h>

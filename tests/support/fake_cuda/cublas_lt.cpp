@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "support/fake_cuda/cublas_lt.hpp"
 
 #include <cublasLt.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A cuBLASLt for tests on machines without a GPU, linked in place of the library. Products are plain loops in fp64, as
 /// work of the streams of fake_cuda.hpp, column by column as cuBLASLt reads them.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A CUDA runtime for tests on machines without a GPU, linked in place of libcudart.
 ///
 /// Streams are queues that worker threads run, so that work of several streams races as it does on a GPU; device memory

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Kernels that are compiled for the host.
 #include <mutex>
 #include <utility>

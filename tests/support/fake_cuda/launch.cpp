@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Kernels run as work of streams.
 #include <mutex>
 #include <utility>

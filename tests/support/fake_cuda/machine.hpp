@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the functions of the CUDA runtime for tests work on.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The functions of the CUDA runtime: GPUs, memory and errors.
 #include <cstdio>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The functions of the CUDA runtime: streams and events.
 #include <algorithm>
 #include <chrono>

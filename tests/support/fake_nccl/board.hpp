@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Where the ranks of a communicator leave bytes for each other.
 #pragma once
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An NCCL for tests on machines without a GPU, linked in place of a libnccl that is loaded, on the CUDA runtime of
 /// support/fake_cuda.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// cp.async: copies from global to shared memory that arrive when their thread waits for them, and not before.
 #pragma once
 #include <array>

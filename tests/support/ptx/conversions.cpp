@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// From one type to another. Registers of 16 bits hold those of 8.
 #include <cmath>
 

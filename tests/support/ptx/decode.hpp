@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Makes a kernel that can run of its text.
 #pragma once
 #include "support/ptx/kernel.hpp"

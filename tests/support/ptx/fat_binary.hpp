@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What nvcc puts the texts of kernels into.
 #pragma once
 #include <string>

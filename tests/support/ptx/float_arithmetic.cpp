@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Floating-point numbers. Compiled without contraction: a multiplication and an addition stay two operations.
 #include <cfenv>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Numbers of the GPU's types.
 #pragma once
 #include <bit>

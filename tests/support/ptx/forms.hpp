@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What instructions do that every thread executes for itself, in registers alone.
 #pragma once
 #include <cstring>

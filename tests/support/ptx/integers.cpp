@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Whole numbers, bits and predicates.
 #include <algorithm>
 #include <array>

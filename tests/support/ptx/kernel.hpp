@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A kernel ready to run: instructions whose operands are places in the registers of a warp.
 #pragma once
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The threads of a warp, and sets of them.
 #pragma once
 #include <bit>

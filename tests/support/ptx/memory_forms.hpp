@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Instructions that access memory.
 #pragma once
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Names, constants and addresses of a kernel's text: which registers they are.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The kernels of the objects of nvcc that this program is linked of.
 ///
 /// Such an object registers, before main(), its fat binary and for each kernel the host function that stands for it.

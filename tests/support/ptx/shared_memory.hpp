@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The shared memory of a block, and who of its threads has touched what of it since the last barrier.
 #pragma once
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// PTX as text: kernels taken apart into statements, of which nothing is understood yet.
 #pragma once
 #include <map>

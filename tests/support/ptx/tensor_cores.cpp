@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Products of small matrices whose elements are spread over the lanes of a warp. Lane 4 g + t has rows g and g + 8,
 /// and columns 2 t and 2 t + 1 (and 8 further on) of 16 by 16 elements; of B the same with rows and columns exchanged.
 #include <array>

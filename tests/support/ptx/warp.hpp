@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// 32 threads that execute together as long as they are at the same instruction.
 #pragma once
 #include <cstddef>

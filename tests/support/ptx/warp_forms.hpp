@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Instructions that the lanes of a warp execute together.
 #pragma once
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Causal self-attention in tiles: scores live in shared memory, a tile of them at a time. Forward keeps the logarithm
 /// of each row's softmax denominator; backward computes the scores again, once for the queries and once for keys and
 /// values, so that every gradient has one writer. In fp32, and for heads that tensor cores do not take

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Sums over rows: of gradients of biases, of LayerNorms, of embeddings. Always in the same order, whatever the GPU.
 #pragma once
 #include "gpu/kernels/row_packs.hpp"

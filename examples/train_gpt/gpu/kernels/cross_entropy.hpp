@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The loss over rows of fp32 logits. Each of the two passes reads them once: forward keeps two numbers per row, from
 /// which backward makes the gradient.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Tokens to vectors, and the gradients of the two embeddings.
 #pragma once
 #include "gpu/kernels/columns.hpp"

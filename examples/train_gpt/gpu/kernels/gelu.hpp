@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// GELU in its tanh form, as cuBLASLt's epilogues have it.
 #pragma once
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What attention's kernels work on.
 #pragma once
 #include "gpu/kernels/cross_entropy.hpp"

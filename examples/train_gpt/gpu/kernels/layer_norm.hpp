@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// LayerNorm. Rows of up to `kept_columns` are read once, others again where they are needed.
 #pragma once
 #include <cmath>

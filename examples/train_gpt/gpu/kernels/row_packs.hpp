@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Rows of matrices in accesses of 16 bytes, shared out to threads.
 #pragma once
 #include <bit>

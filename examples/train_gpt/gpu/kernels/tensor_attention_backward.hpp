@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Backward of causal self-attention on tensor cores: once for the queries and once for keys and values, as in
 /// attention.hpp, so that every gradient has one writer.
 #pragma once

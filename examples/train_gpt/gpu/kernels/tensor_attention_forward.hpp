@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Forward of causal self-attention on tensor cores.
 #pragma once
 #include "gpu/kernels/tensor_tiles.hpp"

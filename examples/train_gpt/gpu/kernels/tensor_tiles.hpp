@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How attention goes through a head on tensor cores: each warp of a block has 16 rows of its own, in registers, and
 /// all go through the other rows of the head tile by tile, in shared memory, where one tile is fetched while another
 /// is worked on. Scores never leave the registers (FlashAttention-2, Dao 2023, section 3).
