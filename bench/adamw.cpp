@@ -1,6 +1,8 @@
-/// AdamW against a loop over the same streams: the same reads and writes, one addition each.
-/// bench_adamw [MILLIONS of elements, 64 [ROUNDS [all|fp32]]]
-#include "zeroth/optim/adamw.hpp"
+// SPDX-License-Identifier: Apache-2.0
+/// Updates against a loop over the same streams: the same reads and writes, one addition each. AdamW in all dtypes, or
+/// every rule in fp32.
+/// bench_adamw [MILLIONS of elements, 64 [ROUNDS [all|fp32|rules]]]
+#include "zeroth/optim/update.hpp"
 
 #include <array>
 #include <cstring>
@@ -9,7 +11,7 @@
 #include <span>
 
 #include "adamw_variants.hpp"
-#include "arguments.hpp"
+#include "command_line.hpp"
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
 #include "paired.hpp"
@@ -18,10 +20,10 @@
 namespace zeroth {
 namespace {
 
-template <class G, class P, class M = float, class S = float>
+template <class G, class P, class M = float, class S = float, int state_count = 2>
 struct Yardstick {
   M* master;
-  S *m, *v;
+  S *first, *second;
   G const* gradient;
   P* parameter;
   std::int64_t count;
@@ -30,8 +32,12 @@ struct Yardstick {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < count; ++i) {
       float const g = to_float(gradient[i]);
-      add(m[i], g);
-      add(v[i], g);
+      if constexpr (state_count > 0) {
+        add(first[i], g);
+      }
+      if constexpr (state_count > 1) {
+        add(second[i], g);
+      }
       add(master[i], g);
       if constexpr (Element<P>) {
         parameter[i] = from_float<P>(master[i]);
@@ -44,18 +50,23 @@ struct Yardstick {
   }
 };
 
-template <class G, class P, class M = float, class S = float>
-void run_yardstick(optim::AdamwArgs const& args) {
-  with_best_isa(Yardstick<G, P, M, S>{static_cast<M*>(args.master), static_cast<S*>(args.m), static_cast<S*>(args.v),
-                                      static_cast<G const*>(args.gradient), static_cast<P*>(args.parameter),
-                                      args.count});
+template <class G, class P, class M = float, class S = float, int state_count = 2>
+void run_yardstick(optim::UpdateArgs const& args) {
+  with_best_isa(Yardstick<G, P, M, S, state_count>{
+      static_cast<M*>(args.master), static_cast<S*>(args.states[0]), static_cast<S*>(args.states[1]),
+      static_cast<G const*>(args.gradient), static_cast<P*>(args.parameter), args.count});
 }
 
-void yardstick(optim::AdamwArgs const& args) {
+void yardstick(optim::UpdateArgs const& args) {
+  switch (optim::state_count(args.update->rule)) {  // other rules than AdamW are measured in fp32 alone
+    case 0: return run_yardstick<float, void, float, float, 0>(args);
+    case 1: return run_yardstick<float, void, float, float, 1>(args);
+    default: break;
+  }
   with_element(args.gradient_dtype, [&]<class G>(std::type_identity<G>) {
     if (args.master_dtype == Dtype::bf16) {
-      return args.moments_dtype == Dtype::bf16 ? run_yardstick<G, void, bf16, bf16>(args)
-                                               : run_yardstick<G, void, bf16, float>(args);
+      return args.states_dtype == Dtype::bf16 ? run_yardstick<G, void, bf16, bf16>(args)
+                                              : run_yardstick<G, void, bf16, float>(args);
     }
     if (args.parameter == nullptr) {
       return run_yardstick<G, void>(args);
@@ -64,13 +75,16 @@ void yardstick(optim::AdamwArgs const& args) {
   });
 }
 
-nlohmann::json measure(bench::AdamwVariant const& variant, optim::AdamwArgs const& all, int rounds) {
+nlohmann::json measure(bench::AdamwVariant const& variant, optim::UpdateArgs const& all, int rounds) {
   auto const args = bench::as(variant, all);
   auto const paired = bench::compare(
-      rounds, [&] { optim::adamw(args); }, [&] { yardstick(args); });
-  auto const bytes = bench::adamw_bytes(variant, args.count);
+      rounds, [&] { optim::update(args); }, [&] { yardstick(args); });
+  auto const& rule = args.update->rule;
+  auto const bytes = bench::update_bytes(variant, rule, args.count);
   auto const rate = [&](double seconds) { return static_cast<double>(bytes) * 1e-9 / seconds; };
   return {{"benchmark", "adamw"},
+          {"rule", optim::name_of(rule)},
+          {"states", optim::state_count(rule)},
           {"gradient", name_of(variant.gradient)},
           {"parameter", variant.parameter_name()},
           {"master", name_of(variant.master)},
@@ -82,20 +96,27 @@ nlohmann::json measure(bench::AdamwVariant const& variant, optim::AdamwArgs cons
           {"ratio_quartiles", {paired.ratio_low, paired.ratio_high}}};
 }
 
-int run(std::int64_t count, int rounds, bool all_variants) {
+int run(std::int64_t count, int rounds, std::string const& which) {
   auto const device = device::make_cpu_device();
   std::array<std::unique_ptr<device::Memory>, 5> memory;
   for (auto& block : memory) {
     block = device->allocate(device::Category::scratch, count * 4);
     std::memset(block->data(), bench::adamw_byte, static_cast<std::size_t>(block->bytes()));
   }
-  optim::AdamwSegment const segment{0, count, 1, 1};
+  optim::Segment const segment{0, count, 1, 1};
   auto const scalars = bench::adamw_scalars();
   auto const args =
       bench::adamw_args({memory[0]->data(), memory[1]->data(), memory[2]->data(), memory[3]->data(), memory[4]->data()},
                         count, {&segment, 1}, &scalars);
   auto const variants = std::span{bench::adamw_variants};
-  for (auto const& variant : variants.first(all_variants ? variants.size() : 1)) {
+  for (auto const& update : bench::updates) {
+    if (which == "rules") {
+      auto of_rule = args;
+      of_rule.update = &update;
+      std::cout << measure(variants.front(), of_rule, rounds).dump() << std::endl;
+    }
+  }
+  for (auto const& variant : variants.first(which == "all" ? variants.size() : which == "fp32" ? 1 : 0)) {
     std::cout << measure(variant, args, rounds).dump() << std::endl;
   }
   return 0;
@@ -105,10 +126,15 @@ int run(std::int64_t count, int rounds, bool all_variants) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  zeroth::bench::Arguments arguments{argc, argv, "[MILLIONS [ROUNDS [all|fp32]]]"};
-  auto const millions = arguments.whole("MILLIONS", 64);
-  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
-  bool const all = arguments.one_of("which", {"all", "fp32"}, "all") == "all";
-  arguments.end();
-  return zeroth::run(millions << 20U, rounds, all);
+  CLI::App app{"Updates against a loop over the same streams"};
+  std::int64_t millions = 64;
+  int rounds = 15;
+  std::string variants = "all";
+  app.add_option("MILLIONS", millions, "of elements")->capture_default_str()->check(zeroth::bench::count);
+  app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
+  app.add_option("WHICH", variants, "AdamW in all dtypes or in fp32, or every rule in fp32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"all", "fp32", "rules"}));
+  CLI11_PARSE(app, argc, argv);
+  return zeroth::run(millions << 20U, rounds, variants);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the benchmarks of AdamW on the CPU and on a GPU have in common: dtypes, arguments, bytes that must move.
 #pragma once
 #include <array>
@@ -5,8 +6,8 @@
 #include <span>
 #include <string_view>
 
-#include "zeroth/optim/adamw.hpp"
 #include "zeroth/optim/step_scalars.hpp"
+#include "zeroth/optim/update.hpp"
 
 namespace zeroth::bench {
 
@@ -37,38 +38,48 @@ inline constexpr int adamw_byte = 0x3c;
   return scalars;
 }
 
+inline optim::Update const updates[] = {
+    {optim::Adam{.weight_decay = 0.01F}},
+    {optim::Sgd{.weight_decay = 0.01F}},
+    {optim::Momentum{.momentum = 0.9F, .weight_decay = 0.01F, .nesterov = true}},
+    {optim::Adagrad{.weight_decay = 0.01F}},
+    {optim::RmsProp{.weight_decay = 0.01F}},
+    {optim::RmsPropMomentum{.plain = {.weight_decay = 0.01F}, .momentum = 0.9F}},
+    {optim::Lion{.weight_decay = 0.01F}},
+};
+
 /// Over `count` elements of each of these, which hold 4 bytes per element.
 struct AdamwMemory {
   void *master, *m, *v, *gradient, *parameter;
 };
-[[nodiscard]] inline optim::AdamwArgs adamw_args(AdamwMemory const& memory, std::int64_t count,
-                                                 std::span<optim::AdamwSegment const> segments,
-                                                 optim::StepScalars const* scalars) {
-  optim::AdamwArgs args;
+[[nodiscard]] inline optim::UpdateArgs adamw_args(AdamwMemory const& memory, std::int64_t count,
+                                                  std::span<optim::Segment const> segments,
+                                                  optim::StepScalars const* scalars) {
+  optim::UpdateArgs args;
   args.master = memory.master;
-  args.m = memory.m;
-  args.v = memory.v;
+  args.states = {memory.m, memory.v};
   args.gradient = memory.gradient;
   args.parameter = memory.parameter;
   args.count = count;
   args.segments = segments;
-  args.rules.weight_decay = 0.01F;
+  args.update = updates;
   args.scalars = scalars;
   return args;
 }
 
-[[nodiscard]] inline optim::AdamwArgs as(AdamwVariant const& variant, optim::AdamwArgs args) {
+[[nodiscard]] inline optim::UpdateArgs as(AdamwVariant const& variant, optim::UpdateArgs args) {
   args.gradient_dtype = variant.gradient;
   args.parameter_dtype = variant.parameter;
   args.parameter = variant.writes_parameter ? args.parameter : nullptr;
   args.master_dtype = variant.master;
-  args.moments_dtype = variant.moments;
+  args.states_dtype = variant.moments;
   return args;
 }
 
-/// Read and written: master, m and v both ways, the gradient in, the parameter out.
-[[nodiscard]] inline std::int64_t adamw_bytes(AdamwVariant const& variant, std::int64_t count) {
-  auto const states = bytes_of(variant.master) + 2 * bytes_of(variant.moments);
+/// Read and written: master and states both ways, the gradient in, the parameter out.
+[[nodiscard]] inline std::int64_t update_bytes(AdamwVariant const& variant, optim::Rule const& rule,
+                                               std::int64_t count) {
+  auto const states = bytes_of(variant.master) + optim::state_count(rule) * bytes_of(variant.moments);
   auto const written = variant.writes_parameter ? bytes_of(variant.parameter) : 0;
   return count * (2 * states + bytes_of(variant.gradient) + written);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Collectives against memcpy by as many ranks at once: bus bandwidth as nccl-tests defines it, which for both
 /// operations is what one rank receives, (ranks - 1) / ranks of the full buffer, per second. memcpy moves as many bytes
 /// per rank, between two buffers of its own. Prints one JSON object per operation, size and number of ranks.
@@ -12,7 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "arguments.hpp"
+#include "command_line.hpp"
 #include "paired.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/device/cpu.hpp"
@@ -123,7 +124,7 @@ void report(Load const& load, comm::Transport transport, char const* name, std::
 
 /// All sizes; rank 0 prints.
 void run_rank(Job& job, int rounds, std::int64_t largest_bytes, std::atomic<comm::Transport>& transport) {
-  auto& communicator = *detail::JobState::of(job).communicator;
+  auto& communicator = job.communicator();
   transport = communicator.transport();
   for (std::int64_t const kibibytes : {64, 256, 1024, 4096, 7168, 16384, 32768, 65536}) {
     // Blocks are whole elements for any number of ranks.
@@ -145,10 +146,12 @@ void run_rank(Job& job, int rounds, std::int64_t largest_bytes, std::atomic<comm
 
 int main(int argc, char** argv) {
   using namespace zeroth;
-  bench::Arguments arguments{argc, argv, "[ROUNDS [MIB]]"};
-  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
-  auto const largest_mebibytes = arguments.whole("MIB", 64);
-  arguments.end();
+  CLI::App app{"Collectives against memcpy by as many ranks at once"};
+  int rounds = 15;
+  std::int64_t largest_mebibytes = 64;
+  app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
+  app.add_option("MIB", largest_mebibytes, "of the largest buffer")->capture_default_str()->check(zeroth::bench::count);
+  CLI11_PARSE(app, argc, argv);
   std::atomic transport{comm::Transport::local};
   for (int const ranks : {2, 4}) {
     int const status =

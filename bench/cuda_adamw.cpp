@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// AdamW on a GPU against a copy from device to device: bytes read and written per second, on one stream.
 /// bench_cuda_adamw [MILLIONS of elements, 256 [ROUNDS [SEGMENTS, 16]]]
 #include <cuda_runtime_api.h>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "adamw_variants.hpp"
-#include "arguments.hpp"
+#include "command_line.hpp"
 #include "cuda/launch.hpp"
 #include "cuda_timing.hpp"
 #include "paired.hpp"
@@ -25,13 +26,14 @@ struct Copy {
   std::int64_t bytes;
 };
 
-nlohmann::json measure(Stopwatch& watch, bench::AdamwVariant const& variant, optim::AdamwArgs const& all,
+nlohmann::json measure(Stopwatch& watch, bench::AdamwVariant const& variant, optim::UpdateArgs const& all,
                        Copy const& copy, int rounds) {
   auto const args = bench::as(variant, all);
-  auto const moved = bench::adamw_bytes(variant, args.count);
+  auto const moved = bench::update_bytes(variant, args.update->rule, args.count);
   std::vector<double> rates, copy_rates, ratios;
   for (int round = -1; round < rounds; ++round) {  // one for warmth
-    double const adamw = watch.seconds([&](cudaStream_t stream) { expect(cuda::adamw(stream, args), "cuda::adamw"); });
+    double const adamw =
+        watch.seconds([&](cudaStream_t stream) { expect(cuda::update(stream, args), "cuda::update"); });
     double const copied = watch.seconds([&](cudaStream_t stream) {
       expect(
           cudaMemcpyAsync(copy.to, copy.from, static_cast<std::size_t>(copy.bytes), cudaMemcpyDeviceToDevice, stream),
@@ -65,7 +67,7 @@ void run(std::int64_t count, int rounds, int segment_count) {
   auto const scalars = bench::adamw_scalars();
   DeviceMemory const their_scalars{sizeof(scalars), 0};
   expect(cudaMemcpy(their_scalars.data(), &scalars, sizeof(scalars), cudaMemcpyHostToDevice), "cudaMemcpy");
-  std::vector<optim::AdamwSegment> segments;
+  std::vector<optim::Segment> segments;
   for (int k = 0; k < segment_count; ++k) {
     auto const begin = count * k / segment_count;
     segments.push_back({begin, count * (k + 1) / segment_count, 1, 1, begin});
@@ -75,7 +77,7 @@ void run(std::int64_t count, int rounds, int segment_count) {
   Stopwatch watch;
   constexpr double warm_s = 0.5;  // a GPU that was idle takes some tenths of a second to come to its clocks
   for (double spent_s = 0; spent_s < warm_s;) {
-    spent_s += watch.seconds([&](cudaStream_t stream) { expect(cuda::adamw(stream, args), "cuda::adamw"); });
+    spent_s += watch.seconds([&](cudaStream_t stream) { expect(cuda::update(stream, args), "cuda::update"); });
   }
   for (auto const& variant : bench::adamw_variants) {
     auto line = measure(watch, variant, args, {gradient.data(), parameter.data(), count * 4}, rounds);
@@ -88,11 +90,14 @@ void run(std::int64_t count, int rounds, int segment_count) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  zeroth::bench::Arguments arguments{argc, argv, "[MILLIONS [ROUNDS [SEGMENTS]]]"};
-  auto const millions = arguments.whole("MILLIONS", 256);
-  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
-  auto const segments = static_cast<int>(arguments.whole("SEGMENTS", 16));
-  arguments.end();
+  CLI::App app{"AdamW on a GPU against a copy from device to device"};
+  std::int64_t millions = 256;
+  int rounds = 15;
+  int segments = 16;
+  app.add_option("MILLIONS", millions, "of elements")->capture_default_str()->check(zeroth::bench::count);
+  app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
+  app.add_option("SEGMENTS", segments, "of a launch")->capture_default_str()->check(zeroth::bench::count);
+  CLI11_PARSE(app, argc, argv);
   try {
     zeroth::run(millions << 20U, rounds, segments);
   } catch (std::exception const& error) {

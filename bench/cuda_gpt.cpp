@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Where a micro-step of train_gpt on a GPU spends its time: each layer by itself, forward and backward, in bf16 with
 /// gradients in bf16, on random numbers. One JSON line each, and one for all together.
 /// bench_cuda_gpt [124M|1.5B [SEQUENCES, 16 [ROUNDS]]]
@@ -12,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "arguments.hpp"
+#include "command_line.hpp"
 #include "cuda_timing.hpp"
 #include "gpu/batch_upload.hpp"
 #include "gpu/model.hpp"
@@ -253,11 +254,14 @@ class Bench {
 }  // namespace gpt::gpu
 
 int main(int argc, char** argv) {
-  zeroth::bench::Arguments arguments{argc, argv, "[124M|1.5B [SEQUENCES [ROUNDS]]]"};
-  auto const name = std::string{arguments.one_of("MODEL", {"124M", "1.5B"}, "1.5B")};
-  auto const sequences = arguments.whole("SEQUENCES", 16);
-  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
-  arguments.end();
+  CLI::App app{"Where a micro-step of train_gpt on a GPU spends its time"};
+  std::string name = "1.5B";
+  std::int64_t sequences = 16;
+  int rounds = 15;
+  app.add_option("MODEL", name, "of GPT-2")->capture_default_str()->check(CLI::IsMember({"124M", "1.5B"}));
+  app.add_option("SEQUENCES", sequences, "of a micro-batch")->capture_default_str()->check(zeroth::bench::count);
+  app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
+  CLI11_PARSE(app, argc, argv);
   gpt::Shape shape{.layers = 12, .heads = 12, .channels = 768, .context = 1024, .vocabulary = 50257};
   if (name == "1.5B") {
     shape.layers = 48;

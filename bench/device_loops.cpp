@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The CPU device's loops over memory against memcpy: bytes read and written per second, one thread.
 /// bench_device_loops [MIB of one buffer, 32 [ROUNDS]]
 #include <array>
@@ -9,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "arguments.hpp"
+#include "command_line.hpp"
 #include "device/element_loops.hpp"
+#include "device/rank_fold.hpp"
 #include "paired.hpp"
 #include "zeroth/device/cpu.hpp"
-#include "zeroth/device/rank_sum.hpp"
 
 namespace zeroth {
 namespace {
@@ -72,7 +73,8 @@ class Bench {
     }
     report("rank_sum " + std::string{name_of(dtype)} + " " + std::to_string(inputs) + " to " + std::to_string(outputs),
            (inputs + outputs) * bytes_, [&] {
-             device::rank_sum(buffers.data(), outputs, buffers.data(), inputs, dtype, 0, bytes_ / bytes_of(dtype));
+             device::rank_fold(Reduce::sum, buffers.data(), outputs, buffers.data(), inputs, dtype, 0,
+                               bytes_ / bytes_of(dtype));
            });
   }
 
@@ -114,9 +116,11 @@ class Bench {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  zeroth::bench::Arguments arguments{argc, argv, "[MIB [ROUNDS]]"};
-  auto const mebibytes = arguments.whole("MIB", 32);  // of one buffer
-  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
-  arguments.end();
+  CLI::App app{"The CPU device's loops over memory against memcpy"};
+  std::int64_t mebibytes = 32;
+  int rounds = 15;
+  app.add_option("MIB", mebibytes, "of one buffer")->capture_default_str()->check(zeroth::bench::count);
+  app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
+  CLI11_PARSE(app, argc, argv);
   zeroth::Bench{mebibytes << 20U, rounds}.run();
 }

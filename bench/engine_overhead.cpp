@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the engine's bookkeeping costs the caller's thread: a step on the CPU with a communicator that does nothing and
 /// units of which each rank owns 128 elements, four of them prefetched. No math, no waiting: what is left are calls.
 /// Per unit and pass, of a step's forward and backward pass over all units; and what the update of 128 elements costs
@@ -12,7 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "arguments.hpp"
+#include "comm/launch/job_state.hpp"
+#include "command_line.hpp"
 #include "paired.hpp"
 #include "simulate/alike.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
@@ -110,9 +112,10 @@ Times measure(int stage, int units, int world, int rounds) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  zeroth::bench::Arguments arguments{argc, argv, "[ROUNDS]"};
-  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 15));
-  arguments.end();
+  CLI::App app{"What the engine's bookkeeping costs the caller's thread"};
+  int rounds = 15;
+  app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
+  CLI11_PARSE(app, argc, argv);
   for (int const stage : {0, 1, 2, 3}) {
     for (int const units : {1, 10, 100, 1000}) {
       for (int const world : {1, 8, 64, 1024}) {

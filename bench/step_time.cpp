@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Step time of stages 1, 2 and 3 over stage 0, on train_gpt's model: all stages live in one run and take turns, so
 /// that what disturbs the machine disturbs all of them. Stage 0 runs twice: its ratio to itself is the noise.
 ///
-///   bench_step_time [ROUNDS [TEXT [all|L1|L2 [RANKS,RANKS...]]]]    prints one JSON line per stage, load and number of
+///   bench_step_time [ROUNDS [TEXT [all|L1|L2 [RANKS...]]]]    prints one JSON line per stage, load and number of
 ///   ranks
 #include <fmt/format.h>
 
@@ -13,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "arguments.hpp"
 #include "batches.hpp"
+#include "command_line.hpp"
 #include "engine_parameters.hpp"
 #include "model.hpp"
 #include "paired.hpp"
@@ -156,12 +157,18 @@ void print(Load const& load, int ranks, Figures const& figures) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  zeroth::bench::Arguments arguments{argc, argv, "[ROUNDS [TEXT [all|L1|L2 [RANKS,RANKS...]]]]"};
-  auto const rounds = static_cast<int>(arguments.whole("ROUNDS", 12));
-  std::string const text{arguments.text(ZEROTH_SOURCE_DIR "/bench/step_time.cpp")};
-  auto const wanted = arguments.one_of("LOAD", {"all", loads[0].name, loads[1].name}, "all");
-  auto const ranks_to_measure = arguments.wholes("RANKS", {2, 4});
-  arguments.end();
+  CLI::App app{"Step time of stages 1, 2 and 3 over stage 0"};
+  int rounds = 12;
+  std::string text = ZEROTH_SOURCE_DIR "/bench/step_time.cpp";
+  std::string wanted = "all";
+  std::vector<int> ranks_to_measure{2, 4};
+  app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
+  app.add_option("TEXT", text, "to train on")->capture_default_str()->check(CLI::ExistingFile);
+  app.add_option("LOAD", wanted, "which model")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"all", loads[0].name, loads[1].name}));
+  app.add_option("RANKS", ranks_to_measure, "numbers of ranks")->capture_default_str()->check(zeroth::bench::count);
+  CLI11_PARSE(app, argc, argv);
   try {
     gpt::Corpus const corpus{text};
     for (auto const& load : loads) {

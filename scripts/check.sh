@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Formatting (clang-format 14) of all our C++, and clang-tidy 14 over the library's sources.
-#   scripts/check.sh              both
+# SPDX-License-Identifier: Apache-2.0
+# Formatting (clang-format 14) of all our C++, the licence in every source and script, and clang-tidy 14 over the library's sources.
+#   scripts/check.sh              all
 #   scripts/check.sh --fix        formats in place, then clang-tidy
 #   scripts/check.sh FILE.cpp...  only these sources
 set -euo pipefail
@@ -22,6 +23,8 @@ else
 fi
 echo "== formatting: ${#formatted[@]} files are as .clang-format says"
 
+scripts/check_license.py
+
 # The headers come along with the sources that include them; tests and examples are checked by the compiler alone.
 if [ $# -gt 0 ]; then
   sources=("$@")
@@ -29,9 +32,10 @@ else
   mapfile -t sources < <(git ls-files -- 'src/*.cpp' 'optim/*.cpp')
 fi
 cmake --preset dev >/dev/null  # for build/dev/compile_commands.json
-# Options that only GCC has would end clang-tidy. -fno-loop-* steer its vectoriser.
+# Options and precompiled headers that only GCC has would end clang-tidy. -fno-loop-* steer its vectoriser.
 mkdir -p build/tidy
-sed -E 's/ -fno-loop-[a-z-]+//g' build/dev/compile_commands.json >build/tidy/compile_commands.json
+sed -E 's/ -fno-loop-[a-z-]+| -fpch-preprocess| -Winvalid-pch| -include [^ "]*cmake_pch.hxx//g' \
+  build/dev/compile_commands.json >build/tidy/compile_commands.json
 echo "== clang-tidy: ${#sources[@]} sources"
 printf '%s\0' "${sources[@]}" |
   xargs -0 --max-args=1 --max-procs="$(nproc)" clang-tidy-14 -p build/tidy --quiet --extra-arg=-Wno-everything \

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Everything that only a GPU can show: builds with CUDA, runs the tests that need a GPU, then the benchmarks: AdamW
 # against a copy, each layer of GPT-2 by itself, step time and exposed communication of every stage, as threads over
 # `local` and as processes over NCCL, tokens per second and MFU of GPT-2 with 124 million and 1.5 billion parameters.
@@ -66,7 +67,7 @@ if wanted build; then
   configuration=(-DZEROTH_WERROR=OFF)
   if [ -z "${CUDAARCHS-}" ] && capabilities=$(ask_gpus compute_cap 2>/dev/null | tr -d '. ' | sort -u) &&
     [[ $capabilities =~ ^[0-9]+(.[0-9]+)*$ ]]; then
-    configuration+=("-DCMAKE_CUDA_ARCHITECTURES=$(sed 's/$/-real/' <<<"$capabilities" | paste -sd ';')")
+    configuration+=("-DCMAKE_CUDA_ARCHITECTURES=${capabilities//$'\n'/-real;}-real")
   fi
   cmake --preset cuda "${configuration[@]}" >"$folder/configure.log" || { cat "$folder/configure.log"; exit 1; }
   grep '^-- Zeroth:' "$folder/configure.log" || true # what is left out

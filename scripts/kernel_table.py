@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Registers, shared memory, occupancy and spills of every kernel and architecture, out of what the preset cuda built.
 
     cmake --preset cuda && cmake --build --preset cuda --target zeroth train_gpt
@@ -13,7 +14,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from lib import cuda_tools, kernel_facts  # noqa: E402
+from lib import cuda_tools, kernel_facts
 
 PAGE = cuda_tools.REPOSITORY / "docs/measured/kernels.md"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whether tests can fail: random mistakes in what decides bits and order, each built and run against the tests that
 reach it.
 
@@ -20,7 +21,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from lib import mutants, mutation  # noqa: E402
+from lib import mutants, mutation
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = REPOSITORY / "build/mutants"

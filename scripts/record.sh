@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Makes every figure and picture of the README again: measures, keeps the files in docs/measured, rewrites the README.
+# SPDX-License-Identifier: Apache-2.0
+# Makes every figure and picture of README and docs/benchmarks.md again: measures, keeps the files in docs/measured,
+# rewrites both.
 # Beside them it keeps what docs/verification.md has tables of, which are written by hand.
 #   scripts/record.sh              all parts
 #   scripts/record.sh PART...      only these; the others stay as they are
 #   demo       train_gpt at stages 0 to 3: memory, loss, tokens per second (3 minutes on two cores)
+#   stages     what `zeroth simulate` says of a model in bf16, beside the demo (seconds)
 #   step_time  stages over stage 0, in turns (15 minutes); what is fitted to them in configs/machines, and the table of
 #              docs/simulate.md
 #   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth (an hour and a half; installs PyTorch and DeepSpeed into .venv)
@@ -15,7 +18,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo step_time peers savings adamw collectives engine_overhead)
+all=(demo stages step_time peers savings adamw collectives engine_overhead)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")
@@ -43,6 +46,12 @@ demo() {
   scripts/demo.sh --into "$new/demo"
   mkdir -p "$kept/demo"
   mv "$new"/demo/stage?.jsonl "$kept/demo/"
+}
+
+stages() {
+  built zeroth_tool
+  build/release/bin/zeroth simulate --model 7.5B --ranks 64 --machine 8xH100 --json >"$new/simulated.json"
+  mv "$new/simulated.json" "$kept/"
 }
 
 benchmark() {  # name, arguments
@@ -73,7 +82,7 @@ savings() {
   local model ranks
   for model in "7.5e9 36" "128e9 80" "1e12 128"; do  # parameters and units; the sizes of the ZeRO paper's table 1
     for ranks in 1 2 4 8 16 32 64 128 256 512 1024; do
-      build/release/bin/zeroth plan --parameters ${model% *} --units ${model#* } --ranks $ranks --device-memory 80 --json |
+      build/release/bin/zeroth plan --parameters "${model% *}" --units "${model#* }" --ranks "$ranks" --device-memory 80 --json |
         python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin)))'
     done
   done >"$new/savings.jsonl"
@@ -95,5 +104,6 @@ for part in "${parts[@]}"; do
   echo "== $part"
   $part
 done
-echo "== README.md and docs/pictures"
-python3 scripts/report.py --measured "$kept" --pictures docs/pictures --readme README.md --html out/report.html
+echo "== README.md, docs/benchmarks.md and docs/pictures"
+python3 scripts/report.py --measured "$kept" --pictures docs/pictures --documents README.md docs/benchmarks.md \
+  --html out/report.html

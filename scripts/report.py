@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Turns measurements into tables, pictures and pages. Needs Python and nothing else.
 
 Runs of train_gpt side by side:
@@ -9,9 +10,10 @@ Each argument is LABEL=FILE, where FILE is what train_gpt --report wrote. Saving
 
 Everything that is kept in a folder, as scripts/record.sh measures it:
 
-    scripts/report.py --measured docs/measured --pictures docs/pictures --readme README.md --html out/report.html
+    scripts/report.py --measured docs/measured --pictures docs/pictures --documents README.md docs/benchmarks.md \
+        --html out/report.html
 
-rewrites the README's blocks and the pictures. A block whose file is missing is left empty, and said to be. With --check
+rewrites the documents' blocks and the pictures. A block whose file is missing is left empty, and said to be. With --check
 nothing is written, and what would change is told.
 
 Ends with 1 if losses differ, measured memory is not what was planned, another claim does not hold, or --check finds a
@@ -23,9 +25,9 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from lib import demo, page, publish, table  # noqa: E402
-from lib.records import ReportError  # noqa: E402
-from lib.runs import read_run  # noqa: E402
+from lib import demo, page, publish, table
+from lib.records import ReportError
+from lib.runs import read_run
 
 
 def labelled(argument):
@@ -41,17 +43,17 @@ def parsed(arguments):
     parser.add_argument("--measured", type=pathlib.Path, metavar="FOLDER", help="of kept measurements, instead of runs")
     parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write a self-contained page")
     parser.add_argument("--pictures", type=pathlib.Path, metavar="FOLDER", help="write the charts as SVG files")
-    parser.add_argument("--readme", type=pathlib.Path, metavar="FILE",
-                        help="put each block between its marks in this document; needs --pictures")
+    parser.add_argument("--documents", type=pathlib.Path, metavar="FILE", nargs="+", default=[],
+                        help="put each block between its marks, in the one of these that has them; needs --pictures")
     parser.add_argument("--check", action="store_true", help="write no pictures and no document; say which would change")
     parser.add_argument("--title", help="of the page")
     options = parser.parse_args(arguments)
     if bool(options.runs) == bool(options.measured):
         parser.error("give runs as LABEL=FILE, or --measured FOLDER")
-    if options.runs and (options.pictures or options.readme or options.check):
-        parser.error("--pictures, --readme and --check go with --measured")
-    if (options.readme or options.check) and not options.pictures:
-        parser.error("--readme and --check need --pictures: where the pictures are")
+    if options.runs and (options.pictures or options.documents or options.check):
+        parser.error("--pictures, --documents and --check go with --measured")
+    if (options.documents or options.check) and not options.pictures:
+        parser.error("--documents and --check need --pictures: where the pictures are")
     return options
 
 
@@ -73,7 +75,7 @@ def publish_kept(options):
         print(sentence)
     claims = publish.claims(found)
     if options.pictures:
-        wanted = publish.files(found, options.readme, options.pictures)
+        wanted = publish.files(found, options.documents, options.pictures)
         changed = publish.differences(wanted)
         for path in changed:
             print(f"{path} {'is not what the files make' if options.check else 'is made again'}")

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains the same GPT with Zeroth and with its peers, in turns, and compares speed, memory and losses.
 
     python3 -m venv .venv && .venv/bin/pip install -r bench/peers/requirements.txt
@@ -53,9 +54,9 @@ def numbers(text):
 
 def arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--loads", type=words_of(LOADS), default=list(LOADS), help="of %s [all]" % ", ".join(LOADS))
+    parser.add_argument("--loads", type=words_of(LOADS), default=list(LOADS), help=f"of {', '.join(LOADS)} [all]")
     parser.add_argument("--ranks", type=numbers, default=[2, 4], help="[2,4]; a load may have fewer")
-    parser.add_argument("--peers", type=words_of(PEERS), default=list(PEERS), help="of %s [all]" % ", ".join(PEERS))
+    parser.add_argument("--peers", type=words_of(PEERS), default=list(PEERS), help=f"of {', '.join(PEERS)} [all]")
     parser.add_argument("--variants", type=words_of(VARIANTS), default=list(VARIANTS), help="of the peers [all]")
     parser.add_argument("--stages", type=words_of("0123"), default=list("0123"), help="of Zeroth; 3 is always run [all]")
     parser.add_argument("--mpi", type=words_of("0123"), default=["3"], help="of Zeroth's stages, also under mpirun [3]")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """affordable_steps.py REPORT --seconds S --most M: prints how many steps like those in REPORT fit into S seconds."""
 
 import argparse
@@ -5,7 +6,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from lib.runs import read_run  # noqa: E402
+from lib.runs import read_run
 
 
 def affordable(step_ms, seconds, most, least=2):

@@ -1,4 +1,5 @@
-"""The demo: train_gpt at stages 0 to 3, as a block of the README and as a part of a page."""
+# SPDX-License-Identifier: Apache-2.0
+"""The demo: train_gpt at stages 0 to 3, as a block of docs/benchmarks.md and as a part of a page."""
 
 from html import escape
 

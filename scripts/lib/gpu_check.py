@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of scripts/gpu_check.sh, gpu_check.json and gpu_check.md, and the training runs among them (gpu_cases.py).
 
     gpu_check.py run --folder FOLDER --text TEXT --program TRAIN_GPT
@@ -13,9 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also started by itself
 
-from lib import runs  # noqa: E402
-from lib.gpu_cases import CASES, cases_for, gpus_of, run_cases  # noqa: E402
-from lib.records import ReportError  # noqa: E402
+from lib import runs
+from lib.gpu_cases import CASES, cases_for, gpus_of, run_cases
+from lib.records import ReportError
 
 # Dense bf16 products per second that the makers of GPUs state, by what nvidia-smi calls the GPU. Where several names are
 # part of that, the longest counts.

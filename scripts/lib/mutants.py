@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mutants: a source with one line changed, as a mistake would change it."""
 
 import dataclasses
@@ -5,10 +6,10 @@ import random
 import re
 
 # What decides bits and order.
-SOURCES = ("optim/*.cpp", "optim/*.hpp", "src/shard/*.cpp", "src/shard/*.hpp", "src/stage/*.cpp", "src/engine/*.cpp",
-           "src/engine/*.hpp", "src/device/rank_sum.cpp", "src/device/element_*.cpp", "src/device/element_*.hpp",
-           "src/comm/local_*.cpp", "src/comm/local_*.hpp", "src/comm/operations.hpp", "src/comm/staging.*",
-           "src/comm/transaction.*", "cuda/kernels/*.hpp")
+SOURCES = ("optim/*.cpp", "optim/*.hpp", "src/shard/*.cpp", "src/shard/*.hpp", "src/stage/*.cpp", "src/stage/*.hpp",
+           "src/engine/*.cpp", "src/engine/*.hpp", "src/device/rank_fold.cpp", "src/device/fold_*.hpp", "src/device/element_*.cpp",
+           "src/device/element_*.hpp", "src/comm/local/*.cpp", "src/comm/local/*.hpp", "src/comm/host_communicator.cpp",
+           "src/comm/operations.hpp", "src/comm/staging.*", "src/comm/transaction.*", "cuda/kernels/*.hpp")
 
 _EXCHANGED = {
     " + ": " - ", " - ": " + ", " * ": " / ", " / ": " * ", " % ": " / ", " < ": " <= ", " <= ": " < ", " > ": " >= ",

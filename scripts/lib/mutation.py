@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mutants are built and tested in a copy of the tree, in a build folder of its own."""
 
 import hashlib
@@ -9,14 +10,15 @@ import subprocess
 # Tests that reach a folder, what fails soonest first. The engine's run over all that is below it.
 _TRAINING = ("engine_contract", "engine_reference", "engine_models", "parity")
 TESTS = {
-    "optim/": ("schedule", "loss_scale", "step_scalars", "adamw", "stochastic_rounding", "exact_math", "cuda_kernels",
+    "optim/": ("schedule", "loss_scale", "step_scalars", "update", "stochastic_rounding", "exact_math", "cuda_kernels",
                *_TRAINING),
-    "src/shard/": ("shard", "stage", *_TRAINING, "engine_weights", "engine_reports"),
-    "src/stage/": ("stage", "schedule_page", *_TRAINING, "engine_reports"),
-    "src/engine/": (*_TRAINING, "engine_weights", "engine_reports", "engine_replicas", "engine_divergence",
-                    "engine_bf16_masters", "engine_allocation", "engine_trace"),
-    "src/device/": ("kernels", "rank_sum", "cuda_kernels", "engine_reference"),
-    "src/comm/": ("local", "staging", "local_faults", "local_steady", "parity"),
+    "src/shard/": ("shard", "stage", *_TRAINING, "engine_any", "engine_weights", "engine_reports", "engine_traffic"),
+    "src/stage/": ("stage", "schedule_page", *_TRAINING, "engine_any", "engine_reports", "engine_traffic"),
+    "src/engine/": (*_TRAINING, "engine_any", "engine_weights", "engine_reports", "engine_traffic", "engine_replicas",
+                    "engine_divergence", "engine_bf16_masters", "engine_poison", "engine_log", "engine_allocation",
+                    "engine_trace", "cuda_errors"),
+    "src/device/": ("kernels", "rank_fold", "cuda_kernels", "engine_reference"),
+    "src/comm/": ("local", "host_communicator", "staging", "local_faults", "local_steady", "parity"),
     "cuda/kernels/": ("cuda_kernels",),
 }
 OUTCOMES = ("caught", "survived", "does not compile", "same object code")

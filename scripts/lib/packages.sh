@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # Sourced. require_packages PACKAGE...: installs what is missing, or says what to install. ZEROTH_INSTALL=no in the
 # environment: installs nothing, and says what may be missing.
 
@@ -44,6 +46,7 @@ require_cmake() {
 # What the library and its examples are built from; what the tests need beside it.
 library_packages=(g++ cmake ninja-build libfmt-dev libspdlog-dev nlohmann-json3-dev libeigen3-dev libcli11-dev
   libopenmpi-dev openmpi-bin python3)
+# shellcheck disable=SC2034 # for those that source this
 test_packages=("${library_packages[@]}" catch2)
 
 # What one clone has compiled serves every other: paths below the clone are hashed relative to it.

@@ -1,4 +1,5 @@
-"""Zeroth beside its peers, as a block of the README and as a part of a page."""
+# SPDX-License-Identifier: Apache-2.0
+"""Zeroth beside its peers, as a block of docs/benchmarks.md and as a part of a page."""
 
 from html import escape
 
@@ -46,7 +47,7 @@ def as_markdown(peers, folder):
         markdown.picture("Tokens per second and peak memory per rank of Zeroth, DDP, FSDP2 and DeepSpeed",
                          f"{folder}/peers.svg"),
         f"{markdown.plain('; '.join(peers.facts))}; median of {peers.rounds} rounds. "
-        "[bench/README.md](bench/README.md) says what is compared and why it is fair.\n",
+        "[bench/README.md](../bench/README.md) says what is compared and why it is fair.\n",
         "Tokens per second, and how many times as fast as the fastest variant of each peer:\n", speed,
         "Peak memory per rank above an idle process, and as a part of each peer's, at its defaults or tuned, where it takes "
         "less (and of that with a malloc that gives back at once what is freed, which is slower):\n", memory,

@@ -1,11 +1,13 @@
-"""What the kept measurements make: blocks of the README, pictures, a page. Written, or compared with what is there."""
+# SPDX-License-Identifier: Apache-2.0
+"""What the kept measurements make: blocks of documents, pictures, a page. Written, or compared with what is there."""
 
 import os
 from html import escape
 
-from lib import demo, markdown, page, peers, savings, step_time
+from lib import demo, markdown, page, peers, savings, stages, step_time
+from lib.records import ReportError
 
-SECTIONS = (demo, step_time, peers, savings)
+SECTIONS = (demo, stages, step_time, peers, savings)
 
 
 def present(measured):
@@ -30,19 +32,30 @@ def as_html(found, title):
     return page.whole(title, "".join(parts))
 
 
-def files(found, readme, pictures):
-    """{path: text that it should hold, or None if it should not be there}."""
+def files(found, documents, pictures):
+    """{path: text that it should hold, or None if it should not be there}. Each section's marks are in one document."""
     wanted = {pictures / name: None for section in SECTIONS for name in section.PICTURES}
     for section, data in found:
         wanted.update({pictures / name: text for name, text in section.pictures(data).items()})
-    if readme:
-        folder = os.path.relpath(pictures, readme.parent)
-        blocks = {section: section.as_markdown(data, folder) + _again(section) for section, data in found}
-        text = readme.read_text(encoding="utf-8")
-        for section in SECTIONS:
-            text = markdown.replaced(text, section.NAME, blocks.get(section, ""))
-        wanted[readme] = text
-    return wanted
+    texts = {document: document.read_text(encoding="utf-8") for document in documents}
+    measured = dict(found)
+    for section in SECTIONS if texts else ():
+        document = _document_of(section, texts)
+        block = ""
+        if section in measured:
+            folder = os.path.relpath(pictures, document.parent)
+            block = section.as_markdown(measured[section], folder) + _again(section)
+        texts[document] = markdown.replaced(texts[document], section.NAME, block)
+    return {**wanted, **texts}
+
+
+def _document_of(section, texts):
+    having = [path for path, text in texts.items() if any(mark in text for mark in markdown.marks(section.NAME))]
+    if len(having) != 1:
+        begin, end = markdown.marks(section.NAME)
+        raise ReportError(f'one of {", ".join(map(str, texts))} must hold "{begin}" and "{end}" once, in this order; '
+                          f"{len(having)} have such marks")
+    return having[0]
 
 
 def _again(section):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loops of a kernel's machine code (SASS): which of its instructions run again and again."""
 
 import dataclasses
@@ -122,7 +123,8 @@ def _dominators(following, entry):
         for node in order[1:]:
             known = [p for p in before[node] if p in above]
             common = known[0]
-            for other in known[1:]:
+            for predecessor in known[1:]:
+                other = predecessor
                 while common != other:
                     if number[common] > number[other]:
                         common = above[common]
