@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gather.hpp"
 
 #include <algorithm>
@@ -16,10 +17,7 @@ using zeroth::comm::Label;
 /// that is what the job's communicator works on.
 class Exchange {
  public:
-  explicit Exchange(zeroth::Job& job)
-      : job_{job},
-        communicator_{*zeroth::detail::JobState::of(job).communicator},
-        device_{zeroth::detail::JobState::of(job).make_device()} {}
+  explicit Exchange(zeroth::Job& job) : job_{job}, communicator_{job.communicator()}, device_{job.make_device()} {}
 
   /// Every rank's `bytes` at `mine`, in rank order: on rank 0, and on the others too if `on_all`.
   [[nodiscard]] std::unique_ptr<zeroth::device::Memory> together(Label const& label, void const* mine,

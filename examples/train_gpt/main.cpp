@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Trains a GPT-2 on text, byte by byte, at the stage that the config file says.
 ///
 ///   train_gpt --config configs/zero3.json --data book.txt --ranks 4
@@ -22,8 +23,8 @@ void print_plan(gpt::Options const& options, zeroth::Config const& config, gpt::
   zeroth::Model model{options.seed};
   gpt::GptParams const params{model, shape};
   auto const world = options.ranks.value_or(1);
-  zeroth::write_output(
-      zeroth::explain_plan(model, config, world, {.transport = options.transport.value_or(Transport::local)}));
+  zeroth::write_output(zeroth::explain_plan(
+      zeroth::plan(model, config, world, {.transport = options.transport.value_or(Transport::local)})));
 }
 
 int run(gpt::Options const& options) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
@@ -5,15 +6,21 @@
 #include <map>
 #include <ostream>
 #include <string>
+#include <vector>
+#include <zeroth/comm/transport.hpp>
 
 namespace gpt {
 
 namespace {
 
-using zeroth::comm::Transport;
+constexpr char const* chosen_by_launcher = "auto";
 
-std::map<std::string, std::optional<Transport>> const transports{
-    {"auto", std::nullopt}, {"local", Transport::local}, {"mpi", Transport::mpi}, {"nccl", Transport::nccl}};
+std::vector<std::string> transport_words() {
+  auto words = zeroth::comm::transport_names();
+  words.insert(words.begin(), chosen_by_launcher);
+  return words;
+}
+
 std::map<std::string, zeroth::DeviceKind> const devices{{"cpu", zeroth::DeviceKind::cpu},
                                                         {"cuda", zeroth::DeviceKind::cuda}};
 std::map<std::string, Order> const orders{{"sequential", Order::sequential}, {"shuffled", Order::shuffled}};
@@ -76,7 +83,7 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option(
          "--comm", words.comm,
          "What ranks talk through; auto: local for threads, and for a launcher's processes nccl on GPUs, mpi elsewhere")
-      ->check(CLI::IsMember{{"auto", "local", "mpi", "nccl"}})
+      ->check(CLI::IsMember{transport_words()})
       ->capture_default_str();
   app.add_option("--device", words.device, "What each rank computes on; cuda: the GPU of its local rank")
       ->check(CLI::IsMember{{"cpu", "cuda"}})
@@ -115,7 +122,9 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
     return {std::nullopt, app.exit(error, out, err) == 0 ? 0 : 2};
   }
   options.order = orders.at(words.order);
-  options.transport = transports.at(words.comm);
+  if (words.comm != chosen_by_launcher) {
+    options.transport = zeroth::comm::transport_named(words.comm);
+  }
   options.device = devices.at(words.device);
   return {options, 0};
 }

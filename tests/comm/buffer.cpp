@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/buffer.hpp"
 
 #include <algorithm>
 
-#include "zeroth/device/kernels.hpp"
+#include "device/kernels.hpp"
 
 namespace zeroth::comm::conformance {
 namespace {

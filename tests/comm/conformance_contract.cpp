@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Wrong shapes are refused when they are submitted, on the rank that submits them, and nothing else happens.
 #include <fmt/format.h>
 
@@ -41,6 +42,13 @@ std::vector<Wrong> wrong_collectives(float* data, int rank, int world) {
       {{Operation::all_reduce, reinterpret_cast<std::byte*>(data) + 1, other, 8, fp32, 0}, "is not aligned"},
       {{Operation::all_reduce, data, other, 8, static_cast<Dtype>(99), 0}, "unknown dtype 99"},
       {{static_cast<Operation>(99), data, other, 8, fp32, 0}, "unknown operation 99"},
+      {{Operation::all_reduce, data, other, 8, fp32, 0, static_cast<Reduce>(13)}, "unknown reduce operator 13"},
+      {{Operation::all_reduce, data, other, 8, fp32, 0, Reduce::bit_xor},
+       "does not reduce fp32 by bit_xor; allowed are sum"},
+      {{Operation::reduce, data, other, 8, Dtype::int32, 0, Reduce::average}, "does not reduce int32 by average"},
+      {{Operation::reduce_scatter, data, other, 1, Dtype::fp32_location, 0}, "does not reduce fp32_location by sum"},
+      {{Operation::all_gather, data, other, 8, fp32, 0, Reduce::maximum},
+       "reduce is maximum, but this operation reduces nothing"},
   };
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The parts of the suite, and what they share.
 #pragma once
 #include <memory>
@@ -9,6 +10,8 @@
 namespace zeroth::comm::conformance {
 
 [[nodiscard]] std::vector<Case> operation_cases();
+[[nodiscard]] std::vector<Case> reduction_cases();
+[[nodiscard]] std::vector<Case> adjoint_cases();
 [[nodiscard]] std::vector<Case> message_cases();
 [[nodiscard]] std::vector<Case> transaction_cases();
 [[nodiscard]] std::vector<Case> split_cases();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Lists of collectives, streams and events, several communicators.
 #include <fmt/format.h>
 
@@ -8,8 +9,8 @@
 
 #include "comm/conformance_parts.hpp"
 #include "comm/trial.hpp"
+#include "device/kernels.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
-#include "zeroth/device/kernels.hpp"
 
 namespace zeroth::comm::conformance {
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/elements.hpp"
 
 #include <bit>
@@ -20,6 +21,7 @@ Bits encode(Dtype dtype, double value) noexcept {
     case Dtype::int32:
     case Dtype::int64:
     case Dtype::byte: return static_cast<Bits>(static_cast<std::int64_t>(value)) & mask(dtype);
+    default: break;
   }
   return 0;
 }

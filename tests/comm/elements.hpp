@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Elements of any dtype in closed form, as their bits.
 #pragma once
 #include <cstdint>
@@ -6,6 +7,7 @@
 
 namespace zeroth::comm::conformance {
 
+/// Of numbers.
 inline constexpr Dtype all_dtypes[] = {Dtype::fp32,  Dtype::bf16,  Dtype::fp16, Dtype::fp64,
                                        Dtype::int32, Dtype::int64, Dtype::byte};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ranks as threads of the test.
 #pragma once
 #include <functional>
@@ -7,7 +8,7 @@
 #include <vector>
 
 #include "comm/conformance.hpp"
-#include "zeroth/comm/local.hpp"
+#include "comm/local/local.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cpu.hpp"
 

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Variables of an environment that a test makes up.
 #pragma once
 #include <map>
 #include <string>
 
-#include "comm/environment.hpp"
+#include "comm/launch/environment.hpp"
 
 namespace zeroth::comm {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Run by mpirun, by test_mpi_fault_cases: runs one of the suite's fault cases, given by its number, and prints what
 // every rank found.
 #include <fmt/format.h>
@@ -39,7 +40,7 @@ int main(int argc, char** argv) {
   }
   return launch({.transport = comm::Transport::mpi}, [&](Job& job) {
     auto const device = device::make_cpu_device();
-    auto& communicator = *detail::JobState::of(job).communicator;
+    auto& communicator = job.communicator();
     communicator.set_options({std::chrono::minutes{3}, true});
     comm::conformance::Rank rank{communicator, *device};
     auto const problem = problem_of(cases[number], rank);

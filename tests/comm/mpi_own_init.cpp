@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Run by mpirun: a program that has initialised MPI itself, with the level given ("multiple" or "single"), and goes on
 // to use it after its jobs. With "no_job" and "one_job", which are "multiple", rank 1 comes to no job, or not to the
 // second one.
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
     }
     status += zeroth::launch(options, [](zeroth::Job& job) {
       auto const device = zeroth::device::make_cpu_device();
-      zeroth::detail::JobState::of(job).communicator->barrier(device->compute(), {"test", ""});
+      job.communicator().barrier(device->compute(), {"test", ""});
     });
   }
   int sum = 1;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Stores of several ranks in one process.
 #pragma once
 #include <atomic>
@@ -7,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/store.hpp"
-#include "zeroth/core/counter.hpp"
+#include "comm/store/store.hpp"
+#include "core/counter.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -42,11 +43,11 @@ template <class F>
 /// Options for one rank of a job on this machine.
 [[nodiscard]] inline StoreOptions rank_options(int rank, int world, int port) {
   StoreOptions options;
-  options.host = "127.0.0.1";
-  options.port = port;
+  options.at.host = "127.0.0.1";
+  options.at.port = port;
   options.rank = rank;
   options.world = world;
-  options.token = "the job of this test";
+  options.at.token = "the job of this test";
   options.join_timeout = std::chrono::minutes{2};
   options.heartbeat_timeout = std::chrono::seconds{60};  // sanitizers on a busy machine
   options.leave_timeout = std::chrono::seconds{60};

@@ -1,10 +1,11 @@
-#include "comm/environment.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/launch/environment.hpp"
 
 #include <string>
 #include <vector>
 
+#include "comm/launch/placing.hpp"
 #include "comm/made_up_environment.hpp"
-#include "comm/placing.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
@@ -15,11 +16,11 @@ namespace {
 using Catch::Contains;
 
 std::string error_of(Environment const& environment) {
-  return testing::thrown<ConfigError>([&] { return find_placement(from(environment)); });
+  return testing::thrown<ConfigError>([&] { return find_launched_rank(from(environment)); });
 }
 
-std::string error_of(LaunchOptions const& options, std::optional<Placement> const& placement, bool has_mpi) {
-  return testing::thrown<ConfigError>([&] { return plan_launch(options, placement, has_mpi); });
+std::string error_of(LaunchOptions const& options, std::optional<LaunchedRank> const& launched, bool has_mpi) {
+  return testing::thrown<ConfigError>([&] { return plan_launch(options, launched, has_mpi); });
 }
 
 Environment const torchrun{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}};
@@ -31,7 +32,7 @@ Environment const srun{
 Environment const srun_of_8{{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "8"}};
 Environment const batch_script{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}, {"SLURM_LOCALID", "0"}};
 
-Placement placed(std::string const& launcher, int rank, int world, bool starts_mpi) {
+LaunchedRank placed(std::string const& launcher, int rank, int world, bool starts_mpi) {
   return {.launcher = launcher, .variables = "RANK=x", .rank = rank, .world = world, .starts_mpi = starts_mpi};
 }
 
@@ -74,19 +75,19 @@ TEST_CASE("launchers are told by their variables") {
   };
   for (auto const& row : rows) {
     CAPTURE(row.what);
-    auto const placement = find_placement(from(row.environment));
-    REQUIRE(placement.has_value() == !row.launcher.empty());
-    if (placement) {
-      CHECK(placement->launcher == row.launcher);
-      CHECK(placement->rank == row.rank);
-      CHECK(placement->world == row.world);
-      CHECK(placement->local_rank.value_or(-1) == row.local_rank);
+    auto const launched = find_launched_rank(from(row.environment));
+    REQUIRE(launched.has_value() == !row.launcher.empty());
+    if (launched) {
+      CHECK(launched->launcher == row.launcher);
+      CHECK(launched->rank == row.rank);
+      CHECK(launched->world == row.world);
+      CHECK(launched->local_rank.value_or(-1) == row.local_rank);
     }
   }
 }
 
 TEST_CASE("launchers that say how many ranks a machine has are believed") {
-  auto const of = [](Environment const& environment) { return find_placement(from(environment)); };
+  auto const of = [](Environment const& environment) { return find_launched_rank(from(environment)); };
   CHECK(of(torchrun)->local_world == std::nullopt);
   CHECK(of(torchrun + Environment{{"LOCAL_WORLD_SIZE", "4"}})->local_world == 4);
   CHECK(of(open_mpi + Environment{{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})->local_world == 1);
@@ -141,7 +142,7 @@ TEST_CASE("a launcher's processes are ranks, and otherwise threads are") {
   auto const torchrun_of_1 = placed("torchrun", 0, 1, false);
   struct Row {
     char const* what;
-    std::optional<Placement> placement;
+    std::optional<LaunchedRank> launched;
     std::optional<Transport> asked;
     bool has_mpi;
     Transport transport;
@@ -164,7 +165,7 @@ TEST_CASE("a launcher's processes are ranks, and otherwise threads are") {
   };
   for (auto const& row : rows) {
     CAPTURE(row.what);
-    auto const plan = plan_launch({.thread_ranks = 4, .transport = row.asked}, row.placement, row.has_mpi);
+    auto const plan = plan_launch({.thread_ranks = 4, .transport = row.asked}, row.launched, row.has_mpi);
     CHECK(plan.transport == row.transport);
     CHECK(plan.thread_ranks == row.thread_ranks);
   }
@@ -173,16 +174,16 @@ TEST_CASE("a launcher's processes are ranks, and otherwise threads are") {
 TEST_CASE("processes on GPUs communicate by NCCL") {
   auto const mpirun_of_4 = placed("mpirun (Open MPI)", 1, 4, true);
   auto const mpirun_of_1 = placed("mpirun (Open MPI)", 0, 1, true);
-  auto const plan = [](std::optional<Placement> const& placement, std::optional<Transport> asked) {
-    return plan_launch({.thread_ranks = 4, .transport = asked, .device = DeviceKind::cuda}, placement, true);
+  auto const plan = [](std::optional<LaunchedRank> const& launched, std::optional<Transport> asked) {
+    return plan_launch({.thread_ranks = 4, .transport = asked, .device = DeviceKind::cuda}, launched, true);
   };
   CHECK(plan(mpirun_of_4, std::nullopt).transport == Transport::nccl);
   CHECK(plan(mpirun_of_1, Transport::nccl).transport == Transport::nccl);
   CHECK(plan(mpirun_of_1, std::nullopt).transport == Transport::local);
   CHECK(plan(mpirun_of_1, std::nullopt).thread_ranks == 1);
   CHECK(plan(std::nullopt, std::nullopt).thread_ranks == 4);
-  auto const refused = [](LaunchOptions const& options, std::optional<Placement> const& placement) {
-    return error_of(options, placement, true);
+  auto const refused = [](LaunchOptions const& options, std::optional<LaunchedRank> const& launched) {
+    return error_of(options, launched, true);
   };
   CHECK_THAT(refused({.transport = Transport::nccl}, mpirun_of_4), Contains("device is not cuda"));
   CHECK_THAT(refused({.transport = Transport::nccl, .device = DeviceKind::cuda}, std::nullopt),
@@ -223,7 +224,7 @@ TEST_CASE("ranks on GPUs are refused where they cannot run, or would share a GPU
 }
 
 TEST_CASE("MPI and the launcher must see the same job") {
-  Placement const torchrun_rank{.launcher = "torchrun", .variables = "RANK=1 WORLD_SIZE=4", .rank = 1, .world = 4};
+  LaunchedRank const torchrun_rank{.launcher = "torchrun", .variables = "RANK=1 WORLD_SIZE=4", .rank = 1, .world = 4};
   CHECK_NOTHROW(check_agreement(torchrun_rank, 1, 4));
   CHECK_THROWS_WITH(check_agreement(torchrun_rank, 0, 1), Contains("RANK=1 WORLD_SIZE=4 (torchrun)") &&
                                                               Contains("rank 0 in a world of 1") &&

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // launch() inside one process; what ends processes is in tests/faults.
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/launch/job_state.hpp"
 #include "support/catch.hpp"
 #include "support/child.hpp"
 #include "zeroth/comm/job.hpp"
@@ -19,11 +21,9 @@
 namespace zeroth {
 namespace {
 
-comm::Communicator& communicator_of(Job& job) { return *detail::JobState::of(job).communicator; }
-
 void meet(Job& job) {
   auto const device = device::make_cpu_device();
-  communicator_of(job).barrier(device->compute(), {"test", ""});
+  job.communicator().barrier(device->compute(), {"test", ""});
 }
 
 TEST_CASE("every thread is a rank, and knows which") {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Run by mpirun. Under mpi the launch runs its ranks on the calling thread, so assertions are allowed in there.
 #include <array>
 #include <cstdint>
@@ -12,12 +13,10 @@
 namespace zeroth::comm::conformance {
 namespace {
 
-Communicator& communicator_of(Job& job) { return *detail::JobState::of(job).communicator; }
-
 int launch_mpi(std::function<void(Rank&)> const& body) {
   return launch({.transport = Transport::mpi}, [&](Job& job) {
     auto const device = device::make_cpu_device();
-    Rank rank{communicator_of(job), *device};
+    Rank rank{job.communicator(), *device};
     body(rank);
   });
 }
@@ -83,9 +82,9 @@ TEST_CASE("a process launches several jobs one after another") {
     int ran = 0;
     int const status = launch({.thread_ranks = 7}, [&ran](Job& job) {
       ++ran;
-      CHECK(communicator_of(job).transport() == Transport::mpi);
-      CHECK(job.rank() == communicator_of(job).rank());
-      CHECK(job.world() == communicator_of(job).world());
+      CHECK(job.communicator().transport() == Transport::mpi);
+      CHECK(job.rank() == job.communicator().rank());
+      CHECK(job.world() == job.communicator().world());
       CHECK(job.local_rank() == job.rank());  // on one machine
     });
     CHECK(status == 0);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Run by mpirun on two ranks: counts that MPI's int does not hold.
 #include "comm/conformance.hpp"
 #include "support/catch.hpp"
@@ -10,7 +11,7 @@ namespace {
 TEST_CASE("the mpi communicator moves more than 2^31 elements") {
   int const status = launch({.transport = Transport::mpi}, [](Job& job) {
     auto const device = device::make_cpu_device();
-    Rank rank{*detail::JobState::of(job).communicator, *device};
+    Rank rank{job.communicator(), *device};
     for (auto const& each : large_cases()) {
       CAPTURE(each.name, job.rank());
       CHECK(problem_of(each, rank) == "");

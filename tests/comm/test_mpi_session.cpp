@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is about MPI itself: its errors and its 32-bit counts. Alone, as a world of one.
-#include "comm/mpi_session.hpp"
+#include "comm/mpi/mpi_session.hpp"
 
-#include "comm/mpi_call.hpp"
-#include "comm/mpi_thread.hpp"
+#include "comm/mpi/mpi_call.hpp"
+#include "comm/mpi/mpi_thread.hpp"
 #include "support/catch.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -46,7 +47,7 @@ TEST_CASE("an extent is as long as it should be") {
 }
 
 TEST_CASE("what ranks say when they leave a communicator is forgotten once all have left") {
-  MpiLeavers leavers;
+  Leavers leavers;
   leavers.add(7, {2, 40});  // before this rank has the communicator
   leavers.add(8, {1, 3});
   CHECK(leavers.of(7).size() == 1);

@@ -1,4 +1,5 @@
-#include "comm/node_list.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/launch/node_list.hpp"
 
 #include "support/catch.hpp"
 #include "support/thrown.hpp"

@@ -1,4 +1,5 @@
-#include "comm/rendezvous.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/store/rendezvous.hpp"
 
 #include <atomic>
 #include <numeric>

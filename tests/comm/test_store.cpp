@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // The store among threads of one process.
-#include "comm/store.hpp"
+#include "comm/store/store.hpp"
 
 #include <time.h>
 
@@ -9,7 +10,7 @@
 #include <numeric>
 #include <optional>
 
-#include "comm/frame.hpp"
+#include "comm/store/frame.hpp"
 #include "comm/store_ranks.hpp"
 #include "support/catch.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How ranks find rank 0's store.
 #include <poll.h>
 #include <pthread.h>
@@ -7,9 +8,9 @@
 #include <memory>
 #include <optional>
 
-#include "comm/socket.hpp"
-#include "comm/store.hpp"
-#include "comm/store_join.hpp"
+#include "comm/store/socket.hpp"
+#include "comm/store/store.hpp"
+#include "comm/store/store_join.hpp"
 #include "comm/store_ranks.hpp"
 #include "support/catch.hpp"
 #include "support/reserved_port.hpp"
@@ -103,10 +104,10 @@ TEST_CASE("options that make no sense are refused") {
   };
   CHECK_THAT(error_of([](auto& o) { o.rank = 2; }), Contains("ContractError") && Contains("rank 2 of 2"));
   CHECK_THAT(error_of([](auto& o) { o.world = 0; }), Contains("rank 0 of 0"));
-  CHECK_THAT(error_of([](auto& o) { o.host = ""; }), Contains("host ''"));
-  CHECK_THAT(error_of([](auto& o) { o.port = 65536; }), Contains("port 65536"));
+  CHECK_THAT(error_of([](auto& o) { o.at.host = ""; }), Contains("host ''"));
+  CHECK_THAT(error_of([](auto& o) { o.at.port = 65536; }), Contains("port 65536"));
   CHECK_THAT(error_of([](auto& o) { o.rank = 1; }), Contains("port 0"));
-  CHECK_THAT(error_of([](auto& o) { o.token = std::string(257, 't'); }), Contains("257 bytes of 256"));
+  CHECK_THAT(error_of([](auto& o) { o.at.token = std::string(257, 't'); }), Contains("257 bytes of 256"));
   CHECK_THAT(error_of([](auto& o) { o.heartbeat_timeout = milliseconds{0}; }), Contains("heartbeat_timeout is 0 ms"));
   CHECK_THAT(error_of([](auto& o) { o.world = 1 << 30; }),
              Contains("SystemError") && Contains("1073741824 ranks") && Contains("ulimit -n"));
@@ -115,7 +116,7 @@ TEST_CASE("options that make no sense are refused") {
 TEST_CASE("a port that is taken is named, with what to do") {
   Store const first{rank_options(0, 2, 0)};
   auto options = rank_options(0, 2, first.port());
-  options.given_by = "MASTER_PORT=" + std::to_string(first.port());
+  options.at.given_by = "MASTER_PORT=" + std::to_string(first.port());
   CHECK_THAT(outcome_of([&] { return std::to_string(Store{options}.rank()); }),
              StartsWith("SystemError: rank 0's store cannot listen at port " + std::to_string(first.port())) &&
                  Contains("(MASTER_PORT=") && Contains("Address already in use") && Contains("another port"));
@@ -126,19 +127,19 @@ TEST_CASE("a rank that finds nobody says where it looked, and why it failed") {
   int const port = reserved.number();
   auto options = rank_options(1, 2, port);
   options.join_timeout = milliseconds{100};
-  options.given_by = "MASTER_ADDR=x";
+  options.at.given_by = "MASTER_ADDR=x";
   auto const refused = outcome_of([&] { return std::to_string(Store{options}.rank()); });
   CHECK_THAT(refused, StartsWith("PeerError: rank 1 of 2 did not find rank 0's store at 127.0.0.1:") &&
                           Contains("(MASTER_ADDR=x)") && Contains("Connection refused"));
-  options.host = std::string(70, 'x') + ".invalid";  // no name server is asked for a label of that length
+  options.at.host = std::string(70, 'x') + ".invalid";  // no name server is asked for a label of that length
   auto const unresolved = outcome_of([&] { return std::to_string(Store{options}.rank()); });
-  CHECK_THAT(unresolved, Contains(options.host + ":" + std::to_string(port)) && Contains("cannot be resolved"));
+  CHECK_THAT(unresolved, Contains(options.at.host + ":" + std::to_string(port)) && Contains("cannot be resolved"));
 }
 
 TEST_CASE("IPv6, where this machine has it, and names") {
   std::string const host = GENERATE("::1", "localhost");
   auto options = rank_options(0, 2, 0);
-  options.host = host;
+  options.at.host = host;
   std::optional<Store> rank0;
   auto const error = outcome_of([&] {
     rank0.emplace(options);
@@ -150,7 +151,7 @@ TEST_CASE("IPv6, where this machine has it, and names") {
     return;
   }
   auto other = rank_options(1, 2, rank0->port());
-  other.host = host;
+  other.at.host = host;
   Store rank1{other};
   rank0->set("key", host);
   CHECK(rank1.get("key", patience) == host);
@@ -158,11 +159,11 @@ TEST_CASE("IPv6, where this machine has it, and names") {
 
 TEST_CASE("every interface, where the host is no loopback address") {
   auto options = rank_options(0, 3, 0);
-  options.host = "0.0.0.0";
+  options.at.host = "0.0.0.0";
   Store rank0{options};
   Store const rank1{rank_options(1, 3, rank0.port())};
   auto other = rank_options(2, 3, rank0.port());
-  other.host = "localhost";
+  other.at.host = "localhost";
   Store rank2{other};
   rank0.set("key", "value");
   CHECK(rank2.get("key", patience) == "value");

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The store among processes that are killed, frozen, throw, or come late.
 #include <chrono>
 #include <csignal>
 #include <thread>
 
-#include "comm/socket.hpp"
+#include "comm/store/socket.hpp"
 #include "support/catch.hpp"
 #include "support/children.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What reaches rank 0's store, and ranks, from others than the ranks of the job.
 #include <fmt/format.h>
 #include <poll.h>
@@ -7,9 +8,9 @@
 #include <optional>
 #include <random>
 
-#include "comm/connection.hpp"
-#include "comm/frame.hpp"
-#include "comm/socket.hpp"
+#include "comm/store/connection.hpp"
+#include "comm/store/frame.hpp"
+#include "comm/store/socket.hpp"
 #include "comm/store_ranks.hpp"
 #include "support/catch.hpp"
 #include "support/log.hpp"
@@ -91,7 +92,7 @@ TEST_CASE("a stranger with another token is told so, logged, and disturbs nobody
   Store rank0{rank_options(0, 3, 0)};
   Store rank1{rank_options(1, 3, rank0.port())};
   auto options = rank_options(2, 3, rank0.port());
-  options.token = "a job of yesterday";
+  options.at.token = "a job of yesterday";
   auto const error = outcome_of([&] { return std::to_string(Store{options}.rank()); });
   CHECK_THAT(error, StartsWith("ConfigError: rank 0's store at 127.0.0.1:" + std::to_string(rank0.port())) &&
                         Contains("refused this process: this process's job token is not that job's"));

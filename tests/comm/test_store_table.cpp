@@ -1,4 +1,5 @@
-#include "comm/store_table.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/store/store_table.hpp"
 
 #include <map>
 

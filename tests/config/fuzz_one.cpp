@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/fuzz_one.hpp"
 
 #include <cmath>
@@ -26,7 +27,9 @@ void check_settings(Settings const& settings, int world) {
   require(precision.gradient == Dtype::fp32 || precision.gradient == precision.compute, "gradient dtype");
   require(precision.accumulate == Dtype::fp32 || precision.accumulate == precision.reduce, "accumulate dtype");
   require(settings.gradient_slots >= 1 && settings.prefetch_count >= 0 && settings.reduce_bucket_count >= 0, "counts");
-  require(rules.adam.beta1 < 1 && rules.adam.beta2 < 1 && rules.adam.epsilon > 0, "Adam");
+  if (auto const* const adam = std::get_if<optim::Adam>(&settings.update.rule)) {
+    require(adam->beta1 < 1 && adam->beta2 < 1 && adam->epsilon > 0, "Adam");
+  }
   require(std::isfinite(rules.clip) && rules.clip >= 0, "clip");
   require(std::isfinite(rules.loss_scale.initial) && rules.loss_scale.initial > 0, "loss scale");
   require(std::isfinite(rules.schedule.base) && std::isfinite(rules.schedule.warmup_max), "learning rate");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// From a well-formed file to settings.
 #include <limits>
 #include <thread>
@@ -47,12 +48,13 @@ TEST_CASE("Every key arrives") {
   CHECK(rules.clip == 0.5F);
   CHECK(rules.skip_nonfinite);
   CHECK(rules.gradient_prescale == 1);
-  CHECK(rules.adam.beta1 == 0.5F);
-  CHECK(rules.adam.beta2 == 0.75F);
-  CHECK(rules.adam.epsilon == 0.125F);
-  CHECK(rules.adam.weight_decay == 0.0625F);
-  CHECK_FALSE(rules.adam.decoupled_decay);
-  CHECK_FALSE(rules.adam.bias_correction);
+  auto const& adam = std::get<optim::Adam>(settings.update.rule);
+  CHECK(adam.beta1 == 0.5F);
+  CHECK(adam.beta2 == 0.75F);
+  CHECK(adam.epsilon == 0.125F);
+  CHECK(adam.weight_decay == 0.0625F);
+  CHECK_FALSE(adam.decoupled_decay);
+  CHECK_FALSE(adam.bias_correction);
   CHECK(rules.loss_scale.dynamic);
   CHECK(rules.loss_scale.initial == 16);
   CHECK(rules.loss_scale.minimum == 2);
@@ -98,8 +100,8 @@ TEST_CASE("A schedule takes its rates from the optimizer where DeepSpeed's does"
 
 TEST_CASE("Adam is AdamW unless adam_w_mode is false") {
   auto const decoupled = [](char const* type, char const* mode) {
-    return settings_of(fmt::format(R"("optimizer": {{"type": "{}", "params": {{{}}}}})", type, mode))
-        .rules.adam.decoupled_decay;
+    auto const settings = settings_of(fmt::format(R"("optimizer": {{"type": "{}", "params": {{{}}}}})", type, mode));
+    return std::get<optim::Adam>(settings.update.rule).decoupled_decay;
   };
   CHECK(decoupled("AdamW", ""));
   CHECK(decoupled("adamw", R"("adam_w_mode": true)"));
@@ -140,7 +142,8 @@ TEST_CASE("A number is what it means, however it is written") {
   CHECK(bucket("9223372036854775807") == std::numeric_limits<std::int64_t>::max());
   CHECK(bucket("9007199254740993") == 9007199254740993);  // not a double
   CHECK(settings_of(R"("gradient_clipping": 2)").rules.clip == 2);
-  CHECK(settings_of(R"("optimizer": {"type": "Adam", "params": {"betas": [0, 0.5]}})").rules.adam.beta1 == 0);
+  auto const update = settings_of(R"("optimizer": {"type": "Adam", "params": {"betas": [0, 0.5]}})").update;
+  CHECK(std::get<optim::Adam>(update.rule).beta1 == 0);
 }
 
 TEST_CASE("\"auto\" is the largest unit where it is a number of elements, and absent elsewhere") {

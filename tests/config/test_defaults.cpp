@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An empty file means what it means to DeepSpeed 0.19, but for the differences that are listed here and in
 /// docs/config.md.
 #include <map>
@@ -11,7 +12,8 @@ namespace zeroth {
 namespace {
 
 /// DeepSpeed's defaults, from its sources: runtime/config.py, constants.py, zero/config.py, precision_config.py,
-/// lr_schedules.py, ops/adam. Null where it computes the value or has none.
+/// lr_schedules.py, ops/adam; and PyTorch's, of the optimizers that it takes from there. Null where it computes the
+/// value, where it depends on the optimizer, or where there is none.
 char const* const deepspeed = R"({
   "train_batch_size": null, "train_micro_batch_size_per_gpu": null, "gradient_accumulation_steps": null,
   "gradient_clipping": 1.0, "communication_data_type": null,
@@ -23,9 +25,11 @@ char const* const deepspeed = R"({
   "fp16.hysteresis": 2, "fp16.consecutive_hysteresis": false, "fp16.min_loss_scale": 1,
   "bf16.enabled": false, "bf16.check_grad_overflow": true,
   "bf16.bf16_master_weights_and_grads": false, "bf16.bf16_optimizer_states": false,
-  "optimizer.type": null, "optimizer.params.lr": 0.001, "optimizer.params.betas": [0.9, 0.999],
-  "optimizer.params.eps": 1e-8, "optimizer.params.weight_decay": 0.0, "optimizer.params.bias_correction": true,
-  "optimizer.params.adam_w_mode": true,
+  "optimizer.type": null, "optimizer.params.lr": null, "optimizer.params.betas": [0.9, 0.999],
+  "optimizer.params.eps": null, "optimizer.params.weight_decay": 0.0, "optimizer.params.bias_correction": true,
+  "optimizer.params.adam_w_mode": true, "optimizer.params.momentum": 0.0, "optimizer.params.dampening": 0.0,
+  "optimizer.params.nesterov": false, "optimizer.params.alpha": 0.99, "optimizer.params.lr_decay": 0.0,
+  "optimizer.params.initial_accumulator_value": 0.0,
   "scheduler.type": null, "scheduler.params.warmup_min_lr": 0.0, "scheduler.params.warmup_max_lr": null,
   "scheduler.params.warmup_num_steps": 1000, "scheduler.params.warmup_type": "log",
   "scheduler.params.total_num_steps": null, "scheduler.params.warmup_min_ratio": 0.0,
@@ -60,12 +64,13 @@ TEST_CASE("An empty file resolves to the defaults") {
   CHECK(settings.flight_recorder.empty());
   CHECK(settings.gradient_slots == 1);
   CHECK(settings.rules.clip == 1);
-  CHECK(settings.rules.adam.beta1 == 0.9F);
-  CHECK(settings.rules.adam.beta2 == 0.999F);
-  CHECK(settings.rules.adam.epsilon == 1e-8F);
-  CHECK(settings.rules.adam.weight_decay == 0);
-  CHECK(settings.rules.adam.decoupled_decay);
-  CHECK(settings.rules.adam.bias_correction);
+  auto const& adam = std::get<optim::Adam>(settings.update.rule);
+  CHECK(adam.beta1 == 0.9F);
+  CHECK(adam.beta2 == 0.999F);
+  CHECK(adam.epsilon == 1e-8F);
+  CHECK(adam.weight_decay == 0);
+  CHECK(adam.decoupled_decay);
+  CHECK(adam.bias_correction);
   CHECK_FALSE(settings.rules.has_learning_rate);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// docs/config.md says what the tables of keys say.
 #include <fstream>
 #include <iterator>
@@ -12,11 +13,21 @@ namespace {
 
 std::string code(std::string_view text) { return text.empty() ? std::string{} : fmt::format("`{}`", text); }
 
+/// " Of SGD and RMSprop.", or nothing.
+std::string of_types(std::string_view types) {
+  std::string text;
+  for (char const letter : types) {
+    text += letter == ' ' ? ", " : std::string{letter};
+  }
+  return text.empty() ? text : fmt::format(" (Of {}.)", text);
+}
+
 std::string table_of_keys() {
   std::string table = "| key | allowed | default | meaning |\n|---|---|---|---|\n";
   for (auto const& key : config::keys) {
     auto const standard = key.derive != nullptr ? std::string{key.why} : code(config::to_text(key.value));
-    table += fmt::format("| `{}` | {} | {} | {} |\n", key.path, config::allowed(key), standard, key.meaning);
+    table += fmt::format("| `{}` | {} | {} | {}{} |\n", key.path, config::allowed(key), standard, key.meaning,
+                         of_types(key.types));
   }
   return table;
 }

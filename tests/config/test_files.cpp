@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The files of configs/.
 #include <algorithm>
 #include <set>
@@ -61,7 +62,7 @@ TEST_CASE("The files for 16 bits and for accumulation are that") {
   CHECK(bf16.precision.master == Dtype::fp32);
   auto const masters = Config::from_file(config_file("zero3_bf16_masters.json")).settings(2, 1);
   CHECK(masters.precision.master == Dtype::bf16);
-  CHECK(masters.precision.moments == Dtype::bf16);
+  CHECK(masters.precision.states == Dtype::bf16);
   auto const accumulation = Config::from_file(config_file("zero2_accumulation.json")).settings(2, 1);
   CHECK(accumulation.batch.accumulation > 1);
   CHECK(accumulation.precision.accumulate == Dtype::fp32);

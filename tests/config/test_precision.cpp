@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The dtypes of gradients on their way from backward to the optimizer.
 #include <vector>
 
@@ -109,7 +110,7 @@ TEST_CASE("bf16 masters make all gradients bf16, and moments may follow") {
   };
   auto const states_of = [](std::string const& members) {
     auto const precision = settings_of(members).precision;
-    return fmt::format("{}; {} {}", to_text(precision), name_of(precision.master), name_of(precision.moments));
+    return fmt::format("{}; {} {}", to_text(precision), name_of(precision.master), name_of(precision.states));
   };
   CHECK(states_of(every) == "fp32 fp32 fp32 fp32; fp32 fp32");
   CHECK(states_of(bf16 + every) == "bf16 bf16 bf16 bf16; fp32 fp32");
@@ -120,9 +121,8 @@ TEST_CASE("bf16 masters make all gradients bf16, and moments may follow") {
   }
   CHECK(states_of(with("") + every + twice + R"(, "data_types": {"grad_accum_dtype": "bf16"})") ==
         "bf16 bf16 bf16 bf16; bf16 fp32");
-  CHECK(settings_of(with("") + every).rules.adam.rounding_seed == 0);
-  CHECK(settings_of(R"("zeroth": {"stochastic_rounding_seed": 1234567890123})").rules.adam.rounding_seed ==
-        1234567890123);
+  CHECK(settings_of(with("") + every).update.rounding_seed == 0);
+  CHECK(settings_of(R"("zeroth": {"stochastic_rounding_seed": 1234567890123})").update.rounding_seed == 1234567890123);
   for (int stage = 0; stage <= 3; ++stage) {  // DeepSpeed refuses 0
     auto const file = with("") + fmt::format(R"("zero_optimization": {{"stage": {}}})", stage);
     CHECK(settings_of(file).precision.master == Dtype::bf16);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The resolved configuration, printed and read back.
 #include <sstream>
 
@@ -22,7 +23,7 @@ nlohmann::json as_file(nlohmann::json const& printed) {
 }
 
 auto as_tuple(Settings const& s) {
-  auto const& a = s.rules.adam;
+  auto const& a = std::get<optim::Adam>(s.update.rule);
   auto const& c = s.rules.schedule;
   auto const& l = s.rules.loss_scale;
   return std::make_tuple(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How wide the accesses of kernels are: whole packs of arrays that are aligned alike, and no single elements.
 #include <functional>
 #include <vector>
@@ -5,7 +6,7 @@
 #include "cuda/launch.hpp"
 #include "cuda/packs.hpp"
 #include "machine.hpp"
-#include "zeroth/optim/adamw.hpp"
+#include "zeroth/optim/update.hpp"
 
 namespace zeroth::cuda {
 namespace {
@@ -27,7 +28,7 @@ Accesses accesses_of(std::function<cudaError_t()> const& enqueue) {
   return accesses;
 }
 
-Accesses accesses_of_adamw(std::int64_t shift, std::int64_t gradient_shift) {
+Accesses accesses_of_update(std::int64_t shift, std::int64_t gradient_shift) {
   std::vector<float> const states(all);
   std::vector<bf16> const narrow(all);
   OnMachine<float> const master{states, shift}, m{states, shift}, v{states, shift};
@@ -35,11 +36,12 @@ Accesses accesses_of_adamw(std::int64_t shift, std::int64_t gradient_shift) {
   optim::StepScalars after_one_step;
   optim::advance({}, {9, 2, 3, 0}, after_one_step);
   OnMachine<optim::StepScalars> const scalars{{after_one_step}};
-  std::vector<optim::AdamwSegment> const segments{{0, all, 1, 1}};
-  optim::AdamwArgs args;
+  std::vector<optim::Segment> const segments{{0, all, 1, 1}};
+  optim::UpdateArgs args;
   args.master = master.data();
-  args.m = m.data();
-  args.v = v.data();
+  optim::Update const adam;
+  args.update = &adam;
+  args.states = {m.data(), v.data()};
   args.gradient = gradient.data();
   args.gradient_dtype = Dtype::bf16;
   args.parameter = parameter.data();
@@ -47,20 +49,20 @@ Accesses accesses_of_adamw(std::int64_t shift, std::int64_t gradient_shift) {
   args.segments = segments;
   args.scalars = scalars.data();
   args.count = all;
-  return accesses_of([&] { return adamw(machine().stream(), args); });
+  return accesses_of([&] { return update(machine().stream(), args); });
 }
 
-TEST_CASE("adamw moves aligned arrays in packs") {
+TEST_CASE("an update moves aligned arrays in packs") {
   testing::every_way();
   constexpr std::int64_t arrays = 8;  // loads: gradient, master, m, v; stores: master, m, v, parameter
-  auto const aligned = accesses_of_adamw(0, 0);
+  auto const aligned = accesses_of_update(0, 0);
   CHECK(aligned.packs == packs * arrays);
   CHECK(aligned.singles == 0);
   auto const shifted =
-      accesses_of_adamw(3, 3);  // aligned alike: 5 elements come before the first pack, 3 are left over
+      accesses_of_update(3, 3);  // aligned alike: 5 elements come before the first pack, 3 are left over
   CHECK(shifted.packs == (packs - 1) * arrays);
   CHECK(shifted.singles == pack * arrays);
-  auto const apart = accesses_of_adamw(0, 1);  // never
+  auto const apart = accesses_of_update(0, 1);  // never
   CHECK(apart.packs == 0);
   CHECK(apart.singles == all * arrays);
 }

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The sum over ranks, the sum of block sums and the scalars of a step, against the CPU's.
 #include <random>
 #include <tuple>
 
 #include "cuda/launch.hpp"
 #include "device/element_loops.hpp"
+#include "device/rank_fold.hpp"
 #include "machine.hpp"
-#include "zeroth/device/rank_sum.hpp"
 
 namespace zeroth::cuda {
 namespace {
@@ -70,7 +71,7 @@ void check_rank_sum(Dtype dtype, int ranks, Outputs outputs, std::int64_t shift,
   args.first = far + first;
   args.count = count;
   CHECK(rank_sum(machine().stream(), args) == cudaSuccess);
-  device::rank_sum(to.data(), static_cast<int>(to.size()), from.data(), ranks, dtype, first, count);
+  device::rank_fold(Reduce::sum, to.data(), static_cast<int>(to.size()), from.data(), ranks, dtype, first, count);
   for (std::size_t k = 0; k < results.size(); ++k) {
     CHECK(equal(written[k]->values(), results[k]));
   }

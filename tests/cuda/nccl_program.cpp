@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of a job that torchrun's variables describe, on the CUDA runtime and the NCCL of the tests:
 // nccl_program DEED GPUS STAGE FOLDER JOIN_MS. Says what becomes of it.
 #include <cstdio>
@@ -20,11 +21,10 @@ void say(std::string const& words) {
 
 /// Rank 1 throws instead of coming to a sum that the others wait for, while NCCL does not return from an abort.
 void wait_for_ever(Job& job) {
-  auto& state = detail::JobState::of(job);
-  auto const device = state.make_device();
+  auto const device = job.make_device();
   auto const memory = device->allocate(device::Category::slots, 1 << 20);
   auto const stream = device->make_stream("test", device::Overlap::on);
-  auto const all = state.communicator->split(0, job.rank(), "all");
+  auto const all = job.communicator().split(0, job.rank(), "all");
   all->set_options({.check = false});
   auto const window = all->register_memory(*memory);
   fake_nccl::stall_abort();

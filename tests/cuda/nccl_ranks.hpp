@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ranks as threads of the test that communicate by NCCL: each has what a process would have.
 #pragma once
 #include <fmt/format.h>
@@ -10,7 +11,8 @@
 #include <vector>
 
 #include "comm/conformance.hpp"
-#include "comm/nccl_communicator.hpp"
+#include "comm/launch/job_state.hpp"
+#include "comm/nccl/nccl_communicator.hpp"
 #include "comm/store_ranks.hpp"
 #include "cuda/gpus.hpp"
 #include "support/job.hpp"

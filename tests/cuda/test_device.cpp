@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Memory, streams and events of the CUDA device.
 #include <algorithm>
 #include <atomic>
@@ -9,9 +10,9 @@
 #include "cuda/gate.hpp"
 #include "cuda/gpus.hpp"
 #include "device/cuda_event.hpp"
+#include "device/kernels.hpp"
 #include "support/catch.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/device/kernels.hpp"
 #include "zeroth/device/timeline.hpp"
 
 namespace zeroth::testing {

@@ -1,16 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What goes wrong on a GPU ends all ranks, and each says why.
 #include <fmt/format.h>
 
 #include <string>
 #include <thread>
 
+#include "device/kernels.hpp"
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
 #include "support/fake_cuda/fake_cuda.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/adapters/cuda.hpp"
 #include "zeroth/device/cuda.hpp"
-#include "zeroth/device/kernels.hpp"
 
 namespace zeroth::testing {
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ranks on a GPU that throw, or do not answer any more: every rank ends in time, and knows why.
 #include <fmt/format.h>
 
@@ -10,7 +11,7 @@
 #include "cuda/contribute.hpp"
 #include "cuda/gpus.hpp"
 #include "support/catch.hpp"
-#include "zeroth/core/counter.hpp"
+#include "zeroth/core/clock.hpp"
 #include "zeroth/device/cuda.hpp"
 
 namespace zeroth::testing {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What goes wrong with NCCL, and what the ranks are told.
 #include <array>
 #include <atomic>
@@ -425,7 +426,7 @@ TEST_CASE("a rank that throws ends the others in what they wait for") {
   begin_nccl();
   std::latch submitted{2};
   auto const outcome = testing::run_nccl_job(3, [&submitted](Job& job) {
-    auto& communicator = *detail::JobState::of(job).communicator;
+    auto& communicator = job.communicator();
     auto const device = device::make_cuda_device(0);
     auto const stream = device->make_stream("test", device::Overlap::on);
     float data = 1;

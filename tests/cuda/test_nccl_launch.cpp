@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// launch() where a launcher has started processes on GPUs. The test is such a process, one of one.
 #include <cstdlib>
 #include <map>
@@ -54,7 +55,7 @@ TEST_CASE("a process that torchrun started is a rank on the GPU of its local ran
       SmallModel const small;
       auto const config = small_config(3);
       Engine<float> const engine{job, small.model, config};
-      CHECK(detail::JobState::of(job).communicator->transport() == comm::Transport::nccl);
+      CHECK(job.communicator().transport() == comm::Transport::nccl);
       device = this_rank().device;
     });
     CHECK(status == 0);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The real NCCL: that it is loaded, which one it is, and what it says where there is no GPU.
 #include <nccl.h>
 
@@ -5,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "comm/nccl_link.hpp"
+#include "comm/nccl/nccl_link.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
@@ -33,8 +34,8 @@ TEST_CASE("initialisation without a GPU is an error of the system that names cal
   }
   FlightRecorder recorder{0, 1};
   NcclLink::Identity identity;
-  identity.job_ranks = {0};
-  identity.traits.name = "world";
+  identity.group.job_ranks = {0};
+  identity.group.name = "world";
   NcclLink link{identity, recorder, [] { return std::nullopt; }};
   ncclUniqueId id;
   std::memset(&id, 0, sizeof id);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How long ranks rest while NCCL has a call under way. Calls of nanosleep() are interposed by the linker's --wrap.
 #include <time.h>
 
@@ -6,7 +7,7 @@
 #include <vector>
 
 #include "comm/conformance_parts.hpp"
-#include "comm/pace.hpp"
+#include "comm/nccl/pace.hpp"
 #include "cuda/nccl_ranks.hpp"
 #include "support/catch.hpp"
 

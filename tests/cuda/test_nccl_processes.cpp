@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ranks that are processes, as torchrun starts them, each on a GPU and an NCCL of the tests'.
 #include <signal.h>
 
@@ -8,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/socket.hpp"
+#include "comm/store/socket.hpp"
 #include "comm/store_ranks.hpp"
 #include "cuda/nccl_training.hpp"
 #include "support/catch.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ranks on a GPU train as ranks on the CPU do, bit for bit: at every stage, dtype and movement of states.
 #include <fmt/format.h>
 
@@ -6,6 +7,7 @@
 #include "cuda/cuda_access.hpp"
 #include "cuda/gpus.hpp"
 #include "cuda/trained.hpp"
+#include "support/rules.hpp"
 #include "zeroth/device/cuda.hpp"
 
 namespace zeroth::testing {
@@ -26,14 +28,15 @@ struct Movement {
 };
 Movement const movements[] = {{500'000'000, 50'000'000, 2, true}, {1, 0, 1, false}, {1500, 1000, 4, true}};
 
-std::string file(Types const& types, int stage, int accumulation, Movement const& move, std::string const& more = "") {
+std::string file(Types const& types, int stage, int accumulation, Movement const& move, std::string const& more = "",
+                 char const* optimizer = R"("type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1})") {
   return fmt::format(R"({{
     "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": {}, {} "gradient_clipping": 0.5,
     "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}, "stage3_prefetch_bucket_size": {}, "overlap_comm": {}}},
-    "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01, "weight_decay": 0.1}}}},
+    "optimizer": {{ {} }},
     "zeroth": {{ "gradient_slots": {}, "timeout_ms": 120000 {} }} }})",
-                     accumulation, types.keys, stage, move.bucket, move.prefetch, move.overlap, move.gradient_slots,
-                     more);
+                     accumulation, types.keys, stage, move.bucket, move.prefetch, move.overlap, optimizer,
+                     move.gradient_slots, more);
 }
 
 /// All ranks on one GPU, or one on each of two.
@@ -65,6 +68,24 @@ TEST_CASE("ranks on one GPU give the CPU's bits") {
       }
     }
   }
+}
+
+TEST_CASE("every optimizer gives the CPU's bits on a GPU") {
+  auto const rule = GENERATE(from_range(all_rules()));
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const& types = all_types[stage % 2 == 0 ? 1 : 6];
+    INFO(fmt::format("{}, {}, stage {}", rule.name, types.name, stage));
+    auto const text = file(types, stage, 2, movements[stage % 3], "", rule.optimizer);
+    REQUIRE(bits_of(train_on_gpu(2, text, {})) == bits_of(train_on_cpu(2, text)));
+  }
+}
+
+TEST_CASE("an engine on a GPU refuses a rule of the program's own, by its name") {
+  auto const config = Config::from_json(file(fp32_types, 1, 1, movements[0], "", "")).with(own_momentum());
+  begin_on({});
+  auto const run = threads_on([](int) { return device::make_cuda_device(0); });
+  auto const outcome = run(1, [&](Job& job) { static_cast<void>(train_synthetic(job, config)); });
+  CHECK_THAT(messages_of(outcome), Catch::Contains("own momentum") && Catch::Contains("is for CPUs"));
 }
 
 TEST_CASE("work that comes late on some streams changes nothing") {

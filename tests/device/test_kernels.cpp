@@ -1,4 +1,5 @@
-#include "zeroth/device/kernels.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "device/kernels.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -285,28 +286,27 @@ TEST_CASE("collect adds in 1024 lanes, then folds halves onto halves") {
   }
 }
 
-TEST_CASE("advance and adamw run on the stream and meet in the scalars") {
+TEST_CASE("advance and update run on the stream and meet in the scalars") {
   Machine machine{Overlap::on};
   optim::StepRules rules;
   rules.schedule.base = 0.5F;
-  rules.adam.epsilon = 0;
+  optim::Update const adam{optim::Adam{.epsilon = 0}};
   optim::StepSums sums{4, 3, 1, 0};
   optim::StepScalars scalars;
   std::vector<float> master{1, 1}, m(2), v(2);
   std::vector<bf16> const gradient{from_float<bf16>(2), from_float<bf16>(-2)};
-  std::vector<optim::AdamwSegment> const segments{{0, 2, 1, 1}};
-  optim::AdamwArgs args;
+  std::vector<optim::Segment> const segments{{0, 2, 1, 1}};
+  optim::UpdateArgs args;
   args.master = master.data();
-  args.m = m.data();
-  args.v = v.data();
+  args.states = {m.data(), v.data()};
   args.gradient = gradient.data();
   args.gradient_dtype = Dtype::bf16;
   args.count = 2;
   args.segments = segments;
-  args.rules = rules.adam;
+  args.update = &adam;
   args.scalars = &scalars;
   machine.kernels.advance(*machine.stream, rules, &sums, &scalars);
-  machine.kernels.adamw(*machine.stream, args);
+  machine.kernels.update(*machine.stream, args);
   machine.stream->synchronize();
   CHECK(scalars.applied == 1);
   CHECK(scalars.gradient_norm == 2);
@@ -334,21 +334,26 @@ TEST_CASE("kernels refuse what they cannot do, and name it") {
   epilogue.sums_count = 0;
   epilogue.destination_dtype = Dtype::fp64;
   CHECK_THROWS_WITH(kernels.reduce_epilogue(stream, epilogue), Contains("fp64"));
-  std::vector<optim::AdamwSegment> segments{{0, 5, 1, 1}, {4, 6, 1, 1}};
-  optim::AdamwArgs args;
+  std::vector<optim::Segment> segments{{0, 5, 1, 1}, {4, 6, 1, 1}};
+  optim::UpdateArgs args;
   args.count = 6;
   args.segments = segments;
-  CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("[4, 6)"));
+  CHECK_THROWS_WITH(kernels.update(stream, args), Contains("[4, 6)"));
   segments[1] = {5, 7, 1, 1};
-  CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("[5, 7)") && Contains("6"));
+  CHECK_THROWS_WITH(kernels.update(stream, args), Contains("[5, 7)") && Contains("6"));
   args.segments = {};
-  args.moments_dtype = Dtype::bf16;
-  CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("moments are bf16 beside masters of fp32"));
+  args.states_dtype = Dtype::bf16;
+  CHECK_THROWS_WITH(kernels.update(stream, args), Contains("states are bf16 beside masters of fp32"));
   args.master_dtype = Dtype::fp16;
-  CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("masters are fp16, must be fp32 or bf16"));
+  CHECK_THROWS_WITH(kernels.update(stream, args), Contains("masters are fp16, must be fp32 or bf16"));
   args.master_dtype = Dtype::bf16;
   args.parameter = &value;
-  CHECK_THROWS_WITH(kernels.adamw(stream, args), Contains("`parameter` must be null"));
+  CHECK_THROWS_WITH(kernels.update(stream, args), Contains("masters of bf16") && Contains("`parameter` must be null"));
+  args.parameter = nullptr;
+  CHECK_THROWS_WITH(kernels.update(stream, args), Contains("gradients are fp32 beside masters of bf16, must be bf16"));
+  args = {};
+  args.parameter = &value;
+  CHECK_THROWS_WITH(kernels.update(stream, args), Contains("parameters of fp32") && Contains("must be null"));
   stream.synchronize();  // nothing was enqueued, nothing failed
 }
 

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "device/kernels.hpp"
+#include "device/rank_fold.hpp"
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
 #include "zeroth/device/cpu.hpp"
-#include "zeroth/device/kernels.hpp"
-#include "zeroth/device/rank_sum.hpp"
 
 namespace zeroth::device {
 namespace {
@@ -29,7 +30,8 @@ TEST_CASE("recording, waiting, posting and every kernel allocate nothing") {
   std::vector<float> block_sums(static_cast<std::size_t>(sum_blocks(count)));
   optim::StepSums sums;
   optim::StepScalars scalars;
-  std::vector<optim::AdamwSegment> const segments{{0, count, 1, 1}};
+  std::vector<optim::Segment> const segments{{0, count, 1, 1}};
+  optim::Update const adam;
   auto& kernels = device->kernels();
 
   std::int64_t const before = allocation_count();
@@ -47,18 +49,18 @@ TEST_CASE("recording, waiting, posting and every kernel allocate nothing") {
     kernels.reduce_epilogue(*stream, epilogue);
     kernels.collect(*stream, block_sums, {0, 1, 1, 0}, &sums);
     kernels.advance(*stream, {}, &sums, &scalars);
-    optim::AdamwArgs adamw;
-    adamw.master = floats + count;
-    adamw.m = floats + 2 * count;
-    adamw.v = floats + 3 * count;
-    adamw.gradient = floats;
-    adamw.count = count;
-    adamw.segments = segments;
-    adamw.scalars = &scalars;
-    kernels.adamw(*stream, adamw);
+    optim::UpdateArgs update;
+    update.master = floats + count;
+    update.states = {floats + 2 * count, floats + 3 * count};
+    update.gradient = floats;
+    update.count = count;
+    update.segments = segments;
+    update.update = &adam;
+    update.scalars = &scalars;
+    kernels.update(*stream, update);
     as_cpu(*stream).post([floats] {
       void* const buffers[] = {floats, floats + count};
-      rank_sum(buffers, 2, buffers, 2, Dtype::fp16, 0, count);
+      rank_fold(Reduce::sum, buffers, 2, buffers, 2, Dtype::fp16, 0, count);
     });
     stream->record(*event);
     device->compute().wait(*event);

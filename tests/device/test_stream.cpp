@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <pthread.h>
 
 #include <atomic>
@@ -7,11 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "core/counter.hpp"
+#include "device/kernels.hpp"
 #include "support/catch.hpp"
-#include "zeroth/core/counter.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cpu.hpp"
-#include "zeroth/device/kernels.hpp"
 
 namespace zeroth::device {
 namespace {

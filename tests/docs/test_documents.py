@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """README and docs against the files they speak of."""
 
 import pathlib
@@ -6,7 +7,8 @@ import subprocess
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = [REPOSITORY / "README.md", REPOSITORY / "bench/README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+DOCUMENTS = [*(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md",
+                                               "bench/README.md")), *sorted((REPOSITORY / "docs").rglob("*.md"))]
 
 
 def blocks(text, language):

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A model of three units and a loop over it: what tests of the engine's calls train, and do wrong.
 #pragma once
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -132,6 +134,13 @@ std::vector<float> read_weights(Engine<T, G>& engine, SmallModel const& small) {
     pass.report_loss(0);
   }
   return values;
+}
+
+/// On any thread: Catch's assertions belong to the main one.
+inline void expect(bool good, char const* what) {
+  if (!good) {
+    throw std::runtime_error{what};
+  }
 }
 
 /// Is it an E, or something derived from E?

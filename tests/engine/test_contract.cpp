@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Wrong use, at every stage: the rank that does it gets an error that names the unit and both states, and the other
 /// ranks are ended, not left waiting.
 #include <cmath>
@@ -116,12 +117,6 @@ Misuse const misuses[] = {
        s.engine.finish();
      },
      "a pass ended while the evaluation guard of unit \"block2\" is open: guards end before their pass", By::all},
-    {"forward outside of a pass",
-     [](Scene const& s) { static_cast<void>(detail::open_forward(*s.engine.micro_steps().source, s.small.units[1])); },
-     "forward of unit \"block1\" outside of a pass"},
-    {"report_loss() outside of a pass",
-     [](Scene const& s) { static_cast<void>(detail::report_loss(*s.engine.micro_steps().source, 1, {})); },
-     "report_loss() outside of a pass"},
     {"a loss on the device without an address",
      [](Scene const& s) {
        in_micro_step(s, [&](auto& micro) {
@@ -131,24 +126,24 @@ Misuse const misuses[] = {
      },
      "report_loss(): the address of the mean is null"},
     // ---- guards
-    {"two forward guards",
+    {"two forward guards of a unit",
      [](Scene const& s) {
        in_micro_step(s, [&](auto& micro) {
          auto const first = micro.forward(s.small.units[0]);
-         auto const second = micro.forward(s.small.units[1]);
+         auto const second = micro.forward(s.small.units[0]);
        });
      },
-     "forward of unit \"block1\" while the forward guard of unit \"block0\" is open"},
-    {"a backward guard in a backward guard",
+     "forward of unit \"block0\" while the forward guard of this unit is open"},
+    {"a backward guard in a backward guard of the same unit",
      [](Scene const& s) {
        in_micro_step(s, [&](auto& micro) {
          forward(micro, s.small);
          static_cast<void>(micro.report_loss(1));
          auto const first = micro.backward(s.small.units[2]);
-         auto const second = micro.backward(s.small.units[1]);
+         auto const second = micro.backward(s.small.units[2]);
        });
      },
-     "backward of unit \"block1\" while the backward guard of unit \"block2\" is open"},
+     "backward of unit \"block2\" while the backward guard of this unit is open"},
     {"a guard that was moved from",
      [](Scene const& s) {
        in_micro_step(s, [&](auto& micro) {
@@ -236,7 +231,8 @@ Misuse const misuses[] = {
          backward(micro, s.small, 2, seed);
        });
      },
-     "backward of unit \"block2\" for the 2. time in a micro-step: its uses_per_micro_step is 1"},
+     "backward of unit \"block2\" for the 2. time in a micro-step: it declares no uses_per_micro_step, and forward "
+     "turns before the loss were 1"},
     {"a unit without backward",
      [](Scene const& s) {
        in_micro_step(s, [&](auto& micro) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The plan: known without a job, what the engine then holds, and told in words.
 #include <string>
 #include <vector>
@@ -5,6 +6,7 @@
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
+#include "zeroth/model/description.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -26,7 +28,7 @@ struct Held {
 };
 Held held_by(int world, Config const& config) {
   SyntheticModel const synthetic;
-  Held held{plan(synthetic.model, config, world), std::vector<MemoryBytes>(static_cast<std::size_t>(world)),
+  Held held{plan(synthetic.model, config, world).bytes, std::vector<MemoryBytes>(static_cast<std::size_t>(world)),
             std::vector<MemoryBytes>(static_cast<std::size_t>(world))};
   auto const outcome = run_job(world, [&](Job& job) {
     auto const trained = train_synthetic(job, config, {.steps = 2});
@@ -70,7 +72,7 @@ TEST_CASE("at four ranks, stage 3 holds at most 0.27 of stage 0's model state") 
     static_cast<void>(model.param(unit, fmt::format("b{}", u), {384}, Constant{0}));
   }
   auto const state = [&](int stage) {
-    auto const bytes = plan(model, small_config(stage, {.accumulation = 1}), 4);
+    auto const bytes = plan(model, small_config(stage, {.accumulation = 1}), 4).bytes;
     return static_cast<double>(bytes.parameters + bytes.gradients + bytes.optimizer);
   };
   CHECK(state(3) / state(0) <= 0.27);
@@ -85,14 +87,15 @@ TEST_CASE("a plan of a model that no machine holds is arithmetic too") {
     auto const unit = model.unit(fmt::format("block{}", u));
     static_cast<void>(model.param(unit, fmt::format("block{}.w", u), {12288, 12 * 12288}, Normal{1}));
   }
-  auto const bytes = plan(model, small_config(3, {.accumulation = 1, .more = R"(, "bf16": {"enabled": true})"}), 1024);
+  auto const bytes =
+      plan(model, small_config(3, {.accumulation = 1, .more = R"(, "bf16": {"enabled": true})"}), 1024).bytes;
   auto const params = std::int64_t{96} * 12288 * 12 * 12288;
   CHECK(bytes.parameters == 2 * params / 1024);
   CHECK(bytes.gradients == 2 * params / 1024);
   CHECK(bytes.optimizer == 12 * params / 1024);
   auto const optimizer = [&](char const* more) {
     auto const section = fmt::format(R"(, "bf16": {{"enabled": true, "bf16_master_weights_and_grads": true{}}})", more);
-    return plan(model, small_config(3, {.accumulation = 1, .more = section}), 1024).optimizer;
+    return plan(model, small_config(3, {.accumulation = 1, .more = section}), 1024).bytes.optimizer;
   };
   CHECK(optimizer("") == 8 * params / 1024);
   CHECK(optimizer(R"(, "bf16_optimizer_states": true)") == 4 * params / 1024);
@@ -104,8 +107,8 @@ TEST_CASE("gradient_slots may be any number: there are no more slots than units 
     auto const config = [&](char const* slots) {
       return small_config(stage, {.accumulation = 1, .zeroth = fmt::format(R"(, "gradient_slots": {})", slots)});
     };
-    auto const bytes = plan(synthetic.model, config("1000"), 2);
-    CHECK(plan(synthetic.model, config("2147483647"), 2) == bytes);
+    auto const bytes = plan(synthetic.model, config("1000"), 2).bytes;
+    CHECK(plan(synthetic.model, config("2147483647"), 2).bytes == bytes);
     auto const held = held_by(2, config("2147483647"));
     for (auto const& peak : held.peak) {
       CHECK(peak == bytes);
@@ -125,7 +128,8 @@ TEST_CASE("plans count without overflow up to the largest model, and refuse what
                             small_config(stage, {.zeroth = R"(, "gradient_slots": 2147483647, "gradient_dtype": "fp32",
                                                                 "reduce_gradients": "every_micro_step")",
                                                  .more = R"(, "bf16": {"enabled": true})"}),
-                            1);
+                            1)
+                           .bytes;
     CHECK(bytes.parameters == 2 * most);
     CHECK(bytes.optimizer == 12 * most);
     CHECK(bytes.gradients == (stage < 2 ? 8 : 4) * most);
@@ -148,10 +152,10 @@ TEST_CASE("a step may have any number of micro-steps: nothing is reserved for th
 TEST_CASE("the plan in words tells every category and every decision") {
   SyntheticModel const synthetic;
   auto const words = [&](int stage, SmallFile const& file = {}) {
-    return explain_plan(synthetic.model, small_config(stage, file), 3);
+    return explain_plan(plan(synthetic.model, small_config(stage, file), 3));
   };
   for (int stage = 0; stage <= 3; ++stage) {
-    auto const bytes = plan(synthetic.model, small_config(stage), 3);
+    auto const bytes = plan(synthetic.model, small_config(stage), 3).bytes;
     auto const text = words(stage);
     INFO(text);
     CHECK_THAT(text, Contains(fmt::format("stage {}, 3 ranks, ", stage)) && Contains("flat units"));
@@ -170,7 +174,7 @@ TEST_CASE("the plan in words tells every category and every decision") {
   CHECK_THAT(words(2, {.zeroth = R"(, "gradient_slots": 6)"}),
              Contains("buckets: at most 3 units, half of zeroth.gradient_slots, whatever reduce_bucket_size allows"));
   CHECK_THAT(words(3, {.more = R"(, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true})"}),
-             Contains("accumulate bf16, master bf16, moments fp32") && Contains("updates are rounded stochastically"));
+             Contains("accumulate bf16, master bf16, states fp32") && Contains("updates are rounded stochastically"));
   CHECK_THAT(
       words(3, {.zeroth = R"(, "reduce_gradients": "last_micro_step")"}),
       Contains("gradients are whole: with zeroth.reduce_gradients last_micro_step they are held between micro-steps") &&
@@ -187,7 +191,7 @@ TEST_CASE("sums in fp32 beside 16-bit gradients cost four bytes an element, at e
                 small_config(stage, {.zeroth = R"(, "reduce_gradients": "last_micro_step")",
                                      .more = std::string{R"(, "bf16": {"enabled": true})"} + more}),
                 4)
-        .gradients;
+        .bytes.gradients;
   };
   char const* const wide = R"(, "data_types": {"grad_accum_dtype": "fp32"})";
   for (int stage = 0; stage <= 3; ++stage) {
@@ -199,7 +203,7 @@ TEST_CASE("sums in fp32 beside 16-bit gradients cost four bytes an element, at e
 TEST_CASE("the plan tells where stages would round differently, and where many micro-steps add up in 16 bits") {
   SmallModel const small;
   auto const words = [&](int stage, SmallFile const& file) {
-    return explain_plan(small.model, small_config(stage, file), 1);
+    return explain_plan(plan(small.model, small_config(stage, file), 1));
   };
   for (int stage = 0; stage <= 3; ++stage) {
     CHECK_THAT(
@@ -233,26 +237,54 @@ TEST_CASE("the plan tells where stages would round differently, and where many m
 TEST_CASE("the plan tells where stage3_max_live_parameters leaves no prefetch, and what would be enough") {
   SmallModel const small;  // of 384, 384 + 128 and 384 elements on one rank
   auto const words = [&](int stage, char const* zero) {
-    return explain_plan(small.model, small_config(stage, {.zero = zero}), 1);
+    return explain_plan(plan(small.model, small_config(stage, {.zero = zero}), 1));
   };
-  CHECK_THAT(
-      words(3, R"(, "stage3_max_live_parameters": 895)"),
-      Contains("prefetch: 4 of 6 turns of a training pass are not gathered ahead: what they use has, with the unit "
-               "before, more elements than zero_optimization.stage3_max_live_parameters, 895; 896 is enough for "
-               "all\n"));
-  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 896)"), !Contains("prefetch:"));
-  CHECK_THAT(words(3, ""), !Contains("prefetch:"));
+  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 895)"),
+             Contains("note: 4 of 6 turns of a training pass are not gathered ahead: what they use has, with the unit "
+                      "before, more elements than zero_optimization.stage3_max_live_parameters, 895; 896 is enough for "
+                      "all\n"));
+  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 896)"), !Contains("gathered ahead"));
+  CHECK_THAT(words(3, ""), !Contains("gathered ahead"));
   CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 1, "stage3_prefetch_bucket_size": 0)"),
-             !Contains("prefetch:"));
-  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 1, "overlap_comm": false)"), !Contains("prefetch:"));
-  CHECK_THAT(words(2, R"(, "stage3_max_live_parameters": 1)"), !Contains("prefetch:"));
+             !Contains("gathered ahead"));
+  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 1, "overlap_comm": false)"), !Contains("gathered ahead"));
+  CHECK_THAT(words(2, R"(, "stage3_max_live_parameters": 1)"), !Contains("gathered ahead"));
 }
 
 TEST_CASE("a plan for a batch that the world contradicts is refused") {
   SmallModel const small;
   auto const config = small_config(1, {.more = R"(, "train_batch_size": 12)"});
-  CHECK(plan(small.model, config, 3).total() > 0);
+  CHECK(plan(small.model, config, 3).bytes.total() > 0);
   CHECK_THROWS_AS(plan(small.model, config, 4), ConfigError);
+}
+
+TEST_CASE("a plan has the numbers that its words and the tool's tables are made of") {
+  SmallModel const small;  // of 384, 384 + 128 and 384 elements, the first tied into the last
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const p = plan(small.model, small_config(stage), 3);
+    INFO(explain_plan(p));
+    CHECK(p.settings.stage == stage);
+    CHECK(p.world == 3);
+    CHECK(p.units == std::ssize(small.model.description().units));
+    CHECK(p.parameter_count == small.model.description().count);
+    CHECK(p.padded_count >= p.parameter_count);
+    CHECK(p.padded_count % (3 * 128) == 0);
+    CHECK(p.largest_flat_unit_count > 0);
+    CHECK(p.shards_optimizer == (stage >= 1));
+    CHECK(p.shards_gradients == (stage >= 2));
+    CHECK(p.shards_parameters == (stage == 3));
+    CHECK(p.parameter_slots.empty() == !p.shards_parameters);
+    CHECK(p.gradient_slots.empty() == !p.shards_gradients);
+    CHECK(p.without_padding().total() + p.padding.total() == p.bytes.total());
+    CHECK(p.notes.size() == 1);  // stages round differently
+    std::int64_t sharing = 0;
+    for (auto const& slots : p.parameter_slots) {
+      CHECK(slots.slots > 0);
+      CHECK(slots.capacity_count >= p.largest_flat_unit_count / 2);
+      sharing += slots.flat_units;
+    }
+    CHECK(sharing == (stage == 3 ? p.flat_units : 0));
+  }
 }
 
 }  // namespace zeroth::testing

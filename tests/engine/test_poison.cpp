@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// With zeroth.poison, what is kept beyond its guard is NaN at every stage, and training is what it is without.
 #include <algorithm>
 #include <cmath>
@@ -140,12 +141,12 @@ TEST_CASE("poison changes no bit of training, and its copies are in the plan") {
             .weights;
       };
       CHECK(weights(config(poison)) == weights(config("")));
-      auto const with = plan(small.model, config(poison), 3);
-      auto const without = plan(small.model, config(""), 3);
+      auto const with = plan(small.model, config(poison), 3).bytes;
+      auto const without = plan(small.model, config(""), 3).bytes;
       // Three units of 300 elements in slices of 128, and 50 frozen ones likewise: each is 384 with padding.
       CHECK(with.scratch - without.scratch == (4 + 3) * 384 * 4);
       CHECK(with.total() - without.total() == with.scratch - without.scratch);
-      CHECK_THAT(explain_plan(small.model, config(poison), 3), Catch::Contains("poison: guards hand out copies"));
+      CHECK_THAT(explain_plan(plan(small.model, config(poison), 3)), Catch::Contains("poison: guards hand out copies"));
     }
   }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ranks whose copies of one model have come apart: all of them are told, and which unit of which rank it is.
 #include <algorithm>
 #include <cstring>
@@ -42,14 +43,12 @@ Outcome train_with_a_write(int stage, std::string const& zeroth, int steps) {
     SmallModel const small;
     Engine<float> engine{job, small.model, small_config(stage, {.accumulation = 1, .zeroth = zeroth})};
     static_cast<void>(train(engine, steps, [&](auto& micro, int step) {
-      {
-        auto const p = micro.forward(small.units[1]);
-        auto const* const value = p[stage == 0 ? small.weights[1] : small.frozen].data() + 7;
-        if (step == steps - 2 && job.rank() == 2) {
-          *const_cast<float*>(value) += 0.001F;  // NOLINT(cppcoreguidelines-pro-type-const-cast): a caller may do so
-        }
-      }
       micro_step(micro, small);
+      auto const p = micro.forward(small.units[1]);  // after the loss: before it, it would be a further use
+      auto const* const value = p[stage == 0 ? small.weights[1] : small.frozen].data() + 7;
+      if (step == steps - 2 && job.rank() == 2) {
+        *const_cast<float*>(value) += 0.001F;  // NOLINT(cppcoreguidelines-pro-type-const-cast): a caller may do so
+      }
     }));
   });
 }

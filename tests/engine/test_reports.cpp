@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a step reports: when, and whether it is true.
 #include <algorithm>
 #include <atomic>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/launch/job_state.hpp"
 #include "engine/reports.hpp"
 #include "zeroth/optim/schedule.hpp"
 

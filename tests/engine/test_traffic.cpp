@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a step reports of its communication and its slots, against what was submitted and planned.
 #include <algorithm>
 #include <string>
@@ -6,9 +7,9 @@
 #include <vector>
 
 #include "engine/reports.hpp"
+#include "shard/layout.hpp"
+#include "stage/schedule.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
-#include "zeroth/shard/layout.hpp"
-#include "zeroth/stage/schedule.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -67,7 +68,7 @@ TEST_CASE("bytes in reports are those of the collectives that were submitted") {
       auto const config = small_config(stage, {.zero = zero});
       std::vector<std::string> problems(2);
       run(2, config, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
-        auto& recorder = detail::JobState::of(job).communicator->recorder();
+        auto& recorder = job.communicator().recorder();
         std::size_t before = recorder.snapshot().size();
         std::vector<std::pair<std::int64_t, std::int64_t>> counted;
         std::vector<StepReport> reports;

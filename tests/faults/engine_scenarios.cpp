@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine_scenarios.hpp"
 
 #include <cstdio>
@@ -122,7 +123,7 @@ void save_and_load_in_vain(Job& job) {
 
 void meet(Job& job) {
   auto const device = device::make_cpu_device();
-  detail::JobState::of(job).communicator->barrier(device->compute(), {"meeting", ""});
+  job.communicator().barrier(device->compute(), {"meeting", ""});
 }
 
 void run_out_of_threads(Job& job) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A job in which something goes wrong, for the tests beside it: fault_program SCENARIO [--ranks N] [--comm local|mpi]
 // [--timeout MS] [--grace MS] [--stop-grace MS] [--join-timeout MS] [--threads N] [--stopped RANK]. Ranks are threads
 // or, under mpirun, processes. "Odd" is rank 1. The timeout is that of all steps after the third: until then ranks come
@@ -17,9 +18,11 @@
 #include <string>
 #include <thread>
 
+#include "comm/launch/job_state.hpp"
 #include "engine_scenarios.hpp"
 #include "few_threads.hpp"
 #include "zeroth/comm/job.hpp"
+#include "zeroth/comm/transport.hpp"
 #include "zeroth/device/cpu.hpp"
 
 namespace {
@@ -198,7 +201,7 @@ Arguments parse(int argc, char** argv) {
     if (key == "--ranks") {
       arguments.ranks = std::stoi(value);
     } else if (key == "--comm") {
-      arguments.transport = value == "mpi" ? zeroth::comm::Transport::mpi : zeroth::comm::Transport::local;
+      arguments.transport = zeroth::comm::transport_named(value);
     } else if (key == "--timeout") {
       arguments.timeout = std::chrono::milliseconds{std::stoi(value)};
     } else if (key == "--threads") {

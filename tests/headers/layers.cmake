@@ -1,30 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -D ROOT=<repository> -P layers.cmake
 # Reads every #include "..." of the library's own files and compares it with the order of layers in docs/design.md.
 cmake_minimum_required(VERSION 3.25)
+get_filename_component(ROOT "${ROOT}" ABSOLUTE)  # of the working folder, where it is relative
 set(may_include_core core)
 set(may_include_optim core optim)
 set(may_include_device core optim device cuda)
-set(may_include_comm core optim device comm)
+set(may_include_comm core optim device comm)  # the kernel; each folder below it is a layer of its own
+set(may_include_comm_store ${may_include_comm} comm_store)
+set(may_include_comm_local ${may_include_comm} comm_local)
+set(may_include_comm_mpi ${may_include_comm} comm_mpi)
+set(may_include_comm_nccl ${may_include_comm} comm_store comm_nccl)
+set(may_include_comm_launch ${may_include_comm} comm_store comm_local comm_mpi comm_nccl comm_launch)
 set(may_include_config core optim config)
 set(may_include_model core model)
 set(may_include_shard core optim device comm config model shard)
 set(may_include_stage core optim device comm config model shard stage)
-set(may_include_engine core optim device comm config model shard stage engine)
-set(may_include_simulate core optim device comm config model shard stage engine simulate)
+set(may_include_engine core optim device comm config model shard stage engine comm_launch)
+set(may_include_simulate core optim device comm config model shard stage engine simulate comm_launch)
 set(may_include_adapters core model engine adapters)
+
+# A public header of comm that belongs to one of its folders.
+set(layer_of_zeroth/comm/job.hpp comm_launch)
+set(layer_of_zeroth/comm/collectives.hpp comm_launch)
+
+# The layer of a file, given by what follows include/ or src/; empty if it is in none.
+function(find_layer path result)
+  set(layer)
+  if(DEFINED layer_of_${path})
+    set(layer ${layer_of_${path}})
+  elseif(path MATCHES "^comm/([a-z]+)/")
+    set(layer comm_${CMAKE_MATCH_1})
+  elseif(path MATCHES "^(zeroth/)?([a-z]+)/")
+    set(layer ${CMAKE_MATCH_2})
+  endif()
+  set(${result} "${layer}" PARENT_SCOPE)
+endfunction()
 
 set(violations)
 set(checked 0)
 file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/include/zeroth/*.hpp ${ROOT}/src/*.hpp ${ROOT}/src/*.cpp
      ${ROOT}/optim/*.hpp ${ROOT}/optim/*.cpp ${ROOT}/cuda/*.hpp ${ROOT}/cuda/*.cu)
 foreach(file IN LISTS files)
-  if(file MATCHES "^(include/zeroth|src)/([a-z]+)/")
-    set(layer ${CMAKE_MATCH_2})
-  elseif(file MATCHES "^optim/")
-    set(layer optim)
-  elseif(file MATCHES "^cuda/")  # the kernels of the layer device
-    set(layer device)
-  else()
+  string(REGEX REPLACE "^(include|src)/" "" path ${file})
+  string(REGEX REPLACE "^cuda/" "device/" path ${path})  # the kernels of the layer device
+  find_layer(${path} layer)
+  if(path MATCHES "^zeroth/[a-z_]+[.]hpp$")
     continue()  # zeroth.hpp, which includes all
   endif()
   if(NOT DEFINED may_include_${layer})
@@ -35,8 +56,9 @@ foreach(file IN LISTS files)
   file(STRINGS ${ROOT}/${file} includes REGEX "^#include \"")
   foreach(include IN LISTS includes)
     string(REGEX REPLACE "^#include \"([^\"]*)\".*" "\\1" include "${include}")
-    if(include MATCHES "^(zeroth/)?([a-z]+)/" AND NOT CMAKE_MATCH_2 IN_LIST may_include_${layer})
-      list(APPEND violations "${file} (${layer}) includes ${include} (${CMAKE_MATCH_2})")
+    find_layer(${include} included)
+    if(included AND NOT included IN_LIST may_include_${layer})
+      list(APPEND violations "${file} (${layer}) includes ${include} (${included})")
     endif()
   endforeach()
 endforeach()

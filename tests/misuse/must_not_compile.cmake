@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -D COMPILER=... -D CASE=file.cpp -D INCLUDES=a;b -P must_not_compile.cmake
-file(STRINGS ${CASE} first_line LIMIT_COUNT 1)
+file(STRINGS ${CASE} first_line REGEX "^// expect: " LIMIT_COUNT 1)
 if(NOT first_line MATCHES "^// expect: (.+)$")
-  message(FATAL_ERROR "${CASE}: the first line must be `// expect: <regular expression>`")
+  message(FATAL_ERROR "${CASE}: one line must be `// expect: <regular expression>`")
 endif()
 set(expected "${CMAKE_MATCH_1}")
 list(TRANSFORM INCLUDES PREPEND -isystem OUTPUT_VARIABLE include_flags)

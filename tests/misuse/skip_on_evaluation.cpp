@@ -1,4 +1,5 @@
-// expect: has no member named 'skip'
+// SPDX-License-Identifier: Apache-2.0
+// expect: has no member named 'skip'|skip.* is protected within this context
 #include "layer.hpp"
 
 void use(zeroth::EvaluationPass<float>& pass, MicroStep& micro) {

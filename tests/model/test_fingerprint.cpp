@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ranks compare fingerprints to know that they build the same model: every field that matters must change it.
 #include <algorithm>
 #include <functional>
@@ -34,10 +35,11 @@ std::vector<Change> const changes = {
     {"a unit's name", [](auto& d) { d.units[0].name = "c"; }},
     {"a letter that moves from one name to the next", [](auto& d) { d.units[0].name = "ab", d.units[1].name = ""; }},
     {"uses per micro-step", [](auto& d) { d.units[1].uses_per_micro_step = 1; }},
+    {"staying open", [](auto& d) { d.units[1].stays_open = true; }},
     {"order of units", [](auto& d) { std::swap(d.units[0], d.units[1]); }},
     {"one more unit",
      [](auto& d) {
-       d.units.push_back({"c", 1, {}, {}});
+       d.units.push_back({"c", 1, false, {}, {}});
      }},
     {"order of a unit's parameters", [](auto& d) { std::swap(d.units[0].params[0], d.units[0].params[1]); }},
     {"who owns a parameter",

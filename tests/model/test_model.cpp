@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a model keeps of what it is told, and what it refuses.
 #include <cmath>
 #include <limits>
@@ -43,7 +44,7 @@ TEST_CASE("a model keeps units and parameters in the order in which they were ad
   CHECK(d.seed == 42);
   REQUIRE(d.units.size() == 2);
   CHECK(d.units[0].name == "first");
-  CHECK(d.units[0].uses_per_micro_step == 1);
+  CHECK(d.units[0].uses_per_micro_step == 0);
   CHECK(d.units[0].params == std::vector<std::uint32_t>{1});
   CHECK(d.units[1].uses_per_micro_step == 3);
   CHECK(d.units[1].params == std::vector<std::uint32_t>{0, 2});

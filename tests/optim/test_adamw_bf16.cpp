@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// AdamW on masters of bf16.
 #include <algorithm>
 #include <cmath>
@@ -5,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "optim/adamw_case.hpp"
+#include "optim/update_case.hpp"
 #include "support/catch.hpp"
 
 namespace zeroth::optim {
@@ -15,10 +16,10 @@ using testing::Numbers;
 using testing::scalars_of_update;
 /// S is the moments' type.
 template <class G, class S>
-using State = testing::AdamwCase<G, bf16, bf16, S>;
+using Given = testing::UpdateCase<G, bf16, bf16, S>;
 
 /// Boundaries and places everywhere: empty, of one element, odd, beyond a block, past 2^35, with gaps.
-std::vector<AdamwSegment> ragged(std::int64_t count) {
+std::vector<Segment> ragged(std::int64_t count) {
   constexpr std::int64_t far = (std::int64_t{1} << 35U) - 700;
   return {{0, 0, 1, 1, 0},          {1, 2, 1, 0, 7},           {2, 19, 2, 1, 128},
           {64, 64 + 31, 1, 1, far}, {100, 1701, 0.5F, 2, far}, {1701, count - 3, 1, 0, 12345}};
@@ -34,20 +35,19 @@ TEMPLATE_TEST_CASE("every instruction set rounds to the bits of one element afte
   constexpr std::int64_t count = 4001;
   auto const numbers = GENERATE(Numbers::ordinary, Numbers::any_finite, Numbers::any);
   bool const decoupled = GENERATE(true, false);
-  auto const segments = GENERATE(std::vector<AdamwSegment>{{0, count, 1, 1, 0}}, ragged(count));
+  auto const segments = GENERATE(std::vector<Segment>{{0, count, 1, 1, 0}}, ragged(count));
   auto const scalars = scalars_of_update(7);
-  testing::check_all_isas<State<G, S>>(count, numbers, [&](auto& state) {
-    auto args = state.args(scalars, segments);
-    args.rules.decoupled_decay = decoupled;
-    return args;
+  testing::check_all_isas<Given<G, S>>(count, numbers, [&](auto& state) {
+    state.adam().decoupled_decay = decoupled;
+    return state.args(scalars, segments);
   });
 }
 
 TEST_CASE("every count and place up to some blocks of vectors is right to the last element") {
   auto const scalars = scalars_of_update(2);
   for (std::int64_t count = 0; count < 150; ++count) {
-    std::vector<AdamwSegment> const segments{{0, count, 1, 1, count % 11}};
-    testing::check_all_isas<State<bf16, bf16>>(count, Numbers::ordinary,
+    std::vector<Segment> const segments{{0, count, 1, 1, count % 11}};
+    testing::check_all_isas<Given<bf16, bf16>>(count, Numbers::ordinary,
                                                [&](auto& state) { return state.args(scalars, segments); });
   }
 }
@@ -55,39 +55,39 @@ TEST_CASE("every count and place up to some blocks of vectors is right to the la
 TEST_CASE("how a model is cut into segments changes nothing") {
   constexpr std::int64_t count = 3000;
   auto const scalars = scalars_of_update(5);
-  State<bf16, bf16> whole{count, Numbers::ordinary}, cut{count, Numbers::ordinary};
-  adamw(whole.args(scalars, {{0, count, 1, 1, 1000}}));
-  adamw(cut.args(scalars, {{0, 77, 1, 1, 1000}, {77, 1024, 1, 1, 1077}, {1024, count, 1, 1, 2024}}));
+  Given<bf16, bf16> whole{count, Numbers::ordinary}, cut{count, Numbers::ordinary};
+  update(whole.args(scalars, {{0, count, 1, 1, 1000}}));
+  update(cut.args(scalars, {{0, 77, 1, 1, 1000}, {77, 1024, 1, 1, 1077}, {1024, count, 1, 1, 2024}}));
   CHECK(cut.difference(whole) == -1);
-  State<bf16, bf16> elsewhere{count, Numbers::ordinary};
-  adamw(elsewhere.args(scalars, {{0, count, 1, 1, 1001}}));
+  Given<bf16, bf16> elsewhere{count, Numbers::ordinary};
+  update(elsewhere.args(scalars, {{0, count, 1, 1, 1001}}));
   CHECK(elsewhere.difference(whole) != -1);
 }
 
 TEST_CASE("an update that is skipped leaves masters and moments of bf16 alone") {
-  State<bf16, bf16> state{100, Numbers::any};
+  Given<bf16, bf16> state{100, Numbers::any};
   auto const before = state;
   StepScalars scalars;
   scalars.skip = true;
-  adamw(state.args(scalars, {{0, 100, 1, 1, 0}}));
+  update(state.args(scalars, {{0, 100, 1, 1, 0}}));
   CHECK(std::memcmp(state.master.data(), before.master.data(), 200) == 0);
-  CHECK(std::memcmp(state.m.data(), before.m.data(), 200) == 0);
-  CHECK(std::memcmp(state.v.data(), before.v.data(), 200) == 0);
+  CHECK(std::memcmp(state.states[0].data(), before.states[0].data(), 200) == 0);
+  CHECK(std::memcmp(state.states[1].data(), before.states[1].data(), 200) == 0);
 }
 
 TEST_CASE("a second moment in bf16 decays as it should, which to nearest it never would") {
   constexpr std::int64_t count = 4000;
-  State<bf16, bf16> state{count, Numbers::ordinary};
-  std::ranges::fill(state.v, from_float<bf16>(1));
+  Given<bf16, bf16> state{count, Numbers::ordinary};
+  std::ranges::fill(state.states[1], from_float<bf16>(1));
   std::ranges::fill(state.gradient, bf16{0});
-  std::vector<AdamwSegment> const segments{{0, count, 1, 1, 0}};
+  std::vector<Segment> const segments{{0, count, 1, 1, 0}};
   constexpr int updates = 1000;
-  for (int update = 1; update <= updates; ++update) {
-    auto const scalars = scalars_of_update(update);
-    adamw(state.args(scalars, segments));
+  for (int t = 1; t <= updates; ++t) {
+    auto const scalars = scalars_of_update(t);
+    update(state.args(scalars, segments));
   }
   double sum = 0;
-  for (bf16 const v : state.v) {
+  for (bf16 const v : state.states[1]) {
     sum += static_cast<double>(to_float(v));
   }
   REQUIRE(to_float(from_float<bf16>(0.999F)) == 1);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Stages 0, 1, 2 and 3 train the same, bit for bit: at every world size, dtype, reduction rule, bucket size, number of
 /// slots, prefetch budget, with and without overlap, with delays in odd places, and with freed memory full of NaN.
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "stage_files.hpp"
 #include "support/catch.hpp"
 #include "support/delayed.hpp"
+#include "support/rules.hpp"
 #include "train.hpp"
 
 namespace zeroth::testing {
@@ -33,6 +35,36 @@ TEST_CASE("stages are bit-equal") {
       auto const poison = move.gradient_slots == 1 ? "" : R"(, "poison": true)";
       REQUIRE(bits_of(train(world, file(types, stage, accumulation, reduce, move, poison))) == bits_of(base));
     }
+  }
+}
+
+TEST_CASE("stages are bit-equal by every optimizer") {
+  auto const rule = GENERATE(from_range(all_rules()));
+  auto const types = GENERATE(fp32_types, bf16_types, fp16_types, bf16_masters, bf16_masters_and_moments);
+  auto const trained = [&](int stage, Movement const& move, char const* optimizer) {
+    return train(3, file(types, stage, 2, "every_micro_step", move, "", optimizer));
+  };
+  INFO(fmt::format("{}, {}", rule.name, types.name));
+  auto const base = trained(0, movements[1], rule.optimizer);
+  REQUIRE(base.reports.size() == 4);
+  REQUIRE(std::isfinite(base.reports.back().loss));
+  auto const other = trained(0, movements[1], rule.rule.index() == 0 ? R"("type": "SGD")" : all_rules()[0].optimizer);
+  REQUIRE(bits_of(other) != bits_of(base));
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {}", stage));
+    REQUIRE(bits_of(trained(stage, movements[stage], rule.optimizer)) == bits_of(base));
+  }
+}
+
+TEST_CASE("a program's own rule trains as the same rule of the library does, at every stage") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  auto const text = [&](int stage, char const* optimizer) {
+    return Config::from_json(file(types, stage, 2, "every_micro_step", movements[stage], "", optimizer));
+  };
+  auto const base = train(3, text(0, R"("type": "SGD", "params": {"momentum": 0.75, "dampening": 0.25})"));
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO(fmt::format("{}, stage {}", types.name, stage));
+    CHECK(bits_of(train(3, text(stage, "").with(own_momentum()))) == bits_of(base));
   }
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Processes under MPI train what threads do, bit for bit: at every stage, dtype and reduction rule. Run by mpirun;
 /// every rank compares itself with a job of as many threads in its own process.
 #include <fmt/format.h>
@@ -5,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "parts.hpp"
 #include "stage_files.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
@@ -48,6 +50,22 @@ TEST_CASE("processes and threads are bit-equal at every stage") {
     CHECK(mine.trained.reports.size() == 4);
     CHECK(bits_of(mine.trained) == bits_of(theirs));
     CHECK(mine.trained.planned == mine.trained.peak);
+  }
+}
+
+TEST_CASE("parts of a job under MPI train what jobs of threads of their size do") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    OfPart mine;
+    int const status =
+        launch({.transport = comm::Transport::mpi}, [&](Job& job) { mine = train_in_parts(job, stage); });
+    REQUIRE(status == 0);
+    std::vector<std::vector<std::uint32_t>> plain(static_cast<std::size_t>(mine.world));
+    auto const outcome = run_job(
+        mine.world, [&](Job& job) { plain[static_cast<std::size_t>(job.rank())] = train_as(job, mine.color, stage); });
+    REQUIRE(messages_of(outcome) == "");
+    INFO(fmt::format("stage {}, rank {} of {} of part {}", stage, mine.rank, mine.world, mine.color));
+    REQUIRE(mine.bits.size() > 300);
+    CHECK(mine.bits == plain[static_cast<std::size_t>(mine.rank)]);
   }
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The stage files that must all train the same: dtypes, reduction rules, buckets, slots, prefetch, overlap.
 #pragma once
 #include <fmt/format.h>
@@ -33,15 +34,16 @@ inline constexpr Movement movements[] = {
 };
 
 inline std::string file(Types const& types, int stage, int accumulation, char const* reduce, Movement const& move,
-                        std::string const& more = "") {
+                        std::string const& more = "",
+                        char const* optimizer = R"("type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1})") {
   return fmt::format(R"({{
     "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": {}, {} "gradient_clipping": 0.5,
     "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}, "stage3_prefetch_bucket_size": {}, "overlap_comm": {}}},
-    "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01, "weight_decay": 0.1}}}},
+    "optimizer": {{ {} }},
     "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 3}}}},
     "zeroth": {{ {} "reduce_gradients": "{}", "gradient_slots": {}, "timeout_ms": 120000 {} }} }})",
-                     accumulation, types.keys, stage, move.bucket, move.prefetch, move.overlap, types.keys_of_ours,
-                     reduce, move.gradient_slots, more);
+                     accumulation, types.keys, stage, move.bucket, move.prefetch, move.overlap, optimizer,
+                     types.keys_of_ours, reduce, move.gradient_slots, more);
 }
 
 }  // namespace zeroth::testing

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Kernels of a few lines of PTX, for tests of what runs them.
 #pragma once
 #include <bit>
@@ -11,8 +12,8 @@
 
 namespace zeroth::testing::ptx {
 
-/// Around `body`: %r0 is the thread, %rd0 the address of the results, %rd1 that of the thread's own, which is %r1 in
-/// the end. `memory` is shared.
+/// Around `body`: %r0 is the thread, %rd0 the address of the results, %rd1 that of the thread's own among those of all
+/// blocks, which is %r1 in the end. `memory` is shared.
 [[nodiscard]] inline Kernel small_kernel(std::string const& body) {
   return decode(KernelText{R"(.entry small(
     .param .u64 out
@@ -27,7 +28,10 @@ namespace zeroth::testing::ptx {
     .shared .align 16 .b8 memory[512];
     ld.param.u64 %rd0, [out];
     mov.u32 %r0, %tid.x;
-    mul.wide.u32 %rd1, %r0, 4;
+    mov.u32 %r31, %ctaid.x;
+    mov.u32 %r30, %ntid.x;
+    mad.lo.s32 %r31, %r31, %r30, %r0;
+    mul.wide.u32 %rd1, %r31, 4;
     add.s64 %rd1, %rd0, %rd1;
     )" + body + R"(
     st.global.u32 [%rd1], %r1;
@@ -39,7 +43,8 @@ namespace zeroth::testing::ptx {
 struct SmallLaunch {
   unsigned threads = 32, blocks = 1;
   Behaviour behaviour{};
-  std::vector<std::uint32_t> out = std::vector<std::uint32_t>(threads);  ///< What is there before.
+  std::vector<std::uint32_t> out =
+      std::vector<std::uint32_t>(std::size_t{threads} * blocks);  ///< What is there before.
 };
 
 [[nodiscard]] inline std::vector<std::uint32_t> results_of(std::string const& body, SmallLaunch launch = {}) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Accesses to memory, and what is wrong with some.
 #include <numeric>
 
@@ -16,14 +17,19 @@ std::string const words = R"(
     add.s32 %r3, %r2, 4;
 )";
 
+/// %r1 of the first thread, which alone has %p0; [%rd0+128] is nobody's.
+std::uint32_t result_beside(std::string const& body) {
+  return results_of("setp.eq.u32 %p0, %r0, 0;" + body, {.out = std::vector<std::uint32_t>(64)})[0];
+}
+
 TEST_CASE("loads and stores take vectors, and extend what is narrow") {
-  CHECK(result_of("st.global.v2.u32 [%rd0], {5, 6}; ld.global.v2.u32 {%r2, %r3}, [%rd0]; add.s32 %r1, %r2, %r3;") ==
-        11);
-  CHECK(result_of("st.global.u32 [%rd0], -2; ld.global.u8 %rs1, [%rd0]; cvt.u32.u16 %r1, %rs1;") == 254);
-  CHECK(result_of("st.global.u32 [%rd0], -2; ld.global.s32 %rd2, [%rd0]; shr.u64 %rd2, %rd2, 32; "
+  CHECK(result_beside("@%p0 st.global.v2.u32 [%rd0+128], {5, 6}; ld.global.v2.u32 {%r2, %r3}, [%rd0+128]; "
+                      "add.s32 %r1, %r2, %r3;") == 11);
+  CHECK(result_of("st.global.u32 [%rd1], -2; ld.global.u8 %rs1, [%rd1]; cvt.u32.u16 %r1, %rs1;") == 254);
+  CHECK(result_of("st.global.u32 [%rd1], -2; ld.global.s32 %rd2, [%rd1]; shr.u64 %rd2, %rd2, 32; "
                   "cvt.u32.u64 %r1, %rd2;") == 0xffffffffU);
-  CHECK(result_of("mov.b16 %rs1, 0x1234; st.global.u32 [%rd0], 0; st.global.u8 [%rd0+1], %rs1; "
-                  "ld.global.u32 %r1, [%rd0];") == 0x3400);
+  CHECK(result_of("mov.b16 %rs1, 0x1234; st.global.u32 [%rd1], 0; st.global.u8 [%rd1+1], %rs1; "
+                  "ld.global.u32 %r1, [%rd1];") == 0x3400);
   CHECK(result_of("mov.u64 %rd2, out; ld.param.u32 %r1, [%rd2+4]; ld.param.u32 %r2, [out+4]; sub.s32 %r1, %r1, %r2;") ==
         0);
   CHECK(results_of(".local .align 8 .b8 depot[8]; mov.u64 %rd2, depot; st.local.u32 [%rd2+4], %r0; "
@@ -33,7 +39,7 @@ TEST_CASE("loads and stores take vectors, and extend what is narrow") {
 TEST_CASE("accesses beyond an allocation or not aligned are faults") {
   CHECK_THAT(fault_of("st.global.u32 [%rd0+128], 1;"), Contains("128 into 128 bytes"));
   CHECK_THAT(fault_of("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd0+120];"), Contains("not a multiple of 16"));
-  CHECK_THAT(fault_of("ld.global.u32 %r1, [%rd0+-4];"), Contains("thread 0") && Contains("line 16"));
+  CHECK_THAT(fault_of("ld.global.u32 %r1, [%rd0+-4];"), Contains("thread 0") && Contains("line 19"));
   CHECK_THAT(fault_of("ld.global.u32 %r1, [%rd1+4];"), Contains("thread 31: access to 4 bytes"));
   CHECK_THAT(fault_of("ld.shared.u32 %r1, [memory+512];"), Contains("shared address 512 of 512"));
   CHECK_THAT(fault_of("ld.shared.u64 %rd2, [memory+4];"), Contains("not aligned"));
@@ -55,6 +61,24 @@ TEST_CASE("threads that share memory without a barrier are faults") {
   CHECK(fault_of(write + "ld.shared.u32 %r1, [%r2];", two_warps).empty());  // its own
   // Two of 16 bits in one word are apart.
   CHECK(fault_of("shl.b32 %r2, %r0, 1; mov.b16 %rs1, 3; st.shared.u16 [%r2], %rs1;").empty());
+}
+
+TEST_CASE("two threads that write the same bytes of global memory are faults, whatever they write") {
+  CHECK_THAT(fault_of("st.global.u32 [%rd0], 7;"), Contains("was also written by thread 0 of block 0"));
+  std::string const own_block = "setp.eq.u32 %p1, %r0, 3; @%p1 st.global.u32 [%rd0+512], 7;";
+  SmallLaunch const one_block{.threads = 64, .out = std::vector<std::uint32_t>(256)};
+  SmallLaunch const two_blocks{.threads = 64, .blocks = 2, .out = std::vector<std::uint32_t>(256)};
+  CHECK(fault_of(own_block, one_block).empty());
+  CHECK_THAT(fault_of(own_block, two_blocks), Contains("was also written by thread 3 of block 0"));
+  // A barrier orders the threads of a block, and no others.
+  std::string const then_another = "bar.sync 0; setp.eq.u32 %p2, %r0, 40; @%p2 st.global.u32 [%rd0+512], 8;";
+  CHECK(fault_of(own_block + then_another, one_block).empty());
+  CHECK_THAT(fault_of(own_block + then_another, two_blocks), Contains("was also written by thread 40 of block 0"));
+  // Of one word, a half each.
+  CHECK(
+      fault_of("mul.wide.u32 %rd2, %r0, 2; add.s64 %rd2, %rd0, %rd2; mov.b16 %rs1, 3; st.global.u16 [%rd2+512], %rs1;",
+               one_block)
+          .empty());
 }
 
 TEST_CASE("what cp.async brings is there once it was waited for") {

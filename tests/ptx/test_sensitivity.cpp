@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Mistakes in the kernels' PTX are found: the cases are run on kernels with one line changed, and must fail.
 #include <string>
 #include <vector>
@@ -17,8 +18,8 @@ struct Mistake {
   std::string found;  ///< A word of what is said of it.
 };
 
-std::string const adamw = "zeroth::cuda::Adamw<zeroth::bf16, zeroth::bf16, float, float>",
-                  adamw_cases = "adamw gives the CPU's bits for every dtype*";
+std::string const adamw = "zeroth::cuda::Update<zeroth::optim::Adam, zeroth::bf16, zeroth::bf16, float, float>",
+                  adamw_cases = "an update gives the CPU's bits for every dtype*";
 std::string const ranks = "zeroth::cuda::AddRanks<zeroth::bf16>", rank_cases = "rank_sum gives*";
 std::string const sums = "zeroth::cuda::MoveAndSum<zeroth::bf16, zeroth::bf16>",
                   sum_cases = "reduce_epilogue in place reads*";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// PTX as text: what it is taken apart into, and what is refused.
 #include "small_kernel.hpp"
 #include "support/ptx/source.hpp"
@@ -53,7 +54,7 @@ $L_1:
 }
 
 TEST_CASE("PTX that is not known is refused, with its line") {
-  CHECK_THROWS_WITH(small_kernel("vadd.s32 %r1, %r0, 1;"), Contains("line 16 of small: vadd.s32 %r1, %r0, 1"));
+  CHECK_THROWS_WITH(small_kernel("vadd.s32 %r1, %r0, 1;"), Contains("line 19 of small: vadd.s32 %r1, %r0, 1"));
   CHECK_THROWS_WITH(small_kernel("add.rz.f32 %f1, %f0, %f0;"), Contains("not known"));
   CHECK_THROWS_WITH(small_kernel("ld.global.nc.u32 %r1, [%rd0];"), Contains("not known"));
   CHECK_THROWS_WITH(small_kernel("bar.sync 1;"), Contains("not known"));

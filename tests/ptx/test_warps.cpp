@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Branches, barriers and what lanes do together.
 #include "small_kernel.hpp"
 
@@ -63,11 +64,18 @@ TEST_CASE("shuffles reach lanes of their segment") {
 }
 
 TEST_CASE("blocks and warps run in the order that is asked for") {
-  CHECK(results_of("mov.u32 %r1, %ctaid.x;", {.blocks = 3})[5] == 2);
-  CHECK(results_of("mov.u32 %r1, %ctaid.x;", {.blocks = 3, .behaviour = {.backwards = true}})[5] == 0);
-  std::string const last_warp = "shr.u32 %r1, %r0, 5; st.global.u32 [%rd0], %r1; mov.u64 %rd1, %rd0;";
-  CHECK(results_of(last_warp, {.threads = 96})[0] == 2);
-  CHECK(results_of(last_warp, {.threads = 96, .behaviour = {.backwards = true}})[0] == 0);
+  // One more than the 32 threads behind have left there.
+  std::string const count = "ld.global.u32 %r1, [%rd1+128]; add.s32 %r1, %r1, 1;";
+  auto const first_of = [&](unsigned threads, unsigned blocks, bool backwards) {
+    return results_of(count, {.threads = threads,
+                              .blocks = blocks,
+                              .behaviour = {.backwards = backwards},
+                              .out = std::vector<std::uint32_t>(128)})[5];
+  };
+  CHECK(first_of(32, 3, false) == 1);
+  CHECK(first_of(32, 3, true) == 3);
+  CHECK(first_of(96, 1, false) == 1);
+  CHECK(first_of(96, 1, true) == 3);
   CHECK(results_of("mov.u32 %r2, %ntid.x; mov.u32 %r3, %nctaid.x; add.s32 %r1, %r2, %r3;",
                    {.threads = 64, .blocks = 2})[0] == 66);
 }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What scripts/record.sh keeps, made up: lines of bench_step_time and `zeroth plan`, and a file of bench/peers/run.py."""
 
 import json
@@ -42,8 +43,17 @@ def plan(parameters, ranks, units=32):
             "config": None, "stage": 3, "device_memory": 80 * 2**30, "stages": stages}
 
 
-def savings(models=(7_500_000_000, 128_000_000_000, 1_000_000_000_000), ranks=tuple(2**i for i in range(11))):
+RANKS = tuple(2**power for power in range(11))
+
+
+def savings(models=(7_500_000_000, 128_000_000_000, 1_000_000_000_000), ranks=RANKS):
     return [plan(parameters, count) for parameters in models for count in ranks]
+
+
+def simulated():
+    stages = [{"stage": stage, "total": total * 2**30, "tokens_per_s": 1000.0 * total}
+              for stage, total in enumerate((100, 30, 20, 5))]
+    return {"ranks": 64, "model": {"name": "GPT 7.5B", "parameters": 7, "units": 3}, "machine": "8xH100", "stages": stages}
 
 
 LOADS = {name: {"layers": 6, "heads": 6, "channels": 384, "context": context, "micro_batch": batch, "steps": 3,
@@ -89,4 +99,5 @@ def write_all(folder):
         sample_runs.write(folder / f"demo/stage{stage}.jsonl", sample_runs.records(stage))
     sample_runs.write(folder / "step_time.jsonl", step_time())
     sample_runs.write(folder / "savings.jsonl", savings())
+    (folder / "simulated.json").write_text(json.dumps(simulated()), encoding="utf-8")
     (folder / "peers.json").write_text(json.dumps(peers()), encoding="utf-8")

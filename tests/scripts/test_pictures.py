@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pictures show the figures of the files: every bar, curve and ring is measured against the axis drawn below it."""
 
 import json
@@ -150,7 +151,7 @@ class Pictures(unittest.TestCase):
                         held = plans[parameters, 2**power][stage]
                         self.assertAlmostEqual(x, x_of(2**power), delta=0.03)
                         self.assertAlmostEqual(y, y_of(sum(held[key] for key in keys)), delta=0.03)
-            rings = [ring for ring in panel.iter(f"{SVG}circle")]
+            rings = list(panel.iter(f"{SVG}circle"))
             self.assertEqual(len(rings), 18)
             for ring, (ranks, stage, printed) in zip(rings, zero_paper.points(parameters)):
                 self.assertAlmostEqual(float(ring.attrib["cx"]), x_of(ranks), delta=0.03)

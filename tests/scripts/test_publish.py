@@ -1,4 +1,5 @@
-"""scripts/report.py --measured: the README's blocks and pictures are what the kept files make, or it says so."""
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/report.py --measured: the documents' blocks and the pictures are what the kept files make, or it says so."""
 
 import contextlib
 import html.parser
@@ -31,13 +32,22 @@ class Kept(unittest.TestCase):
     def test_readme_and_pictures_are_what_the_kept_files_make(self):
         """With Python alone: no package, not even those that are installed."""
         ended = subprocess.run([sys.executable, "-I", "-S", "-B", "scripts/report.py", "--check", "--measured",
-                                "docs/measured", "--pictures", "docs/pictures", "--readme", "README.md"],
+                                "docs/measured", "--pictures", "docs/pictures", "--documents", "README.md",
+                                "docs/benchmarks.md"],
                                cwd=REPOSITORY, capture_output=True, text=True, check=False)
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         self.assertIn("to the last printed digit", ended.stdout)
 
     def test_every_picture_is_one_that_the_files_make(self):
         self.assertLessEqual({path.name for path in (REPOSITORY / "docs/pictures").iterdir()}, set(PICTURES))
+
+    @unittest.skipUnless("ZEROTH_TOOL" in os.environ, "ZEROTH_TOOL is set where the tool is built")
+    def test_the_tool_still_simulates_what_was_kept(self):
+        kept = json.loads((REPOSITORY / "docs/measured/simulated.json").read_text(encoding="utf-8"))
+        words = [os.environ["ZEROTH_TOOL"], "simulate", "--model", kept["model"]["name"].split()[-1], "--ranks",
+                 str(kept["ranks"]), "--machine", kept["machine"], "--json"]
+        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        self.assertEqual(json.loads(told), kept)
 
     @unittest.skipUnless("ZEROTH_TOOL" in os.environ, "ZEROTH_TOOL is set where the tool is built")
     def test_the_tool_still_plans_what_was_kept(self):
@@ -67,8 +77,8 @@ class Folder(unittest.TestCase):
         """(exit status, standard output, standard error)."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = report.main(["--measured", str(self.measured), "--pictures", str(self.pictures),
-                                  "--readme", str(self.readme), *options])
+            documents = [] if "--documents" in options else ["--documents", str(self.readme)]
+            status = report.main(["--measured", str(self.measured), "--pictures", str(self.pictures), *options, *documents])
         return status, out.getvalue(), err.getvalue()
 
     def block(self, name):
@@ -90,10 +100,11 @@ class Folder(unittest.TestCase):
 
 class Published(Folder):
     def test_blocks_hold_the_figures_of_the_files(self):
-        status, out, err = self.publish("--html", str(self.page))
+        status, _, err = self.publish("--html", str(self.page))
         self.assertEqual((status, err), (0, ""))
         self.assertIn("| stage 3 | 3.15 | 3.15 | 6.29 | 12.05 | 0.02 | 24.66 | 51.0 % | 2.23311374 | 4,796 |",
                       self.block("demo"))
+        self.assertIn("| stage 3 | 24.66 | 51.0 % | 4,796 | 5.00 | 95.0 % | 5,000 |", self.block("stages"))
         self.assertIn("| L2 | 4 | 1.00 (0.98 - 1.03) | 0.97 (0.95 - 1.00) | 0.98 (0.96 - 1.01) | 1.12 (1.10 - 1.15) | "
                       "8,312 |", self.block("step_time"))
         self.assertIn("| 7.5B | 64 | 120 (120) | 31.4 (31.4) | 16.6 (17.6) | 1.88 (3.75) |", self.block("savings"))
@@ -186,6 +197,22 @@ class Published(Folder):
             self.assertEqual(self.readme.read_text(encoding="utf-8"), bad)
             self.assertFalse(self.pictures.exists())
 
+    def test_blocks_are_written_to_the_document_that_has_their_marks(self):
+        other = self.folder / "docs" / "other.md"
+        other.parent.mkdir()
+        begin, end = markdown.marks("peers")
+        other.write_text(f"{begin}\n{end}\n", encoding="utf-8")
+        whole = self.readme.read_text(encoding="utf-8")
+        status, _, err = self.publish("--documents", str(self.readme), str(other))
+        self.assertEqual((status, self.readme.read_text(encoding="utf-8")), (2, whole), "both have the marks")
+        self.assertIn("2 have such marks", err)
+        self.readme.write_text(whole.replace(begin, "").replace(end, ""), encoding="utf-8")
+        status, _, err = self.publish("--documents", str(self.readme), str(other))
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("](pictures/peers.svg)", other.read_text(encoding="utf-8"))
+        self.assertNotIn("peers.svg", self.readme.read_text(encoding="utf-8"))
+        self.assertEqual(self.publish("--check", "--documents", str(self.readme), str(other))[0], 0)
+
     def test_claims_that_do_not_hold_are_told(self):
         def another_loss(document):
             document["runs"][-1]["losses"][1] *= 1 + 2e-5
@@ -202,7 +229,7 @@ class Published(Folder):
     def test_options_that_make_no_sense_together(self):
         for words, message in ((["--measured", "x", "a=b"], "give runs as LABEL=FILE, or --measured"), ([], "give runs"),
                                (["a=b", "--pictures", "x"], "go with --measured"),
-                               (["--measured", "x", "--readme", "y"], "need --pictures")):
+                               (["--measured", "x", "--documents", "y"], "need --pictures")):
             err = io.StringIO()
             with contextlib.redirect_stderr(err), self.assertRaises(SystemExit) as end:
                 report.main(words)
@@ -265,7 +292,7 @@ class Record(unittest.TestCase):
         ended = subprocess.run([REPOSITORY / "scripts/record.sh", "savings", "speed"], capture_output=True, text=True,
                                check=False)
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
-        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo step_time peers savings '
+        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages step_time peers savings '
                                        'adamw collectives engine_overhead\n')
 
     def test_every_section_is_a_part_and_every_part_a_function(self):

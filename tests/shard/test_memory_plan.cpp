@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The plan against the formulas of docs/memory_model.md, and its pieces against each other.
 #include <fmt/format.h>
 
@@ -7,11 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "device/kernels.hpp"
+#include "shard/memory_plan.hpp"
 #include "shard/random_model.hpp"
+#include "shard/step_memory.hpp"
 #include "support/catch.hpp"
-#include "zeroth/device/kernels.hpp"
-#include "zeroth/shard/memory_plan.hpp"
-#include "zeroth/shard/step_memory.hpp"
+#include "support/rules.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -94,9 +96,10 @@ MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const
   bool const sums = request.sums_micro_steps;
   bool const one = !request.several_reductions && precision.gradient == precision.reduce &&
                    precision.gradient == precision.accumulate;
-  auto const optimizer = precision.moments == Dtype::bf16                                      ? 4
-                         : precision.compute == Dtype::fp32 || precision.master == Dtype::bf16 ? 8
-                                                                                               : 12;
+  auto const k = optim::state_count(request.update.rule);
+  auto const optimizer = precision.states == Dtype::bf16                                       ? 2 * k
+                         : precision.compute == Dtype::fp32 || precision.master == Dtype::bf16 ? 4 * k
+                                                                                               : 4 + 4 * k;
   auto const rounded = [](std::int64_t bytes) { return (bytes + 255) / 256 * 256; };
   MemoryBytes bytes;
   bytes.parameters = stage == 3 ? c * (P + F) / W : c * (P + F);
@@ -160,8 +163,9 @@ bool states_are_apart(Layout const& layout, PlanRequest const& request, MemoryPl
         (held(part, request.placements.parameters) + held(flat.frozen, request.placements.parameters)) *
             bytes_of(request.precision.compute));
     add(optimizer, at.master, 4 * updated);
-    add(optimizer, at.m, bytes_of(request.precision.moments) * updated);
-    add(optimizer, at.v, bytes_of(request.precision.moments) * updated);
+    for (auto const state : at.states) {
+      add(optimizer, state, bytes_of(request.precision.states) * updated);
+    }
     add(gradients, at.gradient, part.padded_count * bytes_of(request.precision.gradient));
     add(gradients, at.sums, part.padded_count * bytes_of(Dtype::fp32));
     add(gradients, at.reduced, updated * bytes_of(request.precision.accumulate));
@@ -201,6 +205,7 @@ bool slots_are_apart(PlanRequest const& request, MemoryPlan const& plan) {
 }  // namespace
 
 TEST_CASE("the plan is what the memory model says, at every stage, dtype and world, and its pieces are apart") {
+  auto const rules = all_rules();
   for (unsigned seed = 0; seed < 30; ++seed) {
     auto const model = random_model(seed);
     for (auto const world : worlds) {
@@ -215,8 +220,10 @@ TEST_CASE("the plan is what the memory model says, at every stage, dtype and wor
             }
             auto request = request_for(layout, stage, precision, when[0] == 'e');
             request.sums_micro_steps = sums;
+            request.update.rule = rules[seed % rules.size()].rule;
             auto const plan = shard::plan_memory(layout, request);
-            INFO(fmt::format("model {}, {} ranks, {}, stage {}, reduced {}", seed, world, name, stage, when));
+            INFO(fmt::format("model {}, {} ranks, {}, stage {}, reduced {}, {}", seed, world, name, stage, when,
+                             rules[seed % rules.size()].name));
             auto const expected = by_the_book(layout, stage, precision, request);
             CHECK(plan.bytes.parameters == expected.parameters);
             CHECK(plan.bytes.gradients == expected.gradients);

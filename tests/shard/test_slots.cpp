@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Classes of slots, and which slot a unit gets.
 #include <algorithm>
 #include <array>
@@ -6,9 +7,9 @@
 #include <set>
 #include <vector>
 
+#include "shard/slots.hpp"
 #include "support/catch.hpp"
 #include "zeroth/device/cpu.hpp"
-#include "zeroth/shard/slots.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -17,8 +18,6 @@ using shard::classify;
 using shard::Slot;
 using shard::SlotCounts;
 using shard::SlotPool;
-
-std::int64_t never_asked(std::uint32_t) { return -1; }
 
 /// A pool over memory of its own.
 struct Pool {
@@ -124,43 +123,24 @@ TEST_CASE("units of one class do not take slots of another") {
   Pool pool{{1000, 100, 90}, {1, 1}};
   REQUIRE(pool.slots.bind(1) != nullptr);
   CHECK(pool.slots.bind(2) == nullptr);
-  CHECK(pool.slots.bind_or_evict(0, never_asked) != nullptr);
+  CHECK(pool.slots.bind(0) != nullptr);
   CHECK(pool.slots.find(1) != nullptr);
 }
 
-TEST_CASE("eviction takes from the unpinned unit with the greatest distance") {
-  Pool pool{{100, 100, 100, 100, 100}, {3}};
+TEST_CASE("the slots for a unit are those of its class, bound or not") {
+  Pool pool{{1000, 600, 100, 0, 90}, {3, 2}};
   auto& slots = pool.slots;
-  for (std::uint32_t flat = 0; flat < 3; ++flat) {
-    REQUIRE(slots.bind(flat) != nullptr);
+  REQUIRE(slots.bind(4) != nullptr);
+  for (std::uint32_t const flat : {0U, 1U}) {
+    auto const found = slots.slots_for(flat);
+    CHECK(found.data() == slots.slots().data());
+    CHECK(found.size() == 3);
   }
-  auto const distance = [](std::uint32_t flat) { return std::array<std::int64_t, 5>{5, 9, 7, 0, 0}[flat]; };
-  auto* const second = slots.find(1);
-  second->pins = 1;
-  auto* const third = slots.find(2);
-  CHECK(slots.bind_or_evict(3, distance) == third);  // 1 is farther away, but pinned
-  CHECK(slots.find(2) == nullptr);
-  CHECK(slots.find(3) == third);
-  CHECK(slots.bound() == 3);
-  CHECK(slots.high_water() == 3);
-  for (auto& slot : slots.slots()) {
-    slot.pins = 1;
+  for (std::uint32_t const flat : {2U, 4U}) {
+    auto const found = slots.slots_for(flat);
+    CHECK(found.data() == slots.slots().data() + 3);
+    CHECK(found.size() == 2);
   }
-  CHECK(slots.bind_or_evict(4, distance) == nullptr);
-  CHECK(slots.find(1) == second);
-  second->pins = 0;
-  CHECK(slots.bind_or_evict(4, distance) == second);
-}
-
-TEST_CASE("a free slot is taken before anybody is asked for a distance") {
-  Pool pool{{100, 100, 100}, {2}};
-  REQUIRE(pool.slots.bind(0) != nullptr);
-  bool asked = false;
-  CHECK(pool.slots.bind_or_evict(1, [&](std::uint32_t) {
-    asked = true;
-    return std::int64_t{0};
-  }) != nullptr);
-  CHECK_FALSE(asked);
 }
 
 TEST_CASE("the same calls give the same slots, whatever has completed") {
@@ -176,7 +156,10 @@ TEST_CASE("the same calls give the same slots, whatever has completed") {
         }
         continue;
       }
-      auto const* const slot = pool.slots.bind_or_evict(flat, [](std::uint32_t other) { return std::int64_t{other}; });
+      auto const* const slot = pool.slots.bind(flat);
+      if (slot == nullptr) {
+        continue;
+      }
       chosen.push_back(slot - pool.slots.slots().data());
       std::set<std::int64_t> bound;
       int count = 0;

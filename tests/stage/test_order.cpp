@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The declared order against brute force.
 #include <fmt/format.h>
 
@@ -7,8 +8,8 @@
 #include <vector>
 
 #include "shard/random_model.hpp"
+#include "stage/order.hpp"
 #include "support/catch.hpp"
-#include "zeroth/stage/order.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -129,6 +130,31 @@ TEST_CASE("next_use is the distance to the next turn that uses a flat unit") {
       CHECK(order.next_use(pass, position, flat) <= turns);
     }
   });
+}
+
+TEST_CASE("the unit that is used again last makes room, unless it is pinned") {
+  Model model;
+  for (int u = 0; u < 4; ++u) {
+    static_cast<void>(model.param(model.unit(fmt::format("u{}", u)), fmt::format("w{}", u), {256}, Constant{0}));
+  }
+  Layout const layout{model.description(), 1};
+  Order const order{layout, {}};
+  std::vector<shard::Slot> slots(4);
+  auto const last_needed = [&](PassKind pass, std::int64_t position) {
+    return order.last_needed(pass, position, slots);
+  };
+  CHECK_FALSE(last_needed(PassKind::training, 0));  // nothing is bound
+  for (std::size_t i = 0; i < 3; ++i) {
+    slots[i].flat = static_cast<std::int64_t>(2 - i);
+  }
+  CHECK(last_needed(PassKind::training, 3) == 0U);    // backward begins: 2, 1, 0
+  CHECK(last_needed(PassKind::training, 7) == 2U);    // the next pass begins: 0, 1, 2
+  CHECK(last_needed(PassKind::evaluation, 1) == 1U);  // 2 is next, then 0 of the next pass
+  slots[1].pins = 1;
+  CHECK(last_needed(PassKind::evaluation, 1) == 0U);
+  slots[0].pins = 2;
+  slots[2].pins = 1;
+  CHECK_FALSE(last_needed(PassKind::training, 0));
 }
 
 TEST_CASE("slots for gradients are never more than units, however many are asked for at once") {

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Stages as values, and what settings make of them.
 #include <limits>
 
+#include "stage/policy.hpp"
+#include "stage/schedule.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/stage/policy.hpp"
-#include "zeroth/stage/schedule.hpp"
 
 namespace zeroth::testing {
 namespace {

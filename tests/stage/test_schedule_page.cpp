@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What moves in a step, and when, is what docs/schedule.md says, word for word.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -51,7 +52,7 @@ Lines second_step(int stage) {
       stage));
   std::vector<comm::Record> records;
   auto const outcome = run_job(2, [&](Job& job) {
-    auto& recorder = detail::JobState::of(job).communicator->recorder();
+    auto& recorder = job.communicator().recorder();
     std::size_t before = 0;
     Engine<float> engine{job, model, config};
     for (int step = 1; step <= 2; ++step) {
@@ -84,7 +85,7 @@ Lines second_step(int stage) {
 
 /// The block of text below the page's heading for `stage`.
 Lines on_the_page(int stage) {
-  std::ifstream page{std::string{ZEROTH_DOCS} + "/schedule.md"};
+  std::ifstream page{ZEROTH_DOCS "/schedule.md"};
   REQUIRE(page.good());
   auto const heading = fmt::format("## Stage {}", stage);
   Lines lines;

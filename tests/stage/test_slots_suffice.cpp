@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The number of slots that a plan decides on is enough for the declared order, and no more than it needs.
 #include <fmt/format.h>
 
@@ -6,11 +7,11 @@
 #include <vector>
 
 #include "shard/random_model.hpp"
+#include "shard/slots.hpp"
+#include "stage/buckets.hpp"
+#include "stage/order.hpp"
 #include "support/catch.hpp"
 #include "zeroth/device/cpu.hpp"
-#include "zeroth/shard/buckets.hpp"
-#include "zeroth/shard/slots.hpp"
-#include "zeroth/stage/order.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -28,6 +29,23 @@ struct Slots {
   std::unique_ptr<device::Device> device = device::make_cpu_device();
   shard::SlotPool pool;
   explicit Slots(SlotCounts const& counts) : pool{*device, counts, nullptr, 0} {}
+
+  /// As the schedule does it. False: no slot was to be had.
+  bool bind(std::uint32_t flat, Order const& order, PassKind pass, std::int64_t position) {
+    while (pool.bind(flat) == nullptr) {
+      auto const evicted = order.last_needed(pass, position, pool.slots_for(flat));
+      if (!evicted) {
+        return false;
+      }
+      pool.unbind(*pool.find(*evicted));
+    }
+    return true;
+  }
+  void unbind(stage::Buckets::Bucket bucket) {
+    for (auto const flat : bucket) {
+      pool.unbind(*pool.find(flat));
+    }
+  }
 };
 
 /// Takes the turns of several passes and counts those that found a unit of theirs missing. -1: no slot was to be had.
@@ -39,13 +57,12 @@ int misses_in(Layout const& layout, Order order, PassKind pass) {
   bool first = true;
   for (std::int64_t turn = 0; turn < 3 * turns; ++turn) {
     auto const position = turn % turns;
-    auto const distance = [&](std::uint32_t flat) { return order.next_use(pass, position, flat); };
     auto const flats = layout.flats_of(order.unit_at(pass, position));
     bool missing = false;
     for (auto const flat : flats) {
       if (slots.pool.find(flat) == nullptr) {
         missing = true;
-        if (slots.pool.bind_or_evict(flat, distance) == nullptr) {
+        if (!slots.bind(flat, order, pass, position)) {
           return -1;
         }
       }
@@ -55,7 +72,7 @@ int misses_in(Layout const& layout, Order order, PassKind pass) {
     first = first && flats.empty();
     order.ahead(pass, position, position + turns, ahead);
     for (auto const flat : ahead) {
-      if (slots.pool.find(flat) == nullptr && slots.pool.bind_or_evict(flat, distance) == nullptr) {
+      if (slots.pool.find(flat) == nullptr && !slots.bind(flat, order, pass, position)) {
         return -1;
       }
     }
@@ -69,12 +86,7 @@ int misses_in(Layout const& layout, Order order, PassKind pass) {
 /// Backward of one micro-step in declared order. False: a unit found no slot though everything complete was sent.
 bool backward_finds_slots(Layout const& layout, int gradient_slots, std::int64_t bucket_count) {
   Slots slots{Order{layout, {}}.gradient_slots(gradient_slots)};
-  shard::Buckets buckets{layout, bucket_count, std::max(1, gradient_slots / 2),
-                         [&](std::span<std::uint32_t const> bucket) {
-                           for (auto const flat : bucket) {
-                             slots.pool.unbind(*slots.pool.find(flat));
-                           }
-                         }};
+  stage::Buckets buckets{layout, bucket_count, std::max(1, gradient_slots / 2)};
   std::vector<int> users_left;
   for (auto const& flat : layout.flats()) {
     users_left.push_back(static_cast<int>(flat.users.size()));
@@ -85,7 +97,7 @@ bool backward_finds_slots(Layout const& layout, int gradient_slots, std::int64_t
       if (!trainable(flat) || slots.pool.find(flat) != nullptr || slots.pool.bind(flat) != nullptr) {
         continue;
       }
-      buckets.flush();
+      slots.unbind(buckets.flush());
       if (slots.pool.bind(flat) == nullptr) {
         return false;
       }
@@ -93,10 +105,13 @@ bool backward_finds_slots(Layout const& layout, int gradient_slots, std::int64_t
     for (auto const flat : layout.flats_of(unit)) {
       if (trainable(flat) && --users_left[flat] == 0) {
         buckets.complete(flat);
+        for (auto bucket = buckets.next_full(); !bucket.empty(); bucket = buckets.next_full()) {
+          slots.unbind(bucket);
+        }
       }
     }
   }
-  buckets.finish();
+  slots.unbind(buckets.finish());
   return slots.pool.bound() == 0;
 }
 

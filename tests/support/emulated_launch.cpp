@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "support/emulated_launch.hpp"
 
 #include <algorithm>
 #include <typeinfo>
 #include <vector>
 
-#include "cuda/kernels/adamw.hpp"
 #include "cuda/kernels/move.hpp"
 #include "cuda/kernels/rank_sum.hpp"
 #include "cuda/kernels/reduce_epilogue.hpp"
 #include "cuda/kernels/step.hpp"
+#include "cuda/kernels/update.hpp"
 #include "cuda/launch.hpp"
 
 namespace zeroth {
@@ -97,16 +98,17 @@ cudaError_t advance(cudaStream_t stream, optim::StepRules const& rules, optim::S
   });
 }
 
-cudaError_t adamw(cudaStream_t stream, optim::AdamwArgs const& args) {
-  auto const moments = args.count * bytes_of(args.moments_dtype);
-  return launch_on(stream,
-                   {{args.master, args.count * bytes_of(args.master_dtype)},
-                    {args.m, moments},
-                    {args.v, moments},
-                    {args.gradient, args.count * bytes_of(args.gradient_dtype)},
-                    {args.parameter, args.count * bytes_of(args.parameter_dtype)},
-                    {args.scalars, sizeof(*args.scalars)}},
-                   [&](auto const& on) { return launch_adamw(on, args); });
+cudaError_t update(cudaStream_t stream, optim::UpdateArgs const& args) {
+  std::vector<testing::Given> given{{args.master, args.count * bytes_of(args.master_dtype)},
+                                    {args.gradient, args.count * bytes_of(args.gradient_dtype)},
+                                    {args.parameter, args.count * bytes_of(args.parameter_dtype)},
+                                    {args.scalars, sizeof(*args.scalars)}};
+  for (int k = 0; k < optim::state_count(args.update->rule); ++k) {
+    given.push_back({args.states[static_cast<std::size_t>(k)], args.count * bytes_of(args.states_dtype)});
+  }
+  return launch_on(stream, given, [&](auto const& on) {
+    return with_rule(args, [&](auto const& rule) { return launch_rule(on, args, rule); });
+  });
 }
 
 cudaError_t rank_sum(cudaStream_t stream, RankSum const& args) {

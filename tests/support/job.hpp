@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Runs a function on every rank of a job of threads, over communicators that a test may wrap.
 #pragma once
 #include <algorithm>
@@ -8,8 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "comm/launch/job_state.hpp"
+#include "comm/local/local.hpp"
 #include "zeroth/comm/job.hpp"
-#include "zeroth/comm/local.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::testing {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the library logs, for tests that read it.
 #pragma once
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "zeroth/core/counter.hpp"
+#include "zeroth/core/clock.hpp"
 
 namespace zeroth::testing {
 

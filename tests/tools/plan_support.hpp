@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the tests of plans share.
 #pragma once
 #include <string>
@@ -15,7 +16,7 @@ inline constexpr char const* mixed = R"({"train_micro_batch_size_per_gpu": 1, "g
 inline Model equal_units(std::int64_t parameters, std::int64_t units = 32) {
   return read_model({.model = {}, .parameters = parameters, .units = units}).model;
 }
-inline Plan plan_for(Model model, std::string const& config, int world) {
+inline PlanInput input_for(Model model, std::string const& config, int world) {
   return {std::move(model), Config::from_json(config), world, comm::Transport::local};
 }
 inline std::string file_of_stage(int stage, std::string const& more = "") {

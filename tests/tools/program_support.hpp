@@ -1,7 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The program `zeroth`, run as users run it.
 #pragma once
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "support/catch.hpp"
 #include "support/child.hpp"
@@ -15,8 +19,8 @@ struct ToolResult {
 
 /// Runs `zeroth WORDS`.
 inline ToolResult zeroth_tool(std::string const& words, std::filesystem::path const& folder = ZEROTH_SOURCE_DIR) {
-  auto command = words_of(words);
-  command.insert(command.begin(), ZEROTH_TOOL);
+  std::vector<std::string> command{ZEROTH_TOOL};
+  std::ranges::move(words_of(words), std::back_inserter(command));
   Child child{{.command = command, .folder = folder, .environment = {}}};
   auto const ending = child.wait();
   REQUIRE(ending.in_time);

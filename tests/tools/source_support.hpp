@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the tests of model sources share.
 #pragma once
 #include <filesystem>
@@ -6,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "model_facts.hpp"
 #include "model_source.hpp"
 #include "support/child.hpp"
 #include "support/thrown.hpp"
@@ -30,7 +30,7 @@ class Files {
 };
 
 inline SourcedModel read(std::filesystem::path const& path) { return read_model({.model = path.string()}); }
-inline std::int64_t count_of(SourcedModel const& source) { return facts_of(source.model).parameters; }
+inline std::int64_t count_of(SourcedModel const& source) { return source.model.description().count; }
 
 inline std::vector<std::string> unit_names(SourcedModel const& source) {
   std::vector<std::string> names;

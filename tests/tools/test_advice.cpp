@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Advice, followed.
 #include "advice.hpp"
 
 #include <algorithm>
 
-#include "model_facts.hpp"
 #include "plan_support.hpp"
 #include "support/catch.hpp"
 
@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t gib = std::int64_t{1} << 30U;
 
-Advice advice_for(Plan const& plan, int stage, std::int64_t device_bytes) {
-  return advise(plan, plan_stages(plan), stage, device_bytes);
+Advice advice_for(PlanInput const& input, int stage, std::int64_t device_bytes) {
+  return advise(input, plan_stages(input), stage, device_bytes);
 }
 /// {"a": {"b": value}} of "a.b".
 std::string file_with(Saving const& saving) {
@@ -22,52 +22,52 @@ std::string file_with(Saving const& saving) {
                                   : "{\"" + saving.key.substr(0, dot) + "\": {\"" + saving.key.substr(dot + 1) +
                                         "\": " + saving.value + "}}";
 }
-std::int64_t total_at(Plan plan, int stage, int world) {
-  plan.world = world;
-  return memory_of(at_stage(plan, stage)).total();
+std::int64_t total_at(PlanInput input, int stage, int world) {
+  input.world = world;
+  return plan_of(at_stage(input, stage)).bytes.total();
 }
 
 TEST_CASE("The smallest stage that fits is named, and fits") {
-  auto const plan = plan_for(equal_units(1'000'000'000), file_of_stage(0, R"(, "bf16": {"enabled": true})"), 8);
-  auto const advice = advice_for(plan, 0, 5 * gib);
+  auto const input = input_for(equal_units(1'000'000'000), file_of_stage(0, R"(, "bf16": {"enabled": true})"), 8);
+  auto const advice = advice_for(input, 0, 5 * gib);
   REQUIRE(advice.smallest_stage == 2);
-  CHECK(total_at(plan, 2, 8) <= 5 * gib);
-  CHECK(total_at(plan, 1, 8) > 5 * gib);
+  CHECK(total_at(input, 2, 8) <= 5 * gib);
+  CHECK(total_at(input, 1, 8) > 5 * gib);
   CHECK_FALSE(advice.world_for_stage_3);  // stage 3 fits here
   REQUIRE(advice.stages.size() == 1);
   CHECK(advice.stages[0].stage == 0);
 }
 
 TEST_CASE("The smallest world for stage 3 is named, and is the smallest power of two") {
-  auto const plan = plan_for(equal_units(7'500'000'000), mixed, 12);
-  auto const advice = advice_for(plan, 0, 4 * gib);
+  auto const input = input_for(equal_units(7'500'000'000), mixed, 12);
+  auto const advice = advice_for(input, 0, 4 * gib);
   CHECK_FALSE(advice.smallest_stage);
   REQUIRE(advice.world_for_stage_3);
   auto const world = *advice.world_for_stage_3;
   CHECK((world & (world - 1)) == 0);
   CHECK(world > 12);
-  CHECK(total_at(plan, 3, world) <= 4 * gib);
-  CHECK(total_at(plan, 3, world / 2) > 4 * gib);
+  CHECK(total_at(input, 3, world) <= 4 * gib);
+  CHECK(total_at(input, 3, world / 2) > 4 * gib);
   CHECK_FALSE(advice.worlds_refused);
   REQUIRE(advice.stages.size() == 2);  // what would help the stage asked for, and what stage 3
   CHECK(advice.stages[1].stage == 3);
 }
 
 TEST_CASE("Worlds that the file's batch size rules out are not advised") {
-  auto const plan = plan_for(equal_units(1'000'000'000), R"({"train_batch_size": 48, "bf16": {"enabled": true}})",
-                             3);  // worlds up to 16
-  auto const advice = advice_for(plan, 0, gib);
+  auto const input = input_for(equal_units(1'000'000'000), R"({"train_batch_size": 48, "bf16": {"enabled": true}})",
+                               3);  // worlds up to 16
+  auto const advice = advice_for(input, 0, gib);
   CHECK_FALSE(advice.world_for_stage_3);
   CHECK(advice.worlds_refused);
 }
 
 TEST_CASE("Where slots alone are too much, no world is advised, and the largest unit is named") {
-  auto const plan = plan_for(equal_units(8'000'000'000, 2), mixed, 4);
-  auto const advice = advice_for(plan, 3, gib);
+  auto const input = input_for(equal_units(8'000'000'000, 2), mixed, 4);
+  auto const advice = advice_for(input, 3, gib);
   CHECK_FALSE(advice.world_for_stage_3);
   CHECK_FALSE(advice.world_with_savings);
-  CHECK(facts_of(plan.model).largest_unit == "unit 0");
-  CHECK(facts_of(plan.model).largest_unit_count == 4'000'000'000);
+  CHECK(plan_of(input).largest_flat_unit == "unit 0");
+  CHECK(plan_of(input).largest_flat_unit_count == 4'000'000'000);
 }
 
 TEST_CASE("A key of the file is advised with what it saves when it is followed") {
@@ -75,17 +75,17 @@ TEST_CASE("A key of the file is advised with what it saves when it is followed")
     "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
     "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e8, "reduce_bucket_size": 1e9},
     "zeroth": {"gradient_slots": 6, "gradient_dtype": "fp32"}})";
-  auto const plan = plan_for(equal_units(1'000'000'000), config, 16);
-  auto const advice = advice_for(plan, 3, gib);
+  auto const input = input_for(equal_units(1'000'000'000), config, 16);
+  auto const advice = advice_for(input, 3, gib);
   REQUIRE(advice.stages.size() == 1);
   auto const& [stage, savings, total_with_savings] = advice.stages[0];
-  auto const total = memory_of(plan).total();
+  auto const total = plan_of(input).bytes.total();
   std::vector<std::string> keys;
   for (auto const& saving : savings) {
     INFO(saving.key << ": " << saving.value);
     keys.push_back(saving.key);
     CHECK(saving.bytes > 0);
-    CHECK(memory_of(changed(plan, file_with(saving))).total() == total - saving.bytes);
+    CHECK(plan_of(changed(input, file_with(saving))).bytes.total() == total - saving.bytes);
   }
   auto const advised = [&](char const* key) { return std::ranges::count(keys, key) == 1; };
   CHECK(advised("zeroth.gradient_slots"));
@@ -93,20 +93,20 @@ TEST_CASE("A key of the file is advised with what it saves when it is followed")
   CHECK(advised("zeroth.gradient_dtype"));
   CHECK(std::ranges::is_sorted(savings, std::ranges::greater{}, &Saving::bytes));
 
-  auto best = plan;
+  auto best = input;
   for (auto const& saving : savings) {
     best = saving.numbers_differ ? best : changed(best, file_with(saving));
   }
-  CHECK(memory_of(best).total() == total_with_savings);
+  CHECK(plan_of(best).bytes.total() == total_with_savings);
   CHECK(total_with_savings < total);
 }
 
 TEST_CASE("A buffer for conversion is what another reduction dtype, or smaller buckets, would save") {
   auto const config = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
                           "communication_data_type": "fp32", "zero_optimization": {"reduce_bucket_size": 4e8}})";
-  auto const plan = plan_for(equal_units(1'000'000'000), config, 4);
-  auto const advice = advice_for(plan, 0, gib);
-  auto const total = memory_of(plan).total();
+  auto const input = input_for(equal_units(1'000'000'000), config, 4);
+  auto const advice = advice_for(input, 0, gib);
+  auto const total = plan_of(input).bytes.total();
   auto const& savings = advice.stages.front().savings;
   REQUIRE(savings.size() == 2);
   CHECK(savings[0].key == "communication_data_type");
@@ -119,12 +119,12 @@ TEST_CASE("A buffer for conversion is what another reduction dtype, or smaller b
 }
 
 TEST_CASE("Keys that save memory may do with fewer ranks") {
-  auto const plan = plan_for(equal_units(7'500'000'000), mixed, 8);
-  auto const device = total_at(plan, 3, 1024) - 1;  // slots of the default keys are too much at any world below
-  auto const advice = advice_for(plan, 3, device);
+  auto const input = input_for(equal_units(7'500'000'000), mixed, 8);
+  auto const device = total_at(input, 3, 1024) - 1;  // slots of the default keys are too much at any world below
+  auto const advice = advice_for(input, 3, device);
   REQUIRE(advice.world_with_savings);
   CHECK((!advice.world_for_stage_3 || *advice.world_with_savings < *advice.world_for_stage_3));
-  auto best = at_stage(plan, 3);
+  auto best = at_stage(input, 3);
   for (auto const& saving : advice.stages[0].savings) {
     best = saving.numbers_differ ? best : changed(best, file_with(saving));
   }
@@ -138,7 +138,7 @@ TEST_CASE("Masters in bf16 are advised, and then moments in bf16, with what they
     auto const file = R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1},
                           "bf16": {"enabled": true)" +
                       more + "}}";
-    auto const savings = advice_for(plan_for(equal_units(count, 8), file, 8), 1, 1).stages.front().savings;
+    auto const savings = advice_for(input_for(equal_units(count, 8), file, 8), 1, 1).stages.front().savings;
     auto const found = std::ranges::find(savings, key, &Saving::key);
     return found != savings.end() && found->numbers_differ ? found->bytes : 0;
   };
@@ -149,12 +149,12 @@ TEST_CASE("Masters in bf16 are advised, and then moments in bf16, with what they
 }
 
 TEST_CASE("Where nothing of the file saves memory, no key is advised") {
-  auto const plan = plan_for(equal_units(1'000'000'000), R"({"train_micro_batch_size_per_gpu": 1, "bf16": {
+  auto const input = input_for(equal_units(1'000'000'000), R"({"train_micro_batch_size_per_gpu": 1, "bf16": {
     "enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}})",
-                             8);
-  auto const advice = advice_for(plan, 0, gib);
+                               8);
+  auto const advice = advice_for(input, 0, gib);
   CHECK(advice.stages.front().savings.empty());
-  CHECK(advice.stages.front().total_with_savings == memory_of(plan).total());
+  CHECK(advice.stages.front().total_with_savings == plan_of(input).bytes.total());
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a step of many micro-steps sends, against the simulation of all of them.
-#include "bytes_sent.hpp"
-
 #include <fmt/format.h>
 
 #include <limits>
@@ -15,6 +14,8 @@
 
 namespace zeroth::tools {
 namespace {
+
+using simulate::bytes_sent_per_step;
 
 std::int64_t simulated(Model const& model, Config const& config, int world) {
   std::vector<simulate::UnitWork> const none(model.description().units.size());

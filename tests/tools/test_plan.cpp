@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Plans against the ZeRO paper, and against the library's own.
 #include "plan.hpp"
 
@@ -20,8 +21,8 @@ namespace {
 /// Parameters, gradients and optimizer without padding, in GB of 10^9 bytes, of stages 0 to 3.
 std::array<double, 4> state_gigabytes(std::int64_t parameters, int world) {
   std::array<double, 4> gigabytes{};
-  for (auto const& stage : plan_stages(plan_for(equal_units(parameters), mixed, world))) {
-    auto const& states = stage.memory.value().states;
+  for (auto const& stage : plan_stages(input_for(equal_units(parameters), mixed, world))) {
+    auto const states = stage.plan.value().without_padding();
     gigabytes.at(static_cast<std::size_t>(stage.stage)) =
         1e-9 * static_cast<double>(states.parameters + states.gradients + states.optimizer);
   }
@@ -93,21 +94,18 @@ TEST_CASE("Digits are compared as they are printed") {
 TEST_CASE("A stage's total is what the library plans for the file at that stage, and what a step's ledger sees") {
   auto const source = read_model({.model = "124M"});
   for (int const world : {1, 3, 64}) {
-    auto const plan = plan_for(source.model, file_of_stage(1, R"(, "fp16": {"enabled": true})"), world);
-    for (auto const& [stage, memory, sent, refused] : plan_stages(plan)) {
+    auto const input = input_for(source.model, file_of_stage(1, R"(, "fp16": {"enabled": true})"), world);
+    for (auto const& [stage, planned, sent, refused] : plan_stages(input)) {
       INFO("stage " << stage << ", " << world << " ranks");
       auto const config = Config::from_json(file_of_stage(stage, R"(, "fp16": {"enabled": true})"));
-      auto const bytes = zeroth::plan(source.model, config, world);
-      REQUIRE(memory);
-      CHECK(memory->total() == bytes.total());
-      CHECK(memory->states.slots == bytes.slots);
-      CHECK(memory->states.scratch == bytes.scratch);
-      CHECK(memory->states.parameters <= bytes.parameters);
-      CHECK(memory->padding == bytes.parameters + bytes.gradients + bytes.optimizer - memory->states.parameters -
-                                   memory->states.gradients - memory->states.optimizer);
+      auto const bytes = zeroth::plan(source.model, config, world).bytes;
+      REQUIRE(planned);
+      CHECK(planned->bytes == bytes);
+      CHECK(planned->without_padding().parameters <= bytes.parameters);
+      CHECK(planned->without_padding().total() + planned->padding.total() == bytes.total());
       std::vector<simulate::UnitWork> const none(source.model.description().units.size());
       auto const run = simulate::run(source.model, config, world, none, simulate::machine_of("8xH100"));
-      CHECK(run.memory.total() == memory->total());
+      CHECK(run.memory == planned->bytes);
       CHECK(run.bytes_sent == sent);
     }
   }
@@ -117,8 +115,9 @@ TEST_CASE("A step sends twice the parameters, at stage 3 three times, but for it
   constexpr std::int64_t count = 128 * 64 * 1000;
   auto const model = equal_units(32 * count);
   constexpr std::int64_t all = 2 * 32 * count;  // bytes
-  auto const plan = plan_for(model, mixed, 64);
-  for (auto const& stage : plan_stages(changed(plan, R"({"zero_optimization": {"stage3_prefetch_bucket_size": 0}})"))) {
+  auto const input = input_for(model, mixed, 64);
+  for (auto const& stage :
+       plan_stages(changed(input, R"({"zero_optimization": {"stage3_prefetch_bucket_size": 0}})"))) {
     INFO("stage " << stage.stage << " sends " << stage.bytes_sent_per_step << " of " << all);
     auto const times = stage.stage == 3 ? 3 : 2;
     auto const least = times * (all / 64 * 63);
@@ -127,7 +126,7 @@ TEST_CASE("A step sends twice the parameters, at stage 3 three times, but for it
     CHECK(stage.bytes_sent_per_step >= least - kept);
     CHECK(stage.bytes_sent_per_step < least - kept + 10'000);
   }
-  CHECK(plan_stages(plan_for(model, mixed, 1))[3].bytes_sent_per_step == 0);
+  CHECK(plan_stages(input_for(model, mixed, 1))[3].bytes_sent_per_step == 0);
 }
 
 TEST_CASE("A stage at which the file contradicts itself is refused by itself") {
@@ -135,19 +134,19 @@ TEST_CASE("A stage at which the file contradicts itself is refused by itself") {
   auto const config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
                           "communication_data_type": "bf16", "data_types": {"grad_accum_dtype": "bf16"},
                           "zero_optimization": {"stage": 2}})";
-  auto const stages = plan_stages(plan_for(equal_units(1000), config, 2));
+  auto const stages = plan_stages(input_for(equal_units(1000), config, 2));
   REQUIRE(stages.size() == 4);
   for (int const stage : {0, 1}) {
-    CHECK_FALSE(stages[static_cast<std::size_t>(stage)].memory);
+    CHECK_FALSE(stages[static_cast<std::size_t>(stage)].plan);
     CHECK(stages[static_cast<std::size_t>(stage)].refused.find("data_types.grad_accum_dtype") != std::string::npos);
   }
-  CHECK(stages[2].memory);
-  CHECK(stages[3].memory);
+  CHECK(stages[2].plan);
+  CHECK(stages[3].plan);
 }
 
 TEST_CASE("A file that does not suit the world is refused") {
-  auto const plan = plan_for(equal_units(1000), R"({"train_batch_size": 8})", 3);
-  auto const message = testing::thrown<ConfigError>([&] { return plan_stages(plan); });
+  auto const input = input_for(equal_units(1000), R"({"train_batch_size": 8})", 3);
+  auto const message = testing::thrown<ConfigError>([&] { return plan_stages(input); });
   CHECK(message ==
         "<text>: 1 problem\n  train_batch_size (line 1): 8 is not a multiple of 3 (world size); nearest: 6 or 9");
 }

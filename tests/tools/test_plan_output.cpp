@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What people and programs get to read.
 #include "plan_output.hpp"
 
@@ -16,12 +17,13 @@ using nlohmann::json;
 PlanResult result_of(std::string const& config_file, std::string const& config, std::int64_t parameters, int world,
                      std::optional<std::int64_t> device_bytes = {}) {
   auto source = read_model({.model = {}, .parameters = parameters, .units = 4});
-  auto plan = plan_for(source.model, config, world);
-  PlanResult result{std::move(source), std::move(plan), config_file, {}, device_bytes, {}};
-  result.stages = plan_stages(result.plan);
+  auto input = input_for(source.model, config, world);
+  auto asked_for = plan_of(input);
+  PlanResult result{std::move(source), std::move(input), config_file, std::move(asked_for), {}, device_bytes, {}};
+  result.stages = plan_stages(result.input);
   auto const asked = stage_asked_for(result);
-  if (device_bytes && result.stages[static_cast<std::size_t>(asked)].memory->total() > *device_bytes) {
-    result.advice = advise(result.plan, result.stages, asked, *device_bytes);
+  if (device_bytes && result.stages[static_cast<std::size_t>(asked)].plan->bytes.total() > *device_bytes) {
+    result.advice = advise(result.input, result.stages, asked, *device_bytes);
   }
   return result;
 }
@@ -95,6 +97,20 @@ TEST_CASE("In JSON, a device's memory says what fits, what is left, and what to 
   CHECK(parsed["advice"]["smallest_stage"] == 1);
   CHECK(parsed["advice"]["ranks_for_stage_3"].is_null());
   CHECK(parsed["advice"]["largest_unit"]["parameters"] == 250'000);
+}
+
+TEST_CASE("In JSON as in the text, notes say what micro-steps do to rounding") {
+  auto const result = result_of("stage.json", R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 9,
+    "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "bf16"}, "zero_optimization": {"stage": 2}})",
+                                1000, 2);
+  auto const parsed = json::parse(as_json(result));
+  REQUIRE(parsed["notes"].size() == 2);
+  CHECK(contains(parsed["notes"][0], "\"every_micro_step\" is what stage 2 does"));
+  CHECK(contains(parsed["notes"][1], "9 micro-steps are added up in bf16"));
+  for (auto const& note : parsed["notes"]) {
+    CHECK(contains(as_text(result), note.get<std::string>() + ".\n"));
+  }
+  CHECK(json::parse(as_json(result_of("stage.json", file_of_stage(2), 1000, 2)))["notes"].empty());
 }
 
 TEST_CASE("In JSON, a stage that is refused says why") {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What `zeroth simulate` finds, and what people and programs get to read of it.
 #include "simulation.hpp"
 
@@ -57,7 +58,7 @@ TEST_CASE("In JSON, what a simulation says of a stage agrees with itself and wit
     CHECK(parsed["recompute"] == false);
     CHECK(parsed["slow"].empty());
     REQUIRE(parsed["stages"].size() == 4);
-    auto const planned = plan_stages(plan_for(simulations.model.model, overlapping(3, accumulation), world));
+    auto const planned = plan_stages(input_for(simulations.model.model, overlapping(3, accumulation), world));
     for (std::size_t stage = 0; stage < 4; ++stage) {
       INFO("stage " << stage << ", " << world << " ranks");
       auto const& entry = parsed["stages"][stage];
@@ -71,7 +72,7 @@ TEST_CASE("In JSON, what a simulation says of a stage agrees with itself and wit
       CHECK(entry["tokens_per_s"].get<double>() == Approx(parsed["tokens_per_step"].get<double>() / (step_ms / 1000)));
       CHECK(entry["bytes_sent_per_step"] == planned[stage].bytes_sent_per_step);
       CHECK((entry["bytes_sent_per_step"] == 0) == (world == 1));
-      CHECK(entry["total"] == planned[stage].memory->total());
+      CHECK(entry["total"] == planned[stage].plan->bytes.total());
       CHECK(entry["left"] == parsed["device_memory"].get<std::int64_t>() - entry["total"].get<std::int64_t>());
       CHECK(entry["fits"] == true);
       CHECK(entry["parameter_slots_used"] <= entry["parameter_slots"]);

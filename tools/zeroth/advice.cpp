@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "advice.hpp"
 
 #include <fmt/format.h>
@@ -42,10 +43,10 @@ constexpr Candidate candidates[] = {
     {"bf16", "bf16_optimizer_states", "true", true},
 };
 
-/// What `plan` would hold, or nothing if its file contradicts itself or the world.
-std::optional<std::int64_t> total_of(Plan const& plan, std::string const& changes) {
+/// What `input` would plan, or nothing if its file contradicts itself or the world.
+std::optional<std::int64_t> total_of(PlanInput const& input, std::string const& changes) {
   try {
-    return memory_of(changed(plan, changes)).total();
+    return plan_of(changed(input, changes)).bytes.total();
   } catch (ConfigError const&) {
     return {};
   }
@@ -53,18 +54,18 @@ std::optional<std::int64_t> total_of(Plan const& plan, std::string const& change
 
 int next_power_of_two(int world) noexcept { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(world) + 1)); }
 
-/// A plan, and what is known to save memory in it.
+/// What is planned, and what is known to save memory in it.
 struct Explored {
   StageAdvice advice;
-  Plan best;  ///< With all savings that change no numbers.
+  PlanInput best;  ///< With all savings that change no numbers.
 };
 
-Explored explore(Plan const& plan, int stage, std::int64_t total) {
-  Explored result{{.stage = stage, .savings = {}, .total_with_savings = total}, plan};
+Explored explore(PlanInput const& input, int stage, std::int64_t total) {
+  Explored result{{.stage = stage, .savings = {}, .total_with_savings = total}, input};
   auto& [advice, best] = result;
   for (auto const& [section, name, value, numbers_differ] : candidates) {
     auto const changes = changes_of(section, name, value);
-    auto const with = total_of(plan, changes);
+    auto const with = total_of(input, changes);
     auto key = fmt::format("{}{}{}", section, section.empty() ? "" : ".", name);
     if (!with || *with >= total || std::ranges::find(advice.savings, key, &Saving::key) != advice.savings.end()) {
       continue;
@@ -79,19 +80,19 @@ Explored explore(Plan const& plan, int stage, std::int64_t total) {
   return result;
 }
 
-/// The smallest power of two above the plan's world that fits, and whether the file refused a smaller one.
+/// The smallest power of two above the input's world that fits, and whether the file refused a smaller one.
 struct WiderWorld {
   std::optional<int> world;
   bool refused = false;
 };
 
-WiderWorld wider_world(Plan plan, std::int64_t device_bytes) {
+WiderWorld wider_world(PlanInput input, std::int64_t device_bytes) {
   WiderWorld result;
-  for (plan.world = next_power_of_two(plan.world); plan.world <= largest_world; plan.world *= 2) {
-    auto const total = total_of(plan, "{}");
+  for (input.world = next_power_of_two(input.world); input.world <= largest_world; input.world *= 2) {
+    auto const total = total_of(input, "{}");
     result.refused = result.refused || !total;
     if (total && *total <= device_bytes) {
-      result.world = plan.world;
+      result.world = input.world;
       break;
     }
   }
@@ -100,9 +101,9 @@ WiderWorld wider_world(Plan plan, std::int64_t device_bytes) {
 
 }  // namespace
 
-Advice advise(Plan const& plan, std::vector<StagePlan> const& stages, int stage, std::int64_t device_bytes) {
+Advice advise(PlanInput const& input, std::vector<StagePlan> const& stages, int stage, std::int64_t device_bytes) {
   Advice advice;
-  auto const fits = [&](StagePlan const& s) { return s.memory && s.memory->total() <= device_bytes; };
+  auto const fits = [&](StagePlan const& s) { return s.plan && s.plan->bytes.total() <= device_bytes; };
   auto const smallest = std::ranges::find_if(stages, fits);
   if (smallest != stages.end()) {
     advice.smallest_stage = smallest->stage;
@@ -112,16 +113,16 @@ Advice advise(Plan const& plan, std::vector<StagePlan> const& stages, int stage,
     asked.push_back(3);
   }
   for (auto const number : asked) {
-    if (auto const& memory = stages[static_cast<std::size_t>(number)].memory) {
-      auto explored = explore(at_stage(plan, number), number, memory->total());
+    if (auto const& planned = stages[static_cast<std::size_t>(number)].plan) {
+      auto explored = explore(at_stage(input, number), number, planned->bytes.total());
       if (number == 3 && explored.advice.total_with_savings > device_bytes) {
         advice.world_with_savings = wider_world(explored.best, device_bytes).world;
       }
       advice.stages.push_back(std::move(explored.advice));
     }
   }
-  if (auto const& last = stages.back(); last.memory && !fits(last)) {
-    auto const wider = wider_world(at_stage(plan, 3), device_bytes);
+  if (auto const& last = stages.back(); last.plan && !fits(last)) {
+    auto const wider = wider_world(at_stage(input, 3), device_bytes);
     advice.world_for_stage_3 = wider.world;
     advice.worlds_refused = wider.refused;
     if (advice.world_with_savings == wider.world) {

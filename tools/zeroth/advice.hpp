@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What to change when a model does not fit: found by planning with the change.
 #pragma once
 #include <cstdint>
@@ -32,8 +33,8 @@ struct Advice {
   std::vector<StageAdvice> stages;        ///< The one asked for, then stage 3 if no stage fits.
 };
 
-/// For a `stage` that needs more than `device_bytes`. `stages` are plan_stages' of `plan`.
-[[nodiscard]] Advice advise(Plan const& plan, std::vector<StagePlan> const& stages, int stage,
+/// For a `stage` that needs more than `device_bytes`. `stages` are plan_stages' of `input`.
+[[nodiscard]] Advice advise(PlanInput const& input, std::vector<StagePlan> const& stages, int stage,
                             std::int64_t device_bytes);
 
 }  // namespace zeroth::tools

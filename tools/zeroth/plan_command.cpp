@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plan_command.hpp"
 
 #include <cmath>
-#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -10,6 +10,7 @@
 #include "job_options.hpp"
 #include "option_values.hpp"
 #include "plan_output.hpp"
+#include "zeroth/comm/transport.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -21,20 +22,17 @@ struct PlanOptions {
   bool json = false;
 };
 
-std::map<std::string, comm::Transport> const transports{
-    {"local", comm::Transport::local}, {"mpi", comm::Transport::mpi}, {"nccl", comm::Transport::nccl}};
-
 PlanResult make_plan(PlanOptions const& options) {
   auto const& job = options.job;
   auto model = read_model(job.model);
-  Plan plan{model.model, config_of(job), job.ranks, transports.at(options.comm)};
-  PlanResult result{std::move(model), std::move(plan), job.config_file, {}, {}, {}};
-  result.stages = plan_stages(result.plan);
+  PlanInput input{model.model, config_of(job), job.ranks, comm::transport_named(options.comm)};
+  auto asked_for = plan_of(input);
+  PlanResult result{std::move(model), std::move(input), job.config_file, std::move(asked_for), {}, {}, {}};
+  result.stages = plan_stages(result.input);
   if (options.device_memory_gib) {
     result.device_bytes = std::llround(*options.device_memory_gib * 0x1p30);
-    auto const asked = stage_asked_for(result);
-    if (result.stages[static_cast<std::size_t>(asked)].memory->total() > *result.device_bytes) {
-      result.advice = advise(result.plan, result.stages, asked, *result.device_bytes);
+    if (result.asked_for.bytes.total() > *result.device_bytes) {
+      result.advice = advise(result.input, result.stages, stage_asked_for(result), *result.device_bytes);
     }
   }
   return result;
@@ -49,7 +47,7 @@ void add_plan_command(CLI::App& app, std::ostream& out) {
   command->add_option("--device-memory", options->device_memory_gib, "GiB of a rank, to fit into")
       ->check(positive_up_to(1e6));
   command->add_option("--comm", options->comm, "What ranks talk through; mpi stages messages in memory")
-      ->check(CLI::IsMember{{"local", "mpi", "nccl"}})
+      ->check(CLI::IsMember{comm::transport_names()})
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON, in bytes");
   command->callback([options, &out] {

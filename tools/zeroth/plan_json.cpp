@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "model_facts.hpp"
 #include "plan_output.hpp"
 
 namespace zeroth::tools {
@@ -10,32 +10,33 @@ using Json = nlohmann::ordered_json;
 
 Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_bytes) {
   Json json{{"stage", stage.stage}};
-  if (!stage.memory) {
+  if (!stage.plan) {
     json["refused"] = stage.refused;
     return json;
   }
-  auto const& [states, padding] = *stage.memory;
+  auto const states = stage.plan->without_padding();
+  auto const total = stage.plan->bytes.total();
   json["parameters"] = states.parameters;
   json["gradients"] = states.gradients;
   json["optimizer"] = states.optimizer;
   json["slots"] = states.slots;
   json["scratch"] = states.scratch;
-  json["padding"] = padding;
-  json["total"] = stage.memory->total();
+  json["padding"] = stage.plan->padding.total();
+  json["total"] = total;
   json["bytes_sent_per_step"] = stage.bytes_sent_per_step;
   if (device_bytes) {
-    json["fits"] = stage.memory->total() <= *device_bytes;
-    json["left"] = *device_bytes - stage.memory->total();
+    json["fits"] = total <= *device_bytes;
+    json["left"] = *device_bytes - total;
   }
   return json;
 }
 
-Json advice_as_json(Advice const& advice, ModelFacts const& facts) {
+Json advice_as_json(Advice const& advice, Plan const& asked_for) {
   Json json;
   json["smallest_stage"] = advice.smallest_stage ? Json(*advice.smallest_stage) : Json(nullptr);
   json["ranks_for_stage_3"] = advice.world_for_stage_3 ? Json(*advice.world_for_stage_3) : Json(nullptr);
   json["ranks_for_stage_3_with_keys"] = advice.world_with_savings ? Json(*advice.world_with_savings) : Json(nullptr);
-  json["largest_unit"] = {{"name", facts.largest_unit}, {"parameters", facts.largest_unit_count}};
+  json["largest_unit"] = {{"name", asked_for.largest_flat_unit}, {"parameters", asked_for.largest_flat_unit_count}};
   json["keys"] = Json::array();
   for (auto const& stage : advice.stages) {
     for (auto const& saving : stage.savings) {
@@ -52,12 +53,13 @@ Json advice_as_json(Advice const& advice, ModelFacts const& facts) {
 }  // namespace
 
 std::string as_json(PlanResult const& result) {
-  auto const facts = facts_of(result.model.model);
+  auto const& asked_for = result.asked_for;
   Json json;
-  json["ranks"] = result.plan.world;
-  json["model"] = {{"name", result.model.name}, {"parameters", facts.parameters}, {"units", facts.units}};
+  json["ranks"] = asked_for.world;
+  json["model"] = {{"name", result.model.name}, {"parameters", asked_for.parameter_count}, {"units", asked_for.units}};
   json["config"] = result.config_file.empty() ? Json(nullptr) : Json(result.config_file);
   json["stage"] = stage_asked_for(result);
+  json["notes"] = asked_for.notes;
   if (result.device_bytes) {
     json["device_memory"] = *result.device_bytes;
   }
@@ -65,7 +67,7 @@ std::string as_json(PlanResult const& result) {
     json["stages"].push_back(stage_as_json(stage, result.device_bytes));
   }
   if (result.advice) {
-    json["advice"] = advice_as_json(*result.advice, facts);
+    json["advice"] = advice_as_json(*result.advice, asked_for);
   }
   return json.dump(2) + "\n";
 }

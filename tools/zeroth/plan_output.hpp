@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A plan for people, and for programs.
 #pragma once
 #include <cstdint>
@@ -14,15 +15,16 @@ namespace zeroth::tools {
 /// All that `zeroth plan` found.
 struct PlanResult {
   SourcedModel model;
-  Plan plan;
+  PlanInput input;
   std::string config_file;                   ///< Empty: there was none.
+  Plan asked_for;                            ///< As the file says.
   std::vector<StagePlan> stages;             ///< 0 to 3.
   std::optional<std::int64_t> device_bytes;  ///< Of memory, to fit into.
   std::optional<Advice> advice;              ///< Where the stage asked for does not fit.
 };
 
-/// The stage that is asked for: the file's; 3 where there is no file.
-[[nodiscard]] inline int stage_asked_for(PlanResult const& result) { return settings_of(result.plan).stage; }
+/// The file's; 3 where there is no file.
+[[nodiscard]] inline int stage_asked_for(PlanResult const& result) { return result.asked_for.settings.stage; }
 
 [[nodiscard]] std::string as_text(PlanResult const& result);
 [[nodiscard]] std::string as_json(PlanResult const& result);

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "job_options.hpp"
-#include "model_facts.hpp"
 #include "option_values.hpp"
 #include "plan_output.hpp"
 #include "readable.hpp"
@@ -16,22 +16,22 @@ namespace {
 Scale scale_of(std::vector<StagePlan> const& stages) {
   auto least = std::numeric_limits<double>::infinity();
   for (auto const& stage : stages) {
-    least = std::min(least, stage.memory ? static_cast<double>(stage.memory->total()) : least);
+    least = std::min(least, stage.plan ? static_cast<double>(stage.plan->bytes.total()) : least);
   }
   return scale_of_bytes(least);
 }
 
 std::string headline(PlanResult const& result) {
-  auto const facts = facts_of(result.model.model);
-  auto const settings = settings_of(result.plan);
+  auto const& asked_for = result.asked_for;
+  auto const& settings = asked_for.settings;
   auto const& precision = settings.precision;
   auto const* const without = result.config_file.empty() ? ", 16 bytes per parameter as in the ZeRO paper" : "";
   return fmt::format(
       "{}: {} in {}; {}\n"
       "{}; {}: stage {} in {}{}{}\n"
       "compute {}, gradients {}, reduced in {}, accumulated in {}, master {}; {}\n\n",
-      result.model.name, counted(facts.parameters, "parameter"), counted(facts.units, "unit"), result.model.about,
-      counted(result.plan.world, "rank"), name_of_config(result.config_file), settings.stage,
+      result.model.name, counted(asked_for.parameter_count, "parameter"), counted(asked_for.units, "unit"),
+      result.model.about, counted(asked_for.world, "rank"), name_of_config(result.config_file), settings.stage,
       name_of(precision.compute), settings.overlap_comm ? ", overlap" : ", no overlap", without,
       name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce), name_of(precision.accumulate),
       name_of(precision.master), counted(settings.batch.accumulation, "micro-step"));
@@ -39,20 +39,22 @@ std::string headline(PlanResult const& result) {
 
 Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale) {
   Row row{fmt::format("stage {}{}", stage.stage, stage.stage == stage_asked_for(result) ? " *" : "")};
-  if (!stage.memory) {
+  if (!stage.plan) {
     row.emplace_back("refused, see below");
     return row;
   }
-  auto const& [states, padding] = *stage.memory;
-  auto const total = stage.memory->total();
+  auto const states = stage.plan->without_padding();
+  auto const padding = stage.plan->padding.total();
+  auto const total = stage.plan->bytes.total();
   for (auto const bytes :
        {states.parameters, states.gradients, states.optimizer, states.slots, states.scratch, padding, total}) {
     row.push_back(in(scale, bytes));
   }
-  auto const& whole = result.stages.front().memory;
-  row.push_back(whole && stage.stage > 0 ? fmt::format("{:.1f} %", 100.0 - 100.0 * static_cast<double>(total) /
-                                                                               static_cast<double>(whole->total()))
-                                         : "");
+  auto const& whole = result.stages.front().plan;
+  row.push_back(whole && stage.stage > 0
+                    ? fmt::format("{:.1f} %", 100.0 - 100.0 * static_cast<double>(total) /
+                                                          static_cast<double>(whole->bytes.total()))
+                    : "");
   row.push_back(in(scale, stage.bytes_sent_per_step));
   if (result.device_bytes) {
     row.push_back(left_of(scale, *result.device_bytes - total));
@@ -85,11 +87,11 @@ std::string table(PlanResult const& result) {
 std::string notes(PlanResult const& result) {
   std::string text = "* what is asked for\n";
   for (auto const& stage : result.stages) {
-    if (!stage.memory) {
+    if (!stage.plan) {
       text += fmt::format("stage {} is refused: {}\n", stage.stage, stage.refused);
     }
   }
-  for (auto const& note : notes_of(result.plan)) {
+  for (auto const& note : result.asked_for.notes) {
     text += note + ".\n";
   }
   if (result.device_bytes) {
@@ -124,7 +126,7 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
   if (advice.smallest_stage) {
     text += fmt::format("- zero_optimization.stage: {} fits on these ranks\n", *advice.smallest_stage);
   } else {
-    text += fmt::format("- no stage fits on {}\n", counted(result.plan.world, "rank"));
+    text += fmt::format("- no stage fits on {}\n", counted(result.asked_for.world, "rank"));
   }
   if (advice.world_for_stage_3) {
     text += fmt::format("- stage 3 fits on {} ranks, the first power of two{}\n", grouped(*advice.world_for_stage_3),
@@ -139,9 +141,9 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
     text += fmt::format("- stage 3 with these keys fits on {} ranks\n", grouped(*advice.world_with_savings));
   }
   if (!advice.smallest_stage) {
-    auto const facts = facts_of(result.model.model);
-    text += fmt::format("- slots hold whole units: the largest, \"{}\", has {}; smaller units need less\n",
-                        facts.largest_unit, counted(facts.largest_unit_count, "parameter"));
+    text +=
+        fmt::format("- slots hold whole units: the largest, \"{}\", has {}; smaller units need less\n",
+                    result.asked_for.largest_flat_unit, counted(result.asked_for.largest_flat_unit_count, "parameter"));
   }
   return text;
 }

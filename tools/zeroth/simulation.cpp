@@ -1,16 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "simulation.hpp"
 
 #include <zeroth/core/error.hpp>
 
-#include "engine/planning.hpp"
 #include "plan.hpp"
 
 namespace zeroth::tools {
 namespace {
-
-engine::Blueprint blueprint_of(SourcedModel const& model, Config const& config, int world) {
-  return engine::make_blueprint(model.model, config, world, comm::Transport::local);
-}
 
 /// Backward multiplies twice: for the gradients of inputs and of parameters.
 std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationRequest const& request,
@@ -24,9 +20,9 @@ std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationReq
   return work;
 }
 
-int slots_of(shard::SlotCounts const& counts) {
+int total(std::vector<PlannedSlots> const& planned) {
   int slots = 0;
-  for (auto const& each : counts.classes) {
+  for (auto const& each : planned) {
     slots += each.slots;
   }
   return slots;
@@ -37,15 +33,15 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
   simulated.stage = stage;
   try {
     auto const config = at_stage(request.config, stage);
-    auto const blueprint = blueprint_of(model, config, request.world);
-    auto const& batch = blueprint.settings.batch;
+    auto const planned = plan(model.model, config, request.world);
+    auto const& batch = planned.settings.batch;
     auto options = request.options;
     options.timelines = asked_for;
     simulated.result = simulate::run(model.model, config, request.world, work_of(model, request, batch.micro),
                                      request.machine, options);
     simulated.tokens_per_s = static_cast<double>(batch.train * request.context) / (1e-3 * simulated.result->step_ms);
-    simulated.parameter_slots = slots_of(blueprint.limits.parameter_slots);
-    simulated.gradient_slots = slots_of(blueprint.limits.gradient_slots);
+    simulated.parameter_slots = total(planned.parameter_slots);
+    simulated.gradient_slots = total(planned.gradient_slots);
   } catch (ConfigError const& error) {
     if (asked_for) {
       throw;
@@ -58,10 +54,12 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
 }  // namespace
 
 Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& request) {
-  auto const own = blueprint_of(model, request.config, request.world);
-  Simulations simulations{model, own.settings, own.settings.batch.train * request.context, {}};
+  auto own = plan(model.model, request.config, request.world);
+  auto const stage_asked_for = own.settings.stage;
+  auto const tokens = own.settings.batch.train * request.context;
+  Simulations simulations{model, std::move(own), tokens, {}};
   for (int const stage : {0, 1, 2, 3}) {
-    simulations.stages.push_back(simulate_stage(model, request, stage, stage == own.settings.stage));
+    simulations.stages.push_back(simulate_stage(model, request, stage, stage == stage_asked_for));
   }
   return simulations;
 }

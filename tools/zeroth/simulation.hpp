@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A step of a model on a machine, at each stage.
 #pragma once
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include <zeroth/config/config.hpp>
+#include <zeroth/engine/plan.hpp>
 #include <zeroth/simulate/simulate.hpp>
 
 #include "model_source.hpp"
@@ -34,11 +36,11 @@ struct SimulatedStage {
 /// All that `zeroth simulate` found.
 struct Simulations {
   SourcedModel model;
-  Settings settings;  ///< The file's, at its own stage.
+  Plan plan;  ///< The file's, at its own stage.
   std::int64_t tokens_per_step = 0;
   std::vector<SimulatedStage> stages;  ///< 0 to 3.
   [[nodiscard]] simulate::Simulation const& asked_for() const {
-    return stages.at(static_cast<std::size_t>(settings.stage)).result.value();
+    return stages.at(static_cast<std::size_t>(plan.settings.stage)).result.value();
   }
 };
 

@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "model_facts.hpp"
 #include "simulation.hpp"
 
 namespace zeroth::tools {
@@ -36,12 +36,13 @@ Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes) {
 }  // namespace
 
 std::string as_json(Simulations const& simulations, SimulationRequest const& request) {
-  auto const facts = facts_of(simulations.model.model);
   Json json;
   json["ranks"] = request.world;
-  json["model"] = {{"name", simulations.model.name}, {"parameters", facts.parameters}, {"units", facts.units}};
+  json["model"] = {{"name", simulations.model.name},
+                   {"parameters", simulations.plan.parameter_count},
+                   {"units", simulations.plan.units}};
   json["config"] = request.config_file.empty() ? Json(nullptr) : Json(request.config_file);
-  json["stage"] = simulations.settings.stage;
+  json["stage"] = simulations.plan.settings.stage;
   json["machine"] = request.machine.name;
   if (request.machine.device_memory_bytes > 0) {
     json["device_memory"] = request.machine.device_memory_bytes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,7 +6,6 @@
 
 #include "job_options.hpp"
 #include "lanes.hpp"
-#include "model_facts.hpp"
 #include "readable.hpp"
 #include "simulation.hpp"
 #include "text_table.hpp"
@@ -33,26 +33,26 @@ Scales scales_of(Simulations const& simulations) {
 }
 
 std::string headline(Simulations const& simulations, SimulationRequest const& request) {
-  auto const facts = facts_of(simulations.model.model);
-  auto const& settings = simulations.settings;
+  auto const& settings = simulations.plan.settings;
   auto const& machine = request.machine;
   return fmt::format(
       "{}: {} in {}; {}\n"
       "{}: stage {} in {}{}\n"
       "{} on {}, {} per node; math at {:.3g} % of {:.4g} TFLOP/s\n"
       "{} a step: {} x {} x {} x {}{}\n\n",
-      simulations.model.name, counted(facts.parameters, "parameter"), counted(facts.units, "unit"),
-      simulations.model.about, name_of_config(request.config_file), settings.stage, name_of(settings.precision.compute),
-      settings.overlap_comm ? ", overlap" : ", no overlap", counted(request.world, "rank"), machine.name,
-      machine.ranks_per_node, 100 * machine.math_efficiency, 1e-12 * machine.peak(settings.precision.compute),
-      counted(simulations.tokens_per_step, "token"), counted(request.world, "rank"),
-      counted(settings.batch.accumulation, "micro-step"), counted(settings.batch.micro, "sample"),
-      counted(request.context, "token"), request.recompute ? "; every forward again in backward" : "");
+      simulations.model.name, counted(simulations.plan.parameter_count, "parameter"),
+      counted(simulations.plan.units, "unit"), simulations.model.about, name_of_config(request.config_file),
+      settings.stage, name_of(settings.precision.compute), settings.overlap_comm ? ", overlap" : ", no overlap",
+      counted(request.world, "rank"), machine.name, machine.ranks_per_node, 100 * machine.math_efficiency,
+      1e-12 * machine.peak(settings.precision.compute), counted(simulations.tokens_per_step, "token"),
+      counted(request.world, "rank"), counted(settings.batch.accumulation, "micro-step"),
+      counted(settings.batch.micro, "sample"), counted(request.context, "token"),
+      request.recompute ? "; every forward again in backward" : "");
 }
 
 Row row_of(SimulatedStage const& stage, Simulations const& all, SimulationRequest const& request,
            Scales const& scales) {
-  Row row{fmt::format("stage {}{}", stage.stage, stage.stage == all.settings.stage ? " *" : "")};
+  Row row{fmt::format("stage {}{}", stage.stage, stage.stage == all.plan.settings.stage ? " *" : "")};
   if (!stage.result) {
     row.emplace_back("refused, see below");
     return row;
@@ -97,7 +97,7 @@ std::string table(Simulations const& simulations, SimulationRequest const& reque
 }
 
 std::string notes(Simulations const& simulations) {
-  auto const& settings = simulations.settings;
+  auto const& settings = simulations.plan.settings;
   auto const& asked_for = simulations.asked_for();
   std::string text =
       "* what is asked for. Exposed: math waits for communication. Sent, held: by a rank, without activations.\n"
@@ -112,7 +112,7 @@ std::string notes(Simulations const& simulations) {
         "{} at stage {}: more is gathered ahead with a greater stage3_prefetch_bucket_size ({}) or\n"
         "stage3_max_live_parameters ({}, of the unit in use and all ahead). The largest unit has {}.\n",
         misses == 1 ? "1 miss" : grouped(misses) + " misses", settings.stage, grouped(settings.prefetch_count),
-        grouped(settings.max_live_count), counted(facts_of(simulations.model.model).largest_unit_count, "parameter"));
+        grouped(settings.max_live_count), counted(simulations.plan.largest_flat_unit_count, "parameter"));
   }
   return text;
 }
@@ -120,7 +120,8 @@ std::string notes(Simulations const& simulations) {
 std::string lanes(Simulations const& simulations, SimulationRequest const& request) {
   auto const& asked_for = simulations.asked_for();
   auto const scale = scale_of_ms(asked_for.step_ms);
-  auto text = fmt::format("\nStage {}, {} {}:\n", simulations.settings.stage, in(scale, asked_for.step_ms), scale.name);
+  auto text =
+      fmt::format("\nStage {}, {} {}:\n", simulations.plan.settings.stage, in(scale, asked_for.step_ms), scale.name);
   for (std::size_t rank = 0; rank < asked_for.timelines.size(); ++rank) {
     auto const slow = request.options.slowdown.find(static_cast<int>(rank));
     bool const is_slow = slow != request.options.slowdown.end();

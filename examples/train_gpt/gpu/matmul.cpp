@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gpu/matmul.hpp"
 
 #include <cublasLt.h>
@@ -14,8 +15,8 @@
 #include "gpu/kernels/gelu.hpp"
 #include "gpu/launch.hpp"
 #include "gpu/memory.hpp"
+#include "shard/layout.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/shard/layout.hpp"
 
 // cuBLASLt knows row-major matrices, but not all of its epilogues do. Rows that lie one behind the other are the
 // columns of the transposed matrix, so what is asked of it is out' = op(b)' op(a)', column by column: `b` comes first,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A Pass without an engine on a GPU, or on what stands in for one.
 #pragma once
 #include <cuda_runtime_api.h>
@@ -108,7 +109,9 @@ class DevicePass {
     template <std::size_t D>
     [[nodiscard]] zeroth::Gradient<G, D> grad(Param<D> const& p) const {
       bool const first = !std::exchange(pass.written_[index_of(p)], 1);
-      return {nullptr, {pass.gradients_[index_of(p)].data(), p.shape()}, first ? 0.0F : 1.0F};
+      auto* const memory = pass.gradients_[index_of(p)].data();
+      return zeroth::detail::gradient_in<G>({.engine = nullptr, .data = memory, .beta = first ? 0.0F : 1.0F},
+                                            p.shape());
     }
   };
   [[nodiscard]] gpu::OpenUnit<Guard> forward(zeroth::Unit) { return {gpu_, {*this}}; }

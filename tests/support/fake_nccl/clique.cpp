@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "support/fake_nccl/clique.hpp"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "zeroth/device/rank_sum.hpp"
+#include "device/rank_fold.hpp"
 
 namespace zeroth::testing::fake_nccl {
 namespace {
@@ -32,7 +33,7 @@ Bytes bytes_of_value(T const& value) {
 struct PackedCall {
   std::uint64_t kind, count, dtype, input_bytes;
   std::int64_t peer;
-  std::uint64_t unused = 0;
+  std::uint64_t reduce;
 };
 static_assert(sizeof(PackedCall) % alignment == 0);
 
@@ -42,7 +43,8 @@ Bytes pack(Calls const& calls, int rank, int world) {
   for (auto const& call : calls) {
     auto const input = input_bytes(call, rank, world);
     auto const head = bytes_of_value(PackedCall{static_cast<std::uint64_t>(call.kind), call.count,
-                                                static_cast<std::uint64_t>(call.dtype), input, call.peer});
+                                                static_cast<std::uint64_t>(call.dtype), input, call.peer,
+                                                static_cast<std::uint64_t>(call.reduce)});
     bytes.insert(bytes.end(), head.begin(), head.end());
     auto const* const begin = static_cast<std::byte const*>(call.input);
     bytes.insert(bytes.end(), begin, begin + input);
@@ -71,7 +73,7 @@ Clique::Brought Clique::unpack(std::shared_ptr<Bytes const> bytes) {
     std::memcpy(&head, bytes->data() + at, sizeof head);
     at += sizeof head;
     brought.calls.push_back({static_cast<Kind>(head.kind), nullptr, nullptr, head.count, static_cast<Dtype>(head.dtype),
-                             static_cast<int>(head.peer)});
+                             static_cast<int>(head.peer), static_cast<Reduce>(head.reduce)});
     brought.inputs.push_back(bytes->data() + at);
     at += (head.input_bytes + alignment - 1) / alignment * alignment;
   }
@@ -116,8 +118,8 @@ void Clique::work(int rank, std::vector<Brought> const& all, Calls const& calls)
       std::transform(all.begin(), all.end(), std::back_inserter(inputs),
                      [&](Brought const& each) { return each.inputs[i] + first_byte; });
       void* const outputs[] = {output};
-      device::rank_sum(outputs, 1, inputs.data(), static_cast<int>(inputs.size()), call.dtype, 0,
-                       static_cast<std::int64_t>(call.count));
+      device::rank_fold(call.reduce, outputs, 1, inputs.data(), static_cast<int>(inputs.size()), call.dtype, 0,
+                        static_cast<std::int64_t>(call.count));
     };
     switch (call.kind) {
       case Kind::all_reduce: sum(0); break;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the functions of the NCCL for tests work on.
 #pragma once
 #include <nccl.h>
@@ -19,6 +20,7 @@
 #include "support/fake_nccl/board.hpp"
 #include "support/fake_nccl/fake_nccl.hpp"
 #include "zeroth/core/dtype.hpp"
+#include "zeroth/core/reduce.hpp"
 
 namespace zeroth::testing::fake_nccl {
 
@@ -32,9 +34,11 @@ struct Call {
   std::size_t count = 0;
   Dtype dtype = Dtype::fp32;
   int peer = 0;
+  Reduce reduce = Reduce::sum;
 
   [[nodiscard]] bool matches(Call const& other) const noexcept {
-    return kind == other.kind && count == other.count && dtype == other.dtype && peer == other.peer;
+    return kind == other.kind && count == other.count && dtype == other.dtype && peer == other.peer &&
+           reduce == other.reduce;
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return count * static_cast<std::size_t>(bytes_of(dtype)); }
 };

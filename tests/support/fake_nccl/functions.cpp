@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The functions of NCCL.
 #include <unistd.h>
 
@@ -6,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -46,6 +48,18 @@ Dtype dtype_of(ncclDataType_t type) {
     case ncclInt32: return Dtype::int32;
     case ncclInt64: return Dtype::int64;
     default: return Dtype::byte;
+  }
+}
+
+/// Of those that the library asks NCCL for.
+std::optional<Reduce> reduce_of(ncclRedOp_t op) {
+  switch (op) {
+    case ncclSum: return Reduce::sum;
+    case ncclProd: return Reduce::product;
+    case ncclMax: return Reduce::maximum;
+    case ncclMin: return Reduce::minimum;
+    case ncclAvg: return Reduce::average;
+    default: return std::nullopt;
   }
 }
 
@@ -379,9 +393,10 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclAllReduce(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t communicator, cudaStream_t stream) {
-  return op != ncclSum
-             ? ncclInvalidUsage
-             : add("ncclAllReduce", communicator, stream, {Kind::all_reduce, input, output, count, dtype_of(type), 0});
+  auto const reduce = reduce_of(op);
+  return !reduce ? ncclInvalidUsage
+                 : add("ncclAllReduce", communicator, stream,
+                       {Kind::all_reduce, input, output, count, dtype_of(type), 0, *reduce});
 }
 
 ncclResult_t ncclAllGather(void const* input, void* output, std::size_t count, ncclDataType_t type,
@@ -391,9 +406,10 @@ ncclResult_t ncclAllGather(void const* input, void* output, std::size_t count, n
 
 ncclResult_t ncclReduceScatter(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t communicator, cudaStream_t stream) {
-  return op != ncclSum ? ncclInvalidUsage
-                       : add("ncclReduceScatter", communicator, stream,
-                             {Kind::reduce_scatter, input, output, count, dtype_of(type), 0});
+  auto const reduce = reduce_of(op);
+  return !reduce ? ncclInvalidUsage
+                 : add("ncclReduceScatter", communicator, stream,
+                       {Kind::reduce_scatter, input, output, count, dtype_of(type), 0, *reduce});
 }
 
 ncclResult_t ncclBroadcast(void const* input, void* output, std::size_t count, ncclDataType_t type, int root,
@@ -403,9 +419,10 @@ ncclResult_t ncclBroadcast(void const* input, void* output, std::size_t count, n
 
 ncclResult_t ncclReduce(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                         int root, ncclComm_t communicator, cudaStream_t stream) {
-  return op != ncclSum
-             ? ncclInvalidUsage
-             : add("ncclReduce", communicator, stream, {Kind::reduce, input, output, count, dtype_of(type), root});
+  auto const reduce = reduce_of(op);
+  return !reduce ? ncclInvalidUsage
+                 : add("ncclReduce", communicator, stream,
+                       {Kind::reduce, input, output, count, dtype_of(type), root, *reduce});
 }
 
 ncclResult_t ncclSend(void const* input, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,

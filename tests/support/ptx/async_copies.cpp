@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "support/ptx/async_copies.hpp"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ void AsyncCopies::copy(Warp& warp, int lane, std::uint64_t to, std::uint64_t fro
   auto& mine = threads_[static_cast<std::size_t>(thread)];
   Copy copy{mine.groups, to, bytes, {}};
   if (there > 0) {
-    std::memcpy(copy.data.data(), warp.block().global.at(from, bytes), there);
+    std::memcpy(copy.data.data(), warp.block().global.read(from, bytes), there);
   }
   warp.block().shared.expect(to, bytes, thread);
   mine.copies.push_back(copy);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "support/ptx/block.hpp"
 
 #include <cstring>
@@ -18,6 +19,7 @@ Block::Block(Kernel const& of_kernel, Launch const& of_launch)
 
 void Block::run(unsigned index) {
   index_ = index;
+  global.start(index);
   shared.start();
   copies.start();
   local.assign(kernel.local_bytes * launch.threads, std::byte{0xff});
@@ -26,6 +28,7 @@ void Block::run(unsigned index) {
   }
   backwards_ = launch.behaviour.backwards;
   while (run_to_barrier()) {
+    global.barrier();
     shared.barrier();
   }
 }

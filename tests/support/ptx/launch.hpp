@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Runs a kernel on the host, one block after the other.
 ///
 /// What GPUs leave undefined is an error here, named with the line of PTX, the block and the thread: accesses beyond
-/// what was allocated or not aligned, races of threads in shared memory between two barriers, reads of what cp.async
-/// has not brought yet, instructions for whole warps that lanes reach apart, barriers that warps reach apart or have
-/// left.
+/// what was allocated or not aligned, races of threads in shared memory between two barriers, bytes of global memory
+/// that two threads write, reads of what cp.async has not brought yet, instructions for whole warps that lanes reach
+/// apart, barriers that warps reach apart or have left.
 #pragma once
 #include <cstddef>
 #include <cstdint>

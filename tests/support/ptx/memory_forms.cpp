@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "support/ptx/memory_forms.hpp"
 
 #include <cstring>
@@ -23,7 +24,7 @@ template <Space space>
 std::byte const* to_read(Warp& warp, std::uint64_t address, std::size_t bytes, int lane) {
   Block& block = warp.block();
   if constexpr (space == Space::global) {
-    return block.global.at(address, bytes);
+    return block.global.read(address, bytes);
   } else if constexpr (space == Space::shared) {
     return block.shared.read(address, bytes, warp.thread_of(lane));
   } else if constexpr (space == Space::parameters) {
@@ -39,7 +40,7 @@ template <Space space>
 std::byte* to_write(Warp& warp, std::uint64_t address, std::size_t bytes, int lane) {
   Block& block = warp.block();
   if constexpr (space == Space::global) {
-    return block.global.at(address, bytes);
+    return block.global.write(address, bytes, warp.thread_of(lane));
   } else if constexpr (space == Space::shared) {
     return block.shared.write(address, bytes, warp.thread_of(lane));
   } else {

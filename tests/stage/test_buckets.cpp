@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Buckets leave in declared order, within their limits, whatever the order in which units complete.
 #include <algorithm>
 #include <cstdint>
@@ -7,16 +8,16 @@
 #include <vector>
 
 #include "shard/random_model.hpp"
+#include "stage/buckets.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/shard/buckets.hpp"
 
 namespace zeroth::testing {
 namespace {
 
-using shard::Buckets;
 using shard::Layout;
+using stage::Buckets;
 using Bucket = std::vector<std::uint32_t>;
 
 constexpr int no_limit = std::numeric_limits<int>::max();
@@ -32,10 +33,25 @@ Layout layout_of(std::vector<std::int64_t> const& counts) {
   return Layout{model.description(), 1};
 }
 
-struct Sent {
-  std::vector<Bucket> buckets;
-  Buckets::Send send() {
-    return [this](std::span<std::uint32_t const> bucket) { buckets.emplace_back(bucket.begin(), bucket.end()); };
+/// Buckets, and what they have handed out.
+struct Sender {
+  Buckets buckets;
+  std::vector<Bucket> sent{};
+
+  void complete(std::uint32_t flat) {
+    buckets.complete(flat);
+    for (auto bucket = buckets.next_full(); !bucket.empty(); bucket = buckets.next_full()) {
+      keep(bucket);
+    }
+  }
+  void flush() { keep(buckets.flush()); }
+  void finish() { keep(buckets.finish()); }
+
+ private:
+  void keep(Buckets::Bucket bucket) {
+    if (!bucket.empty()) {
+      sent.emplace_back(bucket.begin(), bucket.end());
+    }
   }
 };
 
@@ -49,100 +65,93 @@ std::int64_t count_of(Layout const& layout, Bucket const& bucket) {
 
 TEST_CASE("a bucket leaves when the next unit would overflow it, and when it is full") {
   auto const layout = layout_of({128, 256, 384, 512});
-  Sent sent;
-  Buckets buckets{layout, 640, no_limit, sent.send()};
-  buckets.complete(3);
-  CHECK(sent.buckets.empty());
-  buckets.complete(2);  // 512 + 384 > 640
-  CHECK(sent.buckets == std::vector<Bucket>{{3}});
-  buckets.complete(1);  // 384 + 256 = 640: full
-  CHECK(sent.buckets == std::vector<Bucket>{{3}, {2, 1}});
-  buckets.complete(0);
-  CHECK(buckets.all_complete());
-  CHECK(sent.buckets.size() == 2);
-  buckets.finish();
-  CHECK(sent.buckets == std::vector<Bucket>{{3}, {2, 1}, {0}});
+  Sender sender{Buckets{layout, 640, no_limit}};
+  sender.complete(3);
+  CHECK(sender.sent.empty());
+  sender.complete(2);  // 512 + 384 > 640
+  CHECK(sender.sent == std::vector<Bucket>{{3}});
+  sender.complete(1);  // 384 + 256 = 640: full
+  CHECK(sender.sent == std::vector<Bucket>{{3}, {2, 1}});
+  sender.complete(0);
+  CHECK(sender.buckets.all_complete());
+  CHECK(sender.sent.size() == 2);
+  sender.finish();
+  CHECK(sender.sent == std::vector<Bucket>{{3}, {2, 1}, {0}});
 }
 
 TEST_CASE("a unit larger than the limit goes alone") {
   auto const layout = layout_of({128, 1280, 128});
-  Sent sent;
-  Buckets buckets{layout, 256, no_limit, sent.send()};
-  buckets.complete(2);
-  buckets.complete(1);
-  CHECK(sent.buckets == std::vector<Bucket>{{2}, {1}});
-  buckets.complete(0);
-  buckets.finish();
-  CHECK(sent.buckets == std::vector<Bucket>{{2}, {1}, {0}});
+  Sender sender{Buckets{layout, 256, no_limit}};
+  sender.complete(2);
+  sender.complete(1);
+  CHECK(sender.sent == std::vector<Bucket>{{2}, {1}});
+  sender.complete(0);
+  sender.finish();
+  CHECK(sender.sent == std::vector<Bucket>{{2}, {1}, {0}});
 }
 
 TEST_CASE("a bucket holds at most so many units") {
   auto const layout = layout_of({128, 128, 128, 128, 128});
-  Sent sent;
-  Buckets buckets{layout, unlimited, 2, sent.send()};
+  Sender sender{Buckets{layout, unlimited, 2}};
   for (std::uint32_t flat = 5; flat-- > 0;) {
-    buckets.complete(flat);
+    sender.complete(flat);
   }
-  CHECK(sent.buckets == std::vector<Bucket>{{4, 3}, {2, 1}});
-  buckets.finish();
-  CHECK(sent.buckets == std::vector<Bucket>{{4, 3}, {2, 1}, {0}});
+  CHECK(sender.sent == std::vector<Bucket>{{4, 3}, {2, 1}});
+  sender.finish();
+  CHECK(sender.sent == std::vector<Bucket>{{4, 3}, {2, 1}, {0}});
 }
 
 TEST_CASE("a unit that completes early waits for those before it") {
   auto const layout = layout_of({128, 128, 128});
-  Sent sent;
-  Buckets buckets{layout, 1, no_limit, sent.send()};
-  CHECK(buckets.waits_for() == 2);
-  buckets.complete(0);
-  buckets.complete(1);
-  CHECK(sent.buckets.empty());
-  CHECK(buckets.waits_for() == 2);
-  buckets.flush();  // nothing is collected yet
-  CHECK(sent.buckets.empty());
-  buckets.complete(2);
-  CHECK(sent.buckets == std::vector<Bucket>{{2}, {1}, {0}});
+  Sender sender{Buckets{layout, 1, no_limit}};
+  CHECK(sender.buckets.waits_for() == 2);
+  sender.complete(0);
+  sender.complete(1);
+  CHECK(sender.sent.empty());
+  CHECK(sender.buckets.waits_for() == 2);
+  sender.flush();  // nothing is collected yet
+  CHECK(sender.sent.empty());
+  sender.complete(2);
+  CHECK(sender.sent == std::vector<Bucket>{{2}, {1}, {0}});
 }
 
 TEST_CASE("flush sends what is collected, once") {
   auto const layout = layout_of({128, 128, 128});
-  Sent sent;
-  Buckets buckets{layout, unlimited, no_limit, sent.send()};
-  buckets.complete(2);
-  buckets.flush();
-  buckets.flush();
-  CHECK(sent.buckets == std::vector<Bucket>{{2}});
-  CHECK(buckets.waits_for() == 1);
-  buckets.complete(1);
-  buckets.complete(0);
-  buckets.finish();
-  CHECK(sent.buckets == std::vector<Bucket>{{2}, {1, 0}});
+  Sender sender{Buckets{layout, unlimited, no_limit}};
+  sender.complete(2);
+  sender.flush();
+  sender.flush();
+  CHECK(sender.sent == std::vector<Bucket>{{2}});
+  CHECK(sender.buckets.waits_for() == 1);
+  sender.complete(1);
+  sender.complete(0);
+  sender.finish();
+  CHECK(sender.sent == std::vector<Bucket>{{2}, {1, 0}});
 }
 
 TEST_CASE("finish wants all units, and begins again") {
   auto const layout = layout_of({128, 128});
-  Sent sent;
-  Buckets buckets{layout, unlimited, no_limit, sent.send()};
-  buckets.complete(1);
-  CHECK_THAT(thrown<ContractError>([&] { buckets.finish(); }),
+  Sender sender{Buckets{layout, unlimited, no_limit}};
+  sender.complete(1);
+  CHECK_THAT(thrown<ContractError>([&] { sender.finish(); }),
              Catch::Contains("buckets are finished before all gradients are complete"));
-  buckets.complete(0);
-  buckets.finish();
-  CHECK_FALSE(buckets.all_complete());
-  buckets.complete(1);
-  buckets.complete(0);
-  buckets.finish();
-  CHECK(sent.buckets == std::vector<Bucket>{{1, 0}, {1, 0}});
+  sender.complete(0);
+  sender.finish();
+  CHECK_FALSE(sender.buckets.all_complete());
+  sender.complete(1);
+  sender.complete(0);
+  sender.finish();
+  CHECK(sender.sent == std::vector<Bucket>{{1, 0}, {1, 0}});
 }
 
 TEST_CASE("reset forgets what was not sent") {
   auto const layout = layout_of({128, 128});
-  Sent sent;
-  Buckets buckets{layout, unlimited, no_limit, sent.send()};
-  buckets.complete(1);
-  buckets.reset();
-  CHECK(buckets.waits_for() == 1);
-  buckets.flush();
-  CHECK(sent.buckets.empty());
+  Sender sender{Buckets{layout, unlimited, no_limit}};
+  sender.complete(1);
+  sender.buckets.reset();
+  CHECK(sender.buckets.waits_for() == 1);
+  sender.flush();
+  CHECK(sender.sent.empty());
 }
 
 TEST_CASE("a model without trainable parameters has nothing to send") {
@@ -150,11 +159,10 @@ TEST_CASE("a model without trainable parameters has nothing to send") {
   auto const unit = model.unit("u");
   static_cast<void>(model.param(unit, "w", {10}, Constant{0}, {.trainable = false}));
   Layout const layout{model.description(), 2};
-  Sent sent;
-  Buckets buckets{layout, 1, 1, sent.send()};
-  CHECK(buckets.all_complete());
-  buckets.finish();
-  CHECK(sent.buckets.empty());
+  Sender sender{Buckets{layout, 1, 1}};
+  CHECK(sender.buckets.all_complete());
+  sender.finish();
+  CHECK(sender.sent.empty());
   CHECK(Buckets::largest_count(layout, 100) == 0);
 }
 
@@ -171,16 +179,15 @@ TEST_CASE("for any order of completion: the same buckets, in declared order, gre
       if (trial > 0) {
         std::ranges::shuffle(order, random);
       }
-      Sent sent;
-      Buckets buckets{layout, limit_count, limit_units, sent.send()};
+      Sender sender{Buckets{layout, limit_count, limit_units}};
       for (auto const flat : order) {
-        buckets.complete(flat);
+        sender.complete(flat);
       }
-      buckets.finish();
+      sender.finish();
       if (trial == 0) {
-        first = sent.buckets;
+        first = sender.sent;
       }
-      CHECK(sent.buckets == first);
+      CHECK(sender.sent == first);
     }
     Bucket all;
     for (std::size_t b = 0; b < first.size(); ++b) {

@@ -1,5 +1,7 @@
-#include "comm/device_choice.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/launch/placing.hpp"
 
+#include "comm/store/presence.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
@@ -9,14 +11,14 @@ namespace {
 
 using Catch::Contains;
 
-Placement placed(std::optional<int> local_rank, int world = 16) {
+LaunchedRank placed(std::optional<int> local_rank, int world = 16) {
   return {
       .launcher = "torchrun", .variables = "RANK=5 WORLD_SIZE=16", .rank = 0, .world = world, .local_rank = local_rank};
 }
 
 TEST_CASE("a rank's device is its local rank") {
   struct Row {
-    Placement placement;
+    LaunchedRank launched;
     int device_count, device;
   };
   std::vector<Row> const rows{
@@ -29,15 +31,15 @@ TEST_CASE("a rank's device is its local rank") {
       {placed(2, 3), 8, 2},
   };
   for (auto const& row : rows) {
-    CAPTURE(row.placement.local_rank.value_or(-1), row.device_count);
-    CHECK(device_of(row.placement, row.device_count) == row.device);
+    CAPTURE(row.launched.local_rank.value_or(-1), row.device_count);
+    CHECK(device_of(row.launched, row.device_count) == row.device);
   }
 }
 
 TEST_CASE("ranks without a device are refused") {
-  auto const error_of = [](Placement const& placement, int device_count, std::string const& visible) {
+  auto const error_of = [](LaunchedRank const& launched, int device_count, std::string const& visible) {
     return testing::thrown<ConfigError>(
-        [&] { return device_of(placement, device_count, visible, "the driver is too old"); });
+        [&] { return device_of(launched, device_count, visible, "the driver is too old"); });
   };
   CHECK_THAT(error_of(placed(0), 0, ""), Contains("it needs a GPU, and its process sees none: the driver is too old"));
   CHECK_THAT(error_of(placed(2), 0, "CUDA_VISIBLE_DEVICES="), Contains("sees none (CUDA_VISIBLE_DEVICES=)"));

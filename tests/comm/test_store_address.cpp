@@ -1,4 +1,5 @@
-#include "comm/meeting_point.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/launch/store_address.hpp"
 
 #include "comm/made_up_environment.hpp"
 #include "support/catch.hpp"
@@ -10,14 +11,14 @@ namespace {
 
 using Catch::Contains;
 
-MeetingPoint point_of(Environment const& environment) {
-  auto const placement = find_placement(from(environment));
-  REQUIRE(placement.has_value());
-  return find_meeting_point(from(environment), *placement);
+StoreAddress address_of_job(Environment const& environment) {
+  auto const launched = find_launched_rank(from(environment));
+  REQUIRE(launched.has_value());
+  return find_store_address(from(environment), *launched);
 }
 
 std::string error_of(Environment const& environment) {
-  return testing::thrown<ConfigError>([&] { return point_of(environment); });
+  return testing::thrown<ConfigError>([&] { return address_of_job(environment); });
 }
 
 Environment const by_hand{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
@@ -85,17 +86,17 @@ TEST_CASE("where ranks meet") {
   };
   for (auto const& row : rows) {
     CAPTURE(row.what);
-    auto const point = point_of(row.environment);
-    CHECK(point.host == row.host);
-    CHECK(point.port == row.port);
-    CHECK(point.token == row.token);
+    auto const address = address_of_job(row.environment);
+    CHECK(address.host == row.host);
+    CHECK(address.port == row.port);
+    CHECK(address.token == row.token);
   }
 }
 
 TEST_CASE("the words for where it is from name the variables") {
-  CHECK(point_of(torchrun).given_by == "MASTER_ADDR=node1, MASTER_PORT=29500");
-  CHECK(point_of(srun).given_by == "the first of SLURM_STEP_NODELIST=gpu[07-08], port from slurm 123456.2");
-  CHECK(point_of(open_mpi).given_by == "all ranks are on one machine, port from PMIX_NAMESPACE=425721857");
+  CHECK(address_of_job(torchrun).given_by == "MASTER_ADDR=node1, MASTER_PORT=29500");
+  CHECK(address_of_job(srun).given_by == "the first of SLURM_STEP_NODELIST=gpu[07-08], port from slurm 123456.2");
+  CHECK(address_of_job(open_mpi).given_by == "all ranks are on one machine, port from PMIX_NAMESPACE=425721857");
 }
 
 TEST_CASE("every rank of a job derives the same") {
@@ -106,8 +107,8 @@ TEST_CASE("every rank of a job derives the same") {
         other[rank] = "3";
       }
     }
-    auto const a = point_of(environment);
-    auto const b = point_of(other);
+    auto const a = address_of_job(environment);
+    auto const b = address_of_job(other);
     CHECK(a.host == b.host);
     CHECK(a.port == b.port);
     CHECK(a.token == b.token);

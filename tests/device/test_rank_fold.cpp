@@ -1,4 +1,5 @@
-#include "zeroth/device/rank_sum.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "device/rank_fold.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -110,7 +111,8 @@ TEMPLATE_TEST_CASE("the sum is in rank order, the same bits on every instruction
           for (auto& result : results) {
             to.push_back(result.data());
           }
-          rank_sum(to.data(), static_cast<int>(to.size()), from.data(), ranks, Type<T>::dtype, first, count);
+          rank_fold(Reduce::sum, to.data(), static_cast<int>(to.size()), from.data(), ranks, Type<T>::dtype, first,
+                    count);
           for (std::size_t k = 0; k < results.size(); ++k) {
             for (std::size_t i = 0; i < static_cast<std::size_t>(length); ++i) {
               bool const inside = i >= static_cast<std::size_t>(first) && i < static_cast<std::size_t>(first + count);
@@ -131,7 +133,7 @@ TEST_CASE("the order of additions is that of the ranks") {
   void const* const inputs[] = {a.data(), b.data(), c.data()};
   std::vector<float> sum(2);
   void* const output = sum.data();
-  rank_sum(&output, 1, inputs, 3, Dtype::fp32, 0, 2);
+  rank_fold(Reduce::sum, &output, 1, inputs, 3, Dtype::fp32, 0, 2);
   CHECK(sum == std::vector<float>{1, 0});  // (1e8 - 1e8) + 1, but (1 + 1e8) - 1e8
 }
 
@@ -141,7 +143,7 @@ TEST_CASE("16-bit types are rounded once") {
   void const* const inputs[] = {a.data(), one.data(), one.data()};
   fp16 sum{};
   void* const output = &sum;
-  rank_sum(&output, 1, inputs, 3, Dtype::fp16, 0, 1);
+  rank_fold(Reduce::sum, &output, 1, inputs, 3, Dtype::fp16, 0, 1);
   CHECK(to_float(sum) == 2050);
 }
 
@@ -150,14 +152,14 @@ TEST_CASE("integers wrap around and bytes count as unsigned") {
   void const* const inputs[] = {largest.data(), one.data()};
   std::int32_t sum = 0;
   void* const output = &sum;
-  rank_sum(&output, 1, inputs, 2, Dtype::int32, 0, 1);
+  rank_fold(Reduce::sum, &output, 1, inputs, 2, Dtype::int32, 0, 1);
   CHECK(sum == std::numeric_limits<std::int32_t>::min());
 
   std::uint8_t const large = 200, small = 100;
   void const* const bytes[] = {&large, &small};
   std::uint8_t byte = 0;
   void* const byte_output = &byte;
-  rank_sum(&byte_output, 1, bytes, 2, Dtype::byte, 0, 1);
+  rank_fold(Reduce::sum, &byte_output, 1, bytes, 2, Dtype::byte, 0, 1);
   CHECK(byte == 44);
 }
 

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A program's own collectives, beside its compute.
+#include "zeroth/comm/collectives.hpp"
+
+#include <array>
+#include <chrono>
+#include <latch>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/job.hpp"
+
+namespace zeroth {
+namespace {
+
+using Catch::Matchers::Contains;
+using comm::Collective;
+using comm::Operation;
+using testing::message_of;
+using testing::messages_of;
+using testing::run_job;
+
+Collective sum_of(float* data, std::int64_t count) {
+  return {Operation::all_reduce, data, data, count, Dtype::fp32, 0};
+}
+
+TEST_CASE("what is started runs beside the caller, until it waits") {
+  std::array<float, 3> results{};
+  bool done_before = true, done_after = false;
+  std::latch started{1};
+  auto const outcome = run_job(3, [&](Job& job) {
+    Collectives beside{job, "beside"};
+    float value = static_cast<float>(job.rank() + 1);
+    if (job.rank() > 0) {
+      started.wait();  // rank 0 has started alone, and went on
+    }
+    auto sum = beside.start(sum_of(&value, 1), "value");
+    if (job.rank() == 0) {
+      done_before = sum.done();
+      started.count_down();
+    }
+    sum.wait();
+    sum.wait();
+    if (job.rank() == 0) {
+      done_after = sum.done();
+    }
+    results[static_cast<std::size_t>(job.rank())] = value;
+  });
+  CHECK(messages_of(outcome) == "");
+  CHECK_FALSE(done_before);
+  CHECK(done_after);
+  CHECK(results == std::array<float, 3>{6, 6, 6});
+}
+
+TEST_CASE("several are under way, are waited for in any order, and take what compute did before") {
+  std::vector<std::string> problems(4);
+  auto const outcome = run_job(4, [&](Job& job) {
+    Collectives left{job, "left"}, right{job, "right"};
+    bool good = true;
+    for (int round = 0; round < 20; ++round) {
+      std::vector<float> a(1000, 1), b(1000, 2), c(4000, -1);
+      auto first = left.start(sum_of(a.data(), 1000), "a");
+      auto second = right.start(sum_of(b.data(), 1000), "b");
+      auto third = left.start({Operation::all_gather, a.data(), c.data(), 1000, Dtype::fp32, 0}, "c");
+      third.wait();
+      second.wait();
+      good = good && c == std::vector<float>(4000, 4) && b[999] == 8;
+      first.wait();
+      good = good && a[0] == 4;
+    }
+    problems[static_cast<std::size_t>(job.rank())] = good ? "" : "wrong";
+  });
+  CHECK(messages_of(outcome) == "");
+  CHECK(problems == std::vector<std::string>(4));
+}
+
+TEST_CASE("a handle that nobody waited for waits where it ends") {
+  std::array<float, 2> results{};
+  auto const outcome = run_job(2, [&](Job& job) {
+    Collectives beside{job, "beside"};
+    float value = 5;
+    {
+      auto sum = beside.start(sum_of(&value, 1), "value");
+      auto const moved = std::move(sum);
+    }
+    results[static_cast<std::size_t>(job.rank())] = value;
+  });
+  CHECK(messages_of(outcome) == "");
+  CHECK(results == std::array<float, 2>{10, 10});
+}
+
+TEST_CASE("an exception over a handle ends the waits of all ranks at once") {
+  auto const begin = std::chrono::steady_clock::now();
+  auto const outcome = run_job(3, [](Job& job) {
+    Collectives beside{job, "beside"};
+    float value = 1, other = 1;
+    if (job.rank() == 1) {
+      auto const sum = beside.start(sum_of(&value, 1), "value");
+      throw std::runtime_error{"the disk is full"};
+    }
+    beside.start(sum_of(&value, 1), "value").wait();
+    beside.start(sum_of(&other, 1), "other").wait();
+  });
+  CHECK(message_of(outcome[1]) == "the disk is full");
+  for (auto const rank : {std::size_t{0}, std::size_t{2}}) {
+    CHECK_THAT(message_of(outcome[rank]),
+               Contains("rank 1 was ended by an exception while its collectives of communicator 'beside'"));
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::minutes{1});
+}
+
+TEST_CASE("ranks that start different things are told which") {
+  auto const outcome = run_job(2, [](Job& job) {
+    Collectives beside{job, "beside"};
+    float value = 1;
+    Collective most = sum_of(&value, 1);
+    most.reduce = job.rank() == 0 ? Reduce::maximum : Reduce::minimum;
+    beside.start(most, "value").wait();
+  });
+  for (auto const& error : outcome) {
+    CHECK_THAT(message_of(error),
+               Contains("by maximum") && Contains("by minimum") && Contains("program of unit 'value'"));
+  }
+}
+
+TEST_CASE("uneven blocks are exchanged beside compute, and lists of another length are refused") {
+  std::vector<std::string> problems(3);
+  auto const outcome = run_job(3, [&](Job& job) {
+    Collectives beside{job, "experts"};
+    auto const me = static_cast<std::int64_t>(job.rank());
+    std::array<std::int64_t, 3> const sent{me, me, me}, received{0, 1, 2};
+    std::vector<std::int32_t> const tokens(static_cast<std::size_t>(3 * me), job.rank());
+    std::vector<std::int32_t> mine(3, -1);
+    beside.start_all_to_all_v(tokens.data(), sent, mine.data(), received, Dtype::int32, "tokens").wait();
+    bool refused = false;
+    try {
+      std::array<std::int64_t, 2> const two{};
+      static_cast<void>(beside.start_all_to_all_v(tokens.data(), two, mine.data(), received, Dtype::int32, "tokens"));
+    } catch (ContractError const& error) {
+      refused = std::string{error.what()}.find("2 counts to send and 3 to receive; needed are 3 of each") !=
+                std::string::npos;
+    }
+    problems[static_cast<std::size_t>(job.rank())] = !refused                                     ? "not refused"
+                                                     : mine == std::vector<std::int32_t>{1, 2, 2} ? ""
+                                                                                                  : "wrong";
+  });
+  CHECK(messages_of(outcome) == "");
+  CHECK(problems == std::vector<std::string>(3));
+}
+
+TEST_CASE("metrics are summed in rank order, in fp64, on a job and on its parts") {
+  double const large = 1e17;
+  std::array<std::array<double, 3>, 4> sums{};
+  auto const outcome = run_job(4, [&](Job& job) {
+    auto const rank = static_cast<std::size_t>(job.rank());
+    std::array<double, 2> values{std::array<double, 4>{large, -large, 3, 0.5}[rank], 1};
+    job.sum(values);
+    Job half = job.split(job.rank() % 2, job.rank(), "half");
+    std::array<double, 1> one{static_cast<double>(job.rank())};
+    half.sum(one);
+    half.sum(std::span<double>{});
+    sums[rank] = {values[0], values[1], one[0]};
+  });
+  CHECK(messages_of(outcome) == "");
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    CHECK(sums[rank] == std::array<double, 3>{3.5, 4, rank % 2 == 0 ? 2.0 : 4.0});
+  }
+}
+
+TEST_CASE("what a transport reduces by is known before it is asked") {
+  using comm::supports;
+  using comm::Transport;
+  for (auto const transport : {Transport::local, Transport::mpi}) {
+    CHECK(supports(transport, Reduce::logical_xor, Dtype::byte));
+    CHECK(supports(transport, Reduce::min_location, Dtype::fp64_location));
+    CHECK_FALSE(supports(transport, Reduce::bit_or, Dtype::fp32));
+    CHECK_FALSE(supports(transport, Reduce::average, Dtype::int64));
+    CHECK_FALSE(supports(transport, Reduce::sum, Dtype::fp32_location));
+  }
+  CHECK(supports(Transport::nccl, Reduce::average, Dtype::bf16));
+  CHECK_FALSE(supports(Transport::nccl, Reduce::bit_and, Dtype::int32));
+  CHECK_FALSE(supports(Transport::nccl, Reduce::max_location, Dtype::fp32_location));
+}
+
+}  // namespace
+}  // namespace zeroth

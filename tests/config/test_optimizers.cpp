@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/// From optimizer.type to a rule, and rules that the program brings.
+#include <limits>
+#include <variant>
+
+#include "config/config_support.hpp"
+#include "support/catch.hpp"
+#include "support/rules.hpp"
+
+namespace zeroth {
+namespace {
+
+using Catch::Contains;
+
+Settings with_optimizer(std::string const& members) {
+  return testing::settings_of(fmt::format(R"("optimizer": {{{}}})", members));
+}
+
+template <class R>
+R rule_of(std::string const& members) {
+  return std::get<R>(with_optimizer(members).update.rule);
+}
+
+TEST_CASE("Every type of optimizer has its parameters") {
+  for (auto const& [name, rule, optimizer] : testing::all_rules()) {
+    INFO(name);
+    auto const settings = with_optimizer(optimizer);
+    CHECK(settings.update.rule.index() == rule.index());
+    CHECK(settings.rules.schedule.base == 0.01F);
+    CHECK(settings.rules.betas == optim::betas_of(rule));
+  }
+  auto const momentum =
+      rule_of<optim::Momentum>(R"("type": "sgd", "params": {"momentum": 0.5, "nesterov": true, "weight_decay": 0.25})");
+  CHECK(momentum.momentum == 0.5F);
+  CHECK(momentum.nesterov);
+  CHECK(momentum.weight_decay == 0.25F);
+  CHECK(rule_of<optim::Momentum>(R"("type": "SGD", "params": {"momentum": 0.5, "dampening": 0.125})").dampening ==
+        0.125F);
+  CHECK(rule_of<optim::Sgd>(R"("type": "SGD", "params": {"weight_decay": 0.25})").weight_decay == 0.25F);
+  auto const adagrad = rule_of<optim::Adagrad>(
+      R"("type": "Adagrad", "params": {"eps": 0.5, "weight_decay": 0.25, "lr_decay": 2,
+                                       "initial_accumulator_value": 3})");
+  CHECK(adagrad.epsilon == 0.5F);
+  CHECK(adagrad.weight_decay == 0.25F);
+  CHECK(adagrad.rate_decay == 2);
+  CHECK(adagrad.initial_sum == 3);
+  auto const rmsprop = rule_of<optim::RmsPropMomentum>(
+      R"("type": "RMSprop", "params": {"alpha": 0.5, "eps": 0.125, "weight_decay": 0.25, "momentum": 0.75})");
+  CHECK(rmsprop.plain.alpha == 0.5F);
+  CHECK(rmsprop.plain.epsilon == 0.125F);
+  CHECK(rmsprop.plain.weight_decay == 0.25F);
+  CHECK(rmsprop.momentum == 0.75F);
+  auto const lion = rule_of<optim::Lion>(R"("type": "Lion", "params": {"betas": [0.5, 0.75], "weight_decay": 0.25})");
+  CHECK(lion.beta1 == 0.5F);
+  CHECK(lion.beta2 == 0.75F);
+  CHECK(lion.weight_decay == 0.25F);
+}
+
+TEST_CASE("Rates and epsilons start where the optimizer's do") {
+  auto const rate = [](char const* type) {
+    return with_optimizer(fmt::format(R"("type": "{}")", type)).rules.schedule.base;
+  };
+  CHECK(rate("AdamW") == 1e-3F);
+  CHECK(rate("SGD") == 1e-3F);
+  CHECK(rate("Lion") == 1e-3F);
+  CHECK(rate("Adagrad") == 1e-2F);
+  CHECK(rate("RMSprop") == 1e-2F);
+  CHECK(rule_of<optim::Adagrad>(R"("type": "Adagrad")").epsilon == 1e-10F);
+  CHECK(rule_of<optim::RmsProp>(R"("type": "RMSprop")").epsilon == 1e-8F);
+}
+
+TEST_CASE("A rule of the program's own takes the place of optimizer.type") {
+  auto const file = Config::from_json(testing::file_with(R"("zero_optimization": {"stage": 1})"));
+  auto const config = file.with(testing::own_momentum());
+  auto const settings = config.settings(1, 1000);
+  CHECK(optim::name_of(settings.update.rule) == "own momentum");
+  CHECK(settings.rules.betas == std::array{0.0F, 0.0F});
+  auto const printed = testing::printed(config);
+  CHECK(printed["optimizer.type"]["value"] == "own momentum");
+  CHECK(printed["optimizer.type"]["origin"] == "the program's own");
+  CHECK_FALSE(printed.contains("optimizer.params.betas"));
+  auto const changed = config.with(R"({"zero_optimization": {"stage": 2}})").settings(1, 1000);
+  CHECK(changed.stage == 2);
+  CHECK(optim::name_of(changed.update.rule) == "own momentum");
+
+  auto const lion = Config::from_json(testing::file_with(R"("optimizer": {"type": "Lion"})"));
+  CHECK_THROWS_WITH(lion.with(testing::own_momentum()),
+                    Contains(R"(optimizer.type (line 1): "Lion", but the program brings a rule of its own, )"
+                             R"("own momentum"; leave the optimizer out)"));
+  auto const refused = [&](optim::Own const& rule, char const* why) {
+    CHECK_THROWS_WITH(file.with(rule), Contains(why));
+  };
+  auto rule = testing::own_momentum();
+  rule.kept.resize(3);
+  refused(rule, "keeps 3 states; allowed: up to 2");
+  rule.kept = {{"buffer", std::numeric_limits<float>::infinity()}};
+  refused(rule, R"(starts its state "buffer" from inf)");
+  rule.update = {};
+  rule.kept.clear();
+  refused(rule, "has no function");
+  rule.called.clear();
+  refused(rule, "has no name");
+}
+
+}  // namespace
+}  // namespace zeroth

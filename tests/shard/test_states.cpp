@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Parameters, gradients and decisions, each alone on a memory of its own, on two ranks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/local/local.hpp"
+#include "shard/gradients.hpp"
+#include "shard/optimizer.hpp"
+#include "shard/parameters.hpp"
+#include "shard/values.hpp"
+#include "support/catch.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/device/cpu.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using shard::Layout;
+using shard::Memory;
+using shard::Placement;
+using shard::Placements;
+
+constexpr int world = 2;
+constexpr std::int64_t elements = 300;
+constexpr Placements all_sharded{Placement::shard, Placement::shard, Placement::shard};
+
+/// Three units: in the first and second one parameter each, whose element i is i and -i, in the third two.
+Model three_units() {
+  Model model;
+  auto const from = [](float sign) {
+    return PerElement{[sign](std::int64_t i) { return sign * static_cast<float>(i); }};
+  };
+  static_cast<void>(model.param(model.unit("a"), "a.w", {elements}, from(1)));
+  static_cast<void>(model.param(model.unit("b"), "b.w", {elements}, from(-1)));
+  auto const unit = model.unit("c");
+  static_cast<void>(model.param(unit, "c.used", {elements}, Constant{1}));
+  static_cast<void>(model.param(unit, "c.unused", {elements}, Constant{1}));
+  return model;
+}
+
+shard::SlotCounts one_slot_each_class(Layout const& layout) {
+  std::vector<std::int64_t> counts;
+  for (auto const& flat : layout.flats()) {
+    counts.push_back(flat.padded_count());
+  }
+  auto slots = shard::classify(counts);
+  for (auto& slot_class : slots.classes) {
+    slot_class.slots = 1;
+  }
+  return slots;
+}
+
+/// All that a Memory needs, and one.
+struct Rank {
+  Model model = three_units();
+  Layout layout{model.description(), world};
+  std::unique_ptr<device::Device> device = device::make_cpu_device();
+  std::shared_ptr<comm::Communicator> gather, reduce;
+  std::unique_ptr<device::Stream> gather_stream = device->make_stream("gather", device::Overlap::on);
+  std::unique_ptr<device::Stream> reduce_stream = device->make_stream("reduce", device::Overlap::on);
+  Memory memory;
+
+  Rank(std::shared_ptr<comm::Communicator> gathers, std::shared_ptr<comm::Communicator> reductions,
+       Placements const& placements)
+      : gather{std::move(gathers)},
+        reduce{std::move(reductions)},
+        memory{{.device = device.get(),
+                .gather_stream = gather_stream.get(),
+                .reduce_stream = reduce_stream.get(),
+                .gather_comm = gather.get(),
+                .reduce_comm = reduce.get(),
+                .model = &model.description(),
+                .layout = &layout},
+               request(placements)} {}
+
+  shard::PlanRequest request(Placements const& placements) const {
+    shard::PlanRequest request;
+    request.placements = placements;
+    request.parameter_slots = one_slot_each_class(layout);
+    request.gradient_slots = one_slot_each_class(layout);
+    request.largest_bucket_count = shard::alignment_count * 100;
+    return request;
+  }
+};
+
+/// `body` on two ranks: what it returns of each, nothing where all is well.
+std::vector<std::string> on_two_ranks(std::function<std::string(Rank&)> const& body,
+                                      Placements const& placements = all_sharded) {
+  auto gathers = comm::make_local(world);
+  auto reductions = comm::make_local(world);
+  std::vector<std::string> wrong(world);
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < world; ++r) {
+    threads.emplace_back([&, r] {
+      std::shared_ptr<comm::Communicator> const gather{std::move(gathers[r])};
+      std::shared_ptr<comm::Communicator> const reduce{std::move(reductions[r])};
+      try {
+        Rank rank{gather, reduce, placements};
+        wrong[r] = body(rank);
+      } catch (std::exception const& error) {
+        wrong[r] = error.what();
+        gather->abort(error.what());
+        reduce->abort(error.what());
+      }
+    });
+  }
+  std::ranges::for_each(threads, [](std::thread& thread) { thread.join(); });
+  return wrong;
+}
+
+std::vector<std::string> const nothing(world);
+
+std::span<float const> floats(std::byte const* data, std::int64_t count) {
+  return {reinterpret_cast<float const*>(data), static_cast<std::size_t>(count)};
+}
+
+}  // namespace
+
+TEST_CASE("parameters: gathered whole into slots, one at a time, until they are evicted") {
+  auto const body = [](Rank& rank) -> std::string {
+    shard::Parameters parameters{rank.memory};
+    shard::Values{rank.memory}.initialise();
+    if (parameters.gathered(0) || !parameters.gather(0, "forward") || !parameters.gathered(0)) {
+      return "the first unit was not gathered";
+    }
+    if (parameters.gather(1, "forward")) {
+      return "there is one slot, and two units were gathered";
+    }
+    parameters.evict(0);
+    if (parameters.gathered(0) || !parameters.gather(1, "forward")) {
+      return "the second unit was not gathered into the first one's slot";
+    }
+    parameters.pin(1);
+    parameters.await(1, "forward");
+    auto const values = floats(parameters.address(1), elements);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (values[i] != -static_cast<float>(i)) {
+        return fmt::format("element {} is {}", i, values[i]);
+      }
+    }
+    parameters.release(1, "forward");
+    parameters.drop(shard::Drop::all);
+    parameters.await_gathers();
+    auto const bytes = 2 * rank.memory.flat(0).padded_count() * bytes_of(Dtype::fp32);
+    bool const counted = parameters.evictions() == 2 && parameters.slots_high_water() == 1;
+    return counted && parameters.gathered_bytes() == bytes && !parameters.gathered(1) ? "" : "counted wrongly";
+  };
+  CHECK(on_two_ranks(body) == nothing);
+}
+
+TEST_CASE("parameters that are whole need no gather, and are published by slices") {
+  auto const body = [](Rank& rank) -> std::string {
+    shard::Parameters parameters{rank.memory};
+    shard::Values{rank.memory}.initialise();
+    if (!parameters.gathered(0)) {
+      return "what is whole is not readable";
+    }
+    auto* const whole = reinterpret_cast<float*>(rank.memory.addresses(0).parameters);
+    auto const own = rank.memory.flat(0).trainable.slice(rank.gather->rank());
+    std::fill(whole + own.begin, whole + own.end, static_cast<float>(rank.gather->rank() + 7));
+    rank.memory.compute().record(rank.memory.updated(0));
+    parameters.publish(0);
+    parameters.pin(0);
+    parameters.await(0, "forward");
+    auto const values = floats(parameters.address(0), elements);
+    auto const cut = rank.memory.flat(0).trainable.shard_count;
+    for (std::int64_t i = 0; i < elements; ++i) {
+      if (values[static_cast<std::size_t>(i)] != (i < cut ? 7.0F : 8.0F)) {
+        return fmt::format("element {} is {}", i, values[static_cast<std::size_t>(i)]);
+      }
+    }
+    parameters.release(0, "forward");
+    rank.gather_stream->synchronize();
+    return "";
+  };
+  CHECK(on_two_ranks(body, {Placement::whole, Placement::whole, Placement::shard}) == nothing);
+}
+
+TEST_CASE("gradients: contributions add up, what had none is zero, ranks' are summed where the optimizer reads") {
+  auto const body = [](Rank& rank) -> std::string {
+    shard::Gradients gradients{rank.memory};
+    constexpr std::uint32_t flat = 2;
+    constexpr std::uint32_t used = 2;  // of its two parameters
+    if (!gradients.begin(flat)) {
+      return "no slot for the first gradient";
+    }
+    auto const mine = static_cast<float>(rank.reduce->rank() + 1);
+    for (float const expected_beta : {0.0F, 1.0F}) {
+      auto const [data, beta] = gradients.contribute(used);
+      if (beta != expected_beta) {
+        return fmt::format("beta is {} where it should be {}", beta, expected_beta);
+      }
+      for (std::int64_t i = 0; i < elements; ++i) {
+        auto& element = reinterpret_cast<float*>(data)[i];
+        element = (beta == 0 ? 0 : element) + mine;
+      }
+    }
+    gradients.end(flat, true);
+    gradients.reduce(std::vector{flat}, true);
+    rank.reduce_stream->synchronize();
+    auto const& part = rank.memory.flat(flat).trainable;
+    auto const own = part.slice(rank.reduce->rank());
+    auto const sums = floats(rank.memory.addresses(flat).reduced, part.shard_count);
+    for (auto i = own.begin; i < own.end; ++i) {
+      auto const expected = i < elements ? 6.0F : 0.0F;  // 2 * (1 + 2); the unused parameter and padding have none
+      if (sums[static_cast<std::size_t>(i - own.begin)] != expected) {
+        return fmt::format("element {} is {}", i, sums[static_cast<std::size_t>(i - own.begin)]);
+      }
+    }
+    if (!gradients.begin(flat) || gradients.contribute(used).beta != 0) {
+      return "after a reduction contributions do not begin again";
+    }
+    return gradients.reduced_bytes() == part.padded_count * bytes_of(Dtype::fp32) ? "" : "counted wrongly";
+  };
+  CHECK(on_two_ranks(body) == nothing);
+}
+
+TEST_CASE("gradients: two units cannot have one slot at the same time") {
+  auto const body = [](Rank& rank) -> std::string {
+    shard::Gradients gradients{rank.memory};
+    if (!gradients.begin(0) || gradients.begin(1) || !gradients.begin(0)) {
+      return "a slot for one unit was given to two";
+    }
+    gradients.end(0, true);
+    gradients.reduce(std::vector{0U}, true);
+    bool const free_again = gradients.begin(1);
+    rank.memory.compute().synchronize();
+    rank.reduce_stream->synchronize();
+    return free_again && gradients.slots_high_water() == 1 ? "" : "the slot did not become free";
+  };
+  CHECK(on_two_ranks(body) == nothing);
+}
+
+TEST_CASE("optimizer: all ranks decide the same from the sums of all") {
+  auto const body = [](Rank& rank) -> std::string {
+    optim::LossScaleState scale;
+    scale.scale = 4;
+    shard::Optimizer optimizer{rank.memory, scale};
+    if (optimizer.loss_scale() != 4) {
+      return "the loss scale does not begin as it is given";
+    }
+    auto const mine = static_cast<double>(rank.reduce->rank() + 1);
+    optim::StepSums sums;
+    sums.loss = 10 * mine;
+    sums.weight = mine;
+    sums.stop = mine == 2 ? 1 : 0;
+    optimizer.decide(sums, {}, {}, 1);
+    auto const& results = optimizer.results();
+    if (results.totals[1].loss != 30 || results.totals[1].weight != 3 || results.scalars[1].loss != 10 ||
+        !results.scalars[1].stop) {
+      return fmt::format("summed to {} and {}, decided on a loss of {}", results.totals[1].loss,
+                         results.totals[1].weight, results.scalars[1].loss);
+    }
+    auto const evaluated = optimizer.sum_evaluation(sums);
+    return evaluated.loss == 30 && evaluated.weight == 3 ? "" : "the evaluation is summed wrongly";
+  };
+  CHECK(on_two_ranks(body) == nothing);
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Rules that tests of updates and of training go through: each of the library's, away from its defaults.
+#pragma once
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "zeroth/optim/update.hpp"
+
+namespace zeroth::testing {
+
+struct NamedRule {
+  char const* name;
+  optim::Rule rule;
+  char const*
+      optimizer;  ///< Members of a stage file's section `optimizer`. The rate and the weight decay are 0.01, 0.1.
+};
+
+[[nodiscard]] inline std::vector<NamedRule> all_rules() {
+  using namespace optim;
+  RmsProp const rmsprop{.alpha = 0.9F, .epsilon = 1e-6F, .weight_decay = 0.1F};
+  return {
+      {"AdamW", Adam{.weight_decay = 0.1F}, R"("type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1})"},
+      {"SGD", Sgd{.weight_decay = 0.1F}, R"("type": "SGD", "params": {"lr": 0.01, "weight_decay": 0.1})"},
+      {"SGD with momentum", Momentum{.momentum = 0.75F, .dampening = 0.25F, .weight_decay = 0.1F},
+       R"("type": "SGD", "params": {"lr": 0.01, "weight_decay": 0.1, "momentum": 0.75, "dampening": 0.25})"},
+      {"SGD with Nesterov's momentum", Momentum{.momentum = 0.75F, .weight_decay = 0.1F, .nesterov = true},
+       R"("type": "SGD", "params": {"lr": 0.01, "weight_decay": 0.1, "momentum": 0.75, "nesterov": true})"},
+      {"Adagrad", Adagrad{.epsilon = 1e-6F, .weight_decay = 0.1F, .rate_decay = 0.125F, .initial_sum = 0.5F},
+       R"("type": "Adagrad", "params": {"lr": 0.01, "weight_decay": 0.1, "eps": 1e-6, "lr_decay": 0.125,
+                                        "initial_accumulator_value": 0.5})"},
+      {"RMSprop", rmsprop,
+       R"("type": "RMSprop", "params": {"lr": 0.01, "weight_decay": 0.1, "eps": 1e-6, "alpha": 0.9})"},
+      {"RMSprop with momentum", RmsPropMomentum{.plain = rmsprop, .momentum = 0.75F},
+       R"("type": "RMSprop", "params": {"lr": 0.01, "weight_decay": 0.1, "eps": 1e-6, "alpha": 0.9,
+                                        "momentum": 0.75})"},
+      {"Lion", Lion{.beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F},
+       R"("type": "Lion", "params": {"lr": 0.01, "weight_decay": 0.1, "betas": [0.9, 0.99]})"},
+  };
+}
+
+/// Momentum as all_rules() has it, without decay, as a rule of a program's own: the same operations on gradients that
+/// come scaled, and so the same bits.
+[[nodiscard]] inline optim::Own own_momentum() {
+  return {"own momentum", {{"buffer"}}, [](optim::OwnElements const& e) {
+            float const rest = e.applied == 1 ? 1.0F : 0.75F;
+            for (std::size_t i = 0; i < e.master.size(); ++i) {
+              float const next = 0.75F * e.states[0][i] + rest * e.gradient[i];
+              e.states[0][i] = next;
+              e.master[i] = e.master[i] - e.learning_rate * next;
+            }
+          }};
+}
+[[nodiscard]] inline optim::Momentum same_momentum() { return {.momentum = 0.75F, .dampening = 0.25F}; }
+
+}  // namespace zeroth::testing
