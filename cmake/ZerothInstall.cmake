@@ -1,8 +1,10 @@
-# The package that find_package(Zeroth) finds: in the install tree and, for those who build beside us, in the build tree.
+# SPDX-License-Identifier: Apache-2.0
+# The package that find_package(Zeroth) and pkg-config find: in the install tree and, for those who build beside us, in the
+# build tree. Components, each of which `cmake --install --component` installs by itself: runtime (a shared library, the
+# licence), devel (headers, what is linked, the package), tools (zeroth), doc (documents, and stage files to start from).
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Zeroth)
 
-get_target_property(zeroth_type zeroth TYPE)
 if(zeroth_type STREQUAL "STATIC_LIBRARY")
   set(ZEROTH_IS_STATIC ON)  # then those who link it link what it links
 else()
@@ -18,11 +20,24 @@ configure_package_config_file(cmake/ZerothConfig.cmake.in ${PROJECT_BINARY_DIR}/
                               INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ZerothConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
-install(TARGETS zeroth EXPORT ZerothTargets FILE_SET HEADERS)
-if(ZEROTH_BUILD_TOOLS)
-  install(TARGETS zeroth_tool)
-endif()
-install(EXPORT ZerothTargets NAMESPACE zeroth:: DESTINATION ${package_dir})
+install(
+  TARGETS zeroth EXPORT ZerothTargets
+  LIBRARY COMPONENT runtime NAMELINK_COMPONENT devel
+  ARCHIVE COMPONENT devel
+  FILE_SET HEADERS COMPONENT devel)
+install(EXPORT ZerothTargets NAMESPACE zeroth:: DESTINATION ${package_dir} COMPONENT devel)
 install(FILES ${PROJECT_BINARY_DIR}/ZerothConfig.cmake ${PROJECT_BINARY_DIR}/ZerothConfigVersion.cmake
-        DESTINATION ${package_dir})
+        DESTINATION ${package_dir} COMPONENT devel)
 export(EXPORT ZerothTargets NAMESPACE zeroth:: FILE ${PROJECT_BINARY_DIR}/ZerothTargets.cmake)
+include(ZerothPkgConfig)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc PATTERN measured EXCLUDE PATTERN api EXCLUDE)
+install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/zeroth COMPONENT doc)
+if(ZEROTH_BUILD_TOOLS)
+  # Where only the library was built, it is what is installed.
+  install(TARGETS zeroth_tool COMPONENT tools OPTIONAL)
+  install(CODE "if(NOT EXISTS \"$<TARGET_FILE:zeroth_tool>\")
+    message(STATUS \"Zeroth: the tool was not built, so it is not installed\")
+  endif()" COMPONENT tools)
+endif()

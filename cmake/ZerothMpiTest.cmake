@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # How to start programs under MPI in tests: a list, to which "-n <ranks> <program>" is appended. Empty if there is no MPI or
 # no way to start it.
 set(ZEROTH_MPIRUN "")
@@ -21,6 +22,7 @@ function(zeroth_mpi_test name)
     return()
   endif()
   zeroth_test_program(${name} SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
+  zeroth_build_if_run(test_${name} LABELS mpi ${arg_LABELS})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 900)
   endif()

@@ -1,5 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 # zeroth_test_program(name SOURCES ... [LIBRARIES ...])
-# The Catch2 program test_<name>, without a test. Includes are relative to tests/ and src/.
+# The Catch2 program test_<name>, without a test. Includes are relative to tests/ and src/. What is linked with
+# zeroth_eigen is compiled for the machine at hand, and precompiles nothing.
 function(zeroth_test_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(test_${name} ${arg_SOURCES})
@@ -9,11 +11,24 @@ function(zeroth_test_program name)
   zeroth_warnings(test_${name})
 endfunction()
 
+# zeroth_build_if_run(target LABELS ...)
+# Leaves out of `all` what the preset's tests never start: ZEROTH_LABELS_LEFT_OUT is what its filter excludes.
+set(ZEROTH_LABELS_LEFT_OUT "" CACHE STRING "Regular expression of labels whose test programs are built on request only")
+function(zeroth_build_if_run target)
+  cmake_parse_arguments(arg "" "" "LABELS" ${ARGN})
+  foreach(label IN LISTS arg_LABELS)
+    if(ZEROTH_LABELS_LEFT_OUT AND label MATCHES "${ZEROTH_LABELS_LEFT_OUT}")
+      set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
+  endforeach()
+endfunction()
+
 # zeroth_test(name SOURCES a.cpp b.cpp [LABELS cpu slow] [ARGS ...] [LIBRARIES ...] [TIMEOUT seconds])
 # One Catch2 program, run as one test.
 function(zeroth_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LABELS;ARGS;LIBRARIES" ${ARGN})
   zeroth_test_program(${name} SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
+  zeroth_build_if_run(test_${name} LABELS ${arg_LABELS})
   add_test(NAME ${name} COMMAND test_${name} ${arg_ARGS})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 900)  # for who hangs, and nobody else: a sanitizer on a busy machine takes minutes

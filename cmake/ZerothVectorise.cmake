@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # zeroth_vectorise(a.cpp ...): sources of the library whose loops must become vector code in every optimised build.
 function(zeroth_vectorise)
   set(options "")
@@ -7,4 +8,5 @@ function(zeroth_vectorise)
     set(options "$<$<NOT:$<CONFIG:Debug>>:-O3>" -fno-loop-unroll-and-jam)
   endif()
   set_property(SOURCE ${ARGN} TARGET_DIRECTORY zeroth APPEND PROPERTY COMPILE_OPTIONS "${options}")
+  set_property(SOURCE ${ARGN} TARGET_DIRECTORY zeroth PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # flags of their own
 endfunction()

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The library's kernels on a GPU: each function enqueues on `stream` what the function of the same name in
-/// device/kernels.hpp or device/rank_sum.hpp does, with the same bits. (A NaN that arithmetic makes is a NaN; its
-/// payload is the device's.)
+/// device/kernels.hpp does, or device/rank_fold.hpp by sum, with the same bits. (A NaN that arithmetic makes is a NaN;
+/// its payload is the device's.)
 ///
 /// Pointers are to memory that the device reaches, and stay valid until the stream has passed, unless said otherwise.
 /// Nothing is allocated, copied or waited for. The result is that of the launches, or of any work that was enqueued
@@ -12,10 +13,10 @@
 #include <cstdint>
 #include <span>
 
+#include "device/kernels.hpp"
 #include "zeroth/core/dtype.hpp"
-#include "zeroth/device/kernels.hpp"
-#include "zeroth/optim/adamw.hpp"
 #include "zeroth/optim/step_scalars.hpp"
+#include "zeroth/optim/update.hpp"
 
 namespace zeroth::cuda {
 
@@ -36,10 +37,10 @@ cudaError_t add_loss(cudaStream_t stream, optim::LossTerm const& term, optim::St
 cudaError_t advance(cudaStream_t stream, optim::StepRules const& rules, optim::StepSums const* total,
                     optim::StepScalars* scalars);
 
-/// `args.segments` is host memory, read before the call returns. One launch for every 96 segments.
-cudaError_t adamw(cudaStream_t stream, optim::AdamwArgs const& args);
+/// `args.segments` and `args.update` are host memory, read before the call returns. One launch for every 96 segments.
+cudaError_t update(cudaStream_t stream, optim::UpdateArgs const& args);
 
-/// What device::rank_sum takes, with the pointers by value: a kernel cannot read the caller's arrays.
+/// What device::rank_fold takes, with the pointers by value: a kernel cannot read the caller's arrays.
 struct RankSum {
   static constexpr int most_ranks = 16;
   void* outputs[most_ranks];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The arithmetic of advance(): what the CPU and, on a GPU, the scalar kernel both compile.
 #pragma once
 #include <cmath>
@@ -47,10 +48,8 @@ ZEROTH_HOST_DEVICE inline void advance(StepRules const& rules, StepSums const& t
   }
   ++scalars.applied;
   scalars.gradient_scale = static_cast<float>(unscale * clipping(norm, rules.clip));
-  bool const corrects = rules.adam.bias_correction;
-  scalars.bias_correction1 = corrects ? static_cast<float>(bias_correction(rules.adam.beta1, scalars.applied)) : 1.0F;
-  scalars.bias_correction2_sqrt =
-      corrects ? static_cast<float>(std::sqrt(bias_correction(rules.adam.beta2, scalars.applied))) : 1.0F;
+  scalars.bias_correction1 = static_cast<float>(bias_correction(rules.betas[0], scalars.applied));
+  scalars.bias_correction2_sqrt = static_cast<float>(std::sqrt(bias_correction(rules.betas[1], scalars.applied)));
 }
 
 }  // namespace zeroth::optim::arithmetic

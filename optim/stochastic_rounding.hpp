@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Rounding to bf16 that is right on average, and the random bits for it: what the CPU's loops and, on a GPU, the
 /// kernel both compile.
 ///
@@ -26,7 +27,10 @@ namespace zeroth::optim {
 }
 
 /// What an update rounds. Each has random bits of its own.
-enum class Rounded : std::uint32_t { master, m, v };
+enum class Rounded : std::uint32_t { master, first_state, second_state };
+[[nodiscard]] ZEROTH_HOST_DEVICE constexpr Rounded rounded_state(int state) noexcept {
+  return static_cast<Rounded>(1 + state);
+}
 
 /// Where the random bits of an update come from: a function of the seed, the number of the update, what is rounded and
 /// the element's place in the model alone. So they are the same at every stage and world size, on every device and in
@@ -39,9 +43,9 @@ struct RoundingNoise {
 /// Elements that one call of philox() serves: 16 bits each.
 inline constexpr int noise_lanes = 8;
 
-[[nodiscard]] ZEROTH_HOST_DEVICE inline RoundingNoise noise_of(AdamRules const& rules,
+[[nodiscard]] ZEROTH_HOST_DEVICE inline RoundingNoise noise_of(std::int64_t rounding_seed,
                                                                StepScalars const& scalars) noexcept {
-  auto const seed = static_cast<std::uint64_t>(rules.rounding_seed);
+  auto const seed = static_cast<std::uint64_t>(rounding_seed);
   auto const update = static_cast<std::uint64_t>(scalars.applied);
   return {{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U)},
           {static_cast<std::uint32_t>(update), static_cast<std::uint32_t>(update >> 32U)}};

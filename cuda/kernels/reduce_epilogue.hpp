@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A reduction's result into its destination, and the block sums of squares of what is then there, in one pass.
 #pragma once
 #include <algorithm>
 
 #include "cuda/kernels/move.hpp"
-#include "zeroth/device/kernels.hpp"
+#include "device/kernels.hpp"
 
 namespace zeroth::cuda {
 

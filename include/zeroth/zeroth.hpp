@@ -1,9 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Zeroth: ZeRO stages 0 to 3 for any C++ training loop.
 #pragma once
+#include "zeroth/comm/collectives.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/config/config.hpp"
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/view.hpp"
 #include "zeroth/engine/engine.hpp"
+#include "zeroth/engine/plan.hpp"
 #include "zeroth/model/model.hpp"
+#include "zeroth/version.hpp"

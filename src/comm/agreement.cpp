@@ -1,11 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/agreement.hpp"
 
+#include <algorithm>
 #include <cstring>
-#include <type_traits>
+#include <iterator>
 
 #include "comm/operations.hpp"
 #include "comm/record.hpp"
-#include "core/fnv.hpp"
+#include "core/hash.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -21,11 +23,10 @@ struct OutlineEntry {
   std::int32_t peer = 0;
   Operation operation{};
   Dtype dtype{};
+  Reduce reduce{};
 };
 
-}  // namespace
-
-TransactionDigest digest_of(Transaction const& transaction) noexcept {
+std::uint64_t hash_of(Transaction const& transaction) noexcept {
   Fnv1a hash;
   hash.add(transaction.label.purpose);
   hash.add(transaction.label.unit);
@@ -33,28 +34,32 @@ TransactionDigest digest_of(Transaction const& transaction) noexcept {
     hash.add(static_cast<std::uint64_t>(each.operation));
     hash.add(static_cast<std::uint64_t>(each.count));
     hash.add(static_cast<std::uint64_t>(each.dtype));
+    hash.add(static_cast<std::uint64_t>(each.reduce));
     hash.add(has_root(each.operation) ? static_cast<std::uint64_t>(each.peer) : std::uint64_t{0});
   }
-  return {hash.value(), transaction.group.size()};
+  return hash.value();
 }
 
+/// What is said about a transaction where hashes differ: its label and all that concerns all ranks, for messages.
 std::size_t outline_bytes(std::uint64_t longest_count) noexcept {
   return sizeof(OutlineHead) + longest_count * sizeof(OutlineEntry);
 }
 
-void write_outline(Transaction const& transaction, std::span<std::byte> outline) {
-  OutlineHead head{transaction.sequence, transaction.position, transaction.group.size(), {}, {}};
+void write_outline(Transaction const& transaction, std::span<Collective const> collectives,
+                   std::span<std::byte> outline) {
+  OutlineHead head{transaction.sequence, transaction.position, collectives.size(), {}, {}};
   copy_name(head.purpose, transaction.label.purpose);
   copy_name(head.unit, transaction.label.unit);
   std::memcpy(outline.data(), &head, sizeof head);
   std::byte* place = outline.data() + sizeof head;
-  for (auto const& each : transaction.group) {
-    OutlineEntry const entry{each.count, each.peer, each.operation, each.dtype};
+  for (auto const& each : collectives) {
+    OutlineEntry const entry{each.count, each.peer, each.operation, each.dtype, each.reduce};
     std::memcpy(place, &entry, sizeof entry);
     place += sizeof entry;
   }
 }
 
+/// The label's views are into `outline`.
 Transaction read_outline(std::span<std::byte const> outline) {
   OutlineHead head;
   std::memcpy(&head, outline.data(), sizeof head);
@@ -68,9 +73,62 @@ Transaction read_outline(std::span<std::byte const> outline) {
     OutlineEntry entry;
     std::memcpy(&entry, place, sizeof entry);
     place += sizeof entry;
-    transaction.group.push_back({entry.operation, nullptr, nullptr, entry.count, entry.dtype, entry.peer});
+    transaction.group.push_back(
+        {entry.operation, nullptr, nullptr, entry.count, entry.dtype, entry.peer, entry.reduce});
   }
   return transaction;
+}
+
+}  // namespace
+
+std::string Agreement::compare(Group const& group, Transaction const& transaction, SplitRequest const& request,
+                               Exchange const& exchange) {
+  Said const mine{hash_of(transaction), transaction.group.size(), request};
+  exchange(&mine, said_.data(), sizeof mine);
+  auto const other = std::find_if(said_.begin(), said_.end(), [&first = said_[0]](Said const& each) {
+    return each.hash != first.hash || each.count != first.count;
+  });
+  return other == said_.end()
+             ? std::string{}
+             : disagreement(group, transaction, static_cast<std::size_t>(other - said_.begin()), exchange);
+}
+
+std::vector<SplitRequest> Agreement::requests() const {
+  std::vector<SplitRequest> requests;
+  std::transform(said_.begin(), said_.end(), std::back_inserter(requests),
+                 [](Said const& each) { return each.request; });
+  return requests;
+}
+
+std::string Agreement::disagreement(Group const& group, Transaction const& transaction, std::size_t differing,
+                                    Exchange const& exchange) const {
+  auto const longest =
+      std::max_element(said_.begin(), said_.end(), [](Said const& a, Said const& b) { return a.count < b.count; });
+  std::size_t const bytes = outline_bytes(longest->count);
+  std::vector<std::byte> outline(bytes);
+  std::vector<std::byte> outlines(bytes * said_.size());
+  write_outline(transaction, transaction.group, outline);
+  exchange(outline.data(), outlines.data(), static_cast<std::int64_t>(bytes));
+  auto const of = [&](std::size_t rank) { return read_outline({outlines.data() + rank * bytes, bytes}); };
+  return comm::disagreement(group.name, group.describe_rank(0), of(0), group.describe_rank(static_cast<int>(differing)),
+                            of(differing));
+}
+
+std::size_t message_outline_bytes() noexcept { return outline_bytes(1); }
+
+void write_message_outline(Transaction const& transaction, Collective const& message, std::span<std::byte> outline) {
+  write_outline(transaction, {&message, 1}, outline);
+}
+
+std::string compare_message(Group const& group, Transaction const& transaction, Collective const& mine,
+                            std::span<std::byte const> theirs) {
+  auto const other = read_outline(theirs);
+  if (same_message(mine, other.group[0])) {
+    return {};
+  }
+  return message_difference(group.name,
+                            {group.describe_rank(group.rank), transaction.sequence, transaction.label, mine},
+                            {group.describe_rank(mine.peer), other.sequence, other.label, other.group[0]});
 }
 
 }  // namespace zeroth::comm

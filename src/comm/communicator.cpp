@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "zeroth/comm/communicator.hpp"
 
 #include <fmt/format.h>
 
 #include <limits>
+#include <vector>
 
 #include "comm/describe.hpp"
+#include "comm/operations.hpp"
 #include "comm/staging.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -74,6 +77,7 @@ class Contract {
     ZEROTH_EXPECTS(bytes > 0, say(fmt::format("unknown dtype {}", static_cast<int>(collective_.dtype))));
     ZEROTH_EXPECTS(collective_.operation <= Operation::barrier,
                    say(fmt::format("unknown operation {}", static_cast<int>(collective_.operation))));
+    check_reduce();
     std::int64_t const most = std::numeric_limits<std::int64_t>::max() / bytes / world;
     ZEROTH_EXPECTS(collective_.count >= 0 && collective_.count <= most,
                    say(fmt::format("count is {}; allowed are 0 to {}", collective_.count, most)));
@@ -81,6 +85,31 @@ class Contract {
                    say(fmt::format("count is {}; a barrier has none", collective_.count)));
     ZEROTH_EXPECTS(!has_peer(collective_.operation) || (collective_.peer >= 0 && collective_.peer < world),
                    say(fmt::format("peer is {}; allowed are 0 to {}", collective_.peer, world - 1)));
+  }
+
+  void check_reduce() const {
+    auto const reduce = collective_.reduce;
+    auto const transport = communicator_.transport();
+    ZEROTH_EXPECTS(reduce <= Reduce::min_location,
+                   say(fmt::format("unknown reduce operator {}", static_cast<int>(reduce))));
+    ZEROTH_EXPECTS(
+        is_reduction(collective_.operation) || reduce == Reduce::sum,
+        say(fmt::format("reduce is {}, but this operation reduces nothing: leave it at sum", name_of(reduce))));
+    ZEROTH_EXPECTS(
+        !is_reduction(collective_.operation) || supports(transport, reduce, collective_.dtype),
+        say(fmt::format("'{}' does not reduce {} by {}; allowed are {}", name_of(transport), name_of(collective_.dtype),
+                        name_of(reduce), operators_of(transport, collective_.dtype))));
+  }
+
+  static std::string operators_of(Transport transport, Dtype dtype) {
+    std::string names;
+    for (auto reduce = Reduce::sum; reduce <= Reduce::min_location;
+         reduce = static_cast<Reduce>(static_cast<int>(reduce) + 1)) {
+      if (supports(transport, reduce, dtype)) {
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(reduce));
+      }
+    }
+    return names.empty() ? "none" : names;
   }
 
   void check_buffer(char const* name, void const* data, std::int64_t count) const {
@@ -160,15 +189,6 @@ void check(CommOptions const& options) {
                              std::chrono::milliseconds{24h * 365}.count()));
 }
 
-std::string_view name_of(Transport transport) noexcept {
-  switch (transport) {
-    case Transport::local: return "local";
-    case Transport::mpi: return "mpi";
-    case Transport::nccl: return "nccl";
-  }
-  return "?";
-}
-
 std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int64_t largest_count) {
   ZEROTH_EXPECTS(world > 0, fmt::format("staging of a world of {} ranks", world));
   ZEROTH_EXPECTS(largest_count >= 0, fmt::format("staging for {} elements", largest_count));
@@ -211,6 +231,28 @@ void Communicator::gather(device::Stream& stream, Label const& label, void const
                           std::int64_t count, Dtype dtype, int root) {
   Collective const one{Operation::gather, input, output, count, dtype, root};
   submit(stream, label, {&one, 1});
+}
+
+void Communicator::all_to_all_v(device::Stream& stream, Label const& label, void const* input,
+                                std::span<std::int64_t const> send_counts, void* output,
+                                std::span<std::int64_t const> receive_counts, Dtype dtype) {
+  auto const ranks = static_cast<std::size_t>(world());
+  ZEROTH_EXPECTS(send_counts.size() == ranks && receive_counts.size() == ranks,
+                 fmt::format("all_to_all_v ({}{}{}) on communicator '{}': {} counts to send and {} to receive; needed "
+                             "are {} of each, one per rank",
+                             label.purpose, label.unit.empty() ? "" : " of ", label.unit, name(), send_counts.size(),
+                             receive_counts.size(), ranks));
+  std::vector<Collective> messages;
+  auto const* from = static_cast<std::byte const*>(input);
+  auto* to = static_cast<std::byte*>(output);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    auto const peer = static_cast<int>(rank);
+    messages.push_back({Operation::send, from, nullptr, send_counts[rank], dtype, peer});
+    messages.push_back({Operation::receive, nullptr, to, receive_counts[rank], dtype, peer});
+    from += send_counts[rank] * bytes_of(dtype);
+    to += receive_counts[rank] * bytes_of(dtype);
+  }
+  submit(stream, label, messages);
 }
 
 void Communicator::barrier(device::Stream& stream, Label const& label) {

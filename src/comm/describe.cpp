@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/describe.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+
+#include "comm/operations.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -32,6 +35,9 @@ std::string describe(Label const& label, Collective const& collective) {
   std::string words = purpose_and_unit(purpose, unit);
   if (collective.operation != Operation::barrier) {
     words += fmt::format("{}{} {}", words.empty() ? "" : ", ", collective.count, name_of(collective.dtype));
+  }
+  if (is_reduction(collective.operation) && collective.reduce != Reduce::sum) {
+    words += fmt::format(", by {}", name_of(collective.reduce));
   }
   if (std::string_view const peer = peer_word(collective.operation); !peer.empty()) {
     words += fmt::format(", {} {}", peer, collective.peer);
@@ -66,6 +72,20 @@ std::string describe_last(FlightRecorder const& recorder) {
   auto const age = std::chrono::nanoseconds{std::max<std::int64_t>(0, recorder.now_ns() - last->started_ns)};
   return fmt::format("last started {} ({}){} {} ago and {}", last->what, words, where, describe(age),
                      last->finished_ns != 0 ? "finished it" : "has not finished it");
+}
+
+std::string describe_missing(std::string const& who, std::chrono::nanoseconds waited, std::string const& where,
+                             std::span<AwaitedRank const> ranks, std::string_view if_none) {
+  std::string missing;
+  std::string here;
+  for (auto const& each : ranks) {
+    auto& list = each.here ? here : missing;
+    list += fmt::format("{}{}, which {}", list.empty() ? "" : "; ", each.who, each.words);
+  }
+  return fmt::format("{} waited {} in {}; missing: {}", who, describe(waited), where,
+                     !missing.empty() ? missing
+                     : here.empty()   ? std::string{if_none}
+                                      : fmt::format("{}; here are {}", if_none, here));
 }
 
 }  // namespace zeroth::comm

@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Collectives in words: the one way in which messages speak of them.
 #pragma once
 #include <chrono>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
@@ -17,5 +20,18 @@ namespace zeroth::comm {
 /// What the rank of `recorder` did last: "last started all_reduce (step, 4 fp64), transaction 7 of 'reduce', 1.25 s
 /// ago, and finished it".
 [[nodiscard]] std::string describe_last(FlightRecorder const& recorder);
+
+/// A rank without which something cannot end.
+struct AwaitedRank {
+  std::string who;    ///< "rank 3"
+  bool here;          ///< It has come.
+  std::string words;  ///< What it does: see describe_last(); or no_answer.
+};
+constexpr std::string_view no_answer = "does not answer: it is frozen or gone";
+/// "rank 1 waited 2.00 s in all_gather (...); missing: rank 3, which last started ...". Where none of `ranks` is
+/// missing: `if_none`, and who is here.
+[[nodiscard]] std::string describe_missing(std::string const& who, std::chrono::nanoseconds waited,
+                                           std::string const& where, std::span<AwaitedRank const> ranks,
+                                           std::string_view if_none);
 
 }  // namespace zeroth::comm

@@ -1,14 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/rank_error.hpp"
 
-#include <unistd.h>
-
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <iostream>
 #include <new>
 
-#include "core/standard_streams.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -38,26 +32,6 @@ RankError describe_current_exception() {
   } catch (...) {
     return make_error("something that is no std::exception was thrown", false);
   }
-}
-
-void print_error(std::string const& text) noexcept {
-  try {
-    write_error("zeroth: " + text + "\n");
-  } catch (std::exception const&) {  // no memory: without what makes it a line
-    write_error(text);
-  }
-}
-
-void flush_output() noexcept {
-  if (takes_more(STDOUT_FILENO, Clock::now() + std::chrono::seconds{1})) {  // who ends waits for no reader
-    std::cout.flush();
-    std::fflush(nullptr);
-  }
-}
-
-void end_process(int status) noexcept {
-  flush_output();
-  std::_Exit(status);
 }
 
 }  // namespace zeroth::comm

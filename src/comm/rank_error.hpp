@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a rank threw, in words.
 #pragma once
 #include <exception>
@@ -12,13 +13,5 @@ struct RankError {
 };
 /// Of the exception that is being handled, on the rank's own thread.
 [[nodiscard]] RankError describe_current_exception();
-
-/// One line on stderr: see write_error().
-void print_error(std::string const& text) noexcept;
-/// Everything that the program has printed, before the process is ended under it; nothing if nobody reads its standard
-/// output.
-void flush_output() noexcept;
-/// After what was printed so far. Destructors and other threads' work are passed over.
-[[noreturn]] void end_process(int status) noexcept;
 
 }  // namespace zeroth::comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/transaction.hpp"
 
 #include <fmt/format.h>
@@ -15,11 +16,11 @@ constexpr std::size_t expected_at_a_time = 16;
 void reserve(Transaction& transaction, std::size_t count) {
   transaction.group.reserve(count);
   transaction.messages.reserve(count);
-  transaction.tickets.reserve(count);
+  transaction.records.reserve(count);
 }
 
 bool same_collective(Collective const& a, Collective const& b) noexcept {
-  return a.operation == b.operation && a.count == b.count && a.dtype == b.dtype &&
+  return a.operation == b.operation && a.count == b.count && a.dtype == b.dtype && a.reduce == b.reduce &&
          (!has_root(a.operation) || a.peer == b.peer);
 }
 
@@ -100,7 +101,8 @@ void TransactionPool::add_one() {
   free_.push_back(&all_.back());
 }
 
-Transaction& TransactionPool::take(Label const& label, std::span<Collective const> collectives) {
+Transaction& TransactionPool::take(Label const& label, std::span<Collective const> collectives,
+                                   std::chrono::milliseconds timeout) {
   std::scoped_lock const lock{mutex_};
   if (collectives.size() > longest_) {
     longest_ = collectives.size();
@@ -116,14 +118,17 @@ Transaction& TransactionPool::take(Label const& label, std::span<Collective cons
   transaction.stream = nullptr;
   transaction.group.clear();
   transaction.messages.clear();
-  transaction.tickets.clear();
+  transaction.records.clear();
   for (auto const& each : collectives) {
     (is_message(each.operation) ? transaction.messages : transaction.group).push_back(each);
   }
+  position_ += transaction.is_of_all() ? 1U : 0U;
+  transaction.position = position_;
+  transaction.timeout = timeout;
   return transaction;
 }
 
-void TransactionPool::give_back(Transaction& transaction) noexcept {
+void TransactionPool::recycle(Transaction& transaction) noexcept {
   std::scoped_lock const lock{mutex_};
   free_.push_back(&transaction);
 }

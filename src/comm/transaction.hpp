@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A transaction as a rank holds it until it has run.
 #pragma once
 #include <cstddef>
@@ -21,7 +22,7 @@ struct Transaction {
   device::PeerStream* stream = nullptr;  ///< Of a GPU, that its work is enqueued on; null: the host does the work.
   std::vector<Collective> group;         ///< What all ranks do together, in order.
   std::vector<Collective> messages;      ///< Sends and receives, in order.
-  std::vector<std::uint64_t> tickets;    ///< Of the flight recorder, one per collective.
+  std::vector<std::uint64_t> records;    ///< Of the flight recorder, one per collective.
 
   /// Does every rank take part, or only those that it has messages for?
   [[nodiscard]] bool is_of_all() const noexcept { return messages.empty() || !group.empty(); }
@@ -57,20 +58,22 @@ struct MessageSide {
 [[nodiscard]] std::string disagreement(std::string const& communicator, std::string const& who_a, Transaction const& a,
                                        std::string const& who_b, Transaction const& b);
 
-/// Transactions that wait for their turn or run. Memory is used again: no allocation once the longest list and the most
-/// transactions at a time have been seen. Any thread may call anything.
+/// Transactions of one communicator that wait in its queue or run. Memory is used again: no allocation once the longest
+/// list and the most transactions at a time have been seen. Any thread may call anything.
 class TransactionPool {
  public:
   TransactionPool();
-  /// Holds a copy of `collectives`.
-  [[nodiscard]] Transaction& take(Label const& label, std::span<Collective const> collectives);
-  void give_back(Transaction& transaction) noexcept;
+  /// Holds a copy of `collectives`, and the position after that of the one before.
+  [[nodiscard]] Transaction& take(Label const& label, std::span<Collective const> collectives,
+                                  std::chrono::milliseconds timeout);
+  void recycle(Transaction& transaction) noexcept;
 
  private:
   void add_one();
 
   std::mutex mutex_;
   std::size_t longest_ = 16;
+  std::uint64_t position_ = 0;
   std::deque<Transaction> all_;
   std::vector<Transaction*> free_;
 };

@@ -1,6 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/assemble.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 
 namespace zeroth::config {
 namespace {
@@ -19,18 +23,73 @@ PrecisionSettings precision(Values const& values) {
           .reduce = reduce,
           .accumulate = wide ? Dtype::fp32 : reduce,
           .master = values.get<"bf16.bf16_master_weights_and_grads">() ? Dtype::bf16 : Dtype::fp32,
-          .moments = values.get<"bf16.bf16_optimizer_states">() ? Dtype::bf16 : Dtype::fp32};
+          .states = values.get<"bf16.bf16_optimizer_states">() ? Dtype::bf16 : Dtype::fp32};
 }
 
-optim::AdamRules adam(Values const& values) {
-  auto const betas = values.get<"optimizer.params.betas">();
-  return {.beta1 = static_cast<float>(betas[0]),
-          .beta2 = static_cast<float>(betas[1]),
-          .epsilon = static_cast<float>(values.get<"optimizer.params.eps">()),
-          .weight_decay = static_cast<float>(values.get<"optimizer.params.weight_decay">()),
-          .decoupled_decay = values.get<"optimizer.params.adam_w_mode">(),
-          .bias_correction = values.get<"optimizer.params.bias_correction">(),
-          .rounding_seed = values.get<"zeroth.stochastic_rounding_seed">()};
+template <Path P>
+float real(Values const& values) {
+  return static_cast<float>(values.get<P>());
+}
+
+std::array<float, 2> betas(Values const& values) {
+  auto const [first, second] = values.get<"optimizer.params.betas">();
+  return {static_cast<float>(first), static_cast<float>(second)};
+}
+
+optim::Rule adam(Values const& values) {
+  auto const [beta1, beta2] = betas(values);
+  return optim::Adam{.beta1 = beta1,
+                     .beta2 = beta2,
+                     .epsilon = real<"optimizer.params.eps">(values),
+                     .weight_decay = real<"optimizer.params.weight_decay">(values),
+                     .decoupled_decay = values.get<"optimizer.params.adam_w_mode">(),
+                     .bias_correction = values.get<"optimizer.params.bias_correction">()};
+}
+
+optim::Rule sgd(Values const& values) {
+  auto const weight_decay = real<"optimizer.params.weight_decay">(values);
+  auto const momentum = real<"optimizer.params.momentum">(values);
+  if (momentum == 0) {
+    return optim::Sgd{.weight_decay = weight_decay};
+  }
+  return optim::Momentum{.momentum = momentum,
+                         .dampening = real<"optimizer.params.dampening">(values),
+                         .weight_decay = weight_decay,
+                         .nesterov = values.get<"optimizer.params.nesterov">()};
+}
+
+optim::Rule adagrad(Values const& values) {
+  return optim::Adagrad{.epsilon = real<"optimizer.params.eps">(values),
+                        .weight_decay = real<"optimizer.params.weight_decay">(values),
+                        .rate_decay = real<"optimizer.params.lr_decay">(values),
+                        .initial_sum = real<"optimizer.params.initial_accumulator_value">(values)};
+}
+
+optim::Rule rmsprop(Values const& values) {
+  optim::RmsProp const plain{.alpha = real<"optimizer.params.alpha">(values),
+                             .epsilon = real<"optimizer.params.eps">(values),
+                             .weight_decay = real<"optimizer.params.weight_decay">(values)};
+  auto const momentum = real<"optimizer.params.momentum">(values);
+  return momentum == 0 ? optim::Rule{plain} : optim::RmsPropMomentum{.plain = plain, .momentum = momentum};
+}
+
+optim::Rule lion(Values const& values) {
+  auto const [beta1, beta2] = betas(values);
+  return optim::Lion{.beta1 = beta1, .beta2 = beta2, .weight_decay = real<"optimizer.params.weight_decay">(values)};
+}
+
+struct NamedRule {
+  std::string_view type;
+  optim::Rule (*made)(Values const& values);
+};
+constexpr NamedRule named_rules[] = {{"AdamW", adam},      {"Adam", adam},       {"SGD", sgd},
+                                     {"Adagrad", adagrad}, {"RMSprop", rmsprop}, {"Lion", lion}};
+static_assert(std::size(named_rules) == std::size(optimizer_names));
+
+optim::Rule rule(Values const& values, optim::Own const* own) {
+  return own != nullptr
+             ? optim::Rule{*own}
+             : std::ranges::find(named_rules, values.get<"optimizer.type">(), &NamedRule::type)->made(values);
 }
 
 optim::ScheduleKind schedule_kind(std::string_view type) {
@@ -74,9 +133,9 @@ optim::LossScaleRules loss_scale(Values const& values) {
           .consecutive_hysteresis = values.get<"fp16.consecutive_hysteresis">()};
 }
 
-optim::StepRules step_rules(Values const& values) {
+optim::StepRules step_rules(Values const& values, optim::Rule const& rule) {
   optim::StepRules rules;
-  rules.adam = adam(values);
+  rules.betas = optim::betas_of(rule);
   rules.schedule = schedule(values);
   rules.loss_scale = loss_scale(values);
   rules.clip = static_cast<float>(values.get<"gradient_clipping">());
@@ -90,7 +149,7 @@ Dtype dtype_named(std::string_view name) {
   return name == "fp16" ? Dtype::fp16 : (name == "bf16" ? Dtype::bf16 : Dtype::fp32);
 }
 
-Settings assemble(Values const& values) {
+Settings assemble(Values const& values, optim::Own const* own) {
   Settings settings;
   settings.stage = static_cast<int>(values.get<"zero_optimization.stage">());
   settings.batch = {.train = values.get<"train_batch_size">(),
@@ -109,7 +168,8 @@ Settings assemble(Values const& values) {
   settings.max_live_count = values.get<"zero_optimization.stage3_max_live_parameters">();
   settings.gradient_slots = static_cast<int>(values.get<"zeroth.gradient_slots">());
   settings.overlap_comm = values.get<"zero_optimization.overlap_comm">();
-  settings.rules = step_rules(values);
+  settings.update = {.rule = rule(values, own), .rounding_seed = values.get<"zeroth.stochastic_rounding_seed">()};
+  settings.rules = step_rules(values, settings.update.rule);
   settings.timeout = std::chrono::milliseconds{values.get<"zeroth.timeout_ms">()};
   settings.check = values.get<"zeroth.check">();
   settings.single_communicator = values.get<"zeroth.single_communicator">();

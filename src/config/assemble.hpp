@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// From values to the types that the layers below the file work from.
 #pragma once
 #include <string_view>
@@ -11,6 +12,7 @@ namespace zeroth::config {
 [[nodiscard]] Dtype dtype_named(std::string_view name);
 
 /// All values are known and hold the rules.
-[[nodiscard]] Settings assemble(Values const& values);
+/// `own`: instead of a rule by optimizer.type, or null.
+[[nodiscard]] Settings assemble(Values const& values, optim::Own const* own);
 
 }  // namespace zeroth::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
 #include "config/values.hpp"
@@ -51,12 +52,12 @@ std::string_view compute_dtype(Values const& values) {
 }
 
 bool applies(Key const& key, Values const& values) {
-  if (key.schedulers.empty()) {
+  if (key.types.empty()) {
     return true;
   }
-  auto const& type = values.entries[index_of<"scheduler.type">].value;
+  auto const& type = values.entries[type_of(key)].value;
   auto const* const name = type ? std::get_if<std::string_view>(&*type) : nullptr;
-  return name != nullptr && has_word(key.schedulers, *name);
+  return name != nullptr && has_word(key.types, *name);
 }
 
 namespace derive {
@@ -113,6 +114,13 @@ Value overlap(Values const& values) { return values.get<"zero_optimization.stage
 Value gradient_slots(Values const& values) {
   return std::int64_t{values.get<"zero_optimization.overlap_comm">() ? 2 : 1};
 }
+
+Value learning_rate(Values const& values) {
+  auto const type = values.get<"optimizer.type">();
+  return type == "Adagrad" || type == "RMSprop" ? 1e-2 : 1e-3;
+}
+
+Value epsilon(Values const& values) { return values.get<"optimizer.type">() == "Adagrad" ? 1e-10 : 1e-8; }
 
 Value warmup_max(Values const& values) {
   auto const type = values.get<"scheduler.type">();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/foreign_keys.hpp"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ constexpr std::string_view disabled = R"({"enabled": false})";
 constexpr std::string_view report = "StepReport has what there is to log; write it where you want it";
 constexpr std::string_view torch_only = "it is about PyTorch modules";
 constexpr std::string_view recompute = "recompute activations inside the backward guard instead";
-constexpr std::string_view other_optimizer = "optimizer.type is AdamW or Adam";
+constexpr std::string_view other_optimizer = "of an optimizer that Zeroth does not have";
 constexpr std::string_view other_scheduler = "scheduler.type is WarmupLR, WarmupDecayLR or WarmupCosineLR";
 constexpr std::string_view one_unit = "Zeroth gathers one unit at a time; choose the units in the model";
 constexpr std::string_view all_sharded = "Zeroth shards every parameter";
@@ -124,7 +125,12 @@ constexpr ForeignKey table[] = {
     {"optimizer.params.torch_adam", "false", ""},
     {"optimizer.params.fp32_optimizer_states", "true", "use bf16.bf16_optimizer_states"},
     {"optimizer.params.max_grad_norm", "", "use gradient_clipping"},
-    {"optimizer.params.momentum", "", other_optimizer},
+    {"optimizer.params.centered", "false", ""},
+    {"optimizer.params.maximize", "false", "negate the loss in the program"},
+    {"optimizer.params.foreach", "true or false", ""},
+    {"optimizer.params.fused", "true or false", ""},
+    {"optimizer.params.capturable", "true or false", ""},
+    {"optimizer.params.differentiable", "false", ""},
     {"optimizer.params.muon_lr", "", other_optimizer},
     {"optimizer.params.adam_lr", "", other_optimizer},
     {"optimizer.params.ns_method", "", other_optimizer},

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The table of keys: what a stage file may say. Checking, defaults, derived values, printing, the nearest known name
 /// and the documentation all follow from it.
 #pragma once
@@ -43,7 +44,7 @@ struct Key {
   Value (*derive)(Values const&) = nullptr;  ///< Instead of `value`, from other values.
   std::string_view why = {};                 ///< What `derive` does, for people.
   bool automatic = false;                    ///< "auto" stands for the elements of the model's largest unit.
-  std::string_view schedulers = {};          ///< Words: the scheduler types that have this parameter; none: not one.
+  std::string_view types = {};               ///< Words: the optimizers or schedulers that have this parameter; or all.
   std::string_view meaning = {};
 };
 
@@ -56,6 +57,8 @@ Value param_dtype(Values const& values);
 Value reduce_dtype(Values const& values);
 Value accumulate_dtype(Values const& values);
 Value overlap(Values const& values);
+Value learning_rate(Values const& values);
+Value epsilon(Values const& values);
 Value warmup_max(Values const& values);
 Value gradient_dtype(Values const& values);
 Value skip_nonfinite(Values const& values);
@@ -71,7 +74,8 @@ inline constexpr Name dtype_names[] = {
     {"float16", "fp16"}, {"half", "fp16"},          {"torch.float16", "fp16"},
 };
 inline constexpr std::span<Name const> reduce_dtype_names{dtype_names, 3};  // DeepSpeed takes the short ones only
-inline constexpr Name optimizer_names[] = {{"AdamW", "AdamW"}, {"Adam", "Adam"}};
+inline constexpr Name optimizer_names[] = {{"AdamW", "AdamW"},     {"Adam", "Adam"},       {"SGD", "SGD"},
+                                           {"Adagrad", "Adagrad"}, {"RMSprop", "RMSprop"}, {"Lion", "Lion"}};
 inline constexpr Name scheduler_names[] = {
     {"WarmupLR", "WarmupLR"}, {"WarmupDecayLR", "WarmupDecayLR"}, {"WarmupCosineLR", "WarmupCosineLR"}};
 inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
@@ -143,49 +147,65 @@ inline constexpr Key keys[] = {
    .meaning = "The bf16 parameters are the masters: updates are rounded to them stochastically. Gradients are bf16 "
               "everywhere."},
   {.path = "bf16.bf16_optimizer_states", .kind = Kind::boolean, .value = false,
-   .meaning = "With bf16 masters: Adam's moments are bf16 too, rounded stochastically."},
+   .meaning = "With bf16 masters: the optimizer's states are bf16 too, rounded stochastically."},
 
   {.path = "optimizer.type", .kind = Kind::name, .names = optimizer_names, .any_case = true,
-   .foreign_names = "Adagrad Lamb Lion Muon OneBitAdam ZeroOneAdam OneBitLamb MuAdam MuAdamW MuSGD SGD",
+   .foreign_names = "Lamb Muon OneBitAdam ZeroOneAdam OneBitLamb MuAdam MuAdamW MuSGD",
    .value = "AdamW",
    .meaning = "In upper or lower case. Adam is AdamW unless `adam_w_mode` is false."},
-  {.path = "optimizer.params.lr", .kind = Kind::real, .value = 1e-3,
+  {.path = "optimizer.params.lr", .kind = Kind::real,
+   .derive = derive::learning_rate, .why = "0.01 for Adagrad and RMSprop, else 0.001",
    .meaning = "Learning rate, where no schedule says otherwise."},
   {.path = "optimizer.params.betas", .kind = Kind::pair, .range = {0, 1, false, true}, .value = Pair{0.9, 0.999},
-   .meaning = "Decay rates of the two moments."},
-  {.path = "optimizer.params.eps", .kind = Kind::real, .range = {0, unbounded, true}, .value = 1e-8,
-   .meaning = "Added to the root of the second moment."},
+   .types = "AdamW Adam Lion",
+   .meaning = "Adam: decay rates of the two moments. Lion: of the average in the direction, and of the average."},
+  {.path = "optimizer.params.eps", .kind = Kind::real, .range = {0, unbounded, true},
+   .derive = derive::epsilon, .why = "1e-10 for Adagrad, else 1e-08", .types = "AdamW Adam Adagrad RMSprop",
+   .meaning = "Added to the root of the second moment, or of the sum of squares."},
   {.path = "optimizer.params.weight_decay", .kind = Kind::real, .value = 0.0,
-   .meaning = "Weight decay of parameters that do not say otherwise."},
-  {.path = "optimizer.params.bias_correction", .kind = Kind::boolean, .value = true,
+   .types = "AdamW Adam SGD Adagrad RMSprop Lion",
+   .meaning = "Weight decay of parameters that do not say otherwise. SGD, Adagrad and RMSprop add it to the gradient."},
+  {.path = "optimizer.params.bias_correction", .kind = Kind::boolean, .value = true, .types = "AdamW Adam",
    .meaning = "Correct the moments for their start at zero."},
-  {.path = "optimizer.params.adam_w_mode", .kind = Kind::boolean, .value = true,
+  {.path = "optimizer.params.adam_w_mode", .kind = Kind::boolean, .value = true, .types = "AdamW Adam",
    .meaning = "Decay apart from the gradient (AdamW); false, for type Adam only, adds it to the gradient."},
+  {.path = "optimizer.params.momentum", .kind = Kind::real, .value = 0.0, .types = "SGD RMSprop",
+   .meaning = "Decay rate of a buffer of past steps; 0 is no buffer, and no memory for one."},
+  {.path = "optimizer.params.dampening", .kind = Kind::real, .range = {0, 1}, .value = 0.0, .types = "SGD",
+   .meaning = "With momentum: what gradients after the first lack in the buffer."},
+  {.path = "optimizer.params.nesterov", .kind = Kind::boolean, .value = false, .types = "SGD",
+   .meaning = "Nesterov's momentum."},
+  {.path = "optimizer.params.alpha", .kind = Kind::real, .range = {0, 1, false, true}, .value = 0.99, .types = "RMSprop",
+   .meaning = "Decay rate of the mean of squares."},
+  {.path = "optimizer.params.lr_decay", .kind = Kind::real, .value = 0.0, .types = "Adagrad",
+   .meaning = "The rate of update t is divided by 1 + (t - 1) times this."},
+  {.path = "optimizer.params.initial_accumulator_value", .kind = Kind::real, .value = 0.0, .types = "Adagrad",
+   .meaning = "What the sum of squares starts from."},
 
   {.path = "scheduler.type", .kind = Kind::name, .names = scheduler_names,
    .foreign_names = "OneCycle LRRangeTest",
    .meaning = "Learning-rate schedule; none is a constant rate. Updates that are skipped do not count."},
   {.path = "scheduler.params.warmup_min_lr", .kind = Kind::real, .value = 0.0,
-   .schedulers = "WarmupLR WarmupDecayLR",
+   .types = "WarmupLR WarmupDecayLR",
    .meaning = "Rate that the warm-up starts from, and that WarmupDecayLR ends at."},
   {.path = "scheduler.params.warmup_max_lr", .kind = Kind::real,
    .derive = derive::warmup_max, .why = "optimizer.params.lr for WarmupLR, 0.001 for WarmupDecayLR",
-   .schedulers = "WarmupLR WarmupDecayLR",
+   .types = "WarmupLR WarmupDecayLR",
    .meaning = "Rate that the warm-up ends at."},
   {.path = "scheduler.params.warmup_num_steps", .kind = Kind::integer, .range = {1}, .value = 1000,
-   .schedulers = "WarmupLR WarmupDecayLR WarmupCosineLR",
+   .types = "WarmupLR WarmupDecayLR WarmupCosineLR",
    .meaning = "Updates that the warm-up takes; 1 is taken as 2."},
   {.path = "scheduler.params.warmup_type", .kind = Kind::name, .names = warmup_names, .value = "log",
-   .schedulers = "WarmupLR WarmupDecayLR WarmupCosineLR",
-   .meaning = "Shape of the warm-up."},
+   .types = "WarmupLR WarmupDecayLR WarmupCosineLR",
+   .meaning = "Shape of the warm-up. With either the first two updates run at its start, by default a rate of 0, as in DeepSpeed."},
   {.path = "scheduler.params.total_num_steps", .kind = Kind::integer, .range = {1},
-   .schedulers = "WarmupDecayLR WarmupCosineLR",
+   .types = "WarmupDecayLR WarmupCosineLR",
    .meaning = "Updates after which the rate has reached its end. Required."},
   {.path = "scheduler.params.warmup_min_ratio", .kind = Kind::real, .value = 0.0,
-   .schedulers = "WarmupCosineLR",
+   .types = "WarmupCosineLR",
    .meaning = "Fraction of optimizer.params.lr that the warm-up starts from."},
   {.path = "scheduler.params.cos_min_ratio", .kind = Kind::real, .value = 1e-4,
-   .schedulers = "WarmupCosineLR",
+   .types = "WarmupCosineLR",
    .meaning = "Fraction of optimizer.params.lr that the cosine ends at."},
 
   {.path = "zeroth.gradient_dtype", .kind = Kind::name, .names = dtype_names,
@@ -205,7 +225,7 @@ inline constexpr Key keys[] = {
   {.path = "zeroth.timeout_ms", .kind = Kind::integer, .range = {1, 31'536'000'000.0}, .value = 600'000,
    .meaning = "Milliseconds after which a rank that does not answer ends the job."},
   {.path = "zeroth.check", .kind = Kind::boolean, .value = false,
-   .meaning = "Compare what the ranks are about to communicate in every step, not only in the first two; and every 100 steps, waiting, what all of them hold whole. An engine refuses calls from another thread than its own."},
+   .meaning = "Compare what the ranks are about to communicate in every step, not only in the first two; and every 100 steps, waiting, what all of them hold whole. An engine refuses calls of two threads at the same time."},
   {.path = "zeroth.single_communicator", .kind = Kind::boolean, .value = false,
    .meaning = "Gathers and reductions take turns on one communicator, instead of having one each: with NCCL, less memory of the GPU and no overlap of the two."},
   {.path = "zeroth.copy_engine_gather", .kind = Kind::boolean, .value = false,

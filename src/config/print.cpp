@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/print.hpp"
 
 #include <fmt/format.h>
@@ -14,6 +15,9 @@ std::string origin(Key const& key, Entry const& entry) {
   bool const automatic = entry.source == Source::automatic;
   if (entry.source == Source::value) {
     return "file";
+  }
+  if (entry.source == Source::program) {
+    return "the program's own";
   }
   if (automatic && key.automatic) {
     return "derived: \"auto\", the elements of the largest unit";

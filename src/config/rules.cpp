@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/rules.hpp"
 
 #include <fmt/format.h>
@@ -193,6 +194,18 @@ std::string adamw_is_decoupled(Values const& values) {
   return contradicts ? "false, but optimizer.type is AdamW; set optimizer.type to \"Adam\" for L2 decay" : "";
 }
 
+std::string nesterov_has_momentum(Values const& values) {
+  if (values.get<"optimizer.type">() != "SGD" || !values.get<"optimizer.params.nesterov">()) {
+    return {};
+  }
+  auto const momentum = values.get<"optimizer.params.momentum">();
+  auto const dampening = values.get<"optimizer.params.dampening">();
+  return momentum > 0 && dampening == 0
+             ? ""
+             : fmt::format("true, but momentum is {} and dampening {}; it needs a momentum above 0 and no dampening",
+                           momentum, dampening);
+}
+
 bool any_in_file(Values const& values, std::string_view section) {
   for (std::size_t i = 0; i < key_count; ++i) {
     auto const source = values.entries[i].source;
@@ -218,7 +231,7 @@ std::string scheduler_has_type(Values const& values) {
 std::string scheduler_has_end(Values const& values) {
   auto const& key = keys[index_of<"scheduler.params.total_num_steps">];
   auto const type = values.get<"scheduler.type">();
-  bool const holds = !has_word(key.schedulers, type) || values.in_file<"scheduler.params.total_num_steps">();
+  bool const holds = !has_word(key.types, type) || values.in_file<"scheduler.params.total_num_steps">();
   return holds ? "" : fmt::format("missing; {} needs it: {}", type, allowed(key));
 }
 
@@ -250,30 +263,32 @@ constexpr Rule rules[] = {
     {index_of<"zeroth.skip_nonfinite">, skip_suits_the_dtype},
     {index_of<"optimizer.type">, optimizer_has_type},
     {index_of<"optimizer.params.adam_w_mode">, adamw_is_decoupled},
+    {index_of<"optimizer.params.nesterov">, nesterov_has_momentum},
     {index_of<"scheduler.type">, scheduler_has_type},
     {index_of<"scheduler.params.total_num_steps">, scheduler_has_end},
     {index_of<"scheduler.params.total_num_steps">, warmup_ends_before_schedule},
 };
 
-std::vector<std::string_view> words(std::string_view list) {
+/// The types that have the parameter `key`.
+std::vector<std::string_view> types_with(Key const& key) {
   std::vector<std::string_view> result;
-  for (auto const& name : scheduler_names) {
-    if (has_word(list, name.stored)) {
+  for (auto const& name : keys[type_of(key)].names) {
+    if (has_word(key.types, name.stored)) {
       result.push_back(name.stored);
     }
   }
   return result;
 }
 
-/// A scheduler's parameter beside another scheduler.
-void check_scheduler_parameters(Values const& values, Problems& problems) {
-  auto const& type = values.entries[index_of<"scheduler.type">];
-  for (std::size_t i = 0; i < key_count && type.source == Source::value; ++i) {
+/// A parameter of one optimizer or scheduler beside another.
+void check_parameters_of_types(Values const& values, Problems& problems) {
+  for (std::size_t i = 0; i < key_count; ++i) {
     auto const& entry = values.entries[i];
-    if (entry.source == Source::value && !applies(keys[i], values)) {
+    auto const& type = values.entries[type_of(keys[i])];
+    if (type.source == Source::value && entry.source == Source::value && !applies(keys[i], values)) {
       problems.push_back({std::string{keys[i].path}, entry.line,
                           fmt::format("not a parameter of {}, but of {}", std::get<std::string_view>(*type.value),
-                                      fmt::join(words(keys[i].schedulers), " and "))});
+                                      fmt::join(types_with(keys[i]), " and "))});
     }
   }
 }
@@ -290,7 +305,7 @@ void check_rules(Values const& values, Problems& problems) {
       continue;
     }
   }
-  check_scheduler_parameters(values, problems);
+  check_parameters_of_types(values, problems);
 }
 
 }  // namespace zeroth::config

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The values of a stage file, one per key, each with where it comes from.
 #pragma once
 #include <array>
@@ -15,6 +16,7 @@ enum class Source : std::uint8_t {
   nothing,
   value,
   automatic,  ///< "auto".
+  program,    ///< Nothing, but the program gives a value.
   mistake,    ///< Something that is not allowed there; already reported.
 };
 
@@ -74,7 +76,12 @@ void derive_all(Values& values);
 /// The dtype of the math, by fp16.enabled and bf16.enabled. Throws Unknown.
 [[nodiscard]] std::string_view compute_dtype(Values const& values);
 
-/// Whether a key plays a part: a scheduler's parameter does so only with its scheduler.
+/// The type whose parameter `key` is, which has `types`.
+[[nodiscard]] constexpr std::size_t type_of(Key const& key) {
+  return key.path.starts_with("optimizer.") ? index_of<"optimizer.type"> : index_of<"scheduler.type">;
+}
+
+/// Whether a key plays a part: an optimizer's or a scheduler's parameter does so only with that type.
 [[nodiscard]] bool applies(Key const& key, Values const& values);
 
 }  // namespace zeroth::config

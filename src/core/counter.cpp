@@ -1,4 +1,5 @@
-#include "zeroth/core/counter.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "core/counter.hpp"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

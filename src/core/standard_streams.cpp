@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/standard_streams.hpp"
 
 #include <fcntl.h>
@@ -74,6 +75,14 @@ void write_error(std::string_view text) noexcept {
       return;
     }
     text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
+}
+
+void print_error(std::string const& text) noexcept {
+  try {
+    write_error("zeroth: " + text + "\n");
+  } catch (std::exception const&) {  // no memory: without what makes it a line
+    write_error(text);
   }
 }
 

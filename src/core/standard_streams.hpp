@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Standard output and standard error of programs that nobody may read, or not any more.
 #pragma once
+#include <string>
 #include <string_view>
 
-#include "zeroth/core/counter.hpp"
+#include "zeroth/core/clock.hpp"
 
 namespace zeroth {
 
@@ -21,6 +23,8 @@ void write_output(std::string_view text) noexcept;
 /// On standard error, at once, and up to 4096 bytes whole. Given up after a second in which nobody reads, so that what
 /// ends a program can always be said and never holds it up. Any thread.
 void write_error(std::string_view text) noexcept;
+/// One line of the library's, "zeroth: " and `text`, as write_error() writes.
+void print_error(std::string const& text) noexcept;
 
 /// Whether a write to `descriptor` would not wait, or is seen not to before `deadline`.
 [[nodiscard]] bool takes_more(int descriptor, Clock::time_point deadline) noexcept;

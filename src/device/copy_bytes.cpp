@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -5,7 +6,7 @@
 #include <limits>
 #include <span>
 
-#include "zeroth/device/rank_sum.hpp"
+#include "device/rank_fold.hpp"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/cpu_kernels.hpp"
 
 #include <cstring>
@@ -5,8 +6,8 @@
 #include "device/element_arithmetic.hpp"
 #include "device/element_loops.hpp"
 #include "device/kernel_arguments.hpp"
+#include "device/rank_fold.hpp"
 #include "zeroth/device/cpu.hpp"
-#include "zeroth/device/rank_sum.hpp"
 
 namespace zeroth::device {
 
@@ -48,9 +49,9 @@ void CpuKernels::advance(Stream& stream, optim::StepRules const& rules, optim::S
   as_cpu(stream).post([=] { optim::advance(rules, *total, *scalars); });
 }
 
-void CpuKernels::adamw(Stream& stream, optim::AdamwArgs const& args) {
-  expect_adamw(args);
-  as_cpu(stream).post([=] { optim::adamw(args); });
+void CpuKernels::update(Stream& stream, optim::UpdateArgs const& args) {
+  expect_update(args);
+  as_cpu(stream).post([=] { optim::update(args); });
 }
 
 }  // namespace zeroth::device

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Streams and events of the CPU device.
 #pragma once
 #include <array>
@@ -9,8 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/counter.hpp"
 #include "device/failure.hpp"
-#include "zeroth/core/counter.hpp"
 #include "zeroth/device/cpu.hpp"
 #include "zeroth/device/timeline.hpp"
 

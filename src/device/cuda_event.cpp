@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/cuda_event.hpp"
 
 #include <utility>
@@ -8,7 +9,7 @@ namespace zeroth::device {
 
 CudaEventHandle::CudaEventHandle(CudaContext& context, Kind kind) {
   // Without timing, waits on the GPU and queries are at their cheapest.
-  auto const flags = kind == Kind::order ? cudaEventDisableTiming : cudaEventDefault;
+  unsigned const flags = kind == Kind::order ? cudaEventDisableTiming : cudaEventDefault;
   context.expect(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreateWithFlags");
 }
 

@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/cuda_kernels.hpp"
+
+#include <variant>
 
 #include "cuda/launch.hpp"
 #include "device/cuda_stream.hpp"
@@ -59,9 +62,11 @@ void CudaKernels::advance(Stream& stream, optim::StepRules const& rules, optim::
   enqueue(stream, "advance", [&](cudaStream_t on) { return cuda::advance(on, rules, total, scalars); });
 }
 
-void CudaKernels::adamw(Stream& stream, optim::AdamwArgs const& args) {
-  expect_adamw(args);
-  enqueue(stream, "adamw", [&](cudaStream_t on) { return cuda::adamw(on, args); });
+bool CudaKernels::runs(optim::Rule const& rule) const { return !std::holds_alternative<optim::Own>(rule); }
+
+void CudaKernels::update(Stream& stream, optim::UpdateArgs const& args) {
+  expect_update(args);
+  enqueue(stream, "update", [&](cudaStream_t on) { return cuda::update(on, args); });
 }
 
 }  // namespace zeroth::device

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The kernels of the CUDA device: launches on a stream.
 #pragma once
-#include "zeroth/device/kernels.hpp"
+#include "device/kernels.hpp"
 
 namespace zeroth::device {
 
@@ -16,7 +17,8 @@ class CudaKernels final : public Kernels {
   void add_loss(Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) override;
   void advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
                optim::StepScalars* scalars) override;
-  void adamw(Stream& stream, optim::AdamwArgs const& args) override;
+  [[nodiscard]] bool runs(optim::Rule const& rule) const override;
+  void update(Stream& stream, optim::UpdateArgs const& args) override;
 };
 
 }  // namespace zeroth::device

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How long work and waits on a GPU took, known once they have passed.
 #pragma once
 #include <cuda_runtime_api.h>
@@ -12,7 +13,7 @@
 
 #include "device/cuda_call.hpp"
 #include "device/cuda_event.hpp"
-#include "zeroth/core/counter.hpp"
+#include "zeroth/core/clock.hpp"
 #include "zeroth/device/timeline.hpp"
 
 namespace zeroth::device {

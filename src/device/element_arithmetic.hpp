@@ -1,5 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The arithmetic of elements and the order of sums: what the CPU's loops and, on a GPU, the kernels both compile.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -56,7 +58,8 @@ template <class T>
   }
 }
 
-/// Calls `function(std::type_identity<T>{})` for what elements of `dtype` are added as.
+/// Calls `function(std::type_identity<T>{})` for what elements of `dtype` are added as. Callers have checked
+/// is_defined(Reduce::sum, dtype).
 template <class F>
 void with_summand(Dtype dtype, F&& function) {
   switch (dtype) {
@@ -67,6 +70,7 @@ void with_summand(Dtype dtype, F&& function) {
     case Dtype::int32: return function(std::type_identity<std::uint32_t>{});
     case Dtype::int64: return function(std::type_identity<std::uint64_t>{});
     case Dtype::byte: return function(std::type_identity<std::uint8_t>{});
+    default: return;  // locations have no sum
   }
 }
 
@@ -93,9 +97,9 @@ template <class Take>
 }
 
 /// The fold where one thread has all lanes. Lane 0 then holds the sum.
-template <int lanes, class T>
+template <std::size_t lanes, class T>
 [[gnu::always_inline]] inline T fold_lanes(T (&lane)[lanes]) {
-  fold_halves(lanes, [&](int half) {
+  fold_halves(static_cast<int>(lanes), [&](int half) {
     for (int l = 0; l < half; ++l) {
       lane[l] += lane[l + half];
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/element_loops.hpp"
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
 #include "device/element_arithmetic.hpp"
-#include "zeroth/device/rank_sum.hpp"
+#include "device/rank_fold.hpp"
 
 namespace zeroth::device {
 namespace {

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the CPU kernels do to elements. On the calling thread; the same bits on every instruction set.
 #pragma once
-#include "zeroth/device/kernels.hpp"
+#include "device/kernels.hpp"
 
 namespace zeroth::device {
 

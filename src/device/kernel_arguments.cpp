@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/kernel_arguments.hpp"
 
 #include <fmt/format.h>
@@ -36,22 +37,27 @@ void expect_reduce_epilogue(ReduceEpilogue const& args) {
                              args.sums_begin, args.sums_count, args.count));
 }
 
-void expect_adamw(optim::AdamwArgs const& args) {
-  expect_count("adamw", "count", args.count);
-  expect_element("adamw", args.gradient_dtype);
-  expect_element("adamw", args.parameter_dtype);
+void expect_update(optim::UpdateArgs const& args) {
+  expect_count("update", "count", args.count);
+  expect_element("update", args.gradient_dtype);
+  expect_element("update", args.parameter_dtype);
   auto const is_state = [](Dtype dtype) { return dtype == Dtype::fp32 || dtype == Dtype::bf16; };
   ZEROTH_EXPECTS(is_state(args.master_dtype),
-                 fmt::format("adamw: masters are {}, must be fp32 or bf16", name_of(args.master_dtype)));
-  ZEROTH_EXPECTS(args.moments_dtype == Dtype::fp32 || args.moments_dtype == args.master_dtype,
-                 fmt::format("adamw: moments are {} beside masters of {}, must be fp32, or bf16 beside bf16",
-                             name_of(args.moments_dtype), name_of(args.master_dtype)));
+                 fmt::format("update: masters are {}, must be fp32 or bf16", name_of(args.master_dtype)));
+  ZEROTH_EXPECTS(args.states_dtype == Dtype::fp32 || args.states_dtype == args.master_dtype,
+                 fmt::format("update: states are {} beside masters of {}, must be fp32, or bf16 beside bf16",
+                             name_of(args.states_dtype), name_of(args.master_dtype)));
   ZEROTH_EXPECTS(args.master_dtype == Dtype::fp32 || args.parameter == nullptr,
-                 "adamw: masters of bf16 are the parameters, so `parameter` must be null");
+                 "update: masters of bf16 are the parameters, so `parameter` must be null");
+  ZEROTH_EXPECTS(
+      args.master_dtype == Dtype::fp32 || args.gradient_dtype == Dtype::bf16,
+      fmt::format("update: gradients are {} beside masters of bf16, must be bf16", name_of(args.gradient_dtype)));
+  ZEROTH_EXPECTS(args.parameter == nullptr || args.parameter_dtype != Dtype::fp32,
+                 "update: parameters of fp32 are the masters, so `parameter` must be null");
   std::int64_t end = 0;
   for (auto const& segment : args.segments) {
     ZEROTH_EXPECTS(end <= segment.begin && segment.begin <= segment.end && segment.end <= args.count,
-                   fmt::format("adamw: segment [{}, {}) must ascend, start at {} or later, and end by {}",
+                   fmt::format("update: segment [{}, {}) must ascend, start at {} or later, and end by {}",
                                segment.begin, segment.end, end, args.count));
     end = segment.end;
   }

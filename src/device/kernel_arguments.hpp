@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What every device asks of the arguments of its kernels. Throw ContractError.
 #pragma once
-#include "zeroth/device/kernels.hpp"
+#include "device/kernels.hpp"
 
 namespace zeroth::device {
 
 void expect_bytes(char const* call, std::int64_t bytes);
 void expect_convert(Dtype destination_dtype, Dtype source_dtype, std::int64_t count);
 void expect_reduce_epilogue(ReduceEpilogue const& args);
-void expect_adamw(optim::AdamwArgs const& args);
+void expect_update(optim::UpdateArgs const& args);
 
 }  // namespace zeroth::device

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Streams of a GPU, as other ranks of the same process see them.
 #pragma once
 #include <cstdint>
@@ -18,7 +19,7 @@ class PeerStream : public Stream {
   /// As wait(), for an event of another rank, which is followed by work in that rank's memory. Throws SystemError if
   /// the two GPUs cannot reach each other's memory.
   virtual void follow(Event const& event) = 0;
-  /// device::rank_sum on this stream. At most `most_ranks` inputs, and as many outputs.
+  /// device::rank_fold by sum on this stream. At most `most_ranks` inputs, and as many outputs.
   virtual void sum(void* const* outputs, int output_count, void const* const* inputs, int input_count, Dtype dtype,
                    std::int64_t first, std::int64_t count) = 0;
   virtual void copy(void* destination, void const* source, std::int64_t bytes) = 0;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/history.hpp"
 
 #include <fmt/format.h>
@@ -22,11 +23,16 @@ std::string describe(std::uint64_t call, model::Description const& model) {
   switch (static_cast<Verb>(call >> 32U)) {
     case Verb::forward: return fmt::format("forward of unit \"{}\"", unit());
     case Verb::backward: return fmt::format("backward of unit \"{}\"", unit());
+    case Verb::pass_over: return fmt::format("skip of unit \"{}\" after its place in backward", unit());
     case Verb::evaluation: return fmt::format("forward of unit \"{}\" in an evaluation pass", unit());
     case Verb::begin_micro_step: return "the begin of a micro-step";
     case Verb::begin_evaluation: return "the begin of an evaluation pass";
     case Verb::load_weights: return "load_weights()";
     case Verb::save_weights: return "save_weights()";
+    case Verb::read: return fmt::format("read() of parameter \"{}\"", model.params[argument].name);
+    case Verb::write: return fmt::format("write() of parameter \"{}\"", model.params[argument].name);
+    case Verb::gradient_norm: return "gradient_norm()";
+    case Verb::gradient_norm_of: return fmt::format("gradient_norm() of parameter \"{}\"", model.params[argument].name);
     case Verb::learning_rate: return fmt::format("step() with a learning rate of {}", std::bit_cast<float>(argument));
   }
   return "?";
@@ -40,15 +46,13 @@ void History::add(Verb verb, std::uint32_t argument) {
   if (calls_.size() < most_calls) {
     calls_.push_back(call);
   }
-  for (int byte = 0; byte < 8; ++byte) {
-    hash_ = (hash_ ^ static_cast<std::uint32_t>((call >> (8 * byte)) & 0xffU)) * 16777619U;
-  }
+  hash_.add(call);
 }
 
 void History::clear() noexcept {
   calls_.clear();
   count_ = settled_ = 0;
-  hash_ = 2166136261U;
+  hash_ = {};
 }
 
 void History::settle() noexcept {

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a rank did since the last step, so that ranks that took different paths can be told where they parted.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "core/hash.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/device/device.hpp"
 #include "zeroth/model/description.hpp"
@@ -13,32 +15,37 @@ namespace zeroth::engine {
 enum class Verb : std::uint8_t {
   forward,
   backward,
+  pass_over,
   evaluation,
   begin_micro_step,
   begin_evaluation,
   load_weights,
   save_weights,
-  learning_rate
+  learning_rate,
+  read,
+  write,
+  gradient_norm,
+  gradient_norm_of
 };
 
 /// Calls of one step, in order: all in a hash, and the first of those that ranks have not compared yet in a list that
 /// does not grow beyond 128 KiB. Keeps its memory when it is cleared.
 class History {
  public:
-  /// `argument`: the unit, or the bits of the learning rate.
+  /// `argument`: the unit, the parameter, or the bits of the learning rate.
   void add(Verb verb, std::uint32_t argument = 0);
   void clear() noexcept;
   /// All ranks have made the same calls so far: none of those is listed any more.
   void settle() noexcept;
   /// 32 bits: exact in a sum of doubles over ranks.
-  [[nodiscard]] double hash() const noexcept { return hash_; }
+  [[nodiscard]] double hash() const noexcept { return hash_.value(); }
   [[nodiscard]] std::vector<std::uint64_t> const& calls() const noexcept { return calls_; }
   [[nodiscard]] std::int64_t settled() const noexcept { return settled_; }  ///< Calls before those that are listed.
 
  private:
   std::vector<std::uint64_t> calls_;
   std::int64_t count_ = 0, settled_ = 0;
-  std::uint32_t hash_ = 2166136261U;
+  Fnv1a32 hash_;
 };
 
 /// Collective: compares the histories of all ranks. Throws PeerError that names the first call in which they differ,

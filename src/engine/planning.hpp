@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 /// From a model and a stage file to everything that an engine will hold.
 #pragma once
 #include <string>
 
+#include "shard/layout.hpp"
+#include "shard/memory_plan.hpp"
+#include "stage/schedule.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/config/config.hpp"
 #include "zeroth/model/model.hpp"
-#include "zeroth/shard/layout.hpp"
-#include "zeroth/shard/memory_plan.hpp"
-#include "zeroth/stage/schedule.hpp"
 
 namespace zeroth::engine {
 

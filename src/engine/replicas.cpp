@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/replicas.hpp"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/fnv.hpp"
+#include "core/hash.hpp"
 #include "core/lane_hash.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -84,9 +85,9 @@ std::uint64_t sample_of(SafetensorsReader const& reader, Tensor const& tensor, s
 
 }  // namespace
 
-void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::Moments moments,
+void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::States states,
                       std::string_view after, Exchange const& exchange) {
-  if (!manager.replicates() || exchange.communicator->world() == 1) {
+  if (!manager.values.replicated() || exchange.communicator->world() == 1) {
     return;
   }
   constexpr std::int64_t piece_bytes = std::int64_t{1} << 18U;  // on its way through the host it stays in a cache
@@ -95,7 +96,7 @@ void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout,
   auto const& flats = layout.flats();
   std::vector<std::uint64_t> hashes;
   for (std::uint32_t flat = 0; flat < flats.size(); ++flat) {
-    hashes.push_back(manager.hash_whole(flat, moments, piece));
+    hashes.push_back(manager.values.hash_whole(flat, states, piece));
   }
   auto const found = deviations(
       hashes, "unit", [&](std::size_t flat) -> std::string const& { return flats[flat].name; }, exchange);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What all ranks should have the same of: compared, so that ranks that came apart are named.
 #pragma once
 #include <cstdint>
@@ -7,10 +8,10 @@
 #include <vector>
 
 #include "engine/safetensors.hpp"
+#include "shard/shard_manager.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/device/device.hpp"
 #include "zeroth/model/description.hpp"
-#include "zeroth/shard/shard_manager.hpp"
 
 namespace zeroth::engine {
 
@@ -27,7 +28,7 @@ inline constexpr std::int64_t replica_check_steps = 100;
 /// Collective, waits: compares the states that every rank holds whole; nothing where there are none. Reads them once,
 /// and exchanges 8 bytes a rank, all units' hashes only where those differ. Throws PeerError on every rank, which names
 /// the ranks that differ from rank 0, and the first unit of each. `after`: what came before, as in "after step 100".
-void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::Moments moments,
+void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::States states,
                       std::string_view after, Exchange const& exchange);
 
 /// By parameter, a hash of a few of its values in a file.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 #include <cstdint>
 #include <variant>
 
-#include "core/fnv.hpp"
+#include "core/hash.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -24,18 +25,27 @@ struct AddInit {
     hash.add(init.low);
     hash.add(init.high);
   }
+  void operator()(PerElement const& init) const { add_samples("PerElement", init.value_at); }
+  void operator()(FromMemory const& init) const {
+    add_samples("FromMemory", [&](std::int64_t index) {
+      float value = 0;
+      init.fill(index, {&value, 1});
+      return value;
+    });
+  }
   /// A few of its values, each asked for twice.
-  void operator()(PerElement const& init) const {
+  template <class F>
+  void add_samples(char const* kind, F const& value_at) const {
     constexpr std::int64_t most = 16;
     auto const samples = std::min(most, param.count);
     for (std::int64_t sample = 0; sample < samples; ++sample) {
       auto const index = sample == samples - 1 ? param.count - 1 : param.count / samples * sample;
-      auto const value = init.value_at(index);
-      auto const again = init.value_at(index);
+      auto const value = value_at(index);
+      auto const again = value_at(index);
       ZEROTH_EXPECTS(std::bit_cast<std::uint32_t>(value) == std::bit_cast<std::uint32_t>(again),
-                     fmt::format("PerElement of parameter \"{}\" gave {}, then {} for element {}: it must be a pure "
+                     fmt::format("{} of parameter \"{}\" gave {}, then {} for element {}: it must be a pure "
                                  "function of the index",
-                                 param.name, value, again, index));
+                                 kind, param.name, value, again, index));
       hash.add(value);
     }
   }
@@ -51,6 +61,7 @@ std::uint64_t fingerprint(Description const& description) {
   for (auto const& unit : description.units) {
     hash.add(unit.name);
     hash.add(static_cast<std::uint64_t>(unit.uses_per_micro_step));
+    hash.add(std::uint64_t{unit.stays_open});
     hash.add(static_cast<std::uint64_t>(unit.params.size()));
     for (auto const param : unit.params) {
       hash.add(std::uint64_t{param});

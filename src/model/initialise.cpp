@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cmath>
 #include <numbers>
 #include <string_view>
 
-#include "core/fnv.hpp"
+#include "core/hash.hpp"
 #include "core/philox.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -12,10 +13,7 @@ namespace {
 
 /// A key per parameter: names are global, so two parameters never share random numbers.
 PhiloxKey key_of(std::uint64_t seed, std::string_view name) noexcept {
-  auto hash = Fnv1a{seed * 0x9E3779B97F4A7C15ULL}.characters(name).value();
-  hash ^= hash >> 29U;
-  hash *= 0xBF58476D1CE4E5B9ULL;
-  hash ^= hash >> 32U;
+  auto const hash = spread(Fnv1a{seed * golden_ratio}.characters(name).value());
   return {static_cast<std::uint32_t>(hash), static_cast<std::uint32_t>(hash >> 32U)};
 }
 
@@ -77,6 +75,7 @@ struct Fill {
     each_random(low, static_cast<double>(init.high) - low, uniforms);
   }
   void operator()(PerElement const& init) const { each(init.value_at); }
+  void operator()(FromMemory const& init) const { init.fill(first, values); }
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "zeroth/model/model.hpp"
 
 #include <fmt/format.h>
@@ -43,6 +44,9 @@ void check_values(std::string const& name, Init const& init, ParamOptions const&
   auto const* const per_element = std::get_if<PerElement>(&init);
   ZEROTH_EXPECTS(per_element == nullptr || per_element->value_at,
                  fmt::format("parameter \"{}\": its PerElement has no function", name));
+  auto const* const from_memory = std::get_if<FromMemory>(&init);
+  ZEROTH_EXPECTS(from_memory == nullptr || from_memory->fill,
+                 fmt::format("parameter \"{}\": its FromMemory has no function", name));
   auto const check_factor = [&](char const* what, float factor) {
     ZEROTH_EXPECTS(std::isfinite(factor) && factor >= 0,
                    fmt::format("parameter \"{}\": {} is {}, must be 0 or more and finite", name, what, factor));
@@ -64,12 +68,20 @@ Unit Model::unit_at(std::uint32_t index) const {
   return Unit{state_->id, index};
 }
 
+AnyParam Model::param_at(std::uint32_t index) const {
+  ZEROTH_EXPECTS(index < state_->params.size(),
+                 fmt::format("param_at({}) of a model of {} parameters", index, state_->params.size()));
+  return {state_->id, index, state_->params[index].shape};
+}
+
+std::int64_t Model::parameter_count() const noexcept { return state_->count; }
+
 Unit Model::unit(std::string name, UnitOptions const& options) {
   check_text("unit", name);
-  ZEROTH_EXPECTS(
-      options.uses_per_micro_step >= 1,
-      fmt::format("unit \"{}\": uses_per_micro_step is {}, must be 1 or more", name, options.uses_per_micro_step));
-  state_->units.push_back({std::move(name), options.uses_per_micro_step, {}, {}});
+  auto const uses = options.uses_per_micro_step;
+  ZEROTH_EXPECTS(!uses || *uses >= 1,
+                 fmt::format("unit \"{}\": uses_per_micro_step is {}, must be 1 or more", name, *uses));
+  state_->units.push_back({std::move(name), uses.value_or(0), options.stays_open, {}, {}});
   return Unit{state_->id, static_cast<std::uint32_t>(state_->units.size() - 1)};
 }
 

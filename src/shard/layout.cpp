@@ -1,4 +1,5 @@
-#include "zeroth/shard/layout.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/layout.hpp"
 
 #include <fmt/format.h>
 
@@ -69,24 +70,24 @@ Layout::Layout(model::Description const& description, int world) : world_{world}
   by_param_.resize(description.params.size());
   auto const elements = elements_of(description);
   auto const open_flat = [&](std::string name) {
-    flats_.push_back({std::move(name), {}, {}, {}, 0});
+    flats_.push_back({std::move(name), {}, {}, {}});
     return static_cast<std::uint32_t>(flats_.size() - 1);
   };
   auto const add = [&](std::uint32_t flat, std::uint32_t param) {
     auto const& described = description.params[param];
     auto& part = described.options.trainable ? flats_[flat].trainable : flats_[flat].frozen;
     place(part, param, described.count, elements[param]);
-    by_param_[param] = {flat, described.options.trainable, part.params.back().offset};
+    by_param_[param] = {flat, described.options.trainable, part.params.back().offset, 0};
   };
   auto const use = [&](std::uint32_t flat, std::uint32_t unit) {
     auto& users = flats_[flat].users;
     users.insert(std::ranges::upper_bound(users, unit), unit);
-    flats_[flat].uses_per_micro_step += description.units[unit].uses_per_micro_step;
   };
 
   std::vector<std::uint32_t> flat_of_tied(description.params.size());
   for (std::uint32_t unit = 0; unit < description.units.size(); ++unit) {
     auto const& described = description.units[unit];
+    stays_open_.push_back(described.stays_open ? 1 : 0);
     auto const tied = [&](std::uint32_t param) { return !description.params[param].ties.empty(); };
     if (!std::ranges::all_of(described.params, tied)) {
       auto const own = open_flat(described.name);
@@ -125,15 +126,13 @@ Layout::Layout(model::Description const& description, int world) : world_{world}
                                description.units.size(), world, model::largest_count));
   }
   for (auto& location : by_param_) {
-    if (!location.trainable) {
-      location.offset += flats_[location.flat].trainable.padded_count;
-    }
+    location.offset = location.in_part + (location.trainable ? 0 : flats_[location.flat].trainable.padded_count);
   }
   completion_order_ = completion_order_of(flats_);
 }
 
-std::vector<optim::AdamwSegment> segments(model::Description const& description, Part const& part, Range range) {
-  std::vector<optim::AdamwSegment> result;
+std::vector<optim::Segment> segments(model::Description const& description, Part const& part, Range range) {
+  std::vector<optim::Segment> result;
   for (auto const& placed : part.params) {
     auto const begin = std::max(placed.offset, range.begin);
     auto const end = std::min(placed.offset + placed.count, range.end);

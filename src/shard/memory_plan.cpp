@@ -1,10 +1,11 @@
-#include "zeroth/shard/memory_plan.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/memory_plan.hpp"
 
 #include <algorithm>
 
-#include "zeroth/device/kernels.hpp"
+#include "device/kernels.hpp"
+#include "shard/step_memory.hpp"
 #include "zeroth/optim/step_scalars.hpp"
-#include "zeroth/shard/step_memory.hpp"
 
 namespace zeroth::shard {
 namespace {
@@ -47,14 +48,15 @@ Range held(Part const& part, Placement placement, int rank) noexcept {
 }
 
 MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
-  auto const& [placements, precision, several_reductions, sums_micro_steps, parameter_slots, gradient_slots, bucket,
-               staging, poison] = request;
+  auto const& placements = request.placements;
+  auto const& precision = request.precision;
+  auto const state_count = optim::state_count(request.update.rule);
   MemoryPlan plan;
   Cursor parameters{plan.bytes.parameters}, gradients{plan.bytes.gradients}, optimizer{plan.bytes.optimizer},
       slots{plan.bytes.slots}, scratch{plan.bytes.scratch};
   bool const gradients_whole = placements.gradients == Placement::whole;
   // Reductions happen in place, and the optimizer reads them there, if they leave nothing to convert or to add up.
-  bool const in_place = gradients_whole && !several_reductions && precision.reduce == precision.gradient &&
+  bool const in_place = gradients_whole && !request.several_reductions && precision.reduce == precision.gradient &&
                         precision.accumulate == precision.gradient;
   std::int64_t largest_shard = 0;
   auto const take = [](Cursor& cursor, std::int64_t& padding, Held const& state, Dtype dtype) {
@@ -73,13 +75,14 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
     if (precision.has_master()) {
       at.master = take(optimizer, plan.padding.optimizer, updated, precision.master);
     }
-    at.m = take(optimizer, plan.padding.optimizer, updated, precision.moments);
-    at.v = take(optimizer, plan.padding.optimizer, updated, precision.moments);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(state_count); ++k) {
+      at.states[k] = take(optimizer, plan.padding.optimizer, updated, precision.states);
+    }
     auto const whole = held_by_each(part, Placement::whole, layout.world());
     if (gradients_whole) {
       at.gradient = take(gradients, plan.padding.gradients, whole, precision.gradient);
     }
-    if (sums_micro_steps) {
+    if (request.sums_micro_steps) {
       at.sums = take(gradients, plan.padding.gradients, whole, Dtype::fp32);
     } else if (!in_place) {
       at.reduced = take(gradients, plan.padding.gradients, updated, precision.accumulate);
@@ -89,18 +92,18 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
     largest_shard = std::max({largest_shard, part.shard_count, flat.frozen.shard_count});
     plan.flats.push_back(at);
   }
-  plan.parameter_slots = slots.take(parameter_slots.total_count() * bytes_of(precision.compute));
-  plan.gradient_slots = slots.take(gradient_slots.total_count() * bytes_of(precision.gradient));
+  plan.parameter_slots = slots.take(request.parameter_slots.total_count() * bytes_of(precision.compute));
+  plan.gradient_slots = slots.take(request.gradient_slots.total_count() * bytes_of(precision.gradient));
   plan.block_sums = scratch.take(plan.block_sum_count * bytes_of(Dtype::fp32));
   plan.scalars = scratch.take(static_cast<std::int64_t>(sizeof(StepMemory)));
-  if (precision.reduce != (sums_micro_steps ? Dtype::fp32 : precision.gradient)) {
-    plan.conversion = scratch.take(bucket * bytes_of(precision.reduce));
+  if (precision.reduce != (request.sums_micro_steps ? Dtype::fp32 : precision.gradient)) {
+    plan.conversion = scratch.take(request.largest_bucket_count * bytes_of(precision.reduce));
   }
-  plan.comm_staging_bytes = staging;
-  plan.comm_staging = scratch.take(staging);
+  plan.comm_staging_bytes = request.comm_staging_bytes;
+  plan.comm_staging = scratch.take(request.comm_staging_bytes);
   plan.transfer_bytes = std::min(largest_shard * bytes_of(Dtype::fp32), std::int64_t{1} << 20U);
   plan.transfer = scratch.take(plan.transfer_bytes);
-  for (std::size_t flat = 0; poison && flat < plan.flats.size(); ++flat) {
+  for (std::size_t flat = 0; request.poison && flat < plan.flats.size(); ++flat) {
     auto const& unit = layout.flats()[flat];
     plan.flats[flat].lent_parameters = scratch.take(unit.padded_count() * bytes_of(precision.compute));
     plan.flats[flat].lent_gradient = scratch.take(unit.trainable.padded_count * bytes_of(precision.gradient));

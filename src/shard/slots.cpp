@@ -1,4 +1,5 @@
-#include "zeroth/shard/slots.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/slots.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -31,6 +32,10 @@ SlotCounts classify(std::span<std::int64_t const> counts) {
     result.class_of[flat] = static_cast<int>(result.classes.size()) - 1;
   }
   return result;
+}
+
+Slot slot_of_its_own(device::Device& device, std::byte* data, std::uint32_t flat) {
+  return {data, device.make_event(), device.make_event(), std::int64_t{flat}};
 }
 
 SlotPool::SlotPool(device::Device& device, SlotCounts const& counts, std::byte* memory, std::int64_t element_bytes)
@@ -86,27 +91,9 @@ Slot* SlotPool::bind(std::uint32_t flat) {
   return slot == nullptr ? nullptr : take(*slot, flat);
 }
 
-Slot* SlotPool::bind_or_evict(std::uint32_t flat, std::function<std::int64_t(std::uint32_t)> const& distance) {
-  if (auto* const slot = bind(flat)) {
-    return slot;
-  }
-  Slot* farthest = nullptr;
-  std::int64_t farthest_distance = -1;
-  auto const& candidates = members(flat);
-  for (auto& slot : std::span{slots_}.subspan(candidates.first, candidates.last - candidates.first)) {
-    if (slot.pins == 0) {
-      auto const d = distance(static_cast<std::uint32_t>(slot.flat));
-      if (d > farthest_distance) {
-        farthest = &slot;
-        farthest_distance = d;
-      }
-    }
-  }
-  if (farthest == nullptr) {
-    return nullptr;
-  }
-  unbind(*farthest);
-  return bind(flat);  // it is the only one that is free
+std::span<Slot const> SlotPool::slots_for(std::uint32_t flat) const noexcept {
+  auto const& members = classes_[static_cast<std::size_t>(class_of_[flat])];
+  return std::span{slots_}.subspan(members.first, members.last - members.first);
 }
 
 void SlotPool::unbind(Slot& slot) noexcept {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "zeroth/simulate/machine.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "config/names.hpp"
 #include "config/problem.hpp"
 #include "core/input_file.hpp"
+#include "simulate/machine_presets.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::simulate {
@@ -17,41 +19,6 @@ namespace {
 using config::Member;
 using config::Object;
 using config::Problems;
-
-/// Start and steps of NCCL 2.28's tuning table (src/graph/tuning.cc), in microseconds: simple, then low latency, which
-/// sends a flag with every word and is assumed to reach a quarter of the bandwidth.
-Machine with_nccl(Machine machine) {
-  machine.ring = {{8.4, 3.4, 14.0, 1.0}, {6.6, 0.6, 2.7, 0.25}};
-  machine.tree = {{6.8, 0.6, 5.0, 0.25}};
-  return machine;
-}
-
-/// Eight GPUs on NVLink 4 and one 400 Gbit/s adapter for each. NVIDIA's peaks for dense bf16, and for fp32 without
-/// TF32; memory as nvidia-smi reports it; bus bandwidths as measured with nccl-tests and reported (nccl issue 1281: 350
-/// GB/s for an all-gather on eight H100; nccl-tests issue 290: 46 to 48 GB/s per adapter). memory_bytes_per_s,
-/// math_efficiency, communication_share, enqueue_us and kernel_us are assumptions: 90 % of NVIDIA's figure, 70 % of the
-/// peak for large matrix products, 20 of 132 multiprocessors for a ring.
-Machine hopper(char const* name, double memory_bytes_per_s, std::int64_t device_memory_bytes) {
-  Machine machine;
-  machine.name = name;
-  machine.peak_flops_per_s = 989e12;
-  machine.fp32_peak_flops_per_s = 67e12;
-  machine.math_efficiency = 0.7;
-  machine.memory_bytes_per_s = memory_bytes_per_s;
-  machine.device_memory_bytes = device_memory_bytes;
-  machine.ranks_per_node = 8;
-  machine.node_bytes_per_s = 350e9;
-  machine.network_bytes_per_s = 8 * 47e9;
-  machine.communication_share = 0.15;
-  machine.enqueue_us = 3;
-  machine.kernel_us = 3;
-  return with_nccl(machine);
-}
-
-std::vector<Machine> presets() {
-  constexpr std::int64_t mib = std::int64_t{1} << 20U;
-  return {hopper("8xH100", 3.015e12, 81'559 * mib), hopper("8xH200", 4.32e12, 143'771 * mib)};  // 90 % of 3.35 and 4.8
-}
 
 /// Numbers outside are no machine's, and what is made of them is no time.
 struct Range {
@@ -200,16 +167,16 @@ Machine read_machine(std::string const& file, std::string const& text) {
 
 std::vector<std::string> machine_presets() {
   std::vector<std::string> names;
-  for (auto const& machine : presets()) {
-    names.push_back(machine.name);
+  for (auto const& preset : preset_texts()) {
+    names.emplace_back(preset.name);
   }
   return names;
 }
 
 Machine machine_of(std::string_view preset_or_file) {
-  for (auto const& machine : presets()) {
-    if (machine.name == preset_or_file) {
-      return machine;
+  for (auto const& preset : preset_texts()) {
+    if (preset.name == preset_or_file) {
+      return read_machine(std::string{preset.name}, std::string{preset.text});
     }
   }
   std::string const file{preset_or_file};

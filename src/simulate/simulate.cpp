@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "zeroth/simulate/simulate.hpp"
 
 #include <fmt/format.h>
@@ -7,18 +8,16 @@
 #include <string>
 #include <utility>
 
-#include "engine/engine_state.hpp"
+#include "comm/launch/job_state.hpp"
 #include "simulate/rank_threads.hpp"
 #include "simulate/virtual_communicator.hpp"
 #include "simulate/virtual_device.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/engine/any_engine.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::simulate {
 namespace {
-
-using detail::EngineState;
-using stage::Phase;
 
 /// In the first step everything is new; from the second on one is as the other.
 constexpr int settling_steps = 2;
@@ -47,6 +46,11 @@ struct Task {
   Machine const& machine;
 };
 
+/// How often a unit runs in a micro-step.
+int uses(Model const& model, std::uint32_t unit) {
+  return std::max(1, model.description().units[unit].uses_per_micro_step);
+}
+
 /// One rank that trains on a clock.
 class SimulatedRank {
  public:
@@ -62,37 +66,39 @@ class SimulatedRank {
 
   void run(Timeline* timeline, Simulation& result) {
     Job job = state_.job();
-    auto const engine = detail::make_engine(job, task_.model, task_.config, task_.config.compute_dtype(),
-                                            task_.config.gradient_dtype());
+    AnyEngine engine{job, task_.model, task_.config};
     for (int step = 0; step < settling_steps; ++step) {
       // Also of the step before: what it began may run on.
-      engine->trace(step + 1 == settling_steps ? timeline : nullptr);
-      train(*engine);
+      engine.trace(step + 1 == settling_steps ? timeline : nullptr);
+      train(engine);
     }
     auto const sent = job_.bytes_sent(rank_);
     step_.begin_us = device_->compute().start();
-    train(*engine);
+    train(engine);
     step_.end_us = device_->compute().start();
     result.bytes_sent = job_.bytes_sent(rank_) - sent;
-    result.report = *engine->finish();
-    result.memory = engine->peak();
+    result.report = *engine.finish();
+    result.memory = engine.peak();
   }
   /// When the last step was.
   [[nodiscard]] Period const& step() const noexcept { return step_; }
 
  private:
-  void train(EngineState& engine) {
-    for (int i = 0; i < engine.settings().batch.accumulation; ++i) {
-      engine.begin_pass(nullptr);
-      auto const& units = task_.model.description().units;
-      for (std::uint32_t unit = 0; unit < units.size(); ++unit) {
-        turn(engine, Phase::forward, unit);
+  void train(AnyEngine& engine) {
+    auto const units = static_cast<std::uint32_t>(task_.model.description().units.size());
+    for (auto micro : engine.micro_steps()) {
+      for (std::uint32_t unit = 0; unit < units; ++unit) {
+        for (int use = 0; use < uses_of(unit); ++use) {
+          auto const p = micro.forward(task_.model.unit_at(unit));
+          compute(task_.work[unit].forward_flops);
+        }
       }
-      static_cast<void>(engine.report_loss(1, {}));
-      for (auto unit = static_cast<std::uint32_t>(units.size()); unit-- > 0;) {
-        turn(engine, Phase::backward, unit);
+      static_cast<void>(micro.report_loss(1));
+      for (auto unit = units; unit-- > 0;) {
+        for (int use = 0; use < uses_of(unit); ++use) {
+          backward(micro, unit);
+        }
       }
-      engine.end_pass(false);
     }
     static_cast<void>(engine.step({}));
     // Here, where no guard is open: an engine does not end before its guards.
@@ -104,27 +110,26 @@ class SimulatedRank {
     }
   }
 
-  void turn(EngineState& engine, Phase phase, std::uint32_t index) {
+  void backward(AnyMicroStep& micro, std::uint32_t index) {
+    auto const p = micro.backward(task_.model.unit_at(index));
     auto const& description = task_.model.description();
     auto const& unit = description.units[index];
-    for (int use = 0; use < unit.uses_per_micro_step; ++use) {
-      auto const guard = engine.open(phase, task_.model.unit_at(index));
-      if (phase == Phase::backward) {
-        for (auto const* params : {&unit.params, &unit.ties}) {
-          for (auto const param : *params) {
-            if (description.params[param].options.trainable) {
-              static_cast<void>(engine.contribute(guard, description.id, param));
-            }
-          }
+    for (auto const* params : {&unit.params, &unit.ties}) {
+      for (auto const param : *params) {
+        if (description.params[param].options.trainable) {
+          static_cast<void>(p.grad(task_.model.param_at(param)));
         }
       }
-      auto const& work = task_.work[index];
-      double const flops = phase == Phase::forward ? work.forward_flops : work.backward_flops + work.recompute_flops;
-      double const rate = task_.machine.peak(task_.config.compute_dtype()) * task_.machine.math_efficiency;
-      device_->compute().compute(1e6 * slowdown_ * flops / rate);
-      engine.close(guard, false);
     }
+    compute(task_.work[index].backward_flops + task_.work[index].recompute_flops);
   }
+
+  void compute(double flops) {
+    double const rate = task_.machine.peak(task_.config.compute_dtype()) * task_.machine.math_efficiency;
+    device_->compute().compute(1e6 * slowdown_ * flops / rate);
+  }
+
+  [[nodiscard]] int uses_of(std::uint32_t unit) const { return uses(task_.model, unit); }
 
   Task task_;
   double slowdown_;
@@ -177,8 +182,7 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
   result.exposed_comm_ms = result.report.exposed_comm_ms;
   double useful = 0;
   for (std::size_t unit = 0; unit < work.size(); ++unit) {
-    useful +=
-        (work[unit].forward_flops + work[unit].backward_flops) * model.description().units[unit].uses_per_micro_step;
+    useful += (work[unit].forward_flops + work[unit].backward_flops) * uses(model, static_cast<std::uint32_t>(unit));
   }
   useful *= static_cast<double>(config.settings(world, 1).batch.accumulation);
   result.mfu = useful / (1e-3 * result.step_ms) / machine.peak(config.compute_dtype());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "simulate/virtual_communicator.hpp"
 
 #include <fmt/format.h>
@@ -14,11 +15,11 @@ namespace zeroth::simulate {
 
 using comm::Collective;
 
-Rendezvous::Rendezvous(int ranks) : meeting_{ranks}, met_(static_cast<std::size_t>(ranks)) {
+VirtualBarrier::VirtualBarrier(int ranks) : meeting_{ranks}, met_(static_cast<std::size_t>(ranks)) {
   times_us_.fill(std::vector<double>(static_cast<std::size_t>(ranks)));
 }
 
-double Rendezvous::meet(std::size_t rank, double time_us, comm::AbortState const& abort) {
+double VirtualBarrier::meet(std::size_t rank, double time_us, comm::AbortState const& abort) {
   constexpr std::chrono::milliseconds slice{50};  // how late an abort may be noticed
   auto const number = ++met_[rank];
   auto& times_us = times_us_[number % 2];
@@ -43,13 +44,13 @@ std::unique_ptr<comm::Communicator> VirtualJob::communicator(int rank) {
   return std::make_unique<VirtualCommunicator>(*this, rank, "world");
 }
 
-std::shared_ptr<Rendezvous> VirtualJob::next_rendezvous(Rank& rank) {
+std::shared_ptr<VirtualBarrier> VirtualJob::next_barrier(Rank& rank) {
   std::lock_guard const lock{mutex_};
   auto const number = rank.communicators++;
-  if (number == rendezvous_.size()) {
-    rendezvous_.push_back(std::make_shared<Rendezvous>(static_cast<int>(ranks_.size())));
+  if (number == barriers_.size()) {
+    barriers_.push_back(std::make_shared<VirtualBarrier>(static_cast<int>(ranks_.size())));
   }
-  return rendezvous_[number];
+  return barriers_[number];
 }
 
 VirtualCommunicator::VirtualCommunicator(VirtualJob& job, int rank, std::string name)
@@ -57,12 +58,12 @@ VirtualCommunicator::VirtualCommunicator(VirtualJob& job, int rank, std::string 
       mine_{job.ranks_[static_cast<std::size_t>(rank)]},
       rank_{rank},
       name_{std::move(name)},
-      rendezvous_{job.next_rendezvous(mine_)} {}
+      barrier_{job.next_barrier(mine_)} {}
 
 void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /*label*/,
                                     std::span<Collective const> collectives) {
   auto& virtual_stream = as_virtual(stream);
-  double const begin = rendezvous_->meet(static_cast<std::size_t>(rank_), virtual_stream.start(), job_.abort_);
+  double const begin = barrier_->meet(static_cast<std::size_t>(rank_), virtual_stream.start(), job_.abort_);
   // Collectives of one kind in one transaction are launched together and start only once.
   CollectiveCost all{.takes_compute = false};
   for (auto each = collectives.begin(); each != collectives.end();) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A communicator that only takes time. What a rank brings, all others are taken to have brought too.
 #pragma once
 #include <array>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "comm/abort_state.hpp"
-#include "comm/meeting.hpp"
+#include "comm/barrier.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 #include "zeroth/simulate/machine.hpp"
@@ -16,14 +17,14 @@
 namespace zeroth::simulate {
 
 /// Where simulated ranks tell each other when they reach a transaction: it starts with the last of them.
-class Rendezvous {
+class VirtualBarrier {
  public:
-  explicit Rendezvous(int ranks);
+  explicit VirtualBarrier(int ranks);
   /// The latest time of all. Waits for all ranks, on the host. Throws PeerError once the job was aborted.
   [[nodiscard]] double meet(std::size_t rank, double time_us, comm::AbortState const& abort);
 
  private:
-  comm::Meeting meeting_;
+  comm::Barrier meeting_;
   std::vector<std::uint64_t> met_;  // by rank
   // Of even and odd meetings: nobody comes to one before all have read the times of the last but one.
   std::array<std::vector<double>, 2> times_us_;
@@ -47,14 +48,14 @@ class VirtualJob {
     std::size_t communicators = 0;
   };
   /// All ranks split in the same order, so that the n-th communicators of all ranks belong together.
-  [[nodiscard]] std::shared_ptr<Rendezvous> next_rendezvous(Rank& rank);
+  [[nodiscard]] std::shared_ptr<VirtualBarrier> next_barrier(Rank& rank);
 
   Machine const& machine_;
   int world_;
   comm::AbortState abort_;
   std::vector<Rank> ranks_;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<Rendezvous>> rendezvous_;
+  std::vector<std::shared_ptr<VirtualBarrier>> barriers_;
 };
 
 class VirtualCommunicator final : public comm::Communicator {
@@ -79,7 +80,7 @@ class VirtualCommunicator final : public comm::Communicator {
   VirtualJob::Rank& mine_;
   int rank_;
   std::string name_;
-  std::shared_ptr<Rendezvous> rendezvous_;
+  std::shared_ptr<VirtualBarrier> barrier_;
 };
 
 }  // namespace zeroth::simulate

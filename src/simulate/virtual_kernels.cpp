@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "simulate/virtual_kernels.hpp"
 
 #include <algorithm>
@@ -55,8 +56,9 @@ void VirtualKernels::advance(device::Stream& stream, optim::StepRules const& rul
   move(stream, 0);
 }
 
-void VirtualKernels::adamw(device::Stream& stream, optim::AdamwArgs const& args) {
-  auto const states = bytes_of(args.master_dtype) + 2 * bytes_of(args.moments_dtype);  // each read and written
+void VirtualKernels::update(device::Stream& stream, optim::UpdateArgs const& args) {
+  // Each is read and written.
+  auto const states = bytes_of(args.master_dtype) + optim::state_count(args.update->rule) * bytes_of(args.states_dtype);
   auto const parameter = args.parameter != nullptr ? bytes_of(args.parameter_dtype) : 0;
   move(stream, args.count * (2 * states + bytes_of(args.gradient_dtype) + parameter));
 }

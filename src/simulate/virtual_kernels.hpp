@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What kernels take: the bytes that they read and write. Nothing is computed but the few numbers of a step.
 #pragma once
-#include "zeroth/device/kernels.hpp"
+#include "device/kernels.hpp"
 #include "zeroth/simulate/machine.hpp"
 
 namespace zeroth::simulate {
@@ -18,7 +19,8 @@ class VirtualKernels final : public device::Kernels {
   void add_loss(device::Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) override;
   void advance(device::Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
                optim::StepScalars* scalars) override;
-  void adamw(device::Stream& stream, optim::AdamwArgs const& args) override;
+  [[nodiscard]] bool runs(optim::Rule const& /*rule*/) const override { return true; }
+  void update(device::Stream& stream, optim::UpdateArgs const& args) override;
 
  private:
   void move(device::Stream& stream, std::int64_t bytes) const;

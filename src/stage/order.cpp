@@ -1,4 +1,5 @@
-#include "zeroth/stage/order.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "stage/order.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -68,6 +69,11 @@ std::int64_t Order::position(Turn const& turn) const noexcept {
   return turn.phase == Phase::forward ? std::int64_t{turn.unit} : turns(turn.pass) - 1 - std::int64_t{turn.unit};
 }
 
+Turn Order::turn_at(PassKind pass, std::int64_t position) const noexcept {
+  bool const forward = position % turns(pass) < std::int64_t{layout_->unit_count()};
+  return {pass, forward ? Phase::forward : Phase::backward, unit_at(pass, position)};
+}
+
 std::uint32_t Order::unit_at(PassKind pass, std::int64_t position) const noexcept {
   auto const in_pass = position % turns(pass);
   auto const units = std::int64_t{layout_->unit_count()};
@@ -88,6 +94,23 @@ std::int64_t Order::next_use(PassKind pass, std::int64_t position, std::uint32_t
     }
   }
   return nearest;
+}
+
+std::optional<std::uint32_t> Order::last_needed(PassKind pass, std::int64_t position,
+                                                std::span<shard::Slot const> slots) const noexcept {
+  std::optional<std::uint32_t> found;
+  std::int64_t farthest = 0;
+  for (auto const& slot : slots) {
+    if (slot.flat < 0 || slot.pins > 0) {
+      continue;
+    }
+    auto const flat = static_cast<std::uint32_t>(slot.flat);
+    if (auto const next = next_use(pass, position, flat); next > farthest) {
+      found = flat;
+      farthest = next;
+    }
+  }
+  return found;
 }
 
 std::int64_t Order::begin_search(PassKind pass, std::int64_t position) {
@@ -205,6 +228,14 @@ SlotCounts Order::parameter_slots() {
       window.advance();
     }
   }
+  // What stays open has a slot of its own beside those.
+  for (std::uint32_t flat = 0; flat < flats.size(); ++flat) {
+    if (result.class_of[flat] >= 0 &&
+        std::ranges::any_of(flats[flat].users, [this](auto unit) { return layout_->stays_open(unit); })) {
+      auto& slot_class = result.classes[static_cast<std::size_t>(result.class_of[flat])];
+      slot_class.slots = std::min(slot_class.slots + 1, static_cast<int>(slot_class.flats.size()));
+    }
+  }
   return result;
 }
 
@@ -217,11 +248,14 @@ SlotCounts Order::gradient_slots(int units_at_once) const {
   auto result = shard::classify(counts);
   std::vector<int> opened(layout_->unit_count() + std::size_t{1});  // by unit: more than at the unit before
   for (auto& slot_class : result.classes) {
-    // A tied parameter's gradient is open from backward of its last user to backward of its first.
+    // A tied parameter's gradient is open from backward of its last user to backward of its first; that of a unit that
+    // stays open perhaps from the begin of backward.
     std::ranges::fill(opened, 0);
     for (auto const flat : slot_class.flats) {
+      bool const early =
+          std::ranges::any_of(flats[flat].users, [this](auto unit) { return layout_->stays_open(unit); });
       ++opened[flats[flat].users.front()];
-      --opened[flats[flat].users.back() + std::size_t{1}];
+      --opened[early ? layout_->unit_count() : flats[flat].users.back() + std::size_t{1}];
     }
     std::int64_t open = 0;
     std::int64_t most = 0;

@@ -1,4 +1,5 @@
-#include "zeroth/stage/policy.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "stage/policy.hpp"
 
 #include <fmt/format.h>
 

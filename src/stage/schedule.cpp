@@ -1,12 +1,13 @@
-#include "zeroth/stage/schedule.hpp"
+// SPDX-License-Identifier: Apache-2.0
+#include "stage/schedule.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 
+#include "stage/policy.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/stage/policy.hpp"
 
 namespace zeroth::stage {
 
@@ -54,10 +55,9 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
       manager_{&manager},
       order_{layout, budget_of(settings)},
       gathers_{placements_for(settings).parameters == Placement::shard},
-      buckets_{layout, limits.bucket_count, limits.bucket_units,
-               [this](std::span<std::uint32_t const> bucket) { manager_->reduce(bucket, last_); }},
+      buckets_{layout, limits.bucket_count, limits.bucket_units},
       first_used_(layout.flats().size(), 0),
-      uses_left_(layout.flats().size(), 0) {
+      users_left_(layout.flats().size(), 0) {
   ahead_.reserve(layout.flats().size());
 }
 
@@ -66,50 +66,74 @@ void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool las
   end_ = order_.turns(pass) * passes_left;
   reduces_ = reduces;
   last_ = last;
-  for (std::size_t flat = 0; flat < uses_left_.size(); ++flat) {
-    uses_left_[flat] = layout_->flats()[flat].uses_per_micro_step;
+  for (std::size_t flat = 0; flat < users_left_.size(); ++flat) {
+    users_left_[flat] = layout_->flats()[flat].users.size();
   }
 }
 
 void Schedule::gather(std::uint32_t flat, std::string_view purpose) {
-  manager_->gather(flat, purpose, [this](std::uint32_t other) { return order_.next_use(pass_, position_, other); });
+  auto& parameters = manager_->parameters;
+  while (!parameters.gather(flat, purpose)) {
+    auto const evicted = order_.last_needed(pass_, position_, parameters.slots_for(flat));
+    ZEROTH_EXPECTS(evicted,
+                   fmt::format("no parameter slot for unit \"{}\": all of its size hold units whose guards are "
+                               "open; end one of them first, or declare a unit whose guard is open around "
+                               "others' by UnitOptions::stays_open, which plans a slot for it",
+                               layout_->flats()[flat].name));
+    parameters.evict(*evicted);
+  }
+}
+
+bool Schedule::gather_ahead(std::uint32_t flat, std::string_view purpose) {
+  auto& parameters = manager_->parameters;
+  auto const next_use = [this](std::uint32_t other) { return order_.next_use(pass_, position_, other); };
+  while (!parameters.gather(flat, purpose)) {
+    auto const evicted = order_.last_needed(pass_, position_, parameters.slots_for(flat));
+    if (!evicted || next_use(*evicted) <= next_use(flat)) {
+      return false;
+    }
+    parameters.evict(*evicted);
+  }
+  return true;
 }
 
 void Schedule::prefetch(std::string_view purpose) {
   if (!gathers_) {
     return;
   }
-  // What was ahead of the turn before is still gathered, unless something was given up meanwhile.
-  Prefetched const now{pass_, position_, end_, manager_->given_up()};
+  // What was ahead of the turn before is still gathered, unless something was evicted meanwhile.
+  Prefetched const now{pass_, position_, end_, manager_->parameters.evictions()};
   if (Prefetched before = now; --before.position, before == prefetched_) {
     order_.newly_ahead(pass_, position_, end_, ahead_);
   } else {
     order_.ahead(pass_, position_, end_, ahead_);
   }
+  prefetched_ = now;
   for (auto const flat : ahead_) {
-    if (!manager_->gathered(flat)) {
-      gather(flat, purpose);
+    if (!manager_->parameters.gathered(flat) && !gather_ahead(flat, purpose)) {
+      prefetched_ = {};  // open guards hold slots that it would have: try again at the next turn
     }
   }
-  prefetched_ = now;
 }
 
 void Schedule::open(Turn const& turn) {
   auto const purpose = purpose_of(turn);
   auto const flats = layout_->flats_of(turn.unit);
-  position_ = order_.position(turn);
+  if (!order_.opens_early(turn)) {
+    position_ = order_.position(turn);
+  }
   bool missed = false;
   for (auto const flat : flats) {
-    if (!manager_->gathered(flat)) {
+    if (!manager_->parameters.gathered(flat)) {
       gather(flat, purpose);
       missed = true;
     }
-    manager_->pin(flat);
+    manager_->parameters.pin(flat);
   }
   misses_ += missed ? 1 : 0;
   prefetch(purpose);
   for (auto const flat : flats) {
-    manager_->await(flat, purpose);
+    manager_->parameters.await(flat, purpose);
   }
   if (turn.phase == Phase::backward) {
     open_gradients(turn.unit);
@@ -118,22 +142,35 @@ void Schedule::open(Turn const& turn) {
 
 void Schedule::close(Turn const& turn) {
   for (auto const flat : layout_->flats_of(turn.unit)) {
-    manager_->release(flat, purpose_of(turn));
+    manager_->parameters.release(flat, purpose_of(turn));
   }
   if (turn.phase == Phase::backward) {
-    manager_->end_contributions();
-    close_gradients(turn.unit);
+    for (auto const flat : layout_->flats_of(turn.unit)) {
+      manager_->gradients.end_contributions(flat);
+    }
+    close_gradients(turn);
   }
+}
+
+void Schedule::reduce(Buckets::Bucket bucket) {
+  if (!bucket.empty()) {
+    manager_->gradients.reduce(bucket, last_);
+  }
+}
+
+void Schedule::pass_over(Turn const& turn) {
+  open_gradients(turn.unit);
+  close_gradients(turn);
 }
 
 void Schedule::open_gradients(std::uint32_t unit) {
   for (auto const flat : layout_->flats_of(unit)) {
-    if (layout_->flats()[flat].trainable.padded_count == 0 || manager_->begin_gradient(flat)) {
+    if (layout_->flats()[flat].trainable.padded_count == 0 || manager_->gradients.begin(flat)) {
       continue;
     }
-    buckets_.flush();
+    reduce(buckets_.flush());
     ZEROTH_EXPECTS(
-        manager_->begin_gradient(flat),
+        manager_->gradients.begin(flat),
         fmt::format(
             "no gradient slot for unit \"{}\": all hold gradients that cannot be reduced before backward of unit "
             "\"{}\", which comes first in declared order; run backward in reverse order of the model's units, or "
@@ -142,27 +179,32 @@ void Schedule::open_gradients(std::uint32_t unit) {
   }
 }
 
-void Schedule::close_gradients(std::uint32_t unit) {
-  for (auto const flat : layout_->flats_of(unit)) {
-    if (layout_->flats()[flat].trainable.padded_count == 0 || --uses_left_[flat] > 0) {
+void Schedule::close_gradients(Turn const& turn) {
+  for (auto const flat : layout_->flats_of(turn.unit)) {
+    if (layout_->flats()[flat].trainable.padded_count == 0 || !turn.last || --users_left_[flat] > 0) {
       continue;
     }
-    manager_->end_gradient(flat, reduces_);
+    manager_->gradients.end(flat, reduces_);
     if (reduces_) {
       buckets_.complete(flat);
+      for (auto bucket = buckets_.next_full(); !bucket.empty(); bucket = buckets_.next_full()) {
+        reduce(bucket);
+      }
     }
   }
 }
 
 void Schedule::end_pass() {
   if (reduces_) {
-    buckets_.finish();
+    reduce(buckets_.finish());
   }
 }
 
-void Schedule::update(optim::AdamRules const& rules) {
-  manager_->begin_update();
-  manager_->drop_gathered(shard::Drop::trainable);
+void Schedule::update() {
+  manager_->optimizer.await_decision();
+  // Other ranks may still be reading this rank's slices until the last gather is done.
+  manager_->parameters.await_gathers();
+  manager_->parameters.drop(shard::Drop::trainable);
   pass_ = PassKind::training;
   position_ = -1;
   std::ranges::fill(first_used_, char{0});
@@ -174,10 +216,10 @@ void Schedule::update(optim::AdamRules const& rules) {
   }
   auto const completion = layout_->completion_order();
   for (auto flat = completion.rbegin(); flat != completion.rend(); ++flat) {
-    manager_->update(*flat, rules);
-    manager_->publish(*flat);
+    manager_->optimizer.update(*flat);
+    manager_->parameters.publish(*flat);
     // What the next pass uses first is on its way while the rest is still being updated.
-    if (first_used_[*flat] != 0 && !manager_->gathered(*flat)) {
+    if (first_used_[*flat] != 0 && !manager_->parameters.gathered(*flat)) {
       gather(*flat, "forward");
     }
   }

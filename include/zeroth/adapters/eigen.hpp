@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Views as Eigen maps. Found by argument-dependent lookup: write as_eigen(p[weight]).
 #pragma once
 #include <Eigen/Core>
@@ -10,8 +11,10 @@
 
 namespace zeroth {
 
+/// Row-major, as parameters are.
 template <class Scalar>
 using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+/// What a parameter of one dimension is.
 template <class Scalar>
 using RowVector = Eigen::Matrix<Scalar, 1, Eigen::Dynamic>;
 
@@ -48,6 +51,7 @@ template <class T, std::size_t D>
 
 /// As as_eigen for math in fp32: a map of a float parameter, a converted copy of a bf16 or fp16 one.
 template <Element T, std::size_t D>
+  requires(D == 1 || D == 2)
 [[nodiscard]] auto widen(View<T const, D> view) {
   if constexpr (std::same_as<T, float>) {
     return as_eigen(view);  // not cast<float>(): that would refer to the dead map
@@ -61,8 +65,10 @@ template <Element T, std::size_t D>
 template <Element T, std::size_t D>
 class GradientSum {
  public:
+  /// Of a gradient that guards gave; the guard outlives it.
   explicit GradientSum(Gradient<T, D>&& gradient)
       : beta_{gradient.beta()}, map_{as_eigen(View<T, D>{gradient.data(), gradient.shape()})} {}
+  /// The one expression, of the gradient's shape; in fp32, whatever the gradient is. Runs on the calling thread.
   template <class Derived>
   void operator+=(Eigen::MatrixBase<Derived> const& expression) && {
     using S = detail::ScalarOf<T>;
@@ -86,6 +92,7 @@ class GradientSum {
   float beta_;
   detail::Map<detail::ScalarOf<T>, D> map_;
 };
+/// `as_eigen(p.grad(weight)) += expression;`
 template <Element T, std::size_t D>
   requires(D == 1 || D == 2)
 [[nodiscard]] GradientSum<T, D> as_eigen(Gradient<T, D>&& gradient) { return GradientSum<T, D>{std::move(gradient)}; }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Collectives among a fixed group of ranks, in stream order. Backends: local (threads), mpi, nccl.
 #pragma once
 #include <chrono>
@@ -9,6 +10,8 @@
 #include <string_view>
 
 #include "zeroth/core/dtype.hpp"
+#include "zeroth/core/export.hpp"
+#include "zeroth/core/reduce.hpp"
 #include "zeroth/device/device.hpp"
 
 namespace zeroth::comm {
@@ -28,7 +31,24 @@ enum class Operation : std::uint8_t {
   receive,
   barrier
 };
-[[nodiscard]] std::string_view name_of(Operation operation) noexcept;
+[[nodiscard]] ZEROTH_EXPORT std::string_view name_of(Operation operation) noexcept;
+
+/// What a backward pass does where forward did `operation`, by sums and with the same root: the adjoint of the linear
+/// map from all ranks' inputs to all ranks' outputs. Broadcast and reduce, scatter and gather, all-gather and
+/// reduce-scatter, send and receive are each other's; all-reduce, all-to-all and barrier their own.
+[[nodiscard]] constexpr Operation adjoint_of(Operation operation) noexcept {
+  switch (operation) {
+    case Operation::broadcast: return Operation::reduce;
+    case Operation::reduce: return Operation::broadcast;
+    case Operation::scatter: return Operation::gather;
+    case Operation::gather: return Operation::scatter;
+    case Operation::all_gather: return Operation::reduce_scatter;
+    case Operation::reduce_scatter: return Operation::all_gather;
+    case Operation::send: return Operation::receive;
+    case Operation::receive: return Operation::send;
+    default: return operation;
+  }
+}
 
 /// One collective. `count` is what NCCL means by it, with W ranks:
 ///
@@ -46,11 +66,11 @@ enum class Operation : std::uint8_t {
 /// | barrier        | null              | null             |                             |
 ///
 /// Any other overlap of memory is refused within one collective and undefined between those of one transaction: they
-/// may run in any order. Elements are aligned to their own size. Reductions are sums in rank order: in fp32, rounded
-/// once, for bf16 and fp16; in the type itself otherwise. Sends and receives between two ranks match in the order in
-/// which they were submitted; those of one transaction progress together, and only the two ranks take part. In-place
-/// reduce_scatter leaves the other blocks of `input` untouched. NCCL sums in an order and with roundings of its own,
-/// which differ between its algorithms.
+/// may run in any order. Elements are aligned to their own size. Reductions are by `reduce`, in rank order; sums are in
+/// fp32, rounded once, for bf16 and fp16, and in the type itself otherwise. Sends and receives between two ranks match
+/// in the order in which they were submitted; those of one transaction progress together, and only the two ranks take
+/// part. In-place reduce_scatter leaves the other blocks of `input` untouched. NCCL reduces in an order and with
+/// roundings of its own, which differ between its algorithms.
 struct Collective {
   Operation operation = Operation::barrier;
   void const* input = nullptr;
@@ -58,6 +78,8 @@ struct Collective {
   std::int64_t count = 0;
   Dtype dtype = Dtype::fp32;
   int peer = 0;  ///< Root, or the partner of send and receive.
+  /// Of all_reduce, reduce_scatter and reduce; the others leave it at sum.
+  Reduce reduce = Reduce::sum;
 };
 
 /// What a transaction is for, in messages. All ranks give the same. Views that outlive the transaction's execution.
@@ -67,11 +89,20 @@ struct Label {
 };
 
 enum class Transport : std::uint8_t { local, mpi, nccl };
-[[nodiscard]] std::string_view name_of(Transport transport) noexcept;
+[[nodiscard]] ZEROTH_EXPORT std::string_view name_of(Transport transport) noexcept;
+
+/// Does a communicator of `transport` reduce elements of `dtype` by `reduce`? If not, submit() refuses it with
+/// ContractError. local and mpi have every operator on every dtype that it is defined for, see Reduce, with the same
+/// bits; local on streams of GPUs has sums only. NCCL has sum, product, maximum, minimum and average; the order and the
+/// roundings, and what becomes of NaNs, are NCCL's.
+[[nodiscard]] constexpr bool supports(Transport transport, Reduce reduce, Dtype dtype) noexcept {
+  return is_defined(reduce, dtype) && (transport != Transport::nccl || reduce <= Reduce::average);
+}
 
 /// What a backend needs of scratch memory to run reductions of at most `largest_count` elements (of `dtype`, per rank's
 /// full input) without allocating. Zero for local and nccl.
-[[nodiscard]] std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int64_t largest_count);
+[[nodiscard]] ZEROTH_EXPORT std::int64_t staging_bytes(Transport transport, int world, Dtype dtype,
+                                                       std::int64_t largest_count);
 
 struct CommOptions {
   std::chrono::milliseconds timeout{600'000};  ///< After this long in one collective: abort, and say who was missing.
@@ -82,7 +113,7 @@ struct CommOptions {
 };
 
 /// Memory that a communicator knows, as long as this lives.
-class Registration {
+class ZEROTH_EXPORT Registration {
  public:
   Registration() = default;
   Registration(Registration const&) = delete;
@@ -95,7 +126,7 @@ class Registration {
 /// Errors: ContractError from submit() for a shape that is wrong, before anything is enqueued. What happens later fails
 /// the stream with PeerError, on every rank of the group: a rank that failed, left, does something else (both are
 /// named), or did not come within the timeout.
-class Communicator {
+class ZEROTH_EXPORT Communicator {
  public:
   Communicator() = default;
   Communicator(Communicator const&) = delete;
@@ -123,6 +154,13 @@ class Communicator {
                  Dtype dtype, int root);
   void gather(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
               Dtype dtype, int root);
+  /// An all_to_all of blocks that differ: `send_counts[r]` elements go to rank r, from where the ones before end in
+  /// `input`, and `receive_counts[r]` come from it, in rank order, to `output`; both are [world], and what r sends is
+  /// what this rank receives of it. One transaction of sends and receives, which every rank submits; the lists are
+  /// copied. Its adjoint is itself, with the lists exchanged.
+  void all_to_all_v(device::Stream& stream, Label const& label, void const* input,
+                    std::span<std::int64_t const> send_counts, void* output,
+                    std::span<std::int64_t const> receive_counts, Dtype dtype);
   /// Waits on the host until all ranks are here.
   void barrier(device::Stream& stream, Label const& label);
 

@@ -1,15 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The job: who this rank is, and how a program becomes ranks.
 #pragma once
 #include <chrono>
 #include <concepts>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "zeroth/comm/communicator.hpp"
-#include "zeroth/device/cpu.hpp"
+#include "zeroth/core/export.hpp"
+#include "zeroth/device/device.hpp"
 
 namespace zeroth {
 
@@ -17,15 +20,36 @@ namespace detail {
 struct JobState;
 }
 
-/// This rank's place in the job.
-class Job {
+/// This rank's place in a job: that of launch(), or a part of it. Ranks count within the job; messages name the ranks
+/// of launch(). Belongs to the thread that its rank runs on, unless a call says otherwise.
+class ZEROTH_EXPORT Job {
  public:
-  Job(Job const&) = delete;
-  Job& operator=(Job const&) = delete;
-  [[nodiscard]] int rank() const noexcept;
-  [[nodiscard]] int world() const noexcept;
-  /// Index on this machine. Not a device: launchers may hide all but one.
+  Job(Job&& other) noexcept;  ///< What was moved from may only end.
+  Job& operator=(Job&&) = delete;
+  ~Job();
+  [[nodiscard]] int rank() const noexcept;   ///< 0 to world() - 1.
+  [[nodiscard]] int world() const noexcept;  ///< Ranks of this job.
+  /// Index on this machine, among all ranks of launch(). Not a device: launchers may hide all but one.
   [[nodiscard]] int local_rank() const noexcept;
+
+  /// Of all ranks of this job, for a program's own collectives, on streams of a device that make_device() made. Lives
+  /// as long as the job. Engines split their own from it, and set its options to those of their stage file; what is
+  /// under way on it at the same time is the program's. To run beside compute: see Collectives.
+  [[nodiscard]] comm::Communicator& communicator() noexcept;
+  /// A device of the kind that this job's ranks compute on, on this rank's GPU if it is one. For the calling thread,
+  /// which outlives it; ends before the job.
+  [[nodiscard]] std::unique_ptr<device::Device> make_device();
+  /// A job of the ranks that give the same `color`, 0 or above, ordered by `key`, then by rank: whatever takes a job
+  /// takes a part. Collective on this one; waits. `name`, at most 15 characters, is its communicator's in messages.
+  /// Ends before this one, and after the engines on it. Parts share the fate of the whole: what fails one rank ends all
+  /// ranks of launch(). compute_on() is as here until it is called there; a stop that is requested here is seen there,
+  /// and not the other way round. Throws ContractError for a negative color or a wrong name.
+  [[nodiscard]] Job split(int color, int key, std::string const& name);
+
+  /// Adds up `values` over the ranks, one by one, in rank order: for metrics and counts. Collective: every rank gives
+  /// as many; waits for all. The same bits on every transport, NCCL too. Cost: an all-gather and a few allocations.
+  void sum(std::span<double> values);
+
   /// Asks all ranks to stop, see StepReport::stop. Any thread.
   void request_stop() noexcept;
   /// Engines made from now on compute on this stream of the caller's, which outlives them: see adapters/cuda.hpp. Until
@@ -34,26 +58,11 @@ class Job {
 
  private:
   friend struct detail::JobState;
-  explicit Job(detail::JobState& state) noexcept : state_{&state} {}
+  explicit Job(detail::JobState& state) noexcept;
+  explicit Job(std::unique_ptr<detail::JobState> part) noexcept;
+  std::unique_ptr<detail::JobState> part_;  // null: launch() keeps the state
   detail::JobState* state_;
 };
-
-namespace detail {
-/// What is behind a Job. Made by launch(), and by tests around a communicator of their own.
-struct JobState {
-  std::unique_ptr<comm::Communicator> communicator;  ///< All ranks; engines split theirs from it.
-  int local_rank = 0;
-  std::function<bool()> stop_requested = [] { return false; };
-  std::function<void()> request_stop = [] {};
-  std::function<std::unique_ptr<device::Device>()> make_device = device::make_cpu_device;
-  std::optional<device::StreamRef> compute_stream;  ///< Empty: the device's own.
-  /// Where this job's flight records are written if it fails; the working folder otherwise. Any thread; the last one
-  /// wins.
-  std::function<void(std::filesystem::path const&)> set_flight_folder = [](std::filesystem::path const&) {};
-  [[nodiscard]] static JobState& of(Job& job) noexcept { return *job.state_; }
-  [[nodiscard]] Job job() noexcept { return Job{*this}; }
-};
-}  // namespace detail
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
@@ -82,7 +91,7 @@ struct LaunchOptions {
   std::chrono::milliseconds stop_grace{10'000};
 };
 namespace detail {
-int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
+ZEROTH_EXPORT int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
 }
 /// Runs `rank_main` once per rank; returns main()'s exit status: 0, or 1 once all ranks were ended and the first error
 /// was printed. Thread ranks call `rank_main` at the same time, so a `mutable` lambda does not compile.

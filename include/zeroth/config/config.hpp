@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The stage file: DeepSpeed's keys and a "zeroth" section.
 #pragma once
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "zeroth/config/settings.hpp"
 #include "zeroth/core/dtype.hpp"
+#include "zeroth/core/export.hpp"
 
 namespace zeroth {
 
@@ -16,13 +18,20 @@ struct ConfigState;
 }
 
 /// A stage file. Immutable, and shared by threads. Makers throw one ConfigError that lists every problem.
-class Config {
+class ZEROTH_EXPORT Config {
  public:
+  /// Reads a regular file. Throws ConfigError, also if it cannot be read.
   [[nodiscard]] static Config from_file(std::filesystem::path const& path);
+  /// The text of one. Throws ConfigError.
   [[nodiscard]] static Config from_json(std::string_view text);
   /// A copy in which what `changes`, a JSON object, says takes the place of what the file says: {"zero_optimization":
   /// {"stage": 2}}. What neither says is derived again. Messages name this file.
   [[nodiscard]] Config with(std::string_view changes) const;
+  /// A copy that trains by a rule of the program's own, where the file has no optimizer.type. The rate is the
+  /// schedule's, or StepOptions::learning_rate. Throws ContractError for a rule without a name or a function, with more
+  /// states than optim::most_states, or with one that does not start from a finite number. An Engine on a GPU refuses
+  /// it.
+  [[nodiscard]] Config with(optim::Own rule) const;
   [[nodiscard]] Dtype compute_dtype() const noexcept;   ///< Of the parameters that guards hand out.
   [[nodiscard]] Dtype gradient_dtype() const noexcept;  ///< Of the memory that backward writes.
   [[nodiscard]] std::string to_string() const;          ///< Every value with its origin: file, derived or default.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The stage file as types: every value resolved, none optional. What the layers below the file work from.
 #pragma once
 #include <chrono>
@@ -7,6 +8,7 @@
 
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/optim/step_scalars.hpp"
+#include "zeroth/optim/update.hpp"
 
 namespace zeroth {
 
@@ -15,27 +17,30 @@ enum class ReduceGradients : std::uint8_t { every_micro_step, last_micro_step };
 
 /// Samples. train == micro * accumulation * world.
 struct BatchSettings {
-  std::int64_t train = 1, micro = 1, accumulation = 1;
+  std::int64_t train = 1;         ///< Of one update, over all ranks.
+  std::int64_t micro = 1;         ///< Of one rank in one micro-step.
+  std::int64_t accumulation = 1;  ///< Micro-steps of one update.
 };
 
 /// The dtypes, each named: what the math reads, what backward writes, what travels, what reductions are summed into,
-/// what updates are added to, and Adam's moments. The last two are fp32, or bf16 and rounded stochastically.
+/// what updates are added to, and the optimizer's states. The last two are fp32, or bf16 and rounded stochastically.
 struct PrecisionSettings {
-  Dtype compute = Dtype::fp32;
-  Dtype gradient = Dtype::fp32;
-  Dtype reduce = Dtype::fp32;
-  Dtype accumulate = Dtype::fp32;
-  Dtype master = Dtype::fp32;   ///< bf16 only where compute is.
-  Dtype moments = Dtype::fp32;  ///< bf16 only where the master is.
+  Dtype compute = Dtype::fp32;     ///< Of parameters as the math reads them.
+  Dtype gradient = Dtype::fp32;    ///< compute, or fp32.
+  Dtype reduce = Dtype::fp32;      ///< Of messages between ranks.
+  Dtype accumulate = Dtype::fp32;  ///< Of gradients that are added up over micro-steps.
+  Dtype master = Dtype::fp32;      ///< bf16 only where compute is.
+  Dtype states = Dtype::fp32;      ///< bf16 only where the master is.
   /// Whether there is a master beside the parameters; otherwise they are it.
   [[nodiscard]] bool has_master() const noexcept { return master != compute; }
 };
 
+/// All of it, for one world size.
 struct Settings {
-  int stage = 0;
-  BatchSettings batch;
-  PrecisionSettings precision;
-  ReduceGradients reduce_gradients = ReduceGradients::last_micro_step;
+  int stage = 0;                                                        ///< 0 to 3.
+  BatchSettings batch;                                                  ///< See there.
+  PrecisionSettings precision;                                          ///< See there.
+  ReduceGradients reduce_gradients = ReduceGradients::last_micro_step;  ///< See there.
   bool reduce_gradients_given = false;  ///< By the file; otherwise it follows from the stage.
   /// Micro-steps whose gradients are 16 bits and are reduced once are added up on the rank in fp32, beside what
   /// backward writes; otherwise backward adds to what it wrote before.
@@ -45,14 +50,15 @@ struct Settings {
   std::int64_t prefetch_count = 50'000'000;        ///< Elements ahead of the unit in use. 0: no prefetch.
   std::int64_t max_live_count = 1'000'000'000;     ///< Elements gathered at once; the unit in use always fits.
   int gradient_slots = 2;                          ///< Units whose full gradients are held at once, stages 2 and 3.
-  bool overlap_comm = false;
+  bool overlap_comm = false;                       ///< Communication on streams beside compute.
 
-  optim::StepRules rules;  ///< Optimizer, schedule, loss scale, clipping. gradient_prescale is the engine's to set.
+  optim::Update update;    ///< The optimizer.
+  optim::StepRules rules;  ///< Schedule, loss scale, clipping. gradient_prescale is the engine's to set.
 
-  std::chrono::milliseconds timeout{600'000};
-  bool check = false;                     ///< Compare transactions in every step, and replicas every 100.
-  bool single_communicator = false;       ///< Of gathers and reductions, which then take turns.
-  bool copy_engine_gather = false;        ///< See comm::CommOptions::copy_engine.
+  std::chrono::milliseconds timeout{600'000};  ///< Of one collective.
+  bool check = false;                          ///< Compare transactions in every step, and replicas every 100.
+  bool single_communicator = false;            ///< Of gathers and reductions, which then take turns.
+  bool copy_engine_gather = false;             ///< See comm::CommOptions::copy_engine.
   bool poison = false;                    ///< Fill with NaN what is no longer valid, and let guards hand out copies.
   std::filesystem::path flight_recorder;  ///< Folder for the record of the last collectives; empty: the working folder.
 };

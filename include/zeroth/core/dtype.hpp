@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Element types: storage for bf16 and fp16, names, sizes, and conversions that round to nearest even on every device.
 #pragma once
 #include <bit>
@@ -14,20 +15,50 @@
 
 namespace zeroth {
 
+/// Storage only; the layout of __nv_bfloat16, Eigen::bfloat16, at::BFloat16.
 struct bf16 {
-  std::uint16_t bits;
-};  ///< Storage only; the layout of __nv_bfloat16, Eigen::bfloat16, at::BFloat16.
+  std::uint16_t bits;  ///< The upper half of an fp32.
+};
+/// Storage only; the layout of __half, Eigen::half, at::Half.
 struct fp16 {
-  std::uint16_t bits;
-};  ///< Storage only; the layout of __half, Eigen::half, at::Half.
+  std::uint16_t bits;  ///< IEEE 754 binary16.
+};
 
-/// What parameters, gradients and messages are made of. A model's math uses the first three.
-enum class Dtype : std::uint8_t { fp32, bf16, fp16, fp64, int32, int64, byte };
+/// A value and where it was found, as wide: what is reduced by Reduce::max_location and min_location. No byte is
+/// unused.
+template <class T, class Location>
+struct alignas(sizeof(T) + sizeof(Location)) Located {
+  static_assert(sizeof(T) == sizeof(Location));
+  T value;            ///< What is compared.
+  Location location;  ///< The program's: an index, a rank. Not compared.
+};
+using LocatedFp32 = Located<float, std::int32_t>;          ///< An element of Dtype::fp32_location.
+using LocatedInt32 = Located<std::int32_t, std::int32_t>;  ///< An element of Dtype::int32_location.
+using LocatedFp64 = Located<double, std::int64_t>;         ///< An element of Dtype::fp64_location.
 
+/// What parameters, gradients and messages are made of. A model's math uses the first three; the last three are those
+/// of Located.
+enum class Dtype : std::uint8_t {
+  fp32,
+  bf16,
+  fp16,
+  fp64,
+  int32,
+  int64,
+  byte,
+  fp32_location,
+  int32_location,
+  fp64_location
+};
+
+/// Of one element.
 [[nodiscard]] constexpr std::int64_t bytes_of(Dtype dtype) noexcept {
   switch (dtype) {
+    case Dtype::fp64_location: return 16;
     case Dtype::fp64:
-    case Dtype::int64: return 8;
+    case Dtype::int64:
+    case Dtype::fp32_location:
+    case Dtype::int32_location: return 8;
     case Dtype::fp32:
     case Dtype::int32: return 4;
     case Dtype::bf16:
@@ -37,6 +68,7 @@ enum class Dtype : std::uint8_t { fp32, bf16, fp16, fp64, int32, int64, byte };
   return 0;
 }
 
+/// "bf16": as in messages, plans and files.
 [[nodiscard]] constexpr std::string_view name_of(Dtype dtype) noexcept {
   switch (dtype) {
     case Dtype::fp32: return "fp32";
@@ -46,26 +78,34 @@ enum class Dtype : std::uint8_t { fp32, bf16, fp16, fp64, int32, int64, byte };
     case Dtype::int32: return "int32";
     case Dtype::int64: return "int64";
     case Dtype::byte: return "byte";
+    case Dtype::fp32_location: return "fp32_location";
+    case Dtype::int32_location: return "int32_location";
+    case Dtype::fp64_location: return "fp64_location";
   }
   return "?";
 }
 
+/// What a model's math may be made of.
 template <class T>
 concept Element = std::same_as<T, float> || std::same_as<T, bf16> || std::same_as<T, fp16>;
+/// See GradientOf.
 template <class G, class T>
 concept SameOrFp32 = std::same_as<G, T> || std::same_as<G, float>;
 /// Gradients are written in the type of the math, or in fp32.
 template <class G, class T>
 concept GradientOf = Element<G> && SameOrFp32<G, T>;
 
+/// The Dtype that T is.
 template <Element T>
 inline constexpr Dtype dtype_of = std::same_as<T, float> ? Dtype::fp32
                                                          : (std::same_as<T, bf16> ? Dtype::bf16 : Dtype::fp16);
 
 // ---- conversions: branch-free where it matters, so that loops over them vectorise; the same bits everywhere ----
 
+/// The value itself, for code that is written for all types.
 [[nodiscard]] ZEROTH_HOST_DEVICE constexpr float to_float(float value) noexcept { return value; }
 
+/// Exact.
 [[nodiscard]] ZEROTH_HOST_DEVICE constexpr float to_float(bf16 value) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16U);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The CPU as a device: a stream is a worker thread with a queue, the compute stream is the caller's own thread.
 #pragma once
 #include <cstddef>
@@ -5,10 +6,12 @@
 #include <new>
 #include <type_traits>
 
+#include "zeroth/core/export.hpp"
 #include "zeroth/device/device.hpp"
 
 namespace zeroth::device {
 
+/// What a Task has room for.
 inline constexpr std::size_t task_capacity_bytes = 232;
 /// What is copied as bytes, and is small.
 template <class F>
@@ -18,12 +21,14 @@ concept TaskFunction = std::is_trivially_copyable_v<F> && std::is_trivially_dest
 /// A call that is stored in place, so that enqueueing never allocates.
 class Task {
  public:
+  /// A copy of `function`; what it points to outlives the task.
   template <TaskFunction F>
   Task(F const& function)  // NOLINT(google-explicit-constructor): a lambda is a task
       : call_{[](void* self) { (*std::launder(static_cast<F*>(self)))(); }} {
     ::new (static_cast<void*>(storage_)) F(function);
   }
   Task() = default;
+  /// Calls it. May throw what it throws.
   void operator()() { call_(storage_); }
 
  private:
@@ -35,14 +40,15 @@ class Task {
 /// then on tasks are passed over, events still pass, and every synchronize() and wait() throws what that first task
 /// threw. A device whose stream waits for a point of a failed device fails as well. post() and record() never throw it,
 /// so they may end a scope.
-class CpuStream : public Stream {
+class ZEROTH_EXPORT CpuStream : public Stream {
  public:
   /// Runs `task` after all that was enqueued before. Waits while the queue is full.
   virtual void post(Task const& task) = 0;
 };
 /// The CPU stream behind `stream`. Throws ContractError if it belongs to another device.
-[[nodiscard]] CpuStream& as_cpu(Stream& stream);
+[[nodiscard]] ZEROTH_EXPORT CpuStream& as_cpu(Stream& stream);
 
-[[nodiscard]] std::unique_ptr<Device> make_cpu_device();
+/// Named "cpu". Its streams start their threads when they are made.
+[[nodiscard]] ZEROTH_EXPORT std::unique_ptr<Device> make_cpu_device();
 
 }  // namespace zeroth::device

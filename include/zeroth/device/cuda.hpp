@@ -1,19 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
 /// GPUs as devices. Interop with the caller's own streams is in adapters/cuda.hpp.
 #pragma once
 #include <memory>
 #include <string>
 
+#include "zeroth/core/export.hpp"
 #include "zeroth/device/device.hpp"
 
 namespace zeroth::device {
 
 /// Was the library built with CUDA?
-[[nodiscard]] bool has_cuda() noexcept;
+[[nodiscard]] ZEROTH_EXPORT bool has_cuda() noexcept;
 /// GPUs that this process sees: 0 without a driver, or without CUDA.
-[[nodiscard]] int cuda_device_count() noexcept;
+[[nodiscard]] ZEROTH_EXPORT int cuda_device_count() noexcept;
 /// Why that is 0, in CUDA's words, and what to look at; of a driver that is too old for the CUDA that the library was
 /// built with also which one is needed. Empty where there are GPUs.
-[[nodiscard]] std::string why_no_gpu();
+[[nodiscard]] ZEROTH_EXPORT std::string why_no_gpu();
 
 /// Where parameters, gradients and slots come from: from CUDA, or, in whole units of 2 MiB, from NCCL's allocator, so
 /// that communicators can register them. The latter is refused where the library was built without NCCL.
@@ -34,6 +36,7 @@ enum class CudaBuffers : bool { plain, registrable };
 /// failed on the GPU, the caller's as well, is reported by a later call, as always in CUDA: the message says which call
 /// it was found in. Either fails the device: its further work is passed over, and every wait() and synchronize() throws
 /// the first error again.
-[[nodiscard]] std::unique_ptr<Device> make_cuda_device(int ordinal, CudaBuffers buffers = CudaBuffers::plain);
+[[nodiscard]] ZEROTH_EXPORT std::unique_ptr<Device> make_cuda_device(int ordinal,
+                                                                     CudaBuffers buffers = CudaBuffers::plain);
 
 }  // namespace zeroth::device

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the runtime needs of a device: memory, streams, events. Kernels are in device/kernels.hpp.
 ///
 /// An event is what it is in CUDA on every device: record() marks a point of a stream, and a wait that is enqueued
@@ -9,7 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "zeroth/core/counter.hpp"
+#include "zeroth/core/clock.hpp"
+#include "zeroth/core/export.hpp"
 #include "zeroth/device/memory.hpp"
 
 namespace zeroth {
@@ -19,24 +21,24 @@ class Timeline;
 namespace zeroth::device {
 
 /// A point of a stream. Recorded again and again; one thread records and enqueues waits.
-class Event {
+class ZEROTH_EXPORT Event {
  public:
   Event() = default;
   Event(Event const&) = delete;
   Event& operator=(Event const&) = delete;
   virtual ~Event() = default;
-  [[nodiscard]] virtual bool done() const = 0;
+  [[nodiscard]] virtual bool done() const = 0;  ///< Whether the point recorded last has passed. Does not wait.
   /// Blocks the host until the point recorded last has passed. Throws what went wrong on the stream before it.
   virtual void synchronize() const = 0;
 };
 
 /// A stream as its device's own library knows it; adapters/cuda.hpp makes one of a cudaStream_t.
 struct StreamRef {
-  void* native = nullptr;
+  void* native = nullptr;  ///< A cudaStream_t; null is the default stream, or no stream on the CPU.
 };
 
 /// An ordered queue of work. Calls return once enqueued; one thread enqueues.
-class Stream {
+class ZEROTH_EXPORT Stream {
  public:
   Stream() = default;
   Stream(Stream const&) = delete;
@@ -44,7 +46,7 @@ class Stream {
   virtual ~Stream() = default;
   /// Work enqueued after this call starts only when the point that `event` marks now has passed.
   virtual void wait(Event const& event) = 0;
-  virtual void record(Event& event) = 0;
+  virtual void record(Event& event) = 0;  ///< `event` marks the end of all work enqueued so far.
   /// Blocks the host until all work enqueued so far has passed. Throws what went wrong.
   virtual void synchronize() = 0;
   /// Milliseconds that this stream has spent in wait(), in all. On the compute stream: communication that was not
@@ -55,7 +57,7 @@ class Stream {
   /// Work enqueued from here to end_span() is one span of the device's timeline, if it has one. The views outlive the
   /// work. Spans that begin here do not nest; a wait() within one is a span of its own inside it.
   virtual void begin_span(std::string_view what, std::string_view unit) = 0;
-  virtual void end_span() = 0;
+  virtual void end_span() = 0;  ///< Ends what begin_span() began.
   /// Null where the host itself does the work.
   [[nodiscard]] virtual StreamRef native() const noexcept { return {}; }
 };
@@ -63,6 +65,7 @@ class Stream {
 /// Work enqueued in a scope, as a span.
 class SpanScope {
  public:
+  /// As Stream::begin_span(); `stream` outlives the scope.
   SpanScope(Stream& stream, std::string_view what, std::string_view unit) : stream_{stream} {
     stream_.begin_span(what, unit);
   }
@@ -75,27 +78,28 @@ class SpanScope {
 };
 
 /// Memory of one category, zero-filled, aligned to 4096 bytes. Returned to the system and the ledger when it ends.
-class Memory {
+class ZEROTH_EXPORT Memory {
  public:
   Memory() = default;
   Memory(Memory const&) = delete;
   Memory& operator=(Memory const&) = delete;
   virtual ~Memory() = default;
-  [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }      ///< Null of zero bytes.
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }  ///< As asked for.
   /// Can other GPUs and the network be given it? See comm::Communicator::register_memory().
   [[nodiscard]] virtual bool registrable() const noexcept { return false; }
 
  protected:
-  std::byte* data_ = nullptr;
-  std::int64_t bytes_ = 0;
+  std::byte* data_ = nullptr;  ///< Set by the device that made it, as is the next.
+  std::int64_t bytes_ = 0;     ///< See bytes().
 };
 
 class Kernels;
+/// Whether a stream runs beside the compute stream or in line with it.
 enum class Overlap : bool { off, on };
 
 /// One rank's device. Belongs to the thread that made it; outlives what it made.
-class Device {
+class ZEROTH_EXPORT Device {
  public:
   Device() = default;
   Device(Device const&) = delete;
@@ -108,7 +112,7 @@ class Device {
   /// exchange: where a Kernels call or a collective takes an address, one in here will do. Zero-filled, aligned to 4096
   /// bytes. The host's, so in no ledger. Throws as allocate().
   [[nodiscard]] virtual std::unique_ptr<Memory> allocate_host(std::int64_t bytes) = 0;
-  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;  ///< For streams of this device and waits of others.
   /// With overlap off the work runs when it is enqueued, in line with the caller.
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) = 0;
   /// The caller's stream: on the CPU the calling thread itself, so its work is done when the call returns. On a GPU one
@@ -118,8 +122,8 @@ class Device {
   /// make_stream() or allocate(), which use that stream. Throws ContractError where compute() is the calling thread,
   /// and after compute() was used.
   virtual void compute_on(StreamRef stream);
-  [[nodiscard]] virtual Kernels& kernels() = 0;
-  [[nodiscard]] virtual Ledger const& ledger() const = 0;
+  [[nodiscard]] virtual Kernels& kernels() = 0;            ///< For its streams; the device's own.
+  [[nodiscard]] virtual Ledger const& ledger() const = 0;  ///< Of all that allocate() gave.
   /// From now on spans, and waits of streams, are added to `timeline`; null ends that. It outlives work enqueued so
   /// far.
   virtual void set_timeline(Timeline* timeline) noexcept = 0;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a rank's streams were busy with, and when: for pictures of a step.
 #pragma once
 #include <filesystem>
@@ -7,20 +8,23 @@
 #include <string_view>
 #include <vector>
 
+#include "zeroth/core/export.hpp"
+
 namespace zeroth {
 
 /// Microseconds are those of the device: of the machine's monotonic clock, or of a simulation.
 struct Span {
-  std::string stream;  ///< "compute", "gather", "reduce"
-  std::string what;    ///< "forward", "backward", "gather", "reduce", "update", "publish", "decide" or "wait"
-  std::string unit;    ///< Empty if it is about none.
-  double begin_us = 0, end_us = 0;
+  std::string stream;   ///< "compute", "gather", "reduce"
+  std::string what;     ///< "forward", "backward", "gather", "reduce", "update", "publish", "decide" or "wait"
+  std::string unit;     ///< Empty if it is about none.
+  double begin_us = 0;  ///< When the stream came to it.
+  double end_us = 0;    ///< When it was done.
 };
 
 /// The spans of one rank. Any thread may call anything. Adding allocates.
-class Timeline {
+class ZEROTH_EXPORT Timeline {
  public:
-  void add(Span span);
+  void add(Span span);                            ///< Spans may come in any order.
   [[nodiscard]] std::vector<Span> spans() const;  ///< By begin.
   /// Events of the Trace Event Format that Chrome and Perfetto read: the rank is the process, a stream is a thread.
   /// Text of JSON objects with commas between, so that what ranks gather can be joined.
@@ -32,8 +36,8 @@ class Timeline {
 };
 
 /// The text that chrome://tracing and ui.perfetto.dev open, from what to_trace_events() gave for each rank.
-[[nodiscard]] std::string to_trace(std::span<std::string const> events_of_ranks);
+[[nodiscard]] ZEROTH_EXPORT std::string to_trace(std::span<std::string const> events_of_ranks);
 /// Writes it beside `file` first, then renames. Throws SystemError naming the file.
-void write_trace(std::filesystem::path const& file, std::span<std::string const> events_of_ranks);
+ZEROTH_EXPORT void write_trace(std::filesystem::path const& file, std::span<std::string const> events_of_ranks);
 
 }  // namespace zeroth

@@ -1,109 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a unit looks like while it is open: its parameters, and in backward its gradients.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <thread>
 #include <utility>
 
+#include "zeroth/core/export.hpp"
 #include "zeroth/core/view.hpp"
 #include "zeroth/model/model.hpp"
 
 namespace zeroth {
 
+/// A parameter whose dtype and shape are known at run time, row-major on the engine's device. Owns nothing; valid while
+/// the guard that gave it lives.
+struct AnyView {
+  void const* data = nullptr;
+  Dtype dtype = Dtype::fp32;
+  std::span<std::int64_t const> shape;
+  std::int64_t count = 0;
+};
+
 namespace detail {
 class EngineState;
 
-/// What a guard asks the engine. `guard` distinguishes this opening of the unit from every other.
-struct GuardHandle {
-  EngineState* engine = nullptr;  ///< Null when moved from.
-  std::uint64_t guard = 0;
-};
+/// Where to add to a gradient.
 struct Contribution {
+  EngineState* engine;
   void* data;
   float beta;
+  ZEROTH_EXPORT void clear(std::int64_t bytes) const;  ///< Fills with zeros, on the compute stream.
 };
-[[nodiscard]] void const* parameter_address(GuardHandle handle, std::uint32_t model, std::uint32_t param);
-[[nodiscard]] Contribution contribute(GuardHandle handle, std::uint32_t model, std::uint32_t param);
-void close(GuardHandle handle, int exceptions_when_opened) noexcept;
-void fill_zero(EngineState* engine, void* data, std::int64_t bytes);  ///< On the compute stream.
-[[nodiscard]] int exceptions_in_flight() noexcept;
+
+/// One opening of a unit, until it ends: what every guard is around.
+class ZEROTH_EXPORT Guard {
+ public:
+  Guard(EngineState& engine, std::uint64_t id) noexcept;
+  Guard(Guard&& other) noexcept;
+  Guard& operator=(Guard&&) = delete;  // would acquire the next unit before it releases this one
+  ~Guard();
+  [[nodiscard]] AnyView parameter(std::uint32_t model, std::uint32_t param) const;
+  [[nodiscard]] Contribution contribute(std::uint32_t model, std::uint32_t param) const;
+  [[nodiscard]] Dtype gradient_dtype() const noexcept;
+
+ private:
+  [[nodiscard]] EngineState& engine() const;
+  EngineState* engine_;  // null when moved from
+  std::uint64_t id_;
+  std::thread::id opened_by_;
+  int exceptions_;  // in flight on that thread
+};
 }  // namespace detail
 
-/// One unit's readable parameters: what forward, evaluation and recomputation take, as `Params<T> const&`. What is read
-/// through a view after its guard is another unit's, or out of date; NaN under `zeroth.poison`.
-template <Element T>
-class Params {
+/// One unit's readable parameters, whatever their type. What is read through a view after its guard is another unit's,
+/// or out of date; NaN under `zeroth.poison`.
+class AnyParams {
  public:
-  Params(Params const&) = delete;
-  Params& operator=(Params const&) = delete;  // would acquire the next unit before it releases this one
+  AnyParams(AnyParams const&) = delete;
+  AnyParams& operator=(AnyParams const&) = delete;
+  /// Throws ContractError if the unit neither holds nor ties `param`.
+  [[nodiscard]] AnyView operator[](AnyParam const& param) const& {
+    return guard_.parameter(param.model_, param.index_);
+  }
+  void operator[](AnyParam const&) const&& = delete;  // name the guard: it must outlive the view
+
+ protected:
+  explicit AnyParams(detail::Guard guard) noexcept : guard_{std::move(guard)} {}
+  AnyParams(AnyParams&&) noexcept = default;
+  ~AnyParams() = default;
+  detail::Guard guard_;
+};
+
+/// One unit's readable parameters: what forward, evaluation and recomputation take, as `Params<T> const&`.
+template <Element T>
+class Params : public AnyParams {
+ public:
+  using AnyParams::operator[];
   /// Throws ContractError if the unit neither holds nor ties `param`.
   template <std::size_t D>
   [[nodiscard]] View<T const, D> operator[](Param<D> const& param) const& {
-    return {static_cast<T const*>(detail::parameter_address(handle_, param.model_, param.index_)), param.shape_};
+    return {static_cast<T const*>(guard_.parameter(param.model_, param.index_).data), param.shape_};
   }
   template <std::size_t D>
-  void operator[](Param<D> const&) const&& = delete;  // name the guard: it must outlive the view
+  void operator[](Param<D> const&) const&& = delete;  // as in AnyParams
 
  protected:
-  explicit Params(detail::GuardHandle handle) noexcept : handle_{handle}, exceptions_{detail::exceptions_in_flight()} {}
-  Params(Params&& other) noexcept
-      : handle_{std::exchange(other.handle_, detail::GuardHandle{})}, exceptions_{other.exceptions_} {}
-  ~Params() {
-    if (handle_.engine != nullptr) {
-      detail::close(handle_, exceptions_);
-    }
-  }
-  detail::GuardHandle handle_;
-  int exceptions_;
+  using AnyParams::AnyParams;
+  Params(Params&&) noexcept = default;
+  ~Params() = default;
 };
 
 /// Keeps one unit's parameters readable on the compute stream until it ends.
+class [[nodiscard]] AnyForward final : public AnyParams {
+ public:
+  explicit AnyForward(detail::Guard guard) noexcept : AnyParams{std::move(guard)} {}
+  AnyForward(AnyForward&&) noexcept = default;
+};
 template <Element T>
 class [[nodiscard]] Forward final : public Params<T> {
  public:
-  explicit Forward(detail::GuardHandle handle) noexcept : Params<T>{handle} {}
+  explicit Forward(detail::Guard guard) noexcept : Params<T>{std::move(guard)} {}
   Forward(Forward&&) noexcept = default;
 };
 
 /// One contribution to a gradient: write every element once, as `beta() * old + new`. At beta 0 the old value is
 /// garbage (NaN under `zeroth.poison`). Asking for it is the promise to write it, so it cannot be copied.
-template <Element G, std::size_t D>
-class [[nodiscard]] Gradient {
+class [[nodiscard]] AnyGradient {
  public:
-  Gradient(detail::EngineState* engine, View<G, D> memory, float beta) noexcept
-      : engine_{engine}, memory_{memory}, beta_{beta} {}
-  Gradient(Gradient&&) noexcept = default;
-  [[nodiscard]] G* data() const noexcept { return memory_.data(); }
-  [[nodiscard]] Shape<D> const& shape() const noexcept { return memory_.shape(); }
-  [[nodiscard]] float beta() const noexcept { return beta_; }  ///< 0 or 1; what BLAS calls beta.
+  AnyGradient(AnyGradient&&) noexcept = default;
+  [[nodiscard]] void* data() const noexcept { return memory_.data; }
+  [[nodiscard]] Dtype dtype() const noexcept { return shape_.dtype; }
+  [[nodiscard]] std::span<std::int64_t const> shape() const noexcept { return shape_.shape; }
+  [[nodiscard]] std::int64_t count() const noexcept { return shape_.count; }
+  [[nodiscard]] float beta() const noexcept { return memory_.beta; }  ///< 0 or 1; what BLAS calls beta.
   /// For scatter-adds: fills with zeros at beta 0, so that adding is all that is left to do. Costs the fill.
-  [[nodiscard]] View<G, D> accumulator() && {
-    if (beta_ == 0) {
-      detail::fill_zero(engine_, memory_.data(), memory_.count() * static_cast<std::int64_t>(sizeof(G)));
+  [[nodiscard]] void* accumulator() && {
+    if (memory_.beta == 0) {
+      memory_.clear(shape_.count * bytes_of(shape_.dtype));
     }
-    return memory_;
+    return memory_.data;
   }
 
  private:
-  detail::EngineState* engine_;
-  View<G, D> memory_;
-  float beta_;
+  friend class AnyBackward;
+  AnyGradient(detail::Contribution const& memory, AnyView const& shape) noexcept : memory_{memory}, shape_{shape} {}
+  detail::Contribution memory_;
+  AnyView shape_;  // with the gradient's dtype, and without an address
 };
 
-/// As Forward, and hands out gradient memory. When it ends, the unit's gradients are complete and may be reduced; if it
-/// ends by an exception, nothing is sent and the engine refuses further work.
+template <Element G, std::size_t D>
+class Gradient;
+namespace detail {
+template <Element G, std::size_t D>
+[[nodiscard]] Gradient<G, D> gradient_in(Contribution const& memory, Shape<D> const& shape) noexcept;
+}
+
+/// The same, of a type and a number of dimensions.
+template <Element G, std::size_t D>
+class [[nodiscard]] Gradient {
+ public:
+  Gradient(Gradient&&) noexcept = default;
+  [[nodiscard]] G* data() const noexcept { return static_cast<G*>(memory_.data); }
+  [[nodiscard]] Shape<D> const& shape() const noexcept { return shape_; }
+  [[nodiscard]] float beta() const noexcept { return memory_.beta; }  ///< 0 or 1; what BLAS calls beta.
+  /// For scatter-adds: fills with zeros at beta 0, so that adding is all that is left to do. Costs the fill.
+  [[nodiscard]] View<G, D> accumulator() && {
+    View<G, D> const view{data(), shape_};
+    if (memory_.beta == 0) {
+      memory_.clear(view.count() * static_cast<std::int64_t>(sizeof(G)));
+    }
+    return view;
+  }
+  /// The same elements in another shape: a convolution's kernel as a matrix. Throws ContractError if the counts differ.
+  template <std::size_t N>
+  [[nodiscard]] Gradient<G, N> reshape(std::int64_t const (&shape)[N]) && {
+    return {memory_, View<G, D>{data(), shape_}.reshape(shape).shape()};
+  }
+
+ private:
+  template <Element T, GradientOf<T> OfT>
+  friend class Backward;
+  template <Element OfAny, std::size_t N>
+  friend class Gradient;
+  friend Gradient detail::gradient_in<G, D>(detail::Contribution const& memory, Shape<D> const& shape) noexcept;
+  Gradient(detail::Contribution const& memory, Shape<D> const& shape) noexcept : memory_{memory}, shape_{shape} {}
+  detail::Contribution memory_;
+  Shape<D> shape_;
+};
+
+namespace detail {
+/// In memory that no engine lent: for programs that run their math without one.
+template <Element G, std::size_t D>
+Gradient<G, D> gradient_in(Contribution const& memory, Shape<D> const& shape) noexcept {
+  return {memory, shape};
+}
+}  // namespace detail
+
+/// As AnyForward, and hands out gradient memory. When it ends, the unit's gradients are complete and may be reduced; if
+/// it ends by an exception, nothing is sent and the engine refuses further work.
+class [[nodiscard]] AnyBackward final : public AnyParams {
+ public:
+  explicit AnyBackward(detail::Guard guard) noexcept : AnyParams{std::move(guard)} {}
+  AnyBackward(AnyBackward&&) noexcept = default;
+  /// Throws ContractError before the loss was reported, and for a frozen parameter. One never asked for counts as zero.
+  [[nodiscard]] ZEROTH_EXPORT AnyGradient grad(AnyParam const& param) const&;
+  void grad(AnyParam const&) const&& = delete;  // as in AnyParams: name the guard
+};
 template <Element T, GradientOf<T> G>
 class [[nodiscard]] Backward final : public Params<T> {
  public:
-  explicit Backward(detail::GuardHandle handle) noexcept : Params<T>{handle} {}
+  explicit Backward(detail::Guard guard) noexcept : Params<T>{std::move(guard)} {}
   Backward(Backward&&) noexcept = default;
   /// Throws ContractError before the loss was reported, and for a frozen parameter. One never asked for counts as zero.
   template <std::size_t D>
   [[nodiscard]] Gradient<G, D> grad(Param<D> const& param) const& {
-    auto const [data, beta] = detail::contribute(this->handle_, param.model_, param.index_);
-    return {this->handle_.engine, View<G, D>{static_cast<G*>(data), param.shape_}, beta};
+    return {this->guard_.contribute(param.model_, param.index_), param.shape_};
   }
   template <std::size_t D>
-  void grad(Param<D> const&) const&& = delete;  // as in Params: name the guard
+  void grad(Param<D> const&) const&& = delete;  // as in AnyParams: name the guard
 };
 
 }  // namespace zeroth

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A model as data.
 #pragma once
 #include <cstdint>
@@ -5,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "zeroth/core/export.hpp"
 #include "zeroth/model/model.hpp"
 
 namespace zeroth::model {
@@ -13,39 +15,44 @@ namespace zeroth::model {
 /// all states and buffers, overflows 64 bits.
 inline constexpr std::int64_t largest_count = std::int64_t{1} << 54U;
 
+/// One parameter.
 struct ParamDescription {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  std::int64_t count = 0;
-  Init init;
-  ParamOptions options;
+  std::string name;                 ///< Global, UTF-8.
+  std::vector<std::int64_t> shape;  ///< The outermost extent first.
+  std::int64_t count = 0;           ///< Elements.
+  Init init;                        ///< Its start.
+  ParamOptions options;             ///< How it is trained.
   std::uint32_t owner = 0;          ///< The unit that made it.
   std::vector<std::uint32_t> ties;  ///< Further units that use it, ascending.
 };
 
+/// One unit.
 struct UnitDescription {
-  std::string name;
-  int uses_per_micro_step = 1;
+  std::string name;                   ///< For messages, UTF-8.
+  int uses_per_micro_step = 0;        ///< See UnitOptions; 0: as often as it runs forward.
+  bool stays_open = false;            ///< See UnitOptions.
   std::vector<std::uint32_t> params;  ///< Made here, in order.
   std::vector<std::uint32_t> ties;    ///< Made elsewhere, used here too.
 };
 
+/// All of a model.
 struct Description {
-  std::uint32_t id = 0;  ///< Distinguishes models of one process.
-  std::uint64_t seed = 0;
-  std::vector<UnitDescription> units;
-  std::vector<ParamDescription> params;
+  std::uint32_t id = 0;                                        ///< Distinguishes models of one process.
+  std::uint64_t seed = 0;                                      ///< Of the initialisation.
+  std::vector<UnitDescription> units;                          ///< In the order of forward.
+  std::vector<ParamDescription> params;                        ///< In the order in which they were made.
   std::unordered_map<std::string, std::uint32_t> param_named;  ///< Index in params.
   std::int64_t count = 0;                                      ///< Elements of all parameters.
 };
 
 /// Same units, parameters, shapes, options and seed give the same number, on every machine. Initialisers count by kind
-/// and constants; a PerElement function by a few of its values. Throws ContractError if one of those is another one
+/// and constants; a function by a few of its values. Throws ContractError if one of those is another one
 /// when it is asked for again.
-[[nodiscard]] std::uint64_t fingerprint(Description const& description);
+[[nodiscard]] ZEROTH_EXPORT std::uint64_t fingerprint(Description const& description);
 
 /// Elements [first, first + values.size()) of `param`'s start. Counter-based (Philox 4x32-10; Salmon et al. 2011): a
 /// function of (seed, name, index) alone.
-void initialise(std::uint64_t seed, ParamDescription const& param, std::int64_t first, std::span<float> values);
+ZEROTH_EXPORT void initialise(std::uint64_t seed, ParamDescription const& param, std::int64_t first,
+                              std::span<float> values);
 
 }  // namespace zeroth::model

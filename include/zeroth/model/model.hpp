@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What is trained: an ordered list of units of named parameters. No memory, no communication.
 #pragma once
 #include <array>
@@ -5,11 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "zeroth/core/export.hpp"
 #include "zeroth/core/view.hpp"
 
 namespace zeroth {
@@ -17,35 +21,50 @@ namespace zeroth {
 namespace model {
 struct Description;
 }
+class AnyBackward;
+class AnyEngine;
+class AnyParams;
 class Model;
 template <Element T>
 class Params;
 template <Element T, GradientOf<T> G>
 class Backward;
 
+/// A start of one value.
+struct Constant {
+  float value;  ///< Of every element.
+};
+/// A start drawn from a normal distribution.
+struct Normal {
+  float stddev;    ///< Standard deviation.
+  float mean = 0;  ///< Its middle.
+};
+/// A start drawn evenly from [low, high).
+struct Uniform {
+  float low;   ///< Smallest value.
+  float high;  ///< Above the largest one.
+};
+/// A start that the program computes.
+struct PerElement {
+  std::function<float(std::int64_t)>
+      value_at;  ///< Pure function of the row-major index, called from any rank's thread.
+};
+/// A start from values that the program has. As PerElement, with a call for many elements. The engine keeps no copy of
+/// the function once it is built: with the Model it goes, and what it holds on to.
+struct FromMemory {
+  /// Fills `values` with elements from `first` on, in row-major order. Called from any rank's thread.
+  std::function<void(std::int64_t first, std::span<float> values)> fill;
+};
 /// How a parameter starts. Each rank fills only the elements that it owns, from (seed, name, element index): the start
 /// is the same at every stage and world size, and nobody ever holds a whole parameter.
-struct Constant {
-  float value;
-};
-struct Normal {
-  float stddev;
-  float mean = 0;
-};
-struct Uniform {
-  float low, high;
-};
-struct PerElement {
-  std::function<float(std::int64_t)> value_at;
-};  ///< Pure function of the row-major index, called from any rank's thread.
-using Init = std::variant<Constant, Normal, Uniform, PerElement>;
+using Init = std::variant<Constant, Normal, Uniform, PerElement, FromMemory>;
 
 /// Parameters that are communicated together, say one transformer block. An id: copy it, keep it.
 class Unit {
  public:
   /// For the layers below: which model made it, and its place in the order of forward.
   [[nodiscard]] std::uint32_t model() const noexcept { return model_; }
-  [[nodiscard]] std::uint32_t index() const noexcept { return index_; }
+  [[nodiscard]] std::uint32_t index() const noexcept { return index_; }  ///< From 0.
 
  private:
   friend class Model;
@@ -57,9 +76,10 @@ class Unit {
 template <std::size_t D>
 class Param {
  public:
-  [[nodiscard]] Shape<D> const& shape() const noexcept { return shape_; }
+  [[nodiscard]] Shape<D> const& shape() const noexcept { return shape_; }  ///< As it was given to Model::param().
 
  private:
+  friend class AnyParam;
   friend class Model;
   template <Element T>
   friend class Params;
@@ -71,16 +91,47 @@ class Param {
   Shape<D> shape_;
 };
 
-struct UnitOptions {
-  int uses_per_micro_step = 1;  ///< More if the unit is run several times, as a recurrent cell is.
+/// One parameter of as many dimensions as it has at run time, none included. What a program uses that does not know its
+/// model when it is compiled: guards and engines take it as they take a Param.
+class AnyParam {
+ public:
+  /// Of a parameter whose number of dimensions is known.
+  template <std::size_t D>
+  AnyParam(Param<D> const& param)  // NOLINT(google-explicit-constructor): it is one
+      : model_{param.model_}, index_{param.index_}, shape_(param.shape_.begin(), param.shape_.end()) {}
+  [[nodiscard]] std::vector<std::int64_t> const& shape() const noexcept { return shape_; }  ///< Empty: one number.
+
+ private:
+  friend class AnyBackward;
+  friend class AnyEngine;
+  friend class AnyParams;
+  friend class Model;
+  AnyParam(std::uint32_t model, std::uint32_t index, std::span<std::int64_t const> shape)
+      : model_{model}, index_{index}, shape_(shape.begin(), shape.end()) {}
+  std::uint32_t model_, index_;
+  std::vector<std::int64_t> shape_;
 };
+
+/// How a unit is used.
+struct UnitOptions {
+  /// How often the unit is run, as a recurrent cell is: its backward turns. Not given: as often as it ran forward in
+  /// this micro-step before report_loss() and before any backward turn, at least once: what runs forward later
+  /// recomputes. To be given where ranks skip the unit, unless it is 1.
+  std::optional<int> uses_per_micro_step{};
+  /// Its guards are open around those of other units, as a root's around its children's. Where parameters or gradients
+  /// are sharded it has a slot of its own for that; without, such a guard is refused where slots do not suffice. All
+  /// ranks skip it, or none.
+  bool stays_open = false;
+};
+/// How a parameter is trained.
 struct ParamOptions {
-  bool trainable = true;  ///< A frozen parameter has no gradient and no optimizer state, and is saved.
-  float learning_rate_factor = 1, weight_decay_factor = 1;  ///< Times the file's; decay 0 for biases and norms.
+  bool trainable = true;           ///< A frozen parameter has no gradient and no optimizer state, and is saved.
+  float learning_rate_factor = 1;  ///< Times the file's rate.
+  float weight_decay_factor = 1;   ///< Times the file's decay; 0 for biases and norms.
 };
 
 /// An ordered list of units, in the order of forward. Every rank builds the same one; the engine checks.
-class Model {
+class ZEROTH_EXPORT Model {
  public:
   explicit Model(std::uint64_t seed = 0);  ///< Of the initialisation.
   /// Appends a unit. `name`, in UTF-8, labels messages; it is no part of a parameter's name. Throws ContractError.
@@ -93,15 +144,19 @@ class Model {
                                ParamOptions const& options = {}) {
     return {unit.model_, add(unit, std::move(name), shape, init, options), std::to_array(shape)};
   }
+  /// The same with a shape that is known at run time: `{}` is a single number.
+  [[nodiscard]] AnyParam param(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
+                               ParamOptions const& options = {}) {
+    return {unit.model_, add(unit, std::move(name), shape, init, options), shape};
+  }
   /// `unit` uses `param` too, as a head uses a token embedding. Stored, updated and saved once; gradients of all uses
   /// add up.
-  template <std::size_t D>
-  void tie(Unit unit, Param<D> const& param) {
-    add_use(unit, param.model_, param.index_);
-  }
+  void tie(Unit unit, AnyParam const& param) { add_use(unit, param.model_, param.index_); }
   /// The unit at this place in the order of forward, for programs that walk through a model that they did not write.
   /// Throws ContractError if there is none.
   [[nodiscard]] Unit unit_at(std::uint32_t index) const;
+  [[nodiscard]] AnyParam param_at(std::uint32_t index) const;   ///< The same, in the order in which they were made.
+  [[nodiscard]] std::int64_t parameter_count() const noexcept;  ///< Elements of all parameters, frozen ones too.
   /// What the layers below read.
   [[nodiscard]] model::Description const& description() const noexcept { return *state_; }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A machine as a few numbers: what a simulation needs to know of it.
 #pragma once
 #include <cstdint>
@@ -6,35 +7,39 @@
 #include <vector>
 
 #include "zeroth/core/dtype.hpp"
+#include "zeroth/core/export.hpp"
 
 namespace zeroth::simulate {
 
 /// What starting a collective and each of its steps cost, and the share of the links' bandwidth that it reaches: NCCL
 /// calls it a protocol. Of several the fastest is taken, collective by collective.
 struct Protocol {
-  double start_us = 0;
-  double step_us = 0;          ///< From a rank to its neighbour on the same node.
-  double network_step_us = 0;  ///< To a neighbour on another node.
-  double bandwidth_fraction = 1;
+  double start_us = 0;            ///< Of a collective.
+  double step_us = 0;             ///< From a rank to its neighbour on the same node.
+  double network_step_us = 0;     ///< To a neighbour on another node.
+  double bandwidth_fraction = 1;  ///< Of the links, 0 to 1.
   friend bool operator==(Protocol const&, Protocol const&) = default;
 };
 
+/// Equal ranks on equal nodes.
 struct Machine {
-  std::string name;
+  std::string name;                      ///< For messages and tables.
   double peak_flops_per_s = 0;           ///< Of one rank, multiplying 16-bit numbers: what MFU is a fraction of.
   double fp32_peak_flops_per_s = 0;      ///< The same where the model computes in fp32; 0: as above.
   double math_efficiency = 1;            ///< Fraction of the peak that the model's math reaches undisturbed.
   double memory_bytes_per_s = 0;         ///< Of one rank's device memory, read and written together.
   std::int64_t device_memory_bytes = 0;  ///< Of one rank; 0 is unknown.
-  int ranks_per_node = 1;
-  double node_bytes_per_s = 0;     ///< Bus bandwidth of a collective within a node, as nccl-tests defines it.
-  double network_bytes_per_s = 0;  ///< Of all network links of one node together, in one direction.
-  std::vector<Protocol> ring, tree;
-  bool copy_engine_gathers = false;  ///< All-gathers within a node run on copy engines and slow nothing down.
-  double communication_share = 0;    ///< Of a rank's compute that a collective takes while it runs: 0 to 1.
-  double enqueue_us = 0;             ///< What enqueueing anything costs the host.
-  double kernel_us = 0;              ///< Shortest time of a kernel.
+  int ranks_per_node = 1;                ///< What a node holds when it is full.
+  double node_bytes_per_s = 0;           ///< Bus bandwidth of a collective within a node, as nccl-tests defines it.
+  double network_bytes_per_s = 0;        ///< Of all network links of one node together, in one direction.
+  std::vector<Protocol> ring;            ///< Of ring algorithms.
+  std::vector<Protocol> tree;            ///< Of tree algorithms; empty: none are used.
+  bool copy_engine_gathers = false;      ///< All-gathers within a node run on copy engines and slow nothing down.
+  double communication_share = 0;        ///< Of a rank's compute that a collective takes while it runs: 0 to 1.
+  double enqueue_us = 0;                 ///< What enqueueing anything costs the host.
+  double kernel_us = 0;                  ///< Shortest time of a kernel.
 
+  /// Operations per second of one rank that computes in `compute`.
   [[nodiscard]] double peak(Dtype compute) const noexcept {
     return compute == Dtype::fp32 && fp32_peak_flops_per_s > 0 ? fp32_peak_flops_per_s : peak_flops_per_s;
   }
@@ -44,7 +49,8 @@ struct Machine {
 /// Presets: "8xH100", "8xH200" (one NDR adapter per GPU). Otherwise a JSON file with the fields above as keys, those of
 /// Protocol within; docs/simulate.md says which are required. "//" comments are allowed.
 /// Throws ConfigError naming file, key, value and what is allowed.
-[[nodiscard]] Machine machine_of(std::string_view preset_or_file);
-[[nodiscard]] std::vector<std::string> machine_presets();
+[[nodiscard]] ZEROTH_EXPORT Machine machine_of(std::string_view preset_or_file);
+/// Names that machine_of() takes.
+[[nodiscard]] ZEROTH_EXPORT std::vector<std::string> machine_presets();
 
 }  // namespace zeroth::simulate

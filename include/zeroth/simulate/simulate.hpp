@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A step without the machine: the real engine, its policies, slots and buckets, on a device that has no memory and a
 /// clock that only adds up what work would take.
 #pragma once
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "zeroth/config/config.hpp"
+#include "zeroth/core/export.hpp"
 #include "zeroth/device/memory.hpp"
 #include "zeroth/device/timeline.hpp"
 #include "zeroth/engine/report.hpp"
@@ -18,22 +20,25 @@ namespace zeroth::simulate {
 /// Floating-point operations of one rank in one forward and one backward turn of a unit: in each, where a micro-step
 /// has several.
 struct UnitWork {
-  double forward_flops = 0, backward_flops = 0;
+  double forward_flops = 0;    ///< Useful ones, as in the next.
+  double backward_flops = 0;   ///< Without recomputation.
   double recompute_flops = 0;  ///< Forward done again inside backward; not counted as useful.
 };
 
+/// What is simulated, and kept.
 struct Options {
   /// Simulates every rank, each on a thread, instead of rank 0 with all others at its pace.
   bool all_ranks = false;
   /// Rank to factor: its math takes this many times as long. Needs all_ranks.
   std::map<int, double> slowdown = {};
-  bool timelines = false;
+  bool timelines = false;  ///< Keep them; they take memory.
 };
 
 /// Of the last of a few steps, when slots and streams have settled.
 struct Simulation {
-  StepReport report;  ///< Of rank 0; loss and norm mean nothing.
-  double step_ms = 0, exposed_comm_ms = 0;
+  StepReport report;                ///< Of rank 0; loss and norm mean nothing.
+  double step_ms = 0;               ///< See StepReport, as is the next.
+  double exposed_comm_ms = 0;       ///< What nothing hid.
   double mfu = 0;                   ///< Useful operations per second over Machine::peak() of the compute dtype.
   std::int64_t bytes_sent = 0;      ///< By rank 0 in a step, over all links.
   MemoryBytes memory;               ///< What its ledger saw at most.
@@ -42,7 +47,13 @@ struct Simulation {
 
 /// `work` by unit, in the model's order. Costs time and memory by units and parameters, not by elements. Throws what
 /// Engine throws, and ContractError if `work` or `options` do not fit the model and the world.
-[[nodiscard]] Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
-                             Machine const& machine, Options const& options = {});
+[[nodiscard]] ZEROTH_EXPORT Simulation run(Model const& model, Config const& config, int world,
+                                           std::span<UnitWork const> work, Machine const& machine,
+                                           Options const& options = {});
+
+/// Bytes that a rank sends in one step, all micro-steps and the update together: counted in runs of at most three
+/// micro-steps; what each one more sends is the same, so that many cost no more than three. Depends on no machine.
+/// Throws what plan() throws, and ConfigError if a step would send more than 64 bits can count.
+[[nodiscard]] ZEROTH_EXPORT std::int64_t bytes_sent_per_step(Model const& model, Config const& config, int world);
 
 }  // namespace zeroth::simulate

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+/// An update by a rule, in one pass over master, states, gradient and parameter; masters and states of bf16 are rounded
+/// stochastically.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "core/dispatch.hpp"
+#include "cuda/packs.hpp"
+#include "optim/rule_elements.hpp"
+#include "optim/stochastic_rounding.hpp"
+
+namespace zeroth::cuda {
+
+/// Some of the segments of an update. They travel by value, as arguments of the kernel do, so that a step neither
+/// copies nor keeps them. P is the parameter's type, or void where the master is the parameter; M is the master's type
+/// and S that of the states, each fp32 or bf16.
+template <class Rule, class G, class P, class M, class S>
+struct Update {
+  static constexpr int state_count = Rule::state_count;
+  static constexpr int threads = 256;
+  static constexpr int pack = pack_count<M, S, G, std::conditional_t<Element<P>, P, M>>;
+  static constexpr bool rounds = std::is_same_v<M, bf16>;
+  static_assert(!rounds || pack == optim::noise_lanes);
+  static constexpr int tile_count = threads * pack * 2;
+  static constexpr int most_segments = 96;  // so that arguments stay below 4 KiB
+  struct Shared {};
+
+  M* master;
+  S* states[optim::most_states];
+  G const* gradient;
+  P* parameter;
+  Rule rule;
+  std::int64_t rounding_seed;
+  optim::StepScalars const* scalars;
+  PackGrid<pack> grid;
+  int segment_count = 0;
+  optim::Segment segments[most_segments] = {};
+  std::int64_t tiles_through[most_segments] = {};  ///< Of the segments up to and including this one.
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
+    block.alone([&](int thread) {
+      if (scalars->skip) {
+        return;
+      }
+      auto const noise = optim::noise_of(rounding_seed, *scalars);
+      for (std::int64_t i = block.index(); i < tiles(); i += block.count()) {
+        int const k = segment_of(i);
+        auto const& segment = segments[k];
+        auto const tile = tile_of<tile_count>(grid, segment.begin, segment.end, k == 0 ? i : i - tiles_through[k - 1]);
+        auto const factors = optim::factors_of(rule, *scalars, segment);
+        each_pack<threads>(packs_of(segment), tile, thread, [&](std::int64_t first, auto count) {
+          update(factors, {noise, segment.element + (first - segment.begin)}, first, count);
+        });
+      }
+    });
+  }
+
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles() const {
+    return segment_count == 0 ? 0 : tiles_through[segment_count - 1];
+  }
+
+  [[nodiscard]] bool full() const { return segment_count == most_segments; }
+  void add(optim::Segment const& segment) {
+    segments[segment_count] = segment;
+    tiles_through[segment_count] = tiles() + tiles_of<tile_count>(grid, segment.begin, segment.end);
+    ++segment_count;
+  }
+
+ private:
+  /// Elements are rounded by themselves where packs do not begin with the elements that share random words. Layouts see
+  /// to it that they do.
+  [[nodiscard]] ZEROTH_DEVICE PackGrid<pack> packs_of(optim::Segment const& segment) const {
+    bool const apart = rounds && (segment.element - segment.begin + grid.origin) % pack != 0;
+    return apart ? PackGrid<pack>{} : grid;
+  }
+
+  /// Whose tile this is: the first segment whose tiles go beyond it.
+  [[nodiscard]] ZEROTH_DEVICE int segment_of(std::int64_t tile) const {
+    int low = 0;
+    for (int high = segment_count - 1; low < high;) {
+      int const middle = (low + high) / 2;
+      if (tiles_through[middle] > tile) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return low;
+  }
+
+  /// What the first element of a pack is rounded with: its place in the model decides.
+  struct NoiseAt {
+    optim::RoundingNoise noise;
+    std::int64_t element;
+  };
+
+  template <class Factors, int count>
+  ZEROTH_DEVICE void update(Factors const& factors, NoiseAt const& at, std::int64_t first, Count<count> size) const {
+    update(factors, at, first, size, std::make_index_sequence<state_count>{});
+  }
+
+  template <class Factors, int count, std::size_t... state>
+  ZEROTH_DEVICE void update(Factors const& factors, NoiseAt const& at, std::int64_t first, Count<count> /*size*/,
+                            std::index_sequence<state...> /*states*/) const {
+    auto const narrow = load<count>(gradient + first);
+    auto wide = widened(load<count>(master + first));
+    // One more than there are, since there may be none.
+    Pack<float, count> kept[state_count + 1] = {widened(load<count>(states[state] + first))..., {}};
+    for (int k = 0; k < count; ++k) {
+      optim::update_element(factors, to_float(narrow.at[k]), wide.at[k], kept[state].at[k]...);
+    }
+    store(master + first, rounded<M>(wide, optim::Rounded::master, at));
+    (store(states[state] + first, rounded<S>(kept[state], optim::rounded_state(int{state}), at)), ...);
+    if constexpr (Element<P>) {
+      Pack<P, count> narrowed;
+      for (int k = 0; k < count; ++k) {
+        narrowed.at[k] = from_float<P>(wide.at[k]);
+      }
+      store(parameter + first, narrowed);
+    }
+  }
+
+  template <class T, int count>
+  [[nodiscard]] static ZEROTH_DEVICE Pack<float, count> widened(Pack<T, count> const& values) {
+    Pack<float, count> wide;
+    for (int k = 0; k < count; ++k) {
+      wide.at[k] = to_float(values.at[k]);
+    }
+    return wide;
+  }
+
+  /// What is stored of `wide`: it, or bf16. A pack has the elements that share random words, or is one element.
+  template <class T, int count>
+  [[nodiscard]] static ZEROTH_DEVICE Pack<T, count> rounded(Pack<float, count> const& wide, optim::Rounded what,
+                                                            NoiseAt const& at) {
+    if constexpr (std::is_same_v<T, float>) {
+      return wide;
+    } else {
+      auto const words =
+          optim::noise_words(at.noise, what, static_cast<std::uint64_t>(at.element) / optim::noise_lanes);
+      int const lane = count == optim::noise_lanes ? 0 : static_cast<int>(at.element % optim::noise_lanes);
+      Pack<T, count> result;
+      for (int k = 0; k < count; ++k) {
+        result.at[k] = optim::round_stochastically(wide.at[k], optim::noise_at(words, lane + k));
+      }
+      return result;
+    }
+  }
+};
+
+template <class G, class P, class M, class S, class Rule, class Launch>
+[[nodiscard]] cudaError_t launch_segments(Launch const& launch, optim::UpdateArgs const& args, Rule const& rule) {
+  using Body = Update<Rule, G, P, M, S>;
+  auto const state = [&](int k) {
+    return static_cast<S*>(k < Rule::state_count ? args.states[static_cast<std::size_t>(k)] : nullptr);
+  };
+  std::array const arrays{Array{args.master, sizeof(M)}, Array{state(0), sizeof(S)}, Array{state(1), sizeof(S)},
+                          Array{args.gradient, sizeof(G)},
+                          Array{args.parameter, args.parameter == nullptr ? 0 : bytes_of(args.parameter_dtype)}};
+  static_assert(sizeof(Body) <= 4096);
+  static_assert(optim::most_states == 2);
+  Body body{static_cast<M*>(args.master),
+            {state(0), state(1)},
+            static_cast<G const*>(args.gradient),
+            static_cast<P*>(args.parameter),
+            rule,
+            args.update->rounding_seed,
+            args.scalars,
+            pack_grid<Body::pack>(arrays)};
+  for (auto const& segment : args.segments) {
+    if (segment.begin == segment.end) {
+      continue;
+    }
+    if (body.full()) {
+      if (auto const result = launch(body, body.tiles()); result != cudaSuccess) {
+        return result;
+      }
+      body.segment_count = 0;
+    }
+    body.add(segment);
+  }
+  return body.segment_count == 0 ? cudaSuccess : launch(body, body.tiles());
+}
+
+/// What device::expect_update() lets through, and no more: each is a kernel.
+template <class Rule, class Launch>
+[[nodiscard]] cudaError_t launch_rule(Launch const& launch, optim::UpdateArgs const& args, Rule const& rule) {
+  if (args.master_dtype == Dtype::bf16) {
+    if constexpr (Rule::state_count > 0) {
+      if (args.states_dtype == Dtype::bf16) {
+        return launch_segments<bf16, void, bf16, bf16>(launch, args, rule);
+      }
+    }
+    return launch_segments<bf16, void, bf16, float>(launch, args, rule);
+  }
+  cudaError_t result = cudaSuccess;
+  with_element(args.gradient_dtype, [&]<class G>(std::type_identity<G>) {
+    if (args.parameter == nullptr) {
+      result = launch_segments<G, void, float, float>(launch, args, rule);
+    } else if (args.parameter_dtype == Dtype::bf16) {
+      result = launch_segments<G, bf16, float, float>(launch, args, rule);
+    } else {
+      result = launch_segments<G, fp16, float, float>(launch, args, rule);
+    }
+  });
+  return result;
+}
+
+/// `function(rule)` for the rule of `args`.
+template <class F>
+[[nodiscard]] cudaError_t with_rule(optim::UpdateArgs const& args, F const& function) {
+  return std::visit(
+      [&]<class Rule>(Rule const& rule) {
+        if constexpr (std::is_same_v<Rule, optim::Own>) {
+          return cudaErrorNotSupported;  // it is a function of the host
+        } else {
+          return function(rule);
+        }
+      },
+      args.update->rule);
+}
+
+}  // namespace zeroth::cuda

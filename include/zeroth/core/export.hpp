@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a shared library shows: all else in it is hidden. ZEROTH_SHARED is defined, by the package for those who link
+/// the library and for the library itself, where it is one. Plain, so that a compiler needs no folder but include/.
+#pragma once
+
+#if defined(ZEROTH_SHARED)
+#define ZEROTH_EXPORT __attribute__((visibility("default")))
+#else
+#define ZEROTH_EXPORT
+#endif

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Reduce operators: what a reduction over ranks makes of the ranks' elements.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "zeroth/core/dtype.hpp"
+
+namespace zeroth {
+
+/// The operators of MPI (MPI 4.1, section 6.9), and the average. Elements are folded in rank order, e0 first, then e1,
+/// so that the result is the same bits everywhere (but on NCCL: see comm::supports()):
+///
+/// | operator                                | elements                        | result                               |
+/// |-----------------------------------------|---------------------------------|--------------------------------------|
+/// | sum, product                            | numbers                         | bf16, fp16: in fp32, rounded once;   |
+/// |                                         |                                 | integers wrap around                 |
+/// | maximum, minimum                        | numbers                         | a NaN if any is; of equals the first |
+/// | average                                 | fp32, bf16, fp16, fp64          | the sum times 1 / W, in fp32 or fp64,|
+/// |                                         |                                 | rounded once                         |
+/// | logical_and, logical_or, logical_xor    | int32, int64, byte              | 0 or 1; every element but 0 is true  |
+/// | bit_and, bit_or, bit_xor                | int32, int64, byte              |                                      |
+/// | max_location, min_location              | Located, as the three dtypes    | the element with the largest, or     |
+/// |                                         | fp32_location, int32_location,  | smallest, value, whole; the first of |
+/// |                                         | fp64_location                   | equals; the first NaN, if there is   |
+///
+/// "The first" is the lowest rank's; MPI gives the lowest location instead. Bytes count as unsigned.
+enum class Reduce : std::uint8_t {
+  sum,
+  product,
+  maximum,
+  minimum,
+  average,
+  logical_and,
+  logical_or,
+  logical_xor,
+  bit_and,
+  bit_or,
+  bit_xor,
+  max_location,
+  min_location
+};
+
+/// "max_location": as in messages.
+[[nodiscard]] constexpr std::string_view name_of(Reduce reduce) noexcept {
+  switch (reduce) {
+    case Reduce::sum: return "sum";
+    case Reduce::product: return "product";
+    case Reduce::maximum: return "maximum";
+    case Reduce::minimum: return "minimum";
+    case Reduce::average: return "average";
+    case Reduce::logical_and: return "logical_and";
+    case Reduce::logical_or: return "logical_or";
+    case Reduce::logical_xor: return "logical_xor";
+    case Reduce::bit_and: return "bit_and";
+    case Reduce::bit_or: return "bit_or";
+    case Reduce::bit_xor: return "bit_xor";
+    case Reduce::max_location: return "max_location";
+    case Reduce::min_location: return "min_location";
+  }
+  return "?";
+}
+
+/// Are its elements Located?
+[[nodiscard]] constexpr bool is_location(Dtype dtype) noexcept {
+  return dtype == Dtype::fp32_location || dtype == Dtype::int32_location || dtype == Dtype::fp64_location;
+}
+
+/// Are the elements of `dtype` among those of `reduce` in the table?
+[[nodiscard]] constexpr bool is_defined(Reduce reduce, Dtype dtype) noexcept {
+  bool const integer = dtype == Dtype::int32 || dtype == Dtype::int64 || dtype == Dtype::byte;
+  switch (reduce) {
+    case Reduce::sum:
+    case Reduce::product:
+    case Reduce::maximum:
+    case Reduce::minimum: return bytes_of(dtype) > 0 && !is_location(dtype);
+    case Reduce::average: return bytes_of(dtype) > 0 && !is_location(dtype) && !integer;
+    case Reduce::logical_and:
+    case Reduce::logical_or:
+    case Reduce::logical_xor:
+    case Reduce::bit_and:
+    case Reduce::bit_or:
+    case Reduce::bit_xor: return integer;
+    case Reduce::max_location:
+    case Reduce::min_location: return is_location(dtype);
+  }
+  return false;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+/// An engine whose types are known at run time, and all that engines of known types share.
+///
+/// Rules for every call, said once:
+/// - **Collective:** all calls on an engine and its passes are made by every rank in the same order, except where
+///   noted.
+/// - **Stream order:** work on parameters and gradients is ordered on the compute stream, which the caller owns. No
+///   call blocks the host unless it says "waits". On the CPU the compute stream is the calling thread.
+/// - **Threads:** calls on an engine, its passes and guards come from any thread, one at a time; the program orders
+///   the threads that it hands them to. Messages name the engine's rank, whatever the thread. With `zeroth.check` two
+///   calls at the same time throw ContractError. A Config may be shared.
+/// - **Errors:** a destructor never throws; what it found is thrown by the next call on the same engine.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "zeroth/comm/job.hpp"
+#include "zeroth/config/config.hpp"
+#include "zeroth/core/export.hpp"
+#include "zeroth/device/memory.hpp"
+#include "zeroth/device/timeline.hpp"
+#include "zeroth/engine/pass.hpp"
+#include "zeroth/engine/report.hpp"
+#include "zeroth/model/model.hpp"
+
+namespace zeroth {
+
+struct StepOptions {
+  std::optional<float> learning_rate;  ///< For this step, instead of the file's schedule. The same on all ranks.
+};
+
+/// Trains `model` as `config` says, for programs that learn dtypes and shapes when they run: adapters of dynamically
+/// typed libraries, walks over models that somebody else wrote. All memory is allocated by the constructor, none in a
+/// steady-state step. Its end waits for all that it has begun; after an error it tells the other ranks instead, which
+/// end too. Neither moves nor copies, because its passes and guards know its address: a function may return one that it
+/// makes in the return statement, a container holds a unique_ptr. If it ends before a pass does, it ends the process
+/// and says so.
+class ZEROTH_EXPORT AnyEngine {
+ public:
+  /// On the job's device, with the file's types. Waits until all ranks are here and have shown the same model, config
+  /// and initial parameters. The model may end before the engine.
+  AnyEngine(Job& job, Model const& model, Config const& config);
+  AnyEngine(AnyEngine const&) = delete;
+  AnyEngine& operator=(AnyEngine const&) = delete;
+  virtual ~AnyEngine();
+
+  /// The file's gradient_accumulation_steps of them. Then comes step().
+  Passes<AnyMicroStep> micro_steps() { return passes<AnyMicroStep>(); }
+  /// Enqueues the update and returns the report of the *previous* step, so the first time none. Waits for that one:
+  /// that never idles the device, stops the host from running further ahead, and puts each report at the same place of
+  /// the loop on every rank. Throws Error when a dynamic loss scale cannot get smaller.
+  std::optional<StepReport> step(StepOptions const& options = {});
+  /// Waits for all work; returns the report that step() still owes. After the loop; or after any step(), to have its
+  /// report at once, at the cost of an idle device: training goes on.
+  std::optional<StepReport> finish();
+  /// From now on the engine adds to `timeline` what each stream does and where it waits; null ends that. Between
+  /// passes. The timeline lives until finish() or until the engine ends. Costs allocations while it lasts. Not
+  /// collective.
+  void trace(Timeline* timeline);
+  /// Between micro-steps or steps; `passes` batches on every rank, at least one. No effect on training. Ends the
+  /// evaluation before it, if that was left unfinished.
+  AnyEvaluation evaluation(int passes) { return AnyEvaluation{begin_evaluation(passes)}; }
+
+  /// One safetensors file of the masters, in fp32, written by rank 0 from the shards piece by piece: there when it is
+  /// complete, or not at all. Between passes. Waits. If it cannot be written, all ranks throw the same SystemError, and
+  /// the engine goes on: another file may do.
+  void save_weights(std::filesystem::path const& file);
+  /// Each rank reads its ranges only. fp32, bf16 and fp16 files. Between passes. Waits. Leaves the optimizer's states
+  /// and the count of updates as they are. Warns of the first value that is not finite. If one rank cannot read the
+  /// file, or names and shapes do not match, all throw the same SystemError or ContractError, nothing was changed, and
+  /// the engine goes on. An error while values are read, from a file that was whole before, is the engine's end, and so
+  /// is PeerError if ranks read different values.
+  void load_weights(std::filesystem::path const& file);
+
+  /// Every element of `param` as the optimizer holds it, the master, or the compute copy of a frozen one, widened to
+  /// fp32; on every rank. Between passes; what step() enqueued is in it. Waits, and broadcasts each slice. Throws
+  /// ContractError if `values` has not as many elements as `param`.
+  void read(AnyParam const& param, std::span<float> values);
+  /// The inverse of read: rounds to the nearest number of the master's and the compute dtype. The optimizer's states
+  /// stay as they are. Waits. The same values on all ranks, or PeerError ends the engine.
+  void write(AnyParam const& param, std::span<float const> values);
+  /// Of this step, ahead of its update: global, unscaled, before clipping; the bits of StepReport::grad_norm. Between
+  /// the last micro-step and step(), which may then be given a learning rate of 0, say. Waits for backward, as step()
+  /// does not: the device idles.
+  [[nodiscard]] float gradient_norm();
+  /// The same of one trainable parameter, from fp64 sums on the host, which reads the whole slice.
+  [[nodiscard]] float gradient_norm(AnyParam const& param);
+
+  [[nodiscard]] std::int64_t micro_batch() const noexcept;  ///< Samples per rank and pass. Not collective.
+  [[nodiscard]] Dtype compute_dtype() const noexcept;       ///< Of parameters in guards. Not collective.
+  [[nodiscard]] Dtype gradient_dtype() const noexcept;      ///< Of gradients in guards. Not collective.
+  [[nodiscard]] MemoryBytes peak() const noexcept;          ///< Measured. Not collective.
+  [[nodiscard]] MemoryBytes planned() const noexcept;       ///< What plan() says: its `bytes`. Not collective.
+  /// The stream that the caller's kernels belong on: see adapters/cuda.hpp. Null on the CPU. Not collective.
+  [[nodiscard]] device::StreamRef compute_stream() const noexcept;
+
+ protected:
+  /// For a program that was compiled for these types. Throws ConfigError, naming both, if the file says otherwise.
+  AnyEngine(Job& job, Model const& model, Config const& config, Dtype compute, Dtype gradient);
+  template <class P>
+  [[nodiscard]] Passes<P> passes() noexcept {
+    return {state_.get(), accumulation_};
+  }
+  [[nodiscard]] detail::EvaluationRecord begin_evaluation(int passes);
+
+ private:
+  std::unique_ptr<detail::EngineState> state_;
+  int accumulation_;
+};
+
+}  // namespace zeroth

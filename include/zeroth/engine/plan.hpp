@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What an engine will hold, and how it will go about it: known without a job.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zeroth/comm/communicator.hpp"
+#include "zeroth/config/config.hpp"
+#include "zeroth/core/export.hpp"
+#include "zeroth/device/memory.hpp"
+#include "zeroth/model/model.hpp"
+
+namespace zeroth {
+
+struct PlanOptions {
+  comm::Transport transport = comm::Transport::local;  ///< mpi stages what it reduces in memory of its own.
+};
+
+/// Buffers of one size, which units of up to that size take turns in.
+struct PlannedSlots {
+  int slots = 0;
+  std::int64_t capacity_count = 0;  ///< Elements of each.
+  std::int64_t flat_units = 0;      ///< That take turns in them.
+};
+
+/// The same on every rank. A flat unit is what is gathered and reduced together: a unit's own parameters, or one that
+/// several units use.
+struct Plan {
+  Settings settings;  ///< The file, resolved for this world and model.
+  int world = 1;
+
+  std::int64_t parameter_count = 0;  ///< Elements, those of tied parameters once.
+  std::int64_t padded_count = 0;     ///< The same with what alignment and equal shares add.
+  std::int64_t units = 0, flat_units = 0;
+  std::string largest_flat_unit;  ///< By elements: what a slot has to hold.
+  std::int64_t largest_flat_unit_count = 0;
+
+  MemoryBytes bytes;  ///< What a rank allocates, and its ledger then shows.
+  /// Of `bytes`, what alignment costs parameters, gradients and optimizer. Zero for slots and scratch.
+  MemoryBytes padding;
+  bool shards_parameters = false, shards_gradients = false, shards_optimizer = false;  ///< Otherwise whole.
+  std::vector<PlannedSlots> parameter_slots, gradient_slots;  ///< Largest first; none of what is whole.
+  std::optional<int> most_units_in_a_bucket;                  ///< Where zeroth.gradient_slots limits it.
+
+  /// What the user should know, a sentence each, without a full stop: where another stage would round differently,
+  /// where many micro-steps add up in 16 bits, where stage3_max_live_parameters leaves no prefetch. Each names the key.
+  std::vector<std::string> notes;
+
+  [[nodiscard]] MemoryBytes without_padding() const noexcept {
+    return {bytes.parameters - padding.parameters, bytes.gradients - padding.gradients,
+            bytes.optimizer - padding.optimizer, bytes.slots - padding.slots, bytes.scratch - padding.scratch};
+  }
+};
+
+/// Arithmetic by units and parameters, not by elements: models of any size. What a step sends depends on how the engine
+/// runs it: simulate::bytes_sent_per_step(). Throws ConfigError if the file does not suit the world, ContractError if
+/// the model is too large for it. Not collective.
+[[nodiscard]] ZEROTH_EXPORT Plan plan(Model const& model, Config const& config, int world,
+                                      PlanOptions const& options = {});
+
+/// A plan for people: a table by category, and a line for everything that was decided (slots, caps, dtypes).
+[[nodiscard]] ZEROTH_EXPORT std::string explain_plan(Plan const& plan);
+
+}  // namespace zeroth

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zeroth/optim/update.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "core/dispatch.hpp"
+#include "core/isa.hpp"
+#include "rule_elements.hpp"
+#include "stochastic_rounding.hpp"
+
+namespace zeroth::optim {
+namespace {
+
+/// Elements that are converted, updated and rounded in turn. They stay in the first-level cache, so memory still sees
+/// one pass.
+constexpr std::int64_t block = 512;
+
+/// Elements in fp32.
+struct Wide {
+  float const* gradient;
+  float* master;
+  std::array<float*, most_states> states;
+  std::int64_t count;
+};
+
+/// A rule, bound to what the elements of a segment share.
+struct Bound {
+  void (*update)(void const* factors, Wide const& elements);
+  void const* factors;
+  int state_count;
+};
+
+template <class Factors, std::size_t... state>
+ZEROTH_INLINE void update_elements(Factors const& factors, Wide const& elements,
+                                   std::index_sequence<state...> /*states*/) {
+  Factors const f = factors;
+  auto const [gradient, master, states, count] = elements;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    update_element(f, gradient[i], master[i], std::get<state>(states)[i]...);
+  }
+}
+
+template <class R>
+struct Loop {
+  using Factors = decltype(factors_of(std::declval<R const&>(), StepScalars{}, Segment{}));
+  Factors const& factors;
+  Wide const& elements;
+  ZEROTH_INLINE void operator()() const {
+    update_elements(factors, elements, std::make_index_sequence<R::state_count>{});
+  }
+  static void run(void const* factors, Wide const& elements) {
+    with_best_isa(Loop{*static_cast<Factors const*>(factors), elements});
+  }
+};
+
+struct OwnFactors {
+  Own const& rule;
+  StepScalars const& scalars;
+  Segment const& segment;
+
+  static void run(void const* factors, Wide const& elements) {
+    auto const& [rule, scalars, segment] = *static_cast<OwnFactors const*>(factors);
+    float gradient[block];
+    for (std::int64_t first = 0; first < elements.count; first += block) {
+      auto const count = static_cast<std::size_t>(std::min(block, elements.count - first));
+      for (std::size_t i = 0; i < count; ++i) {
+        gradient[i] = elements.gradient[first + static_cast<std::int64_t>(i)] * scalars.gradient_scale;
+      }
+      OwnElements given{.master = {elements.master + first, count},
+                        .gradient = {gradient, count},
+                        .states = {},
+                        .learning_rate = scalars.learning_rate * segment.learning_rate_factor,
+                        .weight_decay_factor = segment.weight_decay_factor,
+                        .applied = scalars.applied};
+      for (std::size_t k = 0; k < rule.kept.size(); ++k) {
+        given.states[k] = {elements.states[k] + first, count};
+      }
+      rule.update(given);
+    }
+  }
+};
+
+/// The elements in fp32: where they are, or widened to `buffer`.
+template <class T>
+ZEROTH_INLINE auto widened(T* values, float* buffer, std::int64_t count) {
+  if constexpr (std::is_same_v<std::remove_const_t<T>, float>) {
+    return values;
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) {
+      buffer[i] = to_float(values[i]);
+    }
+    return buffer;
+  }
+}
+
+/// One segment. P is the parameter's type, or void where the master is the parameter.
+///
+/// 16-bit types are converted block by block in loops of their own: one loop over several element sizes would mix
+/// vectors of different lengths and run at half the speed.
+template <class G, class P>
+struct WideUpdate {
+  UpdateArgs const& args;
+  Bound const& rule;
+  Segment const& segment;
+
+  ZEROTH_INLINE void operator()() const {
+    auto const* const gradient = static_cast<G const*>(args.gradient);
+    auto const [begin, end] = std::pair{segment.begin, segment.end};
+    if constexpr (std::is_same_v<G, float> && !Element<P>) {
+      return update(begin, gradient + begin, end - begin);
+    }
+    for (std::int64_t first = begin; first < end; first += block) {
+      std::int64_t const count = std::min(block, end - first);
+      float wide[block];
+      update(first, widened(gradient + first, wide, count), count);
+      if constexpr (Element<P>) {
+        auto const* const master = static_cast<float const*>(args.master);
+        auto* const parameter = static_cast<P*>(args.parameter);
+#pragma GCC ivdep
+        for (std::int64_t i = first; i < first + count; ++i) {
+          parameter[i] = from_float<P>(master[i]);
+        }
+      }
+    }
+  }
+
+  ZEROTH_INLINE void update(std::int64_t first, float const* gradient, std::int64_t count) const {
+    Wide wide{gradient, static_cast<float*>(args.master) + first, {}, count};
+    for (std::size_t k = 0; k < static_cast<std::size_t>(rule.state_count); ++k) {
+      wide.states[k] = static_cast<float*>(args.states[k]) + first;
+    }
+    rule.update(rule.factors, wide);
+  }
+};
+
+/// One segment whose masters are bf16. S is the states' type.
+template <class G, class S>
+struct RoundedUpdate {
+  UpdateArgs const& args;
+  Bound const& rule;
+  Segment const& segment;
+
+  ZEROTH_INLINE void operator()() const {
+    auto const noise = noise_of(args.update->rounding_seed, *args.scalars);
+    auto const* const gradient = static_cast<G const*>(args.gradient);
+    auto* const master = static_cast<bf16*>(args.master);
+    float wide_gradient[block], wide_master[block], wide_states[most_states][block];
+    for (std::int64_t first = segment.begin; first < segment.end; first += block) {
+      std::int64_t const count = std::min(block, segment.end - first);
+      Wide wide{
+          widened(gradient + first, wide_gradient, count), widened(master + first, wide_master, count), {}, count};
+      for (std::size_t k = 0; k < static_cast<std::size_t>(rule.state_count); ++k) {
+        wide.states[k] = widened(static_cast<S*>(args.states[k]) + first, wide_states[k], count);
+      }
+      rule.update(rule.factors, wide);
+      round(noise, Rounded::master, first, wide.master, master + first, count);
+      for (std::size_t k = 0; k < static_cast<std::size_t>(rule.state_count); ++k) {
+        round(noise, rounded_state(static_cast<int>(k)), first, wide.states[k], static_cast<S*>(args.states[k]) + first,
+              count);
+      }
+    }
+  }
+
+  ZEROTH_INLINE void round(RoundingNoise const& noise, Rounded what, std::int64_t first, float const* wide,
+                           bf16* values, std::int64_t count) const {
+    constexpr std::int64_t most_groups = block / noise_lanes + 1;
+    static_assert(std::endian::native == std::endian::little, "halves of words become elements in order");
+    std::uint32_t words[4 * most_groups];
+    std::uint16_t bits[noise_lanes * most_groups];
+    auto const element = static_cast<std::uint64_t>(segment.element + (first - segment.begin));
+    auto const group = element / noise_lanes;
+    auto const lane = static_cast<std::int64_t>(element % noise_lanes);
+    std::int64_t const groups = (lane + count + noise_lanes - 1) / noise_lanes;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      auto const four = noise_words(noise, what, group + static_cast<std::uint64_t>(g));
+      for (std::size_t k = 0; k < 4; ++k) {
+        words[4 * g + static_cast<std::int64_t>(k)] = four[k];
+      }
+    }
+    std::memcpy(bits, words, static_cast<std::size_t>(groups) * 4 * sizeof(std::uint32_t));
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      values[i] = round_stochastically(wide[i], bits[lane + i]);
+    }
+  }
+  /// fp32 is not rounded: it was updated in place.
+  ZEROTH_INLINE void round(RoundingNoise const& /*noise*/, Rounded /*what*/, std::int64_t /*first*/,
+                           float const* /*wide*/, float* /*values*/, std::int64_t /*count*/) const {}
+};
+
+void update_segment(UpdateArgs const& args, Bound const& rule, Segment const& segment) {
+  with_element(args.gradient_dtype, [&]<class G>(std::type_identity<G>) {
+    if (args.master_dtype == Dtype::bf16) {
+      return args.states_dtype == Dtype::bf16 ? with_best_isa(RoundedUpdate<G, bf16>{args, rule, segment})
+                                              : with_best_isa(RoundedUpdate<G, float>{args, rule, segment});
+    }
+    if (args.parameter == nullptr) {
+      return with_best_isa(WideUpdate<G, void>{args, rule, segment});
+    }
+    with_element(args.parameter_dtype, [&]<class P>(std::type_identity<P>) {
+      with_best_isa(WideUpdate<G, P>{args, rule, segment});
+    });
+  });
+}
+
+}  // namespace
+
+void update(UpdateArgs const& args) {
+  if (args.scalars->skip) {
+    return;
+  }
+  std::visit(
+      [&]<class R>(R const& rule) {
+        for (auto const& segment : args.segments) {
+          if constexpr (std::is_same_v<R, Own>) {
+            OwnFactors const factors{rule, *args.scalars, segment};
+            update_segment(args, {&OwnFactors::run, &factors, static_cast<int>(rule.kept.size())}, segment);
+          } else {
+            auto const factors = factors_of(rule, *args.scalars, segment);
+            update_segment(args, {&Loop<R>::run, &factors, R::state_count}, segment);
+          }
+        }
+      },
+      args.update->rule);
+}
+
+std::string_view name_of(Rule const& rule) noexcept {
+  return std::visit([](auto const& each) { return std::string_view{each.name()}; }, rule);
+}
+
+std::vector<State> states_of(Rule const& rule) {
+  return std::visit([](auto const& each) { return each.states(); }, rule);
+}
+
+int state_count(Rule const& rule) noexcept {
+  return std::visit(
+      []<class R>(R const& each) {
+        if constexpr (std::is_same_v<R, Own>) {
+          return static_cast<int>(each.kept.size());
+        } else {
+          return R::state_count;
+        }
+      },
+      rule);
+}
+
+std::array<float, 2> betas_of(Rule const& rule) noexcept {
+  auto const* const adam = std::get_if<Adam>(&rule);
+  return adam != nullptr && adam->bias_correction ? std::array{adam->beta1, adam->beta2} : std::array{0.0F, 0.0F};
+}
+
+}  // namespace zeroth::optim

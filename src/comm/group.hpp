@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The ranks of a communicator, and the arithmetic of a split.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeroth::comm {
+
+struct Group {
+  std::uint64_t id = 0;  ///< The same on all its ranks, and no other communicator's of the job.
+  std::string name;
+  std::vector<int> job_ranks;  ///< [world] Rank in the job of each rank.
+  int rank = 0;                ///< In it, of whoever holds this.
+
+  [[nodiscard]] int world() const noexcept { return static_cast<int>(job_ranks.size()); }
+  [[nodiscard]] int job_rank(int rank_here) const noexcept { return job_ranks[static_cast<std::size_t>(rank_here)]; }
+  /// A rank of it as messages name it: see describe_rank() of comm/describe.hpp.
+  [[nodiscard]] std::string describe_rank(int rank_here) const;
+};
+
+/// All ranks, "world", of the process's job number `job`.
+[[nodiscard]] Group whole_job(std::uint64_t job, int rank, int world);
+
+/// Marks the transaction that a split is.
+constexpr std::string_view split_purpose = "split";
+
+/// What a rank asks of a split.
+struct SplitRequest {
+  std::int32_t color = 0, key = 0;
+};
+/// The ranks that gave `color`, ordered by key, then by rank.
+[[nodiscard]] std::vector<int> ranks_of_part(std::span<SplitRequest const> requests, int color);
+/// The part of `group` that its rank asked for in `requests` [world], in the group's split number `split`, from 1.
+/// Without ranks for a negative color.
+[[nodiscard]] Group part_of(Group const& group, std::uint64_t split, std::span<SplitRequest const> requests,
+                            std::string const& name);
+
+}  // namespace zeroth::comm

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/host_communicator.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <iterator>
+#include <utility>
+
+#include "comm/describe.hpp"
+#include "comm/finally.hpp"
+#include "comm/operations.hpp"
+#include "comm/record.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/device/cpu.hpp"
+
+namespace zeroth::comm {
+
+HostCommunicator::HostCommunicator(HostJob& job, Group group, CommOptions const& options)
+    : job_{job}, group_{std::move(group)}, options_{options}, agreement_{group_.world()} {
+  job_.enter(group_.id, position_begun_);
+}
+
+void HostCommunicator::end() {
+  leaving_.store(true, std::memory_order_release);
+  ended_.wait_for(begun_.load(std::memory_order_acquire));
+  job_.leave(group_.id, group_.job_ranks, position_ended_);
+}
+
+void HostCommunicator::set_options(CommOptions const& options) {
+  check(options);
+  options_ = options;
+}
+
+// ---- submitting -----------------------------------------------------------------------------------------------------
+
+void HostCommunicator::do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
+  auto& cpu = device::as_cpu(stream);
+  auto const staging = find_staging(label, collectives);
+  Transaction& transaction = pool_.take(label, collectives, options_.timeout);
+  transaction.sequence = ++submitted_;
+  for (auto const& each : collectives) {
+    transaction.records.push_back(recorder().enqueue(make_record(name(), transaction.sequence, label, each)));
+  }
+  cpu.post([this, &transaction, staging, check = options_.check, ticket = ++tickets_] {
+    in_order(ticket, transaction, [&] { run_all(transaction, check, staging); });
+  });
+}
+
+std::span<std::byte> HostCommunicator::find_staging(Label const& label, std::span<Collective const> collectives) {
+  std::int64_t needed_bytes = 0;
+  for (auto const& each : collectives) {
+    std::int64_t const bytes = staging_for(each);
+    ZEROTH_EXPECTS(staging_.empty() || bytes <= static_cast<std::int64_t>(staging_.size()),
+                   fmt::format("{} on communicator '{}' needs {} bytes of staging, and set_staging() gave {}: ask "
+                               "staging_bytes() for the largest reduction of every dtype",
+                               describe(label, each), name(), bytes, staging_.size()));
+    needed_bytes = std::max(needed_bytes, bytes);
+  }
+  if (!staging_.empty() || needed_bytes == 0) {
+    return staging_;
+  }
+  if (needed_bytes > own_staging_bytes_) {  // transactions under way keep what they were given
+    own_staging_bytes_ = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(needed_bytes)));
+    own_staging_.push_back(std::make_unique<std::byte[]>(static_cast<std::size_t>(own_staging_bytes_)));
+  }
+  return {own_staging_.back().get(), static_cast<std::size_t>(own_staging_bytes_)};
+}
+
+std::unique_ptr<Communicator> HostCommunicator::do_split(int color, int key, std::string const& name) {
+  Transaction& transaction = pool_.take({split_purpose, {}}, {}, options_.timeout);
+  new_name_ = name;  // which may differ among the ranks: parts have their own
+  std::unique_ptr<Communicator> part;
+  in_order(++tickets_, transaction, [&] {
+    SplitRequest const mine{color, key};
+    compare(transaction, mine);
+    // Everybody is here, so what makes the part waits for nobody who is late.
+    part = make_part(mine, part_of(group_, ++splits_, agreement_.requests(), name));
+  });
+  return part;
+}
+
+// ---- running, on the stream's thread --------------------------------------------------------------------------------
+
+template <class Work>
+void HostCommunicator::in_order(std::uint32_t ticket, Transaction& transaction, Work const& work) {
+  begun_.fetch_add(1, std::memory_order_acq_rel);
+  Finally const end{[this, &transaction] {
+    pool_.recycle(transaction);
+    served_.add();
+    ended_.add();  // last: from here on the communicator may be gone
+  }};
+  await_ticket(ticket, transaction);
+  current_ = &transaction;
+  awaits_messages_ = false;
+  for (auto const record : transaction.records) {
+    recorder().started(record);
+  }
+  try {
+    if (auto const failure = job_.failure()) {
+      throw PeerError{
+          fmt::format("{}; {} was about to enter {}", failure->reason, describe_this_rank(), describe_current())};
+    }
+    position_begun_.store(transaction.position, std::memory_order_release);
+    work();
+  } catch (PeerError const&) {
+    throw;  // everybody knows
+  } catch (std::exception const& error) {
+    fail(fmt::format("rank {} failed in {}: {}", job_.rank(), describe_current(), error.what()));
+  }
+  position_ended_ = transaction.position;
+  if (!transaction.group.empty()) {
+    last_ended_ = make_record(name(), transaction.sequence, transaction.label, transaction.group.front());
+  }
+  for (auto const record : transaction.records) {
+    recorder().finished(record);
+  }
+}
+
+/// Waits longer than a transaction before this one that waits for a rank, and can say for which.
+void HostCommunicator::await_ticket(std::uint32_t ticket, Transaction const& transaction) {
+  auto const begin = Clock::now();
+  auto const deadline = begin + 2 * transaction.timeout;
+  while (!served_.wait_until(ticket - 1, std::min(deadline, Clock::now() + poll_interval))) {
+    if (auto const failure = job_.failure()) {
+      throw PeerError{failure->reason};
+    }
+    if (Clock::now() >= deadline) {
+      fail(fmt::format(
+          "{} waited {} in the queue before {}, transaction {} of communicator '{}', behind its earlier "
+          "ones on other streams",
+          describe_this_rank(), describe(Clock::now() - begin), describe(transaction), transaction.sequence, name()));
+    }
+  }
+}
+
+void HostCommunicator::run_all(Transaction const& transaction, bool check, std::span<std::byte> staging) {
+  if (check && transaction.is_of_all()) {
+    compare(transaction, {});
+  }
+  if (check && !transaction.messages.empty()) {
+    compare_messages(transaction);
+  }
+  if (!transaction.messages.empty()) {
+    start_messages(transaction.messages);
+  }
+  for (auto const& each : transaction.group) {
+    run(each, staging);
+  }
+  if (!transaction.messages.empty()) {
+    awaits_messages_ = true;
+    await_messages();
+  }
+}
+
+void HostCommunicator::compare(Transaction const& transaction, SplitRequest const& request) {
+  auto const disagreement =
+      agreement_.compare(group_, transaction, request,
+                         [this](void const* mine, void* all, std::int64_t bytes) { exchange(mine, all, bytes); });
+  if (!disagreement.empty()) {  // one of the ranks is named as the one that says it first
+    fail(group_.job_ranks.front(), disagreement);
+  }
+}
+
+/// Sender and receiver tell each other what they are about to do, so that both find out if it is not the same.
+void HostCommunicator::compare_messages(Transaction const& transaction) {
+  std::size_t const bytes = message_outline_bytes();
+  std::vector<std::byte> said(bytes * transaction.messages.size());
+  std::vector<std::byte> heard(said.size());
+  for (std::size_t i = 0; i < transaction.messages.size(); ++i) {
+    write_message_outline(transaction, transaction.messages[i], {said.data() + i * bytes, bytes});
+  }
+  awaits_messages_ = true;
+  exchange_with_peers(transaction.messages, said.data(), heard.data(), static_cast<std::int64_t>(bytes));
+  awaits_messages_ = false;
+  for (std::size_t i = 0; i < transaction.messages.size(); ++i) {
+    auto const& mine = transaction.messages[i];
+    auto const difference = compare_message(group_, transaction, mine, {heard.data() + i * bytes, bytes});
+    if (!difference.empty()) {
+      fail(group_.job_rank(mine.operation == Operation::send ? rank() : mine.peer), difference);
+    }
+  }
+}
+
+// ---- waiting --------------------------------------------------------------------------------------------------------
+
+void HostCommunicator::expect_running() {
+  if (auto const failure = job_.failure()) {
+    throw PeerError{fmt::format("{}; {} was in {}", failure->reason, describe_this_rank(), describe_current())};
+  }
+  if (leaving_.load(std::memory_order_acquire)) {
+    fail(fmt::format("{} left during its own {}", describe_this_rank(), describe_current()));
+  }
+}
+
+/// The ranks of the job without which what runs now cannot end.
+std::vector<int> HostCommunicator::awaited() const {
+  return awaited_ranks(*current_, awaits_messages_, rank(), group_.job_ranks);
+}
+
+/// One of them that will not come, because it has ended this communicator.
+std::optional<int> HostCommunicator::find_leaver() const {
+  auto const leavers = job_.who_left(group_.id);
+  if (leavers.empty()) {
+    return std::nullopt;
+  }
+  auto const needed = awaited();
+  auto const found = std::find_if(leavers.begin(), leavers.end(), [&](Leaver const& each) {
+    return (awaits_messages_ || each.last < current_->position) &&
+           std::find(needed.begin(), needed.end(), each.rank) != needed.end();
+  });
+  return found == leavers.end() ? std::nullopt : std::optional{found->rank};
+}
+
+void HostCommunicator::fail_without(int job_rank) {
+  fail(fmt::format("rank {} left; {} was waiting for it in {}", job_rank, describe_this_rank(), describe_current()));
+}
+
+void HostCommunicator::time_out(Clock::time_point begin) {
+  auto const waited = Clock::now() - begin;
+  std::vector<AwaitedRank> ranks;
+  for (auto const& place : job_.ask_where(group_.id, awaited())) {
+    bool const here = place.answered && !awaits_messages_ && place.begun >= current_->position;
+    ranks.push_back({fmt::format("rank {}", place.rank), here,
+                     place.answered ? place.words : fmt::format("{}, {}", no_answer, describe_last_ended())});
+  }
+  expect_running();
+  fail(describe_missing(describe_this_rank(), waited, describe_current(), ranks, "nobody any more"));
+}
+
+void HostCommunicator::fail(int origin, std::string const& reason) {
+  job_.fail(origin, reason);
+  throw PeerError{reason};
+}
+
+// ---- in words -------------------------------------------------------------------------------------------------------
+
+std::string HostCommunicator::describe_current() const {
+  if (current_->label.purpose == split_purpose) {
+    return fmt::format("split into '{}' of communicator '{}'", new_name_, name());
+  }
+  return fmt::format("{}, transaction {} of communicator '{}'", describe(*current_), current_->sequence, name());
+}
+
+std::string HostCommunicator::describe_last_ended() const {
+  if (last_ended_.sequence == 0) {
+    return "and no transaction has ended here before";
+  }
+  return fmt::format("and was last seen in {} ({}{}{}), transaction {}", last_ended_.what, last_ended_.purpose,
+                     last_ended_.unit[0] == '\0' ? "" : " of unit ", last_ended_.unit, last_ended_.sequence);
+}
+
+}  // namespace zeroth::comm

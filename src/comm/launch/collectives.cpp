@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zeroth/comm/collectives.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <utility>
+
+#include "comm/launch/job_state.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth {
+namespace {
+
+/// Of messages: what a program does of its own.
+constexpr std::string_view purpose = "program";
+
+std::unique_ptr<device::Device> make_device(detail::JobState const& job) {
+  auto device = job.make_device();
+  if (job.compute_stream) {
+    device->compute_on(*job.compute_stream);
+  }
+  return device;
+}
+
+}  // namespace
+
+Collectives::Collectives(Job& job, std::string const& name, comm::CommOptions const& options)
+    : device_{make_device(detail::JobState::of(job))},
+      communicator_{job.communicator().split(0, job.rank(), name)},
+      stream_{device_->make_stream("collectives", device::Overlap::on)} {
+  communicator_->set_options(options);
+}
+
+Collectives::~Collectives() = default;
+
+template <class Submit>
+Collectives::Work Collectives::begin(Submit const& submit) {
+  std::unique_ptr<device::Event> event;
+  if (events_.empty()) {
+    event = device_->make_event();
+    events_.reserve(events_.capacity() + 1);  // so that giving it back never allocates
+  } else {
+    event = std::move(events_.back());
+    events_.pop_back();
+  }
+  device_->compute().record(*event);
+  stream_->wait(*event);
+  submit();
+  stream_->record(*event);
+  return Work{*this, std::move(event)};
+}
+
+Collectives::Work Collectives::start(std::span<comm::Collective const> collectives, std::string_view what) {
+  return begin([&] { communicator_->submit(*stream_, {purpose, what}, collectives); });
+}
+
+Collectives::Work Collectives::start(comm::Collective const& collective, std::string_view what) {
+  return start(std::span{&collective, 1}, what);
+}
+
+Collectives::Work Collectives::start_all_to_all_v(void const* input, std::span<std::int64_t const> send_counts,
+                                                  void* output, std::span<std::int64_t const> receive_counts,
+                                                  Dtype dtype, std::string_view what) {
+  return begin([&] {
+    communicator_->all_to_all_v(*stream_, {purpose, what}, input, send_counts, output, receive_counts, dtype);
+  });
+}
+
+Collectives::Work::Work(Collectives& owner, std::unique_ptr<device::Event> event) noexcept
+    : owner_{&owner}, event_{std::move(event)}, exceptions_at_start_{std::uncaught_exceptions()} {}
+
+Collectives::Work::Work(Work&& other) noexcept = default;
+
+Collectives::Work::~Work() {
+  if (event_ == nullptr) {
+    return;
+  }
+  if (std::uncaught_exceptions() > exceptions_at_start_) {
+    auto& communicator = *owner_->communicator_;
+    communicator.abort(
+        fmt::format("rank {} was ended by an exception while its collectives of communicator '{}' were "
+                    "under way",
+                    this_rank().rank, communicator.name()));
+  }
+  try {
+    wait();
+  } catch (std::exception const&) {  // the stream keeps it
+  }
+}
+
+void Collectives::Work::wait() {
+  if (event_ == nullptr) {
+    return;
+  }
+  auto event = std::move(event_);
+  owner_->device_->compute().wait(*event);
+  owner_->events_.push_back(std::move(event));
+}
+
+bool Collectives::Work::done() const { return event_ == nullptr || event_->done(); }
+
+}  // namespace zeroth

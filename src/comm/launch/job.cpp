@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zeroth/comm/job.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "comm/launch/job_state.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth {
+
+Job::Job(detail::JobState& state) noexcept : state_{&state} {}
+Job::Job(std::unique_ptr<detail::JobState> part) noexcept : part_{std::move(part)}, state_{part_.get()} {}
+Job::Job(Job&& other) noexcept = default;
+Job::~Job() = default;
+
+int Job::rank() const noexcept { return state_->communicator->rank(); }
+int Job::world() const noexcept { return state_->communicator->world(); }
+int Job::local_rank() const noexcept { return state_->local_rank; }
+comm::Communicator& Job::communicator() noexcept { return *state_->communicator; }
+std::unique_ptr<device::Device> Job::make_device() { return state_->make_device(); }
+
+Job Job::split(int color, int key, std::string const& name) {
+  ZEROTH_EXPECTS(color >= 0, fmt::format("Job::split: the color of part '{}' is {}; allowed are 0 and above, since "
+                                         "every rank is in one part",
+                                         name, color));
+  auto part = std::make_unique<detail::JobState>();
+  part->communicator = state_->communicator->split(color, key, name);
+  part->local_rank = state_->local_rank;
+  auto const stop = std::make_shared<std::atomic<bool>>(false);
+  part->stop_requested = [stop, whole = state_->stop_requested] { return stop->load() || whole(); };
+  part->request_stop = [stop] { stop->store(true); };
+  part->make_device = state_->make_device;
+  part->compute_stream = state_->compute_stream;
+  part->set_flight_folder = state_->set_flight_folder;
+  return Job{std::move(part)};
+}
+
+void Job::sum(std::span<double> values) {
+  auto const device = make_device();
+  auto const count = values.size();
+  auto const memory =
+      device->allocate_host(static_cast<std::int64_t>(static_cast<std::size_t>(world()) * count * sizeof(double)));
+  std::span const all{reinterpret_cast<double*>(memory->data()), static_cast<std::size_t>(world()) * count};
+  auto const mine = all.subspan(static_cast<std::size_t>(rank()) * count, count);
+  std::copy(values.begin(), values.end(), mine.begin());
+  auto& stream = device->compute();
+  communicator().all_gather(stream, {"sum", "metrics"}, mine.data(), all.data(), std::ssize(values), Dtype::fp64);
+  stream.synchronize();
+  std::copy_n(all.begin(), count, values.begin());
+  for (std::size_t i = count; i < all.size(); ++i) {
+    values[i % count] += all[i];
+  }
+}
+
+void Job::request_stop() noexcept { state_->request_stop(); }
+void Job::compute_on(device::StreamRef stream) noexcept { state_->compute_stream = stream; }
+
+}  // namespace zeroth

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What is behind a Job.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "zeroth/comm/job.hpp"
+#include "zeroth/device/cpu.hpp"
+
+namespace zeroth::detail {
+
+/// Made by launch() and by Job::split(), and by tests around a communicator of their own.
+struct JobState {
+  std::unique_ptr<comm::Communicator> communicator;  ///< All ranks; engines split theirs from it.
+  int local_rank = 0;
+  std::function<bool()> stop_requested = [] { return false; };
+  std::function<void()> request_stop = [] {};
+  std::function<std::unique_ptr<device::Device>()> make_device = device::make_cpu_device;
+  std::optional<device::StreamRef> compute_stream;  ///< Empty: the device's own.
+  /// Where this job's flight records are written if it fails; the working folder otherwise. Any thread; the last one
+  /// wins.
+  std::function<void(std::filesystem::path const&)> set_flight_folder = [](std::filesystem::path const&) {};
+  [[nodiscard]] static JobState& of(Job& job) noexcept { return *job.state_; }
+  [[nodiscard]] Job job() noexcept { return Job{*this}; }
+};
+
+}  // namespace zeroth::detail

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+#include <optional>
+
+#include "comm/launch/environment.hpp"
+#include "comm/launch/nccl_job.hpp"
+#include "comm/launch/placing.hpp"
+#include "comm/launch/thread_job.hpp"
+#include "comm/rank_error.hpp"
+#include "core/standard_streams.hpp"
+#include "zeroth/comm/job.hpp"
+#include "zeroth/device/cuda.hpp"
+#ifdef ZEROTH_HAS_MPI
+#include "comm/launch/mpi_job.hpp"
+#endif
+
+namespace zeroth::detail {
+namespace {
+
+#ifdef ZEROTH_HAS_MPI
+constexpr bool has_mpi = true;
+#else
+constexpr bool has_mpi = false;
+#endif
+
+int run(comm::LaunchPlan const& plan, LaunchOptions options, std::optional<comm::LaunchedRank> const& launched,
+        std::function<void(Job&)> const& rank_main) {
+  if (options.device == DeviceKind::cuda) {
+    comm::check_cuda(plan, options.share_devices, device::has_cuda() ? device::cuda_device_count() : -1,
+                     device::why_no_gpu());
+  }
+#ifdef ZEROTH_HAS_MPI
+  if (plan.transport == comm::Transport::mpi) {
+    return comm::run_process_job(options, launched, rank_main);
+  }
+#endif
+  if (plan.transport == comm::Transport::nccl) {
+    return comm::run_nccl_job(options, *launched, rank_main);
+  }
+  options.thread_ranks = plan.thread_ranks;
+  return comm::run_thread_job(options, rank_main);
+}
+
+}  // namespace
+
+int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_main) {
+  try {
+    auto const launched = comm::find_launched_rank([](char const* name) { return std::getenv(name); });
+    return run(comm::plan_launch(options, launched, has_mpi), options, launched, rank_main);
+  } catch (...) {  // the job did not start
+    print_error(comm::describe_current_exception().text);
+    return 1;
+  }
+}
+
+}  // namespace zeroth::detail

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/launch/process_end.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+#include "core/standard_streams.hpp"
+
+namespace zeroth::comm {
+
+void flush_output() noexcept {
+  if (takes_more(STDOUT_FILENO, Clock::now() + std::chrono::seconds{1})) {  // who ends waits for no reader
+    std::cout.flush();
+    std::fflush(nullptr);
+  }
+}
+
+void end_process(int status) noexcept {
+  flush_output();
+  std::_Exit(status);
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/launch/rank_process.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "comm/describe.hpp"
+#include "comm/launch/flight_files.hpp"
+#include "comm/launch/job_state.hpp"
+#include "comm/launch/signals.hpp"
+#include "comm/rank_error.hpp"
+#include "core/counter.hpp"
+#include "core/standard_streams.hpp"
+#include "core/start_thread.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+/// For the other ranks to throw, and to write their flight records: launchers kill those that are left as soon as one
+/// has ended, and a second after SIGTERM at the latest.
+constexpr std::chrono::milliseconds grace_for_others{400};
+constexpr std::chrono::milliseconds between_looks{50};
+
+void end(RankProcess const& process, FlightFiles& files, RankError const& error, std::chrono::milliseconds grace) {
+  bool const is_cause = !error.is_peer_error;
+  if (is_cause) {
+    print_error(error.text);
+  }
+  auto const own_reason = fmt::format("rank {} failed: {}", process.rank, error.bare);
+  process.fail(own_reason);
+  auto const failure = process.failure();
+  bool const is_first = !failure || failure->origin == process.rank;
+  if (is_first && !is_cause) {
+    print_error(error.text);
+  }
+  // What this rank said first may be that its engine was unwound.
+  files.write(failure && !(is_first && is_cause) ? failure->reason : own_reason);
+  std::this_thread::sleep_for(is_first ? grace_for_others : grace);
+  if (!is_first && !is_cause) {
+    print_error(error.text);
+  }
+  process.end_process();
+}
+
+/// Ends the process `grace` after the job has failed, if its own thread does not come to do so: it may be stuck in what
+/// it ends, as memory of a GPU that waits for work which never ends.
+class EndInTime {
+ public:
+  EndInTime(RankProcess const& process, FlightFiles& files, std::chrono::milliseconds grace)
+      : process_{process},
+        files_{files},
+        grace_{grace},
+        thread_{start_thread("the watch of this rank's end", [this, speaker = this_rank()] {
+          this_rank() = speaker;
+          ::pthread_setname_np(::pthread_self(), "end in time");
+          watch();
+        })} {}
+  /// Where it ends the process already, this does not return.
+  ~EndInTime() {
+    over_.add();
+    thread_.join();
+  }
+  EndInTime(EndInTime const&) = delete;
+  EndInTime& operator=(EndInTime const&) = delete;
+
+ private:
+  void watch() noexcept {
+    while (!over_.wait_until(1, Clock::now() + between_looks)) {
+      if (auto const failure = process_.failure()) {
+        if (failure->origin != process_.rank) {  // the launcher may kill this rank before its own thread comes
+          files_.write(failure->reason);
+        }
+        if (!over_.wait_until(1, Clock::now() + grace_)) {
+          auto const reason = fmt::format("{}; rank {} did not end within {}, and is ended", failure->reason,
+                                          process_.rank, describe(grace_));
+          end(process_, files_, {rank_prefix() + reason, reason, true}, std::chrono::milliseconds{0});
+        }
+        return;
+      }
+    }
+  }
+
+  RankProcess const& process_;
+  FlightFiles& files_;
+  std::chrono::milliseconds grace_;
+  Counter over_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+void run_rank(RankProcess const& process, detail::JobState& state, std::function<void(Job&)> const& rank_main,
+              LaunchOptions const& options) {
+  auto const grace = options.failure_grace;
+  FlightFiles files{process.rank, {process.recorder}};
+  std::atomic<bool> stop{false};
+  state.stop_requested = [&stop] { return stop.load(std::memory_order_relaxed); };
+  state.request_stop = [&stop] { stop.store(true, std::memory_order_relaxed); };
+  state.set_flight_folder = [&files](std::filesystem::path const& folder) { files.set_folder(folder); };
+  // Launchers end all ranks when one of them is gone: a record says more than that they did.
+  std::string silent;
+  auto const cause_of_end = [&](std::string const& why) {
+    auto const failure = process.failure();
+    return failure ? failure->reason : silent.empty() ? why : fmt::format("{}; {}", why, silent);
+  };
+  SignalWatch::Actions const actions{.who = fmt::format("rank {}", process.rank),
+                                     .ask =
+                                         [&](int signal) {
+                                           stop.store(true, std::memory_order_relaxed);
+                                           if (signal == SIGTERM) {
+                                             files.write_in_case("SIGTERM");  // at once: what kills does not wait
+                                             silent = process.describe_silent();
+                                             if (auto const cause = cause_of_end("SIGTERM"); cause != "SIGTERM") {
+                                               files.write_in_case(cause);
+                                             }
+                                           }
+                                         },
+                                     .record = [&](std::string const& why) { files.write(cause_of_end(why)); },
+                                     .grace = options.stop_grace};
+  std::optional<SignalWatch> signals;
+  try {
+    signals.emplace(actions);
+  } catch (SystemError const&) {  // the other ranks are already there
+    end(process, files, describe_current_exception(), grace);
+  }
+  std::optional<EndInTime> end_in_time;
+  try {
+    end_in_time.emplace(process, files, grace);
+    state.communicator = process.make_communicator();
+    Job job = state.job();
+    rank_main(job);
+    if (auto const failure = process.failure()) {
+      throw PeerError{failure->reason};  // which rank_main kept to itself
+    }
+    state.communicator.reset();  // ranks that still wait for this one learn that it left
+    process.after_all();
+  } catch (...) {
+    end_in_time.reset();  // this thread has come, and knows more
+    end(process, files, describe_current_exception(), grace);
+  }
+}
+
+}  // namespace zeroth::comm

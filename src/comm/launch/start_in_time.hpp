@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The end of a process whose peers do not come.
+#pragma once
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "comm/launch/environment.hpp"
+#include "core/counter.hpp"
+
+namespace zeroth::comm {
+
+/// While MPI starts, and where it makes a job's first communicator, it waits for all ranks, cannot be told to wait no
+/// longer, and does not say for whom. If this still lives after `timeout`, it says so on stderr and ends the process
+/// with status 1; the launcher ends the others.
+class StartInTime {
+ public:
+  StartInTime(std::optional<LaunchedRank> launched, std::chrono::milliseconds timeout);
+  ~StartInTime();
+  StartInTime(StartInTime const&) = delete;
+  StartInTime& operator=(StartInTime const&) = delete;
+
+ private:
+  void watch();
+
+  std::optional<LaunchedRank> launched_;
+  std::chrono::milliseconds timeout_;
+  Counter over_;
+  std::thread thread_;
+};
+
+}  // namespace zeroth::comm

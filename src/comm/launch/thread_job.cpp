@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/launch/thread_job.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/describe.hpp"
+#include "comm/launch/flight_files.hpp"
+#include "comm/launch/job_state.hpp"
+#include "comm/launch/process_end.hpp"
+#include "comm/launch/signals.hpp"
+#include "comm/local/local.hpp"
+#include "comm/local/local_communicator.hpp"
+#include "comm/rank_error.hpp"
+#include "core/counter.hpp"
+#include "core/standard_streams.hpp"
+#include "core/start_thread.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/device/cuda.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+std::vector<std::shared_ptr<FlightRecorder>> make_recorders(int world) {
+  std::vector<std::shared_ptr<FlightRecorder>> recorders;
+  for (int rank = 0; rank < world; ++rank) {
+    recorders.push_back(std::make_shared<FlightRecorder>(rank, world));
+  }
+  return recorders;
+}
+
+/// A failure of the job that rank_main kept to itself, or that a destructor found.
+void throw_what_was_kept(Communicator const& communicator) {
+  auto const& abort = dynamic_cast<LocalCommunicator const&>(communicator).abort_state();
+  if (abort.aborted()) {
+    throw PeerError{abort.reason()};
+  }
+}
+
+/// The calling thread only watches: ranks are threads of their own, so that one that is frozen can be told.
+class ThreadJob {
+ public:
+  ThreadJob(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
+  [[nodiscard]] int run();
+
+ private:
+  struct Rank {
+    detail::JobState state;
+    std::thread thread;
+    std::atomic<bool> ended{false};
+  };
+  void start_ranks();
+  void run_rank(int rank);
+  void note_end(Rank& rank) noexcept;
+  void note_failure(int rank) noexcept;
+  void tell_failure(int rank, RankError const& error);
+  void wait_for_ranks();
+  void end_frozen_ranks();
+  void report();
+
+  LaunchOptions options_;
+  std::function<void(Job&)> const& rank_main_;
+  std::vector<std::shared_ptr<FlightRecorder>> recorders_;
+  FlightFiles files_;
+  std::atomic<bool> stop_{false};
+  std::vector<Rank> ranks_;
+  Counter ended_;
+  std::atomic<bool> failed_{false};
+
+  std::mutex mutex_;
+  std::optional<std::string> printed_;     // the first error, once it is printed
+  std::set<std::string> said_;             // all that were printed, without the rank
+  std::optional<std::string> peer_error_;  // the first of those that only say that another rank failed
+};
+
+ThreadJob::ThreadJob(LaunchOptions const& options, std::function<void(Job&)> const& rank_main)
+    : options_{options},
+      rank_main_{rank_main},
+      recorders_{make_recorders(options.thread_ranks)},
+      files_{0, recorders_},
+      ranks_(static_cast<std::size_t>(options.thread_ranks)) {
+  auto communicators = make_local(options.thread_ranks, {}, recorders_);
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    auto& state = ranks_[i].state;
+    state.communicator = std::move(communicators[i]);
+    state.local_rank = static_cast<int>(i);
+    if (options.device == DeviceKind::cuda) {
+      state.make_device = [rank = state.local_rank] {
+        auto device = device::make_cuda_device(rank % device::cuda_device_count());
+        this_rank().device = device->name();
+        return device;
+      };
+    }
+    state.stop_requested = [this] { return stop_.load(std::memory_order_relaxed); };
+    state.request_stop = [this] { stop_.store(true, std::memory_order_relaxed); };
+    state.set_flight_folder = [this](std::filesystem::path const& folder) { files_.set_folder(folder); };
+  }
+}
+
+int ThreadJob::run() {
+  SignalWatch const signals{{.who = "the process",
+                             .ask =
+                                 [this](int signal) {
+                                   stop_.store(true, std::memory_order_relaxed);
+                                   if (signal == SIGTERM) {
+                                     files_.write_in_case("SIGTERM");
+                                   }
+                                 },
+                             .record = [this](std::string const& why) { files_.write(why); },
+                             .grace = options_.stop_grace}};
+  start_ranks();
+  wait_for_ranks();
+  for (auto& rank : ranks_) {
+    if (rank.thread.joinable()) {
+      rank.thread.join();
+    }
+  }
+  if (!failed_.load(std::memory_order_acquire)) {
+    return 0;
+  }
+  report();
+  return 1;
+}
+
+/// If one cannot be started, those that have been are told to end.
+void ThreadJob::start_ranks() {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    auto const number = static_cast<int>(rank);
+    try {
+      ranks_[rank].thread =
+          start_thread(fmt::format("rank {} of {}", rank, ranks_.size()), [this, number] { run_rank(number); });
+    } catch (...) {
+      note_failure(number);
+      for (; rank < ranks_.size(); ++rank) {
+        note_end(ranks_[rank]);
+      }
+    }
+  }
+}
+
+void ThreadJob::run_rank(int rank) {
+  auto& mine = ranks_[static_cast<std::size_t>(rank)];
+  this_rank() = {rank, options_.thread_ranks, {}};
+  ::pthread_setname_np(::pthread_self(), fmt::format("rank {}", rank).c_str());
+  try {
+    Job job = mine.state.job();
+    rank_main_(job);
+    throw_what_was_kept(*mine.state.communicator);
+    mine.state.communicator.reset();  // ranks that still wait for this one learn that it left
+  } catch (...) {
+    note_failure(rank);
+  }
+  note_end(mine);
+}
+
+void ThreadJob::note_end(Rank& rank) noexcept {
+  rank.ended.store(true, std::memory_order_release);
+  ended_.add();
+}
+
+/// Of the exception that is being handled.
+void ThreadJob::note_failure(int rank) noexcept {
+  auto& communicator = *ranks_[static_cast<std::size_t>(rank)].state.communicator;
+  try {
+    tell_failure(rank, describe_current_exception());
+  } catch (std::exception const& error) {  // no memory for words
+    std::fprintf(stderr, "zeroth: rank %d failed, and so did saying why: %s\n", rank, error.what());
+    communicator.abort({});
+  }
+  failed_.store(true, std::memory_order_release);
+}
+
+/// A rank that fails because another one did may come first, while the other is still being unwound: what is no
+/// PeerError is printed as soon as it is known, once if ranks agree, and a PeerError only if nothing else explains the
+/// end.
+void ThreadJob::tell_failure(int rank, RankError const& error) {
+  ranks_[static_cast<std::size_t>(rank)].state.communicator->abort(fmt::format("rank {} failed: {}", rank, error.bare));
+  std::lock_guard const lock{mutex_};
+  if (error.is_peer_error) {
+    peer_error_ = peer_error_.value_or(error.text);
+  } else if (said_.insert(error.bare).second) {
+    print_error(error.text);
+    printed_ = printed_.value_or(error.text);
+  }
+}
+
+void ThreadJob::wait_for_ranks() {
+  constexpr std::chrono::milliseconds poll_interval{100};
+  std::optional<Clock::time_point> deadline;
+  while (!ended_.wait_until(static_cast<std::uint32_t>(ranks_.size()), Clock::now() + poll_interval)) {
+    if (!failed_.load(std::memory_order_acquire)) {
+      continue;
+    }
+    if (!deadline) {
+      deadline = Clock::now() + options_.failure_grace;
+    }
+    if (Clock::now() >= *deadline) {
+      end_frozen_ranks();
+    }
+  }
+}
+
+void ThreadJob::end_frozen_ranks() {
+  report();
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (!ranks_[rank].ended.load(std::memory_order_acquire)) {
+      print_error(fmt::format("rank {} did not end within {} after that: it {}. The process ends without it", rank,
+                              describe(options_.failure_grace), describe_last(*recorders_[rank])));
+    }
+  }
+  end_process(1);
+}
+
+void ThreadJob::report() {
+  std::lock_guard const lock{mutex_};
+  if (!printed_) {
+    printed_ = peer_error_.value_or("");
+    print_error(*printed_);
+  }
+  files_.write(*printed_);
+}
+
+}  // namespace
+
+int run_thread_job(LaunchOptions const& options, std::function<void(Job&)> const& rank_main) {
+  return ThreadJob{options, rank_main}.run();
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/local/local_share.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "device/rank_fold.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+constexpr std::int64_t cache_line_bytes = 64;
+
+std::byte const* at(void const* base, std::int64_t bytes) noexcept {
+  return static_cast<std::byte const*>(base) + bytes;
+}
+std::byte* at(void* base, std::int64_t bytes) noexcept { return static_cast<std::byte*>(base) + bytes; }
+
+struct Slice {
+  std::int64_t first, count;
+};
+
+/// Rank's part of `count` elements: about as much as the others', in whole cache lines.
+Slice slice_of(std::int64_t count, Dtype dtype, int rank, int world) noexcept {
+  std::int64_t const line = cache_line_bytes / bytes_of(dtype);
+  std::int64_t const lines = count / line / world + 1;
+  std::int64_t const first = std::min(count, rank * lines * line);
+  return {first, std::min(lines * line, count - first)};
+}
+
+}  // namespace
+
+LocalShare::LocalShare(int rank, int world)
+    : rank_{rank}, world_{world}, inputs_(static_cast<std::size_t>(world)), outputs_(static_cast<std::size_t>(world)) {}
+
+void LocalShare::run(std::span<Collective const* const> all, device::PeerStream* stream) {
+  stream_ = stream;
+  Collective const& mine = *all[static_cast<std::size_t>(rank_)];
+  if (mine.count == 0) {
+    return;
+  }
+  std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
+  auto const root = [&]() -> Collective const& { return *all[static_cast<std::size_t>(mine.peer)]; };
+  switch (mine.operation) {
+    case Operation::all_reduce:
+    case Operation::reduce_scatter:
+    case Operation::reduce: return reduce(all);
+    case Operation::all_gather: return gather_blocks(all);
+    case Operation::all_to_all: return exchange_blocks(all);
+    case Operation::broadcast: return broadcast(all);
+    case Operation::gather: return copy(at(root().output, rank_ * bytes), mine.input, bytes);
+    case Operation::scatter: return copy(mine.output, at(root().input, rank_ * bytes), bytes);
+    case Operation::send:
+    case Operation::receive:
+    case Operation::barrier: return;
+  }
+}
+
+/// Of everybody's inputs.
+void LocalShare::fold(Collective const& mine, void* const* outputs, int output_count, std::int64_t first,
+                      std::int64_t count) const {
+  if (stream_ != nullptr) {
+    return stream_->sum(outputs, output_count, inputs_.data(), world_, mine.dtype, first, count);
+  }
+  device::rank_fold(mine.reduce, outputs, output_count, inputs_.data(), world_, mine.dtype, first, count);
+}
+
+void LocalShare::copy(void* destination, void const* source, std::int64_t bytes) const {
+  if (stream_ != nullptr) {
+    return stream_->copy(destination, source, bytes);
+  }
+  device::copy_bytes(destination, source, bytes);
+}
+
+void LocalShare::copy_to_all(std::span<void* const> destinations, void const* source, std::int64_t bytes) const {
+  if (stream_ == nullptr) {
+    return device::copy_to_all(destinations, source, bytes);
+  }
+  for (auto* const destination : destinations) {
+    stream_->copy(destination, source, bytes);
+  }
+}
+
+/// Folds one slice of everybody's input, once, to wherever it is wanted.
+void LocalShare::reduce(std::span<Collective const* const> all) {
+  Collective const& mine = *all[static_cast<std::size_t>(rank_)];
+  std::transform(all.begin(), all.end(), inputs_.begin(), [](Collective const* each) { return each->input; });
+  if (mine.operation == Operation::reduce_scatter) {
+    // Elements are counted from the start of the input, and the output begins at this rank's block of it.
+    std::int64_t const first = rank_ * mine.count;
+    std::int64_t const offset = first * bytes_of(mine.dtype);
+    std::transform(inputs_.begin(), inputs_.end(), inputs_.begin(),
+                   [offset](void const* input) { return at(input, offset); });
+    return fold(mine, &mine.output, 1, 0, mine.count);
+  }
+  bool const to_all = mine.operation == Operation::all_reduce;
+  std::transform(all.begin(), all.end(), outputs_.begin(), [](Collective const* each) { return each->output; });
+  void* const* outputs = to_all ? outputs_.data() : &outputs_[static_cast<std::size_t>(mine.peer)];
+  auto const [first, count] = slice_of(mine.count, mine.dtype, rank_, world_);
+  fold(mine, outputs, to_all ? world_ : 1, first, count);
+}
+
+/// Stores this rank's block to everybody: read once, where fetching the others' blocks would read each of them again on
+/// every rank.
+void LocalShare::gather_blocks(std::span<Collective const* const> all) {
+  Collective const& mine = *all[static_cast<std::size_t>(rank_)];
+  std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
+  for (int i = 0; i < world_; ++i) {  // each rank starts elsewhere
+    auto const* const to = all[static_cast<std::size_t>((rank_ + i) % world_)];
+    outputs_[static_cast<std::size_t>(i)] = at(to->output, rank_ * bytes);
+  }
+  // In place this rank has its own block already.
+  bool const in_place = outputs_[0] == mine.input;
+  copy_to_all(std::span{outputs_}.subspan(in_place ? 1 : 0), mine.input, bytes);
+}
+
+void LocalShare::exchange_blocks(std::span<Collective const* const> all) {
+  Collective const& mine = *all[static_cast<std::size_t>(rank_)];
+  std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
+  for (int i = 0; i < world_; ++i) {
+    int const from = (rank_ + i) % world_;
+    copy(at(mine.output, from * bytes), at(all[static_cast<std::size_t>(from)]->input, rank_ * bytes), bytes);
+  }
+}
+
+void LocalShare::broadcast(std::span<Collective const* const> all) {
+  Collective const& mine = *all[static_cast<std::size_t>(rank_)];
+  void const* const input = all[static_cast<std::size_t>(mine.peer)]->input;
+  auto const [first, count] = slice_of(mine.count, mine.dtype, rank_, world_);
+  std::int64_t const offset = first * bytes_of(mine.dtype);
+  std::transform(all.begin(), all.end(), outputs_.begin(),
+                 [offset](Collective const* each) { return at(each->output, offset); });
+  copy_to_all(outputs_, at(input, offset), count * bytes_of(mine.dtype));
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi/mpi_session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <string_view>
+
+#include "comm/describe.hpp"
+#include "comm/mpi/mpi_call.hpp"
+#include "core/standard_streams.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using Kind = ControlMessage::Kind;
+
+constexpr milliseconds patience_for_answers{1000};
+constexpr milliseconds patience_for_silence{300};  // launchers kill a second after SIGTERM
+constexpr milliseconds patience_for_notes{500};    // a frozen rank takes no note
+constexpr milliseconds patience_for_halt{2000};    // the MPI thread itself may be stuck in a call that waits
+
+std::string_view name_of_level(int level) noexcept {
+  return level == MPI_THREAD_SINGLE       ? "MPI_THREAD_SINGLE"
+         : level == MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
+         : level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                                          : "MPI_THREAD_MULTIPLE";
+}
+
+MPI_Comm duplicate(MPI_Comm communicator) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  ZEROTH_MPI(MPI_Comm_dup(communicator, &copy));
+  ZEROTH_MPI(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN));
+  return copy;
+}
+
+int rank_on_this_machine(MPI_Comm communicator) {
+  MPI_Comm machine = MPI_COMM_NULL;
+  int rank = 0;
+  ZEROTH_MPI(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine));
+  ZEROTH_MPI(MPI_Comm_rank(machine, &rank));
+  ZEROTH_MPI(MPI_Comm_free(&machine));
+  return rank;
+}
+
+std::atomic<bool> started{false};
+
+/// True if MPI was initialised here, and not by the program.
+bool begin_mpi() {
+  int finalised = 0;
+  int initialised = 0;
+  int level = 0;
+  ZEROTH_MPI(MPI_Finalized(&finalised));
+  if (finalised != 0) {
+    throw SystemError{"MPI was finalised in this process and cannot begin again: run all jobs before MPI_Finalize"};
+  }
+  ZEROTH_MPI(MPI_Initialized(&initialised));
+  if (initialised != 0) {
+    ZEROTH_MPI(MPI_Query_thread(&level));
+    if (level < MPI_THREAD_MULTIPLE) {
+      throw SystemError{
+          fmt::format("the program initialised MPI with {}; communication runs on a thread of its own and "
+                      "needs MPI_THREAD_MULTIPLE: ask MPI_Init_thread for it, or leave MPI alone",
+                      name_of_level(level))};
+    }
+    return false;
+  }
+  // Open MPI yields after every look that finds nothing where ranks share cores, and a yield there costs a time slice
+  // of somebody else's work. Our thread sleeps instead, on its own terms.
+  ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
+  ZEROTH_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level));
+  if (level < MPI_THREAD_FUNNELED) {
+    throw SystemError{fmt::format("this MPI gives {}; MPI_THREAD_FUNNELED is needed", name_of_level(level))};
+  }
+  ZEROTH_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));  // for calls without a communicator
+  return true;
+}
+
+}  // namespace
+
+std::shared_ptr<MpiSession> MpiSession::open() {
+  // Keeps the session until the process ends. If it is still used then, the program left in the middle of a job: it
+  // must not wait for the others in MPI_Finalize, and mpirun ends them.
+  struct Keeper {
+    std::mutex mutex;
+    std::weak_ptr<MpiSession> current;
+    std::shared_ptr<MpiSession> kept;
+    ~Keeper() {
+      if (kept && kept.use_count() > 1) {
+        kept->thread_->post([thread = kept->thread_.get()] { thread->halt(); });
+      }
+    }
+  };
+  static Keeper keeper;
+  std::lock_guard const lock{keeper.mutex};
+  auto session = keeper.current.lock();
+  if (!session) {
+    session.reset(new MpiSession);
+    keeper.current = session;
+    if (session->initialised_here_) {
+      keeper.kept = session;
+    }
+  }
+  if (auto const failure = session->failure()) {
+    throw SystemError{fmt::format("an earlier job of this process failed ({}): start again", failure->reason)};
+  }
+  return session;
+}
+
+char const* MpiSession::starting_call() noexcept { return started.load() ? "MPI_Comm_dup" : "MPI_Init_thread"; }
+
+MpiSession::MpiSession() {
+  auto const broken = [this](char const* what) {
+    fail(rank_, fmt::format("rank {} failed: {}", rank_, what));
+    thread_->halt();
+  };
+  thread_ = std::make_unique<MpiThread>([this] { return service(); }, broken);
+  thread_->run([this] { initialise(); });
+}
+
+MpiSession::~MpiSession() {
+  try {
+    thread_->run([this] { finalise(); });
+  } catch (std::exception const& error) {
+    print_error(error.what());
+  }
+}
+
+void MpiSession::initialise() {
+  initialised_here_ = begin_mpi();
+  started.store(true);
+  communicator_ = duplicate(MPI_COMM_WORLD);
+  ZEROTH_MPI(MPI_Comm_rank(communicator_, &rank_));
+  ZEROTH_MPI(MPI_Comm_size(communicator_, &world_));
+  local_rank_ = rank_on_this_machine(communicator_);
+  recorder_ = std::make_shared<FlightRecorder>(rank_, world_);
+  control_.emplace(duplicate(MPI_COMM_WORLD));
+  this_rank() = {rank_, world_, {}};
+}
+
+void MpiSession::finalise() {
+  if (!control_ || thread_->halted()) {
+    return;  // nobody can be relied upon to come
+  }
+  control_->close();
+  control_.reset();
+  ZEROTH_MPI(MPI_Comm_free(&communicator_));
+  if (initialised_here_) {
+    ZEROTH_MPI(MPI_Finalize());
+  }
+}
+
+// ---- failure --------------------------------------------------------------------------------------------------------
+
+void MpiSession::fail(int origin, std::string const& reason) noexcept {
+  try {
+    {
+      std::lock_guard const lock{mutex_};
+      if (!failure_) {
+        failure_ = JobFailure{origin, reason};
+      }
+    }
+    if (MpiThread::is_current()) {
+      announce();
+      return;
+    }
+    thread_->post([this] { announce(); });
+  } catch (std::exception const& error) {
+    print_error(error.what());
+  }
+  (void)thread_->wait_until_halted(Clock::now() + patience_for_halt);
+}
+
+std::optional<JobFailure> MpiSession::failure() const {
+  if (!thread_->halted()) {
+    return std::nullopt;
+  }
+  std::lock_guard const lock{mutex_};
+  return failure_;
+}
+
+void MpiSession::announce() {
+  if (announced_ || told_ || !control_) {
+    return;
+  }
+  announced_ = true;
+  halt_at_ = Clock::now() + patience_for_notes;
+  ControlMessage message{.kind = Kind::failure};
+  {
+    std::lock_guard const lock{mutex_};
+    message.peer = failure_->origin;
+    message.set_text(failure_->reason);
+  }
+  for (int rank = 0; rank < world_; ++rank) {
+    if (rank != rank_) {
+      send(rank, message);
+    }
+  }
+}
+
+void MpiSession::abort_job(int status) noexcept {
+  Counter never;
+  try {
+    thread_->post([status] { MPI_Abort(MPI_COMM_WORLD, status); });
+  } catch (std::exception const&) {  // then only this process ends at once, and the launcher ends the others
+  }
+  (void)never.wait_until(1, Clock::now() + patience_for_halt);
+  std::_Exit(status);
+}
+
+// ---- the MPI thread's rounds ----------------------------------------------------------------------------------------
+
+bool MpiSession::service() {
+  if (!control_) {
+    return false;
+  }
+  bool moved = false;
+  while (auto const message = control_->receive()) {
+    handle(*message);
+    moved = true;
+  }
+  bool const all_sent = control_->all_sent();
+  bool const all_noted = announced_ ? noted_count_ == world_ - 1 : told_;
+  if ((all_noted && all_sent) || Clock::now() >= halt_at_) {
+    thread_->halt();
+  }
+  return moved;
+}
+
+void MpiSession::handle(ControlMessage const& message) {
+  switch (message.kind) {
+    case Kind::failure: {
+      {
+        std::lock_guard const lock{mutex_};
+        if (!failure_) {
+          failure_ = JobFailure{message.peer, message.text.data()};
+        }
+      }
+      told_ = true;
+      halt_at_ = std::min(halt_at_, Clock::now() + patience_for_notes);
+      send(message.sender, {.kind = Kind::noted});
+      return;
+    }
+    case Kind::noted: ++noted_count_; return;
+    case Kind::question: answer(message); return;
+    case Kind::answer: note_answer(message); return;
+    case Kind::left: {
+      std::lock_guard const lock{mutex_};
+      leavers_.add(message.communicator, {message.sender, message.sequence});
+      return;
+    }
+  }
+}
+
+void MpiSession::answer(ControlMessage const& question) {
+  ControlMessage reply{.kind = Kind::answer, .number = question.number};
+  {
+    std::lock_guard const lock{mutex_};
+    auto const found = begun_.find(question.communicator);
+    reply.sequence = found == begun_.end() ? 0 : found->second->load(std::memory_order_acquire);
+  }
+  reply.set_text(describe_last(*recorder_));
+  send(question.sender, reply);
+}
+
+void MpiSession::note_answer(ControlMessage const& answer) {
+  std::lock_guard const lock{mutex_};
+  auto const inquiry = inquiries_.find(answer.number);
+  if (inquiry == inquiries_.end()) {
+    return;  // too late
+  }
+  for (auto& place : inquiry->second->places) {
+    if (place.rank == answer.sender) {
+      place = {answer.sender, true, answer.sequence, answer.text.data()};
+    }
+  }
+  inquiry->second->answers.add();
+}
+
+// ---- who is where ---------------------------------------------------------------------------------------------------
+
+void MpiSession::enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) {
+  std::lock_guard const lock{mutex_};
+  begun_[communicator] = &begun;
+}
+
+void MpiSession::leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) {
+  {
+    std::lock_guard const lock{mutex_};
+    begun_.erase(communicator);
+    leavers_.leave(communicator, ranks.size() - 1);
+  }
+  thread_->post(
+      [this, ranks, message = ControlMessage{.kind = Kind::left, .communicator = communicator, .sequence = last}] {
+        for (int const rank : ranks) {
+          if (rank != rank_ && !thread_->halted()) {
+            send(rank, message);
+          }
+        }
+      });
+}
+
+std::vector<Leaver> MpiSession::who_left(std::uint64_t communicator) const {
+  std::lock_guard const lock{mutex_};
+  return leavers_.of(communicator);
+}
+
+std::vector<Whereabouts> MpiSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
+  return ask(communicator, ranks, patience_for_answers);
+}
+
+std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                         milliseconds patience) {
+  auto const inquiry = std::make_shared<Inquiry>();
+  std::uint64_t number = 0;
+  {
+    std::lock_guard const lock{mutex_};
+    number = ++inquiry_count_;
+    std::transform(ranks.begin(), ranks.end(), std::back_inserter(inquiry->places), [](int rank) {
+      return Whereabouts{rank, false, 0, {}};
+    });
+    inquiries_[number] = inquiry;
+  }
+  thread_->post(
+      [this, ranks, message = ControlMessage{.kind = Kind::question, .number = number, .communicator = communicator}] {
+        for (int const rank : ranks) {
+          if (!thread_->halted()) {
+            send(rank, message);
+          }
+        }
+      });
+  auto const target = static_cast<std::uint32_t>(ranks.size());
+  auto const deadline = Clock::now() + patience;
+  while (!thread_->halted() && Clock::now() < deadline &&
+         !inquiry->answers.wait_until(target, std::min(deadline, Clock::now() + milliseconds{10}))) {
+  }
+  std::lock_guard const lock{mutex_};
+  inquiries_.erase(number);
+  return inquiry->places;
+}
+
+std::string MpiSession::describe_silent() {
+  std::vector<int> others(static_cast<std::size_t>(world_));
+  std::iota(others.begin(), others.end(), 0);
+  std::erase(others, rank_);
+  auto const asked = std::make_shared<Counter>();  // or MPI itself holds up the thread that asks
+  thread_->post([asked] { asked->add(); });
+  constexpr std::uint64_t no_communicator = 0;
+  auto places = ask(no_communicator, others, patience_for_silence);
+  std::erase_if(places, &Whereabouts::answered);
+  if (places.empty() || asked->value() == 0 || thread_->halted()) {
+    return {};
+  }
+  return fmt::format("no answer from rank {}{}", places.front().rank,
+                     places.size() == 1 ? std::string{} : fmt::format(" and {} more", places.size() - 1));
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/// MPI in this process: who we are, how the job ends when it must, and who knows where everybody is.
+#pragma once
+#include <mpi.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/host_job.hpp"
+#include "comm/mpi/mpi_control.hpp"
+#include "comm/mpi/mpi_thread.hpp"
+#include "zeroth/comm/flight_recorder.hpp"
+
+namespace zeroth::comm {
+
+/// One per process. Ends, and finalises MPI if it initialised it, with the process; where the program initialised MPI
+/// itself it ends with its last user instead. Any thread may call anything.
+class MpiSession final : public HostJob {
+ public:
+  /// The session of this process. The first call waits for all ranks of the job. Throws SystemError if MPI cannot be
+  /// used: it says why.
+  [[nodiscard]] static std::shared_ptr<MpiSession> open();
+  /// The call of MPI's in which the first open(), and then whoever makes a communicator, waits for all ranks.
+  [[nodiscard]] static char const* starting_call() noexcept;
+  ~MpiSession() override;
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int world() const noexcept { return world_; }
+  [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
+  [[nodiscard]] MPI_Comm communicator() const noexcept { return communicator_; }  ///< All ranks; the library's own.
+  [[nodiscard]] std::shared_ptr<FlightRecorder> const& recorder() const noexcept override { return recorder_; }
+  [[nodiscard]] MpiThread& thread() noexcept { return *thread_; }
+
+  void fail(int origin, std::string const& reason) noexcept override;
+  [[nodiscard]] std::optional<JobFailure> failure() const override;
+  /// Ends all processes of the job, this one too.
+  [[noreturn]] void abort_job(int status) noexcept;
+
+  /// A number that names one of this rank's jobs, and the same job on all ranks.
+  [[nodiscard]] std::uint64_t next_job() noexcept { return ++job_count_; }
+  void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override;
+  void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) override;
+  [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override;
+  [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
+  /// "no answer from rank 3", of the ranks that are gone or frozen; empty if all answer, or MPI no longer works. Waits
+  /// for 300 ms at most.
+  [[nodiscard]] std::string describe_silent();
+
+ private:
+  struct Inquiry {
+    std::vector<Whereabouts> places;
+    Counter answers;
+  };
+
+  MpiSession();
+  [[nodiscard]] std::vector<Whereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                             std::chrono::milliseconds patience);
+  void initialise();
+  void finalise();
+  // on the MPI thread
+  [[nodiscard]] bool service();
+  void announce();
+  void handle(ControlMessage const& message);
+  void answer(ControlMessage const& question);
+  void note_answer(ControlMessage const& answer);
+  void send(int to, ControlMessage const& message) { control_->send(to, message); }
+
+  bool initialised_here_ = false;
+  std::atomic<std::uint64_t> job_count_{0};
+  int rank_ = 0, world_ = 1, local_rank_ = 0;
+  MPI_Comm communicator_ = MPI_COMM_NULL;
+  std::shared_ptr<FlightRecorder> recorder_;
+
+  mutable std::mutex mutex_;
+  std::optional<JobFailure> failure_;
+  std::map<std::uint64_t, std::atomic<std::uint64_t> const*> begun_;
+  Leavers leavers_;
+  std::map<std::uint64_t, std::shared_ptr<Inquiry>> inquiries_;
+  std::uint64_t inquiry_count_ = 0;
+
+  // the MPI thread's own
+  std::optional<MpiControl> control_;
+  bool announced_ = false;
+  bool told_ = false;
+  int noted_count_ = 0;
+  Clock::time_point halt_at_ = Clock::time_point::max();
+
+  std::unique_ptr<MpiThread> thread_;  // last: it uses all of the above
+};
+
+}  // namespace zeroth::comm

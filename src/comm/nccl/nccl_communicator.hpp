@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ranks that are processes, each with a GPU: collectives by NCCL.
+#pragma once
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/nccl/nccl_agreement.hpp"
+#include "comm/nccl/nccl_link.hpp"
+#include "comm/nccl/nccl_session.hpp"
+#include "zeroth/comm/communicator.hpp"
+
+namespace zeroth::comm {
+
+/// The communicator of all ranks, "world". All ranks call it, with their GPU current. Waits for all, as long as the
+/// timeout says; throws as NcclLink::start().
+[[nodiscard]] std::unique_ptr<Communicator> make_nccl(std::shared_ptr<NcclSession> session,
+                                                      CommOptions const& options = {});
+
+/// Stream order: a transaction is work of the stream, between two events that the watch looks at. The host waits for
+/// other hosts in split() and register_memory(), and in submit() with CommOptions::check. It waits for this GPU where
+/// NCCL needs that nothing is on its way: in split(), in register_memory(), and when the communicator ends.
+/// Sums: in NCCL's order and roundings, which depend on its algorithm: not promised to be those of other backends.
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(std::shared_ptr<NcclSession> session, std::shared_ptr<NcclLink> link, CommOptions const& options);
+  ~NcclCommunicator() override;
+
+  [[nodiscard]] int rank() const noexcept override { return link_->identity.group.rank; }
+  [[nodiscard]] int world() const noexcept override { return link_->world(); }
+  [[nodiscard]] Transport transport() const noexcept override { return Transport::nccl; }
+  [[nodiscard]] std::string const& name() const noexcept override { return link_->name(); }
+  [[nodiscard]] FlightRecorder& recorder() noexcept override { return session_->recorder(); }
+  void set_options(CommOptions const& options) override;
+  void set_staging(std::span<std::byte> /*staging*/) override {}
+  void abort(std::string const& reason) noexcept override { session_->fail(reason); }
+
+ private:
+  void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) override;
+  [[nodiscard]] std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) override;
+
+  [[nodiscard]] std::unique_ptr<Registration> do_register(device::Memory const& memory) override;
+
+  [[nodiscard]] std::exception_ptr ended_before(Label const& label, std::span<Collective const> collectives) const;
+  void prepare(Transaction& transaction);
+  void launch(Transaction& transaction, std::shared_ptr<device::Failure> failure, cudaStream_t stream);
+  void drain();
+  /// For what ends: what is on its way, the handle, windows.
+  [[nodiscard]] std::chrono::milliseconds time_at_the_end() const noexcept;
+  [[nodiscard]] std::string describe_this_rank() const { return link_->identity.group.describe_rank(rank()); }
+
+  std::shared_ptr<NcclSession> session_;
+  std::shared_ptr<NcclLink> link_;
+  CommOptions options_;
+  std::uint64_t sequence_ = 0, splits_ = 0;
+  NcclAgreement agreement_;
+  void* barrier_word_;
+  int exceptions_at_birth_ = std::uncaught_exceptions();
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The messages of the store, as bytes: a head of 13 bytes {bytes of the body, kind, tag}, then the body. Numbers are
+/// little-endian.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace zeroth::comm {
+
+/// Who sends what to whom: C the ranks, S rank 0's store.
+enum class Kind : std::uint8_t {
+  hello = 1,  ///< C: a Hello. The only thing that a stranger may say.
+  welcome,    ///< S: the heartbeat timeout in milliseconds.
+  refusal,    ///< S: Refusal, and why in words.
+  set,        ///< C: key, value, reads after which it goes; 0: never.
+  get,        ///< C: key, milliseconds to wait.
+  gather,     ///< C: name, value, milliseconds to wait.
+  answer,     ///< S: values. To the call of the same tag, as is the next.
+  problem,    ///< S: Problem, and what in words.
+  beat,       ///< Both: still there.
+  abort,      ///< C: a reason.
+  aborted,    ///< S: the rank that caused it, and the reason.
+  leave,      ///< C: will not be missed.
+  closing,    ///< S: rank 0 leaves.
+};
+enum class Refusal : std::uint8_t { config = 1, peer };  ///< ConfigError or PeerError, for the one who is refused.
+/// ContractError, PeerError or LateError, for the caller.
+enum class Problem : std::uint8_t { contract = 1, peer, late };
+
+constexpr std::size_t head_bytes = 13;
+constexpr std::size_t most_token_bytes = 256;
+constexpr std::size_t most_name_bytes = 256;  ///< Of keys, gathers and hosts.
+constexpr std::size_t most_value_bytes = 4096;
+constexpr std::size_t most_hello_bytes = 1024;
+constexpr std::size_t most_call_bytes = 8192;
+constexpr std::uint64_t longest_wait_ms = std::uint64_t{1} << 40;  ///< Of every time that a message gives.
+/// What a rank takes from rank 0: the values of all ranks.
+[[nodiscard]] constexpr std::size_t most_answer_bytes(int world) noexcept {
+  return static_cast<std::size_t>(world) * (most_value_bytes + 4) + 1024;
+}
+
+struct Frame {
+  Kind kind = Kind::beat;
+  std::uint64_t tag = 0;
+  std::string body;
+};
+
+/// Bytes that are no message.
+struct BadFrame : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Head {
+  std::uint32_t body_bytes = 0;
+  std::uint8_t kind = 0;
+  std::uint64_t tag = 0;
+};
+[[nodiscard]] std::array<char, head_bytes> encode(Head const& head) noexcept;
+[[nodiscard]] Head decode_head(std::string_view bytes) noexcept;  ///< Of head_bytes or more.
+
+/// Builds a body.
+class Body {
+ public:
+  Body& number(std::uint64_t value);
+  Body& text(std::string_view value);  ///< Any bytes.
+  [[nodiscard]] std::string take() noexcept { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+/// Takes one apart, in the same order. Throws BadFrame for what is not there, or is not allowed.
+class BodyReader {
+ public:
+  explicit BodyReader(std::string_view bytes) : rest_{bytes} {}
+  std::uint64_t number();
+  std::uint64_t number(std::uint64_t least, std::uint64_t most);
+  std::string text(std::size_t most_bytes);
+  void end() const;  ///< Nothing may be left.
+
+ private:
+  std::string_view take(std::size_t bytes);
+  std::string_view rest_;
+};
+
+constexpr std::uint64_t protocol_version = 3;
+
+/// How a rank introduces itself. Of another version nothing else is known.
+struct Hello {
+  std::uint64_t version = protocol_version;
+  std::string token;
+  int rank = 0;
+  int world = 1;
+  std::string host;
+};
+[[nodiscard]] std::string encode(Hello const& hello);
+/// Throws BadFrame.
+[[nodiscard]] Hello decode_hello(std::string_view body);
+
+}  // namespace zeroth::comm

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How the processes of a job find each other, know where everybody is, and hand round the ids by which they connect.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "comm/store/presence.hpp"
+#include "comm/store/store.hpp"
+
+namespace zeroth::comm {
+
+struct RendezvousOptions {
+  StoreAddress at;
+  int rank = 0;
+  int world = 1;
+  std::string device = {};   ///< See Presence; empty: none that could be shared.
+  std::string problem = {};  ///< Why this rank cannot take part: it comes all the same, so that nobody waits for it.
+  std::chrono::milliseconds join_timeout{300'000};      ///< For all ranks to come.
+  std::chrono::milliseconds heartbeat_timeout{10'000};  ///< See StoreOptions.
+  std::function<void(JobFailure const&)> on_failure = {};
+};
+
+/// The ranks of a job, who have met. Lives as long as they communicate: its store tells them when one of them fails.
+///
+///     Rendezvous rendezvous{{.at = find_store_address(variables, launched), .rank = launched.rank, ...}};
+///     std::string const bytes = rendezvous.share("world", 0, [] {
+///       ncclUniqueId fresh;
+///       ncclGetUniqueId(&fresh);  // on rank 0 alone, and only when it will be used
+///       return std::string{fresh.internal, sizeof fresh.internal};
+///     }, timeout);
+///     ncclUniqueId id;
+///     std::memcpy(id.internal, bytes.data(), sizeof id.internal);
+///
+/// For a part of the ranks the same with a name of that part, "split 3 color 1", and its first rank as `root`.
+///
+/// Threads: one at a time; the store's threads' rules hold for store().
+class Rendezvous {
+ public:
+  /// Waits until all ranks are here. Throws as Store's constructor does; PeerError that names the ranks that did not
+  /// come; ConfigError, on all ranks, if one of them cannot take part, or two would compute on one device.
+  explicit Rendezvous(RendezvousOptions const& options);
+
+  [[nodiscard]] Store& store() noexcept { return store_; }
+
+  /// What `make` returns on rank `root`, at most 4096 bytes, on every rank that asks. Those that share a name share it
+  /// equally often: their first uses belong together, and so on. `root` does not wait.
+  [[nodiscard]] std::string share(std::string const& name, int root, std::function<std::string()> const& make,
+                                  std::chrono::milliseconds timeout);
+
+ private:
+  Store store_;
+  std::map<std::string, int> uses_;
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/store/socket.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <system_error>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds patience_per_address{5};
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+struct Resolution {
+  Addresses addresses{nullptr, &::freeaddrinfo};
+  std::string problem;
+};
+
+Resolution resolve(std::string const& host, int port) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  int const code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found);
+  Resolution resolution;
+  if (code == 0) {
+    resolution.addresses.reset(found);
+  } else {
+    resolution.problem = fmt::format("the name '{}' cannot be resolved: {}", host,
+                                     code == EAI_SYSTEM ? error_text(errno) : ::gai_strerror(code));
+  }
+  return resolution;
+}
+
+/// An address as the system takes it.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t bytes = sizeof(sockaddr_storage);
+  [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+SocketAddress any_address(int family, int port) {
+  SocketAddress address;
+  if (family == AF_INET6) {
+    sockaddr_in6 six{};
+    six.sin6_family = AF_INET6;
+    six.sin6_port = htons(static_cast<std::uint16_t>(port));
+    six.sin6_addr = in6addr_any;
+    std::memcpy(&address.storage, &six, sizeof six);
+    address.bytes = sizeof six;
+  } else {
+    sockaddr_in four{};
+    four.sin_family = AF_INET;
+    four.sin_port = htons(static_cast<std::uint16_t>(port));
+    four.sin_addr.s_addr = htonl(INADDR_ANY);
+    std::memcpy(&address.storage, &four, sizeof four);
+    address.bytes = sizeof four;
+  }
+  return address;
+}
+
+/// The loopback address that `host` spells; none if it is anything else. A name that merely resolves to one does not
+/// count: some systems resolve their own name so, and other machines do not.
+std::optional<SocketAddress> loopback_address(std::string const& host, int port) {
+  std::string const number = host == "localhost" ? "127.0.0.1" : host;
+  in_addr four{};
+  in6_addr six{};
+  if (::inet_pton(AF_INET, number.c_str(), &four) == 1 && ntohl(four.s_addr) >> 24U == 127) {
+    auto address = any_address(AF_INET, port);
+    reinterpret_cast<sockaddr_in*>(&address.storage)->sin_addr = four;
+    return address;
+  }
+  if (::inet_pton(AF_INET6, number.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six)) {
+    auto address = any_address(AF_INET6, port);
+    reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_addr = six;
+    return address;
+  }
+  return std::nullopt;
+}
+
+std::string words_of(SocketAddress& address) {
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  if (::getnameinfo(address.get(), address.bytes, host.data(), host.size(), port.data(), port.size(),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "an unknown address";
+  }
+  return address_of(host.data(), std::atoi(port.data()));
+}
+
+void send_at_once(int socket) noexcept {
+  int const yes = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+}
+
+Descriptor try_to_listen(SocketAddress& address, int& error) {
+  Descriptor socket{::socket(address.get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+  if (!socket) {
+    error = errno;
+    return {};
+  }
+  int const yes = 1;
+  int const no = 0;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);  // past connections that only linger
+  if (address.get()->sa_family == AF_INET6) {
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+  }
+  if (::bind(socket.get(), address.get(), address.bytes) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) {
+    error = errno;
+    return {};
+  }
+  return socket;
+}
+
+/// Somebody who dials a port of this machine at which nobody listens may be given that very port to dial from, and then
+/// talks to himself.
+bool is_connected_to_itself(int socket) {
+  SocketAddress mine;
+  SocketAddress theirs;
+  if (::getsockname(socket, mine.get(), &mine.bytes) != 0 || ::getpeername(socket, theirs.get(), &theirs.bytes) != 0) {
+    return false;
+  }
+  return mine.bytes == theirs.bytes && std::memcmp(&mine.storage, &theirs.storage, mine.bytes) == 0;
+}
+
+/// 0, or the reason as errno has it.
+int try_to_connect(Descriptor const& socket, addrinfo const& address, Clock::time_point deadline) {
+  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS && errno != EINTR) {
+      return errno;
+    }
+    if (!await_socket(socket, POLLOUT, deadline)) {
+      return ETIMEDOUT;
+    }
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+    if (error != 0) {
+      return error;
+    }
+  }
+  return is_connected_to_itself(socket.get()) ? ECONNREFUSED : 0;
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) {
+    ::close(number_);
+  }
+}
+
+std::string address_of(std::string_view host, int port) {
+  bool const is_ipv6 = host.find(':') != std::string_view::npos;
+  return is_ipv6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed machine";
+}
+
+Descriptor listen_at(std::string const& host, int port, int& error) {
+  if (auto loopback = loopback_address(host, port)) {
+    return try_to_listen(*loopback, error);
+  }
+  auto address = any_address(AF_INET6, port);
+  auto socket = try_to_listen(address, error);
+  if (!socket && (error == EAFNOSUPPORT || error == EADDRNOTAVAIL)) {  // a machine without IPv6
+    address = any_address(AF_INET, port);
+    socket = try_to_listen(address, error);
+  }
+  return socket;
+}
+
+int port_of(Descriptor const& listener) {
+  SocketAddress address;
+  if (::getsockname(listener.get(), address.get(), &address.bytes) != 0) {
+    throw SystemError{"getsockname failed: " + error_text(errno)};
+  }
+  return ntohs(address.get()->sa_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port
+                                                    : reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port);
+}
+
+std::optional<Arrival> accept_from(Descriptor const& listener, int& error) {
+  while (true) {
+    SocketAddress address;
+    Descriptor socket{::accept4(listener.get(), address.get(), &address.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC)};
+    if (socket) {
+      error = 0;
+      send_at_once(socket.get());
+      return Arrival{std::move(socket), words_of(address)};
+    }
+    if (errno != EINTR && errno != ECONNABORTED) {
+      error = errno == EAGAIN ? 0 : errno;
+      return std::nullopt;
+    }
+  }
+}
+
+Attempt connect_to(std::string const& host, int port, Clock::time_point deadline) {
+  auto const resolution = resolve(host, port);
+  Attempt attempt{{}, resolution.problem};
+  for (auto const* each = resolution.addresses.get(); each != nullptr; each = each->ai_next) {
+    Descriptor socket{::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+    int const error =
+        socket ? try_to_connect(socket, *each, std::min(deadline, Clock::now() + patience_per_address)) : errno;
+    if (error == 0) {
+      send_at_once(socket.get());
+      return {std::move(socket), {}};
+    }
+    if (attempt.problem.empty() || error != EAFNOSUPPORT) {
+      attempt.problem = error_text(error);
+    }
+  }
+  return attempt;
+}
+
+std::pair<Descriptor, Descriptor> socket_pair() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throw SystemError{"socketpair failed: " + error_text(errno)};
+  }
+  return {Descriptor{ends[0]}, Descriptor{ends[1]}};
+}
+
+bool await_socket(Descriptor const& socket, short events, Clock::time_point deadline) {
+  while (true) {
+    pollfd entry{socket.get(), events, 0};
+    auto const now = Clock::now();
+    int const ready = ::poll(&entry, 1, poll_timeout(now, deadline));
+    if (ready > 0) {
+      return true;
+    }
+    if (ready < 0 && errno != EINTR) {
+      throw SystemError{"poll failed: " + error_text(errno)};
+    }
+    if (Clock::now() >= deadline) {
+      return false;
+    }
+  }
+}
+
+int poll_timeout(Clock::time_point now, Clock::time_point deadline) noexcept {
+  if (deadline <= now) {
+    return 0;
+  }
+  auto const left = std::chrono::ceil<milliseconds>(deadline - now).count();
+  return static_cast<int>(std::min<decltype(left)>(left, std::numeric_limits<int>::max()));
+}
+
+std::string error_text(int number) { return std::generic_category().message(number); }
+
+}  // namespace zeroth::comm

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// TCP sockets that neither block, nor reach child processes, nor raise SIGPIPE.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "zeroth/core/clock.hpp"
+
+namespace zeroth::comm {
+
+/// Owns a file descriptor.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) noexcept : number_{number} {}
+  Descriptor(Descriptor&& other) noexcept : number_{std::exchange(other.number_, -1)} {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+  [[nodiscard]] int get() const noexcept { return number_; }
+  explicit operator bool() const noexcept { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+/// "node7:29500", "[fd00::2]:29500".
+[[nodiscard]] std::string address_of(std::string_view host, int port);
+/// What this machine calls itself.
+[[nodiscard]] std::string host_name();
+
+/// Listens at `port`, or at a free one if that is 0: on the loopback interface alone if `host` is a loopback address or
+/// "localhost", on every interface, IPv6 and IPv4, otherwise. Nothing where the system refuses; `error` is errno then.
+[[nodiscard]] Descriptor listen_at(std::string const& host, int port, int& error);
+[[nodiscard]] int port_of(Descriptor const& listener);
+
+struct Arrival {
+  Descriptor socket;
+  std::string address;  ///< Where it comes from, with its port.
+};
+/// The next one that knocks; none if there is none. `error` becomes errno if the system refused, and 0 otherwise.
+[[nodiscard]] std::optional<Arrival> accept_from(Descriptor const& listener, int& error);
+
+/// One attempt: a socket, or why there is none.
+struct Attempt {
+  Descriptor socket;
+  std::string problem;
+};
+/// Tries every address of `host`, each for a few seconds at most. A name may take the resolver longer than `deadline`.
+[[nodiscard]] Attempt connect_to(std::string const& host, int port, Clock::time_point deadline);
+
+/// Both ends of a connection inside this process.
+[[nodiscard]] std::pair<Descriptor, Descriptor> socket_pair();
+
+/// Waits until poll() has something to say about `events`; false at the deadline.
+[[nodiscard]] bool await_socket(Descriptor const& socket, short events, Clock::time_point deadline);
+/// poll()'s timeout for a wait until `deadline`: rounded up, so that nobody wakes too early and turns in circles.
+[[nodiscard]] int poll_timeout(Clock::time_point now, Clock::time_point deadline) noexcept;
+/// What strerror says.
+[[nodiscard]] std::string error_text(int number);
+
+}  // namespace zeroth::comm

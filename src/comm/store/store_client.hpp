@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One rank's side of the store.
+#pragma once
+#include <poll.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/store/connection.hpp"
+#include "comm/store/store.hpp"
+#include "core/counter.hpp"
+
+namespace zeroth::comm {
+
+/// A call that waits for rank 0's answer. `done` counts to 1 when the rest is there.
+struct StoreCall {
+  enum class Outcome : std::uint8_t { values, contract_error, peer_error, late_error };
+  Outcome outcome = Outcome::values;
+  std::string text;
+  std::vector<std::string> values;
+  Counter done;
+};
+
+/// Never waits. Its members are the store's thread's own, but for failure() and failed(), which any thread may call.
+class StoreClient {
+ public:
+  struct Options {
+    int rank = 0;
+    int world = 1;
+    std::string rank0;  ///< "rank 0 (node1:29500)"
+    std::chrono::milliseconds heartbeat_timeout{};
+    std::function<void(JobFailure const&)> on_failure;
+  };
+  StoreClient(Connection connection, Options options);
+
+  /// Sends a call; its answer ends it.
+  void call(Kind kind, std::string body, std::shared_ptr<StoreCall> const& call);
+  /// Asks rank 0 to fail the job; fails it here alone if rank 0 does not answer.
+  void abort(std::string const& reason);
+  void leave();
+  /// Fails the job as far as this process knows. Only the first failure counts.
+  void fail(JobFailure const& failure);
+
+  void watch(std::vector<pollfd>& entries) const;
+  void serve(std::span<pollfd const> entries, Clock::time_point now);
+  [[nodiscard]] Clock::time_point next_deadline() const noexcept;
+  void forgive_silence(Clock::time_point now) noexcept { heard_ = now; }
+  /// Nothing is left to be sent, or can be.
+  [[nodiscard]] bool has_sent_all() const noexcept;
+
+  [[nodiscard]] std::optional<JobFailure> failure() const;
+  /// Counts to 1 when the job has failed.
+  [[nodiscard]] Counter const& failed() const noexcept { return failed_; }
+
+ private:
+  enum class State : std::uint8_t { joined, alone, failed };  // alone: rank 0 has left, or this rank has
+  void take(Frame const& frame);
+  void end_calls(std::string const& why);
+  static void end_call(StoreCall& call, StoreCall::Outcome outcome, std::string const& text);
+
+  Connection connection_;
+  Options options_;
+  State state_ = State::joined;
+  std::string alone_because_;
+  std::uint64_t last_tag_ = 0;
+  std::unordered_map<std::uint64_t, std::shared_ptr<StoreCall>> calls_;
+  Clock::time_point heard_, next_beat_;
+  std::optional<std::string> asked_to_abort_;
+  Clock::time_point abort_deadline_ = Clock::time_point::max();
+
+  mutable std::mutex mutex_;
+  std::optional<JobFailure> failure_;
+  Counter failed_;
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/store/store_join.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "comm/describe.hpp"
+#include "comm/store/frame.hpp"
+#include "core/logger.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds first_pause{10};
+constexpr milliseconds longest_pause{1000};
+constexpr std::chrono::seconds silence_before_log{10};
+
+std::string place_of(StoreOptions const& options) {
+  return fmt::format("{}{}", address_of(options.at.host, options.at.port),
+                     options.at.given_by.empty() ? "" : fmt::format(" ({})", options.at.given_by));
+}
+
+[[noreturn]] void throw_refusal(StoreOptions const& options, BodyReader body) {
+  auto const refusal = static_cast<Refusal>(body.number(1, 2));
+  auto const message =
+      fmt::format("rank 0's store at {} refused this process: {}", place_of(options), body.text(most_value_bytes));
+  if (refusal == Refusal::config) {
+    throw ConfigError{message};
+  }
+  throw PeerError{message};
+}
+
+/// Waits for the answer to hello: the heartbeat timeout; or why there is none, in `problem`.
+std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions const& options,
+                                          Clock::time_point deadline, std::string& problem) {
+  while (true) {
+    bool const is_in_time = await_socket(connection.socket(), connection.events(), deadline);
+    connection.flush();
+    bool const open = connection.receive();
+    if (auto const frame = connection.next()) {
+      BodyReader body{frame->body};
+      if (frame->kind == Kind::refusal) {
+        throw_refusal(options, body);
+      }
+      if (frame->kind != Kind::welcome) {
+        throw BadFrame{"something before its greeting"};
+      }
+      return milliseconds{static_cast<std::int64_t>(body.number(1, longest_wait_ms))};
+    }
+    if (!open || !is_in_time) {
+      problem = open ? "it took the connection and said nothing" : "it took the connection and closed it";
+      return std::nullopt;
+    }
+  }
+}
+
+/// One attempt: joined, or why not in `problem`, if another one may do better.
+std::optional<Joined> try_to_join(StoreOptions const& options, Clock::time_point deadline, std::string& problem) {
+  auto attempt = connect_to(options.at.host, options.at.port, deadline);
+  if (!attempt.socket) {
+    problem = std::move(attempt.problem);
+    return std::nullopt;
+  }
+  Connection connection{std::move(attempt.socket), most_answer_bytes(1)};
+  connection.send(
+      Kind::hello, 0,
+      encode(Hello{.token = options.at.token, .rank = options.rank, .world = options.world, .host = host_name()}));
+  try {
+    // What takes the connection need not be rank 0: whoever has its port for a while must not take all the time.
+    auto const until = std::min(deadline, Clock::now() + options.answer_timeout);
+    auto const heartbeat = await_welcome(connection, options, until, problem);
+    return heartbeat ? std::optional<Joined>{Joined{std::move(connection), *heartbeat}} : std::nullopt;
+  } catch (BadFrame const& bad) {
+    throw ConfigError{fmt::format("what answers at {} is not rank 0's store: it sent {}; another program has that port",
+                                  place_of(options), bad.what())};
+  }
+}
+
+}  // namespace
+
+milliseconds pause_after(milliseconds last) noexcept { return std::clamp(2 * last, first_pause, longest_pause); }
+
+Joined join_store(StoreOptions const& options) {
+  auto const begin = Clock::now();
+  auto const deadline = begin + options.join_timeout;
+  std::string problem;
+  bool logged = false;
+  for (auto pause = pause_after({}); true; pause = pause_after(pause)) {
+    if (auto joined = try_to_join(options, deadline, problem)) {
+      return std::move(*joined);
+    }
+    auto const now = Clock::now();
+    if (now + pause >= deadline) {
+      throw PeerError{
+          fmt::format("rank {} of {} did not find rank 0's store at {} within {}; the last attempt: {}. Is "
+                      "rank 0 running, on that host, and may this one reach it there?",
+                      options.rank, options.world, place_of(options), describe(now - begin), problem)};
+    }
+    if (!logged && now - begin >= silence_before_log) {
+      logged = true;
+      logger().warn("{}rank {} still looks for rank 0's store at {}: {}", rank_prefix(), options.rank,
+                    place_of(options), problem);
+    }
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/store/store_server.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "comm/describe.hpp"
+#include "core/logger.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds patience_with_strangers{5};
+constexpr std::size_t most_idle_strangers = 64;  // beside the ranks that are still expected
+constexpr milliseconds rest_after_refused_accept{200};
+constexpr int most_strangers_logged = 20;
+/// What may wait for a rank that does not read.
+constexpr std::size_t most_waiting_bytes = std::size_t{256} << 20;
+
+StoreTable::Wait wait_of(std::uint64_t wait_ms, Clock::time_point now) {
+  return {now, now + milliseconds{static_cast<std::int64_t>(wait_ms)}};
+}
+
+}  // namespace
+
+StoreServer::StoreServer(Descriptor listener, Options options)
+    : listener_{std::move(listener)},
+      options_{std::move(options)},
+      roster_(static_cast<std::size_t>(options_.world), RankState::absent),
+      table_{roster_},
+      members_(static_cast<std::size_t>(options_.world)),
+      hosts_(static_cast<std::size_t>(options_.world)) {}
+
+void StoreServer::adopt(Descriptor socket, std::string const& host) {
+  auto& peer = *peers_.emplace_back(std::make_unique<Peer>(std::move(socket), "rank 0 itself", Clock::now()));
+  peer.rank = 0;
+  peer.connection.set_most_body_bytes(most_call_bytes);
+  roster_[0] = RankState::joined;
+  members_[0] = &peer;
+  hosts_[0] = host;
+}
+
+// ---- between polls --------------------------------------------------------------------------------------------------
+
+void StoreServer::watch(std::vector<pollfd>& entries) const {
+  bool const accepts = Clock::now() >= accept_again_;
+  entries.push_back({accepts ? listener_.get() : -1, POLLIN, 0});
+  for (auto const& peer : peers_) {
+    entries.push_back({peer->connection.socket().get(), peer->connection.events(), 0});
+  }
+}
+
+void StoreServer::serve(std::span<pollfd const> entries, Clock::time_point now) {
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    auto& peer = *peers_[i - 1];
+    if ((entries[i].revents & POLLOUT) != 0) {
+      peer.connection.flush();
+    }
+    if ((entries[i].revents & ~POLLOUT) != 0) {
+      read(peer, now);
+    }
+  }
+  if (entries[0].revents != 0) {
+    accept_all(now);
+  }
+  look_at_the_clock(now);
+  send_replies();
+  std::erase_if(peers_, [](auto const& peer) { return peer->ended; });
+}
+
+Clock::time_point StoreServer::next_deadline() const noexcept {
+  auto next =
+      std::min(table_.next_deadline(), accept_again_ > Clock::time_point{} ? accept_again_ : Clock::time_point::max());
+  for (auto const& peer : peers_) {
+    if (peer->rank < 0) {
+      next = std::min(next, peer->since + patience_with_strangers);
+    } else if (peer->rank > 0 && !failure_) {
+      next = std::min(next, peer->heard + options_.heartbeat_timeout);
+    }
+  }
+  return next;
+}
+
+void StoreServer::look_at_the_clock(Clock::time_point now) {
+  if (now >= accept_again_) {
+    accept_again_ = {};
+  }
+  for (auto& peer : peers_) {
+    if (peer->ended) {
+      continue;
+    }
+    if (peer->rank < 0 && now - peer->since >= patience_with_strangers) {
+      if (peer->connection.has_received() && !peer->refused) {
+        log_stranger(*peer, "it did not finish its greeting");
+      }
+      peer->ended = true;
+    } else if (peer->rank > 0 && !failure_ && now - peer->heard >= options_.heartbeat_timeout) {
+      fail(peer->rank, fmt::format("{} has not been heard of for {}: it is frozen, or its machine cannot be reached",
+                                   name_of(peer->rank), describe(now - peer->heard)));
+    } else if (peer->connection.waiting_bytes() > most_waiting_bytes) {
+      end(*peer, "does not read what it asked for");
+    }
+  }
+  if (now >= table_.next_deadline()) {
+    table_.expire(now);
+  }
+}
+
+void StoreServer::send_replies() {
+  for (auto const& reply : table_.replies) {
+    if (auto* const peer = members_[static_cast<std::size_t>(reply.rank)]) {
+      peer->connection.send(reply.kind, reply.tag, reply.body);
+    }
+  }
+  table_.replies.clear();
+}
+
+void StoreServer::forgive_silence(Clock::time_point now) noexcept {
+  for (auto& peer : peers_) {
+    peer->heard = now;
+  }
+}
+
+// ---- strangers ------------------------------------------------------------------------------------------------------
+
+void StoreServer::accept_all(Clock::time_point now) {
+  int error = 0;
+  while (auto arrival = accept_from(listener_, error)) {
+    peers_.push_back(std::make_unique<Peer>(std::move(arrival->socket), std::move(arrival->address), now));
+  }
+  if (error != 0) {
+    logger().warn("{}the store cannot take a connection now: {}", rank_prefix(), error_text(error));
+    accept_again_ = now + rest_after_refused_accept;
+  }
+  auto const is_stranger = [](auto const& peer) { return peer->rank < 0 && !peer->ended; };
+  auto strangers = static_cast<std::size_t>(std::count_if(peers_.begin(), peers_.end(), is_stranger));
+  for (auto& peer : peers_) {  // the oldest first
+    if (strangers <= most_idle_strangers + roster_.size()) {
+      break;
+    }
+    if (is_stranger(peer)) {
+      peer->ended = true;
+      --strangers;
+    }
+  }
+}
+
+void StoreServer::admit(Peer& peer, Hello const& hello) {
+  auto const mine = roster_.size();
+  if (hello.version != protocol_version) {
+    refuse(peer, Refusal::config,
+           fmt::format("it speaks version {} of the store's protocol, this program version {}: all ranks must run the "
+                       "same build",
+                       protocol_version, hello.version),
+           fmt::format("it speaks version {} of the protocol, this is version {}", hello.version, protocol_version));
+  } else if (hello.token != options_.token) {
+    refuse(peer, Refusal::config, "this process's job token is not that job's: another job has that address",
+           "its job token is not this job's");
+  } else if (hello.world != options_.world || hello.rank >= hello.world) {
+    refuse(peer, Refusal::config,
+           fmt::format("its job has {} ranks, and this process is rank {} of {}: all must be given the same world",
+                       mine, hello.rank, hello.world),
+           fmt::format("it is rank {} of {}, and this job has {} ranks", hello.rank, hello.world, mine));
+  } else if (failure_) {
+    refuse(peer, Refusal::peer, "that job has failed already: " + failure_->reason,
+           fmt::format("rank {} came after the job had failed", hello.rank));
+  } else if (state_of(hello.rank) != RankState::absent) {
+    auto const how = state_of(hello.rank) == RankState::left ? "joined and left" : "joined";
+    refuse(peer, Refusal::config,
+           fmt::format("{} has {} already: two processes were given the same rank, or this one is left over from "
+                       "before",
+                       name_of(hello.rank), how),
+           fmt::format("it says that it is {}, who has {} already", name_of(hello.rank), how));
+  } else {
+    auto const rank = static_cast<std::size_t>(hello.rank);
+    peer.rank = hello.rank;
+    peer.connection.set_most_body_bytes(most_call_bytes);
+    roster_[rank] = RankState::joined;
+    members_[rank] = &peer;
+    hosts_[rank] = hello.host;
+    peer.connection.send(Kind::welcome, 0,
+                         Body{}.number(static_cast<std::uint64_t>(options_.heartbeat_timeout.count())).take());
+  }
+}
+
+void StoreServer::refuse(Peer& peer, Refusal refusal, std::string const& to_him, std::string const& to_us) {
+  log_stranger(peer, to_us);
+  peer.connection.send(
+      Kind::refusal, 0,
+      Body{}.number(static_cast<std::uint64_t>(refusal)).text(to_him.substr(0, most_value_bytes)).take());
+  peer.refused = true;  // he closes, or his time runs out
+}
+
+void StoreServer::log_stranger(Peer const& peer, std::string const& what) {
+  if (strangers_logged_ < most_strangers_logged) {
+    logger().warn("{}the store refuses {}: {}", rank_prefix(), peer.address, what);
+  }
+  if (++strangers_logged_ == most_strangers_logged) {
+    logger().warn("{}the store speaks of no further strangers", rank_prefix());
+  }
+}
+
+// ---- ranks ----------------------------------------------------------------------------------------------------------
+
+void StoreServer::read(Peer& peer, Clock::time_point now) {
+  bool const open = peer.connection.receive();
+  try {
+    while (!peer.ended) {
+      auto const frame = peer.connection.next();
+      if (!frame) {
+        break;
+      }
+      peer.heard = now;
+      take(peer, *frame, now);
+    }
+  } catch (BadFrame const& bad) {
+    end(peer, fmt::format("sent {}", bad.what()));
+    return;
+  }
+  if (!open && !peer.ended) {
+    end(peer, "ended without leaving the job: its process was killed or crashed, or the connection broke");
+  }
+}
+
+void StoreServer::take(Peer& peer, Frame const& frame, Clock::time_point now) {
+  BodyReader body{frame.body};
+  if (peer.rank < 0) {
+    if (frame.kind != Kind::hello) {
+      throw BadFrame{"something before its greeting"};
+    }
+    if (!peer.refused) {
+      admit(peer, decode_hello(frame.body));
+    }
+    return;
+  }
+  StoreTable::Call const call{peer.rank, frame.tag};
+  switch (frame.kind) {
+    case Kind::set: {
+      auto const key = body.text(most_name_bytes);
+      auto value = body.text(most_value_bytes);
+      table_.set(call, key, std::move(value), body.number());
+      break;
+    }
+    case Kind::get: {
+      auto const key = body.text(most_name_bytes);
+      table_.get(call, key, wait_of(body.number(0, longest_wait_ms), now));
+      break;
+    }
+    case Kind::gather: {
+      auto const name = body.text(most_name_bytes);
+      auto value = body.text(most_value_bytes);
+      table_.gather(call, name, std::move(value), wait_of(body.number(0, longest_wait_ms), now));
+      break;
+    }
+    case Kind::beat: peer.connection.send(Kind::beat, 0, std::string{}); break;
+    case Kind::abort: fail(peer.rank, body.text(most_value_bytes)); break;
+    case Kind::leave: leave(peer); break;
+    default: throw BadFrame{"what only rank 0's store says"};
+  }
+  body.end();
+}
+
+void StoreServer::end(Peer& peer, std::string const& how) {
+  peer.ended = true;
+  if (peer.rank < 0) {
+    if (peer.connection.has_received() && !peer.refused) {
+      log_stranger(peer, "it " + how);
+    }
+    return;
+  }
+  members_[static_cast<std::size_t>(peer.rank)] = nullptr;
+  fail(peer.rank, fmt::format("{} {}", name_of(peer.rank), how));
+}
+
+void StoreServer::leave(Peer& peer) {
+  peer.ended = true;
+  members_[static_cast<std::size_t>(peer.rank)] = nullptr;
+  state_of(peer.rank) = RankState::left;
+  table_.leave(peer.rank);
+}
+
+void StoreServer::fail(int origin, std::string const& reason) {
+  if (failure_) {
+    return;  // the first reason counts
+  }
+  failure_ = JobFailure{origin, reason};
+  auto const body = std::make_shared<std::string const>(
+      Body{}.number(static_cast<std::uint64_t>(origin)).text(reason.substr(0, most_value_bytes)).take());
+  auto const tell = [&body](Peer* peer) {
+    if (peer != nullptr) {
+      peer->connection.send(Kind::aborted, 0, body);
+    }
+  };
+  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+    if (static_cast<int>(rank) != origin) {
+      tell(members_[rank]);
+    }
+  }
+  tell(members_[static_cast<std::size_t>(origin)]);  // last: once it knows, all have been told
+}
+
+// ---- the end --------------------------------------------------------------------------------------------------------
+
+bool StoreServer::is_deserted() const noexcept {
+  return failure_ ||
+         std::none_of(members_.begin() + 1, members_.end(), [](Peer const* peer) { return peer != nullptr; });
+}
+
+void StoreServer::close() {
+  listener_ = {};
+  for (std::size_t rank = 1; rank < members_.size(); ++rank) {
+    if (members_[rank] != nullptr && !failure_) {
+      members_[rank]->connection.send(Kind::closing, 0, std::string{});
+    }
+  }
+}
+
+bool StoreServer::has_sent_all() const noexcept {
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [](auto const& peer) { return peer->rank < 0 || peer->connection.has_sent_all(); });
+}
+
+std::string StoreServer::name_of(int rank) const {
+  auto const& host = hosts_[static_cast<std::size_t>(rank)];
+  return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on {}", rank, host);
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Rank 0's side of the store: who is there, what they ask for, and how all learn that the job has failed.
+#pragma once
+#include <poll.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/job_failure.hpp"
+#include "comm/store/connection.hpp"
+#include "comm/store/store_table.hpp"
+
+namespace zeroth::comm {
+
+/// Never waits; the store's thread calls it between polls. Nothing that a peer sends makes it throw.
+///
+/// A connection begins as a stranger's, who may say hello and nothing else. One with the token becomes a rank's. What a
+/// stranger does wrong ends his connection; what a rank does wrong, or that it ends or falls silent, fails the job.
+class StoreServer {
+ public:
+  struct Options {
+    std::string token;
+    int world = 1;
+    std::chrono::milliseconds heartbeat_timeout{};
+  };
+  StoreServer(Descriptor listener, Options options);
+  /// Rank 0's own connection, which says no hello.
+  void adopt(Descriptor socket, std::string const& host);
+
+  /// Appends what poll() should look for.
+  void watch(std::vector<pollfd>& entries) const;
+  /// What watch() appended, in the same order, after poll(), which ended at `now`.
+  void serve(std::span<pollfd const> entries, Clock::time_point now);
+  [[nodiscard]] Clock::time_point next_deadline() const noexcept;
+  /// For a process that was stopped itself and cannot tell who was silent.
+  void forgive_silence(Clock::time_point now) noexcept;
+
+  /// True once nobody but rank 0 needs the store: the ranks that joined have left, or the job has failed.
+  [[nodiscard]] bool is_deserted() const noexcept;
+  /// Tells those who are still there that rank 0 leaves, and lets nobody in any more.
+  void close();
+  [[nodiscard]] bool has_sent_all() const noexcept;
+
+ private:
+  struct Peer {
+    Peer(Descriptor socket, std::string from, Clock::time_point now)
+        : connection{std::move(socket), most_hello_bytes}, address{std::move(from)}, since{now}, heard{now} {}
+    Connection connection;
+    std::string address;
+    Clock::time_point since, heard;
+    int rank = -1;         // a stranger
+    bool refused = false;  // has been told so, and only reads it
+    bool ended = false;    // to be removed
+  };
+
+  void accept_all(Clock::time_point now);
+  void read(Peer& peer, Clock::time_point now);
+  void take(Peer& peer, Frame const& frame, Clock::time_point now);
+  void admit(Peer& peer, Hello const& hello);
+  void refuse(Peer& peer, Refusal refusal, std::string const& to_him, std::string const& to_us);
+  void end(Peer& peer, std::string const& how);
+  void leave(Peer& peer);
+  void fail(int origin, std::string const& reason);
+  void look_at_the_clock(Clock::time_point now);
+  void send_replies();
+  void log_stranger(Peer const& peer, std::string const& what);
+  [[nodiscard]] std::string name_of(int rank) const;
+  [[nodiscard]] RankState& state_of(int rank) { return roster_[static_cast<std::size_t>(rank)]; }
+
+  Descriptor listener_;
+  Options options_;
+  Roster roster_;
+  StoreTable table_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<Peer*> members_;      // [world]; null where nobody has joined, or no longer is
+  std::vector<std::string> hosts_;  // [world]
+  std::optional<JobFailure> failure_;
+  Clock::time_point accept_again_{};  // after the system has refused a connection
+  int strangers_logged_ = 0;
+};
+
+}  // namespace zeroth::comm

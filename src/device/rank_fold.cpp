@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/rank_fold.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "core/isa.hpp"
+#include "device/fold_arithmetic.hpp"
+
+namespace zeroth::device {
+namespace {
+
+// What the result is made in: a piece of it stays in the first-level cache while the inputs pass by.
+constexpr std::int64_t piece_count = 1024;
+
+template <class Operator>
+struct RankFold {
+  using T = typename Operator::Type;
+
+  void* const* outputs;
+  int output_count;
+  void const* const* inputs;
+  int input_count;
+  std::int64_t first, count;
+
+  ZEROTH_INLINE void operator()() const {
+    for (std::int64_t begin = first; begin < first + count; begin += piece_count) {
+      piece(begin, std::min(piece_count, first + count - begin));
+    }
+  }
+
+  ZEROTH_INLINE void piece(std::int64_t begin, std::int64_t length) const {
+    if constexpr (Operator::reduce == Reduce::sum) {  // which gradients wait for: worth code of its own
+      switch (input_count) {
+        case 2: return fold_at_once<2>(begin, length);
+        case 3: return fold_at_once<3>(begin, length);
+        case 4: return fold_at_once<4>(begin, length);
+        default: break;
+      }
+    }
+    fold_one_by_one(begin, length);
+  }
+
+  /// Few inputs: the result stays in registers.
+  template <std::size_t inputs_at_once>
+  ZEROTH_INLINE void fold_at_once(std::int64_t begin, std::int64_t length) const {
+    T const* source[inputs_at_once];
+    for (std::size_t rank = 0; rank < inputs_at_once; ++rank) {
+      source[rank] = static_cast<T const*>(inputs[rank]) + begin;
+    }
+    auto* destination = static_cast<T*>(outputs[0]) + begin;
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < length; ++i) {
+      auto result = Operator::begin(source[0][i]);
+      for (std::size_t rank = 1; rank < inputs_at_once; ++rank) {
+        result = Operator::add(result, source[rank][i]);
+      }
+      destination[i] = Operator::end(result, static_cast<int>(inputs_at_once));
+    }
+    for (int k = 1; k < output_count; ++k) {
+      std::memcpy(static_cast<T*>(outputs[k]) + begin, destination, static_cast<std::size_t>(length) * sizeof(T));
+    }
+  }
+
+  ZEROTH_INLINE void fold_one_by_one(std::int64_t begin, std::int64_t length) const {
+    typename Operator::Wide result[piece_count];
+    auto const* source = static_cast<T const*>(inputs[0]) + begin;
+    for (std::int64_t i = 0; i < length; ++i) {
+      result[i] = Operator::begin(source[i]);
+    }
+    for (int rank = 1; rank < input_count; ++rank) {
+      source = static_cast<T const*>(inputs[rank]) + begin;
+      for (std::int64_t i = 0; i < length; ++i) {
+        result[i] = Operator::add(result[i], source[i]);
+      }
+    }
+    for (int k = 0; k < output_count; ++k) {
+      auto* destination = static_cast<T*>(outputs[k]) + begin;
+      for (std::int64_t i = 0; i < length; ++i) {
+        destination[i] = Operator::end(result[i], input_count);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void rank_fold(Reduce reduce, void* const* outputs, int output_count, void const* const* inputs, int input_count,
+               Dtype dtype, std::int64_t first, std::int64_t count) noexcept {
+  if (output_count == 0) {
+    return;
+  }
+  with_fold(reduce, dtype, [&]<class Operator>(Operator) {
+    with_best_isa(RankFold<Operator>{outputs, output_count, inputs, input_count, first, count});
+  });
+}
+
+}  // namespace zeroth::device

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zeroth/engine/any_engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "comm/launch/job_state.hpp"
+#include "core/logger.hpp"
+#include "engine/engine_state.hpp"
+#include "engine/parameter_values.hpp"
+#include "engine/weight_files.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/engine/engine.hpp"
+
+namespace zeroth {
+
+using detail::EngineState;
+using engine::Entry;
+using engine::Verb;
+
+namespace {
+
+void check_types(Config const& config, Dtype compute, Dtype gradient) {
+  auto const refuse = [](char const* what, Dtype file, Dtype program, char const* key) {
+    throw ConfigError{
+        fmt::format("the stage file says {} dtype {} ({}), but the program's Engine is built for {}; change "
+                    "the file, or choose the types with zeroth::with_precision",
+                    what, name_of(file), key, name_of(program))};
+  };
+  if (config.compute_dtype() != compute) {
+    refuse("compute", config.compute_dtype(), compute, "fp16.enabled, bf16.enabled");
+  }
+  if (config.gradient_dtype() != gradient) {
+    refuse("gradient", config.gradient_dtype(), gradient, "zeroth.gradient_dtype");
+  }
+}
+
+optim::StepRules rules_for(EngineState const& engine, StepOptions const& options) {
+  auto rules = engine.settings().rules;
+  rules.gradient_prescale = engine.gradient_prescale;
+  if (options.learning_rate) {
+    rules.has_learning_rate = true;
+    rules.given_learning_rate = *options.learning_rate;
+  }
+  return rules;
+}
+
+/// All ranks find the same in the same call. An engine that fails aborts what the others still have under way, and they
+/// would blame it: so none fails before all are here.
+[[noreturn]] void end_together(EngineState& engine, std::string const& why) {
+  try {
+    engine.meet("the end of training");
+  } catch (PeerError const&) {  // one that is gone, or is ahead: what all know is still what ends this
+  }
+  throw Error{why};
+}
+
+/// Once: what has become NaN stays so, and every report says it again.
+void tell_nonfinite(EngineState& engine, StepReport const& report) {
+  if (report.nonfinite && !report.skipped && !engine.told_nonfinite && engine.gather_comm->rank() == 0) {
+    engine.told_nonfinite = true;
+    logger().warn(
+        "{}step {}: the gradient was not finite, its norm is {}, and all ranks updated: weights may be NaN from now "
+        "on. "
+        "With zeroth.skip_nonfinite such updates are skipped",
+        rank_prefix(), report.step, report.grad_norm);
+  }
+}
+
+std::optional<StepReport> take_report(EngineState& engine) {
+  auto const owed = engine.book->take_owed();
+  if (!owed) {
+    return std::nullopt;
+  }
+  auto report = owed->report;
+  auto const& results = engine.manager->optimizer.results();
+  auto const& scalars = results.scalars[owed->parity];
+  engine.check_histories(results.totals[owed->parity], *owed->history, report.step);
+  if (scalars.loss_scale.exhausted) {
+    end_together(engine, fmt::format("step {}: a gradient was not finite, and the loss scale is at its smallest value, "
+                                     "{} (fp16.min_loss_scale): training cannot go on. Look for what overflows first; "
+                                     "bf16 has fp32's range and needs no loss scale",
+                                     report.step, scalars.loss_scale_used));
+  }
+  report.loss = scalars.loss;
+  report.grad_norm = scalars.gradient_norm;
+  report.learning_rate = scalars.learning_rate;
+  report.loss_scale = scalars.loss_scale_used;
+  report.nonfinite = scalars.nonfinite;
+  report.skipped = scalars.skip;
+  report.stop = scalars.stop;
+  tell_nonfinite(engine, report);
+  return report;
+}
+
+void check_count(model::Description const& model, std::uint32_t param, std::int64_t count, char const* call) {
+  auto const& described = model.params[param];
+  ZEROTH_EXPECTS(count == described.count, fmt::format("{} of parameter \"{}\" with {} values: it has {}", call,
+                                                       described.name, count, described.count));
+}
+
+/// The sums that step() will decide on.
+optim::StepSums sum_step(EngineState& engine) {
+  auto& book = *engine.book;
+  auto const total = engine.manager->optimizer.sum_step(book.sums(false), book.losses());
+  engine.check_histories(total, book.history(), engine.protocol->steps() + 1);
+  return total;
+}
+
+float norm_of(EngineState& engine, optim::StepSums const& total) {
+  optim::StepScalars scalars;
+  scalars.loss_scale.scale = engine.manager->optimizer.loss_scale();
+  optim::advance(rules_for(engine, {}), total, scalars);
+  return scalars.gradient_norm;
+}
+
+}  // namespace
+
+AnyEngine::AnyEngine(Job& job, Model const& model, Config const& config)
+    : AnyEngine{job, model, config, config.compute_dtype(), config.gradient_dtype()} {}
+
+AnyEngine::AnyEngine(Job& job, Model const& model, Config const& config, Dtype compute, Dtype gradient)
+    : state_{(check_types(config, compute, gradient), std::make_unique<EngineState>(job, model, config))},
+      accumulation_{static_cast<int>(state_->settings().batch.accumulation)} {}
+
+AnyEngine::~AnyEngine() = default;
+
+std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "step()"};
+  engine.protocol->check_step(options.learning_rate);
+  return engine.or_end([&] {
+    auto report = take_report(engine);
+    auto& book = *engine.book;
+    if (options.learning_rate) {  // ranks that give different ones are told so
+      book.history().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
+    }
+    auto const rules = rules_for(engine, options);
+    engine.manager->optimizer.decide(book.sums(engine.job->stop_requested()), book.losses(), rules, book.parity());
+    engine.schedule->update();
+    engine.protocol->end_step();
+    auto const steps = engine.protocol->steps();
+    auto const& settings = engine.settings();
+    if (settings.check && steps % engine::replica_check_steps == 0) {
+      engine.compare_replicas(shard::States::with, fmt::format("step {}", steps));
+    }
+    book.close(steps, engine.meters());
+    if (steps == 2 && !settings.check) {
+      engine.gather_comm->set_options({.timeout = settings.timeout});
+      engine.reduce_comm->set_options({.timeout = settings.timeout});
+    }
+    return report;
+  });
+}
+
+std::optional<StepReport> AnyEngine::finish() {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "finish()"};
+  engine.protocol->check_between_passes("finish()");
+  return engine.or_end([&] {
+    auto report = take_report(engine);
+    engine.gather_stream->synchronize();
+    engine.reduce_stream->synchronize();
+    engine.device->compute().synchronize();
+    engine.finished = true;
+    return report;
+  });
+}
+
+void AnyEngine::trace(Timeline* timeline) {
+  Entry const entry{state_->doorway, "trace()"};
+  state_->protocol->check_between_passes("trace()");
+  state_->device->set_timeline(timeline);
+}
+
+detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
+  Entry const entry{state_->doorway, "evaluation()"};
+  return {state_.get(), state_->protocol->begin_evaluation(passes), passes};
+}
+
+void AnyEngine::save_weights(std::filesystem::path const& file) {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "save_weights()"};
+  engine.protocol->check_between_passes("save_weights()");
+  engine.book->history().add(Verb::save_weights);
+  auto const findings = engine.or_end([&] {
+    engine.meet("save_weights");
+    return engine::save_weights(*engine.manager, *engine.model, file, engine.exchange());
+  });
+  engine::throw_if_failed("save_weights() failed and changed nothing", findings);
+}
+
+void AnyEngine::load_weights(std::filesystem::path const& file) {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "load_weights()"};
+  engine.protocol->check_between_passes("load_weights()");
+  engine.book->history().add(Verb::load_weights);
+  auto const findings = engine.or_end([&] {
+    engine.meet("load_weights");
+    auto found = engine::load_weights(*engine.manager, *engine.model, file, engine.exchange());
+    if (std::ranges::none_of(found, &engine::Finding::failed)) {
+      engine.compare_replicas(shard::States::without, "load_weights()");
+    }
+    return found;
+  });
+  engine::throw_if_failed("load_weights() failed and changed nothing", findings);
+}
+
+void AnyEngine::read(AnyParam const& param, std::span<float> values) {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "read()"};
+  engine.protocol->check_between_passes("read()");
+  engine.protocol->check_param(param.model_, param.index_, "read()");
+  check_count(*engine.model, param.index_, std::ssize(values), "read()");
+  engine.book->history().add(Verb::read, param.index_);
+  engine.or_end([&] {
+    engine.meet("read");
+    engine::read_values(*engine.manager, param.index_, values, engine.exchange());
+  });
+}
+
+void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "write()"};
+  engine.protocol->check_between_passes("write()");
+  engine.protocol->check_param(param.model_, param.index_, "write()");
+  check_count(*engine.model, param.index_, std::ssize(values), "write()");
+  engine.book->history().add(Verb::write, param.index_);
+  engine.or_end([&] {
+    engine.meet("write");
+    engine::write_values(*engine.manager, *engine.model, param.index_, values, engine.exchange());
+    engine.compare_replicas(shard::States::without, "write()");
+  });
+}
+
+float AnyEngine::gradient_norm() {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "gradient_norm()"};
+  engine.protocol->check_reduced("gradient_norm()");
+  engine.book->history().add(Verb::gradient_norm);
+  return engine.or_end([&] { return norm_of(engine, sum_step(engine)); });
+}
+
+float AnyEngine::gradient_norm(AnyParam const& param) {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "gradient_norm(param)"};
+  engine.protocol->check_reduced("gradient_norm(param)");
+  engine.protocol->check_param(param.model_, param.index_, "gradient_norm(param)");
+  auto const& described = engine.model->params[param.index_];
+  ZEROTH_EXPECTS(described.options.trainable,
+                 fmt::format("gradient_norm(param) of \"{}\", which is frozen", described.name));
+  engine.book->history().add(Verb::gradient_norm_of, param.index_);
+  return engine.or_end([&] {
+    auto total = sum_step(engine);
+    total.sum_of_squares = engine::sum_of_squares(*engine.manager, param.index_, engine.exchange());
+    return norm_of(engine, total);
+  });
+}
+
+std::int64_t AnyEngine::micro_batch() const noexcept { return state_->settings().batch.micro; }
+Dtype AnyEngine::compute_dtype() const noexcept { return state_->settings().precision.compute; }
+Dtype AnyEngine::gradient_dtype() const noexcept { return state_->settings().precision.gradient; }
+MemoryBytes AnyEngine::peak() const noexcept { return state_->device->ledger().peak(); }
+MemoryBytes AnyEngine::planned() const noexcept { return state_->manager->memory.plan().bytes; }
+device::StreamRef AnyEngine::compute_stream() const noexcept { return state_->device->compute().native(); }
+
+void detail::refuse_precision(Config const& config, std::span<DtypePair const> allowed) {
+  std::string names;
+  for (auto const& [compute, gradient] : allowed) {
+    names += fmt::format("{}{} with gradients in {}", names.empty() ? "" : ", ", name_of(compute), name_of(gradient));
+  }
+  throw ConfigError{fmt::format(
+      "the stage file says compute dtype {} (fp16.enabled, bf16.enabled) with gradients in {} (zeroth.gradient_dtype), "
+      "but the program is built for {}; change the file, or let with_precision() offer more types",
+      name_of(config.compute_dtype()), name_of(config.gradient_dtype()), names)};
+}
+
+}  // namespace zeroth

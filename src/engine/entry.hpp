@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Calls on an engine come from any thread, one at a time, and speak as the engine's rank.
+#pragma once
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::engine {
+
+/// What all calls on one engine pass through.
+class Doorway {
+ public:
+  /// Of the calling thread, whose rank is the engine's. `watched`: two threads at the same time are told.
+  explicit Doorway(bool watched) : watched_{watched} {}
+
+ private:
+  friend class Entry;
+  bool watched_;
+  std::thread::id home_ = std::this_thread::get_id();
+  RankContext rank_ = this_rank();
+  std::atomic<std::thread::id> inside_{};
+};
+
+/// A call, from its begin to its end; calls within it are part of it.
+class Entry {
+ public:
+  /// Throws ContractError if another thread's call is under way.
+  Entry(Doorway& doorway, char const* call);
+  /// Of a call that cannot throw: waits until another thread's is over, which expect_alone() then tells.
+  explicit Entry(Doorway& doorway) noexcept;
+  Entry(Entry const&) = delete;
+  Entry& operator=(Entry const&) = delete;
+  ~Entry();
+  /// Throws ContractError if it had to wait.
+  void expect_alone(char const* call) const;
+
+ private:
+  [[nodiscard]] bool try_enter() noexcept;
+  void speak_as_rank();
+  void speak_as_before() noexcept;
+
+  Doorway* doorway_;
+  bool entered_ = false, refused_ = false;
+  std::optional<RankContext> before_;  // of another thread
+};
+
+/// Does what ends now on this thread end by an exception? It began on `thread`, where `exceptions` were in flight then.
+[[nodiscard]] bool in_unwinding(std::thread::id thread, int exceptions) noexcept;
+
+}  // namespace zeroth::engine

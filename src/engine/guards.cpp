@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zeroth/engine/guards.hpp"
+
+#include <fmt/format.h>
+#include <exception>
+#include <utility>
+
+#include "engine/engine_state.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth {
+namespace detail {
+
+void Contribution::clear(std::int64_t bytes) const {
+  engine::Entry const entry{engine->doorway, "accumulator()"};
+  engine->device->kernels().fill(engine->device->compute(), data, bytes, 0);
+}
+
+Guard::Guard(EngineState& engine, std::uint64_t id) noexcept
+    : engine_{&engine}, id_{id}, opened_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {}
+
+Guard::Guard(Guard&& other) noexcept
+    : engine_{std::exchange(other.engine_, nullptr)},
+      id_{other.id_},
+      opened_by_{other.opened_by_},
+      exceptions_{other.exceptions_} {}
+
+Guard::~Guard() {
+  if (engine_ == nullptr) {
+    return;
+  }
+  engine::Entry const entry{engine_->doorway};
+  auto const turn = engine_->protocol->closed(id_);
+  if (!turn) {
+    return;
+  }
+  try {
+    engine_->device->compute().end_span();
+    entry.expect_alone("the end of a guard");
+    ZEROTH_EXPECTS(!engine::in_unwinding(opened_by_, exceptions_),
+                   fmt::format("the {} guard of unit \"{}\" ended by an exception: nothing of it was sent",
+                               stage::purpose_of(*turn), engine_->model->units[turn->unit].name));
+    if (!engine_->protocol->failure()) {
+      engine_->schedule->close(*turn);
+    }
+  } catch (...) {
+    engine_->fail(std::current_exception());
+  }
+}
+
+EngineState& Guard::engine() const {
+  ZEROTH_EXPECTS(engine_ != nullptr, "a guard is used that was moved from");
+  return *engine_;
+}
+
+AnyView Guard::parameter(std::uint32_t model, std::uint32_t param) const {
+  auto& state = engine();
+  engine::Entry const entry{state.doorway, "operator[]"};
+  state.protocol->check_parameter(id_, model, param);
+  auto const& described = state.model->params[param];
+  return {state.manager->parameters.address(param), state.settings().precision.compute, described.shape,
+          described.count};
+}
+
+Contribution Guard::contribute(std::uint32_t model, std::uint32_t param) const {
+  auto& state = engine();
+  engine::Entry const entry{state.doorway, "grad"};
+  state.protocol->check_gradient(id_, model, param);
+  auto const [data, beta] = state.manager->gradients.contribute(param);
+  return {&state, data, beta};
+}
+
+Dtype Guard::gradient_dtype() const noexcept { return engine_->settings().precision.gradient; }
+
+}  // namespace detail
+
+AnyGradient AnyBackward::grad(AnyParam const& param) const& {
+  auto const memory = guard_.contribute(param.model_, param.index_);
+  auto shape = guard_.parameter(param.model_, param.index_);
+  shape.data = nullptr;
+  shape.dtype = guard_.gradient_dtype();
+  return {memory, shape};
+}
+
+}  // namespace zeroth

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zeroth/engine/pass.hpp"
+
+#include <fmt/format.h>
+#include <exception>
+
+#include "engine/engine_state.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth {
+
+using detail::EngineState;
+using engine::Entry;
+using engine::Verb;
+using stage::PassKind;
+using stage::Phase;
+using stage::Turn;
+
+namespace {
+
+void record(EngineState& engine, Turn const& turn) {
+  auto const forward = turn.pass == PassKind::evaluation ? Verb::evaluation : Verb::forward;
+  engine.book->history().add(turn.phase == Phase::forward ? forward : Verb::backward, turn.unit);
+}
+
+/// Takes the turns of skipped units that come before `position`: joins what the other ranks do in them.
+void settle_skips(EngineState& engine, std::int64_t position) {
+  while (auto const turn = engine.protocol->next_skipped(position)) {
+    record(engine, *turn);
+    engine.schedule->open(*turn);
+    engine.schedule->close(*turn);
+  }
+}
+
+[[nodiscard]] std::int64_t end_of(EngineState const& engine) {
+  return engine.schedule->order().turns(PassKind::training);
+}
+
+detail::Guard open(EngineState& engine, Phase phase, Unit unit) {
+  Entry const entry{engine.doorway, stage::name_of(phase).data()};
+  engine.protocol->check_open(phase, unit);
+  auto const turn = engine.or_end([&] {
+    auto const pass = *engine.protocol->pass();
+    auto const& order = engine.schedule->order();
+    if (Turn const next{pass, phase, unit.index()}; pass == PassKind::training && !order.opens_early(next)) {
+      settle_skips(engine, order.position(next));
+    }
+    auto const begun = engine.protocol->begin_turn(phase, unit.index());
+    record(engine, begun);
+    engine.schedule->open(begun);
+    return begun;
+  });
+  engine.device->compute().begin_span(stage::purpose_of(turn), engine.model->units[turn.unit].name);
+  return {engine, engine.protocol->opened(turn)};
+}
+
+void end_micro_step(EngineState& engine) {
+  settle_skips(engine, end_of(engine));
+  engine.protocol->end_micro_step();
+  engine.schedule->end_pass();
+}
+
+void end_evaluation_pass(EngineState& engine) {
+  auto& evaluation = *engine.protocol->evaluation();
+  if (engine.protocol->end_evaluation_pass() && evaluation.done == evaluation.passes) {
+    auto& history = engine.book->history();
+    optim::StepSums mine;
+    mine.loss = evaluation.loss;
+    mine.weight = evaluation.weight;
+    mine.history = history.hash();
+    auto const total = engine.manager->optimizer.sum_evaluation(mine);
+    engine.check_histories(total, history, engine.protocol->steps() + 1);
+    history.settle();
+    evaluation.mean = static_cast<float>(total.loss / total.weight);
+  }
+}
+
+/// The seed.
+float take_loss(EngineState& engine, LossOptions const& options) {
+  engine.protocol->check_loss(options);
+  engine.protocol->loss_reported();
+  return *engine.protocol->pass() == PassKind::training
+             ? engine.manager->optimizer.loss_scale() * options.weight * engine.gradient_prescale
+             : 0.0F;
+}
+
+}  // namespace
+
+AnyPass::AnyPass(EngineState& engine)
+    : engine_{&engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
+  Entry const entry{engine.doorway, "a micro-step begins"};
+  engine.protocol->begin_micro_step();
+  auto const& settings = engine.settings();
+  auto const left = static_cast<int>(settings.batch.accumulation) - engine.protocol->micro_steps();
+  bool const last = left == 1;
+  bool const reduces = last || settings.reduce_gradients == ReduceGradients::every_micro_step;
+  engine.schedule->begin_pass(PassKind::training, left, reduces, last);
+  engine.book->history().add(Verb::begin_micro_step);
+  engine.finished = false;
+}
+
+AnyPass::AnyPass(detail::EvaluationRecord& evaluation)
+    : engine_{evaluation.engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
+  Entry const entry{engine_->doorway, "an evaluation pass begins"};
+  engine_->protocol->begin_evaluation_pass(evaluation);
+  engine_->schedule->begin_pass(PassKind::evaluation, evaluation.passes - evaluation.done, false, false);
+  engine_->book->history().add(Verb::begin_evaluation);
+  engine_->finished = false;
+}
+
+AnyPass::~AnyPass() {
+  auto& protocol = *engine_->protocol;
+  Entry const entry{engine_->doorway};
+  try {
+    entry.expect_alone("the end of a pass");
+    protocol.check_end_of_pass(engine::in_unwinding(begun_by_, exceptions_));
+    if (!protocol.failure()) {
+      *protocol.pass() == PassKind::training ? end_micro_step(*engine_) : end_evaluation_pass(*engine_);
+    }
+  } catch (...) {
+    engine_->fail(std::current_exception());
+  }
+  protocol.leave_pass();
+}
+
+detail::Guard AnyPass::open_forward(Unit unit) { return open(*engine_, Phase::forward, unit); }
+detail::Guard AnyPass::open_backward(Unit unit) { return open(*engine_, Phase::backward, unit); }
+
+std::int64_t AnyPass::first_sample() const noexcept {
+  auto const& batch = engine_->settings().batch;
+  auto const& protocol = *engine_->protocol;
+  auto const world = std::int64_t{engine_->gather_comm->world()};
+  auto const micro_step = protocol.evaluation() != nullptr
+                              ? std::int64_t{protocol.evaluation()->done}
+                              : protocol.steps() * batch.accumulation + protocol.micro_steps();
+  return (micro_step * world + engine_->gather_comm->rank()) * batch.micro;
+}
+
+float AnyPass::report_loss(float mean, LossOptions const& options) {
+  Entry const entry{engine_->doorway, "report_loss()"};
+  float const seed = take_loss(*engine_, options);
+  if (auto* const evaluation = engine_->protocol->evaluation(); evaluation == nullptr) {
+    engine_->book->add_loss(mean, options.weight);
+  } else if (options.weight > 0) {
+    evaluation->loss += static_cast<double>(options.weight) * static_cast<double>(mean);
+    evaluation->weight += static_cast<double>(options.weight);
+  }
+  return seed;
+}
+
+float AnyPass::report_loss(DeviceLoss mean, LossOptions const& options) {
+  Entry const entry{engine_->doorway, "report_loss()"};
+  ZEROTH_EXPECTS(mean.mean != nullptr, "report_loss(): the address of the mean is null");
+  float const seed = take_loss(*engine_, options);
+  engine_->book->add_loss(mean.mean, options.weight);
+  return seed;
+}
+
+void AnyPass::skip() {
+  Entry const entry{engine_->doorway, "skip()"};
+  engine_->protocol->skip_pass();
+  engine_->or_end([&] { settle_skips(*engine_, end_of(*engine_)); });
+}
+
+void AnyPass::skip(Unit unit) {
+  Entry const entry{engine_->doorway, "skip(unit)"};
+  if (engine_->protocol->skip(unit)) {
+    engine_->or_end([&] {
+      engine_->book->history().add(Verb::pass_over, unit.index());
+      engine_->schedule->pass_over({PassKind::training, Phase::backward, unit.index()});
+    });
+  }
+}
+
+float AnyEvaluation::mean_loss() const {
+  if (!record_.mean) {
+    Entry const entry{record_.engine->doorway, "mean_loss()"};
+    record_.engine->protocol->check_usable("mean_loss()");
+    throw ContractError{fmt::format("mean_loss() after {} of {} evaluation passes", record_.done, record_.passes)};
+  }
+  return *record_.mean;
+}
+
+}  // namespace zeroth

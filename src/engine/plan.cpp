@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zeroth/engine/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <limits>
+
+#include "engine/planning.hpp"
+#include "stage/policy.hpp"
+#include "zeroth/model/description.hpp"
+
+namespace zeroth {
+
+using shard::Placement;
+
+namespace {
+
+std::vector<PlannedSlots> planned(shard::SlotCounts const& counts) {
+  std::vector<PlannedSlots> slots;
+  for (auto const& c : counts.classes) {
+    slots.push_back({c.slots, c.capacity_count, std::ssize(c.flats)});
+  }
+  return slots;
+}
+
+void count_elements(shard::Layout const& layout, Plan& plan) {
+  plan.units = layout.unit_count();
+  plan.flat_units = std::ssize(layout.flats());
+  for (auto const& flat : layout.flats()) {
+    plan.parameter_count += flat.used_count();
+    plan.padded_count += flat.padded_count();
+    if (flat.used_count() > plan.largest_flat_unit_count) {
+      plan.largest_flat_unit = flat.name;
+      plan.largest_flat_unit_count = flat.used_count();
+    }
+  }
+}
+
+}  // namespace
+
+Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
+  auto const blueprint = engine::make_blueprint(model, config, world, options.transport);
+  auto const& [settings, layout, limits, request] = blueprint;
+  Plan result;
+  result.settings = settings;
+  result.world = world;
+  count_elements(layout, result);
+  auto const memory = shard::plan_memory(layout, request);
+  result.bytes = memory.bytes;
+  result.padding = memory.padding;
+  result.shards_parameters = request.placements.parameters == Placement::shard;
+  result.shards_gradients = request.placements.gradients == Placement::shard;
+  result.shards_optimizer = request.placements.optimizer == Placement::shard;
+  result.parameter_slots = planned(limits.parameter_slots);
+  result.gradient_slots = planned(limits.gradient_slots);
+  if (limits.bucket_units < std::numeric_limits<int>::max()) {
+    result.most_units_in_a_bucket = limits.bucket_units;
+  }
+  result.notes = {engine::stage_note(settings), engine::sum_warning(settings), engine::prefetch_warning(blueprint)};
+  std::erase(result.notes, std::string{});
+  return result;
+}
+
+namespace {
+
+std::string megabytes(std::int64_t bytes) {
+  return fmt::format("{:>14} B {:>10.2f} MiB", bytes, static_cast<double>(bytes) / 0x1p20);
+}
+
+std::string slots_line(char const* what, std::vector<PlannedSlots> const& slots, Dtype dtype) {
+  std::string line = fmt::format("{}:", what);
+  for (auto const& each : slots) {
+    line += fmt::format(" {} x {} elements ({} units)", each.slots, each.capacity_count, each.flat_units);
+  }
+  return line + fmt::format(", {}\n", name_of(dtype));
+}
+
+/// "exp_avg, exp_avg_sq", or "none".
+std::string state_names(optim::Rule const& rule) {
+  std::string names;
+  for (auto const& state : optim::states_of(rule)) {
+    names += (names.empty() ? "" : ", ") + state.name;
+  }
+  return names.empty() ? "none" : names;
+}
+
+std::string dtypes_lines(Settings const& settings) {
+  auto const& precision = settings.precision;
+  auto text = fmt::format("dtypes: compute {}, gradient {}, reduce {}, accumulate {}, master {}, states {}\n",
+                          name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce),
+                          name_of(precision.accumulate), name_of(precision.master), name_of(precision.states));
+  text += fmt::format("optimizer: {}, states {}\n", optim::name_of(settings.update.rule),
+                      state_names(settings.update.rule));
+  if (precision.master == Dtype::bf16) {
+    text += "the parameters are the masters: updates are rounded stochastically\n";
+  }
+  return text;
+}
+
+std::string slots_lines(Plan const& plan) {
+  std::string text;
+  if (plan.shards_parameters) {
+    text += slots_line("parameter slots", plan.parameter_slots, plan.settings.precision.compute);
+  }
+  if (plan.shards_gradients) {
+    text += slots_line("gradient slots", plan.gradient_slots, plan.settings.precision.gradient);
+    if (plan.most_units_in_a_bucket) {
+      text +=
+          fmt::format("buckets: at most {} units, half of zeroth.gradient_slots, whatever reduce_bucket_size allows\n",
+                      *plan.most_units_in_a_bucket);
+    }
+  } else if (stage::placements_of(plan.settings.stage).gradients == Placement::shard) {
+    text += "gradients are whole: with zeroth.reduce_gradients last_micro_step they are held between micro-steps\n";
+  }
+  return text;
+}
+
+std::string decisions(Plan const& plan) {
+  auto const& settings = plan.settings;
+  auto const place = [](bool shards) { return shards ? "shard" : "whole"; };
+  auto text = fmt::format("placements: parameters {}, gradients {}, optimizer {}\n", place(plan.shards_parameters),
+                          place(plan.shards_gradients), place(plan.shards_optimizer));
+  text += dtypes_lines(settings);
+  text += fmt::format("batch: {} = {} samples x {} micro-steps x {} ranks\n", settings.batch.train,
+                      settings.batch.micro, settings.batch.accumulation, plan.world);
+  text += slots_lines(plan);
+  if (settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::last_micro_step) {
+    text += settings.sums_micro_steps
+                ? std::string{"micro-steps add up in fp32 (data_types.grad_accum_dtype) in gradients that are whole, and "
+                              "are reduced once\n"}
+                : fmt::format("micro-steps add up in {} (zeroth.gradient_dtype), and are reduced once\n",
+                              name_of(settings.precision.gradient));
+  }
+  if (settings.poison) {
+    text += "poison: guards hand out copies of what is held, in scratch\n";
+  }
+  for (auto const& note : plan.notes) {
+    text += fmt::format("note: {}\n", note);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string explain_plan(Plan const& plan) {
+  auto text =
+      fmt::format("stage {}, {} rank{}, {} parameters ({} with padding) in {} flat units\n", plan.settings.stage,
+                  plan.world, plan.world == 1 ? "" : "s", plan.parameter_count, plan.padded_count, plan.flat_units);
+  text += decisions(plan);
+  text += "each rank holds:\n";
+  text += fmt::format("  parameters {}\n", megabytes(plan.bytes.parameters));
+  text += fmt::format("  gradients  {}\n", megabytes(plan.bytes.gradients));
+  text += fmt::format("  optimizer  {}\n", megabytes(plan.bytes.optimizer));
+  text += fmt::format("  slots      {}\n", megabytes(plan.bytes.slots));
+  text += fmt::format("  scratch    {}\n", megabytes(plan.bytes.scratch));
+  text += fmt::format("  total      {}\n", megabytes(plan.bytes.total()));
+  return text;
+}
+
+}  // namespace zeroth

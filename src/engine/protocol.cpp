@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/protocol.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "stage/schedule.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::engine {
+
+using stage::PassKind;
+using stage::Phase;
+using stage::Turn;
+
+Protocol::Protocol(model::Description const& model, stage::Order const& order, int accumulation)
+    : model_{&model}, order_{&order}, accumulation_{accumulation}, progress_(model.units.size()) {
+  open_.reserve(most_open_guards);
+}
+
+// ---- the engine -----------------------------------------------------------------------------------------------------
+
+void Protocol::fail(std::exception_ptr error) noexcept {
+  if (!failure_) {
+    failure_ = std::move(error);
+  }
+}
+
+void Protocol::check_usable(char const* call) const {
+  if (failure_) {
+    try {
+      std::rethrow_exception(failure_);
+    } catch (PeerError const&) {
+      throw;
+    } catch (std::exception const& error) {
+      throw ContractError{fmt::format("{}: the engine failed before: {}", call, error.what())};
+    }
+  }
+}
+
+void Protocol::check_between_passes(char const* call) const {
+  check_usable(call);
+  ZEROTH_EXPECTS(!pass_, fmt::format("{} while {}: it belongs between passes", call, state()));
+}
+
+void Protocol::check_reduced(char const* call) const {
+  check_between_passes(call);
+  ZEROTH_EXPECTS(micro_steps_ == accumulation_,
+                 fmt::format("{} after {} of {} micro-steps of step {}: it belongs between the last of them and step()",
+                             call, micro_steps_, accumulation_, steps_ + 1));
+}
+
+std::string Protocol::state() const {
+  if (!open_.empty()) {
+    auto const& turn = open_.back().turn;
+    return fmt::format("the {} guard of unit \"{}\" is open", stage::purpose_of(turn), name(turn.unit));
+  }
+  if (pass_) {
+    return *pass_ == PassKind::training
+               ? fmt::format("micro-step {} of {} is open", micro_steps_ + 1, accumulation_)
+               : fmt::format("evaluation pass {} of {} is open", evaluation_->done + 1, evaluation_->passes);
+  }
+  return fmt::format("{} of {} micro-steps of step {} are done", micro_steps_, accumulation_, steps_ + 1);
+}
+
+// ---- steps ----------------------------------------------------------------------------------------------------------
+
+void Protocol::check_step(std::optional<float> learning_rate) const {
+  check_between_passes("step()");
+  ZEROTH_EXPECTS(micro_steps_ == accumulation_,
+                 fmt::format("step() after {} of {} micro-steps of step {}", micro_steps_, accumulation_, steps_ + 1));
+  ZEROTH_EXPECTS(!learning_rate || (std::isfinite(*learning_rate) && *learning_rate >= 0),
+                 fmt::format("step(): learning_rate is {}, must be 0 or more and finite", *learning_rate));
+}
+
+void Protocol::end_step() noexcept {
+  ++steps_;
+  micro_steps_ = 0;
+}
+
+// ---- passes ---------------------------------------------------------------------------------------------------------
+
+void Protocol::begin_micro_step() {
+  check_between_passes("a micro-step begins");
+  ZEROTH_EXPECTS(micro_steps_ < accumulation_,
+                 fmt::format("a micro-step begins after {} of {} of step {}: step() comes now", micro_steps_,
+                             accumulation_, steps_ + 1));
+  begin_pass(PassKind::training, nullptr);
+}
+
+std::uint64_t Protocol::begin_evaluation(int passes) {
+  check_between_passes("evaluation()");
+  ZEROTH_EXPECTS(passes >= 1, fmt::format("evaluation({}): at least one pass", passes));
+  return ++evaluations_;
+}
+
+void Protocol::begin_evaluation_pass(detail::EvaluationRecord& evaluation) {
+  check_between_passes("an evaluation pass begins");
+  ZEROTH_EXPECTS(evaluation.id == evaluations_,
+                 fmt::format("an evaluation pass begins after {} of {}: a later evaluation() has ended this one",
+                             evaluation.done, evaluation.passes));
+  ZEROTH_EXPECTS(evaluation.done < evaluation.passes, "an evaluation pass begins, but evaluation() announced no more");
+  begin_pass(PassKind::evaluation, &evaluation);
+}
+
+void Protocol::begin_pass(PassKind pass, detail::EvaluationRecord* evaluation) noexcept {
+  pass_ = pass;
+  evaluation_ = evaluation;
+  position_ = -1;
+  skips_left_ = 0;
+  went_back_ = loss_reported_ = pass_skipped_ = false;
+  std::ranges::fill(progress_, UnitProgress{});
+}
+
+void Protocol::check_loss(LossOptions const& options) const {
+  check_usable("report_loss()");
+  ZEROTH_EXPECTS(pass_, "report_loss() outside of a pass");
+  ZEROTH_EXPECTS(!pass_skipped_, "report_loss() in a micro-step that was skipped");
+  ZEROTH_EXPECTS(!loss_reported_, fmt::format("report_loss() for the second time: {}", state()));
+  ZEROTH_EXPECTS(std::isfinite(options.weight) && options.weight >= 0,
+                 fmt::format("report_loss(): weight is {}, must be 0 or more and finite", options.weight));
+}
+
+void Protocol::check_end_of_pass(bool by_exception) const {
+  ZEROTH_EXPECTS(!by_exception, fmt::format("{} when it ended by an exception: nothing more of it was sent", state()));
+  ZEROTH_EXPECTS(open_.empty(), fmt::format("a pass ended while {}: guards end before their pass", state()));
+}
+
+void Protocol::end_micro_step() {
+  for (std::uint32_t unit = 0; unit < progress_.size(); ++unit) {
+    ZEROTH_EXPECTS(
+        progress_[unit].backwards == uses(unit),
+        fmt::format("micro-step {} of step {} ended after {} of {} backward turns of unit \"{}\"; skip(unit) "
+                    "takes the place of a unit that is not used",
+                    micro_steps_ + 1, steps_ + 1, progress_[unit].backwards, uses(unit), name(unit)));
+  }
+  ZEROTH_EXPECTS(loss_reported_, fmt::format("micro-step {} of step {} ended without report_loss() or skip()",
+                                             micro_steps_ + 1, steps_ + 1));
+  ++micro_steps_;
+}
+
+bool Protocol::end_evaluation_pass() {
+  if (!loss_reported_ && std::ranges::all_of(progress_, [](auto const& unit) { return unit.forwards == 0; })) {
+    return false;
+  }
+  ZEROTH_EXPECTS(loss_reported_, fmt::format("evaluation pass {} of {} ended without report_loss()",
+                                             evaluation_->done + 1, evaluation_->passes));
+  ++evaluation_->done;
+  return true;
+}
+
+void Protocol::leave_pass() noexcept {
+  pass_.reset();
+  evaluation_ = nullptr;
+}
+
+// ---- guards ---------------------------------------------------------------------------------------------------------
+
+int Protocol::uses(std::uint32_t unit) const noexcept {
+  auto const declared = model_->units[unit].uses_per_micro_step;
+  return declared > 0 ? declared : std::max(1, progress_[unit].counted);
+}
+
+std::string Protocol::why_uses(std::uint32_t unit) const {
+  return model_->units[unit].uses_per_micro_step > 0
+             ? fmt::format("its uses_per_micro_step is {}", uses(unit))
+             : fmt::format("it declares no uses_per_micro_step, and forward turns before the loss were {}",
+                           progress_[unit].counted);
+}
+
+void Protocol::check_unit(Unit unit, std::string_view call) const {
+  ZEROTH_EXPECTS(unit.model() == model_->id, fmt::format("{}: the unit belongs to another model", call));
+  ZEROTH_EXPECTS(unit.index() < model_->units.size(),
+                 fmt::format("{}: the unit was added to the model after this engine was built", call));
+}
+
+void Protocol::check_open(Phase phase, Unit unit) const {
+  auto const* const call = phase == Phase::forward ? "forward" : "backward";
+  check_usable(call);
+  check_unit(unit, call);
+  auto const index = unit.index();
+  ZEROTH_EXPECTS(pass_, fmt::format("{} of unit \"{}\" outside of a pass", call, name(index)));
+  for (auto const& guard : open_) {
+    ZEROTH_EXPECTS(guard.turn.unit != index || guard.turn.phase != phase,
+                   fmt::format("{} of unit \"{}\" while the {} guard of this unit is open", call, name(index),
+                               stage::purpose_of(guard.turn)));
+  }
+  ZEROTH_EXPECTS(open_.size() < most_open_guards,
+                 fmt::format("{} of unit \"{}\" while {} guards are open, which is the most; the last: {}", call,
+                             name(index), open_.size(), state()));
+  auto const& progress = progress_[index];
+  ZEROTH_EXPECTS(!progress.skipped && !pass_skipped_,
+                 fmt::format("{} of unit \"{}\", which this micro-step skips", call, name(index)));
+  ZEROTH_EXPECTS(phase == Phase::forward || progress.backwards < uses(index),
+                 fmt::format("backward of unit \"{}\" for the {}. time in a micro-step: {}", name(index),
+                             progress.backwards + 1, why_uses(index)));
+}
+
+Turn Protocol::begin_turn(Phase phase, std::uint32_t unit) noexcept {
+  auto& progress = progress_[unit];
+  if (phase == Phase::forward) {
+    ++progress.forwards;
+    progress.counted += went_back_ || loss_reported_ ? 0 : 1;  // later ones recompute
+    return {*pass_, phase, unit};
+  }
+  went_back_ = true;
+  ++progress.backwards;
+  return {*pass_, phase, unit, progress.backwards == uses(unit)};
+}
+
+std::uint64_t Protocol::opened(Turn const& turn) {
+  open_.push_back({++guards_, turn});
+  return guards_;
+}
+
+std::optional<Turn> Protocol::closed(std::uint64_t guard) noexcept {
+  auto const found = std::ranges::find(open_, guard, &OpenGuard::id);
+  if (found == open_.end()) {
+    return std::nullopt;
+  }
+  auto const turn = found->turn;
+  open_.erase(found);
+  return turn;
+}
+
+void Protocol::check_param(std::uint32_t model, std::uint32_t param, char const* call) const {
+  ZEROTH_EXPECTS(model == model_->id, fmt::format("{}: the parameter belongs to another model", call));
+  ZEROTH_EXPECTS(param < model_->params.size(),
+                 fmt::format("{}: the parameter was added to the model after this engine was built", call));
+}
+
+void Protocol::check_param_of(std::uint64_t guard, std::uint32_t model, std::uint32_t param, char const* call) const {
+  check_param(model, param, call);
+  auto const unit = std::ranges::find(open_, guard, &OpenGuard::id)->turn.unit;
+  auto const& described = model_->params[param];
+  bool const tied = std::ranges::find(described.ties, unit) != described.ties.end();
+  ZEROTH_EXPECTS(described.owner == unit || tied,
+                 fmt::format("{}: unit \"{}\" neither holds nor ties parameter \"{}\", which is of unit \"{}\"", call,
+                             name(unit), described.name, name(described.owner)));
+}
+
+void Protocol::check_parameter(std::uint64_t guard, std::uint32_t model, std::uint32_t param) const {
+  ZEROTH_EXPECTS(std::ranges::find(open_, guard, &OpenGuard::id) != open_.end(),
+                 "a parameter is asked of a guard that has ended");
+  check_param_of(guard, model, param, "operator[]");
+}
+
+void Protocol::check_gradient(std::uint64_t guard, std::uint32_t model, std::uint32_t param) const {
+  ZEROTH_EXPECTS(std::ranges::find(open_, guard, &OpenGuard::id) != open_.end(),
+                 "a gradient is asked of a guard that has ended");
+  check_param_of(guard, model, param, "grad");
+  auto const& described = model_->params[param];
+  ZEROTH_EXPECTS(described.options.trainable, fmt::format("grad of \"{}\", which is frozen", described.name));
+  ZEROTH_EXPECTS(loss_reported_,
+                 fmt::format("grad of \"{}\" before report_loss(): gradients must carry the seed that it returns",
+                             described.name));
+}
+
+// ---- skips ----------------------------------------------------------------------------------------------------------
+
+bool Protocol::skip(Unit unit) {
+  check_usable("skip(unit)");
+  check_unit(unit, "skip(unit)");
+  auto const index = unit.index();
+  auto& progress = progress_[index];
+  auto const open = std::ranges::find(open_, index, [](OpenGuard const& guard) { return guard.turn.unit; });
+  ZEROTH_EXPECTS(open == open_.end(), fmt::format("skip of unit \"{}\" while the {} guard of unit \"{}\" is open",
+                                                  name(index), stage::purpose_of(open->turn), name(index)));
+  ZEROTH_EXPECTS(progress.backwards == 0 && !progress.skipped,
+                 fmt::format("skip of unit \"{}\", which {} in this micro-step", name(index),
+                             progress.skipped ? "was skipped already" : "has run backward"));
+  ZEROTH_EXPECTS(progress.forwards > 0 || position_ < order_->position({PassKind::training, Phase::forward, index}),
+                 fmt::format("skip of unit \"{}\" after a later unit's turn: the other ranks expect this rank in its "
+                             "forward turn before that",
+                             name(index)));
+  progress.skipped = true;
+  bool const late = position_ >= order_->position({PassKind::training, Phase::backward, index});
+  if (late) {
+    progress.backwards = uses(index);
+  }
+  return late;
+}
+
+void Protocol::skip_pass() {
+  check_usable("skip()");
+  ZEROTH_EXPECTS(position_ < 0 && !loss_reported_ && open_.empty(),
+                 fmt::format("skip() of a micro-step that has begun its work: {}", state()));
+  loss_reported_ = pass_skipped_ = true;
+  for (auto& progress : progress_) {
+    progress.skipped = true;
+  }
+}
+
+std::optional<Turn> Protocol::next_skipped(std::int64_t position) noexcept {
+  for (; position_ + 1 < position; ++position_) {
+    auto const turn = order_->turn_at(PassKind::training, position_ + 1);
+    auto const& progress = progress_[turn.unit];
+    if (skips_left_ == 0 && progress.skipped &&
+        (turn.phase == Phase::forward ? progress.forwards : progress.backwards) == 0) {
+      skips_left_ = uses(turn.unit);
+    }
+    if (skips_left_ > 0) {
+      position_ += --skips_left_ == 0 ? 1 : 0;
+      return begin_turn(turn.phase, turn.unit);
+    }
+  }
+  position_ = std::max(position_, position);
+  return std::nullopt;
+}
+
+}  // namespace zeroth::engine

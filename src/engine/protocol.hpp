@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Which call is legal now. Pure: knows the model and the declared order, no memory and no other rank.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stage/order.hpp"
+#include "zeroth/engine/pass.hpp"
+#include "zeroth/model/description.hpp"
+
+namespace zeroth::engine {
+
+/// What has happened in a step so far, and what may come next. What is not legal throws ContractError, which names the
+/// unit and both states, and changes nothing.
+class Protocol {
+ public:
+  /// Guards of one engine that may be open at the same time.
+  static constexpr std::size_t most_open_guards = 16;
+
+  /// Both outlive it. `accumulation`: micro-steps in a step.
+  Protocol(model::Description const& model, stage::Order const& order, int accumulation);
+
+  // ---- the engine ----
+  /// Nothing is legal any more: the first error is what every later call tells.
+  void fail(std::exception_ptr error) noexcept;
+  [[nodiscard]] std::exception_ptr const& failure() const noexcept { return failure_; }
+  void check_usable(char const* call) const;
+  void check_between_passes(char const* call) const;
+  /// Between the last micro-step of a step and step().
+  void check_reduced(char const* call) const;
+  [[nodiscard]] std::string state() const;  ///< What the engine is doing, for messages.
+
+  // ---- steps ----
+  void check_step(std::optional<float> learning_rate) const;
+  void end_step() noexcept;
+  [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }     ///< Completed.
+  [[nodiscard]] int micro_steps() const noexcept { return micro_steps_; }  ///< Completed, of this step.
+
+  // ---- passes ----
+  void begin_micro_step();
+  [[nodiscard]] std::uint64_t begin_evaluation(int passes);  ///< Its id.
+  void begin_evaluation_pass(detail::EvaluationRecord& evaluation);
+  [[nodiscard]] std::optional<stage::PassKind> pass() const noexcept { return pass_; }
+  [[nodiscard]] detail::EvaluationRecord* evaluation() const noexcept { return evaluation_; }  ///< Null in training.
+  void check_loss(LossOptions const& options) const;
+  void loss_reported() noexcept { loss_reported_ = true; }
+  void check_end_of_pass(bool by_exception) const;
+  /// Every unit that is skipped has had its turns.
+  void end_micro_step();
+  /// False for one that was left before it began: it does not count.
+  [[nodiscard]] bool end_evaluation_pass();
+  void leave_pass() noexcept;  ///< However it ended.
+
+  // ---- guards ----
+  void check_open(stage::Phase phase, Unit unit) const;
+  /// The turn that begins.
+  [[nodiscard]] stage::Turn begin_turn(stage::Phase phase, std::uint32_t unit) noexcept;
+  [[nodiscard]] std::uint64_t opened(stage::Turn const& turn);  ///< The guard's id.
+  /// The turn that this ends; none if it was ended before.
+  [[nodiscard]] std::optional<stage::Turn> closed(std::uint64_t guard) noexcept;
+  void check_parameter(std::uint64_t guard, std::uint32_t model, std::uint32_t param) const;
+  void check_gradient(std::uint64_t guard, std::uint32_t model, std::uint32_t param) const;
+  /// `param`, with model `model`, is one of this engine's.
+  void check_param(std::uint32_t model, std::uint32_t param, char const* call) const;
+
+  // ---- skips ----
+  /// True if the place of the unit's backward turn has passed: it takes that now, without parameters.
+  [[nodiscard]] bool skip(Unit unit);
+  void skip_pass();
+  /// The next turn of a skipped unit that comes before `position` in declared order. After the last one, the pass has
+  /// come to `position`.
+  [[nodiscard]] std::optional<stage::Turn> next_skipped(std::int64_t position) noexcept;
+
+ private:
+  struct OpenGuard {
+    std::uint64_t id;
+    stage::Turn turn;
+  };
+  /// What a pass has seen of a unit.
+  struct UnitProgress {
+    int forwards = 0, backwards = 0;
+    int counted = 0;  ///< Forward turns before the loss and before any backward turn.
+    bool skipped = false;
+  };
+
+  void begin_pass(stage::PassKind pass, detail::EvaluationRecord* evaluation) noexcept;
+  [[nodiscard]] std::string const& name(std::uint32_t unit) const noexcept { return model_->units[unit].name; }
+  [[nodiscard]] int uses(std::uint32_t unit) const noexcept;
+  [[nodiscard]] std::string why_uses(std::uint32_t unit) const;
+  void check_unit(Unit unit, std::string_view call) const;
+  void check_param_of(std::uint64_t guard, std::uint32_t model, std::uint32_t param, char const* call) const;
+
+  model::Description const* model_;
+  stage::Order const* order_;
+  int accumulation_;
+  std::exception_ptr failure_;
+  std::int64_t steps_ = 0;
+  int micro_steps_ = 0;
+  std::uint64_t evaluations_ = 0;  ///< The last one's id.
+  std::optional<stage::PassKind> pass_;
+  detail::EvaluationRecord* evaluation_ = nullptr;
+  std::uint64_t guards_ = 0;
+  std::vector<OpenGuard> open_;  ///< In the order in which they were opened.
+  std::vector<UnitProgress> progress_;
+  std::int64_t position_ = -1;  ///< Of the last turn in declared order.
+  int skips_left_ = 0;          ///< Uses of the skipped unit at the position behind it.
+  bool went_back_ = false;      ///< A unit has had a backward turn.
+  bool loss_reported_ = false;
+  bool pass_skipped_ = false;
+};
+
+}  // namespace zeroth::engine

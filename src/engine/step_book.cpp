@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/step_book.hpp"
+
+#include <chrono>
+#include <utility>
+
+namespace zeroth::engine {
+
+void StepBook::add_loss(float mean, float weight) noexcept {
+  if (weight > 0) {
+    sums_.loss += static_cast<double>(weight) * static_cast<double>(mean);
+    sums_.weight += static_cast<double>(weight);
+  }
+}
+
+void StepBook::add_loss(float const* mean_on_device, float weight) {
+  if (weight > 0) {
+    losses_.push_back({mean_on_device, static_cast<double>(weight)});
+    sums_.weight += static_cast<double>(weight);
+  }
+}
+
+optim::StepSums StepBook::sums(bool stop) const noexcept {
+  auto sums = sums_;
+  sums.stop = stop ? 1 : 0;
+  sums.history = histories_[parity_].hash();
+  return sums;
+}
+
+void StepBook::close(std::int64_t step, Meters const& now) {
+  StepReport owed;
+  owed.step = step;
+  owed.step_ms = std::chrono::duration<double, std::milli>(now.now - before_.now).count();
+  owed.exposed_comm_ms = now.waited_ms - before_.waited_ms;
+  owed.gathered_bytes = now.gathered_bytes - before_.gathered_bytes;
+  owed.reduced_bytes = now.reduced_bytes - before_.reduced_bytes;
+  owed.prefetch_misses = now.prefetch_misses - before_.prefetch_misses;
+  owed.parameter_slots_used = now.parameter_slots;
+  owed.gradient_slots_used = now.gradient_slots;
+  owed_ = owed;
+  before_ = now;
+  sums_ = {};
+  losses_.clear();
+  parity_ = 1 - parity_;
+  histories_[parity_].clear();
+}
+
+std::optional<StepBook::Owed> StepBook::take_owed() noexcept {
+  if (!owed_) {
+    return std::nullopt;
+  }
+  auto const parity = 1 - parity_;
+  return Owed{*std::exchange(owed_, std::nullopt), parity, &histories_[parity]};
+}
+
+}  // namespace zeroth::engine

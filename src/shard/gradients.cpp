@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/gradients.hpp"
+
+#include <algorithm>
+
+namespace zeroth::shard {
+
+using comm::Operation;
+
+Gradients::Gradients(Memory& memory)
+    : memory_{&memory},
+      stream_{memory.context().reduce_stream},
+      dtype_{memory.request().precision.gradient},
+      sums_micro_steps_{memory.request().sums_micro_steps},
+      poison_{memory.request().poison},
+      pool_{*memory.context().device, memory.request().gradient_slots, memory.gradient_slots(), bytes_of(dtype_)},
+      written_{events_by_flat(memory.context())},
+      accumulating_(memory.flat_count(), 0),
+      summed_before_(memory.flat_count(), 0),
+      reduced_before_(memory.flat_count(), 0),
+      touched_(memory.model().params.size(), 0) {
+  for (std::uint32_t flat = 0; memory.gradients_whole() && flat < memory.flat_count(); ++flat) {
+    whole_.push_back(slot_of_its_own(*memory.context().device, memory.addresses(flat).gradient, flat));
+  }
+  transaction_.reserve(memory.flat_count());
+  lent_.reserve(touched_.size());
+}
+
+Slot& Gradients::slot(std::uint32_t flat) noexcept {
+  return memory_->gradients_whole() ? whole_[flat] : *pool_.find(flat);
+}
+
+void Gradients::fill(std::uint32_t flat, Range range, std::uint8_t value) {
+  memory_->kernels().fill(memory_->compute(), slot(flat).data + range.begin * bytes_of(dtype_),
+                          range.count() * bytes_of(dtype_), value);
+}
+
+bool Gradients::begin(std::uint32_t flat) {
+  if (accumulating_[flat] != 0) {
+    return true;
+  }
+  if (!memory_->gradients_whole() && pool_.bind(flat) == nullptr) {
+    return false;
+  }
+  auto const& part = memory_->flat(flat).trainable;
+  memory_->compute().wait(*slot(flat).free);
+  if (poison_) {
+    for (auto const& placed : part.params) {
+      fill(flat, {placed.offset, placed.offset + placed.count}, 0xff);
+    }
+  }
+  if (!memory_->gradients_whole()) {  // a slot held another unit; memory of its own keeps the zeros that it began with
+    for (auto const& gap : part.padding) {
+      fill(flat, gap, 0);
+    }
+  }
+  accumulating_[flat] = 1;
+  return true;
+}
+
+std::int64_t Gradients::offset_bytes(std::uint32_t param) const noexcept {
+  return memory_->layout().location(param).in_part * bytes_of(dtype_);
+}
+
+std::byte* Gradients::held(std::uint32_t param) noexcept {
+  return slot(memory_->layout().location(param).flat).data + offset_bytes(param);
+}
+
+std::byte* Gradients::lent(std::uint32_t param) const noexcept {
+  return memory_->addresses(memory_->layout().location(param).flat).lent_gradient + offset_bytes(param);
+}
+
+void Gradients::copy(std::uint32_t param, std::byte* destination, std::byte const* source) {
+  memory_->kernels().copy(memory_->compute(), destination, source,
+                          memory_->model().params[param].count * bytes_of(dtype_));
+}
+
+Gradients::Contribution Gradients::contribute(std::uint32_t param) {
+  float const beta = touched_[param] != 0 ? 1.0F : 0.0F;
+  touched_[param] = 1;
+  if (!poison_) {
+    return {held(param), beta};
+  }
+  if (std::ranges::find(lent_, param) == lent_.end()) {
+    lent_.push_back(param);
+    copy(param, lent(param), held(param));
+  }
+  return {lent(param), beta};
+}
+
+void Gradients::end_contributions(std::uint32_t flat) {
+  std::erase_if(lent_, [&](std::uint32_t param) {
+    if (memory_->layout().location(param).flat != flat) {
+      return false;
+    }
+    copy(param, held(param), lent(param));
+    memory_->kernels().fill(memory_->compute(), lent(param), memory_->model().params[param].count * bytes_of(dtype_),
+                            0xff);
+    return true;
+  });
+}
+
+void Gradients::end(std::uint32_t flat, bool reduce_next) {
+  if (reduce_next || sums_micro_steps_) {
+    for (auto const& placed : memory_->flat(flat).trainable.params) {
+      if (touched_[placed.param] == 0) {
+        fill(flat, {placed.offset, placed.offset + placed.count}, 0);
+      }
+      touched_[placed.param] = 0;
+    }
+  }
+  memory_->compute().record(*written_[flat]);
+  if (sums_micro_steps_) {
+    add_up(flat, reduce_next);
+  }
+}
+
+void Gradients::add_up(std::uint32_t flat, bool last) {
+  stream_->wait(*written_[flat]);
+  device::ReduceEpilogue epilogue;
+  epilogue.source = slot(flat).data;
+  epilogue.source_dtype = dtype_;
+  epilogue.destination = memory_->addresses(flat).sums;
+  epilogue.destination_dtype = Dtype::fp32;
+  epilogue.count = memory_->flat(flat).trainable.padded_count;
+  epilogue.accumulate = summed_before_[flat] != 0;
+  {
+    device::SpanScope const span{*stream_, "add up", name(flat)};
+    memory_->kernels().reduce_epilogue(*stream_, epilogue);
+  }
+  give_up(flat);
+  summed_before_[flat] = last ? 0 : 1;
+}
+
+void Gradients::give_up(std::uint32_t flat) {
+  auto& slot = this->slot(flat);
+  stream_->record(*slot.free);
+  if (!memory_->gradients_whole()) {
+    pool_.unbind(slot);
+  }
+  accumulating_[flat] = 0;
+}
+
+std::pair<std::byte*, Dtype> Gradients::unreduced(std::uint32_t flat) noexcept {
+  return sums_micro_steps_ ? std::pair{memory_->addresses(flat).sums, Dtype::fp32} : std::pair{slot(flat).data, dtype_};
+}
+
+void Gradients::reduce(std::span<std::uint32_t const> flats, bool last) {
+  auto const dtype = memory_->request().precision.reduce;
+  transaction_.clear();
+  std::byte* conversion = memory_->conversion();
+  for (auto const flat : flats) {
+    stream_->wait(*written_[flat]);
+  }
+  device::SpanScope const span{*stream_, "reduce", name(flats.front())};
+  for (auto const flat : flats) {
+    auto const& part = memory_->flat(flat).trainable;
+    auto [data, held_dtype] = unreduced(flat);
+    if (held_dtype != dtype) {
+      memory_->kernels().convert(*stream_, conversion, dtype, data, held_dtype, part.padded_count);
+      data = conversion;
+      conversion += part.padded_count * bytes_of(dtype);
+    }
+    if (memory_->optimizer_whole()) {
+      transaction_.push_back({Operation::all_reduce, data, data, part.padded_count, dtype});
+    } else {
+      auto* const own = data + part.slice(memory_->rank()).begin * bytes_of(dtype);
+      transaction_.push_back({Operation::reduce_scatter, data, own, part.shard_count, dtype});
+    }
+    reduced_bytes_ += part.padded_count * bytes_of(dtype);
+  }
+  memory_->context().reduce_comm->submit(*stream_, {"backward", name(flats.front())}, transaction_);
+  for (std::size_t i = 0; i < flats.size(); ++i) {
+    // Both collectives leave what the optimizer holds at their output.
+    take_over(flats[i], static_cast<std::byte*>(transaction_[i].output), last);
+  }
+}
+
+/// Adds what was reduced to what the optimizer will read.
+void Gradients::take_over(std::uint32_t flat, std::byte* reduced, bool last) {
+  auto const& part = memory_->flat(flat).trainable;
+  auto const at = memory_->addresses(flat);
+  device::ReduceEpilogue epilogue;
+  epilogue.source = reduced;
+  epilogue.source_dtype = memory_->request().precision.reduce;
+  epilogue.destination = at.reduced;
+  epilogue.destination_dtype = at.reduced_dtype;
+  epilogue.count = memory_->optimized(flat).count();
+  epilogue.accumulate = reduced_before_[flat] != 0;
+  if (last) {
+    epilogue.block_sums = at.block_sums;
+    epilogue.sums_begin = memory_->optimizer_whole() ? part.slice(memory_->rank()).begin : 0;
+    epilogue.sums_count = part.shard_count;
+  }
+  memory_->kernels().reduce_epilogue(*stream_, epilogue);
+  if (!sums_micro_steps_) {  // otherwise it was given up before
+    give_up(flat);
+  }
+  reduced_before_[flat] = last ? 0 : 1;
+}
+
+}  // namespace zeroth::shard

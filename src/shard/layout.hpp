@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Where every element of a model lives: flat units and their equal slices. Pure arithmetic, the same at every stage.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "zeroth/model/description.hpp"
+#include "zeroth/optim/update.hpp"
+
+namespace zeroth::shard {
+
+/// Parameters start, and slices are cut, at multiples of this many elements: 256 bytes of the narrowest element type.
+inline constexpr std::int64_t alignment_count = 128;
+
+/// One parameter inside a part.
+struct Placed {
+  std::uint32_t param = 0;
+  std::int64_t offset = 0, count = 0;  ///< Elements from the start of the part.
+  std::int64_t element = 0;  ///< Place in the model: its parameters in order, each from a multiple of alignment_count.
+};
+
+/// Elements [begin, end) of a part.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  [[nodiscard]] std::int64_t count() const noexcept { return end - begin; }
+  friend bool operator==(Range const&, Range const&) = default;
+};
+
+/// Parameters end to end, then padding, in `world` equal slices of `shard_count` elements. Slice r belongs to rank r.
+/// Padding is zero in every state. A slice may be all padding; a part without parameters is empty.
+struct Part {
+  std::vector<Placed> params;
+  std::vector<Range> padding;     ///< Between parameters and after the last, ascending.
+  std::int64_t used_count = 0;    ///< Elements of parameters alone.
+  std::int64_t shard_count = 0;   ///< A multiple of alignment_count.
+  std::int64_t padded_count = 0;  ///< world * shard_count
+  [[nodiscard]] Range slice(int rank) const noexcept { return {rank * shard_count, (rank + 1) * shard_count}; }
+};
+
+/// What is gathered and reduced together: one unit's own parameters, or one tied parameter.
+struct FlatUnit {
+  std::string name;
+  Part trainable, frozen;
+  std::vector<std::uint32_t> users;  ///< Units that use it, ascending, never empty.
+  [[nodiscard]] std::int64_t used_count() const noexcept { return trainable.used_count + frozen.used_count; }
+  /// Of the gathered whole: the trainable part, then the frozen part.
+  [[nodiscard]] std::int64_t padded_count() const noexcept { return trainable.padded_count + frozen.padded_count; }
+  [[nodiscard]] std::int64_t shard_count() const noexcept { return trainable.shard_count + frozen.shard_count; }
+};
+
+/// Where a parameter is.
+struct Location {
+  std::uint32_t flat = 0;
+  bool trainable = true;
+  std::int64_t in_part = 0;  ///< Elements from the start of its part.
+  std::int64_t offset = 0;   ///< Elements from the start of the gathered whole.
+};
+
+/// A model cut for `world` ranks.
+class Layout {
+ public:
+  /// Throws ContractError if what `world` ranks hold, with padding, is more than model::largest_count elements.
+  Layout(model::Description const& description, int world);
+
+  [[nodiscard]] int world() const noexcept { return world_; }
+  [[nodiscard]] std::vector<FlatUnit> const& flats() const noexcept { return flats_; }
+  /// The flat units that `unit` uses: its own, then those of tied parameters.
+  [[nodiscard]] std::span<std::uint32_t const> flats_of(std::uint32_t unit) const noexcept { return by_unit_[unit]; }
+  [[nodiscard]] Location const& location(std::uint32_t param) const noexcept { return by_param_[param]; }
+  /// Are guards of `unit` open around other units' turns?
+  [[nodiscard]] bool stays_open(std::uint32_t unit) const noexcept { return stays_open_[unit] != 0; }
+  [[nodiscard]] std::uint32_t unit_count() const noexcept { return static_cast<std::uint32_t>(by_unit_.size()); }
+  /// Flat units with trainable parameters, in the order in which backward completes their gradients: an earlier first
+  /// use in forward completes later.
+  [[nodiscard]] std::span<std::uint32_t const> completion_order() const noexcept { return completion_order_; }
+
+ private:
+  int world_;
+  std::vector<FlatUnit> flats_;
+  std::vector<std::vector<std::uint32_t>> by_unit_;
+  std::vector<char> stays_open_;  // by unit
+  std::vector<Location> by_param_;
+  std::vector<std::uint32_t> completion_order_;
+};
+
+/// Who gets which factors in elements `range` of a part, relative to range.begin. Padding is in none.
+[[nodiscard]] std::vector<optim::Segment> segments(model::Description const& description, Part const& part,
+                                                   Range range);
+
+}  // namespace zeroth::shard

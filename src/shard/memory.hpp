@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A rank's memory for the states of a model: what the plan says, allocated once, and where everything is in it.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/kernels.hpp"
+#include "shard/layout.hpp"
+#include "shard/memory_plan.hpp"
+#include "shard/step_memory.hpp"
+#include "zeroth/comm/communicator.hpp"
+#include "zeroth/device/device.hpp"
+#include "zeroth/model/description.hpp"
+
+namespace zeroth::shard {
+
+/// What a manager works with. All outlive it. Gathers and reductions have a stream and a communicator each, so that
+/// neither waits for the other.
+struct ManagerContext {
+  device::Device* device = nullptr;
+  device::Stream* gather_stream = nullptr;
+  device::Stream* reduce_stream = nullptr;
+  comm::Communicator* gather_comm = nullptr;
+  comm::Communicator* reduce_comm = nullptr;
+  model::Description const* model = nullptr;
+  Layout const* layout = nullptr;
+};
+
+/// The plan, the blocks that it asks for, and addresses in them.
+class Memory {
+ public:
+  /// Allocates, and registers with the communicators what they will move: collective.
+  Memory(ManagerContext const& context, PlanRequest const& request);
+  Memory(Memory const&) = delete;
+  Memory& operator=(Memory const&) = delete;
+
+  /// Where a flat unit's states are.
+  struct Addresses {
+    std::byte *parameters, *gradient;                   // null: in slots
+    std::byte* sums;                                    // of micro-steps, or null
+    std::byte* master;                                  // of what the optimizer holds
+    std::array<std::byte*, optim::most_states> states;  // of the same; null beyond those that the rule keeps
+    std::byte* reduced;                                 // what the optimizer reads, of what it holds
+    Dtype reduced_dtype;
+    std::byte* updated_parameters;  // compute copy of what the optimizer holds; null where the master is all there is
+    float* block_sums;
+    std::byte *lent_parameters, *lent_gradient;  // what guards hand out with poison
+  };
+  [[nodiscard]] Addresses addresses(std::uint32_t flat) const noexcept;
+
+  [[nodiscard]] std::byte* parameter_slots() const noexcept { return slots_->data() + plan_.parameter_slots; }
+  [[nodiscard]] std::byte* gradient_slots() const noexcept { return slots_->data() + plan_.gradient_slots; }
+  /// Room for a bucket in the reduction dtype; null where nothing is converted.
+  [[nodiscard]] std::byte* conversion() const noexcept;
+  /// Sums of squares of this rank's slices, of all flat units.
+  [[nodiscard]] std::span<float const> block_sums() const noexcept;
+  [[nodiscard]] StepMemory* step() const noexcept;
+  /// For a piece of a shard on its way to a file.
+  [[nodiscard]] std::span<float> transfer() const noexcept;
+
+  [[nodiscard]] ManagerContext const& context() const noexcept { return context_; }
+  [[nodiscard]] PlanRequest const& request() const noexcept { return request_; }
+  [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
+  [[nodiscard]] device::Kernels& kernels() const noexcept { return context_.device->kernels(); }
+  [[nodiscard]] device::Stream& compute() const noexcept { return context_.device->compute(); }
+  [[nodiscard]] int rank() const noexcept { return context_.gather_comm->rank(); }
+  [[nodiscard]] model::Description const& model() const noexcept { return *context_.model; }
+  [[nodiscard]] Layout const& layout() const noexcept { return *context_.layout; }
+  [[nodiscard]] FlatUnit const& flat(std::uint32_t flat) const noexcept { return context_.layout->flats()[flat]; }
+  [[nodiscard]] std::size_t flat_count() const noexcept { return context_.layout->flats().size(); }
+  [[nodiscard]] bool parameters_whole() const noexcept { return request_.placements.parameters == Placement::whole; }
+  [[nodiscard]] bool gradients_whole() const noexcept { return request_.placements.gradients == Placement::whole; }
+  [[nodiscard]] bool optimizer_whole() const noexcept { return request_.placements.optimizer == Placement::whole; }
+  /// Elements of `flat`'s trainable part that the optimizer of this rank holds.
+  [[nodiscard]] Range optimized(std::uint32_t flat) const noexcept;
+  /// On the compute stream: `flat`'s parameters were updated.
+  [[nodiscard]] device::Event& updated(std::uint32_t flat) const noexcept { return *updated_[flat]; }
+
+ private:
+  ManagerContext context_;
+  PlanRequest request_;
+  MemoryPlan plan_;
+  std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
+  std::vector<std::unique_ptr<device::Event>> updated_;             // by flat unit
+  std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of parameters, slots and gradients
+};
+
+/// An event for each flat unit.
+[[nodiscard]] std::vector<std::unique_ptr<device::Event>> events_by_flat(ManagerContext const& context);
+
+}  // namespace zeroth::shard

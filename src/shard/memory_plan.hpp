@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Every byte that a rank will hold, before the first is allocated. Pure arithmetic.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "shard/layout.hpp"
+#include "shard/placement.hpp"
+#include "shard/slots.hpp"
+#include "zeroth/config/settings.hpp"
+#include "zeroth/device/memory.hpp"
+
+namespace zeroth::shard {
+
+/// What a plan is made from.
+struct PlanRequest {
+  Placements placements;
+  PrecisionSettings precision;
+  optim::Update update;
+  bool several_reductions = false;  ///< In a step: then their results are summed up beside what backward writes.
+  bool sums_micro_steps = false;    ///< In fp32, before the one reduction: see Settings.
+  SlotCounts parameter_slots;       ///< No slots where parameters are whole.
+  SlotCounts gradient_slots;        ///< No slots where gradients are whole.
+  std::int64_t largest_bucket_count = 0;
+  std::int64_t comm_staging_bytes = 0;
+  bool poison = false;  ///< What guards hand out are copies, each unit's in memory of its own.
+};
+
+/// Where a flat unit's states start, in bytes from the start of their category's memory. -1: there is none.
+struct FlatOffsets {
+  std::int64_t parameters = -1;  ///< compute dtype; the whole or this rank's slices: trainable, then frozen
+  std::int64_t master = -1;      ///< master dtype, trainable; -1 where the parameters are the master
+  /// dtype of states, trainable; as many as the rule keeps, then -1
+  std::array<std::int64_t, optim::most_states> states = [] {
+    std::array<std::int64_t, optim::most_states> none{};
+    none.fill(-1);
+    return none;
+  }();
+  std::int64_t gradient = -1;    ///< gradient dtype, trainable, whole; -1: in slots
+  std::int64_t sums = -1;        ///< fp32, trainable, whole: of micro-steps; -1: backward adds them up, or none does
+  std::int64_t reduced = -1;     ///< accumulation dtype, trainable; -1: in place, in `sums` or `gradient`
+  std::int64_t block_sums = -1;  ///< Index of the first partial sum of squares of this rank's slice.
+  /// In scratch: compute dtype, and gradient dtype, trainable; the whole. -1: guards hand out what is held.
+  std::int64_t lent_parameters = -1, lent_gradient = -1;
+};
+
+struct MemoryPlan {
+  MemoryBytes bytes;
+  /// Of `bytes`, what alignment costs parameters, gradients and optimizer: more than this rank's even share of their
+  /// elements, rounded up per part. Zero for slots and scratch, which are buffers and hold no state.
+  MemoryBytes padding;
+  std::vector<FlatOffsets> flats;
+  // scratch
+  std::int64_t block_sums = 0, block_sum_count = 0;  ///< fp32
+  std::int64_t scalars = 0;                          ///< See StepMemory.
+  std::int64_t conversion = -1;                      ///< A bucket in the reduction dtype; -1: not needed.
+  std::int64_t comm_staging = 0, comm_staging_bytes = 0;
+  std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
+  // slots
+  std::int64_t parameter_slots = 0, gradient_slots = 0;
+};
+
+[[nodiscard]] MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request);
+
+/// The elements of `part` that a rank holds under `placement`.
+[[nodiscard]] Range held(Part const& part, Placement placement, int rank) noexcept;
+
+}  // namespace zeroth::shard

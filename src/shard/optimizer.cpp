@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/optimizer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <type_traits>
+
+#include "zeroth/comm/flight_recorder.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::shard {
+namespace {
+
+static_assert(sizeof(optim::StepSums) % sizeof(double) == 0);
+static_assert(std::is_trivially_copyable_v<StepMemory>);  // it starts as a copy of the host's
+constexpr std::int64_t sums_count = sizeof(optim::StepSums) / sizeof(double);
+
+}  // namespace
+
+Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
+    : memory_{&memory},
+      stream_{memory.context().reduce_stream},
+      comm_{memory.context().reduce_comm},
+      step_{memory.step()},
+      host_{memory.context().device->allocate_host(sizeof(StepResults))},
+      results_{::new (host_->data()) StepResults{}},
+      decided_{memory.context().device->make_event()} {
+  auto const& rule = memory.request().update.rule;
+  ZEROTH_EXPECTS(memory.kernels().runs(rule),
+                 fmt::format("the rule \"{}\" is the program's own, which {} does not run: it is for CPUs",
+                             optim::name_of(rule), memory.context().device->name()));
+  for (std::uint32_t flat = 0; flat < memory.flat_count(); ++flat) {
+    segments_.push_back(segments(memory.model(), memory.flat(flat).trainable, memory.optimized(flat)));
+  }
+  begin_states();
+  results_->initial.scalars.loss_scale = loss_scale;
+  memory.kernels().copy(memory.compute(), step_, &results_->initial, sizeof(StepMemory));
+  memory.compute().synchronize();
+}
+
+/// Memory is allocated with zeros, which padding keeps.
+void Optimizer::begin_states() {
+  constexpr std::int64_t most = 1 << 16;
+  auto const states = optim::states_of(memory_->request().update.rule);
+  if (std::ranges::all_of(states, [](auto const& state) { return state.initial == 0; })) {
+    return;
+  }
+  auto const dtype = memory_->request().precision.states;
+  auto const piece = memory_->context().device->allocate_host(most * bytes_of(Dtype::fp32));
+  auto* const values = reinterpret_cast<float*>(piece->data());
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    std::fill_n(values, most, states[k].initial);
+    for (std::uint32_t flat = 0; flat < memory_->flat_count(); ++flat) {
+      auto* const state = memory_->addresses(flat).states[k];
+      for (auto const& segment : segments_[flat]) {
+        for (auto first = segment.begin; first < segment.end; first += most) {
+          memory_->kernels().convert(memory_->compute(), state + first * bytes_of(dtype), dtype, values, Dtype::fp32,
+                                     std::min(most, segment.end - first));
+        }
+      }
+    }
+    memory_->compute().synchronize();
+  }
+}
+
+void Optimizer::decide(optim::StepSums const& mine, std::span<optim::LossTerm const> losses,
+                       optim::StepRules const& rules, std::size_t parity) {
+  auto& kernels = memory_->kernels();
+  device::SpanScope const span{*stream_, "decide", ""};
+  kernels.collect(*stream_, memory_->block_sums(), mine, &step_->mine);
+  for (auto const& loss : losses) {
+    kernels.add_loss(*stream_, loss, &step_->mine);
+  }
+  comm_->all_reduce(*stream_, {"step", ""}, &step_->mine, &step_->total, sums_count, Dtype::fp64);
+  kernels.advance(*stream_, rules, &step_->total, &step_->scalars);
+  kernels.copy(*stream_, &results_->scalars[parity], &step_->scalars, sizeof(optim::StepScalars));
+  kernels.copy(*stream_, &results_->totals[parity], &step_->total, sizeof(optim::StepSums));
+  stream_->record(*decided_);
+  last_decided_ = rules.loss_scale.dynamic ? static_cast<std::int64_t>(parity) : -1;
+}
+
+void Optimizer::await_decision() { memory_->compute().wait(*decided_); }
+
+void Optimizer::update(std::uint32_t flat) {
+  auto& compute = memory_->compute();
+  auto const at = memory_->addresses(flat);
+  auto const& precision = memory_->request().precision;
+  auto const& name = memory_->flat(flat).name;
+  optim::UpdateArgs args;
+  args.master = at.master;
+  args.master_dtype = precision.master;
+  std::ranges::copy(at.states, args.states.begin());
+  args.states_dtype = precision.states;
+  args.gradient = at.reduced;
+  args.gradient_dtype = at.reduced_dtype;
+  args.parameter = at.updated_parameters;
+  args.parameter_dtype = precision.compute;
+  args.count = memory_->optimized(flat).count();
+  args.segments = segments_[flat];
+  args.update = &memory_->request().update;
+  args.scalars = &step_->scalars;
+  {
+    device::SpanScope const span{compute, "update", name};
+    memory_->kernels().update(compute, args);
+  }
+  compute.record(memory_->updated(flat));
+  memory_->context().gather_comm->recorder().note("update", "step", name);
+}
+
+optim::StepSums Optimizer::sum_evaluation(optim::StepSums const& mine) { return sum("evaluation", {}, mine, {}); }
+
+optim::StepSums Optimizer::sum_step(optim::StepSums const& mine, std::span<optim::LossTerm const> losses) {
+  return sum("gradient_norm", memory_->block_sums(), mine, losses);
+}
+
+optim::StepSums Optimizer::sum(std::string_view purpose, std::span<float const> block_sums, optim::StepSums const& mine,
+                               std::span<optim::LossTerm const> losses) {
+  auto& kernels = memory_->kernels();
+  kernels.collect(*stream_, block_sums, mine, &step_->evaluation_mine);
+  for (auto const& loss : losses) {
+    kernels.add_loss(*stream_, loss, &step_->evaluation_mine);
+  }
+  comm_->all_reduce(*stream_, {purpose, ""}, &step_->evaluation_mine, &step_->evaluation_total, sums_count,
+                    Dtype::fp64);
+  kernels.copy(*stream_, &results_->evaluation, &step_->evaluation_total, sizeof(optim::StepSums));
+  stream_->synchronize();
+  return results_->evaluation;
+}
+
+StepResults const& Optimizer::results() {
+  decided_->synchronize();
+  return *results_;
+}
+
+float Optimizer::loss_scale() {
+  return last_decided_ < 0 ? results_->initial.scalars.loss_scale.scale
+                           : results().scalars[static_cast<std::size_t>(last_decided_)].loss_scale.scale;
+}
+
+}  // namespace zeroth::shard

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What all ranks decide about a step, and the update of this rank's share.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "shard/memory.hpp"
+#include "shard/step_memory.hpp"
+#include "zeroth/optim/step_scalars.hpp"
+#include "zeroth/optim/update.hpp"
+
+namespace zeroth::shard {
+
+/// Decisions run on the reduce stream, updates on the compute stream.
+class Optimizer {
+ public:
+  /// Waits. `loss_scale` is that of the first loss.
+  Optimizer(Memory& memory, optim::LossScaleState const& loss_scale);
+
+  /// Sums `mine`, to which `losses` are added on the device, over ranks, and turns the sums into the step's scalars:
+  /// see StepMemory. `parity` of results(): 0 and 1 by turns.
+  void decide(optim::StepSums const& mine, std::span<optim::LossTerm const> losses, optim::StepRules const& rules,
+              std::size_t parity);
+  /// Makes the compute stream wait for decide().
+  void await_decision();
+  /// After await_decision(), and once no rank reads what this one is about to write: Parameters::await_gathers().
+  void update(std::uint32_t flat);
+  /// As decide, for the loss of evaluation passes alone. Waits.
+  [[nodiscard]] optim::StepSums sum_evaluation(optim::StepSums const& mine);
+  /// The sums that decide() will make, ahead of it. Waits.
+  [[nodiscard]] optim::StepSums sum_step(optim::StepSums const& mine, std::span<optim::LossTerm const> losses);
+  /// Results of the last two decide()s, by parity. Waits until they can be read.
+  [[nodiscard]] StepResults const& results();
+  /// Of the next loss. Waits for the last decide() if the scale is dynamic, and for nothing otherwise.
+  [[nodiscard]] float loss_scale();
+
+ private:
+  void begin_states();
+  [[nodiscard]] optim::StepSums sum(std::string_view purpose, std::span<float const> block_sums,
+                                    optim::StepSums const& mine, std::span<optim::LossTerm const> losses);
+
+  Memory* memory_;
+  device::Stream* stream_;
+  comm::Communicator* comm_;
+  StepMemory* step_;  // on the device
+  std::unique_ptr<device::Memory> host_;
+  StepResults* results_;
+  std::vector<std::vector<optim::Segment>> segments_;  // by flat unit
+  std::unique_ptr<device::Event> decided_;
+  std::int64_t last_decided_ = -1;  // parity of the last decide() with a dynamic loss scale
+};
+
+}  // namespace zeroth::shard

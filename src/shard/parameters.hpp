@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Parameters where kernels read them: gathered into slots, or held whole.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "shard/memory.hpp"
+#include "shard/slots.hpp"
+
+namespace zeroth::shard {
+
+enum class Drop : std::uint8_t { trainable, all };
+
+/// Gathers and publishes run on the gather stream.
+class Parameters {
+ public:
+  explicit Parameters(Memory& memory);
+
+  /// Is `flat` readable, or on its way? Always, where parameters are whole.
+  [[nodiscard]] bool gathered(std::uint32_t flat) noexcept;
+  /// Starts to gather `flat`. False if every slot that it could have is taken: evict a unit first. Only where
+  /// !gathered(flat).
+  [[nodiscard]] bool gather(std::uint32_t flat, std::string_view purpose);
+  /// The slots that `flat` could be gathered into.
+  [[nodiscard]] std::span<Slot const> slots_for(std::uint32_t flat) const noexcept { return pool_.slots_for(flat); }
+  /// Takes the slot away from `flat`, which is gathered and not pinned.
+  void evict(std::uint32_t flat) noexcept { pool_.unbind(*pool_.find(flat)); }
+  /// A use begins: the slot is not to be evicted. Only where gathered(flat).
+  void pin(std::uint32_t flat) noexcept;
+  /// Makes the compute stream wait until `flat`, which is pinned, is readable.
+  void await(std::uint32_t flat, std::string_view purpose);
+  /// A use ends.
+  void release(std::uint32_t flat, std::string_view purpose);
+  /// Address of a parameter of a unit that is pinned and was awaited. With poison of a copy, NaN after the last
+  /// release.
+  [[nodiscard]] std::byte const* address(std::uint32_t param) noexcept;
+  /// Hands this rank's updated slice to all, where parameters are whole and the optimizer is not.
+  void publish(std::uint32_t flat);
+  /// Gathered copies of trainable units, or of all, are no longer valid.
+  void drop(Drop what) noexcept;
+  /// Makes the compute stream wait until no rank reads this rank's slices any more.
+  void await_gathers();
+
+  /// How often a gathered unit was evicted or dropped so far.
+  [[nodiscard]] std::int64_t evictions() const noexcept { return pool_.unbound(); }
+  [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }
+  /// Handed to collectives so far, of full units.
+  [[nodiscard]] std::int64_t gathered_bytes() const noexcept { return gathered_bytes_; }
+
+ private:
+  [[nodiscard]] Slot& slot(std::uint32_t flat) noexcept;
+  [[nodiscard]] bool empty(std::uint32_t flat) const noexcept { return memory_->flat(flat).padded_count() == 0; }
+  [[nodiscard]] std::string_view name(std::uint32_t flat) const noexcept { return memory_->flat(flat).name; }
+
+  Memory* memory_;
+  device::Stream* stream_;
+  comm::Communicator* comm_;
+  Dtype dtype_;
+  bool poison_;
+  SlotPool pool_;
+  std::vector<Slot> whole_;  // by flat unit, where parameters are whole
+  std::unique_ptr<device::Event> gathers_done_;
+  std::vector<comm::Collective> transaction_;
+  std::int64_t gathered_bytes_ = 0;
+};
+
+}  // namespace zeroth::shard

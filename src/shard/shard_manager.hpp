@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Owns a rank's parameters, gradients and optimizer states.
+#pragma once
+#include <cstdint>
+
+#include "shard/gradients.hpp"
+#include "shard/memory.hpp"
+#include "shard/optimizer.hpp"
+#include "shard/parameters.hpp"
+#include "shard/values.hpp"
+
+namespace zeroth::shard {
+
+/// Bytes handed to collectives, of full units.
+struct Traffic {
+  std::int64_t gathered_bytes = 0, reduced_bytes = 0;
+};
+
+/// Verbs are enqueued, in program order on every rank; none blocks the host on a GPU, and on the CPU only those that
+/// work on the compute stream wait. Nothing here knows a stage: placements say what there is to do.
+struct ShardManager {
+  /// Collective. Waits. `loss_scale` is that of the first loss.
+  ShardManager(ManagerContext const& context, PlanRequest const& request, optim::LossScaleState const& loss_scale)
+      : memory{context, request},
+        parameters{memory},
+        gradients{memory},
+        optimizer{memory, loss_scale},
+        values{memory} {}
+
+  [[nodiscard]] Traffic traffic() const noexcept { return {parameters.gathered_bytes(), gradients.reduced_bytes()}; }
+
+  Memory memory;  // the others use it
+  Parameters parameters;
+  Gradients gradients;
+  Optimizer optimizer;
+  Values values;
+};
+
+}  // namespace zeroth::shard

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/values.hpp"
+
+#include <algorithm>
+
+#include "core/lane_hash.hpp"
+
+namespace zeroth::shard {
+namespace {
+
+/// Where elements of a part are in memory that holds `held` of it: the overlap of both, and its place.
+struct Overlap {
+  Range elements;
+  std::int64_t at = 0;
+};
+Overlap overlap(Range elements, Range held) noexcept {
+  auto const begin = std::max(elements.begin, held.begin);
+  auto const end = std::max(begin, std::min(elements.end, held.end));
+  return {{begin, end}, begin - held.begin};
+}
+
+}  // namespace
+
+Part const& Values::part_of(Location const& location) const noexcept {
+  auto const& flat = memory_->flat(location.flat);
+  return location.trainable ? flat.trainable : flat.frozen;
+}
+
+Range Values::slice_of(std::uint32_t param, int rank) const noexcept {
+  auto const& location = memory_->layout().location(param);
+  auto const slice = part_of(location).slice(rank);
+  auto const count = memory_->model().params[param].count;
+  auto const begin = std::clamp(slice.begin - location.in_part, std::int64_t{0}, count);
+  return {begin, std::clamp(slice.end - location.in_part, begin, count)};
+}
+
+Range Values::held_of(std::uint32_t param) const noexcept {
+  return replicated() ? Range{0, memory_->model().params[param].count} : slice_of(param, memory_->rank());
+}
+
+void Values::initialise() {
+  constexpr std::int64_t most = 1 << 16;
+  auto const& model = memory_->model();
+  auto const memory = memory_->context().device->allocate_host(most * bytes_of(Dtype::fp32));
+  auto* const values = reinterpret_cast<float*>(memory->data());
+  for (std::uint32_t param = 0; param < model.params.size(); ++param) {
+    auto const range = held_of(param);
+    for (auto first = range.begin; first < range.end; first += most) {
+      std::span const piece{values, static_cast<std::size_t>(std::min(most, range.end - first))};
+      model::initialise(model.seed, model.params[param], first, piece);
+      store(param, first, piece);
+    }
+  }
+}
+
+/// Where this rank's compute copy of the part begins that `location` is in, and which of the part's elements it has.
+Values::Copy Values::compute_copy(Location const& location) const noexcept {
+  auto const& flat = memory_->flat(location.flat);
+  auto const placement = memory_->request().placements.parameters;
+  auto const before = location.trainable ? 0 : held(flat.trainable, placement, memory_->rank()).count();
+  return {memory_->addresses(location.flat).parameters + before * bytes_of(memory_->request().precision.compute),
+          held(part_of(location), placement, memory_->rank())};
+}
+
+void Values::store(std::uint32_t param, std::int64_t first, std::span<float const> values) {
+  auto const& location = memory_->layout().location(param);
+  auto const& precision = memory_->request().precision;
+  auto& compute = memory_->compute();
+  auto const start = location.in_part + first;
+  Range const elements{start, start + std::ssize(values)};
+  auto const write = [&](Copy const& copy, Dtype dtype) {
+    auto const both = overlap(elements, copy.held);
+    memory_->kernels().convert(compute, copy.data + both.at * bytes_of(dtype), dtype,
+                               values.data() + (both.elements.begin - start), Dtype::fp32, both.elements.count());
+  };
+  write(compute_copy(location), precision.compute);
+  if (location.trainable && precision.has_master()) {
+    write({memory_->addresses(location.flat).master, memory_->optimized(location.flat)}, precision.master);
+  }
+  compute.synchronize();
+}
+
+void Values::load(std::uint32_t param, std::int64_t first, std::span<float> values) {
+  auto const& location = memory_->layout().location(param);
+  auto const& precision = memory_->request().precision;
+  if (location.trainable) {
+    read({memory_->addresses(location.flat).master, memory_->optimized(location.flat)}, precision.master,
+         location.in_part + first, values);
+  } else {
+    read(compute_copy(location), precision.compute, location.in_part + first, values);
+  }
+}
+
+void Values::load_gradient(std::uint32_t param, std::int64_t first, std::span<float> values) {
+  auto const& location = memory_->layout().location(param);
+  auto const at = memory_->addresses(location.flat);
+  read({at.reduced, memory_->optimized(location.flat)}, at.reduced_dtype, location.in_part + first, values);
+}
+
+/// From element `first` of the part on. Waits.
+void Values::read(Copy const& copy, Dtype dtype, std::int64_t first, std::span<float> values) {
+  memory_->kernels().convert(memory_->compute(), values.data(), Dtype::fp32,
+                             copy.data + (first - copy.held.begin) * bytes_of(dtype), dtype, std::ssize(values));
+  memory_->compute().synchronize();
+}
+
+std::uint64_t Values::hash_whole(std::uint32_t flat, States states, std::span<std::byte> piece) {
+  auto& compute = memory_->compute();
+  auto const& unit = memory_->flat(flat);
+  auto const& precision = memory_->request().precision;
+  auto const at = memory_->addresses(flat);
+  LaneHash hash;
+  auto const add = [&](std::byte const* data, std::int64_t count, Dtype dtype) {
+    auto const most = static_cast<std::int64_t>(piece.size());
+    for (auto left = count * bytes_of(dtype); left > 0;) {
+      auto const bytes = std::min(left, most);
+      memory_->kernels().copy(compute, piece.data(), data, bytes);
+      compute.synchronize();
+      hash.add(piece.first(static_cast<std::size_t>(bytes)));
+      data += bytes;
+      left -= bytes;
+    }
+  };
+  if (memory_->parameters_whole()) {
+    add(at.parameters, unit.padded_count(), precision.compute);
+  }
+  if (memory_->optimizer_whole()) {
+    auto const count = unit.trainable.padded_count;
+    if (precision.has_master()) {
+      add(at.master, count, precision.master);
+    }
+    if (states == States::with) {
+      for (int k = 0; k < optim::state_count(memory_->request().update.rule); ++k) {
+        add(at.states[static_cast<std::size_t>(k)], count, precision.states);
+      }
+    }
+  }
+  return hash.value();
+}
+
+}  // namespace zeroth::shard

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Single values of parameters, set, read and hashed, wherever they are held.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shard/memory.hpp"
+
+namespace zeroth::shard {
+
+enum class States : bool { without, with };
+
+/// Works on the compute stream, between passes.
+class Values {
+ public:
+  explicit Values(Memory& memory) noexcept : memory_{&memory} {}
+
+  /// Fills every element that this rank holds.
+  void initialise();
+  /// Elements of `param` that this rank holds in any state.
+  [[nodiscard]] Range held_of(std::uint32_t param) const noexcept;
+  /// Elements of `param` in rank `rank`'s slice; begin == end if there are none.
+  [[nodiscard]] Range slice_of(std::uint32_t param, int rank) const noexcept;
+  /// Sets elements [first, first + values.size()) of `param`: master and compute copy, as far as they are held. Waits.
+  /// `values` are in memory of Device::allocate_host().
+  void store(std::uint32_t param, std::int64_t first, std::span<float const> values);
+  /// Reads elements of this rank's slice: the master, or the compute copy of a frozen one. Waits. `values` are in
+  /// transfer(), or in memory of Device::allocate_host().
+  void load(std::uint32_t param, std::int64_t first, std::span<float> values);
+  /// Likewise of the reduced gradient, after a step's last reduction and before its update.
+  void load_gradient(std::uint32_t param, std::int64_t first, std::span<float> values);
+  /// Memory of the device for a piece of a shard on its way to a file.
+  [[nodiscard]] std::span<float> transfer() noexcept { return memory_->transfer(); }
+
+  /// Does every rank hold some state whole?
+  [[nodiscard]] bool replicated() const noexcept { return memory_->parameters_whole() || memory_->optimizer_whole(); }
+  /// Of all that every rank holds whole of `flat`, once nothing writes to it any more; equal on all ranks. Waits.
+  /// `piece` is of Device::allocate_host().
+  [[nodiscard]] std::uint64_t hash_whole(std::uint32_t flat, States states, std::span<std::byte> piece);
+
+ private:
+  /// Elements `held` of a part, from `data` on.
+  struct Copy {
+    std::byte* data;
+    Range held;
+  };
+  void read(Copy const& copy, Dtype dtype, std::int64_t first, std::span<float> values);
+  [[nodiscard]] Part const& part_of(Location const& location) const noexcept;
+  [[nodiscard]] Copy compute_copy(Location const& location) const noexcept;
+
+  Memory* memory_;
+};
+
+}  // namespace zeroth::shard

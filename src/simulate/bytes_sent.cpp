@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <limits>
+#include <vector>
+
+#include "zeroth/core/error.hpp"
+#include "zeroth/engine/plan.hpp"
+#include "zeroth/model/description.hpp"
+#include "zeroth/simulate/simulate.hpp"
+
+namespace zeroth::simulate {
+namespace {
+
+/// The first micro-step finds what the update left gathered, and no other follows the last: those between are alike.
+constexpr std::int64_t first_and_last = 2;
+
+std::int64_t counted_in_a_step(Model const& model, Config const& config, int world) {
+  // What is sent depends neither on the machine nor on how long the math takes.
+  std::vector<UnitWork> const no_work(model.description().units.size());
+  return run(model, config, world, no_work, machine_of("8xH100")).bytes_sent;
+}
+
+}  // namespace
+
+std::int64_t bytes_sent_per_step(Model const& model, Config const& config, int world) {
+  auto const batch = plan(model, config, world).settings.batch;
+  if (batch.accumulation <= first_and_last + 1) {
+    return counted_in_a_step(model, config, world);
+  }
+  auto const with = [&](std::int64_t micro_steps) {
+    auto const changes = fmt::format(R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {},
+                                          "gradient_accumulation_steps": {}}})",
+                                     batch.micro * micro_steps * world, batch.micro, micro_steps);
+    return counted_in_a_step(model, config.with(changes), world);
+  };
+  auto const least = with(first_and_last);
+  auto const each_more = with(first_and_last + 1) - least;
+  auto const more = batch.accumulation - first_and_last;
+  if (each_more > (std::numeric_limits<std::int64_t>::max() - least) / more) {
+    throw ConfigError{
+        fmt::format("gradient_accumulation_steps is {}: in so many micro-steps, of {} bytes each, a rank would send "
+                    "more bytes in a "
+                    "step than 64 bits can count; allowed for this model: up to {}",
+                    batch.accumulation, each_more,
+                    (std::numeric_limits<std::int64_t>::max() - least) / each_more + first_and_last)};
+  }
+  return least + more * each_more;
+}
+
+}  // namespace zeroth::simulate

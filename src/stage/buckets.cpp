@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stage/buckets.hpp"
+
+#include <algorithm>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::stage {
+
+Buckets::Buckets(shard::Layout const& layout, std::int64_t limit_count, int limit_units)
+    : layout_{&layout},
+      limit_count_{limit_count},
+      limit_units_{static_cast<std::size_t>(limit_units)},
+      order_{layout.completion_order().begin(), layout.completion_order().end()},
+      completed_(layout.flats().size(), false) {}
+
+Buckets::Bucket Buckets::next_full() {
+  while (end_ < order_.size() && completed_[order_[end_]]) {
+    auto const count = layout_->flats()[order_[end_]].trainable.padded_count;
+    if (end_ > begin_ && count_ + count > limit_count_) {
+      return flush();
+    }
+    ++end_;
+    count_ += count;
+    if (count_ >= limit_count_ || end_ - begin_ >= limit_units_) {
+      return flush();
+    }
+  }
+  return {};
+}
+
+Buckets::Bucket Buckets::flush() noexcept {
+  auto const bucket = Bucket{order_}.subspan(begin_, end_ - begin_);
+  begin_ = end_;
+  count_ = 0;
+  return bucket;
+}
+
+Buckets::Bucket Buckets::finish() {
+  ZEROTH_EXPECTS(all_complete(), "a micro-step's buckets are finished before all gradients are complete");
+  auto const bucket = flush();
+  reset();
+  return bucket;
+}
+
+void Buckets::reset() noexcept {
+  completed_.assign(completed_.size(), false);
+  begin_ = end_ = 0;
+  count_ = 0;
+}
+
+std::int64_t Buckets::largest_count(shard::Layout const& layout, std::int64_t limit_count) noexcept {
+  std::int64_t total = 0;
+  std::int64_t largest = 0;
+  for (auto const& flat : layout.flats()) {
+    total += flat.trainable.padded_count;
+    largest = std::max(largest, flat.trainable.padded_count);
+  }
+  return std::min(total, std::max(largest, limit_count));
+}
+
+}  // namespace zeroth::stage

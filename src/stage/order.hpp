@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The declared order of a pass: what is used when, what to have ready ahead of it, how many slots that takes.
+/// Pure logic: the same on every rank, whatever has or has not completed.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "shard/layout.hpp"
+#include "shard/slots.hpp"
+#include "zeroth/config/settings.hpp"
+
+namespace zeroth::stage {
+
+enum class Phase : std::uint8_t { forward, backward };
+enum class PassKind : std::uint8_t { training, evaluation };
+
+/// A unit's turn in a pass. Training goes forward through the units, then back; evaluation only forward.
+struct Turn {
+  PassKind pass = PassKind::training;
+  Phase phase = Phase::forward;
+  std::uint32_t unit = 0;
+  bool last = true;  ///< In backward: the unit's last use in this pass.
+};
+
+/// How far ahead parameters are gathered.
+struct PrefetchBudget {
+  std::int64_t prefetch_count = 0;  ///< Units are gathered while fewer elements than this are ahead. 0: none.
+  std::int64_t max_live_count = 0;  ///< Gathered elements, those in use included, that prefetch does not exceed.
+};
+
+/// Turns of a training pass that are not gathered ahead, because what they use does not fit beside the turn before.
+struct PrefetchShortage {
+  std::int64_t turns = 0;
+  std::int64_t needed_count = 0;  ///< The least max_live_count with which there are none.
+};
+
+class Order {
+ public:
+  Order(shard::Layout const& layout, PrefetchBudget const& budget);
+
+  /// Turns in a pass of this kind; turn t + turns(pass) is turn t of the next pass.
+  [[nodiscard]] std::int64_t turns(PassKind pass) const noexcept;
+  [[nodiscard]] std::int64_t position(Turn const& turn) const noexcept;
+  /// In backward a unit that stays open begins around the turns of others, before its place.
+  [[nodiscard]] bool opens_early(Turn const& turn) const noexcept {
+    return turn.phase == Phase::backward && layout_->stays_open(turn.unit);
+  }
+  [[nodiscard]] Turn turn_at(PassKind pass, std::int64_t position) const noexcept;
+  [[nodiscard]] std::uint32_t unit_at(PassKind pass, std::int64_t position) const noexcept;
+  /// Turns until `flat` is used again after `position`, at least 1, at most turns(pass).
+  [[nodiscard]] std::int64_t next_use(PassKind pass, std::int64_t position, std::uint32_t flat) const noexcept;
+  /// Of the units in `slots` that are not pinned, the one that is used again last after `position`; none if all are.
+  [[nodiscard]] std::optional<std::uint32_t> last_needed(PassKind pass, std::int64_t position,
+                                                         std::span<shard::Slot const> slots) const noexcept;
+  /// Flat units to have gathered while the unit at `position` is in use, nearest first, without those that it uses
+  /// itself. Looks no further than position `end`. Position -1 is before the first turn. Clears and fills `ahead`.
+  void ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead);
+  /// As ahead(), without what the position before had ahead of it already. Costs time by what is new.
+  void newly_ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead);
+
+  /// None where nothing is to be gathered ahead.
+  [[nodiscard]] PrefetchShortage shortage();
+  /// Parameter slots so that every turn in declared order finds its units and those ahead of it a place.
+  [[nodiscard]] shard::SlotCounts parameter_slots();
+  /// Gradient slots so that `units_at_once` units' gradients can be held beyond the units that ties keep open.
+  [[nodiscard]] shard::SlotCounts gradient_slots(int units_at_once) const;
+  /// Turns looked at so far: what all this costs.
+  [[nodiscard]] std::int64_t looked_at() const noexcept { return looked_at_; }
+
+ private:
+  template <class Changed>
+  class Window;
+  /// For each position from -1 the first one after it whose units do not fit into the budget with those before them.
+  [[nodiscard]] std::vector<std::int64_t> measure_windows(PassKind pass);
+  [[nodiscard]] std::int64_t window_end(PassKind pass, std::int64_t position) const noexcept;
+  /// Starts a search that has found what the unit at `position` uses; elements of that.
+  std::int64_t begin_search(PassKind pass, std::int64_t position);
+  [[nodiscard]] bool is_new(std::uint32_t flat) noexcept;
+  void find(PassKind pass, std::int64_t begin, std::int64_t end, std::vector<std::uint32_t>& found);
+
+  shard::Layout const* layout_;
+  PrefetchBudget budget_;
+  std::array<std::vector<std::int64_t>, 2> windows_;  // by pass and position, from -1; empty without prefetch
+  std::vector<std::uint64_t> seen_;                   // by flat unit: the search that found it last
+  std::uint64_t search_ = 0;
+  std::int64_t looked_at_ = 0;
+};
+
+}  // namespace zeroth::stage

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A ZeRO stage as a value (Rajbhandari et al. 2020, section 5): nothing else in the library knows a stage number.
+#pragma once
+#include "shard/placement.hpp"
+#include "zeroth/config/settings.hpp"
+
+namespace zeroth::stage {
+
+/// Placements of stage 0 to 3. Throws ContractError for another number.
+[[nodiscard]] shard::Placements placements_of(int stage);
+
+/// As placements_of, with gradients whole where micro-steps are summed up before they are reduced: they must be held.
+[[nodiscard]] shard::Placements placements_for(Settings const& settings);
+
+}  // namespace zeroth::stage

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// When states move: the one schedule that drives the shard manager at every stage.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "shard/layout.hpp"
+#include "shard/shard_manager.hpp"
+#include "stage/buckets.hpp"
+#include "stage/order.hpp"
+#include "zeroth/config/settings.hpp"
+
+namespace zeroth::stage {
+
+[[nodiscard]] std::string_view name_of(Phase phase) noexcept;
+
+/// "forward", "backward" or "evaluation": what messages call a turn.
+[[nodiscard]] std::string_view purpose_of(Turn const& turn) noexcept;
+
+/// What the schedule takes from the settings. Slots and limits of a world without a job: what a plan shows.
+struct ScheduleLimits {
+  shard::SlotCounts parameter_slots, gradient_slots;  ///< No slots where the state is whole.
+  std::int64_t bucket_count = 0;                      ///< Elements in a bucket, unless a single unit has more.
+  int bucket_units = 0;                               ///< Units in a bucket.
+  PrefetchShortage shortage;
+};
+[[nodiscard]] ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings);
+
+/// Turns of a pass, in the order in which the caller takes them, become gathers ahead, waits, releases and reductions.
+/// The same calls on every rank give the same transactions on every rank.
+class Schedule {
+ public:
+  Schedule(shard::Layout const& layout, Settings const& settings, ScheduleLimits const& limits,
+           shard::ShardManager& manager);
+
+  /// `passes_left`, this one included, will follow without an update between them. `reduces`: gradients that this pass
+  /// completes are reduced; `last`: for the last time before the update.
+  void begin_pass(PassKind pass, int passes_left, bool reduces, bool last);
+  /// The unit's parameters become readable on the compute stream; in backward it can take gradients. Gathers what comes
+  /// next before it waits for what is needed now.
+  void open(Turn const& turn);
+  void close(Turn const& turn);
+  /// A unit's last backward turn, which came too late to take gradients and does not need parameters.
+  void pass_over(Turn const& turn);
+  /// Sends what is left. Every unit has had all its backward turns.
+  void end_pass();
+  /// The update of every unit, in forward order, with publishing and the first gathers of the next pass right behind.
+  void update();
+  /// After a failure: nothing more is sent.
+  void abandon() noexcept { buckets_.reset(); }
+
+  [[nodiscard]] Order const& order() const noexcept { return order_; }
+  [[nodiscard]] std::int64_t prefetch_misses() const noexcept { return misses_; }
+
+ private:
+  /// Throws ContractError where every slot that would do is pinned by an open guard.
+  void gather(std::uint32_t flat, std::string_view purpose);
+  /// As gather, but takes no slot from what is used sooner: false then.
+  [[nodiscard]] bool gather_ahead(std::uint32_t flat, std::string_view purpose);
+  void prefetch(std::string_view purpose);
+  void reduce(Buckets::Bucket bucket);
+  void open_gradients(std::uint32_t unit);
+  void close_gradients(Turn const& turn);
+
+  shard::Layout const* layout_;
+  shard::ShardManager* manager_;
+  Order order_;
+  bool gathers_;  ///< Parameters are not whole.
+  Buckets buckets_;
+  PassKind pass_ = PassKind::training;
+  std::int64_t position_ = 0, end_ = 0;
+  bool reduces_ = false, last_ = false;
+  std::vector<char> first_used_;         // by flat unit: forward begins with it
+  std::vector<std::size_t> users_left_;  // by flat unit: units whose backward turns are to come or not over
+  std::vector<std::uint32_t> ahead_;
+  /// For what turn everything ahead was gathered, and how many gathered units had been evicted by then.
+  struct Prefetched {
+    PassKind pass = PassKind::training;
+    std::int64_t position = -2, end = 0, evictions = 0;
+    friend bool operator==(Prefetched const&, Prefetched const&) = default;
+  } prefetched_;
+  std::int64_t misses_ = 0;
+};
+
+}  // namespace zeroth::stage
