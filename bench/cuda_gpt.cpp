@@ -37,7 +37,7 @@ struct Open {
   }
   template <std::size_t D>
   [[nodiscard]] zeroth::Gradient<T, D> grad(Param<D> const& param) const {
-    return {nullptr, {gradients, param.shape()}, 1};
+    return zeroth::detail::gradient_in<T>({.engine = nullptr, .data = gradients, .beta = 1}, param.shape());
   }
 };
 
