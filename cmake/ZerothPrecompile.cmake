@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # zeroth_precompile(target)
 # With ZEROTH_PRECOMPILE, the headers below are parsed once for the target. Its sources include what they use all the same:
-# the presets without the option compile them as users do. Tests do without: of a precompiled <string> g++ 12 warns falsely
-# where literals are joined (-Wstringop-overflow, -Warray-bounds).
+# the presets without the option compile them as users do.
+#
+# zeroth_precompile_test(target)
+# The same for a program of tests under a sanitizer, with Catch2: one set of headers for them all. Of a precompiled <string>
+# g++ 12 warns falsely where literals are joined, so that two warnings are off there; `dev` compiles the same sources with them.
 option(ZEROTH_PRECOMPILE "Precompile the standard library's headers and fmt's" OFF)
 
 # What many sources include and what costs little to load: nlohmann_json takes longer to load than most sources save.
@@ -25,4 +28,19 @@ function(zeroth_precompile target)
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # ccache's manual, again
     endif()
   endif()
+endfunction()
+
+function(zeroth_precompile_test target)
+  if(NOT ZEROTH_PRECOMPILE OR NOT CMAKE_CXX_FLAGS MATCHES "fsanitize=" OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
+  endif()
+  if(NOT TARGET zeroth_test_headers)
+    add_library(zeroth_test_headers OBJECT ${PROJECT_SOURCE_DIR}/tests/support/precompiled.cpp)
+    target_link_libraries(zeroth_test_headers PRIVATE zeroth_catch_main fmt::fmt)
+    target_precompile_headers(zeroth_test_headers PRIVATE ${ZEROTH_PRECOMPILED} ${PROJECT_SOURCE_DIR}/tests/support/catch.hpp)
+    target_compile_options(zeroth_test_headers PRIVATE ${ZEROTH_TEST_OPTIONS} -fpch-preprocess)
+    zeroth_warnings(zeroth_test_headers)  # -Wpedantic decides over macros of the compiler
+  endif()
+  target_precompile_headers(${target} REUSE_FROM zeroth_test_headers)
+  target_compile_options(${target} PRIVATE -fpch-preprocess -Wno-stringop-overflow -Wno-array-bounds)
 endfunction()

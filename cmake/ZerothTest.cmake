@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # zeroth_test_program(name SOURCES ... [LIBRARIES ...])
 # The Catch2 program test_<name>, without a test. Includes are relative to tests/ and src/. What is linked with
-# zeroth_eigen is compiled for the machine at hand, and precompiles nothing.
+# zeroth_eigen is compiled for the machine at hand, and precompiles nothing: its folder turns ZEROTH_PRECOMPILE off.
+set(ZEROTH_TEST_OPTIONS -ffp-contract=off)
 function(zeroth_test_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(test_${name} ${arg_SOURCES})
   target_link_libraries(test_${name} PRIVATE zeroth_catch_main fmt::fmt nlohmann_json::nlohmann_json ${arg_LIBRARIES})
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_compile_options(test_${name} PRIVATE -ffp-contract=off)
+  target_compile_options(test_${name} PRIVATE ${ZEROTH_TEST_OPTIONS})
   zeroth_warnings(test_${name})
+  zeroth_precompile_test(test_${name})
 endfunction()
 
 # zeroth_build_if_run(target LABELS ...)
