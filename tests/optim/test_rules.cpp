@@ -64,6 +64,17 @@ struct Textbook {
   }
 };
 
+/// The rule of a segment whose weight decay has a factor.
+template <class R>
+R decayed(R rule, float factor) {
+  if constexpr (requires { rule.weight_decay; }) {
+    rule.weight_decay *= factor;
+  } else if constexpr (requires { rule.plain.weight_decay; }) {
+    rule.plain.weight_decay *= factor;
+  }
+  return rule;
+}
+
 std::vector<float> magnitudes(std::vector<float> values) {
   for (float& value : values) {
     value = std::fabs(value);
@@ -103,15 +114,18 @@ TEST_CASE("twenty updates by every rule follow PyTorch's formulas") {
     rules.betas = betas_of(rule);
     rules.schedule.base = 1.0F / 64;
     StepScalars scalars;
-    std::vector<Segment> const segments{{0, count, 1, 1}};
+    std::vector<Segment> const segments{{0, count / 2, 1, 1}, {count / 2, count, 0.5F, 2}};
     for (int t = 1; t <= 20; ++t) {
       state.gradient = random_floats(count, Numbers::ordinary, static_cast<std::uint32_t>(100 + t));
       advance(rules, {1, 0, weight, 0}, scalars);
       update(state.args(scalars, segments));
       for (std::size_t i = 0; i < expected.size(); ++i) {
+        auto const& segment = segments[i < count / 2 ? 0 : 1];
+        auto const rate = static_cast<double>(segment.learning_rate_factor) / 64;
         std::visit(
             [&](auto const& each) {
-              expected[i].update(each, 1.0 / 64, static_cast<double>(state.gradient[i]) / weight, t);
+              expected[i].update(decayed(each, segment.weight_decay_factor), rate,
+                                 static_cast<double>(state.gradient[i]) / weight, t);
             },
             rule);
       }
