@@ -26,11 +26,14 @@ function(zeroth_build_if_run target)
 endfunction()
 
 # zeroth_test(name SOURCES a.cpp b.cpp [LABELS cpu slow] [ARGS ...] [LIBRARIES ...] [TIMEOUT seconds])
-# One Catch2 program, run as one test.
+# One Catch2 program, run as one test. LABELS one_thread: ends if it starts another, and ThreadSanitizer leaves it out.
 function(zeroth_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LABELS;ARGS;LIBRARIES" ${ARGN})
   zeroth_test_program(${name} SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
   zeroth_build_if_run(test_${name} LABELS ${arg_LABELS})
+  if("one_thread" IN_LIST arg_LABELS)
+    target_sources(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/one_thread.cpp)
+  endif()
   add_test(NAME ${name} COMMAND test_${name} ${arg_ARGS})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 900)  # for who hangs, and nobody else: a sanitizer on a busy machine takes minutes
