@@ -18,6 +18,7 @@ namespace zeroth::comm {
 
 class FlightRecorder;
 
+/// What a collective does; see Collective for shapes.
 enum class Operation : std::uint8_t {
   all_reduce,
   all_gather,
@@ -31,6 +32,7 @@ enum class Operation : std::uint8_t {
   receive,
   barrier
 };
+/// As it is written here, for messages and records.
 [[nodiscard]] ZEROTH_EXPORT std::string_view name_of(Operation operation) noexcept;
 
 /// What a backward pass does where forward did `operation`, by sums and with the same root: the adjoint of the linear
@@ -72,12 +74,12 @@ enum class Operation : std::uint8_t {
 /// part. In-place reduce_scatter leaves the other blocks of `input` untouched. NCCL reduces in an order and with
 /// roundings of its own, which differ between its algorithms.
 struct Collective {
-  Operation operation = Operation::barrier;
-  void const* input = nullptr;
-  void* output = nullptr;
-  std::int64_t count = 0;
-  Dtype dtype = Dtype::fp32;
-  int peer = 0;  ///< Root, or the partner of send and receive.
+  Operation operation = Operation::barrier;  ///< The same on all ranks, but for send and receive.
+  void const* input = nullptr;               ///< On the stream's device; left alone until the stream is through.
+  void* output = nullptr;                    ///< On the stream's device; the table says on which ranks it is written.
+  std::int64_t count = 0;                    ///< Elements, not bytes: the table says of what.
+  Dtype dtype = Dtype::fp32;                 ///< Of input and output.
+  int peer = 0;                              ///< Root, or the partner of send and receive.
   /// Of all_reduce, reduce_scatter and reduce; the others leave it at sum.
   Reduce reduce = Reduce::sum;
 };
@@ -88,7 +90,9 @@ struct Label {
   std::string_view unit;     ///< At most 47 characters are shown.
 };
 
+/// How bytes move: between threads of this process, by MPI, by NCCL.
 enum class Transport : std::uint8_t { local, mpi, nccl };
+/// As it is written here, for messages and records.
 [[nodiscard]] ZEROTH_EXPORT std::string_view name_of(Transport transport) noexcept;
 
 /// Does a communicator of `transport` reduce elements of `dtype` by `reduce`? If not, submit() refuses it with
@@ -104,12 +108,12 @@ enum class Transport : std::uint8_t { local, mpi, nccl };
 [[nodiscard]] ZEROTH_EXPORT std::int64_t staging_bytes(Transport transport, int world, Dtype dtype,
                                                        std::int64_t largest_count);
 
+/// How a communicator waits and checks. The same on all ranks.
 struct CommOptions {
   std::chrono::milliseconds timeout{600'000};  ///< After this long in one collective: abort, and say who was missing.
-  bool check = false;  ///< Compare every transaction among the ranks before it runs. `local` always does.
-  /// Of communicators that are split from now on: all-gathers inside one machine by copy engines, where NCCL can. The
-  /// other backends have none.
-  bool copy_engine = false;
+  bool check = false;        ///< Compare every transaction among the ranks before it runs. `local` always does.
+  bool copy_engine = false;  ///< Of communicators split from now on: all-gathers inside one machine by copy engines,
+                             ///< where NCCL can. The other backends have none.
 };
 
 /// Memory that a communicator knows, as long as this lives.
@@ -132,26 +136,32 @@ class ZEROTH_EXPORT Communicator {
   Communicator(Communicator const&) = delete;
   Communicator& operator=(Communicator const&) = delete;
   virtual ~Communicator() = default;
-  [[nodiscard]] virtual int rank() const noexcept = 0;
-  [[nodiscard]] virtual int world() const noexcept = 0;
-  [[nodiscard]] virtual Transport transport() const noexcept = 0;
-  [[nodiscard]] virtual std::string const& name() const noexcept = 0;
-  [[nodiscard]] virtual FlightRecorder& recorder() noexcept = 0;
+  [[nodiscard]] virtual int rank() const noexcept = 0;                 ///< This one, in [0, world()).
+  [[nodiscard]] virtual int world() const noexcept = 0;                ///< Ranks of this group.
+  [[nodiscard]] virtual Transport transport() const noexcept = 0;      ///< Which backend this is.
+  [[nodiscard]] virtual std::string const& name() const noexcept = 0;  ///< In messages: "world", or what split() got.
+  [[nodiscard]] virtual FlightRecorder& recorder() noexcept = 0;       ///< Of this rank's last transactions on it.
 
   /// Enqueues `collectives` as one transaction on `stream`: nothing of it starts before the stream reaches it, and the
   /// stream goes on when nobody needs this rank's buffers any more. The list is copied. No allocation once the longest
   /// list has been seen. Empty transactions and counts of zero are allowed, the same on all ranks.
   void submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives);
 
-  // One collective as a transaction of its own; see Collective for shapes.
+  // One collective as a transaction of its own; see Collective for shapes, and submit() for all else.
+
+  /// The sum over ranks, on all ranks: [count] to [count].
   void all_reduce(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
                   Dtype dtype);
+  /// All ranks' inputs in rank order, on all ranks: [count] to [world * count].
   void all_gather(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
                   Dtype dtype);
+  /// Of the sum over ranks, block r on rank r: [world * count] to [count].
   void reduce_scatter(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
                       Dtype dtype);
+  /// What `root` has in `input`, in `output` of all ranks: [count] to [count].
   void broadcast(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
                  Dtype dtype, int root);
+  /// All ranks' inputs in rank order, on `root`: [count] to [world * count] there.
   void gather(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
               Dtype dtype, int root);
   /// An all_to_all of blocks that differ: `send_counts[r]` elements go to rank r, from where the ones before end in

@@ -64,8 +64,10 @@ class ZEROTH_EXPORT Job {
   detail::JobState* state_;
 };
 
+/// What ranks compute on: the CPU, or GPUs by CUDA.
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
+/// How launch() makes ranks, and how long it waits for them. What a launcher says comes first.
 struct LaunchOptions {
   /// Ranks to run as threads if mpirun, mpiexec, srun or torchrun started none; otherwise this process is one rank,
   /// whatever is given here. Under a launcher of one process, asking for local runs threads all the same. Up to 4096.

@@ -5,6 +5,7 @@
 
 namespace zeroth {
 
+/// Steady: it never goes back, and says nothing of the time of day. Processes' clocks have no common start.
 using Clock = std::chrono::steady_clock;
 
 }  // namespace zeroth

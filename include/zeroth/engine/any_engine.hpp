@@ -28,6 +28,7 @@
 
 namespace zeroth {
 
+/// What one step does otherwise than the file says.
 struct StepOptions {
   std::optional<float> learning_rate;  ///< For this step, instead of the file's schedule. The same on all ranks.
 };
@@ -100,10 +101,12 @@ class ZEROTH_EXPORT AnyEngine {
  protected:
   /// For a program that was compiled for these types. Throws ConfigError, naming both, if the file says otherwise.
   AnyEngine(Job& job, Model const& model, Config const& config, Dtype compute, Dtype gradient);
+  /// The step's micro-steps as P: AnyMicroStep, or MicroStep of the engine's types.
   template <class P>
   [[nodiscard]] Passes<P> passes() noexcept {
     return {state_.get(), accumulation_};
   }
+  /// What evaluation() makes a range of. Throws ContractError for less than one pass, and while a pass is open.
   [[nodiscard]] detail::EvaluationRecord begin_evaluation(int passes);
 
  private:

@@ -17,6 +17,7 @@ namespace zeroth {
 template <Element T, GradientOf<T> G = T>
 class Engine final : public AnyEngine {
  public:
+  /// As AnyEngine's, for a program that was compiled for these types. Waits.
   Engine(Job& job, Model const& model, Config const& config)
       : AnyEngine{job, model, config, dtype_of<T>, dtype_of<G>} {}
   /// As AnyEngine::micro_steps, with types.
@@ -24,12 +25,14 @@ class Engine final : public AnyEngine {
   /// As AnyEngine::evaluation, with types.
   Evaluation<T> evaluation(int passes) { return Evaluation<T>{this->begin_evaluation(passes)}; }
 };
+/// Without types, fp32.
 Engine(Job&, Model const&, Config const&)->Engine<float>;
 
+/// A pair of types as a value, which with_precision() hands to a template that makes an Engine<T, G>.
 template <Element T, GradientOf<T> G = T>
 struct Precision {
-  using Compute = T;
-  using Gradient = G;
+  using Compute = T;   ///< Of parameters in guards.
+  using Gradient = G;  ///< Of gradients in guards.
 };
 namespace detail {
 struct DtypePair {

@@ -16,10 +16,10 @@ namespace zeroth {
 /// A parameter whose dtype and shape are known at run time, row-major on the engine's device. Owns nothing; valid while
 /// the guard that gave it lives.
 struct AnyView {
-  void const* data = nullptr;
-  Dtype dtype = Dtype::fp32;
-  std::span<std::int64_t const> shape;
-  std::int64_t count = 0;
+  void const* data = nullptr;           ///< The first element.
+  Dtype dtype = Dtype::fp32;            ///< The engine's compute_dtype().
+  std::span<std::int64_t const> shape;  ///< Outermost dimension first; lives as long as the engine.
+  std::int64_t count = 0;               ///< Elements.
 };
 
 namespace detail {
@@ -66,10 +66,10 @@ class AnyParams {
   void operator[](AnyParam const&) const&& = delete;  // name the guard: it must outlive the view
 
  protected:
-  explicit AnyParams(detail::Guard guard) noexcept : guard_{std::move(guard)} {}
+  explicit AnyParams(detail::Guard guard) noexcept : guard_{std::move(guard)} {}  ///< Of the unit that `guard` opened.
   AnyParams(AnyParams&&) noexcept = default;
   ~AnyParams() = default;
-  detail::Guard guard_;
+  detail::Guard guard_;  ///< Closes the unit when this ends.
 };
 
 /// One unit's readable parameters: what forward, evaluation and recomputation take, as `Params<T> const&`.
@@ -86,7 +86,7 @@ class Params : public AnyParams {
   void operator[](Param<D> const&) const&& = delete;  // as in AnyParams
 
  protected:
-  using AnyParams::AnyParams;
+  using AnyParams::AnyParams;  ///< As those.
   Params(Params&&) noexcept = default;
   ~Params() = default;
 };
@@ -94,14 +94,22 @@ class Params : public AnyParams {
 /// Keeps one unit's parameters readable on the compute stream until it ends.
 class [[nodiscard]] AnyForward final : public AnyParams {
  public:
-  explicit AnyForward(detail::Guard guard) noexcept : AnyParams{std::move(guard)} {}
   AnyForward(AnyForward&&) noexcept = default;
+
+ private:
+  friend class AnyPass;
+  using AnyParams::AnyParams;
 };
+/// As AnyForward, for parameters of type T.
 template <Element T>
 class [[nodiscard]] Forward final : public Params<T> {
  public:
-  explicit Forward(detail::Guard guard) noexcept : Params<T>{std::move(guard)} {}
   Forward(Forward&&) noexcept = default;
+
+ private:
+  template <Element OfT>
+  friend class Pass;
+  using Params<T>::Params;
 };
 
 /// One contribution to a gradient: write every element once, as `beta() * old + new`. At beta 0 the old value is
@@ -109,11 +117,13 @@ class [[nodiscard]] Forward final : public Params<T> {
 class [[nodiscard]] AnyGradient {
  public:
   AnyGradient(AnyGradient&&) noexcept = default;
+  /// Where to write, row-major on the engine's device, in order of the compute stream, until the guard ends.
   [[nodiscard]] void* data() const noexcept { return memory_.data; }
-  [[nodiscard]] Dtype dtype() const noexcept { return shape_.dtype; }
+  [[nodiscard]] Dtype dtype() const noexcept { return shape_.dtype; }  ///< The engine's gradient_dtype().
+  /// The parameter's, outermost dimension first; lives as long as the engine.
   [[nodiscard]] std::span<std::int64_t const> shape() const noexcept { return shape_.shape; }
-  [[nodiscard]] std::int64_t count() const noexcept { return shape_.count; }
-  [[nodiscard]] float beta() const noexcept { return memory_.beta; }  ///< 0 or 1; what BLAS calls beta.
+  [[nodiscard]] std::int64_t count() const noexcept { return shape_.count; }  ///< Elements.
+  [[nodiscard]] float beta() const noexcept { return memory_.beta; }          ///< 0 or 1; what BLAS calls beta.
   /// For scatter-adds: fills with zeros at beta 0, so that adding is all that is left to do. Costs the fill.
   [[nodiscard]] void* accumulator() && {
     if (memory_.beta == 0) {
@@ -141,9 +151,10 @@ template <Element G, std::size_t D>
 class [[nodiscard]] Gradient {
  public:
   Gradient(Gradient&&) noexcept = default;
+  /// Where to write, row-major on the engine's device, in order of the compute stream, until the guard ends.
   [[nodiscard]] G* data() const noexcept { return static_cast<G*>(memory_.data); }
-  [[nodiscard]] Shape<D> const& shape() const noexcept { return shape_; }
-  [[nodiscard]] float beta() const noexcept { return memory_.beta; }  ///< 0 or 1; what BLAS calls beta.
+  [[nodiscard]] Shape<D> const& shape() const noexcept { return shape_; }  ///< The parameter's, or what reshape() gave.
+  [[nodiscard]] float beta() const noexcept { return memory_.beta; }       ///< 0 or 1; what BLAS calls beta.
   /// For scatter-adds: fills with zeros at beta 0, so that adding is all that is left to do. Costs the fill.
   [[nodiscard]] View<G, D> accumulator() && {
     View<G, D> const view{data(), shape_};
@@ -181,16 +192,19 @@ Gradient<G, D> gradient_in(Contribution const& memory, Shape<D> const& shape) no
 /// it ends by an exception, nothing is sent and the engine refuses further work.
 class [[nodiscard]] AnyBackward final : public AnyParams {
  public:
-  explicit AnyBackward(detail::Guard guard) noexcept : AnyParams{std::move(guard)} {}
   AnyBackward(AnyBackward&&) noexcept = default;
   /// Throws ContractError before the loss was reported, and for a frozen parameter. One never asked for counts as zero.
   [[nodiscard]] ZEROTH_EXPORT AnyGradient grad(AnyParam const& param) const&;
   void grad(AnyParam const&) const&& = delete;  // as in AnyParams: name the guard
+
+ private:
+  friend class AnyMicroStep;
+  using AnyParams::AnyParams;
 };
+/// As AnyBackward, for parameters of type T and gradients of type G.
 template <Element T, GradientOf<T> G>
 class [[nodiscard]] Backward final : public Params<T> {
  public:
-  explicit Backward(detail::Guard guard) noexcept : Params<T>{std::move(guard)} {}
   Backward(Backward&&) noexcept = default;
   /// Throws ContractError before the loss was reported, and for a frozen parameter. One never asked for counts as zero.
   template <std::size_t D>
@@ -199,6 +213,11 @@ class [[nodiscard]] Backward final : public Params<T> {
   }
   template <std::size_t D>
   void grad(Param<D> const&) const&& = delete;  // as in AnyParams: name the guard
+
+ private:
+  template <Element OfT, GradientOf<OfT> OfG>
+  friend class MicroStep;
+  using Params<T>::Params;
 };
 
 }  // namespace zeroth

@@ -11,13 +11,15 @@
 
 namespace zeroth {
 
+/// How a reported loss counts.
 struct LossOptions {
   float weight = 1;  ///< Against a full batch: 0.5 if half of the targets are padding.
 };
 
-/// A mean loss that the device computes: `mean` is where, written in stream order before the micro-step's gradients and
-/// left alone until the next step has opened its first unit.
+/// A mean loss that the device computes.
 struct DeviceLoss {
+  /// Where, on the engine's device: written on the compute stream before the micro-step's gradients, and left alone
+  /// until the next step has opened its first unit.
   float const* mean;
 };
 
@@ -51,8 +53,8 @@ class ZEROTH_EXPORT AnyPass {
   explicit AnyPass(detail::EngineState& engine);           ///< A micro-step.
   explicit AnyPass(detail::EvaluationRecord& evaluation);  ///< An evaluation pass.
   ~AnyPass();
-  [[nodiscard]] detail::Guard open_forward(Unit unit);
-  [[nodiscard]] detail::Guard open_backward(Unit unit);
+  [[nodiscard]] detail::Guard open_forward(Unit unit);   ///< What forward() makes a guard of.
+  [[nodiscard]] detail::Guard open_backward(Unit unit);  ///< What AnyMicroStep::backward() makes a guard of.
   /// Takes the mean loss of this batch, once, and returns the seed: what to multiply that mean's gradient by (loss
   /// scale and weight). The engine divides by ranks and micro-steps; the caller never does. With a dynamic loss scale
   /// the first one of a step waits for the step before, which decides on the scale.
@@ -86,8 +88,8 @@ class Pass : public AnyPass {
 /// Forward and backward on one micro-batch.
 class [[nodiscard]] AnyMicroStep final : public AnyPass {
  public:
-  using Source = detail::EngineState;
-  explicit AnyMicroStep(Source& engine) : AnyPass{engine} {}
+  using Source = detail::EngineState;                         ///< What Passes makes it of.
+  explicit AnyMicroStep(Source& engine) : AnyPass{engine} {}  ///< For Passes: the engine's next one.
   /// Makes `unit` readable, and its gradients writable. Every unit has as many backward turns as
   /// UnitOptions::uses_per_micro_step says, frozen ones too, in reverse order of the model's: in another order
   /// gradients are kept for longer, and ContractError is thrown when that takes more than zeroth.gradient_slots.
@@ -96,11 +98,12 @@ class [[nodiscard]] AnyMicroStep final : public AnyPass {
   using AnyPass::report_loss;
   using AnyPass::skip;
 };
+/// As AnyMicroStep, for parameters of type T and gradients of type G.
 template <Element T, GradientOf<T> G>
 class [[nodiscard]] MicroStep final : public Pass<T> {
  public:
-  using Source = detail::EngineState;
-  explicit MicroStep(Source& engine) : Pass<T>{engine} {}
+  using Source = detail::EngineState;                      ///< What Passes makes it of.
+  explicit MicroStep(Source& engine) : Pass<T>{engine} {}  ///< For Passes: the engine's next one.
   /// As AnyMicroStep::backward, with types.
   [[nodiscard]] Backward<T, G> backward(Unit unit) { return Backward<T, G>{this->open_backward(unit)}; }
   using AnyPass::report_loss;
@@ -110,17 +113,22 @@ class [[nodiscard]] MicroStep final : public Pass<T> {
 /// Forward only. `backward` does not exist here, so it does not compile.
 class [[nodiscard]] AnyEvaluationPass final : public AnyPass {
  public:
-  using Source = detail::EvaluationRecord;
+  using Source = detail::EvaluationRecord;  ///< What Passes makes it of.
+  /// For Passes: the evaluation's next one.
   explicit AnyEvaluationPass(Source& evaluation) : AnyPass{evaluation} {}
+  /// Takes the mean loss of this rank's batch, once: AnyEvaluation::mean_loss() is made of it.
   void report_loss(float mean, LossOptions const& options = {}) {
     static_cast<void>(AnyPass::report_loss(mean, options));
   }
 };
+/// As AnyEvaluationPass, for parameters of type T.
 template <Element T>
 class [[nodiscard]] EvaluationPass final : public Pass<T> {
  public:
-  using Source = detail::EvaluationRecord;
+  using Source = detail::EvaluationRecord;  ///< What Passes makes it of.
+  /// For Passes: the evaluation's next one.
   explicit EvaluationPass(Source& evaluation) : Pass<T>{evaluation} {}
+  /// Takes the mean loss of this rank's batch, once: AnyEvaluation::mean_loss() is made of it.
   void report_loss(float mean, LossOptions const& options = {}) {
     static_cast<void>(AnyPass::report_loss(mean, options));
   }
@@ -129,34 +137,38 @@ class [[nodiscard]] EvaluationPass final : public Pass<T> {
 /// For range-for: each iteration makes one pass and ends it. The count is the same on all ranks.
 template <class P>
 struct [[nodiscard]] Passes {
+  /// Goes forward once. A pass begins where it is dereferenced, and has to end before it is advanced.
   struct Iterator {
-    typename P::Source* source;
-    int left;
-    [[nodiscard]] P operator*() const { return P{*source}; }
+    typename P::Source* source;                               ///< Who runs the passes: an engine or an evaluation.
+    int left;                                                 ///< Passes, this one included.
+    [[nodiscard]] P operator*() const { return P{*source}; }  ///< Begins the pass. Throws ContractError out of turn.
+    /// Counts. Does nothing to the engine.
     Iterator& operator++() noexcept {
       --left;
       return *this;
     }
     friend bool operator==(Iterator const& at, std::default_sentinel_t) noexcept { return at.left == 0; }
   };
-  [[nodiscard]] Iterator begin() const noexcept { return {source, count}; }
-  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
-  typename P::Source* source;
-  int count;
+  [[nodiscard]] Iterator begin() const noexcept { return {source, count}; }  ///< Of all passes. Begins none yet.
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }  ///< After the last pass.
+  typename P::Source* source;  ///< Who runs the passes; outlives the range.
+  int count;                   ///< Passes.
 };
 
 /// A range of evaluation passes, and their loss. All ranks may leave it by `break` after the same pass, or before that
 /// pass has done anything; it then has no loss, and the next evaluation() ends it. Outlives its passes.
 class [[nodiscard]] AnyEvaluation {
  public:
+  /// What AnyEngine::evaluation() makes of what the engine has begun.
   explicit AnyEvaluation(detail::EvaluationRecord const& record) noexcept : record_{record} {}
-  [[nodiscard]] auto begin() const noexcept { return passes<AnyEvaluationPass>().begin(); }
-  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+  [[nodiscard]] auto begin() const noexcept { return passes<AnyEvaluationPass>().begin(); }  ///< As Passes::begin().
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }                  ///< After the last pass.
   /// Weighted, over all passes and ranks; NaN if nothing had any weight. The end of the last pass waited for it. Stays
   /// what it is whatever the engine does later. Throws ContractError before all passes are done. Not collective.
   [[nodiscard]] ZEROTH_EXPORT float mean_loss() const;
 
  protected:
+  /// The range, its passes being P.
   template <class P>
   [[nodiscard]] Passes<P> passes() const noexcept {
     return {&record_, record_.passes};
@@ -165,10 +177,12 @@ class [[nodiscard]] AnyEvaluation {
  private:
   mutable detail::EvaluationRecord record_;  // its passes write to it
 };
+/// As AnyEvaluation, for parameters of type T.
 template <Element T>
 class [[nodiscard]] Evaluation : public AnyEvaluation {
  public:
-  using AnyEvaluation::AnyEvaluation;
+  using AnyEvaluation::AnyEvaluation;  ///< As that one.
+  /// As Passes::begin().
   [[nodiscard]] auto begin() const noexcept { return this->template passes<EvaluationPass<T>>().begin(); }
 };
 

@@ -14,13 +14,14 @@
 
 namespace zeroth {
 
+/// What a plan has to know that neither model nor file says.
 struct PlanOptions {
   comm::Transport transport = comm::Transport::local;  ///< mpi stages what it reduces in memory of its own.
 };
 
 /// Buffers of one size, which units of up to that size take turns in.
 struct PlannedSlots {
-  int slots = 0;
+  int slots = 0;                    ///< Buffers.
   std::int64_t capacity_count = 0;  ///< Elements of each.
   std::int64_t flat_units = 0;      ///< That take turns in them.
 };
@@ -29,25 +30,30 @@ struct PlannedSlots {
 /// several units use.
 struct Plan {
   Settings settings;  ///< The file, resolved for this world and model.
-  int world = 1;
+  int world = 1;      ///< Ranks.
 
-  std::int64_t parameter_count = 0;  ///< Elements, those of tied parameters once.
-  std::int64_t padded_count = 0;     ///< The same with what alignment and equal shares add.
-  std::int64_t units = 0, flat_units = 0;
-  std::string largest_flat_unit;  ///< By elements: what a slot has to hold.
-  std::int64_t largest_flat_unit_count = 0;
+  std::int64_t parameter_count = 0;          ///< Elements, those of tied parameters once.
+  std::int64_t padded_count = 0;             ///< The same with what alignment and equal shares add.
+  std::int64_t units = 0;                    ///< Of the model.
+  std::int64_t flat_units = 0;               ///< Of these units, those that several share once.
+  std::string largest_flat_unit;             ///< By elements: what a slot has to hold.
+  std::int64_t largest_flat_unit_count = 0;  ///< Its elements, without padding.
 
   MemoryBytes bytes;  ///< What a rank allocates, and its ledger then shows.
   /// Of `bytes`, what alignment costs parameters, gradients and optimizer. Zero for slots and scratch.
   MemoryBytes padding;
-  bool shards_parameters = false, shards_gradients = false, shards_optimizer = false;  ///< Otherwise whole.
-  std::vector<PlannedSlots> parameter_slots, gradient_slots;  ///< Largest first; none of what is whole.
-  std::optional<int> most_units_in_a_bucket;                  ///< Where zeroth.gradient_slots limits it.
+  bool shards_parameters = false;             ///< Stage 3. Otherwise every rank holds all of them.
+  bool shards_gradients = false;              ///< Stages 2 and 3. Otherwise every rank holds all of them.
+  bool shards_optimizer = false;              ///< Stages 1 to 3. Otherwise every rank holds all of its states.
+  std::vector<PlannedSlots> parameter_slots;  ///< Where units are gathered to, largest first; none if they are whole.
+  std::vector<PlannedSlots> gradient_slots;   ///< Where gradients wait to be reduced, as well.
+  std::optional<int> most_units_in_a_bucket;  ///< Where zeroth.gradient_slots limits it.
 
   /// What the user should know, a sentence each, without a full stop: where another stage would round differently,
   /// where many micro-steps add up in 16 bits, where stage3_max_live_parameters leaves no prefetch. Each names the key.
   std::vector<std::string> notes;
 
+  /// `bytes` less `padding`: what elements take without alignment and equal shares.
   [[nodiscard]] MemoryBytes without_padding() const noexcept {
     return {bytes.parameters - padding.parameters, bytes.gradients - padding.gradients,
             bytes.optimizer - padding.optimizer, bytes.slots - padding.slots, bytes.scratch - padding.scratch};

@@ -7,21 +7,24 @@ namespace zeroth {
 
 /// The same on every rank, but for the milliseconds.
 struct StepReport {
-  std::int64_t step = 0;                    ///< From 1.
-  float loss = 0;                           ///< Weighted mean over ranks and micro-steps.
-  float grad_norm = 0;                      ///< Global, unscaled, before clipping; see `nonfinite`.
-  float learning_rate = 0, loss_scale = 1;  ///< That this step used.
+  std::int64_t step = 0;    ///< From 1.
+  float loss = 0;           ///< Weighted mean over ranks and micro-steps.
+  float grad_norm = 0;      ///< Global, unscaled, before clipping; see `nonfinite`.
+  float learning_rate = 0;  ///< That this step used.
+  float loss_scale = 1;     ///< That this step used.
   /// An element of the gradient was not finite, or the squares of 1024 neighbours, still scaled, add up to more than
   /// fp32 holds, as they do where one is 1.8e19. What then happens zeroth.skip_nonfinite says: by default 16-bit
   /// training skips the update, and fp32 goes on.
   bool nonfinite = false;
-  bool skipped = false;        ///< No rank updated: see `nonfinite`, or nothing had any weight.
-  bool stop = false;           ///< Some rank asked to stop; all ranks read it at the same step.
-  double step_ms = 0;          ///< From the call of step() before to this step's.
-  double exposed_comm_ms = 0;  ///< The compute stream's waits for communication, or what ran in line.
-  std::int64_t gathered_bytes = 0, reduced_bytes = 0;     ///< Of full units, as handed to collectives by this rank.
-  std::int64_t prefetch_misses = 0;                       ///< Units whose gather began only when they were asked for.
-  int parameter_slots_used = 0, gradient_slots_used = 0;  ///< High-water marks since the engine was built.
+  bool skipped = false;              ///< No rank updated: see `nonfinite`, or nothing had any weight.
+  bool stop = false;                 ///< Some rank asked to stop; all ranks read it at the same step.
+  double step_ms = 0;                ///< From the call of step() before to this step's.
+  double exposed_comm_ms = 0;        ///< The compute stream's waits for communication, or what ran in line.
+  std::int64_t gathered_bytes = 0;   ///< Of full units, as handed to all-gathers by this rank.
+  std::int64_t reduced_bytes = 0;    ///< Of full units, as handed to reductions by this rank.
+  std::int64_t prefetch_misses = 0;  ///< Units whose gather began only when they were asked for.
+  int parameter_slots_used = 0;      ///< At most at one time, since the engine was built.
+  int gradient_slots_used = 0;       ///< At most at one time, since the engine was built.
 };
 
 }  // namespace zeroth
