@@ -3,6 +3,12 @@
 function(zeroth_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
                                            -Woverloaded-virtual -Wold-style-cast)
+  # Not for tests: some compile kernels for the CPU, which index arrays by counters of a thread, and those are int.
+  set(tests "${PROJECT_SOURCE_DIR}/tests")
+  cmake_path(IS_PREFIX tests "${CMAKE_CURRENT_SOURCE_DIR}" in_tests)
+  if(NOT in_tests)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wsign-conversion>)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC bug 105651: at -O2 and above `"text" + std::string{}` is said to copy 2^63 bytes onto itself.
     target_compile_options(${target} PRIVATE -Wno-restrict)
