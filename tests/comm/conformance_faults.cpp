@@ -117,10 +117,12 @@ std::vector<Mismatch> mismatches(void const* in, void* out) {
   Collective const sum{Operation::all_reduce, in, out, 10, Dtype::fp32, 0};
   Collective const longer{Operation::all_gather, in, out, 11, Dtype::fp32, 0};
   Collective const other_type{Operation::all_gather, in, out, 10, Dtype::int32, 0};
-  Collective const from_zero{Operation::broadcast, in, out, 10, Dtype::fp32, 0};
-  Collective const from_one{Operation::broadcast, in, out, 10, Dtype::fp32, 1};
   Label const forward{"forward", "block 3"};
   Label const backward{"backward", "block 4"};
+  auto const roots = [&](char const* name, Operation operation) {
+    auto const to = [&](int root) { return std::vector{Collective{operation, in, out, 10, Dtype::fp32, root}}; };
+    return Mismatch{name, forward, forward, to(0), to(1), {"root 0", "root 1"}};
+  };
   return {
       {"ranks that issue different operations are told so",
        forward,
@@ -141,7 +143,10 @@ std::vector<Mismatch> mismatches(void const* in, void* out) {
        {gather},
        {gather},
        {"block 3", "block 4"}},
-      {"ranks that issue different roots are told so", forward, forward, {from_zero}, {from_one}, {"root 0", "root 1"}},
+      roots("ranks that broadcast from different roots are told so", Operation::broadcast),
+      roots("ranks that reduce to different roots are told so", Operation::reduce),
+      roots("ranks that gather to different roots are told so", Operation::gather),
+      roots("ranks that scatter from different roots are told so", Operation::scatter),
       {"ranks that issue different lists are told so",
        forward,
        forward,

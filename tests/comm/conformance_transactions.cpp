@@ -232,6 +232,28 @@ std::string check_records(Rank& rank) {
   return found == expected ? "" : fmt::format("{} records of {} collectives", found.size(), expected.size());
 }
 
+/// The root of an operation that has none is no difference between ranks.
+std::string check_peers(Rank& rank) {
+  int const me = rank.communicator.rank(), world = rank.communicator.world();
+  Part part{rank.communicator, 0, me, "peers"};
+  part.communicator().set_options({std::chrono::minutes{2}, true});
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  std::deque<Trial> trials;
+  std::vector<Collective> list;
+  for (auto const operation :
+       {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all}) {
+    Probe const probe{operation, Dtype::fp32, 17, Place::out_of_place, me};
+    list.push_back(trials.emplace_back(*rank.memory, probe, me, world).collective());
+  }
+  part.communicator().submit(*stream, label, list);
+  stream->synchronize();
+  std::string found;
+  for (auto const& trial : trials) {
+    found = first_of(found, trial.problem());
+  }
+  return found;
+}
+
 /// Options may change between transactions.
 std::string check_options(Rank& rank) {
   Part part{rank.communicator, 0, rank.communicator.rank(), "options"};
@@ -259,6 +281,7 @@ std::vector<Case> transaction_cases() {
           {"transactions wait for events and are waited for", check_events},
           {"barrier", check_barrier},
           {"records of what was done", check_records},
+          {"peers of operations that have none are not compared", check_peers},
           {"options change between transactions", check_options}};
 }
 

@@ -45,5 +45,57 @@ TEST_CASE("faults end every rank of a transport, and name who is missing or did 
   }
 }
 
+Collective message(Operation operation, float& data, int peer) {
+  return {operation, &data, &data, 1, Dtype::fp32, peer};
+}
+
+/// What rank 0 of three hears that waits for a message from rank 1, which does not send and leaves if `leaves`.
+std::string wait_in_vain(bool check, bool leaves) {
+  BoardRanks ranks{3};
+  return run_ranks(ranks.communicators(), [&](Rank& rank, std::unique_ptr<Communicator>& owner) {
+    if (rank.communicator.rank() != 0) {
+      if (rank.communicator.rank() == 1 && leaves) {
+        owner.reset();
+      }
+      return std::string{};
+    }
+    rank.communicator.set_options({leaves ? std::chrono::minutes{2} : std::chrono::milliseconds{300}, check});
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    float data = 1;
+    auto const receive = message(Operation::receive, data, 1);
+    rank.communicator.submit(*stream, {"forward", "stage 2"}, {&receive, 1});
+    return error_of(*stream);
+  })[0];
+}
+
+TEST_CASE("who waits for a message waits for its sender alone") {
+  bool const check = GENERATE(false, true);
+  CAPTURE(check);
+  CHECK_THAT(wait_in_vain(check, false), Catch::Contains("missing: rank 1") && !Catch::Contains("rank 2"));
+  CHECK_THAT(wait_in_vain(check, true), Catch::Contains("rank 1 left; rank 0 was waiting for it in receive"));
+}
+
+TEST_CASE("who waits in a collective after a message waits for all ranks") {
+  bool const check = GENERATE(false, true);
+  BoardRanks ranks{3};
+  auto const results = run_ranks(ranks.communicators(), [&](Rank& rank) {
+    int const me = rank.communicator.rank();
+    if (me == 2) {
+      return std::string{};
+    }
+    rank.communicator.set_options({std::chrono::milliseconds{1000}, check});
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    float data = 1;
+    auto const one = message(me == 0 ? Operation::send : Operation::receive, data, 1 - me);
+    rank.communicator.submit(*stream, {"forward", "stage 2"}, {&one, 1});
+    stream->synchronize();
+    rank.communicator.all_reduce(*stream, {"step", ""}, &data, &data, 1, Dtype::fp32);
+    return error_of(*stream);
+  });
+  CAPTURE(check);
+  CHECK_THAT(results[0], Catch::Contains("all_reduce") && Catch::Contains("missing: rank 2"));
+  CHECK_THAT(results[1], Catch::Contains("all_reduce") && Catch::Contains("missing: rank 2"));
+}
+
 }  // namespace
 }  // namespace zeroth::comm::conformance

@@ -81,6 +81,28 @@ TEST_CASE("those who wait for a message from a rank that left are told so") {
   CHECK(contains(results[0], "receive (forward of unit 'stage 2', 1 fp32, from rank 1)"));
 }
 
+TEST_CASE("a rank that left is nothing to those who exchange messages with others") {
+  bool const sends = GENERATE(false, true);
+  auto const results = run_ranks(make_local(3), [&](Rank& rank, std::unique_ptr<Communicator>& owner) {
+    int const me = rank.communicator.rank();
+    if (me == 2) {
+      owner.reset();
+      return std::string{"left"};
+    }
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    float data = static_cast<float>(me);
+    if (me == 1) {  // so late that rank 0 has looked who left
+      std::this_thread::sleep_for(std::chrono::milliseconds{250});
+    }
+    auto const operation = sends == (me == 0) ? Operation::send : Operation::receive;
+    Collective const message{operation, &data, &data, 1, Dtype::fp32, 1 - me};
+    rank.communicator.submit(*stream, {"forward", "stage 2"}, {&message, 1});
+    return error_of(*stream);
+  });
+  CAPTURE(sends);
+  CHECK(results == std::vector<std::string>{"nothing was thrown", "nothing was thrown", "left"});
+}
+
 TEST_CASE("a communicator may end while its own transaction waits") {
   auto const results = run_ranks(make_local(2), [](Rank& rank, std::unique_ptr<Communicator>& owner) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);

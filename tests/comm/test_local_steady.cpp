@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// No allocation once a program has shown what it does.
+#include <algorithm>
 #include <deque>
 
 #include "comm/local_ranks.hpp"
+#include "comm/transaction.hpp"
 #include "comm/trial.hpp"
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
@@ -62,6 +64,23 @@ TEST_CASE("a steady program allocates nothing in its communicators") {
   }
   CHECK(allocated == 0);
   CHECK(test::allocation_count() > 0);  // the count does count
+}
+
+TEST_CASE("once the longest list has been seen, every transaction has room for it") {
+  TransactionPool pool;
+  std::vector<Collective> const longest(40, Collective{Operation::barrier, nullptr, nullptr, 0, Dtype::byte, 0});
+  pool.recycle(pool.take({"step", ""}, longest, {}));
+  std::vector<Transaction*> taken;
+  taken.reserve(8);  // as many as may well wait at a time
+  auto const before = test::allocation_count();
+  for (int i = 0; i < 8; ++i) {
+    taken.push_back(&pool.take({"step", ""}, longest, {}));
+  }
+  for (auto* const each : taken) {
+    each->records.assign(longest.size(), 0);
+  }
+  CHECK(test::allocation_count() == before);
+  std::ranges::for_each(taken, [&](Transaction* each) { pool.recycle(*each); });
 }
 
 }  // namespace
