@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/rank_fold.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <random>
 #include <type_traits>
@@ -79,6 +84,50 @@ bool same(T a, T b) {
     return testing::same_number(a, b);
   } else {
     return std::memcmp(&a, &b, sizeof(T)) == 0;
+  }
+}
+
+/// Elements that end where memory ends: to touch the one behind is a SIGSEGV.
+template <class T>
+class AtTheEnd {
+ public:
+  explicit AtTheEnd(std::size_t count) {
+    auto const page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    bytes_ = (count * sizeof(T) + page - 1) / page * page + page;
+    begin_ = static_cast<std::byte*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(begin_ != MAP_FAILED);
+    REQUIRE(mprotect(begin_ + bytes_ - page, page, PROT_NONE) == 0);
+    data_ = reinterpret_cast<T*>(begin_ + bytes_ - page) - count;
+  }
+  AtTheEnd(AtTheEnd const&) = delete;
+  AtTheEnd& operator=(AtTheEnd const&) = delete;
+  ~AtTheEnd() { munmap(begin_, bytes_); }
+  [[nodiscard]] T* data() const noexcept { return data_; }
+
+ private:
+  std::byte* begin_;
+  std::size_t bytes_;
+  T* data_;
+};
+
+TEMPLATE_TEST_CASE("nothing is read or written behind the last element", "", float, bf16, double, std::uint8_t) {
+  using T = TestType;
+  constexpr std::size_t most_ranks = 5;
+  for (Isa const isa : testing::all_isas()) {
+    testing::WithIsa const with{isa};
+    for (std::size_t const count : {1U, 31U, 1024U, 1025U, 2048U}) {
+      std::deque<AtTheEnd<T>> memory;
+      std::vector<void const*> inputs;
+      for (std::size_t rank = 0; rank < most_ranks; ++rank) {
+        inputs.push_back(memory.emplace_back(count).data());
+      }
+      std::vector<void*> const outputs{memory.emplace_back(count).data(), memory.emplace_back(count).data()};
+      for (int ranks = 1; ranks <= static_cast<int>(most_ranks); ++ranks) {
+        rank_fold(Reduce::sum, outputs.data(), 2, inputs.data(), ranks, Type<T>::dtype, 0,
+                  static_cast<std::int64_t>(count));
+        CHECK(same(static_cast<T const*>(outputs[1])[count - 1], T{}));  // of zeros
+      }
+    }
   }
 }
 

@@ -12,6 +12,7 @@ namespace zeroth::testing {
 namespace {
 
 using Catch::Contains;
+using Catch::StartsWith;
 
 char const* const precisions[] = {"",
                                   R"(, "bf16": {"enabled": true})",
@@ -114,6 +115,36 @@ TEST_CASE("gradient_slots may be any number: there are no more slots than units 
       CHECK(peak == bytes);
     }
   }
+}
+
+TEST_CASE("what reductions are converted in is as large as the largest bucket, by elements or by units") {
+  constexpr std::int64_t unit_count = 1280;  // no padding at two ranks
+  Model model;
+  for (int u = 0; u < 6; ++u) {
+    static_cast<void>(model.param(model.unit(fmt::format("u{}", u)), fmt::format("w{}", u), {unit_count}, Constant{0}));
+  }
+  auto const scratch = [&](int stage, int slots, std::int64_t bucket, char const* reduce) {
+    auto const config = small_config(stage, {.accumulation = 1,
+                                             .zero = fmt::format(R"(, "reduce_bucket_size": {})", bucket),
+                                             .zeroth = fmt::format(R"(, "gradient_slots": {})", slots),
+                                             .more = reduce});
+    return plan(model, config, 2).bytes.scratch;
+  };
+  auto const conversion_count = [&](int stage, int slots, std::int64_t bucket) {
+    return (scratch(stage, slots, bucket, R"(, "communication_data_type": "bf16")") -
+            scratch(stage, slots, bucket, "")) /
+           bytes_of(Dtype::bf16);
+  };
+  for (int const stage : {2, 3}) {  // a bucket has at most half as many units as there are slots
+    CHECK(conversion_count(stage, 2, 1'000'000) == unit_count);
+    CHECK(conversion_count(stage, 4, 1'000'000) == 2 * unit_count);
+    CHECK(conversion_count(stage, 6, 1'000'000) == 3 * unit_count);
+    CHECK(conversion_count(stage, 1000, 1'000'000) == 6 * unit_count);
+    CHECK(conversion_count(stage, 6, 3072) == 3072);
+    CHECK(conversion_count(stage, 6, 1) == unit_count);
+  }
+  CHECK(conversion_count(1, 2, 1'000'000) == 6 * unit_count);  // whole gradients have no slots
+  CHECK(conversion_count(1, 2, 3072) == 3072);
 }
 
 TEST_CASE("plans count without overflow up to the largest model, and refuse what is larger") {
@@ -232,6 +263,13 @@ TEST_CASE("the plan tells where stages would round differently, and where many m
   CHECK_THAT(of(9, "last_micro_step", ""), !Contains("note:"));
   CHECK_THAT(of(9, "last_micro_step", summed),
              !Contains("note:") && Contains("micro-steps add up in fp32 (data_types.grad_accum_dtype)"));
+}
+
+TEST_CASE("the plan begins with what it is a plan of") {
+  SmallModel const small;  // 3 * 300 trainable, 50 frozen: with padding 3 * 384 and 128 on one rank, 384 on three
+  auto const words = [&](int stage, int world) { return explain_plan(plan(small.model, small_config(stage), world)); };
+  CHECK_THAT(words(0, 1), StartsWith("stage 0, 1 rank, 950 parameters (1280 with padding) in 3 flat units\n"));
+  CHECK_THAT(words(3, 3), StartsWith("stage 3, 3 ranks, 950 parameters (1536 with padding) in 3 flat units\n"));
 }
 
 TEST_CASE("the plan tells where stage3_max_live_parameters leaves no prefetch, and what would be enough") {

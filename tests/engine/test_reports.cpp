@@ -54,6 +54,39 @@ TEST_CASE("a loss that the device computes is reported as one that the host know
   }
 }
 
+TEST_CASE("a loss of weight 0 is not looked at, whatever it is") {
+  enum class Said { by_host, by_device, in_evaluation };
+  for (auto const said : {Said::by_host, Said::by_device, Said::in_evaluation}) {
+    std::vector<float> losses(2);
+    run(2, small_config(0, {.accumulation = 1}), [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+      bool const counts = job.rank() == 0;
+      float const loss = counts ? 1.5F : std::nanf("");
+      LossOptions const options{.weight = counts ? 1.0F : 0.0F};
+      auto& seen = losses[static_cast<std::size_t>(job.rank())];
+      if (said == Said::in_evaluation) {
+        auto const evaluation = engine.evaluation(1);
+        for (auto pass : evaluation) {
+          forward(pass, small);
+          pass.report_loss(loss, options);
+        }
+        seen = evaluation.mean_loss();
+        return Seen{};
+      }
+      for (auto micro : engine.micro_steps()) {
+        forward(micro, small);
+        backward(
+            micro, small,
+            said == Said::by_host ? micro.report_loss(loss, options) : micro.report_loss(DeviceLoss{&loss}, options));
+      }
+      engine.step();
+      seen = engine.finish().value().loss;
+      return Seen{};
+    });
+    INFO("case " << static_cast<int>(said));
+    CHECK(losses == std::vector<float>{1.5F, 1.5F});
+  }
+}
+
 TEST_CASE("step() returns the report of the step before, finish() the last, and nothing twice") {
   for (int stage = 0; stage <= 3; ++stage) {
     std::vector<std::int64_t> numbers;

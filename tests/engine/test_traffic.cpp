@@ -9,6 +9,7 @@
 #include "engine/reports.hpp"
 #include "shard/layout.hpp"
 #include "stage/schedule.hpp"
+#include "support/hooked.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::testing {
@@ -194,6 +195,40 @@ TEST_CASE("no more slots are used than were planned, and in declared order all o
         CHECK(planned.slots == 4 * (limits.parameter_slots.total_count() + limits.gradient_slots.total_count()));
       }
     }
+  }
+}
+
+TEST_CASE("collectives are compared among ranks in the first two steps, then only where the file says so") {
+  using Given = std::vector<std::pair<bool, std::int64_t>>;  // check and timeout in ms, in order
+  for (bool const asked : {false, true}) {
+    std::vector<Given> given(5);  // before the first step, and in each
+    std::size_t now = 0;
+    auto const wrap = [&](auto inner) {
+      return std::make_unique<HookedCommunicator>(
+          std::move(inner), [](auto const&, auto) {},
+          [&](comm::CommOptions const& options) { given[now].emplace_back(options.check, options.timeout.count()); });
+    };
+    auto const outcome = run_job(
+        1,
+        [&](Job& job) {
+          SmallModel const small;
+          Engine<float> engine{job, small.model, small_config(3, {.zeroth = asked ? R"(, "check": true)" : ""})};
+          for (now = 1; now < given.size(); ++now) {
+            all_micro_steps(engine, small);
+            engine.step();
+          }
+          now = 0;
+        },
+        wrap);
+    REQUIRE(messages_of(outcome) == "");
+    INFO("asked " << asked);
+    auto const two = [](bool check) { return Given(2, {check, 120000}); };  // of gathers and of reductions
+    REQUIRE(given[0].size() >= 2);
+    CHECK(Given(given[0].end() - 2, given[0].end()) == two(true));
+    CHECK(given[1].empty());
+    CHECK(given[2] == (asked ? Given{} : two(false)));
+    CHECK(given[3].empty());
+    CHECK(given[4].empty());
   }
 }
 

@@ -98,6 +98,26 @@ TEST_CASE("no two elements, updates, states or seeds share random words") {
   CHECK(words.size() == calls);
 }
 
+TEST_CASE("random words are Philox's, of a counter and a key that stay where they are") {
+  // From kat_vectors of Random123, their counters and keys taken apart by hand. Programs that train on must round
+  // alike.
+  StepScalars scalars;
+  scalars.applied = 0;
+  CHECK(noise_words(noise_of(0, scalars), Rounded::master, 0) ==
+        PhiloxWords{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  scalars.applied = 0x0370734413198a2e;
+  auto const noise = noise_of(0x299f31d0a4093822, scalars);
+  auto const words = noise_words(noise, Rounded::second_state, 0x05a308d3243f6a88);  // 2 << 30 | 0x05a308d3
+  CHECK(words == PhiloxWords{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+  std::vector<std::uint32_t> lanes;
+  for (int lane = 0; lane < noise_lanes; ++lane) {
+    lanes.push_back(noise_at(words, lane));
+  }
+  CHECK(lanes == std::vector<std::uint32_t>{0xfe09, 0xd16c, 0xcceb, 0x94fd, 0xe420, 0x5001, 0x6ea1, 0x2412});
+  CHECK(noise_words(noise, Rounded::first_state, 7) ==
+        philox({0xa4093822, 0x299f31d0}, {7, 1U << 30U, 0x13198a2e, 0x03707344}));
+}
+
 TEST_CASE("noise is uniform, and neighbours' is independent") {
   StepScalars scalars;
   scalars.applied = 17;

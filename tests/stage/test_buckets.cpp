@@ -154,6 +154,28 @@ TEST_CASE("reset forgets what was not sent") {
   CHECK(sender.sent.empty());
 }
 
+TEST_CASE("after a reset, a flush or the end a bucket has room for all that its limit allows") {
+  auto const layout = layout_of({128, 128});
+  auto const begin_again = GENERATE(0, 1, 2);
+  Sender sender{Buckets{layout, 256, no_limit}};
+  if (begin_again == 0) {
+    sender.complete(1);
+    sender.buckets.reset();
+  } else if (begin_again == 1) {
+    sender.flush();
+  } else {
+    sender.complete(1);
+    sender.flush();
+    sender.complete(0);
+    sender.finish();
+  }
+  sender.sent.clear();
+  sender.complete(1);
+  CHECK(sender.sent.empty());
+  sender.complete(0);
+  CHECK(sender.sent == std::vector<Bucket>{{1, 0}});  // exactly full
+}
+
 TEST_CASE("a model without trainable parameters has nothing to send") {
   Model model;
   auto const unit = model.unit("u");
