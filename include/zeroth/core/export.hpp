@@ -4,7 +4,7 @@
 #pragma once
 
 #if defined(ZEROTH_SHARED)
-#define ZEROTH_EXPORT __attribute__((visibility("default")))
+#define ZEROTH_EXPORT [[gnu::visibility("default")]]
 #else
 #define ZEROTH_EXPORT
 #endif
