@@ -13,7 +13,7 @@ namespace zeroth::device {
 /// Of which this code uses windows, communicator names and CTA policies.
 inline constexpr int oldest_nccl = 22800;
 static_assert(NCCL_VERSION_CODE >= oldest_nccl,
-              "Zeroth needs NCCL 2.28.0 or newer, and this nccl.h is older: set ZEROTH_NCCL_INCLUDE to the folder of a "
+              "Zeroth needs NCCL 2.28.0 or newer, and this nccl.h is older: set NCCL_INCLUDE_DIR to the folder of a "
               "newer one, or configure without NCCL");
 
 /// Its functions.

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# find_package(NCCL [version]): NCCL::nccl, which is the headers alone, because libnccl is loaded when it is needed, by its
+# name, and if that fails from where it was found: NCCL_LIBRARY, if it is here. NCCL_VERSION is that of nccl.h, whose folder
+# is NCCL_INCLUDE_DIR. Of Python's package, the folder nvidia/nccl belongs into CMAKE_PREFIX_PATH.
+# Who uses Zeroth needs none of this: no public header includes nccl.h.
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${ZEROTH_CUDA_INCLUDE}
+          PATHS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include DOC "Folder of nccl.h")
+# Python's package has the library under its full name only.
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${NCCL_INCLUDE_DIR}/../lib64 ${NCCL_INCLUDE_DIR}/../lib
+             DOC "libnccl")
+mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
+set(NCCL_VERSION)
+if(NCCL_INCLUDE_DIR)
+  file(STRINGS "${NCCL_INCLUDE_DIR}/nccl.h" nccl_lines REGEX "^#define NCCL_(MAJOR|MINOR) +[0-9]+")
+  if("${nccl_lines}" MATCHES "MAJOR +([0-9]+).*MINOR +([0-9]+)")
+    set(NCCL_VERSION ${CMAKE_MATCH_1}.${CMAKE_MATCH_2})
+  endif()
+endif()
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(NCCL REQUIRED_VARS NCCL_INCLUDE_DIR NCCL_VERSION VERSION_VAR NCCL_VERSION)
+if(NCCL_FOUND AND NOT TARGET NCCL::nccl)
+  add_library(NCCL::nccl INTERFACE IMPORTED)
+  target_include_directories(NCCL::nccl INTERFACE ${NCCL_INCLUDE_DIR})
+endif()
