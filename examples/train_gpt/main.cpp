@@ -10,7 +10,8 @@
 #include <new>
 #include <sstream>
 
-#include "core/standard_streams.hpp"
+#include <zeroth/core/standard_streams.hpp>
+
 #include "train_on.hpp"
 #include "units.hpp"
 #include "zeroth/zeroth.hpp"

@@ -10,11 +10,10 @@
 #include <utility>
 #include <variant>
 
+#include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
-
-#include "config/document.hpp"
-#include "core/input_file.hpp"
-#include "core/whole_file.hpp"
+#include <zeroth/core/input_file.hpp>
+#include <zeroth/core/whole_file.hpp>
 
 namespace gpt {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 #include <zeroth/comm/job.hpp>
+#include <zeroth/core/whole_file.hpp>
 
-#include "core/whole_file.hpp"
 #include "options.hpp"
 #include "progress.hpp"
 #include "report.hpp"

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include <zeroth/comm/job.hpp>
+#include <zeroth/core/whole_file.hpp>
 #include <zeroth/device/timeline.hpp>
 
-#include "core/whole_file.hpp"
 #include "options.hpp"
 
 namespace gpt {

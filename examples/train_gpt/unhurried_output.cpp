@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/standard_streams.hpp"
+#include <zeroth/core/standard_streams.hpp>
 
 namespace gpt {
 

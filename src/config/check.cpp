@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/names.hpp"
+#include "zeroth/config/nearest.hpp"
 
 namespace zeroth::config {
 namespace {

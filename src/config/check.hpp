@@ -3,9 +3,9 @@
 #pragma once
 #include <string>
 
-#include "config/document.hpp"
 #include "config/foreign_keys.hpp"
 #include "config/keys.hpp"
+#include "zeroth/config/document.hpp"
 
 namespace zeroth::config {
 

@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "config/assemble.hpp"
-#include "config/document.hpp"
 #include "config/overlay.hpp"
 #include "config/print.hpp"
-#include "config/problem.hpp"
 #include "config/read.hpp"
 #include "config/rules.hpp"
-#include "core/input_file.hpp"
+#include "zeroth/config/document.hpp"
+#include "zeroth/config/problem.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/input_file.hpp"
 
 namespace zeroth {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/document.hpp"
+#include "zeroth/config/document.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/utf8.hpp"
+#include "zeroth/core/utf8.hpp"
 
 namespace zeroth::config {
 namespace {

@@ -7,12 +7,6 @@
 
 namespace zeroth::config {
 
-/// Single edits (insertions, deletions, replacements, swaps of neighbours) from one to the other, in any case.
-[[nodiscard]] std::size_t edit_distance(std::string_view from, std::string_view to);
-
-/// The nearest of `names` if it is near enough to have been meant; empty otherwise.
-[[nodiscard]] std::string_view nearest(std::string_view name, std::vector<std::string_view> const& names);
-
 /// Whether a file may have something at `path`: a key, another spelling of one, a section, of Zeroth's or DeepSpeed's.
 [[nodiscard]] bool is_known(std::string_view path);
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "config/document.hpp"
+#include "zeroth/config/document.hpp"
 
 namespace zeroth::config {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// From JSON to values: every key is looked up, every value is checked.
 #pragma once
-#include "config/document.hpp"
-#include "config/problem.hpp"
 #include "config/values.hpp"
+#include "zeroth/config/document.hpp"
+#include "zeroth/config/problem.hpp"
 
 namespace zeroth::config {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What values may not say together.
 #pragma once
-#include "config/problem.hpp"
 #include "config/values.hpp"
+#include "zeroth/config/problem.hpp"
 
 namespace zeroth::config {
 

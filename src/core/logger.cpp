@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include "core/standard_streams.hpp"
+#include "zeroth/core/standard_streams.hpp"
 
 namespace zeroth {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/utf8.hpp"
+#include "zeroth/core/utf8.hpp"
 
 #include <fmt/format.h>
 

@@ -13,8 +13,8 @@
 #include "comm/launch/job_state.hpp"
 #include "core/hash.hpp"
 #include "core/logger.hpp"
-#include "core/standard_streams.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/standard_streams.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::detail {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "core/input_file.hpp"
-#include "core/whole_file.hpp"
-#include "engine/safetensors_header.hpp"
+#include "zeroth/core/input_file.hpp"
+#include "zeroth/core/whole_file.hpp"
+#include "zeroth/engine/safetensors_header.hpp"
 
 namespace zeroth::engine {
 

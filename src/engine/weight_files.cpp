@@ -12,10 +12,10 @@
 #include <string_view>
 #include <utility>
 
-#include "config/document.hpp"
 #include "core/logger.hpp"
 #include "engine/pieces.hpp"
 #include "engine/safetensors.hpp"
+#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::engine {

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <string_view>
 
-#include "core/utf8.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/utf8.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth {

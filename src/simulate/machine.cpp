@@ -6,12 +6,12 @@
 
 #include <set>
 
-#include "config/document.hpp"
-#include "config/names.hpp"
-#include "config/problem.hpp"
-#include "core/input_file.hpp"
 #include "simulate/machine_presets.hpp"
+#include "zeroth/config/document.hpp"
+#include "zeroth/config/nearest.hpp"
+#include "zeroth/config/problem.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/input_file.hpp"
 
 namespace zeroth::simulate {
 namespace {

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "config/config_support.hpp"
-#include "config/document.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/thrown.hpp"
+#include "zeroth/config/document.hpp"
 
 namespace zeroth {
 namespace {

@@ -4,6 +4,7 @@
 #include "config/keys.hpp"
 #include "config/names.hpp"
 #include "support/catch.hpp"
+#include "zeroth/config/nearest.hpp"
 
 namespace zeroth::config {
 namespace {

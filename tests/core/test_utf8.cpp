@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/utf8.hpp"
 #include "support/catch.hpp"
+#include "zeroth/core/utf8.hpp"
 
 namespace zeroth::testing {
 namespace {

@@ -7,10 +7,9 @@
 #include <algorithm>
 #include <utility>
 
+#include <zeroth/config/nearest.hpp>
 #include <zeroth/core/error.hpp>
-
-#include "config/names.hpp"
-#include "core/input_file.hpp"
+#include <zeroth/core/input_file.hpp>
 
 namespace zeroth::tools {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/document.hpp"
+#include <zeroth/config/document.hpp>
 
 namespace zeroth::tools {
 

@@ -11,7 +11,8 @@
 #include <ostream>
 #include <sstream>
 
-#include "core/standard_streams.hpp"
+#include <zeroth/core/standard_streams.hpp>
+
 #include "plan_command.hpp"
 #include "simulate_command.hpp"
 

@@ -5,10 +5,9 @@
 
 #include <utility>
 
+#include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
-
-#include "config/document.hpp"
-#include "core/utf8.hpp"
+#include <zeroth/core/utf8.hpp>
 
 namespace zeroth::tools {
 

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "config/names.hpp"
+#include <zeroth/config/nearest.hpp>
+
 #include "gpt.hpp"
 
 namespace zeroth::tools {

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include <zeroth/core/error.hpp>
+#include <zeroth/core/input_file.hpp>
+#include <zeroth/core/utf8.hpp>
+#include <zeroth/engine/safetensors_header.hpp>
 
-#include "core/input_file.hpp"
-#include "core/utf8.hpp"
-#include "engine/safetensors_header.hpp"
 #include "model_builder.hpp"
 #include "tensor_shape.hpp"
 

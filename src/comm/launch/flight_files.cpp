@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
-#include "core/standard_streams.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 

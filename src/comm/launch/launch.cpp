@@ -7,8 +7,8 @@
 #include "comm/launch/placing.hpp"
 #include "comm/launch/thread_job.hpp"
 #include "comm/rank_error.hpp"
-#include "core/standard_streams.hpp"
 #include "zeroth/comm/job.hpp"
+#include "zeroth/core/standard_streams.hpp"
 #include "zeroth/device/cuda.hpp"
 #ifdef ZEROTH_HAS_MPI
 #include "comm/launch/mpi_job.hpp"

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "core/standard_streams.hpp"
+#include "zeroth/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 

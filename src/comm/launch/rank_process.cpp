@@ -16,9 +16,9 @@
 #include "comm/launch/signals.hpp"
 #include "comm/rank_error.hpp"
 #include "core/counter.hpp"
-#include "core/standard_streams.hpp"
 #include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "comm/describe.hpp"
 #include "comm/launch/process_end.hpp"
-#include "core/standard_streams.hpp"
 #include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {

@@ -10,7 +10,7 @@
 #include "comm/describe.hpp"
 #include "comm/launch/process_end.hpp"
 #include "comm/mpi/mpi_session.hpp"
-#include "core/standard_streams.hpp"
+#include "zeroth/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 

@@ -24,9 +24,9 @@
 #include "comm/local/local_communicator.hpp"
 #include "comm/rank_error.hpp"
 #include "core/counter.hpp"
-#include "core/standard_streams.hpp"
 #include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/standard_streams.hpp"
 #include "zeroth/device/cuda.hpp"
 
 namespace zeroth::comm {

@@ -10,8 +10,8 @@
 
 #include "comm/describe.hpp"
 #include "comm/mpi/mpi_call.hpp"
-#include "core/standard_streams.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {

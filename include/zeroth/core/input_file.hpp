@@ -8,17 +8,20 @@
 #include <stdexcept>
 #include <string>
 
+#include "zeroth/core/export.hpp"
+
 namespace zeroth {
 
 /// Why a file cannot be read: "cannot be opened: No such file or directory", "is a pipe; allowed: a regular file".
 /// Without its name, which who catches it adds: no message to users by itself.
-struct Unreadable final : std::runtime_error {
+struct ZEROTH_EXPORT Unreadable final : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 /// Throws Unreadable. Any number of threads may read.
-class InputFile {
+class ZEROTH_EXPORT InputFile {
  public:
+  /// Opens it.
   explicit InputFile(std::filesystem::path const& path);
   InputFile(InputFile const&) = delete;
   InputFile& operator=(InputFile const&) = delete;
@@ -38,6 +41,6 @@ class InputFile {
 inline constexpr std::int64_t largest_text = 100'000'000;
 
 /// All of it, up to largest_text. Throws Unreadable.
-[[nodiscard]] std::string read_text(std::filesystem::path const& path);
+[[nodiscard]] ZEROTH_EXPORT std::string read_text(std::filesystem::path const& path);
 
 }  // namespace zeroth

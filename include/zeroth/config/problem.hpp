@@ -7,26 +7,32 @@
 #include <string_view>
 #include <vector>
 
+#include "zeroth/core/export.hpp"
+
 namespace zeroth::config {
 
+/// One of them.
 struct Problem {
   std::string path;  ///< "zero_optimization.stage"; empty for the text as a whole.
   int line = 0;      ///< From 1; 0 where the file has no such key.
-  std::string text;
+  std::string text;  ///< What is wrong, and what is allowed.
 };
 
 /// Of more than `most` only the first are told; the others are counted.
-class Problems {
+class ZEROTH_EXPORT Problems {
  public:
-  static constexpr std::size_t most = 20;
+  static constexpr std::size_t most = 20;  ///< As above.
 
-  Problems() = default;
+  Problems() = default;  ///< None.
+  /// These.
   Problems(std::initializer_list<Problem> problems) : told_{problems}, count_{problems.size()} {}
 
-  void push_back(Problem problem);
+  void push_back(Problem problem);  ///< One more.
   /// What a text would be made for in vain.
   void count_one() noexcept { ++count_; }
+  /// Are as many known as are told?
   [[nodiscard]] bool full() const noexcept { return count_ >= most; }
+  /// Is nothing wrong?
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
   /// Whether one is about the text as a whole: then nothing was read.
   [[nodiscard]] bool about_the_whole() const noexcept;
@@ -40,6 +46,6 @@ class Problems {
 };
 
 /// Throws one ConfigError with all of them; returns if there are none.
-void throw_if_any(std::string_view source, Problems const& problems);
+ZEROTH_EXPORT void throw_if_any(std::string_view source, Problems const& problems);
 
 }  // namespace zeroth::config

@@ -8,18 +8,22 @@
 #include <string_view>
 #include <vector>
 
-#include "config/document.hpp"
-#include "core/input_file.hpp"
+#include "zeroth/config/document.hpp"
+#include "zeroth/core/export.hpp"
+#include "zeroth/core/input_file.hpp"
 
 namespace zeroth::engine {
 
+/// One tensor.
 struct Tensor {
-  std::string name;
-  std::string dtype;  ///< As the format spells it: "F32".
-  std::vector<std::int64_t> shape;
-  std::int64_t offset = 0, bytes = 0;  ///< From the start of the file's data.
+  std::string name;                 ///< As in the file.
+  std::string dtype;                ///< As the format spells it: "F32".
+  std::vector<std::int64_t> shape;  ///< Extents, the slowest first.
+  std::int64_t offset = 0;          ///< From the start of the file's data.
+  std::int64_t bytes = 0;           ///< Of its elements.
 };
 
+/// What a file has.
 struct TensorHeader {
   std::vector<Tensor> tensors;  ///< In the order of the header.
   std::int64_t data_bytes = 0;  ///< Of all.
@@ -27,12 +31,12 @@ struct TensorHeader {
 
 /// The text of the header, or nothing if the file's first bytes are no length that can be one. Throws Unreadable if the
 /// file ends before its header does.
-[[nodiscard]] std::optional<std::string> header_text(InputFile const& file);
+[[nodiscard]] ZEROTH_EXPORT std::optional<std::string> header_text(InputFile const& file);
 /// Where the data begins, behind a header of `text`.
-[[nodiscard]] std::int64_t data_begin(std::string_view text) noexcept;
+[[nodiscard]] ZEROTH_EXPORT std::int64_t data_begin(std::string_view text) noexcept;
 
 /// Adds a problem for everything that the format does not allow: unknown dtypes, shapes and places that cannot be,
 /// names given twice, bytes that two tensors claim or none. The result is then not to be used.
-[[nodiscard]] TensorHeader read_header(config::Object const& header, config::Problems& problems);
+[[nodiscard]] ZEROTH_EXPORT TensorHeader read_header(config::Object const& header, config::Problems& problems);
 
 }  // namespace zeroth::engine

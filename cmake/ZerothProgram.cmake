@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+# What tools/zeroth and examples/ need where they are projects of their own: the installed library, and what its project
+# has ready for them otherwise.
+list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
+include(GNUInstallDirs)
+include(ZerothWarnings)
+include(ZerothDependency)
+find_package(Zeroth REQUIRED)
+zeroth_dependency(fmt TARGET fmt::fmt HEADER fmt/core.h DEFINITIONS FMT_HEADER_ONLY)
+zeroth_dependency(nlohmann_json TARGET nlohmann_json::nlohmann_json HEADER nlohmann/json.hpp)

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zeroth/config/nearest.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+
+namespace zeroth::config {
+namespace {
+
+constexpr std::size_t longest_name = 64;  // what is longer is near to nothing, and not worth the time to find out
+
+bool same_letter(char a, char b) {
+  return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+}
+
+}  // namespace
+
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  // Row i of the table of distances between the first i and the first j characters; swaps look back two rows.
+  std::vector<std::size_t> two_back(to.size() + 1);
+  std::vector<std::size_t> back(to.size() + 1);
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    two_back.swap(back);
+    back.swap(row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= to.size(); ++j) {
+      std::size_t const replaced = back[j - 1] + (same_letter(from[i - 1], to[j - 1]) ? 0 : 1);
+      row[j] = std::min({replaced, back[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && same_letter(from[i - 1], to[j - 2]) && same_letter(from[i - 2], to[j - 1])) {
+        row[j] = std::min(row[j], two_back[j - 2] + 1);
+      }
+    }
+  }
+  return row[to.size()];
+}
+
+std::string_view nearest(std::string_view name, std::vector<std::string_view> const& names) {
+  std::string_view best;
+  std::size_t least = std::max<std::size_t>(1, name.size() / 4) + 1;  // at least this far is too far
+  if (name.size() > longest_name) {
+    return best;
+  }
+  for (auto const candidate : names) {
+    if (auto const distance = edit_distance(name, candidate); distance < least) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  if (best.empty() && name.size() >= 3) {  // perhaps it only lacks its end, or has one too many: "timeout"
+    auto const begins = std::ranges::find_if(
+        names, [&](auto candidate) { return candidate.starts_with(name) || name.starts_with(candidate); });
+    best = begins == names.end() ? best : *begins;
+  }
+  return best;
+}
+
+}  // namespace zeroth::config
