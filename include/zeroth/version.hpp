@@ -3,8 +3,11 @@
 #pragma once
 #include <string_view>
 
+/// From 1 on: another one is another interface.
 #define ZEROTH_VERSION_MAJOR 0
+/// Grows with what is new.
 #define ZEROTH_VERSION_MINOR 1
+/// Grows with what was mended.
 #define ZEROTH_VERSION_PATCH 0
 
 namespace zeroth {

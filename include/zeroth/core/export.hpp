@@ -4,6 +4,7 @@
 #pragma once
 
 #if defined(ZEROTH_SHARED)
+/// Before the name of a class or the result of a function: a shared library shows it.
 #define ZEROTH_EXPORT [[gnu::visibility("default")]]
 #else
 #define ZEROTH_EXPORT
