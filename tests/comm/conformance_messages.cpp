@@ -2,10 +2,13 @@
 /// Send and receive.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "comm/conformance_parts.hpp"
 #include "comm/elements.hpp"
+#include "device/kernels.hpp"
 
 namespace zeroth::comm::conformance {
 namespace {
@@ -49,6 +52,21 @@ std::string check_ring(Rank& rank) {
   communicator.submit(*stream, label, both);
   stream->synchronize();
   return compare("ring", in, message(before, me));
+}
+
+/// What is sent is there when the sender's stream has come so far, and not when it is submitted.
+std::string check_late(Rank& rank) {
+  auto& communicator = rank.communicator;
+  int const me = communicator.rank(), world = communicator.world();
+  int const next = (me + 1) % world, before = (me + world - 1) % world;
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  auto const late = rank.buffer(message(me, next)), out = rank.buffer(Data(count)), in = rank.buffer(Data(count));
+  rank.post(*stream, [me] { std::this_thread::sleep_for(std::chrono::milliseconds{me == 0 ? 15 : 1}); });
+  rank.device.kernels().copy(*stream, out.data(), late.data(), count * bytes_of(Dtype::int64));
+  Collective const both[] = {send(out, next), receive(in, before)};
+  communicator.submit(*stream, label, both);
+  stream->synchronize();
+  return compare("late", in, message(before, me));
 }
 
 /// Everybody with everybody, itself included, several messages each, receives before sends: they progress together, and
@@ -146,6 +164,7 @@ std::string check_empty_message(Rank& rank) {
 
 std::vector<Case> message_cases() {
   return {{"send and receive in a ring", check_ring},
+          {"send and receive of what its stream writes late", check_late},
           {"send and receive among all pairs, several each", check_all_pairs},
           {"send and receive between two ranks alone", check_pair},
           {"send and receive beside a collective", check_mixed},

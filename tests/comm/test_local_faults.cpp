@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <stdexcept>
+#include <thread>
 
 #include "comm/local_ranks.hpp"
 #include "support/catch.hpp"
@@ -232,6 +233,39 @@ TEST_CASE("a split that not all ranks come to runs out of time") {
     CHECK(contains(result, "waited"));
     CHECK(contains(result, "missing: "));
   }
+}
+
+TEST_CASE("who has come is not called missing") {
+  std::atomic<bool> there{false}, told{false};
+  auto const results = run_ranks(3,
+                                 [&](Rank& rank) {
+                                   int const me = rank.communicator.rank();
+                                   if (me == 2) {
+                                     while (!told) {  // neither comes nor leaves
+                                       std::this_thread::yield();
+                                     }
+                                     return std::string{};
+                                   }
+                                   auto const stream = rank.device.make_stream("test", device::Overlap::on);
+                                   if (me == 1) {
+                                     rank.communicator.set_options({.timeout = std::chrono::minutes{10}});
+                                     rank.post(*stream, [&] { there = true; });
+                                   } else {
+                                     rank.communicator.set_options({.timeout = std::chrono::seconds{1}});
+                                     while (!there) {
+                                       std::this_thread::yield();
+                                     }
+                                   }
+                                   float data = 1;
+                                   all_reduce(rank, *stream, data);
+                                   auto const error = error_of(*stream);
+                                   told = true;
+                                   return error;
+                                 },
+                                 {.timeout = std::chrono::minutes{10}});
+  CAPTURE(results[0]);
+  CHECK(contains(results[0], "missing: rank 2"));
+  CHECK(!contains(results[0], "rank 1"));
 }
 
 TEST_CASE("make_local refuses nonsense") {
