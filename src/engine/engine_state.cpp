@@ -139,7 +139,10 @@ EngineState::~EngineState() {
 
 /// The streams may hold collectives that other ranks will never join: to be called before the streams are joined.
 void EngineState::tell_others(std::exception_ptr const& error) noexcept {
-  gather_comm->abort(fmt::format("the engine of rank {} ended by an error{}", gather_comm->rank(), cause_of(error)));
+  auto const job_rank = this_rank().rank;  // this engine's job may be a part, whose ranks the others do not know
+  gather_comm->abort(fmt::format("the engine of rank {} ended by an error{}",
+                                 job_rank >= 0 ? job_rank : gather_comm->rank(),  // simulated ranks are of no job
+                                 cause_of(error)));
 }
 
 void EngineState::end_streams() noexcept {

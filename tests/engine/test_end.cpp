@@ -47,4 +47,23 @@ TEST_CASE("an engine that is left by an exception before it has finished ends th
   }
 }
 
+TEST_CASE("an engine of a part of the job that ends by an error is named by its rank of the job") {
+  for (int const stage : {0, 3}) {
+    INFO("stage " << stage);
+    auto const outcome = run_job(4, [&](Job& job) {
+      auto part = job.split(job.rank() / 2, job.rank(), "half");
+      SmallModel const small;
+      Engine<float> engine{part, small.model, small_config(stage)};
+      train(engine, small, 1);
+      if (job.rank() == 3) {
+        all_micro_steps(engine, small);
+        throw EarlyStop{};
+      }
+      train(engine, small, 2);
+    });
+    REQUIRE(outcome[2]);  // which is rank 0 of its part, where rank 3 is rank 1
+    CHECK_THAT(message_of(outcome[2]), Contains("the engine of rank 3 ended by an error"));
+  }
+}
+
 }  // namespace zeroth::testing
