@@ -101,6 +101,26 @@ TEST_CASE("a file saved at any stage and world loads at any other, bit for bit")
   }
 }
 
+TEST_CASE("a parameter is loaded whole that is larger than what is read of a file at a time") {
+  Folder const folder;
+  for (int const stage : {0, 3}) {
+    auto const saved = folder / "saved", again = folder / "again";
+    auto const outcome = run_job(2, [&](Job& job) {
+      auto const engine_of = [&](Init const& initial) {
+        Model model{5};
+        static_cast<void>(model.param(model.unit("u"), "w", {200'000}, initial));
+        return Engine<float>{job, model, config_of(stage)};
+      };
+      engine_of(Normal{1}).save_weights(saved);
+      auto zeros = engine_of(Constant{0});
+      zeros.load_weights(saved);
+      zeros.save_weights(again);
+    });
+    CHECK(messages_of(outcome) == "");
+    CHECK((read_file(again) == read_file(saved)));
+  }
+}
+
 TEST_CASE("the file holds the masters in fp32, exactly, and loads at any stage and world") {
   bool const narrow = GENERATE(false, true);  // masters of bf16
   Folder const folder;
