@@ -2,11 +2,13 @@
 #include "zeroth/engine/any_engine.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 
 #include "comm/launch/job_state.hpp"
+#include "core/hash.hpp"
 #include "core/logger.hpp"
 #include "engine/engine_state.hpp"
 #include "engine/parameter_values.hpp"
@@ -91,6 +93,7 @@ std::optional<StepReport> take_report(EngineState& engine) {
   report.nonfinite = scalars.nonfinite;
   report.skipped = scalars.skip;
   report.stop = scalars.stop;
+  report.metrics = MetricMeans{results.totals[owed->parity].metrics};
   tell_nonfinite(engine, report);
   return report;
 }
@@ -178,6 +181,22 @@ void AnyEngine::trace(Timeline* timeline) {
 detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
   Entry const entry{state_->doorway, "evaluation()"};
   return {state_.get(), state_->protocol->begin_evaluation(passes), passes};
+}
+
+Metric AnyEngine::add_metric(std::string_view name) {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "add_metric()"};
+  engine.protocol->check_between_passes("add_metric()");
+  auto& names = engine.metrics;
+  ZEROTH_EXPECTS(!name.empty(), "add_metric() with an empty name");
+  ZEROTH_EXPECTS(std::ranges::find(names, name) == names.end(),
+                 fmt::format("add_metric() of \"{}\" for the second time", name));
+  ZEROTH_EXPECTS(names.size() < optim::most_metrics,
+                 fmt::format("add_metric() of \"{}\": an engine has at most {} metrics, and here are {}", name,
+                             optim::most_metrics, fmt::join(names, ", ")));
+  engine.book->history().add(Verb::add_metric, Fnv1a32{}.characters(name).value());
+  names.emplace_back(name);
+  return {&engine, names.size() - 1};
 }
 
 void AnyEngine::save_weights(std::filesystem::path const& file) {

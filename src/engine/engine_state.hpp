@@ -9,6 +9,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "engine/entry.hpp"
 #include "engine/planning.hpp"
@@ -69,6 +70,7 @@ class EngineState {
   float gradient_prescale = 1;
   bool finished = false;  ///< finish() was called, and no pass has begun since: nothing is under way.
   bool told_nonfinite = false;
+  std::vector<std::string> metrics;  ///< Their names.
 
  private:
   void set_up(Job const& job, Config const& config);

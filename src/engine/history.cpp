@@ -33,6 +33,7 @@ std::string describe(std::uint64_t call, model::Description const& model) {
     case Verb::write: return fmt::format("write() of parameter \"{}\"", model.params[argument].name);
     case Verb::gradient_norm: return "gradient_norm()";
     case Verb::gradient_norm_of: return fmt::format("gradient_norm() of parameter \"{}\"", model.params[argument].name);
+    case Verb::add_metric: return fmt::format("add_metric() of a name whose hash is {:08x}", argument);
     case Verb::learning_rate: return fmt::format("step() with a learning rate of {}", std::bit_cast<float>(argument));
   }
   return "?";

@@ -25,14 +25,15 @@ enum class Verb : std::uint8_t {
   read,
   write,
   gradient_norm,
-  gradient_norm_of
+  gradient_norm_of,
+  add_metric
 };
 
 /// Calls of one step, in order: all in a hash, and the first of those that ranks have not compared yet in a list that
 /// does not grow beyond 128 KiB. Keeps its memory when it is cleared.
 class History {
  public:
-  /// `argument`: the unit, the parameter, or the bits of the learning rate.
+  /// `argument`: the unit, the parameter, the bits of the learning rate, or a hash of the metric's name.
   void add(Verb verb, std::uint32_t argument = 0);
   void clear() noexcept;
   /// All ranks have made the same calls so far: none of those is listed any more.

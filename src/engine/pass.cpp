@@ -64,14 +64,11 @@ void end_evaluation_pass(EngineState& engine) {
   auto& evaluation = *engine.protocol->evaluation();
   if (engine.protocol->end_evaluation_pass() && evaluation.done == evaluation.passes) {
     auto& history = engine.book->history();
-    optim::StepSums mine;
-    mine.loss = evaluation.loss;
-    mine.weight = evaluation.weight;
-    mine.history = history.hash();
-    auto const total = engine.manager->optimizer.sum_evaluation(mine);
+    evaluation.mine.history = history.hash();
+    auto const total = engine.manager->optimizer.sum_evaluation(evaluation.mine);
     engine.check_histories(total, history, engine.protocol->steps() + 1);
     history.settle();
-    evaluation.mean = static_cast<float>(total.loss / total.weight);
+    evaluation.total = total;
   }
 }
 
@@ -142,8 +139,8 @@ float AnyPass::report_loss(float mean, LossOptions const& options) {
   if (auto* const evaluation = engine_->protocol->evaluation(); evaluation == nullptr) {
     engine_->book->add_loss(mean, options.weight);
   } else if (options.weight > 0) {
-    evaluation->loss += static_cast<double>(options.weight) * static_cast<double>(mean);
-    evaluation->weight += static_cast<double>(options.weight);
+    evaluation->mine.loss += static_cast<double>(options.weight) * static_cast<double>(mean);
+    evaluation->mine.weight += static_cast<double>(options.weight);
   }
   return seed;
 }
@@ -154,6 +151,19 @@ float AnyPass::report_loss(DeviceLoss mean, LossOptions const& options) {
   float const seed = take_loss(*engine_, options);
   engine_->book->add_loss(mean.mean, options.weight);
   return seed;
+}
+
+void AnyPass::report_metric(Metric metric, double sum, double weight) {
+  Entry const entry{engine_->doorway, "report_metric()"};
+  ZEROTH_EXPECTS(metric.engine_ == engine_, "report_metric() of another engine's metric");
+  auto const& name = engine_->metrics[metric.index_];
+  engine_->protocol->check_metric(name, weight);
+  if (auto* const evaluation = engine_->protocol->evaluation(); evaluation == nullptr) {
+    engine_->book->add_metric(metric.index_, sum, weight);
+  } else {
+    evaluation->mine.metrics[metric.index_].sum += sum;
+    evaluation->mine.metrics[metric.index_].weight += weight;
+  }
 }
 
 void AnyPass::skip() {
@@ -172,13 +182,20 @@ void AnyPass::skip(Unit unit) {
   }
 }
 
-float AnyEvaluation::mean_loss() const {
-  if (!record_.mean) {
-    Entry const entry{record_.engine->doorway, "mean_loss()"};
-    record_.engine->protocol->check_usable("mean_loss()");
-    throw ContractError{fmt::format("mean_loss() after {} of {} evaluation passes", record_.done, record_.passes)};
+optim::StepSums const& AnyEvaluation::total(char const* call) const {
+  if (!record_.total) {
+    Entry const entry{record_.engine->doorway, call};
+    record_.engine->protocol->check_usable(call);
+    throw ContractError{fmt::format("{} after {} of {} evaluation passes", call, record_.done, record_.passes)};
   }
-  return *record_.mean;
+  return *record_.total;
 }
+
+float AnyEvaluation::mean_loss() const {
+  auto const& sums = total("mean_loss()");
+  return static_cast<float>(sums.loss / sums.weight);
+}
+
+MetricMeans AnyEvaluation::metrics() const { return MetricMeans{total("metrics()").metrics}; }
 
 }  // namespace zeroth

@@ -124,6 +124,14 @@ void Protocol::check_loss(LossOptions const& options) const {
                  fmt::format("report_loss(): weight is {}, must be 0 or more and finite", options.weight));
 }
 
+void Protocol::check_metric(std::string_view name, double weight) const {
+  check_usable("report_metric()");
+  ZEROTH_EXPECTS(pass_, fmt::format("report_metric() of \"{}\" outside of a pass", name));
+  ZEROTH_EXPECTS(!pass_skipped_, fmt::format("report_metric() of \"{}\" in a micro-step that was skipped", name));
+  ZEROTH_EXPECTS(std::isfinite(weight) && weight >= 0,
+                 fmt::format("report_metric() of \"{}\": weight is {}, must be 0 or more and finite", name, weight));
+}
+
 void Protocol::check_end_of_pass(bool by_exception) const {
   ZEROTH_EXPECTS(!by_exception, fmt::format("{} when it ended by an exception: nothing more of it was sent", state()));
   ZEROTH_EXPECTS(open_.empty(), fmt::format("a pass ended while {}: guards end before their pass", state()));

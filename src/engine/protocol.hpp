@@ -48,6 +48,7 @@ class Protocol {
   [[nodiscard]] std::optional<stage::PassKind> pass() const noexcept { return pass_; }
   [[nodiscard]] detail::EvaluationRecord* evaluation() const noexcept { return evaluation_; }  ///< Null in training.
   void check_loss(LossOptions const& options) const;
+  void check_metric(std::string_view name, double weight) const;
   void loss_reported() noexcept { loss_reported_ = true; }
   void check_end_of_pass(bool by_exception) const;
   /// Every unit that is skipped has had its turns.

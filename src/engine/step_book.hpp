@@ -29,6 +29,10 @@ class StepBook {
 
   void add_loss(float mean, float weight) noexcept;
   void add_loss(float const* mean_on_device, float weight);
+  void add_metric(std::size_t index, double sum, double weight) noexcept {
+    sums_.metrics[index].sum += sum;
+    sums_.metrics[index].weight += weight;
+  }
   /// Calls since the last step.
   [[nodiscard]] History& history() noexcept { return histories_[parity_]; }
   /// What this rank adds to the sums of all.

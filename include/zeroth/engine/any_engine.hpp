@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "zeroth/comm/job.hpp"
 #include "zeroth/config/config.hpp"
@@ -64,6 +65,11 @@ class ZEROTH_EXPORT AnyEngine {
   /// Between micro-steps or steps; `passes` batches on every rank, at least one. No effect on training. Ends the
   /// evaluation before it, if that was left unfinished.
   AnyEvaluation evaluation(int passes) { return AnyEvaluation{begin_evaluation(passes)}; }
+
+  /// A number beside the loss, which passes give to report_metric(); reports and evaluations have its mean over ranks
+  /// and passes. Between passes; the same names in the same order on all ranks, or the next step() throws PeerError.
+  /// Throws ContractError for a name that is empty or was added before, and for a ninth one.
+  [[nodiscard]] Metric add_metric(std::string_view name);
 
   /// One safetensors file of the masters, in fp32, written by rank 0 from the shards piece by piece: there when it is
   /// complete, or not at all. Between passes. Waits. If it cannot be written, all ranks throw the same SystemError, and

@@ -8,6 +8,8 @@
 
 #include "zeroth/core/export.hpp"
 #include "zeroth/engine/guards.hpp"
+#include "zeroth/engine/report.hpp"
+#include "zeroth/optim/step_scalars.hpp"
 
 namespace zeroth {
 
@@ -30,8 +32,8 @@ struct EvaluationRecord {
   std::uint64_t id;  ///< Distinguishes it from all others of the engine.
   int passes;
   int done = 0;
-  double loss = 0, weight = 0;  ///< This rank's sums so far.
-  std::optional<float> mean{};  ///< Of all ranks, once all passes are done.
+  optim::StepSums mine{};                  ///< This rank's sums so far.
+  std::optional<optim::StepSums> total{};  ///< Of all ranks, once all passes are done.
 };
 }  // namespace detail
 
@@ -48,6 +50,11 @@ class ZEROTH_EXPORT AnyPass {
   /// Where this rank's batch starts in the sample stream that all ranks share. Order: step, micro-step, rank; every
   /// evaluation has a stream of its own. Not collective.
   [[nodiscard]] std::int64_t first_sample() const noexcept;
+  /// Adds to `metric` of this step or evaluation: correct answers and answers, say. Travels with the loss, as doubles
+  /// that are there from the start: no collective more. As often as wanted until the pass ends, and not on every rank
+  /// alike: not collective. Throws ContractError for another engine's metric and a weight that is negative or not
+  /// finite.
+  void report_metric(Metric metric, double sum, double weight = 1);
 
  protected:
   explicit AnyPass(detail::EngineState& engine);           ///< A micro-step.
@@ -166,6 +173,8 @@ class [[nodiscard]] AnyEvaluation {
   /// Weighted, over all passes and ranks; NaN if nothing had any weight. The end of the last pass waited for it. Stays
   /// what it is whatever the engine does later. Throws ContractError before all passes are done. Not collective.
   [[nodiscard]] ZEROTH_EXPORT float mean_loss() const;
+  /// As mean_loss(): of what its passes gave to report_metric().
+  [[nodiscard]] ZEROTH_EXPORT MetricMeans metrics() const;
 
  protected:
   /// The range, its passes being P.
@@ -175,6 +184,7 @@ class [[nodiscard]] AnyEvaluation {
   }
 
  private:
+  [[nodiscard]] ZEROTH_EXPORT optim::StepSums const& total(char const* call) const;
   mutable detail::EvaluationRecord record_;  // its passes write to it
 };
 /// As AnyEvaluation, for parameters of type T.

@@ -1,9 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What a step tells about itself.
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
+#include "zeroth/optim/step_scalars.hpp"
+
 namespace zeroth {
+namespace detail {
+class EngineState;
+}
+
+/// A number that a program reports beside the loss, from AnyEngine::add_metric(). A handle: copy it.
+class Metric {
+ public:
+  [[nodiscard]] std::size_t index() const noexcept { return index_; }  ///< In the order in which they were added.
+
+ private:
+  friend class AnyEngine;
+  friend class AnyPass;
+  Metric(detail::EngineState const* engine, std::size_t index) noexcept : engine_{engine}, index_{index} {}
+  detail::EngineState const* engine_;
+  std::size_t index_;
+};
+
+/// Of each metric its sum over its weight, over ranks and passes, in fp64. NaN where nothing had any weight.
+class MetricMeans {
+ public:
+  MetricMeans() = default;  ///< Of nothing.
+  /// Of sums over all ranks.
+  explicit MetricMeans(std::array<optim::MetricSums, optim::most_metrics> const& sums) noexcept : sums_{sums} {}
+  /// Of `metric`, which belongs to the engine that reported. Not collective.
+  [[nodiscard]] double operator[](Metric metric) const noexcept {
+    return sums_[metric.index()].sum / sums_[metric.index()].weight;
+  }
+
+ private:
+  std::array<optim::MetricSums, optim::most_metrics> sums_{};
+};
 
 /// The same on every rank, but for the milliseconds.
 struct StepReport {
@@ -12,6 +47,7 @@ struct StepReport {
   float grad_norm = 0;      ///< Global, unscaled, before clipping; see `nonfinite`.
   float learning_rate = 0;  ///< That this step used.
   float loss_scale = 1;     ///< That this step used.
+  MetricMeans metrics;      ///< Over ranks and micro-steps: `report.metrics[accuracy]`.
   /// An element of the gradient was not finite, or the squares of 1024 neighbours, still scaled, add up to more than
   /// fp32 holds, as they do where one is 1.8e19. What then happens zeroth.skip_nonfinite says: by default 16-bit
   /// training skips the update, and fp32 goes on.

@@ -2,6 +2,7 @@
 /// The few numbers that decide an update. They live on the device: no host needs to see them before the update runs.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "zeroth/core/export.hpp"
@@ -10,6 +11,15 @@
 
 namespace zeroth::optim {
 
+/// Metrics that an engine may have: their sums have places in memory from its start.
+inline constexpr std::size_t most_metrics = 8;
+
+/// Of what a program reports beside the loss.
+struct MetricSums {
+  double sum = 0;     ///< Of what was reported.
+  double weight = 0;  ///< Of the weights that came with it.
+};
+
 /// One rank's contribution to a step; summed over ranks, in rank order, as fp64.
 struct StepSums {
   double sum_of_squares = 0;  ///< Of this rank's slices of the summed, still scaled gradients.
@@ -17,6 +27,7 @@ struct StepSums {
   double weight = 0;          ///< Sum of weights.
   double stop = 0;            ///< 1 where a rank asked to stop.
   double history = 0;         ///< 32-bit hash of what a rank did since the last step: sums of it are exact.
+  std::array<MetricSums, most_metrics> metrics{};  ///< In the order of AnyEngine::add_metric().
 };
 
 /// The loss of a micro-step that the device computes, and the host need not see.
