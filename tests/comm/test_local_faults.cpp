@@ -4,6 +4,7 @@
 #include <atomic>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "comm/local_ranks.hpp"
 #include "support/catch.hpp"
@@ -102,6 +103,35 @@ TEST_CASE("a rank that left is nothing to those who exchange messages with other
   });
   CAPTURE(sends);
   CHECK(results == std::vector<std::string>{"nothing was thrown", "nothing was thrown", "left"});
+}
+
+TEST_CASE("a message whose sender gave up does not arrive") {
+  std::atomic<bool> gave_up{false};
+  std::vector<float> received(2, 0);
+  auto const results = run_ranks(2, [&](Rank& rank) {
+    auto const me = static_cast<std::size_t>(rank.communicator.rank());
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    float data = me == 0 ? 7 : 0;
+    if (me == 0) {
+      rank.communicator.set_options({.timeout = std::chrono::milliseconds{200}});
+      Collective const send{Operation::send, &data, nullptr, 1, Dtype::fp32, 1};
+      rank.communicator.submit(*stream, {"forward", "stage 2"}, {&send, 1});
+    } else {
+      while (!gave_up) {  // the sender's memory is its own again
+        std::this_thread::yield();
+      }
+      Collective const receive{Operation::receive, nullptr, &data, 1, Dtype::fp32, 0};
+      rank.communicator.submit(*stream, {"forward", "stage 2"}, {&receive, 1});
+    }
+    auto const error = error_of(*stream);
+    gave_up = true;
+    received[me] = data;
+    return error;
+  });
+  CAPTURE(results[0], results[1]);
+  CHECK(contains(results[0], "missing: rank 1"));
+  CHECK(contains(results[1], "rank 0 waited"));
+  CHECK(received[1] == 0);
 }
 
 TEST_CASE("a communicator may end while its own transaction waits") {
