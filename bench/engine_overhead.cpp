@@ -29,6 +29,7 @@ class IdleCommunicator final : public comm::Communicator {
   IdleCommunicator(int world, std::string name) : world_{world}, name_{std::move(name)}, recorder_{0, world} {}
   [[nodiscard]] int rank() const noexcept override { return 0; }
   [[nodiscard]] int world() const noexcept override { return world_; }
+  [[nodiscard]] int job_rank(int rank) const noexcept override { return rank; }
   [[nodiscard]] comm::Transport transport() const noexcept override { return comm::Transport::local; }
   [[nodiscard]] std::string const& name() const noexcept override { return name_; }
   [[nodiscard]] comm::FlightRecorder& recorder() noexcept override { return recorder_; }

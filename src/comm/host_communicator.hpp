@@ -28,6 +28,7 @@ class HostCommunicator : public Communicator {
  public:
   [[nodiscard]] int rank() const noexcept final { return group_.rank; }
   [[nodiscard]] int world() const noexcept final { return group_.world(); }
+  [[nodiscard]] int job_rank(int rank) const noexcept final { return group_.job_rank(rank); }
   [[nodiscard]] std::string const& name() const noexcept final { return group_.name; }
   [[nodiscard]] FlightRecorder& recorder() noexcept final { return *job_.recorder(); }
   void set_options(CommOptions const& options) final;

@@ -61,7 +61,7 @@ optim::StepRules rules_for(EngineState const& engine, StepOptions const& options
 
 /// Once: what has become NaN stays so, and every report says it again.
 void tell_nonfinite(EngineState& engine, StepReport const& report) {
-  if (report.nonfinite && !report.skipped && !engine.told_nonfinite && engine.gather_comm->rank() == 0) {
+  if (report.nonfinite && !report.skipped && !engine.told_nonfinite && engine.exchange().rank() == 0) {
     engine.told_nonfinite = true;
     logger().warn(
         "{}step {}: the gradient was not finite, its norm is {}, and all ranks updated: weights may be NaN from now "
@@ -151,8 +151,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     }
     book.close(steps, engine.meters());
     if (steps == 2 && !settings.check) {
-      engine.gather_comm->set_options({.timeout = settings.timeout});
-      engine.reduce_comm->set_options({.timeout = settings.timeout});
+      engine.communicators.set_options({.timeout = settings.timeout});
     }
     return report;
   });

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -40,13 +40,6 @@ std::string cause_of(std::exception_ptr const& error) {
   }
 }
 
-/// A communicator of all ranks, for gathers or for reductions.
-std::shared_ptr<comm::Communicator> split_off(JobState& job, Settings const& settings, bool gathers) {
-  auto& all = *job.communicator;
-  all.set_options({.timeout = settings.timeout, .copy_engine = gathers && settings.copy_engine_gather});
-  return all.split(0, all.rank(), settings.single_communicator ? "all" : gathers ? "gather" : "reduce");
-}
-
 }  // namespace
 
 EngineState::EngineState(Job& of, Model const& given, Config const& config)
@@ -54,8 +47,7 @@ EngineState::EngineState(Job& of, Model const& given, Config const& config)
       model{std::make_unique<model::Description>(given.description())},
       blueprint{engine::make_blueprint(given, config, of.world(), job->communicator->transport())},
       device{job->make_device()},
-      gather_comm{split_off(*job, blueprint.settings, true)},
-      reduce_comm{blueprint.settings.single_communicator ? gather_comm : split_off(*job, blueprint.settings, false)},
+      communicators{*job->communicator, blueprint.settings, shard::Places{of.world(), of.world()}},
       doorway{blueprint.settings.check},
       exceptions_at_start_{std::uncaught_exceptions()} {
   try {
@@ -78,9 +70,7 @@ void EngineState::set_up(Job const& of, Config const& config) {
   if (job->compute_stream) {
     device->compute_on(*job->compute_stream);
   }
-  for (auto* const comm : {gather_comm.get(), reduce_comm.get()}) {
-    comm->set_options({.timeout = settings.timeout, .check = true});  // the first two steps are always checked
-  }
+  communicators.set_options({.timeout = settings.timeout, .check = true});  // the first two steps are always checked
   auto const overlap = settings.overlap_comm ? device::Overlap::on : device::Overlap::off;
   gather_stream = device->make_stream("gather", overlap);
   reduce_stream = device->make_stream("reduce", overlap);
@@ -88,8 +78,8 @@ void EngineState::set_up(Job const& of, Config const& config) {
   shard::ManagerContext const context{.device = device.get(),
                                       .gather_stream = gather_stream.get(),
                                       .reduce_stream = reduce_stream.get(),
-                                      .gather_comm = gather_comm.get(),
-                                      .reduce_comm = reduce_comm.get(),
+                                      .gather = communicators.gather(),
+                                      .reduce = communicators.reduce(),
                                       .model = model.get(),
                                       .layout = &blueprint.layout};
   manager = std::make_unique<shard::ShardManager>(context, blueprint.request,
@@ -127,7 +117,7 @@ EngineState::~EngineState() {
     auto const why = fmt::format("{}the engine ended while {}: it must outlive its passes and guards", rank_prefix(),
                                  protocol->state());
     print_error(why);
-    gather_comm->abort(why);
+    communicators.gather().all->abort(why);
     std::abort();
   }
   auto const& failure = protocol->failure();
@@ -139,10 +129,8 @@ EngineState::~EngineState() {
 
 /// The streams may hold collectives that other ranks will never join: to be called before the streams are joined.
 void EngineState::tell_others(std::exception_ptr const& error) noexcept {
-  auto const job_rank = this_rank().rank;  // this engine's job may be a part, whose ranks the others do not know
-  gather_comm->abort(fmt::format("the engine of rank {} ended by an error{}",
-                                 job_rank >= 0 ? job_rank : gather_comm->rank(),  // simulated ranks are of no job
-                                 cause_of(error)));
+  auto& all = *communicators.gather().all;
+  all.abort(fmt::format("the engine of rank {} ended by an error{}", all.job_rank(all.rank()), cause_of(error)));
 }
 
 void EngineState::end_streams() noexcept {
@@ -155,21 +143,13 @@ void EngineState::end_streams() noexcept {
 }
 
 void EngineState::agree(Config const& config) {
-  auto const world = static_cast<std::size_t>(gather_comm->world());
-  auto const rank = static_cast<std::size_t>(gather_comm->rank());
-  auto const memory = device->allocate_host(static_cast<std::int64_t>(2 * world * sizeof(std::uint64_t)));
-  std::span const all{reinterpret_cast<std::uint64_t*>(memory->data()), 2 * world};
-  all[2 * rank] = model::fingerprint(*model);
-  all[2 * rank + 1] = Fnv1a{}.characters(config.to_json()).value();
-  gather_comm->all_gather(*gather_stream, {"start", ""}, &all[2 * rank], all.data(), 2, Dtype::int64);
-  gather_stream->synchronize();
-  for (std::size_t other = 0; other < world; ++other) {
-    for (std::size_t field = 0; field < 2; ++field) {
-      if (all[2 * other + field] != all[field]) {
-        throw PeerError{fmt::format(
-            "ranks 0 and {} built an engine from different {}: all ranks must give the same", other,
-            field == 0 ? "models (units, parameters, shapes, options, initial values or seed)" : "stage files")};
-      }
+  std::array const mine{model::fingerprint(*model), Fnv1a{}.characters(config.to_json()).value()};
+  constexpr std::array said{"models (units, parameters, shapes, options, initial values or seed)", "stage files"};
+  auto const all = engine::gather(std::span<std::uint64_t const>{mine}, "start", exchange());
+  for (std::size_t place = 0; place < all.size(); ++place) {
+    if (auto const field = place % mine.size(); all[place] != all[field]) {
+      throw PeerError{fmt::format("ranks {} and {} built an engine from different {}: all ranks must give the same",
+                                  exchange().job_rank(0), exchange().job_rank(place / mine.size()), said[field])};
     }
   }
 }
@@ -196,8 +176,8 @@ void EngineState::meet(std::string_view purpose) {
   comm::Collective const barrier{};
   bool const gathers_first = blueprint.request.placements.parameters == shard::Placement::shard;
   for (bool const gather : {gathers_first, !gathers_first}) {
-    (gather ? *gather_comm : *reduce_comm)
-        .submit(gather ? *gather_stream : *reduce_stream, {purpose, ""}, {&barrier, 1});
+    auto const& ranks = gather ? communicators.gather() : communicators.reduce();
+    ranks.all->submit(gather ? *gather_stream : *reduce_stream, {purpose, ""}, {&barrier, 1});
   }
   gather_stream->synchronize();
   reduce_stream->synchronize();
@@ -211,8 +191,8 @@ void EngineState::compare_replicas(shard::States states, std::string const& afte
 }
 
 void EngineState::check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step) {
-  if (total.history != gather_comm->world() * mine.hash()) {
-    engine::compare_histories(mine, step, *model, *gather_comm, *device, *gather_stream);
+  if (total.history != exchange().world() * mine.hash()) {
+    engine::compare_histories(mine, step, *model, exchange());
   }
 }
 

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/communicators.hpp"
 #include "engine/entry.hpp"
+#include "engine/exchange.hpp"
 #include "engine/planning.hpp"
 #include "engine/protocol.hpp"
 #include "engine/replicas.hpp"
@@ -34,7 +36,7 @@ class EngineState {
 
   [[nodiscard]] Settings const& settings() const noexcept { return blueprint.settings; }
   [[nodiscard]] engine::Exchange exchange() const noexcept {
-    return {gather_comm.get(), device.get(), gather_stream.get()};
+    return {communicators.gather().all, device.get(), gather_stream.get()};
   }
   [[nodiscard]] engine::Meters meters() const;
   /// Nothing is sent any more, and every later call throws `error` again.
@@ -60,7 +62,7 @@ class EngineState {
   std::unique_ptr<model::Description> model;  // without functions once they have given their values
   engine::Blueprint blueprint;
   std::unique_ptr<device::Device> device;
-  std::shared_ptr<comm::Communicator> gather_comm, reduce_comm;  // the same, if there is to be a single one
+  engine::Communicators communicators;
   std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // end first: their work uses all of the rest
   std::unique_ptr<shard::ShardManager> manager;
   std::unique_ptr<stage::Schedule> schedule;

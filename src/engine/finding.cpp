@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 
 #include "comm/rank_error.hpp"
@@ -17,35 +16,33 @@ Finding describe_failure() {
   try {
     throw;
   } catch (ContractError const&) {
-    return {Finding::Kind::contract_error, text};
+    return {.kind = Finding::Kind::contract_error, .text = text};
   } catch (...) {
-    return {Finding::Kind::system_error, text};
+    return {.kind = Finding::Kind::system_error, .text = text};
   }
 }
 
-std::vector<Finding> share(Finding const& mine, std::string_view purpose, comm::Communicator& communicator,
-                           device::Device& device, device::Stream& stream) {
-  auto const world = static_cast<std::size_t>(communicator.world());
-  auto const rank = static_cast<std::size_t>(communicator.rank());
-  std::vector<Finding> all(world);
-  auto const lengths_memory = device.allocate_host(static_cast<std::int64_t>(world * sizeof(std::int64_t)));
-  std::span const lengths{reinterpret_cast<std::int64_t*>(lengths_memory->data()), world};
-  lengths[rank] = mine.kind == Finding::Kind::nothing ? 0 : static_cast<std::int64_t>(1 + mine.text.size());
-  communicator.all_gather(stream, {purpose, ""}, &lengths[rank], lengths.data(), 1, Dtype::int64);
-  stream.synchronize();
-  auto const longest = static_cast<std::size_t>(*std::ranges::max_element(lengths));
+std::vector<Finding> share(Finding const& mine, std::string_view purpose, Exchange const& exchange) {
+  bool const says_something = mine.kind != Finding::Kind::nothing;
+  std::int64_t const length = says_something ? static_cast<std::int64_t>(1 + mine.text.size()) : 0;
+  auto const lengths = gather(std::span{&length, 1}, purpose, exchange);
+  std::vector<Finding> all(lengths.size());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank].job_rank = exchange.job_rank(rank);
+  }
+  auto const longest = static_cast<std::size_t>(std::ranges::max(lengths));
   if (longest == 0) {
     return all;
   }
-  auto const memory = device.allocate_host(static_cast<std::int64_t>(world * longest));
-  auto const said = [&](std::size_t of) { return reinterpret_cast<char*>(memory->data()) + of * longest; };
-  *said(rank) = static_cast<char>(mine.kind);
-  std::ranges::copy(mine.text.substr(0, longest - 1), said(rank) + 1);
-  communicator.all_gather(stream, {purpose, ""}, said(rank), said(0), static_cast<std::int64_t>(longest), Dtype::byte);
-  stream.synchronize();
-  for (std::size_t of = 0; of < world; ++of) {
-    if (lengths[of] > 0) {
-      all[of] = {static_cast<Finding::Kind>(*said(of)), {said(of) + 1, static_cast<std::size_t>(lengths[of]) - 1}};
+  std::vector<char> said(longest);  // the kind, and the text
+  said.front() = static_cast<char>(mine.kind);
+  std::ranges::copy(mine.text.substr(0, longest - 1), said.begin() + 1);
+  auto const by_all = gather(std::span<char const>{said}, purpose, exchange);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (lengths[rank] > 0) {
+      auto const* const of_rank = &by_all[rank * longest];
+      all[rank].kind = static_cast<Finding::Kind>(*of_rank);
+      all[rank].text.assign(of_rank + 1, static_cast<std::size_t>(lengths[rank]) - 1);
     }
   }
   return all;
@@ -59,7 +56,7 @@ void throw_if_failed(std::string_view what, std::vector<Finding> const& all) {
   auto const others = std::count_if(first + 1, all.end(), [](auto const& each) { return each.failed(); });
   bool const all_say_it = std::ranges::all_of(all, [&](auto const& each) { return each.text == first->text; });
   auto const who = all_say_it ? std::string{}
-                              : fmt::format("rank {}{}: ", first - all.begin(),
+                              : fmt::format("rank {}{}: ", first->job_rank,
                                             others > 0 ? fmt::format(" (and {} more)", others) : std::string{});
   auto const text = fmt::format("{}: {}{}", what, who, first->text);
   if (first->kind == Finding::Kind::contract_error) {

@@ -6,8 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "zeroth/comm/communicator.hpp"
-#include "zeroth/device/device.hpp"
+#include "engine/exchange.hpp"
 
 namespace zeroth::engine {
 
@@ -16,6 +15,7 @@ struct Finding {
   enum class Kind : std::uint8_t { nothing, warning, contract_error, system_error };
   Kind kind = Kind::nothing;
   std::string text;  ///< Without the rank in front.
+  int job_rank = 0;  ///< Whose it is: share() knows.
   [[nodiscard]] bool failed() const noexcept { return kind == Kind::contract_error || kind == Kind::system_error; }
 };
 
@@ -23,9 +23,7 @@ struct Finding {
 [[nodiscard]] Finding describe_failure();
 
 /// Collective: what every rank found, by rank. Waits. One number of every rank, and texts only if there are any.
-[[nodiscard]] std::vector<Finding> share(Finding const& mine, std::string_view purpose,
-                                         comm::Communicator& communicator, device::Device& device,
-                                         device::Stream& stream);
+[[nodiscard]] std::vector<Finding> share(Finding const& mine, std::string_view purpose, Exchange const& exchange);
 
 /// Throws the same error on all ranks if one of `all` is one: "`what`: rank 1: ...", without the rank if all say it.
 void throw_if_failed(std::string_view what, std::vector<Finding> const& all);

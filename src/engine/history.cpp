@@ -62,33 +62,25 @@ void History::settle() noexcept {
 }
 
 void compare_histories(History const& mine, std::int64_t step, model::Description const& model,
-                       comm::Communicator& communicator, device::Device& device, device::Stream& stream) {
-  auto const world = static_cast<std::size_t>(communicator.world());
-  auto const rank = static_cast<std::size_t>(communicator.rank());
-  auto const counts_memory = device.allocate_host(static_cast<std::int64_t>(world * sizeof(std::int64_t)));
-  std::span const counts{reinterpret_cast<std::int64_t*>(counts_memory->data()), world};
-  counts[rank] = static_cast<std::int64_t>(mine.calls().size());
-  communicator.all_gather(stream, {"histories", ""}, &counts[rank], counts.data(), 1, Dtype::int64);
-  stream.synchronize();
-  auto const longest = static_cast<std::size_t>(*std::ranges::max_element(counts)) + 1;
-  auto const memory = device.allocate_host(static_cast<std::int64_t>(world * longest * sizeof(std::uint64_t)));
-  std::span const all{reinterpret_cast<std::uint64_t*>(memory->data()), world * longest};
-  std::ranges::fill(all, no_call);
-  std::ranges::copy(mine.calls(), all.begin() + static_cast<std::ptrdiff_t>(rank * longest));
-  communicator.all_gather(stream, {"histories", ""}, &all[rank * longest], all.data(),
-                          static_cast<std::int64_t>(longest), Dtype::int64);
-  stream.synchronize();
+                       Exchange const& exchange) {
+  constexpr std::string_view purpose = "histories";
+  auto const count = std::ssize(mine.calls());
+  auto const counts = gather(std::span{&count, 1}, purpose, exchange);
+  auto const longest = static_cast<std::size_t>(std::ranges::max(counts)) + 1;
+  auto calls = mine.calls();
+  calls.resize(longest, no_call);
+  auto const all = gather(std::span<std::uint64_t const>{calls}, purpose, exchange);
   for (std::size_t call = 0; call < longest; ++call) {
-    for (std::size_t other = 1; other < world; ++other) {
+    for (std::size_t other = 1; other < counts.size(); ++other) {
       auto const first = all[call];
       auto const second = all[other * longest + call];
       if (first != second) {
         throw PeerError{
-            fmt::format("ranks took different paths in step {}: as call {} of the step, rank 0 made {}, rank {} "
+            fmt::format("ranks took different paths in step {}: as call {} of the step, rank {} made {}, rank {} "
                         "made {}; all ranks must make the same calls in the same order (skip(unit) takes "
                         "the place of a unit that a rank does not use)",
-                        step, mine.settled() + static_cast<std::int64_t>(call) + 1, describe(first, model), other,
-                        describe(second, model))};
+                        step, mine.settled() + static_cast<std::int64_t>(call) + 1, exchange.job_rank(0),
+                        describe(first, model), exchange.job_rank(other), describe(second, model))};
       }
     }
   }

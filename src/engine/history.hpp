@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "core/hash.hpp"
-#include "zeroth/comm/communicator.hpp"
-#include "zeroth/device/device.hpp"
+#include "engine/exchange.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::engine {
@@ -52,6 +51,6 @@ class History {
 /// Collective: compares the histories of all ranks. Throws PeerError that names the first call in which they differ,
 /// the units, and the ranks, or that it came after those that are listed. Only where hashes differ.
 void compare_histories(History const& mine, std::int64_t step, model::Description const& model,
-                       comm::Communicator& communicator, device::Device& device, device::Stream& stream);
+                       Exchange const& exchange);
 
 }  // namespace zeroth::engine

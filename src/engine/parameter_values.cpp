@@ -12,22 +12,6 @@
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::engine {
-namespace {
-
-/// 8 bytes of every rank, on all of them.
-template <class N>
-std::vector<N> gather(N mine, std::string_view purpose, Dtype dtype, Exchange const& exchange) {
-  auto const world = static_cast<std::size_t>(exchange.communicator->world());
-  auto const rank = static_cast<std::size_t>(exchange.communicator->rank());
-  auto const memory = exchange.device->allocate_host(static_cast<std::int64_t>(world * sizeof(N)));
-  std::span const all{reinterpret_cast<N*>(memory->data()), world};
-  all[rank] = mine;
-  exchange.communicator->all_gather(*exchange.stream, {purpose, ""}, &all[rank], all.data(), 1, dtype);
-  exchange.stream->synchronize();
-  return {all.begin(), all.end()};
-}
-
-}  // namespace
 
 void read_values(shard::ShardManager& manager, std::uint32_t param, std::span<float> values, Exchange const& exchange) {
   manager.parameters.await_gathers();
@@ -35,9 +19,9 @@ void read_values(shard::ShardManager& manager, std::uint32_t param, std::span<fl
   auto const memory = exchange.device->allocate_host(static_cast<std::int64_t>(buffer.size_bytes()));
   auto* const on_host = reinterpret_cast<float const*>(memory->data());
   auto& compute = exchange.device->compute();
-  each_piece(manager.values, param, exchange.communicator->world(), buffer,
+  each_piece(manager.values, param, exchange.world(), buffer,
              [&](int owner, std::int64_t first, std::span<float> piece) {
-               if (owner == exchange.communicator->rank()) {
+               if (owner == exchange.rank()) {
                  manager.values.load(param, first, piece);
                }
                std::array const transaction{comm::Collective{comm::Operation::broadcast, piece.data(), piece.data(),
@@ -55,11 +39,13 @@ void write_values(shard::ShardManager& manager, model::Description const& model,
                   std::span<float const> values, Exchange const& exchange) {
   LaneHash hash;
   hash.add(std::as_bytes(values));
-  auto const hashes = gather(hash.value(), "write", Dtype::int64, exchange);
+  auto const value = hash.value();
+  auto const hashes = gather(std::span{&value, 1}, "write", exchange);
   auto const other = std::ranges::find_if_not(hashes, [&](auto each) { return each == hashes.front(); });
   if (other != hashes.end()) {
-    throw PeerError{fmt::format("write(): ranks 0 and {} gave different values for parameter \"{}\"",
-                                other - hashes.begin(), model.params[param].name)};
+    throw PeerError{
+        fmt::format("write(): ranks {} and {} gave different values for parameter \"{}\"", exchange.job_rank(0),
+                    exchange.job_rank(static_cast<std::size_t>(other - hashes.begin())), model.params[param].name)};
   }
   manager.parameters.await_gathers();
   manager.parameters.drop(shard::Drop::all);
@@ -78,7 +64,7 @@ double sum_of_squares(shard::ShardManager& manager, std::uint32_t param, Exchang
   constexpr std::int64_t most = std::int64_t{1} << 16U;
   auto const memory = exchange.device->allocate_host(most * bytes_of(Dtype::fp32));
   auto* const on_host = reinterpret_cast<float*>(memory->data());
-  auto const slice = manager.values.slice_of(param, exchange.communicator->rank());
+  auto const slice = manager.values.slice_of(param, exchange.rank());
   double sum = 0;
   for (auto first = slice.begin; first < slice.end; first += most) {
     std::span const piece{on_host, static_cast<std::size_t>(std::min(most, slice.end - first))};
@@ -87,7 +73,7 @@ double sum_of_squares(shard::ShardManager& manager, std::uint32_t param, Exchang
       sum += static_cast<double>(value) * static_cast<double>(value);
     }
   }
-  auto const sums = gather(sum, "gradient_norm", Dtype::fp64, exchange);
+  auto const sums = gather(std::span<double const>{&sum, 1}, "gradient_norm", exchange);
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 

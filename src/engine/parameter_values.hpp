@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/replicas.hpp"
+#include "engine/exchange.hpp"
 #include "shard/shard_manager.hpp"
 #include "zeroth/model/description.hpp"
 

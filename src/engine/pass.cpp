@@ -126,11 +126,11 @@ detail::Guard AnyPass::open_backward(Unit unit) { return open(*engine_, Phase::b
 std::int64_t AnyPass::first_sample() const noexcept {
   auto const& batch = engine_->settings().batch;
   auto const& protocol = *engine_->protocol;
-  auto const world = std::int64_t{engine_->gather_comm->world()};
+  auto const exchange = engine_->exchange();  // whose ranks are places
   auto const micro_step = protocol.evaluation() != nullptr
                               ? std::int64_t{protocol.evaluation()->done}
                               : protocol.steps() * batch.accumulation + protocol.micro_steps();
-  return (micro_step * world + engine_->gather_comm->rank()) * batch.micro;
+  return (micro_step * exchange.world() + exchange.rank()) * batch.micro;
 }
 
 float AnyPass::report_loss(float mean, LossOptions const& options) {

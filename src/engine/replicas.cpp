@@ -18,35 +18,22 @@
 namespace zeroth::engine {
 namespace {
 
-/// `count` numbers of each rank, rank after rank.
-std::vector<std::uint64_t> gathered(std::span<std::uint64_t const> mine, Exchange const& exchange) {
-  auto& communicator = *exchange.communicator;
-  auto const count = mine.size();
-  auto const total = static_cast<std::size_t>(communicator.world()) * count;
-  auto const memory = exchange.device->allocate_host(static_cast<std::int64_t>(total * sizeof(std::uint64_t)));
-  std::span const all{reinterpret_cast<std::uint64_t*>(memory->data()), total};
-  auto* const own = &all[static_cast<std::size_t>(communicator.rank()) * count];
-  std::ranges::copy(mine, own);
-  communicator.all_gather(*exchange.stream, {"replicas", ""}, own, all.data(), static_cast<std::int64_t>(count),
-                          Dtype::int64);
-  exchange.stream->synchronize();
-  return {all.begin(), all.end()};
-}
-
-/// "rank 1's unit "b", rank 3's unit "a" (the first of 2)": whose numbers are not rank 0's. Empty if all are the same.
+/// "rank 1's unit "b", rank 3's unit "a" (the first of 2) differs from rank 0's": whose numbers are not the first
+/// rank's. Empty if all are the same.
 template <class Name>
 std::string deviations(std::span<std::uint64_t const> mine, char const* what, Name const& name_of_place,
                        Exchange const& exchange) {
+  constexpr std::string_view purpose = "replicas";
   Fnv1a of_all;
   for (auto const each : mine) {
     of_all.add(each);
   }
   auto const hash = of_all.value();
-  auto const hashes = gathered({&hash, 1}, exchange);
+  auto const hashes = gather(std::span{&hash, 1}, purpose, exchange);
   if (std::ranges::all_of(hashes, [&](auto other) { return other == hashes.front(); })) {
     return {};
   }
-  auto const all = gathered(mine, exchange);
+  auto const all = gather(mine, purpose, exchange);
   std::vector<std::string> found;
   for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
     std::size_t first = mine.size();
@@ -58,14 +45,14 @@ std::string deviations(std::span<std::uint64_t const> mine, char const* what, Na
       }
     }
     if (count > 0) {
-      found.push_back(fmt::format("rank {}'s {} \"{}\"{}", rank, what, name_of_place(first),
+      found.push_back(fmt::format("rank {}'s {} \"{}\"{}", exchange.job_rank(rank), what, name_of_place(first),
                                   count == 1 ? "" : fmt::format(" (the first of {})", count)));
     }
   }
   constexpr std::size_t shown = 8;
   auto const more = found.size() > shown ? fmt::format(" and {} more ranks", found.size() - shown) : std::string{};
   found.resize(std::min(found.size(), shown));
-  return fmt::format("{}{}", fmt::join(found, ", "), more);
+  return fmt::format("{}{} differs from rank {}'s", fmt::join(found, ", "), more, exchange.job_rank(0));
 }
 
 /// Of a few values from the begin to the end of a tensor.
@@ -87,7 +74,7 @@ std::uint64_t sample_of(SafetensorsReader const& reader, Tensor const& tensor, s
 
 void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::States states,
                       std::string_view after, Exchange const& exchange) {
-  if (!manager.values.replicated() || exchange.communicator->world() == 1) {
+  if (!manager.values.replicated() || exchange.world() == 1) {
     return;
   }
   constexpr std::int64_t piece_bytes = std::int64_t{1} << 18U;  // on its way through the host it stays in a cache
@@ -101,8 +88,7 @@ void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout,
   auto const found = deviations(
       hashes, "unit", [&](std::size_t flat) -> std::string const& { return flats[flat].name; }, exchange);
   if (!found.empty()) {
-    throw PeerError{
-        fmt::format("{} differs from rank 0's after {}: ranks that should hold the same do not", found, after)};
+    throw PeerError{fmt::format("{} after {}: ranks that should hold the same do not", found, after)};
   }
 }
 
@@ -116,15 +102,15 @@ std::vector<std::uint64_t> sample(SafetensorsReader const& reader, model::Descri
 
 void compare_files(std::span<std::uint64_t const> samples, std::filesystem::path const& file,
                    model::Description const& model, Exchange const& exchange) {
-  if (exchange.communicator->world() == 1) {
+  if (exchange.world() == 1) {
     return;
   }
   auto const found = deviations(
       samples, "parameter", [&](std::size_t param) -> std::string const& { return model.params[param].name; },
       exchange);
   if (!found.empty()) {
-    throw PeerError{fmt::format("load_weights({}): {} differs from rank 0's in the file: all ranks must read the same",
-                                file.string(), found)};
+    throw PeerError{
+        fmt::format("load_weights({}): {} in the file: all ranks must read the same", file.string(), found)};
   }
 }
 

@@ -7,20 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/exchange.hpp"
 #include "engine/safetensors.hpp"
 #include "shard/shard_manager.hpp"
-#include "zeroth/comm/communicator.hpp"
-#include "zeroth/device/device.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::engine {
-
-/// How ranks tell each other.
-struct Exchange {
-  comm::Communicator* communicator;
-  device::Device* device;
-  device::Stream* stream;
-};
 
 /// With zeroth.check, how many steps lie between two comparisons.
 inline constexpr std::int64_t replica_check_steps = 100;

@@ -14,6 +14,7 @@
 
 #include "core/logger.hpp"
 #include "engine/pieces.hpp"
+#include "engine/replicas.hpp"
 #include "engine/safetensors.hpp"
 #include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
@@ -69,7 +70,7 @@ std::vector<Finding> together(std::string_view purpose, Exchange const& exchange
   } catch (...) {
     mine = describe_failure();
   }
-  return share(mine, purpose, *exchange.communicator, *exchange.device, *exchange.stream);
+  return share(mine, purpose, exchange);
 }
 
 [[nodiscard]] bool failed(std::vector<Finding> const& all) { return std::ranges::any_of(all, &Finding::failed); }
@@ -78,7 +79,7 @@ std::vector<Finding> together(std::string_view purpose, Exchange const& exchange
 /// to the end: nobody hangs.
 void send_slices(shard::ShardManager& manager, std::size_t params, Exchange const& exchange, SafetensorsWriter* writer,
                  device::Memory& on_host, std::exception_ptr& refused) {
-  auto const rank = exchange.communicator->rank();
+  auto const rank = exchange.rank();
   auto const send = [&](comm::Operation operation, float* data, std::int64_t count, int peer) {
     std::array const transaction{comm::Collective{operation, data, data, count, Dtype::fp32, peer}};
     exchange.communicator->submit(*exchange.stream, {"save_weights", ""}, transaction);
@@ -111,7 +112,7 @@ void send_slices(shard::ShardManager& manager, std::size_t params, Exchange cons
         write(piece);
       }
     };
-    each_piece(manager.values, param, exchange.communicator->world(), manager.values.transfer(), take);
+    each_piece(manager.values, param, exchange.world(), manager.values.transfer(), take);
   }
 }
 
@@ -145,7 +146,7 @@ std::vector<Finding> save_weights(shard::ShardManager& manager, model::Descripti
   std::unique_ptr<device::Memory> on_host;
   auto opened = together(purpose, exchange, [&](Finding&) {
     on_host = exchange.device->allocate_host(static_cast<std::int64_t>(manager.values.transfer().size_bytes()));
-    if (exchange.communicator->rank() == 0) {
+    if (exchange.rank() == 0) {
       writer.emplace(file, shapes_of(model));
     }
   });
@@ -188,7 +189,7 @@ std::vector<Finding> load_weights(shard::ShardManager& manager, model::Descripti
   });
   throw_if_failed("load_weights() failed after it had changed weights", stored);
   auto const warning = std::ranges::find(stored, Finding::Kind::warning, &Finding::kind);
-  if (warning != stored.end() && warning - stored.begin() == exchange.communicator->rank()) {
+  if (warning != stored.end() && warning - stored.begin() == exchange.rank()) {
     logger().warn("{}load_weights({}): {}: training goes on with that", rank_prefix(), file.string(), warning->text);
   }
   return stored;

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "engine/exchange.hpp"
 #include "engine/finding.hpp"
-#include "engine/replicas.hpp"
 #include "shard/shard_manager.hpp"
 #include "zeroth/model/description.hpp"
 

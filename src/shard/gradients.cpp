@@ -164,12 +164,12 @@ void Gradients::reduce(std::span<std::uint32_t const> flats, bool last) {
     if (memory_->optimizer_whole()) {
       transaction_.push_back({Operation::all_reduce, data, data, part.padded_count, dtype});
     } else {
-      auto* const own = data + part.slice(memory_->rank()).begin * bytes_of(dtype);
+      auto* const own = data + part.slice(memory_->place()).begin * bytes_of(dtype);
       transaction_.push_back({Operation::reduce_scatter, data, own, part.shard_count, dtype});
     }
     reduced_bytes_ += part.padded_count * bytes_of(dtype);
   }
-  memory_->context().reduce_comm->submit(*stream_, {"backward", name(flats.front())}, transaction_);
+  memory_->context().reduce.all->submit(*stream_, {"backward", name(flats.front())}, transaction_);
   for (std::size_t i = 0; i < flats.size(); ++i) {
     // Both collectives leave what the optimizer holds at their output.
     take_over(flats[i], static_cast<std::byte*>(transaction_[i].output), last);
@@ -189,7 +189,7 @@ void Gradients::take_over(std::uint32_t flat, std::byte* reduced, bool last) {
   epilogue.accumulate = reduced_before_[flat] != 0;
   if (last) {
     epilogue.block_sums = at.block_sums;
-    epilogue.sums_begin = memory_->optimizer_whole() ? part.slice(memory_->rank()).begin : 0;
+    epilogue.sums_begin = memory_->optimizer_whole() ? part.slice(memory_->place()).begin : 0;
     epilogue.sums_count = part.shard_count;
   }
   memory_->kernels().reduce_epilogue(*stream_, epilogue);

@@ -28,7 +28,7 @@ struct Range {
   friend bool operator==(Range const&, Range const&) = default;
 };
 
-/// Parameters end to end, then padding, in `world` equal slices of `shard_count` elements. Slice r belongs to rank r.
+/// Parameters end to end, then padding, in `world` equal slices of `shard_count` elements. Slice p is that of place p.
 /// Padding is zero in every state. A slice may be all padding; a part without parameters is empty.
 struct Part {
   std::vector<Placed> params;
@@ -36,7 +36,7 @@ struct Part {
   std::int64_t used_count = 0;    ///< Elements of parameters alone.
   std::int64_t shard_count = 0;   ///< A multiple of alignment_count.
   std::int64_t padded_count = 0;  ///< world * shard_count
-  [[nodiscard]] Range slice(int rank) const noexcept { return {rank * shard_count, (rank + 1) * shard_count}; }
+  [[nodiscard]] Range slice(int place) const noexcept { return {place * shard_count, (place + 1) * shard_count}; }
 };
 
 /// What is gathered and reduced together: one unit's own parameters, or one tied parameter.

@@ -23,14 +23,15 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
       slots_{context.device->allocate(Category::slots, plan_.bytes.slots)},
       scratch_{context.device->allocate(Category::scratch, plan_.bytes.scratch)},
       updated_{events_by_flat(context)} {
-  registrations_.push_back(context.gather_comm->register_memory(*parameters_));
-  registrations_.push_back(context.gather_comm->register_memory(*slots_));
-  if (context.reduce_comm != context.gather_comm) {
-    registrations_.push_back(context.reduce_comm->register_memory(*slots_));
+  auto& gather = *context.gather.group;
+  auto& reduce = *context.reduce.all;
+  registrations_.push_back(gather.register_memory(*parameters_));
+  registrations_.push_back(gather.register_memory(*slots_));
+  if (&reduce != &gather) {
+    registrations_.push_back(reduce.register_memory(*slots_));
   }
-  registrations_.push_back(context.reduce_comm->register_memory(*gradients_));
-  context.reduce_comm->set_staging(
-      {scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)});
+  registrations_.push_back(reduce.register_memory(*gradients_));
+  reduce.set_staging({scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)});
 }
 
 Memory::Addresses Memory::addresses(std::uint32_t flat) const noexcept {
@@ -76,7 +77,7 @@ std::span<float> Memory::transfer() const noexcept {
 }
 
 Range Memory::optimized(std::uint32_t flat) const noexcept {
-  return held(this->flat(flat).trainable, request_.placements.optimizer, rank());
+  return held(this->flat(flat).trainable, request_.placements.optimizer, place());
 }
 
 }  // namespace zeroth::shard

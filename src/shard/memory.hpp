@@ -11,6 +11,7 @@
 #include "device/kernels.hpp"
 #include "shard/layout.hpp"
 #include "shard/memory_plan.hpp"
+#include "shard/ranks.hpp"
 #include "shard/step_memory.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/device/device.hpp"
@@ -18,14 +19,13 @@
 
 namespace zeroth::shard {
 
-/// What a manager works with. All outlive it. Gathers and reductions have a stream and a communicator each, so that
+/// What a manager works with. All outlive it. Gathers and reductions have a stream and communicators each, so that
 /// neither waits for the other.
 struct ManagerContext {
   device::Device* device = nullptr;
   device::Stream* gather_stream = nullptr;
   device::Stream* reduce_stream = nullptr;
-  comm::Communicator* gather_comm = nullptr;
-  comm::Communicator* reduce_comm = nullptr;
+  Ranks gather, reduce;  ///< Of these streams.
   model::Description const* model = nullptr;
   Layout const* layout = nullptr;
 };
@@ -67,7 +67,7 @@ class Memory {
   [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
   [[nodiscard]] device::Kernels& kernels() const noexcept { return context_.device->kernels(); }
   [[nodiscard]] device::Stream& compute() const noexcept { return context_.device->compute(); }
-  [[nodiscard]] int rank() const noexcept { return context_.gather_comm->rank(); }
+  [[nodiscard]] int place() const noexcept { return context_.gather.all->rank(); }
   [[nodiscard]] model::Description const& model() const noexcept { return *context_.model; }
   [[nodiscard]] Layout const& layout() const noexcept { return *context_.layout; }
   [[nodiscard]] FlatUnit const& flat(std::uint32_t flat) const noexcept { return context_.layout->flats()[flat]; }

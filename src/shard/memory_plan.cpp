@@ -43,8 +43,8 @@ Held held_by_each(Part const& part, Placement placement, int world) noexcept {
 
 }  // namespace
 
-Range held(Part const& part, Placement placement, int rank) noexcept {
-  return placement == Placement::whole ? Range{0, part.padded_count} : part.slice(rank);
+Range held(Part const& part, Placement placement, int place) noexcept {
+  return placement == Placement::whole ? Range{0, part.padded_count} : part.slice(place);
 }
 
 MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {

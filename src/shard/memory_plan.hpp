@@ -63,7 +63,7 @@ struct MemoryPlan {
 
 [[nodiscard]] MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request);
 
-/// The elements of `part` that a rank holds under `placement`.
-[[nodiscard]] Range held(Part const& part, Placement placement, int rank) noexcept;
+/// The elements of `part` that the rank at `place` holds under `placement`.
+[[nodiscard]] Range held(Part const& part, Placement placement, int place) noexcept;
 
 }  // namespace zeroth::shard

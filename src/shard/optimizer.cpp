@@ -22,7 +22,7 @@ constexpr std::int64_t sums_count = sizeof(optim::StepSums) / sizeof(double);
 Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
     : memory_{&memory},
       stream_{memory.context().reduce_stream},
-      comm_{memory.context().reduce_comm},
+      comm_{memory.context().reduce.all},
       step_{memory.step()},
       host_{memory.context().device->allocate_host(sizeof(StepResults))},
       results_{::new (host_->data()) StepResults{}},
@@ -106,7 +106,7 @@ void Optimizer::update(std::uint32_t flat) {
     memory_->kernels().update(compute, args);
   }
   compute.record(memory_->updated(flat));
-  memory_->context().gather_comm->recorder().note("update", "step", name);
+  memory_->context().gather.group->recorder().note("update", "step", name);
 }
 
 optim::StepSums Optimizer::sum_evaluation(optim::StepSums const& mine) { return sum("evaluation", {}, mine, {}); }

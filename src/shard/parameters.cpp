@@ -10,7 +10,7 @@ using comm::Operation;
 Parameters::Parameters(Memory& memory)
     : memory_{&memory},
       stream_{memory.context().gather_stream},
-      comm_{memory.context().gather_comm},
+      comm_{memory.context().gather.group},
       dtype_{memory.request().precision.compute},
       poison_{memory.request().poison},
       pool_{*memory.context().device, memory.request().parameter_slots, memory.parameter_slots(), bytes_of(dtype_)},
@@ -108,7 +108,7 @@ void Parameters::publish(std::uint32_t flat) {
   auto& slot = this->slot(flat);
   auto const& part = memory_->flat(flat).trainable;
   stream_->wait(memory_->updated(flat));
-  auto const* const own = slot.data + part.slice(memory_->rank()).begin * bytes_of(dtype_);
+  auto const* const own = slot.data + part.slice(memory_->place()).begin * bytes_of(dtype_);
   transaction_.assign(1, {Operation::all_gather, own, slot.data, part.shard_count, dtype_});
   {
     device::SpanScope const span{*stream_, "publish", name(flat)};

@@ -26,16 +26,16 @@ Part const& Values::part_of(Location const& location) const noexcept {
   return location.trainable ? flat.trainable : flat.frozen;
 }
 
-Range Values::slice_of(std::uint32_t param, int rank) const noexcept {
+Range Values::slice_of(std::uint32_t param, int place) const noexcept {
   auto const& location = memory_->layout().location(param);
-  auto const slice = part_of(location).slice(rank);
+  auto const slice = part_of(location).slice(place);
   auto const count = memory_->model().params[param].count;
   auto const begin = std::clamp(slice.begin - location.in_part, std::int64_t{0}, count);
   return {begin, std::clamp(slice.end - location.in_part, begin, count)};
 }
 
 Range Values::held_of(std::uint32_t param) const noexcept {
-  return replicated() ? Range{0, memory_->model().params[param].count} : slice_of(param, memory_->rank());
+  return replicated() ? Range{0, memory_->model().params[param].count} : slice_of(param, memory_->place());
 }
 
 void Values::initialise() {
@@ -57,9 +57,9 @@ void Values::initialise() {
 Values::Copy Values::compute_copy(Location const& location) const noexcept {
   auto const& flat = memory_->flat(location.flat);
   auto const placement = memory_->request().placements.parameters;
-  auto const before = location.trainable ? 0 : held(flat.trainable, placement, memory_->rank()).count();
+  auto const before = location.trainable ? 0 : held(flat.trainable, placement, memory_->place()).count();
   return {memory_->addresses(location.flat).parameters + before * bytes_of(memory_->request().precision.compute),
-          held(part_of(location), placement, memory_->rank())};
+          held(part_of(location), placement, memory_->place())};
 }
 
 void Values::store(std::uint32_t param, std::int64_t first, std::span<float const> values) {

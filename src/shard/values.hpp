@@ -20,8 +20,8 @@ class Values {
   void initialise();
   /// Elements of `param` that this rank holds in any state.
   [[nodiscard]] Range held_of(std::uint32_t param) const noexcept;
-  /// Elements of `param` in rank `rank`'s slice; begin == end if there are none.
-  [[nodiscard]] Range slice_of(std::uint32_t param, int rank) const noexcept;
+  /// Elements of `param` in the slice of `place`; begin == end if there are none.
+  [[nodiscard]] Range slice_of(std::uint32_t param, int place) const noexcept;
   /// Sets elements [first, first + values.size()) of `param`: master and compute copy, as far as they are held. Waits.
   /// `values` are in memory of Device::allocate_host().
   void store(std::uint32_t param, std::int64_t first, std::span<float const> values);

@@ -63,6 +63,7 @@ class VirtualCommunicator final : public comm::Communicator {
   VirtualCommunicator(VirtualJob& job, int rank, std::string name);
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int world() const noexcept override { return job_.world_; }
+  [[nodiscard]] int job_rank(int rank) const noexcept override { return rank; }
   [[nodiscard]] comm::Transport transport() const noexcept override { return comm::Transport::local; }
   [[nodiscard]] std::string const& name() const noexcept override { return name_; }
   [[nodiscard]] comm::FlightRecorder& recorder() noexcept override { return *mine_.recorder; }

@@ -75,8 +75,8 @@ struct Rank {
         memory{{.device = device.get(),
                 .gather_stream = gather_stream.get(),
                 .reduce_stream = reduce_stream.get(),
-                .gather_comm = gather.get(),
-                .reduce_comm = reduce.get(),
+                .gather = {.all = gather.get(), .group = gather.get(), .replicas = nullptr},
+                .reduce = {.all = reduce.get(), .group = reduce.get(), .replicas = nullptr},
                 .model = &model.description(),
                 .layout = &layout},
                request(placements)} {}

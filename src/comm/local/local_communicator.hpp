@@ -21,6 +21,7 @@ class LocalCommunicator final : public Communicator {
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int world() const noexcept override { return group_->world(); }
+  [[nodiscard]] int job_rank(int rank) const noexcept override { return group_->member(rank).job_rank; }
   [[nodiscard]] Transport transport() const noexcept override { return Transport::local; }
   [[nodiscard]] std::string const& name() const noexcept override { return group_->name(); }
   [[nodiscard]] FlightRecorder& recorder() noexcept override { return *group_->member(rank_).recorder; }

@@ -31,6 +31,7 @@ class NcclCommunicator final : public Communicator {
 
   [[nodiscard]] int rank() const noexcept override { return link_->identity.group.rank; }
   [[nodiscard]] int world() const noexcept override { return link_->world(); }
+  [[nodiscard]] int job_rank(int rank) const noexcept override { return link_->identity.group.job_rank(rank); }
   [[nodiscard]] Transport transport() const noexcept override { return Transport::nccl; }
   [[nodiscard]] std::string const& name() const noexcept override { return link_->name(); }
   [[nodiscard]] FlightRecorder& recorder() noexcept override { return session_->recorder(); }
