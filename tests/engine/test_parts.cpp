@@ -53,7 +53,7 @@ TEST_CASE("what differs between ranks of a part is told with their ranks of the 
   }
   CHECK_THAT(told_in_part([](Job& part, int rank) {
                Model model;
-               static_cast<void>(model.param(model.unit("u"), "w", {40}, PerElement{[rank](std::int64_t element) {
+               static_cast<void>(model.param(model.unit("u"), "w", {400}, PerElement{[rank](std::int64_t element) {
                                                return rank == 2 && element == 20 ? 1.0F : 2.0F;
                                              }}));
                Engine<float> const engine{part, model, small_config(0)};
