@@ -98,7 +98,7 @@ std::optional<StepReport> take_report(EngineState& engine) {
   return report;
 }
 
-void check_count(model::Description const& model, std::uint32_t param, std::int64_t count, char const* call) {
+void check_count(model::Description const& model, ParamId param, std::int64_t count, char const* call) {
   auto const& described = model.params[param];
   ZEROTH_EXPECTS(count == described.count, fmt::format("{} of parameter \"{}\" with {} values: it has {}", call,
                                                        described.name, count, described.count));
@@ -230,12 +230,12 @@ void AnyEngine::read(AnyParam const& param, std::span<float> values) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "read()"};
   engine.protocol->check_between_passes("read()");
-  engine.protocol->check_param(param.model_, param.index_, "read()");
-  check_count(*engine.model, param.index_, std::ssize(values), "read()");
-  engine.book->history().add(Verb::read, param.index_);
+  engine.protocol->check_param(param.model_, param.id_, "read()");
+  check_count(*engine.model, param.id_, std::ssize(values), "read()");
+  engine.book->history().add(Verb::read, index_of(param.id_));
   engine.or_end([&] {
     engine.meet("read");
-    engine::read_values(*engine.manager, param.index_, values, engine.exchange());
+    engine::read_values(*engine.manager, param.id_, values, engine.exchange());
   });
 }
 
@@ -243,12 +243,12 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "write()"};
   engine.protocol->check_between_passes("write()");
-  engine.protocol->check_param(param.model_, param.index_, "write()");
-  check_count(*engine.model, param.index_, std::ssize(values), "write()");
-  engine.book->history().add(Verb::write, param.index_);
+  engine.protocol->check_param(param.model_, param.id_, "write()");
+  check_count(*engine.model, param.id_, std::ssize(values), "write()");
+  engine.book->history().add(Verb::write, index_of(param.id_));
   engine.or_end([&] {
     engine.meet("write");
-    engine::write_values(*engine.manager, *engine.model, param.index_, values, engine.exchange());
+    engine::write_values(*engine.manager, *engine.model, param.id_, values, engine.exchange());
     engine.compare_replicas(shard::States::without, "write()");
   });
 }
@@ -265,14 +265,14 @@ float AnyEngine::gradient_norm(AnyParam const& param) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "gradient_norm(param)"};
   engine.protocol->check_reduced("gradient_norm(param)");
-  engine.protocol->check_param(param.model_, param.index_, "gradient_norm(param)");
-  auto const& described = engine.model->params[param.index_];
+  engine.protocol->check_param(param.model_, param.id_, "gradient_norm(param)");
+  auto const& described = engine.model->params[param.id_];
   ZEROTH_EXPECTS(described.options.trainable,
                  fmt::format("gradient_norm(param) of \"{}\", which is frozen", described.name));
-  engine.book->history().add(Verb::gradient_norm_of, param.index_);
+  engine.book->history().add(Verb::gradient_norm_of, index_of(param.id_));
   return engine.or_end([&] {
     auto total = sum_step(engine);
-    total.sum_of_squares = engine::sum_of_squares(*engine.manager, param.index_, engine.exchange());
+    total.sum_of_squares = engine::sum_of_squares(*engine.manager, param.id_, engine.exchange());
     return norm_of(engine, total);
   });
 }

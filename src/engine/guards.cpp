@@ -53,7 +53,7 @@ EngineState& Guard::engine() const {
   return *engine_;
 }
 
-AnyView Guard::parameter(std::uint32_t model, std::uint32_t param) const {
+AnyView Guard::parameter(ModelId model, ParamId param) const {
   auto& state = engine();
   engine::Entry const entry{state.doorway, "operator[]"};
   state.protocol->check_parameter(id_, model, param);
@@ -62,7 +62,7 @@ AnyView Guard::parameter(std::uint32_t model, std::uint32_t param) const {
           described.count};
 }
 
-Contribution Guard::contribute(std::uint32_t model, std::uint32_t param) const {
+Contribution Guard::contribute(ModelId model, ParamId param) const {
   auto& state = engine();
   engine::Entry const entry{state.doorway, "grad"};
   state.protocol->check_gradient(id_, model, param);
@@ -75,8 +75,8 @@ Dtype Guard::gradient_dtype() const noexcept { return engine_->settings().precis
 }  // namespace detail
 
 AnyGradient AnyBackward::grad(AnyParam const& param) const& {
-  auto const memory = guard_.contribute(param.model_, param.index_);
-  auto shape = guard_.parameter(param.model_, param.index_);
+  auto const memory = guard_.contribute(param.model_, param.id_);
+  auto shape = guard_.parameter(param.model_, param.id_);
   shape.data = nullptr;
   shape.dtype = guard_.gradient_dtype();
   return {memory, shape};

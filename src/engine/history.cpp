@@ -19,7 +19,8 @@ std::string describe(std::uint64_t call, model::Description const& model) {
     return "no further call";
   }
   auto const argument = static_cast<std::uint32_t>(call);
-  auto const& unit = [&]() -> std::string const& { return model.units[argument].name; };
+  auto const& unit = [&]() -> std::string const& { return model.units[static_cast<UnitId>(argument)].name; };
+  auto const& param = [&]() -> std::string const& { return model.params[static_cast<ParamId>(argument)].name; };
   switch (static_cast<Verb>(call >> 32U)) {
     case Verb::forward: return fmt::format("forward of unit \"{}\"", unit());
     case Verb::backward: return fmt::format("backward of unit \"{}\"", unit());
@@ -29,10 +30,10 @@ std::string describe(std::uint64_t call, model::Description const& model) {
     case Verb::begin_evaluation: return "the begin of an evaluation pass";
     case Verb::load_weights: return "load_weights()";
     case Verb::save_weights: return "save_weights()";
-    case Verb::read: return fmt::format("read() of parameter \"{}\"", model.params[argument].name);
-    case Verb::write: return fmt::format("write() of parameter \"{}\"", model.params[argument].name);
+    case Verb::read: return fmt::format("read() of parameter \"{}\"", param());
+    case Verb::write: return fmt::format("write() of parameter \"{}\"", param());
     case Verb::gradient_norm: return "gradient_norm()";
-    case Verb::gradient_norm_of: return fmt::format("gradient_norm() of parameter \"{}\"", model.params[argument].name);
+    case Verb::gradient_norm_of: return fmt::format("gradient_norm() of parameter \"{}\"", param());
     case Verb::add_metric: return fmt::format("add_metric() of a name whose hash is {:08x}", argument);
     case Verb::learning_rate: return fmt::format("step() with a learning rate of {}", std::bit_cast<float>(argument));
   }

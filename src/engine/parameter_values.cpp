@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "core/lane_hash.hpp"
@@ -13,7 +12,7 @@
 
 namespace zeroth::engine {
 
-void read_values(shard::ShardManager& manager, std::uint32_t param, std::span<float> values, Exchange const& exchange) {
+void read_values(shard::ShardManager& manager, ParamId param, std::span<float> values, Exchange const& exchange) {
   manager.parameters.await_gathers();
   auto const buffer = manager.values.transfer();
   auto const memory = exchange.device->allocate_host(static_cast<std::int64_t>(buffer.size_bytes()));
@@ -24,9 +23,8 @@ void read_values(shard::ShardManager& manager, std::uint32_t param, std::span<fl
                if (owner == exchange.rank()) {
                  manager.values.load(param, first, piece);
                }
-               std::array const transaction{comm::Collective{comm::Operation::broadcast, piece.data(), piece.data(),
-                                                             std::ssize(piece), Dtype::fp32, owner}};
-               exchange.communicator->submit(*exchange.stream, {"read", ""}, transaction);
+               exchange.communicator->broadcast(*exchange.stream, {"read", ""}, piece.data(), piece.data(),
+                                                std::ssize(piece), Dtype::fp32, owner);
                exchange.stream->synchronize();
                exchange.device->kernels().copy(compute, memory->data(), piece.data(),
                                                static_cast<std::int64_t>(piece.size_bytes()));
@@ -35,7 +33,7 @@ void read_values(shard::ShardManager& manager, std::uint32_t param, std::span<fl
              });
 }
 
-void write_values(shard::ShardManager& manager, model::Description const& model, std::uint32_t param,
+void write_values(shard::ShardManager& manager, model::Description const& model, ParamId param,
                   std::span<float const> values, Exchange const& exchange) {
   LaneHash hash;
   hash.add(std::as_bytes(values));
@@ -60,7 +58,7 @@ void write_values(shard::ShardManager& manager, model::Description const& model,
   }
 }
 
-double sum_of_squares(shard::ShardManager& manager, std::uint32_t param, Exchange const& exchange) {
+double sum_of_squares(shard::ShardManager& manager, ParamId param, Exchange const& exchange) {
   constexpr std::int64_t most = std::int64_t{1} << 16U;
   auto const memory = exchange.device->allocate_host(most * bytes_of(Dtype::fp32));
   auto* const on_host = reinterpret_cast<float*>(memory->data());

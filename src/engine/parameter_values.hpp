@@ -11,13 +11,13 @@
 namespace zeroth::engine {
 
 /// All elements of `param` on every rank, as they are saved.
-void read_values(shard::ShardManager& manager, std::uint32_t param, std::span<float> values, Exchange const& exchange);
+void read_values(shard::ShardManager& manager, ParamId param, std::span<float> values, Exchange const& exchange);
 
 /// The same values on all ranks, into all that holds them. Throws PeerError if ranks bring different ones.
-void write_values(shard::ShardManager& manager, model::Description const& model, std::uint32_t param,
+void write_values(shard::ShardManager& manager, model::Description const& model, ParamId param,
                   std::span<float const> values, Exchange const& exchange);
 
 /// Of the reduced gradient of `param`, still scaled: the same bits on every rank and at every stage.
-[[nodiscard]] double sum_of_squares(shard::ShardManager& manager, std::uint32_t param, Exchange const& exchange);
+[[nodiscard]] double sum_of_squares(shard::ShardManager& manager, ParamId param, Exchange const& exchange);
 
 }  // namespace zeroth::engine

@@ -20,7 +20,7 @@ namespace {
 
 void record(EngineState& engine, Turn const& turn) {
   auto const forward = turn.pass == PassKind::evaluation ? Verb::evaluation : Verb::forward;
-  engine.book->history().add(turn.phase == Phase::forward ? forward : Verb::backward, turn.unit);
+  engine.book->history().add(turn.phase == Phase::forward ? forward : Verb::backward, index_of(turn.unit));
 }
 
 /// Takes the turns of skipped units that come before `position`: joins what the other ranks do in them.
@@ -42,10 +42,10 @@ detail::Guard open(EngineState& engine, Phase phase, Unit unit) {
   auto const turn = engine.or_end([&] {
     auto const pass = *engine.protocol->pass();
     auto const& order = engine.schedule->order();
-    if (Turn const next{pass, phase, unit.index()}; pass == PassKind::training && !order.opens_early(next)) {
+    if (Turn const next{pass, phase, unit.id()}; pass == PassKind::training && !order.opens_early(next)) {
       settle_skips(engine, order.position(next));
     }
-    auto const begun = engine.protocol->begin_turn(phase, unit.index());
+    auto const begun = engine.protocol->begin_turn(phase, unit.id());
     record(engine, begun);
     engine.schedule->open(begun);
     return begun;
@@ -177,7 +177,7 @@ void AnyPass::skip(Unit unit) {
   if (engine_->protocol->skip(unit)) {
     engine_->or_end([&] {
       engine_->book->history().add(Verb::pass_over, unit.index());
-      engine_->schedule->pass_over({PassKind::training, Phase::backward, unit.index()});
+      engine_->schedule->pass_over({PassKind::training, Phase::backward, unit.id()});
     });
   }
 }

@@ -12,7 +12,7 @@ namespace zeroth::engine {
 /// Calls `take(owner, first, piece)` for all elements in order: elements [first, first + piece.size()) of `param` are
 /// in the slice of rank `owner`, and `piece` is the begin of `buffer`.
 template <class F>
-void each_piece(shard::Values const& values, std::uint32_t param, int world, std::span<float> buffer, F const& take) {
+void each_piece(shard::Values const& values, ParamId param, int world, std::span<float> buffer, F const& take) {
   for (int owner = 0; owner < world; ++owner) {
     auto const range = values.slice_of(param, owner);
     for (auto first = range.begin; first < range.end; first += std::ssize(buffer)) {

@@ -138,7 +138,7 @@ void Protocol::check_end_of_pass(bool by_exception) const {
 }
 
 void Protocol::end_micro_step() {
-  for (std::uint32_t unit = 0; unit < progress_.size(); ++unit) {
+  for (auto const unit : progress_.ids()) {
     ZEROTH_EXPECTS(
         progress_[unit].backwards == uses(unit),
         fmt::format("micro-step {} of step {} ended after {} of {} backward turns of unit \"{}\"; skip(unit) "
@@ -167,12 +167,12 @@ void Protocol::leave_pass() noexcept {
 
 // ---- guards ---------------------------------------------------------------------------------------------------------
 
-int Protocol::uses(std::uint32_t unit) const noexcept {
+int Protocol::uses(UnitId unit) const noexcept {
   auto const declared = model_->units[unit].uses_per_micro_step;
   return declared > 0 ? declared : std::max(1, progress_[unit].counted);
 }
 
-std::string Protocol::why_uses(std::uint32_t unit) const {
+std::string Protocol::why_uses(UnitId unit) const {
   return model_->units[unit].uses_per_micro_step > 0
              ? fmt::format("its uses_per_micro_step is {}", uses(unit))
              : fmt::format("it declares no uses_per_micro_step, and forward turns before the loss were {}",
@@ -181,7 +181,7 @@ std::string Protocol::why_uses(std::uint32_t unit) const {
 
 void Protocol::check_unit(Unit unit, std::string_view call) const {
   ZEROTH_EXPECTS(unit.model() == model_->id, fmt::format("{}: the unit belongs to another model", call));
-  ZEROTH_EXPECTS(unit.index() < model_->units.size(),
+  ZEROTH_EXPECTS(index_of(unit.id()) < model_->units.size(),
                  fmt::format("{}: the unit was added to the model after this engine was built", call));
 }
 
@@ -189,25 +189,25 @@ void Protocol::check_open(Phase phase, Unit unit) const {
   auto const* const call = phase == Phase::forward ? "forward" : "backward";
   check_usable(call);
   check_unit(unit, call);
-  auto const index = unit.index();
-  ZEROTH_EXPECTS(pass_, fmt::format("{} of unit \"{}\" outside of a pass", call, name(index)));
+  auto const id = unit.id();
+  ZEROTH_EXPECTS(pass_, fmt::format("{} of unit \"{}\" outside of a pass", call, name(id)));
   for (auto const& guard : open_) {
-    ZEROTH_EXPECTS(guard.turn.unit != index || guard.turn.phase != phase,
-                   fmt::format("{} of unit \"{}\" while the {} guard of this unit is open", call, name(index),
+    ZEROTH_EXPECTS(guard.turn.unit != id || guard.turn.phase != phase,
+                   fmt::format("{} of unit \"{}\" while the {} guard of this unit is open", call, name(id),
                                stage::purpose_of(guard.turn)));
   }
   ZEROTH_EXPECTS(open_.size() < most_open_guards,
                  fmt::format("{} of unit \"{}\" while {} guards are open, which is the most; the last: {}", call,
-                             name(index), open_.size(), state()));
-  auto const& progress = progress_[index];
+                             name(id), open_.size(), state()));
+  auto const& progress = progress_[id];
   ZEROTH_EXPECTS(!progress.skipped && !pass_skipped_,
-                 fmt::format("{} of unit \"{}\", which this micro-step skips", call, name(index)));
-  ZEROTH_EXPECTS(phase == Phase::forward || progress.backwards < uses(index),
-                 fmt::format("backward of unit \"{}\" for the {}. time in a micro-step: {}", name(index),
-                             progress.backwards + 1, why_uses(index)));
+                 fmt::format("{} of unit \"{}\", which this micro-step skips", call, name(id)));
+  ZEROTH_EXPECTS(phase == Phase::forward || progress.backwards < uses(id),
+                 fmt::format("backward of unit \"{}\" for the {}. time in a micro-step: {}", name(id),
+                             progress.backwards + 1, why_uses(id)));
 }
 
-Turn Protocol::begin_turn(Phase phase, std::uint32_t unit) noexcept {
+Turn Protocol::begin_turn(Phase phase, UnitId unit) noexcept {
   auto& progress = progress_[unit];
   if (phase == Phase::forward) {
     ++progress.forwards;
@@ -234,13 +234,13 @@ std::optional<Turn> Protocol::closed(std::uint64_t guard) noexcept {
   return turn;
 }
 
-void Protocol::check_param(std::uint32_t model, std::uint32_t param, char const* call) const {
+void Protocol::check_param(ModelId model, ParamId param, char const* call) const {
   ZEROTH_EXPECTS(model == model_->id, fmt::format("{}: the parameter belongs to another model", call));
-  ZEROTH_EXPECTS(param < model_->params.size(),
+  ZEROTH_EXPECTS(index_of(param) < model_->params.size(),
                  fmt::format("{}: the parameter was added to the model after this engine was built", call));
 }
 
-void Protocol::check_param_of(std::uint64_t guard, std::uint32_t model, std::uint32_t param, char const* call) const {
+void Protocol::check_param_of(std::uint64_t guard, ModelId model, ParamId param, char const* call) const {
   check_param(model, param, call);
   auto const unit = std::ranges::find(open_, guard, &OpenGuard::id)->turn.unit;
   auto const& described = model_->params[param];
@@ -250,13 +250,13 @@ void Protocol::check_param_of(std::uint64_t guard, std::uint32_t model, std::uin
                              name(unit), described.name, name(described.owner)));
 }
 
-void Protocol::check_parameter(std::uint64_t guard, std::uint32_t model, std::uint32_t param) const {
+void Protocol::check_parameter(std::uint64_t guard, ModelId model, ParamId param) const {
   ZEROTH_EXPECTS(std::ranges::find(open_, guard, &OpenGuard::id) != open_.end(),
                  "a parameter is asked of a guard that has ended");
   check_param_of(guard, model, param, "operator[]");
 }
 
-void Protocol::check_gradient(std::uint64_t guard, std::uint32_t model, std::uint32_t param) const {
+void Protocol::check_gradient(std::uint64_t guard, ModelId model, ParamId param) const {
   ZEROTH_EXPECTS(std::ranges::find(open_, guard, &OpenGuard::id) != open_.end(),
                  "a gradient is asked of a guard that has ended");
   check_param_of(guard, model, param, "grad");
@@ -272,22 +272,22 @@ void Protocol::check_gradient(std::uint64_t guard, std::uint32_t model, std::uin
 bool Protocol::skip(Unit unit) {
   check_usable("skip(unit)");
   check_unit(unit, "skip(unit)");
-  auto const index = unit.index();
-  auto& progress = progress_[index];
-  auto const open = std::ranges::find(open_, index, [](OpenGuard const& guard) { return guard.turn.unit; });
+  auto const id = unit.id();
+  auto& progress = progress_[id];
+  auto const open = std::ranges::find(open_, id, [](OpenGuard const& guard) { return guard.turn.unit; });
   ZEROTH_EXPECTS(open == open_.end(), fmt::format("skip of unit \"{}\" while the {} guard of unit \"{}\" is open",
-                                                  name(index), stage::purpose_of(open->turn), name(index)));
+                                                  name(id), stage::purpose_of(open->turn), name(id)));
   ZEROTH_EXPECTS(progress.backwards == 0 && !progress.skipped,
-                 fmt::format("skip of unit \"{}\", which {} in this micro-step", name(index),
+                 fmt::format("skip of unit \"{}\", which {} in this micro-step", name(id),
                              progress.skipped ? "was skipped already" : "has run backward"));
-  ZEROTH_EXPECTS(progress.forwards > 0 || position_ < order_->position({PassKind::training, Phase::forward, index}),
+  ZEROTH_EXPECTS(progress.forwards > 0 || position_ < order_->position({PassKind::training, Phase::forward, id}),
                  fmt::format("skip of unit \"{}\" after a later unit's turn: the other ranks expect this rank in its "
                              "forward turn before that",
-                             name(index)));
+                             name(id)));
   progress.skipped = true;
-  bool const late = position_ >= order_->position({PassKind::training, Phase::backward, index});
+  bool const late = position_ >= order_->position({PassKind::training, Phase::backward, id});
   if (late) {
-    progress.backwards = uses(index);
+    progress.backwards = uses(id);
   }
   return late;
 }

@@ -60,14 +60,14 @@ class Protocol {
   // ---- guards ----
   void check_open(stage::Phase phase, Unit unit) const;
   /// The turn that begins.
-  [[nodiscard]] stage::Turn begin_turn(stage::Phase phase, std::uint32_t unit) noexcept;
+  [[nodiscard]] stage::Turn begin_turn(stage::Phase phase, UnitId unit) noexcept;
   [[nodiscard]] std::uint64_t opened(stage::Turn const& turn);  ///< The guard's id.
   /// The turn that this ends; none if it was ended before.
   [[nodiscard]] std::optional<stage::Turn> closed(std::uint64_t guard) noexcept;
-  void check_parameter(std::uint64_t guard, std::uint32_t model, std::uint32_t param) const;
-  void check_gradient(std::uint64_t guard, std::uint32_t model, std::uint32_t param) const;
+  void check_parameter(std::uint64_t guard, ModelId model, ParamId param) const;
+  void check_gradient(std::uint64_t guard, ModelId model, ParamId param) const;
   /// `param`, with model `model`, is one of this engine's.
-  void check_param(std::uint32_t model, std::uint32_t param, char const* call) const;
+  void check_param(ModelId model, ParamId param, char const* call) const;
 
   // ---- skips ----
   /// True if the place of the unit's backward turn has passed: it takes that now, without parameters.
@@ -90,11 +90,11 @@ class Protocol {
   };
 
   void begin_pass(stage::PassKind pass, detail::EvaluationRecord* evaluation) noexcept;
-  [[nodiscard]] std::string const& name(std::uint32_t unit) const noexcept { return model_->units[unit].name; }
-  [[nodiscard]] int uses(std::uint32_t unit) const noexcept;
-  [[nodiscard]] std::string why_uses(std::uint32_t unit) const;
+  [[nodiscard]] std::string const& name(UnitId unit) const noexcept { return model_->units[unit].name; }
+  [[nodiscard]] int uses(UnitId unit) const noexcept;
+  [[nodiscard]] std::string why_uses(UnitId unit) const;
   void check_unit(Unit unit, std::string_view call) const;
-  void check_param_of(std::uint64_t guard, std::uint32_t model, std::uint32_t param, char const* call) const;
+  void check_param_of(std::uint64_t guard, ModelId model, ParamId param, char const* call) const;
 
   model::Description const* model_;
   stage::Order const* order_;
@@ -107,7 +107,7 @@ class Protocol {
   detail::EvaluationRecord* evaluation_ = nullptr;
   std::uint64_t guards_ = 0;
   std::vector<OpenGuard> open_;  ///< In the order in which they were opened.
-  std::vector<UnitProgress> progress_;
+  ById<UnitId, UnitProgress> progress_;
   std::int64_t position_ = -1;  ///< Of the last turn in declared order.
   int skips_left_ = 0;          ///< Uses of the skipped unit at the position behind it.
   bool went_back_ = false;      ///< A unit has had a backward turn.

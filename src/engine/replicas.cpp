@@ -82,11 +82,12 @@ void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout,
   std::span const piece{memory->data(), static_cast<std::size_t>(piece_bytes)};
   auto const& flats = layout.flats();
   std::vector<std::uint64_t> hashes;
-  for (std::uint32_t flat = 0; flat < flats.size(); ++flat) {
+  for (auto const flat : flats.ids()) {
     hashes.push_back(manager.values.hash_whole(flat, states, piece));
   }
   auto const found = deviations(
-      hashes, "unit", [&](std::size_t flat) -> std::string const& { return flats[flat].name; }, exchange);
+      hashes, "unit", [&](std::size_t flat) -> std::string const& { return flats[id_at<shard::FlatId>(flat)].name; },
+      exchange);
   if (!found.empty()) {
     throw PeerError{fmt::format("{} after {}: ranks that should hold the same do not", found, after)};
   }
@@ -106,8 +107,8 @@ void compare_files(std::span<std::uint64_t const> samples, std::filesystem::path
     return;
   }
   auto const found = deviations(
-      samples, "parameter", [&](std::size_t param) -> std::string const& { return model.params[param].name; },
-      exchange);
+      samples, "parameter",
+      [&](std::size_t param) -> std::string const& { return model.params[id_at<ParamId>(param)].name; }, exchange);
   if (!found.empty()) {
     throw PeerError{
         fmt::format("load_weights({}): {} in the file: all ranks must read the same", file.string(), found)};

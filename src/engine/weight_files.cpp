@@ -97,7 +97,7 @@ void send_slices(shard::ShardManager& manager, std::size_t params, Exchange cons
       refused = std::current_exception();
     }
   };
-  for (std::uint32_t param = 0; param < params; ++param) {
+  for (auto const param : first_ids<ParamId>(params)) {
     auto const take = [&](int owner, std::int64_t first, std::span<float> piece) {
       auto const count = std::ssize(piece);
       if (rank == owner) {
@@ -119,7 +119,7 @@ void send_slices(shard::ShardManager& manager, std::size_t params, Exchange cons
 /// Sets all that this rank holds. `finding` becomes a warning if a value is not finite.
 void store_slices(shard::ShardManager& manager, model::Description const& model, SafetensorsReader const& reader,
                   std::span<float> values, Finding& finding) {
-  for (std::uint32_t param = 0; param < model.params.size(); ++param) {
+  for (auto const param : model.params.ids()) {
     auto const& name = model.params[param].name;
     auto const& tensor = reader.tensors().at(name);
     auto const range = manager.values.held_of(param);

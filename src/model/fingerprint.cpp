@@ -64,11 +64,11 @@ std::uint64_t fingerprint(Description const& description) {
     hash.add(std::uint64_t{unit.stays_open});
     hash.add(static_cast<std::uint64_t>(unit.params.size()));
     for (auto const param : unit.params) {
-      hash.add(std::uint64_t{param});
+      hash.add(std::uint64_t{index_of(param)});
     }
     hash.add(static_cast<std::uint64_t>(unit.ties.size()));
     for (auto const param : unit.ties) {
-      hash.add(std::uint64_t{param});
+      hash.add(std::uint64_t{index_of(param)});
     }
   }
   for (auto const& param : description.params) {

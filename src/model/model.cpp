@@ -16,9 +16,9 @@
 namespace zeroth {
 namespace {
 
-std::uint32_t next_id() {
+ModelId next_id() {
   static std::atomic<std::uint32_t> ids{1};
-  return ids.fetch_add(1);
+  return static_cast<ModelId>(ids.fetch_add(1));
 }
 
 void check_text(std::string_view what, std::string const& name) {
@@ -65,13 +65,14 @@ Model::Model(std::uint64_t seed) : state_{std::make_shared<model::Description>()
 Unit Model::unit_at(std::uint32_t index) const {
   ZEROTH_EXPECTS(index < state_->units.size(),
                  fmt::format("unit_at({}) of a model of {} units", index, state_->units.size()));
-  return Unit{state_->id, index};
+  return Unit{state_->id, static_cast<UnitId>(index)};
 }
 
 AnyParam Model::param_at(std::uint32_t index) const {
   ZEROTH_EXPECTS(index < state_->params.size(),
                  fmt::format("param_at({}) of a model of {} parameters", index, state_->params.size()));
-  return {state_->id, index, state_->params[index].shape};
+  auto const id = static_cast<ParamId>(index);
+  return {state_->id, id, state_->params[id].shape};
 }
 
 std::int64_t Model::parameter_count() const noexcept { return state_->count; }
@@ -81,12 +82,17 @@ Unit Model::unit(std::string name, UnitOptions const& options) {
   auto const uses = options.uses_per_micro_step;
   ZEROTH_EXPECTS(!uses || *uses >= 1,
                  fmt::format("unit \"{}\": uses_per_micro_step is {}, must be 1 or more", name, *uses));
-  state_->units.push_back({std::move(name), uses.value_or(0), options.stays_open, {}, {}});
-  return Unit{state_->id, static_cast<std::uint32_t>(state_->units.size() - 1)};
+  auto const id = state_->units.next_id();
+  state_->units.push_back({.name = std::move(name),
+                           .uses_per_micro_step = uses.value_or(0),
+                           .stays_open = options.stays_open,
+                           .params = {},
+                           .ties = {}});
+  return Unit{state_->id, id};
 }
 
-std::uint32_t Model::add(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
-                         ParamOptions const& options) {
+ParamId Model::add(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
+                   ParamOptions const& options) {
   check_text("parameter", name);
   ZEROTH_EXPECTS(unit.model_ == state_->id, fmt::format("parameter \"{}\" is added to a unit of another model", name));
   ZEROTH_EXPECTS(!name.empty() && name != "__metadata__",
@@ -96,7 +102,7 @@ std::uint32_t Model::add(Unit unit, std::string name, std::span<std::int64_t con
   ZEROTH_EXPECTS(!state_->param_named.contains(name),
                  fmt::format("parameter name \"{}\" is taken: names are global, and are what files use", name));
   check_values(name, init, options);
-  auto const index = static_cast<std::uint32_t>(state_->params.size());
+  auto const id = state_->params.next_id();
   model::ParamDescription param;
   param.name = std::move(name);
   param.shape.assign(shape.begin(), shape.end());
@@ -107,24 +113,24 @@ std::uint32_t Model::add(Unit unit, std::string name, std::span<std::int64_t con
                              param.name, param.count, state_->count, model::largest_count));
   param.init = init;
   param.options = options;
-  param.owner = unit.index_;
+  param.owner = unit.id_;
   state_->count += param.count;
-  state_->param_named.emplace(param.name, index);
+  state_->param_named.emplace(param.name, id);
   state_->params.push_back(std::move(param));
-  state_->units[unit.index_].params.push_back(index);
-  return index;
+  state_->units[unit.id_].params.push_back(id);
+  return id;
 }
 
-void Model::add_use(Unit unit, std::uint32_t model, std::uint32_t param) {
+void Model::add_use(Unit unit, ModelId model, ParamId param) {
   ZEROTH_EXPECTS(unit.model_ == state_->id && model == state_->id, "tie() mixes units and parameters of two models");
   auto& description = state_->params[param];
-  auto& user = state_->units[unit.index_];
-  ZEROTH_EXPECTS(description.owner != unit.index_,
+  auto& user = state_->units[unit.id_];
+  ZEROTH_EXPECTS(description.owner != unit.id_,
                  fmt::format("unit \"{}\" made parameter \"{}\" and uses it already", user.name, description.name));
   ZEROTH_EXPECTS(std::ranges::find(user.ties, param) == user.ties.end(),
                  fmt::format("unit \"{}\" is tied to parameter \"{}\" twice", user.name, description.name));
   user.ties.push_back(param);
-  description.ties.insert(std::ranges::upper_bound(description.ties, unit.index_), unit.index_);
+  description.ties.insert(std::ranges::upper_bound(description.ties, unit.id_), unit.id_);
 }
 
 }  // namespace zeroth

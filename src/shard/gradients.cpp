@@ -19,23 +19,23 @@ Gradients::Gradients(Memory& memory)
       summed_before_(memory.flat_count(), 0),
       reduced_before_(memory.flat_count(), 0),
       touched_(memory.model().params.size(), 0) {
-  for (std::uint32_t flat = 0; memory.gradients_whole() && flat < memory.flat_count(); ++flat) {
-    whole_.push_back(slot_of_its_own(*memory.context().device, memory.addresses(flat).gradient, flat));
+  if (memory.gradients_whole()) {
+    for (auto const flat : memory.layout().flats().ids()) {
+      whole_.push_back(slot_of_its_own(*memory.context().device, memory.addresses(flat).gradient, flat));
+    }
   }
   transaction_.reserve(memory.flat_count());
   lent_.reserve(touched_.size());
 }
 
-Slot& Gradients::slot(std::uint32_t flat) noexcept {
-  return memory_->gradients_whole() ? whole_[flat] : *pool_.find(flat);
-}
+Slot& Gradients::slot(FlatId flat) noexcept { return memory_->gradients_whole() ? whole_[flat] : *pool_.find(flat); }
 
-void Gradients::fill(std::uint32_t flat, Range range, std::uint8_t value) {
+void Gradients::fill(FlatId flat, Range range, std::uint8_t value) {
   memory_->kernels().fill(memory_->compute(), slot(flat).data + range.begin * bytes_of(dtype_),
                           range.count() * bytes_of(dtype_), value);
 }
 
-bool Gradients::begin(std::uint32_t flat) {
+bool Gradients::begin(FlatId flat) {
   if (accumulating_[flat] != 0) {
     return true;
   }
@@ -58,24 +58,24 @@ bool Gradients::begin(std::uint32_t flat) {
   return true;
 }
 
-std::int64_t Gradients::offset_bytes(std::uint32_t param) const noexcept {
+std::int64_t Gradients::offset_bytes(ParamId param) const noexcept {
   return memory_->layout().location(param).in_part * bytes_of(dtype_);
 }
 
-std::byte* Gradients::held(std::uint32_t param) noexcept {
+std::byte* Gradients::held(ParamId param) noexcept {
   return slot(memory_->layout().location(param).flat).data + offset_bytes(param);
 }
 
-std::byte* Gradients::lent(std::uint32_t param) const noexcept {
+std::byte* Gradients::lent(ParamId param) const noexcept {
   return memory_->addresses(memory_->layout().location(param).flat).lent_gradient + offset_bytes(param);
 }
 
-void Gradients::copy(std::uint32_t param, std::byte* destination, std::byte const* source) {
+void Gradients::copy(ParamId param, std::byte* destination, std::byte const* source) {
   memory_->kernels().copy(memory_->compute(), destination, source,
                           memory_->model().params[param].count * bytes_of(dtype_));
 }
 
-Gradients::Contribution Gradients::contribute(std::uint32_t param) {
+Gradients::Target Gradients::contribute(ParamId param) {
   float const beta = touched_[param] != 0 ? 1.0F : 0.0F;
   touched_[param] = 1;
   if (!poison_) {
@@ -88,8 +88,8 @@ Gradients::Contribution Gradients::contribute(std::uint32_t param) {
   return {lent(param), beta};
 }
 
-void Gradients::end_contributions(std::uint32_t flat) {
-  std::erase_if(lent_, [&](std::uint32_t param) {
+void Gradients::end_contributions(FlatId flat) {
+  std::erase_if(lent_, [&](ParamId param) {
     if (memory_->layout().location(param).flat != flat) {
       return false;
     }
@@ -100,7 +100,7 @@ void Gradients::end_contributions(std::uint32_t flat) {
   });
 }
 
-void Gradients::end(std::uint32_t flat, bool reduce_next) {
+void Gradients::end(FlatId flat, bool reduce_next) {
   if (reduce_next || sums_micro_steps_) {
     for (auto const& placed : memory_->flat(flat).trainable.params) {
       if (touched_[placed.param] == 0) {
@@ -115,7 +115,7 @@ void Gradients::end(std::uint32_t flat, bool reduce_next) {
   }
 }
 
-void Gradients::add_up(std::uint32_t flat, bool last) {
+void Gradients::add_up(FlatId flat, bool last) {
   stream_->wait(*written_[flat]);
   device::ReduceEpilogue epilogue;
   epilogue.source = slot(flat).data;
@@ -132,7 +132,7 @@ void Gradients::add_up(std::uint32_t flat, bool last) {
   summed_before_[flat] = last ? 0 : 1;
 }
 
-void Gradients::give_up(std::uint32_t flat) {
+void Gradients::give_up(FlatId flat) {
   auto& slot = this->slot(flat);
   stream_->record(*slot.free);
   if (!memory_->gradients_whole()) {
@@ -141,11 +141,11 @@ void Gradients::give_up(std::uint32_t flat) {
   accumulating_[flat] = 0;
 }
 
-std::pair<std::byte*, Dtype> Gradients::unreduced(std::uint32_t flat) noexcept {
+std::pair<std::byte*, Dtype> Gradients::unreduced(FlatId flat) noexcept {
   return sums_micro_steps_ ? std::pair{memory_->addresses(flat).sums, Dtype::fp32} : std::pair{slot(flat).data, dtype_};
 }
 
-void Gradients::reduce(std::span<std::uint32_t const> flats, bool last) {
+void Gradients::reduce(std::span<FlatId const> flats, bool last) {
   auto const dtype = memory_->request().precision.reduce;
   transaction_.clear();
   std::byte* conversion = memory_->conversion();
@@ -162,10 +162,18 @@ void Gradients::reduce(std::span<std::uint32_t const> flats, bool last) {
       conversion += part.padded_count * bytes_of(dtype);
     }
     if (memory_->optimizer_whole()) {
-      transaction_.push_back({Operation::all_reduce, data, data, part.padded_count, dtype});
+      transaction_.push_back({.operation = Operation::all_reduce,
+                              .input = data,
+                              .output = data,
+                              .count = part.padded_count,
+                              .dtype = dtype});
     } else {
       auto* const own = data + part.slice(memory_->place()).begin * bytes_of(dtype);
-      transaction_.push_back({Operation::reduce_scatter, data, own, part.shard_count, dtype});
+      transaction_.push_back({.operation = Operation::reduce_scatter,
+                              .input = data,
+                              .output = own,
+                              .count = part.shard_count,
+                              .dtype = dtype});
     }
     reduced_bytes_ += part.padded_count * bytes_of(dtype);
   }
@@ -177,7 +185,7 @@ void Gradients::reduce(std::span<std::uint32_t const> flats, bool last) {
 }
 
 /// Adds what was reduced to what the optimizer will read.
-void Gradients::take_over(std::uint32_t flat, std::byte* reduced, bool last) {
+void Gradients::take_over(FlatId flat, std::byte* reduced, bool last) {
   auto const& part = memory_->flat(flat).trainable;
   auto const at = memory_->addresses(flat);
   device::ReduceEpilogue epilogue;

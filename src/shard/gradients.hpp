@@ -20,54 +20,54 @@ class Gradients {
   explicit Gradients(Memory& memory);
 
   /// Has memory to write `flat`'s gradients to, or gets it now. False if every slot is taken: reduce something first.
-  [[nodiscard]] bool begin(std::uint32_t flat);
-  struct Contribution {
+  [[nodiscard]] bool begin(FlatId flat);
+  struct Target {
     std::byte* data;
     float beta;
   };
   /// Where to add a contribution to `param`'s gradient; beta is 0 for the first, after what was there is reduced or in
   /// a sum.
-  [[nodiscard]] Contribution contribute(std::uint32_t param);
+  [[nodiscard]] Target contribute(ParamId param);
   /// All contributions to `flat` since the last call are enqueued. With poison they were made to copies: takes them
   /// over, and leaves NaN there.
-  void end_contributions(std::uint32_t flat);
+  void end_contributions(FlatId flat);
   /// All contributions of this micro-step are enqueued. Before a reduction, zeroes what had none. Where micro-steps are
   /// summed up in fp32, adds this one to the sum, which is what is reduced, and gives up the memory that it was in.
-  void end(std::uint32_t flat, bool reduce_next);
+  void end(FlatId flat, bool reduce_next);
   /// Reduces complete gradients in one transaction, adds the results up over the step's reductions, and with `last`
   /// leaves the block sums of their squares.
-  void reduce(std::span<std::uint32_t const> flats, bool last);
+  void reduce(std::span<FlatId const> flats, bool last);
 
   [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }
   /// Handed to collectives so far, of full units.
   [[nodiscard]] std::int64_t reduced_bytes() const noexcept { return reduced_bytes_; }
 
  private:
-  [[nodiscard]] std::int64_t offset_bytes(std::uint32_t param) const noexcept;
-  [[nodiscard]] std::byte* held(std::uint32_t param) noexcept;
-  [[nodiscard]] std::byte* lent(std::uint32_t param) const noexcept;  ///< With poison.
-  void copy(std::uint32_t param, std::byte* destination, std::byte const* source);
-  [[nodiscard]] Slot& slot(std::uint32_t flat) noexcept;
-  [[nodiscard]] std::string_view name(std::uint32_t flat) const noexcept { return memory_->flat(flat).name; }
-  void fill(std::uint32_t flat, Range range, std::uint8_t value);
+  [[nodiscard]] std::int64_t offset_bytes(ParamId param) const noexcept;
+  [[nodiscard]] std::byte* held(ParamId param) noexcept;
+  [[nodiscard]] std::byte* lent(ParamId param) const noexcept;  ///< With poison.
+  void copy(ParamId param, std::byte* destination, std::byte const* source);
+  [[nodiscard]] Slot& slot(FlatId flat) noexcept;
+  [[nodiscard]] std::string_view name(FlatId flat) const noexcept { return memory_->flat(flat).name; }
+  void fill(FlatId flat, Range range, std::uint8_t value);
   /// What is reduced, and in which dtype it is.
-  [[nodiscard]] std::pair<std::byte*, Dtype> unreduced(std::uint32_t flat) noexcept;
-  void add_up(std::uint32_t flat, bool last);
-  void take_over(std::uint32_t flat, std::byte* reduced, bool last);
-  void give_up(std::uint32_t flat);
+  [[nodiscard]] std::pair<std::byte*, Dtype> unreduced(FlatId flat) noexcept;
+  void add_up(FlatId flat, bool last);
+  void take_over(FlatId flat, std::byte* reduced, bool last);
+  void give_up(FlatId flat);
 
   Memory* memory_;
   device::Stream* stream_;
   Dtype dtype_;
   bool sums_micro_steps_, poison_;
   SlotPool pool_;
-  std::vector<Slot> whole_;                              // by flat unit, where gradients are whole
-  std::vector<std::unique_ptr<device::Event>> written_;  // by flat unit, on the compute stream
-  std::vector<char> accumulating_;    // by flat unit: what backward writes holds gradients that are needed
-  std::vector<char> summed_before_;   // by flat unit: a micro-step of this step is in the sum
-  std::vector<char> reduced_before_;  // by flat unit, in this step
-  std::vector<char> touched_;         // by parameter: beta is 1
-  std::vector<std::uint32_t> lent_;   // parameters whose gradients are being written to copies
+  ById<FlatId, Slot> whole_;                              // where gradients are whole
+  ById<FlatId, std::unique_ptr<device::Event>> written_;  // on the compute stream
+  ById<FlatId, char> accumulating_;                       // what backward writes holds gradients that are needed
+  ById<FlatId, char> summed_before_;                      // a micro-step of this step is in the sum
+  ById<FlatId, char> reduced_before_;                     // in this step
+  ById<ParamId, char> touched_;                           // beta is 1
+  std::vector<ParamId> lent_;                             // whose gradients are being written to copies
   std::vector<comm::Collective> transaction_;
   std::int64_t reduced_bytes_ = 0;
 };

@@ -14,7 +14,7 @@ constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) noexc
   return (count + multiple - 1) / multiple * multiple;
 }
 
-void place(Part& part, std::uint32_t param, std::int64_t count, std::int64_t element) {
+void place(Part& part, ParamId param, std::int64_t count, std::int64_t element) {
   auto const offset =
       part.params.empty() ? 0 : round_up(part.params.back().offset + part.params.back().count, alignment_count);
   part.params.push_back({param, offset, count, element});
@@ -37,8 +37,8 @@ void cut(Part& part, int world) {
 }
 
 /// Where each parameter begins in the model.
-std::vector<std::int64_t> elements_of(model::Description const& description) {
-  std::vector<std::int64_t> elements;
+ById<ParamId, std::int64_t> elements_of(model::Description const& description) {
+  ById<ParamId, std::int64_t> elements;
   std::int64_t end = 0;
   for (auto const& param : description.params) {
     elements.push_back(end);
@@ -47,14 +47,14 @@ std::vector<std::int64_t> elements_of(model::Description const& description) {
   return elements;
 }
 
-std::vector<std::uint32_t> completion_order_of(std::vector<FlatUnit> const& flats) {
-  std::vector<std::uint32_t> order;
-  for (std::uint32_t flat = 0; flat < flats.size(); ++flat) {
+std::vector<FlatId> completion_order_of(ById<FlatId, FlatUnit> const& flats) {
+  std::vector<FlatId> order;
+  for (auto const flat : flats.ids()) {
     if (flats[flat].trainable.padded_count > 0) {
       order.push_back(flat);
     }
   }
-  std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) {
+  std::ranges::stable_sort(order, [&](FlatId a, FlatId b) {
     auto const first_a = flats[a].users.front();
     auto const first_b = flats[b].users.front();
     return first_a != first_b ? first_a > first_b : a > b;
@@ -70,25 +70,26 @@ Layout::Layout(model::Description const& description, int world) : world_{world}
   by_param_.resize(description.params.size());
   auto const elements = elements_of(description);
   auto const open_flat = [&](std::string name) {
-    flats_.push_back({std::move(name), {}, {}, {}});
-    return static_cast<std::uint32_t>(flats_.size() - 1);
+    auto const id = flats_.next_id();
+    flats_.push_back({.name = std::move(name), .trainable = {}, .frozen = {}, .users = {}});
+    return id;
   };
-  auto const add = [&](std::uint32_t flat, std::uint32_t param) {
+  auto const add = [&](FlatId flat, ParamId param) {
     auto const& described = description.params[param];
     auto& part = described.options.trainable ? flats_[flat].trainable : flats_[flat].frozen;
     place(part, param, described.count, elements[param]);
     by_param_[param] = {flat, described.options.trainable, part.params.back().offset, 0};
   };
-  auto const use = [&](std::uint32_t flat, std::uint32_t unit) {
+  auto const use = [&](FlatId flat, UnitId unit) {
     auto& users = flats_[flat].users;
     users.insert(std::ranges::upper_bound(users, unit), unit);
   };
 
-  std::vector<std::uint32_t> flat_of_tied(description.params.size());
-  for (std::uint32_t unit = 0; unit < description.units.size(); ++unit) {
+  ById<ParamId, FlatId> flat_of_tied(description.params.size());
+  for (auto const unit : description.units.ids()) {
     auto const& described = description.units[unit];
     stays_open_.push_back(described.stays_open ? 1 : 0);
-    auto const tied = [&](std::uint32_t param) { return !description.params[param].ties.empty(); };
+    auto const tied = [&](ParamId param) { return !description.params[param].ties.empty(); };
     if (!std::ranges::all_of(described.params, tied)) {
       auto const own = open_flat(described.name);
       for (auto const param : described.params) {
@@ -109,7 +110,7 @@ Layout::Layout(model::Description const& description, int world) : world_{world}
       }
     }
   }
-  for (std::uint32_t unit = 0; unit < description.units.size(); ++unit) {
+  for (auto const unit : description.units.ids()) {
     for (auto const param : description.units[unit].ties) {
       use(flat_of_tied[param], unit);
       by_unit_[unit].push_back(flat_of_tied[param]);

@@ -14,9 +14,12 @@ namespace zeroth::shard {
 /// Parameters start, and slices are cut, at multiples of this many elements: 256 bytes of the narrowest element type.
 inline constexpr std::int64_t alignment_count = 128;
 
+/// A flat unit of a Layout.
+enum class FlatId : std::uint32_t {};
+
 /// One parameter inside a part.
 struct Placed {
-  std::uint32_t param = 0;
+  ParamId param{};
   std::int64_t offset = 0, count = 0;  ///< Elements from the start of the part.
   std::int64_t element = 0;  ///< Place in the model: its parameters in order, each from a multiple of alignment_count.
 };
@@ -43,7 +46,7 @@ struct Part {
 struct FlatUnit {
   std::string name;
   Part trainable, frozen;
-  std::vector<std::uint32_t> users;  ///< Units that use it, ascending, never empty.
+  std::vector<UnitId> users;  ///< Units that use it, ascending, never empty.
   [[nodiscard]] std::int64_t used_count() const noexcept { return trainable.used_count + frozen.used_count; }
   /// Of the gathered whole: the trainable part, then the frozen part.
   [[nodiscard]] std::int64_t padded_count() const noexcept { return trainable.padded_count + frozen.padded_count; }
@@ -52,7 +55,7 @@ struct FlatUnit {
 
 /// Where a parameter is.
 struct Location {
-  std::uint32_t flat = 0;
+  FlatId flat{};
   bool trainable = true;
   std::int64_t in_part = 0;  ///< Elements from the start of its part.
   std::int64_t offset = 0;   ///< Elements from the start of the gathered whole.
@@ -65,24 +68,24 @@ class Layout {
   Layout(model::Description const& description, int world);
 
   [[nodiscard]] int world() const noexcept { return world_; }
-  [[nodiscard]] std::vector<FlatUnit> const& flats() const noexcept { return flats_; }
+  [[nodiscard]] ById<FlatId, FlatUnit> const& flats() const noexcept { return flats_; }
   /// The flat units that `unit` uses: its own, then those of tied parameters.
-  [[nodiscard]] std::span<std::uint32_t const> flats_of(std::uint32_t unit) const noexcept { return by_unit_[unit]; }
-  [[nodiscard]] Location const& location(std::uint32_t param) const noexcept { return by_param_[param]; }
+  [[nodiscard]] std::span<FlatId const> flats_of(UnitId unit) const noexcept { return by_unit_[unit]; }
+  [[nodiscard]] Location const& location(ParamId param) const noexcept { return by_param_[param]; }
   /// Are guards of `unit` open around other units' turns?
-  [[nodiscard]] bool stays_open(std::uint32_t unit) const noexcept { return stays_open_[unit] != 0; }
+  [[nodiscard]] bool stays_open(UnitId unit) const noexcept { return stays_open_[unit] != 0; }
   [[nodiscard]] std::uint32_t unit_count() const noexcept { return static_cast<std::uint32_t>(by_unit_.size()); }
   /// Flat units with trainable parameters, in the order in which backward completes their gradients: an earlier first
   /// use in forward completes later.
-  [[nodiscard]] std::span<std::uint32_t const> completion_order() const noexcept { return completion_order_; }
+  [[nodiscard]] std::span<FlatId const> completion_order() const noexcept { return completion_order_; }
 
  private:
   int world_;
-  std::vector<FlatUnit> flats_;
-  std::vector<std::vector<std::uint32_t>> by_unit_;
-  std::vector<char> stays_open_;  // by unit
-  std::vector<Location> by_param_;
-  std::vector<std::uint32_t> completion_order_;
+  ById<FlatId, FlatUnit> flats_;
+  ById<UnitId, std::vector<FlatId>> by_unit_;
+  ById<UnitId, char> stays_open_;
+  ById<ParamId, Location> by_param_;
+  std::vector<FlatId> completion_order_;
 };
 
 /// Who gets which factors in elements `range` of a part, relative to range.begin. Padding is in none.

@@ -7,8 +7,8 @@ namespace zeroth::shard {
 
 using device::Category;
 
-std::vector<std::unique_ptr<device::Event>> events_by_flat(ManagerContext const& context) {
-  std::vector<std::unique_ptr<device::Event>> events(context.layout->flats().size());
+ById<FlatId, std::unique_ptr<device::Event>> events_by_flat(ManagerContext const& context) {
+  ById<FlatId, std::unique_ptr<device::Event>> events(context.layout->flats().size());
   std::ranges::generate(events, [&] { return context.device->make_event(); });
   return events;
 }
@@ -34,7 +34,7 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
   reduce.set_staging({scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)});
 }
 
-Memory::Addresses Memory::addresses(std::uint32_t flat) const noexcept {
+Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   auto const& at = plan_.flats[flat];
   auto const& precision = request_.precision;
   // Where the optimizer's elements begin in memory that holds the whole.
@@ -76,7 +76,7 @@ std::span<float> Memory::transfer() const noexcept {
           static_cast<std::size_t>(plan_.transfer_bytes) / sizeof(float)};
 }
 
-Range Memory::optimized(std::uint32_t flat) const noexcept {
+Range Memory::optimized(FlatId flat) const noexcept {
   return held(this->flat(flat).trainable, request_.placements.optimizer, place());
 }
 

@@ -50,7 +50,7 @@ class Memory {
     float* block_sums;
     std::byte *lent_parameters, *lent_gradient;  // what guards hand out with poison
   };
-  [[nodiscard]] Addresses addresses(std::uint32_t flat) const noexcept;
+  [[nodiscard]] Addresses addresses(FlatId flat) const noexcept;
 
   [[nodiscard]] std::byte* parameter_slots() const noexcept { return slots_->data() + plan_.parameter_slots; }
   [[nodiscard]] std::byte* gradient_slots() const noexcept { return slots_->data() + plan_.gradient_slots; }
@@ -70,26 +70,26 @@ class Memory {
   [[nodiscard]] int place() const noexcept { return context_.gather.all->rank(); }
   [[nodiscard]] model::Description const& model() const noexcept { return *context_.model; }
   [[nodiscard]] Layout const& layout() const noexcept { return *context_.layout; }
-  [[nodiscard]] FlatUnit const& flat(std::uint32_t flat) const noexcept { return context_.layout->flats()[flat]; }
+  [[nodiscard]] FlatUnit const& flat(FlatId flat) const noexcept { return context_.layout->flats()[flat]; }
   [[nodiscard]] std::size_t flat_count() const noexcept { return context_.layout->flats().size(); }
   [[nodiscard]] bool parameters_whole() const noexcept { return request_.placements.parameters == Placement::whole; }
   [[nodiscard]] bool gradients_whole() const noexcept { return request_.placements.gradients == Placement::whole; }
   [[nodiscard]] bool optimizer_whole() const noexcept { return request_.placements.optimizer == Placement::whole; }
   /// Elements of `flat`'s trainable part that the optimizer of this rank holds.
-  [[nodiscard]] Range optimized(std::uint32_t flat) const noexcept;
+  [[nodiscard]] Range optimized(FlatId flat) const noexcept;
   /// On the compute stream: `flat`'s parameters were updated.
-  [[nodiscard]] device::Event& updated(std::uint32_t flat) const noexcept { return *updated_[flat]; }
+  [[nodiscard]] device::Event& updated(FlatId flat) const noexcept { return *updated_[flat]; }
 
  private:
   ManagerContext context_;
   PlanRequest request_;
   MemoryPlan plan_;
   std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
-  std::vector<std::unique_ptr<device::Event>> updated_;             // by flat unit
+  ById<FlatId, std::unique_ptr<device::Event>> updated_;
   std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of parameters, slots and gradients
 };
 
 /// An event for each flat unit.
-[[nodiscard]] std::vector<std::unique_ptr<device::Event>> events_by_flat(ManagerContext const& context);
+[[nodiscard]] ById<FlatId, std::unique_ptr<device::Event>> events_by_flat(ManagerContext const& context);
 
 }  // namespace zeroth::shard

@@ -103,10 +103,12 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
   plan.comm_staging = scratch.take(request.comm_staging_bytes);
   plan.transfer_bytes = std::min(largest_shard * bytes_of(Dtype::fp32), std::int64_t{1} << 20U);
   plan.transfer = scratch.take(plan.transfer_bytes);
-  for (std::size_t flat = 0; request.poison && flat < plan.flats.size(); ++flat) {
-    auto const& unit = layout.flats()[flat];
-    plan.flats[flat].lent_parameters = scratch.take(unit.padded_count() * bytes_of(precision.compute));
-    plan.flats[flat].lent_gradient = scratch.take(unit.trainable.padded_count * bytes_of(precision.gradient));
+  if (request.poison) {
+    for (auto const flat : plan.flats.ids()) {
+      auto const& unit = layout.flats()[flat];
+      plan.flats[flat].lent_parameters = scratch.take(unit.padded_count() * bytes_of(precision.compute));
+      plan.flats[flat].lent_gradient = scratch.take(unit.trainable.padded_count * bytes_of(precision.gradient));
+    }
   }
   return plan;
 }

@@ -50,7 +50,7 @@ struct MemoryPlan {
   /// Of `bytes`, what alignment costs parameters, gradients and optimizer: more than this rank's even share of their
   /// elements, rounded up per part. Zero for slots and scratch, which are buffers and hold no state.
   MemoryBytes padding;
-  std::vector<FlatOffsets> flats;
+  ById<FlatId, FlatOffsets> flats;
   // scratch
   std::int64_t block_sums = 0, block_sum_count = 0;  ///< fp32
   std::int64_t scalars = 0;                          ///< See StepMemory.

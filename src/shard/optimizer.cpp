@@ -31,7 +31,7 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
   ZEROTH_EXPECTS(memory.kernels().runs(rule),
                  fmt::format("the rule \"{}\" is the program's own, which {} does not run: it is for CPUs",
                              optim::name_of(rule), memory.context().device->name()));
-  for (std::uint32_t flat = 0; flat < memory.flat_count(); ++flat) {
+  for (auto const flat : memory.layout().flats().ids()) {
     segments_.push_back(segments(memory.model(), memory.flat(flat).trainable, memory.optimized(flat)));
   }
   begin_states();
@@ -52,7 +52,7 @@ void Optimizer::begin_states() {
   auto* const values = reinterpret_cast<float*>(piece->data());
   for (std::size_t k = 0; k < states.size(); ++k) {
     std::fill_n(values, most, states[k].initial);
-    for (std::uint32_t flat = 0; flat < memory_->flat_count(); ++flat) {
+    for (auto const flat : memory_->layout().flats().ids()) {
       auto* const state = memory_->addresses(flat).states[k];
       for (auto const& segment : segments_[flat]) {
         for (auto first = segment.begin; first < segment.end; first += most) {
@@ -83,7 +83,7 @@ void Optimizer::decide(optim::StepSums const& mine, std::span<optim::LossTerm co
 
 void Optimizer::await_decision() { memory_->compute().wait(*decided_); }
 
-void Optimizer::update(std::uint32_t flat) {
+void Optimizer::update(FlatId flat) {
   auto& compute = memory_->compute();
   auto const at = memory_->addresses(flat);
   auto const& precision = memory_->request().precision;

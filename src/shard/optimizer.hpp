@@ -28,7 +28,7 @@ class Optimizer {
   /// Makes the compute stream wait for decide().
   void await_decision();
   /// After await_decision(), and once no rank reads what this one is about to write: Parameters::await_gathers().
-  void update(std::uint32_t flat);
+  void update(FlatId flat);
   /// As decide, for the loss of evaluation passes alone. Waits.
   [[nodiscard]] optim::StepSums sum_evaluation(optim::StepSums const& mine);
   /// The sums that decide() will make, ahead of it. Waits.
@@ -49,7 +49,7 @@ class Optimizer {
   StepMemory* step_;  // on the device
   std::unique_ptr<device::Memory> host_;
   StepResults* results_;
-  std::vector<std::vector<optim::Segment>> segments_;  // by flat unit
+  ById<FlatId, std::vector<optim::Segment>> segments_;
   std::unique_ptr<device::Event> decided_;
   std::int64_t last_decided_ = -1;  // parity of the last decide() with a dynamic loss scale
 };

@@ -15,21 +15,21 @@ Parameters::Parameters(Memory& memory)
       poison_{memory.request().poison},
       pool_{*memory.context().device, memory.request().parameter_slots, memory.parameter_slots(), bytes_of(dtype_)},
       gathers_done_{memory.context().device->make_event()} {
-  for (std::uint32_t flat = 0; memory.parameters_whole() && flat < memory.flat_count(); ++flat) {
-    whole_.push_back(slot_of_its_own(*memory.context().device, memory.addresses(flat).parameters, flat));
+  if (memory.parameters_whole()) {
+    for (auto const flat : memory.layout().flats().ids()) {
+      whole_.push_back(slot_of_its_own(*memory.context().device, memory.addresses(flat).parameters, flat));
+    }
   }
   transaction_.reserve(2);
 }
 
-Slot& Parameters::slot(std::uint32_t flat) noexcept {
-  return memory_->parameters_whole() ? whole_[flat] : *pool_.find(flat);
-}
+Slot& Parameters::slot(FlatId flat) noexcept { return memory_->parameters_whole() ? whole_[flat] : *pool_.find(flat); }
 
-bool Parameters::gathered(std::uint32_t flat) noexcept {
+bool Parameters::gathered(FlatId flat) noexcept {
   return memory_->parameters_whole() || empty(flat) || pool_.find(flat) != nullptr;
 }
 
-bool Parameters::gather(std::uint32_t flat, std::string_view purpose) {
+bool Parameters::gather(FlatId flat, std::string_view purpose) {
   Slot* const slot = pool_.bind(flat);
   if (slot == nullptr) {
     return false;
@@ -45,7 +45,11 @@ bool Parameters::gather(std::uint32_t flat, std::string_view purpose) {
   std::byte* destination = slot->data;
   for (auto const* part : {&unit.trainable, &unit.frozen}) {
     if (part->shard_count > 0) {
-      transaction_.push_back({Operation::all_gather, source, destination, part->shard_count, dtype_});
+      transaction_.push_back({.operation = Operation::all_gather,
+                              .input = source,
+                              .output = destination,
+                              .count = part->shard_count,
+                              .dtype = dtype_});
       source += part->shard_count * bytes_of(dtype_);
       destination += part->padded_count * bytes_of(dtype_);
     }
@@ -59,13 +63,13 @@ bool Parameters::gather(std::uint32_t flat, std::string_view purpose) {
   return true;
 }
 
-void Parameters::pin(std::uint32_t flat) noexcept {
+void Parameters::pin(FlatId flat) noexcept {
   if (!empty(flat)) {
     ++slot(flat).pins;
   }
 }
 
-void Parameters::await(std::uint32_t flat, std::string_view purpose) {
+void Parameters::await(FlatId flat, std::string_view purpose) {
   if (empty(flat)) {
     return;
   }
@@ -79,7 +83,7 @@ void Parameters::await(std::uint32_t flat, std::string_view purpose) {
   }
 }
 
-void Parameters::release(std::uint32_t flat, std::string_view purpose) {
+void Parameters::release(FlatId flat, std::string_view purpose) {
   if (empty(flat)) {
     return;
   }
@@ -95,13 +99,13 @@ void Parameters::release(std::uint32_t flat, std::string_view purpose) {
   }
 }
 
-std::byte const* Parameters::address(std::uint32_t param) noexcept {
+std::byte const* Parameters::address(ParamId param) noexcept {
   auto const& location = memory_->layout().location(param);
   auto const* const data = poison_ ? memory_->addresses(location.flat).lent_parameters : slot(location.flat).data;
   return data + location.offset * bytes_of(dtype_);
 }
 
-void Parameters::publish(std::uint32_t flat) {
+void Parameters::publish(FlatId flat) {
   if (!memory_->parameters_whole() || memory_->optimizer_whole()) {
     return;
   }
@@ -109,7 +113,11 @@ void Parameters::publish(std::uint32_t flat) {
   auto const& part = memory_->flat(flat).trainable;
   stream_->wait(memory_->updated(flat));
   auto const* const own = slot.data + part.slice(memory_->place()).begin * bytes_of(dtype_);
-  transaction_.assign(1, {Operation::all_gather, own, slot.data, part.shard_count, dtype_});
+  transaction_.assign(1, {.operation = Operation::all_gather,
+                          .input = own,
+                          .output = slot.data,
+                          .count = part.shard_count,
+                          .dtype = dtype_});
   {
     device::SpanScope const span{*stream_, "publish", name(flat)};
     comm_->submit(*stream_, {"publish", name(flat)}, transaction_);
@@ -119,11 +127,9 @@ void Parameters::publish(std::uint32_t flat) {
 }
 
 void Parameters::drop(Drop what) noexcept {
-  auto const updated = [&](std::int64_t flat) {
-    return memory_->flat(static_cast<std::uint32_t>(flat)).trainable.padded_count > 0;
-  };
+  auto const updated = [&](FlatId flat) { return memory_->flat(flat).trainable.padded_count > 0; };
   for (auto& slot : pool_.slots()) {
-    if (slot.flat >= 0 && (what == Drop::all || updated(slot.flat))) {
+    if (slot.flat && (what == Drop::all || updated(*slot.flat))) {
       pool_.unbind(slot);
     }
   }

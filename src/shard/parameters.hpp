@@ -21,25 +21,25 @@ class Parameters {
   explicit Parameters(Memory& memory);
 
   /// Is `flat` readable, or on its way? Always, where parameters are whole.
-  [[nodiscard]] bool gathered(std::uint32_t flat) noexcept;
+  [[nodiscard]] bool gathered(FlatId flat) noexcept;
   /// Starts to gather `flat`. False if every slot that it could have is taken: evict a unit first. Only where
   /// !gathered(flat).
-  [[nodiscard]] bool gather(std::uint32_t flat, std::string_view purpose);
+  [[nodiscard]] bool gather(FlatId flat, std::string_view purpose);
   /// The slots that `flat` could be gathered into.
-  [[nodiscard]] std::span<Slot const> slots_for(std::uint32_t flat) const noexcept { return pool_.slots_for(flat); }
+  [[nodiscard]] std::span<Slot const> slots_for(FlatId flat) const noexcept { return pool_.slots_for(flat); }
   /// Takes the slot away from `flat`, which is gathered and not pinned.
-  void evict(std::uint32_t flat) noexcept { pool_.unbind(*pool_.find(flat)); }
+  void evict(FlatId flat) noexcept { pool_.unbind(*pool_.find(flat)); }
   /// A use begins: the slot is not to be evicted. Only where gathered(flat).
-  void pin(std::uint32_t flat) noexcept;
+  void pin(FlatId flat) noexcept;
   /// Makes the compute stream wait until `flat`, which is pinned, is readable.
-  void await(std::uint32_t flat, std::string_view purpose);
+  void await(FlatId flat, std::string_view purpose);
   /// A use ends.
-  void release(std::uint32_t flat, std::string_view purpose);
+  void release(FlatId flat, std::string_view purpose);
   /// Address of a parameter of a unit that is pinned and was awaited. With poison of a copy, NaN after the last
   /// release.
-  [[nodiscard]] std::byte const* address(std::uint32_t param) noexcept;
+  [[nodiscard]] std::byte const* address(ParamId param) noexcept;
   /// Hands this rank's updated slice to all, where parameters are whole and the optimizer is not.
-  void publish(std::uint32_t flat);
+  void publish(FlatId flat);
   /// Gathered copies of trainable units, or of all, are no longer valid.
   void drop(Drop what) noexcept;
   /// Makes the compute stream wait until no rank reads this rank's slices any more.
@@ -52,9 +52,9 @@ class Parameters {
   [[nodiscard]] std::int64_t gathered_bytes() const noexcept { return gathered_bytes_; }
 
  private:
-  [[nodiscard]] Slot& slot(std::uint32_t flat) noexcept;
-  [[nodiscard]] bool empty(std::uint32_t flat) const noexcept { return memory_->flat(flat).padded_count() == 0; }
-  [[nodiscard]] std::string_view name(std::uint32_t flat) const noexcept { return memory_->flat(flat).name; }
+  [[nodiscard]] Slot& slot(FlatId flat) noexcept;
+  [[nodiscard]] bool empty(FlatId flat) const noexcept { return memory_->flat(flat).padded_count() == 0; }
+  [[nodiscard]] std::string_view name(FlatId flat) const noexcept { return memory_->flat(flat).name; }
 
   Memory* memory_;
   device::Stream* stream_;
@@ -62,7 +62,7 @@ class Parameters {
   Dtype dtype_;
   bool poison_;
   SlotPool pool_;
-  std::vector<Slot> whole_;  // by flat unit, where parameters are whole
+  ById<FlatId, Slot> whole_;  // where parameters are whole
   std::unique_ptr<device::Event> gathers_done_;
   std::vector<comm::Collective> transaction_;
   std::int64_t gathered_bytes_ = 0;

@@ -15,10 +15,10 @@ int SlotCounts::total_slots() const noexcept {
   return std::accumulate(classes.begin(), classes.end(), 0, [](int sum, SlotClass const& c) { return sum + c.slots; });
 }
 
-SlotCounts classify(std::span<std::int64_t const> counts) {
-  std::vector<std::uint32_t> by_size(counts.size());
-  std::iota(by_size.begin(), by_size.end(), 0U);
-  std::ranges::stable_sort(by_size, [&](std::uint32_t a, std::uint32_t b) { return counts[a] > counts[b]; });
+SlotCounts classify(ById<FlatId, std::int64_t> const& counts) {
+  auto const ids = counts.ids();
+  std::vector<FlatId> by_size(ids.begin(), ids.end());
+  std::ranges::stable_sort(by_size, [&](FlatId a, FlatId b) { return counts[a] > counts[b]; });
   SlotCounts result;
   result.class_of.assign(counts.size(), -1);
   for (auto const flat : by_size) {
@@ -34,8 +34,8 @@ SlotCounts classify(std::span<std::int64_t const> counts) {
   return result;
 }
 
-Slot slot_of_its_own(device::Device& device, std::byte* data, std::uint32_t flat) {
-  return {data, device.make_event(), device.make_event(), std::int64_t{flat}};
+Slot slot_of_its_own(device::Device& device, std::byte* data, FlatId flat) {
+  return {.data = data, .ready = device.make_event(), .free = device.make_event(), .flat = flat};
 }
 
 SlotPool::SlotPool(device::Device& device, SlotCounts const& counts, std::byte* memory, std::int64_t element_bytes)
@@ -45,7 +45,7 @@ SlotPool::SlotPool(device::Device& device, SlotCounts const& counts, std::byte* 
     auto const bytes = slot_class.capacity_count * element_bytes;
     auto const first = slots_.size();
     for (int i = 0; i < slot_class.slots; ++i, memory += bytes) {
-      slots_.push_back({memory, device.make_event(), device.make_event()});
+      slots_.push_back({.data = memory, .ready = device.make_event(), .free = device.make_event()});
     }
     auto& members = classes_.emplace_back(Members{first, slots_.size(), bytes, nullptr, nullptr});
     for (auto slot = first; slot < slots_.size(); ++slot) {
@@ -69,37 +69,37 @@ Slot* SlotPool::Members::take_first() noexcept {
   return slot;
 }
 
-Slot* SlotPool::find(std::uint32_t flat) noexcept { return by_flat_[flat]; }
+Slot* SlotPool::find(FlatId flat) noexcept { return by_flat_[flat]; }
 
-SlotPool::Members& SlotPool::members(std::uint32_t flat) noexcept {
+SlotPool::Members& SlotPool::members(FlatId flat) noexcept {
   return classes_[static_cast<std::size_t>(class_of_[flat])];
 }
 
-std::int64_t SlotPool::slot_bytes(std::uint32_t flat) const noexcept {
+std::int64_t SlotPool::slot_bytes(FlatId flat) const noexcept {
   return classes_[static_cast<std::size_t>(class_of_[flat])].bytes;
 }
 
-Slot* SlotPool::take(Slot& slot, std::uint32_t flat) noexcept {
+Slot* SlotPool::take(Slot& slot, FlatId flat) noexcept {
   slot.flat = flat;
   by_flat_[flat] = &slot;
   high_water_ = std::max(high_water_, ++bound_);
   return &slot;
 }
 
-Slot* SlotPool::bind(std::uint32_t flat) {
+Slot* SlotPool::bind(FlatId flat) {
   auto* const slot = members(flat).take_first();
   return slot == nullptr ? nullptr : take(*slot, flat);
 }
 
-std::span<Slot const> SlotPool::slots_for(std::uint32_t flat) const noexcept {
+std::span<Slot const> SlotPool::slots_for(FlatId flat) const noexcept {
   auto const& members = classes_[static_cast<std::size_t>(class_of_[flat])];
   return std::span{slots_}.subspan(members.first, members.last - members.first);
 }
 
 void SlotPool::unbind(Slot& slot) noexcept {
-  auto const flat = static_cast<std::uint32_t>(slot.flat);
+  auto const flat = *slot.flat;
   by_flat_[flat] = nullptr;
-  slot.flat = -1;
+  slot.flat.reset();
   members(flat).append(slot);
   --bound_;
   ++unbound_;

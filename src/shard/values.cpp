@@ -26,7 +26,7 @@ Part const& Values::part_of(Location const& location) const noexcept {
   return location.trainable ? flat.trainable : flat.frozen;
 }
 
-Range Values::slice_of(std::uint32_t param, int place) const noexcept {
+Range Values::slice_of(ParamId param, int place) const noexcept {
   auto const& location = memory_->layout().location(param);
   auto const slice = part_of(location).slice(place);
   auto const count = memory_->model().params[param].count;
@@ -34,7 +34,7 @@ Range Values::slice_of(std::uint32_t param, int place) const noexcept {
   return {begin, std::clamp(slice.end - location.in_part, begin, count)};
 }
 
-Range Values::held_of(std::uint32_t param) const noexcept {
+Range Values::held_of(ParamId param) const noexcept {
   return replicated() ? Range{0, memory_->model().params[param].count} : slice_of(param, memory_->place());
 }
 
@@ -43,7 +43,7 @@ void Values::initialise() {
   auto const& model = memory_->model();
   auto const memory = memory_->context().device->allocate_host(most * bytes_of(Dtype::fp32));
   auto* const values = reinterpret_cast<float*>(memory->data());
-  for (std::uint32_t param = 0; param < model.params.size(); ++param) {
+  for (auto const param : model.params.ids()) {
     auto const range = held_of(param);
     for (auto first = range.begin; first < range.end; first += most) {
       std::span const piece{values, static_cast<std::size_t>(std::min(most, range.end - first))};
@@ -62,7 +62,7 @@ Values::Copy Values::compute_copy(Location const& location) const noexcept {
           held(part_of(location), placement, memory_->place())};
 }
 
-void Values::store(std::uint32_t param, std::int64_t first, std::span<float const> values) {
+void Values::store(ParamId param, std::int64_t first, std::span<float const> values) {
   auto const& location = memory_->layout().location(param);
   auto const& precision = memory_->request().precision;
   auto& compute = memory_->compute();
@@ -80,7 +80,7 @@ void Values::store(std::uint32_t param, std::int64_t first, std::span<float cons
   compute.synchronize();
 }
 
-void Values::load(std::uint32_t param, std::int64_t first, std::span<float> values) {
+void Values::load(ParamId param, std::int64_t first, std::span<float> values) {
   auto const& location = memory_->layout().location(param);
   auto const& precision = memory_->request().precision;
   if (location.trainable) {
@@ -91,7 +91,7 @@ void Values::load(std::uint32_t param, std::int64_t first, std::span<float> valu
   }
 }
 
-void Values::load_gradient(std::uint32_t param, std::int64_t first, std::span<float> values) {
+void Values::load_gradient(ParamId param, std::int64_t first, std::span<float> values) {
   auto const& location = memory_->layout().location(param);
   auto const at = memory_->addresses(location.flat);
   read({at.reduced, memory_->optimized(location.flat)}, at.reduced_dtype, location.in_part + first, values);
@@ -104,7 +104,7 @@ void Values::read(Copy const& copy, Dtype dtype, std::int64_t first, std::span<f
   memory_->compute().synchronize();
 }
 
-std::uint64_t Values::hash_whole(std::uint32_t flat, States states, std::span<std::byte> piece) {
+std::uint64_t Values::hash_whole(FlatId flat, States states, std::span<std::byte> piece) {
   auto& compute = memory_->compute();
   auto const& unit = memory_->flat(flat);
   auto const& precision = memory_->request().precision;

@@ -19,17 +19,17 @@ class Values {
   /// Fills every element that this rank holds.
   void initialise();
   /// Elements of `param` that this rank holds in any state.
-  [[nodiscard]] Range held_of(std::uint32_t param) const noexcept;
+  [[nodiscard]] Range held_of(ParamId param) const noexcept;
   /// Elements of `param` in the slice of `place`; begin == end if there are none.
-  [[nodiscard]] Range slice_of(std::uint32_t param, int place) const noexcept;
+  [[nodiscard]] Range slice_of(ParamId param, int place) const noexcept;
   /// Sets elements [first, first + values.size()) of `param`: master and compute copy, as far as they are held. Waits.
   /// `values` are in memory of Device::allocate_host().
-  void store(std::uint32_t param, std::int64_t first, std::span<float const> values);
+  void store(ParamId param, std::int64_t first, std::span<float const> values);
   /// Reads elements of this rank's slice: the master, or the compute copy of a frozen one. Waits. `values` are in
   /// transfer(), or in memory of Device::allocate_host().
-  void load(std::uint32_t param, std::int64_t first, std::span<float> values);
+  void load(ParamId param, std::int64_t first, std::span<float> values);
   /// Likewise of the reduced gradient, after a step's last reduction and before its update.
-  void load_gradient(std::uint32_t param, std::int64_t first, std::span<float> values);
+  void load_gradient(ParamId param, std::int64_t first, std::span<float> values);
   /// Memory of the device for a piece of a shard on its way to a file.
   [[nodiscard]] std::span<float> transfer() noexcept { return memory_->transfer(); }
 
@@ -37,7 +37,7 @@ class Values {
   [[nodiscard]] bool replicated() const noexcept { return memory_->parameters_whole() || memory_->optimizer_whole(); }
   /// Of all that every rank holds whole of `flat`, once nothing writes to it any more; equal on all ranks. Waits.
   /// `piece` is of Device::allocate_host().
-  [[nodiscard]] std::uint64_t hash_whole(std::uint32_t flat, States states, std::span<std::byte> piece);
+  [[nodiscard]] std::uint64_t hash_whole(FlatId flat, States states, std::span<std::byte> piece);
 
  private:
   /// Elements `held` of a part, from `data` on.

@@ -47,8 +47,8 @@ struct Task {
 };
 
 /// How often a unit runs in a micro-step.
-int uses(Model const& model, std::uint32_t unit) {
-  return std::max(1, model.description().units[unit].uses_per_micro_step);
+int uses(Model const& model, std::size_t unit) {
+  return std::max(1, model.description().units[id_at<UnitId>(unit)].uses_per_micro_step);
 }
 
 /// One rank that trains on a clock.
@@ -113,11 +113,11 @@ class SimulatedRank {
   void backward(AnyMicroStep& micro, std::uint32_t index) {
     auto const p = micro.backward(task_.model.unit_at(index));
     auto const& description = task_.model.description();
-    auto const& unit = description.units[index];
+    auto const& unit = description.units[id_at<UnitId>(index)];
     for (auto const* params : {&unit.params, &unit.ties}) {
       for (auto const param : *params) {
         if (description.params[param].options.trainable) {
-          static_cast<void>(p.grad(task_.model.param_at(param)));
+          static_cast<void>(p.grad(task_.model.param_at(index_of(param))));
         }
       }
     }
@@ -182,7 +182,7 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
   result.exposed_comm_ms = result.report.exposed_comm_ms;
   double useful = 0;
   for (std::size_t unit = 0; unit < work.size(); ++unit) {
-    useful += (work[unit].forward_flops + work[unit].backward_flops) * uses(model, static_cast<std::uint32_t>(unit));
+    useful += (work[unit].forward_flops + work[unit].backward_flops) * uses(model, unit);
   }
   useful *= static_cast<double>(config.settings(world, 1).batch.accumulation);
   result.mfu = useful / (1e-3 * result.step_ms) / machine.peak(config.compute_dtype());

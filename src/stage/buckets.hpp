@@ -14,12 +14,12 @@ namespace zeroth::stage {
 /// in which they were completed: the same buckets on every rank.
 class Buckets {
  public:
-  using Bucket = std::span<std::uint32_t const>;  ///< Lives as long as the Buckets.
+  using Bucket = std::span<shard::FlatId const>;  ///< Lives as long as the Buckets.
 
   /// A bucket is full before it would exceed `limit_count` elements or `limit_units` units; a larger unit goes alone.
   Buckets(shard::Layout const& layout, std::int64_t limit_count, int limit_units);
 
-  void complete(std::uint32_t flat) { completed_[flat] = true; }
+  void complete(shard::FlatId flat) { completed_[flat] = true; }
   /// The next bucket that is full, each once; empty if there is none. To be asked after complete() until it is empty.
   [[nodiscard]] Bucket next_full();
   /// What has been collected so far, full or not; empty if there is nothing.
@@ -30,7 +30,7 @@ class Buckets {
   void reset() noexcept;
   [[nodiscard]] bool all_complete() const noexcept { return end_ == order_.size(); }
   /// The first unit in declared order that is not complete yet. Only where !all_complete().
-  [[nodiscard]] std::uint32_t waits_for() const noexcept { return order_[end_]; }
+  [[nodiscard]] shard::FlatId waits_for() const noexcept { return order_[end_]; }
 
   /// No bucket has more elements than this, padding included.
   [[nodiscard]] static std::int64_t largest_count(shard::Layout const& layout, std::int64_t limit_count) noexcept;
@@ -39,8 +39,8 @@ class Buckets {
   shard::Layout const* layout_;
   std::int64_t limit_count_;
   std::size_t limit_units_;
-  std::vector<std::uint32_t> order_;
-  std::vector<bool> completed_;      // by flat unit
+  std::vector<shard::FlatId> order_;
+  ById<shard::FlatId, bool> completed_;
   std::size_t begin_ = 0, end_ = 0;  // of what is collected, in order_
   std::int64_t count_ = 0;           // elements of that
 };

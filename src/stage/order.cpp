@@ -47,7 +47,7 @@ class Order::Window {
   Order* order_;
   PassKind pass_;
   Changed changed_;
-  std::vector<int> uses_;  // by flat unit: turns of the window that use it
+  ById<shard::FlatId, int> uses_;  // turns of the window that use it
   std::int64_t begin_ = -1, end_ = 0;
 };
 
@@ -66,7 +66,8 @@ std::int64_t Order::turns(PassKind pass) const noexcept {
 }
 
 std::int64_t Order::position(Turn const& turn) const noexcept {
-  return turn.phase == Phase::forward ? std::int64_t{turn.unit} : turns(turn.pass) - 1 - std::int64_t{turn.unit};
+  return turn.phase == Phase::forward ? std::int64_t{index_of(turn.unit)}
+                                      : turns(turn.pass) - 1 - std::int64_t{index_of(turn.unit)};
 }
 
 Turn Order::turn_at(PassKind pass, std::int64_t position) const noexcept {
@@ -74,13 +75,13 @@ Turn Order::turn_at(PassKind pass, std::int64_t position) const noexcept {
   return {pass, forward ? Phase::forward : Phase::backward, unit_at(pass, position)};
 }
 
-std::uint32_t Order::unit_at(PassKind pass, std::int64_t position) const noexcept {
+UnitId Order::unit_at(PassKind pass, std::int64_t position) const noexcept {
   auto const in_pass = position % turns(pass);
   auto const units = std::int64_t{layout_->unit_count()};
-  return static_cast<std::uint32_t>(in_pass < units ? in_pass : 2 * units - 1 - in_pass);
+  return static_cast<UnitId>(in_pass < units ? in_pass : 2 * units - 1 - in_pass);
 }
 
-std::int64_t Order::next_use(PassKind pass, std::int64_t position, std::uint32_t flat) const noexcept {
+std::int64_t Order::next_use(PassKind pass, std::int64_t position, shard::FlatId flat) const noexcept {
   auto const cycle = turns(pass);
   auto nearest = cycle;
   auto const consider = [&](std::int64_t use) {
@@ -88,25 +89,24 @@ std::int64_t Order::next_use(PassKind pass, std::int64_t position, std::uint32_t
     nearest = std::min(nearest, distance);
   };
   for (auto const unit : layout_->flats()[flat].users) {
-    consider(std::int64_t{unit});
+    consider(std::int64_t{index_of(unit)});
     if (pass == PassKind::training) {
-      consider(cycle - 1 - std::int64_t{unit});
+      consider(cycle - 1 - std::int64_t{index_of(unit)});
     }
   }
   return nearest;
 }
 
-std::optional<std::uint32_t> Order::last_needed(PassKind pass, std::int64_t position,
+std::optional<shard::FlatId> Order::last_needed(PassKind pass, std::int64_t position,
                                                 std::span<shard::Slot const> slots) const noexcept {
-  std::optional<std::uint32_t> found;
+  std::optional<shard::FlatId> found;
   std::int64_t farthest = 0;
   for (auto const& slot : slots) {
-    if (slot.flat < 0 || slot.pins > 0) {
+    if (!slot.flat || slot.pins > 0) {
       continue;
     }
-    auto const flat = static_cast<std::uint32_t>(slot.flat);
-    if (auto const next = next_use(pass, position, flat); next > farthest) {
-      found = flat;
+    if (auto const next = next_use(pass, position, *slot.flat); next > farthest) {
+      found = slot.flat;
       farthest = next;
     }
   }
@@ -124,12 +124,12 @@ std::int64_t Order::begin_search(PassKind pass, std::int64_t position) {
   return in_use;
 }
 
-bool Order::is_new(std::uint32_t flat) noexcept { return std::exchange(seen_[flat], search_) != search_; }
+bool Order::is_new(shard::FlatId flat) noexcept { return std::exchange(seen_[flat], search_) != search_; }
 
 std::vector<std::int64_t> Order::measure_windows(PassKind pass) {
   std::int64_t live = 0;
   Window window{*this, pass,
-                [&](std::uint32_t flat, int change) { live += change * layout_->flats()[flat].padded_count(); }};
+                [&](shard::FlatId flat, int change) { live += change * layout_->flats()[flat].padded_count(); }};
   std::vector<std::int64_t> ends;
   for (std::int64_t position = -1; position < turns(pass); ++position) {
     auto const in_use = begin_search(pass, position);
@@ -162,7 +162,7 @@ std::int64_t Order::window_end(PassKind pass, std::int64_t position) const noexc
   return windows.empty() ? position + 1 : windows[static_cast<std::size_t>(position + 1)];
 }
 
-void Order::find(PassKind pass, std::int64_t begin, std::int64_t end, std::vector<std::uint32_t>& found) {
+void Order::find(PassKind pass, std::int64_t begin, std::int64_t end, std::vector<shard::FlatId>& found) {
   for (auto next = begin; next < end; ++next) {
     ++looked_at_;
     for (auto const flat : layout_->flats_of(unit_at(pass, next))) {
@@ -173,13 +173,13 @@ void Order::find(PassKind pass, std::int64_t begin, std::int64_t end, std::vecto
   }
 }
 
-void Order::ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead) {
+void Order::ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<shard::FlatId>& ahead) {
   ahead.clear();
   begin_search(pass, position);
   find(pass, position + 1, std::min(end, window_end(pass, position)), ahead);
 }
 
-void Order::newly_ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead) {
+void Order::newly_ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<shard::FlatId>& ahead) {
   ahead.clear();
   begin_search(pass, position);
   find(pass, std::max(position + 1, window_end(pass, position - 1)), std::min(end, window_end(pass, position)), ahead);
@@ -203,14 +203,14 @@ PrefetchShortage Order::shortage() {
 
 SlotCounts Order::parameter_slots() {
   auto const& flats = layout_->flats();
-  std::vector<std::int64_t> counts;
+  ById<shard::FlatId, std::int64_t> counts;
   for (auto const& flat : flats) {
     counts.push_back(flat.padded_count());
   }
   auto result = shard::classify(counts);
   for (auto const pass : {PassKind::training, PassKind::evaluation}) {
     std::vector<int> needed(result.classes.size());
-    Window window{*this, pass, [&](std::uint32_t flat, int change) {
+    Window window{*this, pass, [&](shard::FlatId flat, int change) {
                     if (result.class_of[flat] >= 0) {
                       needed[static_cast<std::size_t>(result.class_of[flat])] += change;
                     }
@@ -229,7 +229,7 @@ SlotCounts Order::parameter_slots() {
     }
   }
   // What stays open has a slot of its own beside those.
-  for (std::uint32_t flat = 0; flat < flats.size(); ++flat) {
+  for (auto const flat : flats.ids()) {
     if (result.class_of[flat] >= 0 &&
         std::ranges::any_of(flats[flat].users, [this](auto unit) { return layout_->stays_open(unit); })) {
       auto& slot_class = result.classes[static_cast<std::size_t>(result.class_of[flat])];
@@ -241,7 +241,7 @@ SlotCounts Order::parameter_slots() {
 
 SlotCounts Order::gradient_slots(int units_at_once) const {
   auto const& flats = layout_->flats();
-  std::vector<std::int64_t> counts;
+  ById<shard::FlatId, std::int64_t> counts;
   for (auto const& flat : flats) {
     counts.push_back(flat.trainable.padded_count);
   }
@@ -254,8 +254,8 @@ SlotCounts Order::gradient_slots(int units_at_once) const {
     for (auto const flat : slot_class.flats) {
       bool const early =
           std::ranges::any_of(flats[flat].users, [this](auto unit) { return layout_->stays_open(unit); });
-      ++opened[flats[flat].users.front()];
-      --opened[early ? layout_->unit_count() : flats[flat].users.back() + std::size_t{1}];
+      ++opened[index_of(flats[flat].users.front())];
+      --opened[early ? layout_->unit_count() : index_of(flats[flat].users.back()) + std::size_t{1}];
     }
     std::int64_t open = 0;
     std::int64_t most = 0;

@@ -21,7 +21,7 @@ enum class PassKind : std::uint8_t { training, evaluation };
 struct Turn {
   PassKind pass = PassKind::training;
   Phase phase = Phase::forward;
-  std::uint32_t unit = 0;
+  UnitId unit{};
   bool last = true;  ///< In backward: the unit's last use in this pass.
 };
 
@@ -49,17 +49,17 @@ class Order {
     return turn.phase == Phase::backward && layout_->stays_open(turn.unit);
   }
   [[nodiscard]] Turn turn_at(PassKind pass, std::int64_t position) const noexcept;
-  [[nodiscard]] std::uint32_t unit_at(PassKind pass, std::int64_t position) const noexcept;
+  [[nodiscard]] UnitId unit_at(PassKind pass, std::int64_t position) const noexcept;
   /// Turns until `flat` is used again after `position`, at least 1, at most turns(pass).
-  [[nodiscard]] std::int64_t next_use(PassKind pass, std::int64_t position, std::uint32_t flat) const noexcept;
+  [[nodiscard]] std::int64_t next_use(PassKind pass, std::int64_t position, shard::FlatId flat) const noexcept;
   /// Of the units in `slots` that are not pinned, the one that is used again last after `position`; none if all are.
-  [[nodiscard]] std::optional<std::uint32_t> last_needed(PassKind pass, std::int64_t position,
+  [[nodiscard]] std::optional<shard::FlatId> last_needed(PassKind pass, std::int64_t position,
                                                          std::span<shard::Slot const> slots) const noexcept;
   /// Flat units to have gathered while the unit at `position` is in use, nearest first, without those that it uses
   /// itself. Looks no further than position `end`. Position -1 is before the first turn. Clears and fills `ahead`.
-  void ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead);
+  void ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<shard::FlatId>& ahead);
   /// As ahead(), without what the position before had ahead of it already. Costs time by what is new.
-  void newly_ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<std::uint32_t>& ahead);
+  void newly_ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<shard::FlatId>& ahead);
 
   /// None where nothing is to be gathered ahead.
   [[nodiscard]] PrefetchShortage shortage();
@@ -78,13 +78,13 @@ class Order {
   [[nodiscard]] std::int64_t window_end(PassKind pass, std::int64_t position) const noexcept;
   /// Starts a search that has found what the unit at `position` uses; elements of that.
   std::int64_t begin_search(PassKind pass, std::int64_t position);
-  [[nodiscard]] bool is_new(std::uint32_t flat) noexcept;
-  void find(PassKind pass, std::int64_t begin, std::int64_t end, std::vector<std::uint32_t>& found);
+  [[nodiscard]] bool is_new(shard::FlatId flat) noexcept;
+  void find(PassKind pass, std::int64_t begin, std::int64_t end, std::vector<shard::FlatId>& found);
 
   shard::Layout const* layout_;
   PrefetchBudget budget_;
   std::array<std::vector<std::int64_t>, 2> windows_;  // by pass and position, from -1; empty without prefetch
-  std::vector<std::uint64_t> seen_;                   // by flat unit: the search that found it last
+  ById<shard::FlatId, std::uint64_t> seen_;           // the search that found it last
   std::uint64_t search_ = 0;
   std::int64_t looked_at_ = 0;
 };

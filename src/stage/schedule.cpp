@@ -66,12 +66,12 @@ void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool las
   end_ = order_.turns(pass) * passes_left;
   reduces_ = reduces;
   last_ = last;
-  for (std::size_t flat = 0; flat < users_left_.size(); ++flat) {
+  for (auto const flat : users_left_.ids()) {
     users_left_[flat] = layout_->flats()[flat].users.size();
   }
 }
 
-void Schedule::gather(std::uint32_t flat, std::string_view purpose) {
+void Schedule::gather(shard::FlatId flat, std::string_view purpose) {
   auto& parameters = manager_->parameters;
   while (!parameters.gather(flat, purpose)) {
     auto const evicted = order_.last_needed(pass_, position_, parameters.slots_for(flat));
@@ -84,9 +84,9 @@ void Schedule::gather(std::uint32_t flat, std::string_view purpose) {
   }
 }
 
-bool Schedule::gather_ahead(std::uint32_t flat, std::string_view purpose) {
+bool Schedule::gather_ahead(shard::FlatId flat, std::string_view purpose) {
   auto& parameters = manager_->parameters;
-  auto const next_use = [this](std::uint32_t other) { return order_.next_use(pass_, position_, other); };
+  auto const next_use = [this](shard::FlatId other) { return order_.next_use(pass_, position_, other); };
   while (!parameters.gather(flat, purpose)) {
     auto const evicted = order_.last_needed(pass_, position_, parameters.slots_for(flat));
     if (!evicted || next_use(*evicted) <= next_use(flat)) {
@@ -163,7 +163,7 @@ void Schedule::pass_over(Turn const& turn) {
   close_gradients(turn);
 }
 
-void Schedule::open_gradients(std::uint32_t unit) {
+void Schedule::open_gradients(UnitId unit) {
   for (auto const flat : layout_->flats_of(unit)) {
     if (layout_->flats()[flat].trainable.padded_count == 0 || manager_->gradients.begin(flat)) {
       continue;

@@ -56,12 +56,12 @@ class Schedule {
 
  private:
   /// Throws ContractError where every slot that would do is pinned by an open guard.
-  void gather(std::uint32_t flat, std::string_view purpose);
+  void gather(shard::FlatId flat, std::string_view purpose);
   /// As gather, but takes no slot from what is used sooner: false then.
-  [[nodiscard]] bool gather_ahead(std::uint32_t flat, std::string_view purpose);
+  [[nodiscard]] bool gather_ahead(shard::FlatId flat, std::string_view purpose);
   void prefetch(std::string_view purpose);
   void reduce(Buckets::Bucket bucket);
-  void open_gradients(std::uint32_t unit);
+  void open_gradients(UnitId unit);
   void close_gradients(Turn const& turn);
 
   shard::Layout const* layout_;
@@ -72,9 +72,9 @@ class Schedule {
   PassKind pass_ = PassKind::training;
   std::int64_t position_ = 0, end_ = 0;
   bool reduces_ = false, last_ = false;
-  std::vector<char> first_used_;         // by flat unit: forward begins with it
-  std::vector<std::size_t> users_left_;  // by flat unit: units whose backward turns are to come or not over
-  std::vector<std::uint32_t> ahead_;
+  ById<shard::FlatId, char> first_used_;         // forward begins with it
+  ById<shard::FlatId, std::size_t> users_left_;  // units whose backward turns are to come or not over
+  std::vector<shard::FlatId> ahead_;
   /// For what turn everything ahead was gathered, and how many gathered units had been evicted by then.
   struct Prefetched {
     PassKind pass = PassKind::training;

@@ -7,6 +7,7 @@
 #include "engine/small_model.hpp"
 #include "shard/layout.hpp"
 #include "support/catch.hpp"
+#include "support/ids.hpp"
 #include "support/thrown.hpp"
 
 namespace zeroth::testing {
@@ -26,7 +27,7 @@ struct Rules {
 
   std::uint64_t open(Phase phase, std::size_t unit) {
     protocol.check_open(phase, small.units[unit]);
-    return protocol.opened(protocol.begin_turn(phase, small.units[unit].index()));
+    return protocol.opened(protocol.begin_turn(phase, small.units[unit].id()));
   }
   stage::Turn turn(Phase phase, std::size_t unit) { return *protocol.closed(open(phase, unit)); }
   /// Units whose skipped turns come before `position`, forward ones as they are, backward ones negative less 1.
@@ -61,12 +62,12 @@ TEST_CASE("guards may overlap in any order, but for two of a unit in one phase, 
   CHECK_THAT(thrown<ContractError>([&] { rules.open(Phase::forward, 0); }),
              Contains("forward of unit \"block0\" while the forward guard of this unit is open"));
   auto const third = rules.open(Phase::backward, 0);  // recomputation has both
-  CHECK(rules.protocol.closed(first)->unit == 0);
+  CHECK(rules.protocol.closed(first)->unit == 0_unit);
   CHECK(!rules.protocol.closed(first));
   CHECK(rules.protocol.closed(third)->phase == Phase::backward);
   CHECK_THAT(thrown<ContractError>([&] { rules.protocol.check_end_of_pass(false); }),
              Contains("a pass ended while the forward guard of unit \"block1\" is open"));
-  CHECK(rules.protocol.closed(second)->unit == 1);
+  CHECK(rules.protocol.closed(second)->unit == 1_unit);
   rules.protocol.check_end_of_pass(false);
 
   Model many;
@@ -79,7 +80,7 @@ TEST_CASE("guards may overlap in any order, but for two of a unit in one phase, 
   protocol.begin_micro_step();
   for (std::uint32_t u = 0; u < Protocol::most_open_guards; ++u) {
     protocol.check_open(Phase::forward, many.unit_at(u));
-    static_cast<void>(protocol.opened(protocol.begin_turn(Phase::forward, u)));
+    static_cast<void>(protocol.opened(protocol.begin_turn(Phase::forward, id_at<UnitId>(u))));
   }
   CHECK_THAT(
       thrown<ContractError>([&] { protocol.check_open(Phase::forward, many.unit_at(Protocol::most_open_guards)); }),

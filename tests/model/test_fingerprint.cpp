@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/ids.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
@@ -32,57 +33,58 @@ struct Change {
 
 std::vector<Change> const changes = {
     {"seed", [](auto& d) { ++d.seed; }},
-    {"a unit's name", [](auto& d) { d.units[0].name = "c"; }},
-    {"a letter that moves from one name to the next", [](auto& d) { d.units[0].name = "ab", d.units[1].name = ""; }},
-    {"uses per micro-step", [](auto& d) { d.units[1].uses_per_micro_step = 1; }},
-    {"staying open", [](auto& d) { d.units[1].stays_open = true; }},
-    {"order of units", [](auto& d) { std::swap(d.units[0], d.units[1]); }},
+    {"a unit's name", [](auto& d) { d.units[0_unit].name = "c"; }},
+    {"a letter that moves from one name to the next",
+     [](auto& d) { d.units[0_unit].name = "ab", d.units[1_unit].name = ""; }},
+    {"uses per micro-step", [](auto& d) { d.units[1_unit].uses_per_micro_step = 1; }},
+    {"staying open", [](auto& d) { d.units[1_unit].stays_open = true; }},
+    {"order of units", [](auto& d) { std::swap(d.units[0_unit], d.units[1_unit]); }},
     {"one more unit",
      [](auto& d) {
        d.units.push_back({"c", 1, false, {}, {}});
      }},
-    {"order of a unit's parameters", [](auto& d) { std::swap(d.units[0].params[0], d.units[0].params[1]); }},
+    {"order of a unit's parameters", [](auto& d) { std::swap(d.units[0_unit].params[0], d.units[0_unit].params[1]); }},
     {"who owns a parameter",
      [](auto& d) {
-       d.units[0].params.pop_back();
-       d.units[1].params.push_back(1);
+       d.units[0_unit].params.pop_back();
+       d.units[1_unit].params.push_back(1_param);
      }},
-    {"no tie", [](auto& d) { d.units[1].ties.clear(); }},
-    {"another tie", [](auto& d) { d.units[1].ties[0] = 1; }},
-    {"a parameter's name", [](auto& d) { d.params[0].name = "v"; }},
-    {"an extent", [](auto& d) { d.params[1].shape[0] = 7; }},
+    {"no tie", [](auto& d) { d.units[1_unit].ties.clear(); }},
+    {"another tie", [](auto& d) { d.units[1_unit].ties[0] = 1_param; }},
+    {"a parameter's name", [](auto& d) { d.params[0_param].name = "v"; }},
+    {"an extent", [](auto& d) { d.params[1_param].shape[0] = 7; }},
     {"the same count in another shape",
      [](auto& d) {
-       d.params[0].shape = {2, 6};
+       d.params[0_param].shape = {2, 6};
      }},
     {"one more dimension",
      [](auto& d) {
-       d.params[1].shape = {6, 1};
+       d.params[1_param].shape = {6, 1};
      }},
     {"kind of initialiser",
      [](auto& d) {
-       d.params[2].init = Normal{-1, 1};
+       d.params[2_param].init = Normal{-1, 1};
      }},
-    {"a constant", [](auto& d) { d.params[1].init = Constant{2}; }},
+    {"a constant", [](auto& d) { d.params[1_param].init = Constant{2}; }},
     {"stddev",
      [](auto& d) {
-       d.params[0].init = Normal{0.75F, 0.25F};
+       d.params[0_param].init = Normal{0.75F, 0.25F};
      }},
     {"mean",
      [](auto& d) {
-       d.params[0].init = Normal{0.5F, 0};
+       d.params[0_param].init = Normal{0.5F, 0};
      }},
     {"lower bound",
      [](auto& d) {
-       d.params[2].init = Uniform{-2, 1};
+       d.params[2_param].init = Uniform{-2, 1};
      }},
     {"upper bound",
      [](auto& d) {
-       d.params[2].init = Uniform{-1, 2};
+       d.params[2_param].init = Uniform{-1, 2};
      }},
-    {"trainable", [](auto& d) { d.params[1].options.trainable = false; }},
-    {"learning rate factor", [](auto& d) { d.params[1].options.learning_rate_factor = 2; }},
-    {"weight decay factor", [](auto& d) { d.params[1].options.weight_decay_factor = 0; }},
+    {"trainable", [](auto& d) { d.params[1_param].options.trainable = false; }},
+    {"learning rate factor", [](auto& d) { d.params[1_param].options.learning_rate_factor = 2; }},
+    {"weight decay factor", [](auto& d) { d.params[1_param].options.weight_decay_factor = 0; }},
 };
 
 }  // namespace
@@ -122,7 +124,7 @@ TEST_CASE("a function counts by values from its first to its last element") {
 
 TEST_CASE("what is no function of the index is refused, with the parameter's name") {
   auto changed = sample();
-  changed.params[3].init = PerElement{[next = 0.0F](std::int64_t) mutable { return next += 1; }};
+  changed.params[3_param].init = PerElement{[next = 0.0F](std::int64_t) mutable { return next += 1; }};
   CHECK_THAT(
       thrown<ContractError>([&] { return model::fingerprint(changed); }),
       Catch::Contains("PerElement of parameter \"table\" gave 1, then 2 for element 0: it must be a pure function "

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/ids.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::testing {
@@ -87,8 +88,8 @@ TEST_CASE("seed and name decide, and nothing else of a parameter does") {
   CHECK(values(1, described("v", Normal{1}), 0, 64) != base);
   param.shape = {8, 8};
   param.count = 64;
-  param.owner = 3;
-  param.ties = {5};
+  param.owner = 3_unit;
+  param.ties = {5_unit};
   param.options.trainable = false;
   CHECK(values(1, param, 0, 64) == base);
 }

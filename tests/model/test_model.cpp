@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/ids.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
@@ -43,20 +44,20 @@ TEST_CASE("a model keeps units and parameters in the order in which they were ad
   CHECK(d.id == first.model());
   CHECK(d.seed == 42);
   REQUIRE(d.units.size() == 2);
-  CHECK(d.units[0].name == "first");
-  CHECK(d.units[0].uses_per_micro_step == 0);
-  CHECK(d.units[0].params == std::vector<std::uint32_t>{1});
-  CHECK(d.units[1].uses_per_micro_step == 3);
-  CHECK(d.units[1].params == std::vector<std::uint32_t>{0, 2});
+  CHECK(d.units[0_unit].name == "first");
+  CHECK(d.units[0_unit].uses_per_micro_step == 0);
+  CHECK(d.units[0_unit].params == std::vector{1_param});
+  CHECK(d.units[1_unit].uses_per_micro_step == 3);
+  CHECK(d.units[1_unit].params == std::vector{0_param, 2_param});
   REQUIRE(d.params.size() == 3);
-  CHECK(d.params[0].name == "late");
-  CHECK(d.params[0].shape == std::vector<std::int64_t>{4, 5});
-  CHECK(d.params[0].count == 20);
-  CHECK(d.params[0].owner == 1);
-  CHECK(d.params[1].owner == 0);
-  CHECK_FALSE(d.params[1].options.trainable);
-  CHECK(d.params[2].options.learning_rate_factor == 2);
-  CHECK(d.params[2].options.weight_decay_factor == 0);
+  CHECK(d.params[0_param].name == "late");
+  CHECK(d.params[0_param].shape == std::vector<std::int64_t>{4, 5});
+  CHECK(d.params[0_param].count == 20);
+  CHECK(d.params[0_param].owner == 1_unit);
+  CHECK(d.params[1_param].owner == 0_unit);
+  CHECK_FALSE(d.params[1_param].options.trainable);
+  CHECK(d.params[2_param].options.learning_rate_factor == 2);
+  CHECK(d.params[2_param].options.weight_decay_factor == 0);
 }
 
 TEST_CASE("ties are kept on both sides, ascending") {
@@ -68,11 +69,11 @@ TEST_CASE("ties are kept on both sides, ascending") {
   model.tie(c, w);
   model.tie(a, w);
   auto const& d = model.description();
-  CHECK(d.params[0].owner == 1);
-  CHECK(d.params[0].ties == std::vector<std::uint32_t>{0, 2});
-  CHECK(d.units[0].ties == std::vector<std::uint32_t>{0});
-  CHECK(d.units[1].ties.empty());
-  CHECK(d.units[2].ties == std::vector<std::uint32_t>{0});
+  CHECK(d.params[0_param].owner == 1_unit);
+  CHECK(d.params[0_param].ties == std::vector{0_unit, 2_unit});
+  CHECK(d.units[0_unit].ties == std::vector{0_param});
+  CHECK(d.units[1_unit].ties.empty());
+  CHECK(d.units[2_unit].ties == std::vector{0_param});
 }
 
 TEST_CASE("names of parameters are global, and what files can hold") {
@@ -87,7 +88,7 @@ TEST_CASE("names of parameters are global, and what files can hold") {
   CHECK_THAT(add(b, ""), Contains("parameter name \"\": it must not be empty"));
   CHECK_THAT(add(b, "__metadata__"), Contains("what safetensors files keep for themselves"));
   CHECK(model.description().params.size() == 1);
-  CHECK(model.description().units[1].params.empty());
+  CHECK(model.description().units[1_unit].params.empty());
 }
 
 TEST_CASE("names that no file could hold are refused, and shown byte by byte") {
@@ -116,10 +117,10 @@ TEST_CASE("bad shapes are refused, and leave the model as it was") {
   CHECK_THAT(refused([&] { return model.param(unit, "max", {std::numeric_limits<std::int64_t>::max()}, Constant{0}); }),
              Contains("too large"));
   CHECK(model.description().params.empty());
-  CHECK(model.description().units[0].params.empty());
+  CHECK(model.description().units[0_unit].params.empty());
   // Past 2^31 elements is fine: nothing is allocated.
   CHECK(model.param(unit, "large", {huge, 3}, Constant{0}).shape()[0] == huge);
-  CHECK(model.description().params[0].count == 3 * huge);
+  CHECK(model.description().params[0_param].count == 3 * huge);
 }
 
 TEST_CASE("a model has at most 2^54 elements, so that nobody's count of its bytes overflows") {
@@ -177,7 +178,7 @@ TEST_CASE("a tie that says nothing new is refused") {
   CHECK_THAT(refused([&] { model.tie(a, w); }), Contains("unit \"a\" made parameter \"w\" and uses it already"));
   model.tie(b, w);
   CHECK_THAT(refused([&] { model.tie(b, w); }), Contains("unit \"b\" is tied to parameter \"w\" twice"));
-  CHECK(model.description().units[1].ties.size() == 1);
+  CHECK(model.description().units[1_unit].ties.size() == 1);
 }
 
 }  // namespace zeroth::testing

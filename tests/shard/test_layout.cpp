@@ -88,9 +88,9 @@ TEST_CASE("random models are as odd as they should be") {
 
 TEST_CASE("every parameter is placed once, where its location says") {
   for_every_layout([](Description const& d, Layout const& layout) {
-    std::vector<int> placed(d.params.size(), 0);
+    ById<ParamId, int> placed(d.params.size(), 0);
     bool good = true;
-    for (std::uint32_t f = 0; f < layout.flats().size(); ++f) {
+    for (auto const f : layout.flats().ids()) {
       auto const& flat = layout.flats()[f];
       for (bool const trainable : {true, false}) {
         auto const& part = trainable ? flat.trainable : flat.frozen;
@@ -158,10 +158,10 @@ TEST_CASE("parameters and padding are the whole, and there is no more padding th
 TEST_CASE("a unit's own parameters are one flat unit, and a tied one is a flat unit of its own") {
   for_every_layout([](Description const& d, Layout const& layout) {
     bool good = true;
-    std::vector<std::set<std::uint32_t>> used_by(d.units.size());
-    for (std::uint32_t f = 0; f < layout.flats().size(); ++f) {
+    ById<UnitId, std::set<shard::FlatId>> used_by(d.units.size());
+    for (auto const f : layout.flats().ids()) {
       auto const& flat = layout.flats()[f];
-      std::set<std::uint32_t> expected;
+      std::set<UnitId> expected;
       for (auto const* part : {&flat.trainable, &flat.frozen}) {
         for (auto const& at : part->params) {
           auto const& param = d.params[at.param];
@@ -177,7 +177,7 @@ TEST_CASE("a unit's own parameters are one flat unit, and a tied one is a flat u
         used_by[unit].insert(f);
       }
     }
-    for (std::uint32_t unit = 0; unit < d.units.size(); ++unit) {
+    for (auto const unit : d.units.ids()) {
       auto const flats = layout.flats_of(unit);
       good = good && std::set(flats.begin(), flats.end()) == used_by[unit] && flats.size() == used_by[unit].size();
     }
@@ -189,9 +189,9 @@ TEST_CASE("a unit's own parameters are one flat unit, and a tied one is a flat u
 TEST_CASE("gradients complete from the last first use to the first") {
   for_every_layout([](Description const&, Layout const& layout) {
     auto const order = layout.completion_order();
-    std::set<std::uint32_t> const listed(order.begin(), order.end());
-    std::set<std::uint32_t> trainable;
-    for (std::uint32_t f = 0; f < layout.flats().size(); ++f) {
+    std::set<shard::FlatId> const listed(order.begin(), order.end());
+    std::set<shard::FlatId> trainable;
+    for (auto const f : layout.flats().ids()) {
       if (!layout.flats()[f].trainable.params.empty()) {
         trainable.insert(f);
       }
@@ -199,7 +199,7 @@ TEST_CASE("gradients complete from the last first use to the first") {
     CHECK(listed == trainable);
     CHECK(order.size() == trainable.size());
     CHECK(std::ranges::is_sorted(order, std::ranges::greater{},
-                                 [&](std::uint32_t flat) { return layout.flats()[flat].users.front(); }));
+                                 [&](shard::FlatId flat) { return layout.flats()[flat].users.front(); }));
   });
 }
 

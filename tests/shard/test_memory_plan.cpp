@@ -49,7 +49,7 @@ Case const precisions[] = {
 
 /// Slots as a schedule might ask for: two for every flat unit's class.
 SlotCounts some_slots(Layout const& layout, bool trainable_only) {
-  std::vector<std::int64_t> counts;
+  ById<shard::FlatId, std::int64_t> counts;
   for (auto const& flat : layout.flats()) {
     counts.push_back(trainable_only ? flat.trainable.padded_count : flat.padded_count());
   }
@@ -151,7 +151,7 @@ bool states_are_apart(Layout const& layout, PlanRequest const& request, MemoryPl
       pieces.push_back({begin, begin + bytes});
     }
   };
-  for (std::size_t f = 0; f < plan.flats.size(); ++f) {
+  for (auto const f : plan.flats.ids()) {
     auto const& at = plan.flats[f];
     auto const& flat = layout.flats()[f];
     auto const& part = flat.trainable;

@@ -9,6 +9,7 @@
 
 #include "shard/slots.hpp"
 #include "support/catch.hpp"
+#include "support/ids.hpp"
 #include "zeroth/device/cpu.hpp"
 
 namespace zeroth::testing {
@@ -26,13 +27,14 @@ struct Pool {
   std::vector<std::byte> memory;
   SlotPool slots;
 
-  Pool(std::vector<std::int64_t> const& unit_counts, std::vector<int> const& slots_by_class,
+  Pool(ById<shard::FlatId, std::int64_t> const& unit_counts, std::vector<int> const& slots_by_class,
        std::int64_t element_bytes = 4)
       : counts{with_slots(unit_counts, slots_by_class)},
         memory(static_cast<std::size_t>(counts.total_count() * element_bytes)),
         slots{*device, counts, memory.data(), element_bytes} {}
 
-  static SlotCounts with_slots(std::vector<std::int64_t> const& unit_counts, std::vector<int> const& slots_by_class) {
+  static SlotCounts with_slots(ById<shard::FlatId, std::int64_t> const& unit_counts,
+                               std::vector<int> const& slots_by_class) {
     auto result = classify(unit_counts);
     REQUIRE(result.classes.size() == slots_by_class.size());
     for (std::size_t c = 0; c < slots_by_class.size(); ++c) {
@@ -47,13 +49,13 @@ struct Pool {
 TEST_CASE("classes hold units of more than half of their capacity") {
   std::mt19937 random{7};
   for (int trial = 0; trial < 200; ++trial) {
-    std::vector<std::int64_t> counts(random() % 12);
+    ById<shard::FlatId, std::int64_t> counts(random() % 12);
     for (auto& count : counts) {
       count = random() % 5 == 0 ? 0 : static_cast<std::int64_t>(random() % 4096 + 1);
     }
     auto const result = classify(counts);
     REQUIRE(result.class_of.size() == counts.size());
-    std::multiset<std::uint32_t> members;
+    std::multiset<shard::FlatId> members;
     std::int64_t smaller_than = std::int64_t{1} << 40U;
     for (std::size_t c = 0; c < result.classes.size(); ++c) {
       auto const& slot_class = result.classes[c];
@@ -69,7 +71,7 @@ TEST_CASE("classes hold units of more than half of their capacity") {
       }
       CHECK(largest == slot_class.capacity_count);
     }
-    for (std::uint32_t flat = 0; flat < counts.size(); ++flat) {
+    for (auto const flat : counts.ids()) {
       CHECK(members.count(flat) == (counts[flat] > 0 ? 1U : 0U));
       CHECK((result.class_of[flat] < 0) == (counts[flat] == 0));
     }
@@ -93,50 +95,50 @@ TEST_CASE("slots lie end to end, class after class") {
     next += i < 3 ? 2000 : 200;
   }
   CHECK(next == pool.memory.data() + pool.memory.size());
-  CHECK(pool.slots.slot_bytes(1) == 2000);
-  CHECK(pool.slots.slot_bytes(4) == 200);
+  CHECK(pool.slots.slot_bytes(1_flat) == 2000);
+  CHECK(pool.slots.slot_bytes(4_flat) == 200);
 }
 
 TEST_CASE("a unit is bound until it is unbound, to the slot that was given up first") {
   Pool pool{{100, 100, 100, 100}, {2}};
   auto& slots = pool.slots;
-  CHECK(slots.find(0) == nullptr);
-  auto* const a = slots.bind(0);
-  auto* const b = slots.bind(1);
+  CHECK(slots.find(0_flat) == nullptr);
+  auto* const a = slots.bind(0_flat);
+  auto* const b = slots.bind(1_flat);
   REQUIRE(a != nullptr);
   REQUIRE(b != nullptr);
   CHECK(a != b);
-  CHECK(slots.find(0) == a);
-  CHECK(a->flat == 0);
-  CHECK(slots.bind(2) == nullptr);
+  CHECK(slots.find(0_flat) == a);
+  CHECK(a->flat == 0_flat);
+  CHECK(slots.bind(2_flat) == nullptr);
   CHECK(slots.bound() == 2);
   slots.unbind(*b);
   slots.unbind(*a);
-  CHECK(slots.find(0) == nullptr);
+  CHECK(slots.find(0_flat) == nullptr);
   CHECK(slots.bound() == 0);
-  CHECK(slots.bind(2) == b);
-  CHECK(slots.bind(3) == a);
+  CHECK(slots.bind(2_flat) == b);
+  CHECK(slots.bind(3_flat) == a);
   CHECK(slots.high_water() == 2);
 }
 
 TEST_CASE("units of one class do not take slots of another") {
   Pool pool{{1000, 100, 90}, {1, 1}};
-  REQUIRE(pool.slots.bind(1) != nullptr);
-  CHECK(pool.slots.bind(2) == nullptr);
-  CHECK(pool.slots.bind(0) != nullptr);
-  CHECK(pool.slots.find(1) != nullptr);
+  REQUIRE(pool.slots.bind(1_flat) != nullptr);
+  CHECK(pool.slots.bind(2_flat) == nullptr);
+  CHECK(pool.slots.bind(0_flat) != nullptr);
+  CHECK(pool.slots.find(1_flat) != nullptr);
 }
 
 TEST_CASE("the slots for a unit are those of its class, bound or not") {
   Pool pool{{1000, 600, 100, 0, 90}, {3, 2}};
   auto& slots = pool.slots;
-  REQUIRE(slots.bind(4) != nullptr);
-  for (std::uint32_t const flat : {0U, 1U}) {
+  REQUIRE(slots.bind(4_flat) != nullptr);
+  for (auto const flat : {0_flat, 1_flat}) {
     auto const found = slots.slots_for(flat);
     CHECK(found.data() == slots.slots().data());
     CHECK(found.size() == 3);
   }
-  for (std::uint32_t const flat : {2U, 4U}) {
+  for (auto const flat : {2_flat, 4_flat}) {
     auto const found = slots.slots_for(flat);
     CHECK(found.data() == slots.slots().data() + 3);
     CHECK(found.size() == 2);
@@ -149,7 +151,7 @@ TEST_CASE("the same calls give the same slots, whatever has completed") {
     std::mt19937 random{3};
     std::vector<std::ptrdiff_t> chosen;
     for (int i = 0; i < 300; ++i) {
-      auto const flat = static_cast<std::uint32_t>(random() % 6);
+      auto const flat = id_at<shard::FlatId>(random() % 6);
       if (auto* const slot = pool.slots.find(flat)) {
         if (random() % 2 == 0) {
           pool.slots.unbind(*slot);
@@ -161,11 +163,11 @@ TEST_CASE("the same calls give the same slots, whatever has completed") {
         continue;
       }
       chosen.push_back(slot - pool.slots.slots().data());
-      std::set<std::int64_t> bound;
+      std::set<shard::FlatId> bound;
       int count = 0;
       for (auto const& each : pool.slots.slots()) {
-        if (each.flat >= 0) {
-          bound.insert(each.flat);
+        if (each.flat) {
+          bound.insert(*each.flat);
           ++count;
         }
       }

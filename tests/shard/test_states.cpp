@@ -17,6 +17,7 @@
 #include "shard/parameters.hpp"
 #include "shard/values.hpp"
 #include "support/catch.hpp"
+#include "support/ids.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cpu.hpp"
 
@@ -47,7 +48,7 @@ Model three_units() {
 }
 
 shard::SlotCounts one_slot_each_class(Layout const& layout) {
-  std::vector<std::int64_t> counts;
+  ById<shard::FlatId, std::int64_t> counts;
   for (auto const& flat : layout.flats()) {
     counts.push_back(flat.padded_count());
   }
@@ -128,30 +129,30 @@ TEST_CASE("parameters: gathered whole into slots, one at a time, until they are 
   auto const body = [](Rank& rank) -> std::string {
     shard::Parameters parameters{rank.memory};
     shard::Values{rank.memory}.initialise();
-    if (parameters.gathered(0) || !parameters.gather(0, "forward") || !parameters.gathered(0)) {
+    if (parameters.gathered(0_flat) || !parameters.gather(0_flat, "forward") || !parameters.gathered(0_flat)) {
       return "the first unit was not gathered";
     }
-    if (parameters.gather(1, "forward")) {
+    if (parameters.gather(1_flat, "forward")) {
       return "there is one slot, and two units were gathered";
     }
-    parameters.evict(0);
-    if (parameters.gathered(0) || !parameters.gather(1, "forward")) {
+    parameters.evict(0_flat);
+    if (parameters.gathered(0_flat) || !parameters.gather(1_flat, "forward")) {
       return "the second unit was not gathered into the first one's slot";
     }
-    parameters.pin(1);
-    parameters.await(1, "forward");
-    auto const values = floats(parameters.address(1), elements);
+    parameters.pin(1_flat);
+    parameters.await(1_flat, "forward");
+    auto const values = floats(parameters.address(1_param), elements);
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (values[i] != -static_cast<float>(i)) {
         return fmt::format("element {} is {}", i, values[i]);
       }
     }
-    parameters.release(1, "forward");
+    parameters.release(1_flat, "forward");
     parameters.drop(shard::Drop::all);
     parameters.await_gathers();
-    auto const bytes = 2 * rank.memory.flat(0).padded_count() * bytes_of(Dtype::fp32);
+    auto const bytes = 2 * rank.memory.flat(0_flat).padded_count() * bytes_of(Dtype::fp32);
     bool const counted = parameters.evictions() == 2 && parameters.slots_high_water() == 1;
-    return counted && parameters.gathered_bytes() == bytes && !parameters.gathered(1) ? "" : "counted wrongly";
+    return counted && parameters.gathered_bytes() == bytes && !parameters.gathered(1_flat) ? "" : "counted wrongly";
   };
   CHECK(on_two_ranks(body) == nothing);
 }
@@ -160,24 +161,24 @@ TEST_CASE("parameters that are whole need no gather, and are published by slices
   auto const body = [](Rank& rank) -> std::string {
     shard::Parameters parameters{rank.memory};
     shard::Values{rank.memory}.initialise();
-    if (!parameters.gathered(0)) {
+    if (!parameters.gathered(0_flat)) {
       return "what is whole is not readable";
     }
-    auto* const whole = reinterpret_cast<float*>(rank.memory.addresses(0).parameters);
-    auto const own = rank.memory.flat(0).trainable.slice(rank.gather->rank());
+    auto* const whole = reinterpret_cast<float*>(rank.memory.addresses(0_flat).parameters);
+    auto const own = rank.memory.flat(0_flat).trainable.slice(rank.gather->rank());
     std::fill(whole + own.begin, whole + own.end, static_cast<float>(rank.gather->rank() + 7));
-    rank.memory.compute().record(rank.memory.updated(0));
-    parameters.publish(0);
-    parameters.pin(0);
-    parameters.await(0, "forward");
-    auto const values = floats(parameters.address(0), elements);
-    auto const cut = rank.memory.flat(0).trainable.shard_count;
+    rank.memory.compute().record(rank.memory.updated(0_flat));
+    parameters.publish(0_flat);
+    parameters.pin(0_flat);
+    parameters.await(0_flat, "forward");
+    auto const values = floats(parameters.address(0_param), elements);
+    auto const cut = rank.memory.flat(0_flat).trainable.shard_count;
     for (std::int64_t i = 0; i < elements; ++i) {
       if (values[static_cast<std::size_t>(i)] != (i < cut ? 7.0F : 8.0F)) {
         return fmt::format("element {} is {}", i, values[static_cast<std::size_t>(i)]);
       }
     }
-    parameters.release(0, "forward");
+    parameters.release(0_flat, "forward");
     rank.gather_stream->synchronize();
     return "";
   };
@@ -187,8 +188,8 @@ TEST_CASE("parameters that are whole need no gather, and are published by slices
 TEST_CASE("gradients: contributions add up, what had none is zero, ranks' are summed where the optimizer reads") {
   auto const body = [](Rank& rank) -> std::string {
     shard::Gradients gradients{rank.memory};
-    constexpr std::uint32_t flat = 2;
-    constexpr std::uint32_t used = 2;  // of its two parameters
+    constexpr auto flat = 2_flat;
+    constexpr auto used = 2_param;  // of its two parameters
     if (!gradients.begin(flat)) {
       return "no slot for the first gradient";
     }
@@ -226,12 +227,12 @@ TEST_CASE("gradients: contributions add up, what had none is zero, ranks' are su
 TEST_CASE("gradients: two units cannot have one slot at the same time") {
   auto const body = [](Rank& rank) -> std::string {
     shard::Gradients gradients{rank.memory};
-    if (!gradients.begin(0) || gradients.begin(1) || !gradients.begin(0)) {
+    if (!gradients.begin(0_flat) || gradients.begin(1_flat) || !gradients.begin(0_flat)) {
       return "a slot for one unit was given to two";
     }
-    gradients.end(0, true);
-    gradients.reduce(std::vector{0U}, true);
-    bool const free_again = gradients.begin(1);
+    gradients.end(0_flat, true);
+    gradients.reduce(std::vector{0_flat}, true);
+    bool const free_again = gradients.begin(1_flat);
     rank.memory.compute().synchronize();
     rank.reduce_stream->synchronize();
     return free_again && gradients.slots_high_water() == 1 ? "" : "the slot did not become free";

@@ -2,6 +2,7 @@
 /// Buckets leave in declared order, within their limits, whatever the order in which units complete.
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -10,6 +11,7 @@
 #include "shard/random_model.hpp"
 #include "stage/buckets.hpp"
 #include "support/catch.hpp"
+#include "support/ids.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -39,7 +41,7 @@ struct Sender {
   std::vector<Bucket> sent{};
 
   void complete(std::uint32_t flat) {
-    buckets.complete(flat);
+    buckets.complete(id_at<shard::FlatId>(flat));
     for (auto bucket = buckets.next_full(); !bucket.empty(); bucket = buckets.next_full()) {
       keep(bucket);
     }
@@ -50,14 +52,14 @@ struct Sender {
  private:
   void keep(Buckets::Bucket bucket) {
     if (!bucket.empty()) {
-      sent.emplace_back(bucket.begin(), bucket.end());
+      std::ranges::transform(bucket, std::back_inserter(sent.emplace_back()), index_of<shard::FlatId>);
     }
   }
 };
 
 std::int64_t count_of(Layout const& layout, Bucket const& bucket) {
   return std::accumulate(bucket.begin(), bucket.end(), std::int64_t{0}, [&](std::int64_t sum, std::uint32_t flat) {
-    return sum + layout.flats()[flat].trainable.padded_count;
+    return sum + layout.flats()[id_at<shard::FlatId>(flat)].trainable.padded_count;
   });
 }
 
@@ -104,11 +106,11 @@ TEST_CASE("a bucket holds at most so many units") {
 TEST_CASE("a unit that completes early waits for those before it") {
   auto const layout = layout_of({128, 128, 128});
   Sender sender{Buckets{layout, 1, no_limit}};
-  CHECK(sender.buckets.waits_for() == 2);
+  CHECK(sender.buckets.waits_for() == 2_flat);
   sender.complete(0);
   sender.complete(1);
   CHECK(sender.sent.empty());
-  CHECK(sender.buckets.waits_for() == 2);
+  CHECK(sender.buckets.waits_for() == 2_flat);
   sender.flush();  // nothing is collected yet
   CHECK(sender.sent.empty());
   sender.complete(2);
@@ -122,7 +124,7 @@ TEST_CASE("flush sends what is collected, once") {
   sender.flush();
   sender.flush();
   CHECK(sender.sent == std::vector<Bucket>{{2}});
-  CHECK(sender.buckets.waits_for() == 1);
+  CHECK(sender.buckets.waits_for() == 1_flat);
   sender.complete(1);
   sender.complete(0);
   sender.finish();
@@ -149,7 +151,7 @@ TEST_CASE("reset forgets what was not sent") {
   Sender sender{Buckets{layout, unlimited, no_limit}};
   sender.complete(1);
   sender.buckets.reset();
-  CHECK(sender.buckets.waits_for() == 1);
+  CHECK(sender.buckets.waits_for() == 1_flat);
   sender.flush();
   CHECK(sender.sent.empty());
 }
@@ -197,7 +199,8 @@ TEST_CASE("for any order of completion: the same buckets, in declared order, gre
     int const limit_units = std::array{1, 2, 3, no_limit}[random() % 4];
     std::vector<Bucket> first;
     for (int trial = 0; trial < 5; ++trial) {
-      Bucket order(layout.completion_order().begin(), layout.completion_order().end());
+      Bucket order;
+      std::ranges::transform(layout.completion_order(), std::back_inserter(order), index_of<shard::FlatId>);
       if (trial > 0) {
         std::ranges::shuffle(order, random);
       }
@@ -219,13 +222,13 @@ TEST_CASE("for any order of completion: the same buckets, in declared order, gre
       CHECK(bucket.size() <= static_cast<std::size_t>(limit_units));
       CHECK(count_of(layout, bucket) <= Buckets::largest_count(layout, limit_count));
       if (b + 1 < first.size()) {  // it could not have taken the next one too
-        auto const next = layout.flats()[first[b + 1].front()].trainable.padded_count;
+        auto const next = layout.flats()[id_at<shard::FlatId>(first[b + 1].front())].trainable.padded_count;
         CHECK(
             (count_of(layout, bucket) + next > limit_count || bucket.size() == static_cast<std::size_t>(limit_units)));
       }
       all.insert(all.end(), bucket.begin(), bucket.end());
     }
-    CHECK(std::ranges::equal(all, layout.completion_order()));
+    CHECK(std::ranges::equal(all, layout.completion_order(), {}, {}, index_of<shard::FlatId>));
   }
 }
 

@@ -10,10 +10,12 @@
 #include "shard/random_model.hpp"
 #include "stage/order.hpp"
 #include "support/catch.hpp"
+#include "support/ids.hpp"
 
 namespace zeroth::testing {
 namespace {
 
+using shard::FlatId;
 using shard::Layout;
 using stage::Order;
 using stage::PassKind;
@@ -26,28 +28,26 @@ constexpr PassKind passes[] = {PassKind::training, PassKind::evaluation};
 
 Layout layout_of(unsigned seed) { return Layout{random_model(seed).description(), 2}; }
 
-bool uses(Layout const& layout, std::uint32_t unit, std::uint32_t flat) {
+bool uses(Layout const& layout, UnitId unit, FlatId flat) {
   return std::ranges::find(layout.flats_of(unit), flat) != layout.flats_of(unit).end();
 }
 
 /// Units in the order of their turns, written down turn by turn.
-std::vector<std::uint32_t> turns_of(Layout const& layout, PassKind pass) {
-  std::vector<std::uint32_t> units;
-  for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
-    units.push_back(unit);
-  }
-  for (std::uint32_t unit = layout.unit_count(); pass == PassKind::training && unit-- > 0;) {
-    units.push_back(unit);
+std::vector<UnitId> turns_of(Layout const& layout, PassKind pass) {
+  auto const forward = first_ids<UnitId>(layout.unit_count());
+  std::vector<UnitId> units{forward.begin(), forward.end()};
+  if (pass == PassKind::training) {
+    std::ranges::reverse_copy(forward, std::back_inserter(units));
   }
   return units;
 }
 
 /// All flat units used after `position` and before `end`, by first use, without those in use.
-std::vector<std::uint32_t> upcoming(Layout const& layout, PassKind pass, std::int64_t position, std::int64_t end) {
+std::vector<FlatId> upcoming(Layout const& layout, PassKind pass, std::int64_t position, std::int64_t end) {
   auto const turns = turns_of(layout, pass);
   auto const count = static_cast<std::int64_t>(turns.size());
   auto const unit_at = [&](std::int64_t at) { return turns[static_cast<std::size_t>(at % count)]; };
-  std::vector<std::uint32_t> found;
+  std::vector<FlatId> found;
   for (auto at = position + 1; at < std::min(end, position + count); ++at) {
     for (auto const flat : layout.flats_of(unit_at(at))) {
       bool const in_use = position >= 0 && uses(layout, unit_at(position), flat);
@@ -59,7 +59,7 @@ std::vector<std::uint32_t> upcoming(Layout const& layout, PassKind pass, std::in
   return found;
 }
 
-std::int64_t count_of(Layout const& layout, std::vector<std::uint32_t> const& flats) {
+std::int64_t count_of(Layout const& layout, std::vector<FlatId> const& flats) {
   std::int64_t count = 0;
   for (auto const flat : flats) {
     count += layout.flats()[flat].padded_count();
@@ -67,7 +67,7 @@ std::int64_t count_of(Layout const& layout, std::vector<std::uint32_t> const& fl
   return count;
 }
 
-std::vector<std::uint32_t> in_use_at(Layout const& layout, PassKind pass, std::int64_t position) {
+std::vector<FlatId> in_use_at(Layout const& layout, PassKind pass, std::int64_t position) {
   if (position < 0) {
     return {};
   }
@@ -90,9 +90,9 @@ void for_every_position(F const& check) {
   }
 }
 
-std::vector<std::uint32_t> ahead(Layout const& layout, PrefetchBudget const& budget, PassKind pass,
-                                 std::int64_t position, std::int64_t end) {
-  std::vector<std::uint32_t> result{99};  // what was there before is cleared
+std::vector<FlatId> ahead(Layout const& layout, PrefetchBudget const& budget, PassKind pass, std::int64_t position,
+                          std::int64_t end) {
+  std::vector<FlatId> result{99_flat};  // what was there before is cleared
   Order{layout, budget}.ahead(pass, position, end, result);
   return result;
 }
@@ -121,7 +121,7 @@ TEST_CASE("next_use is the distance to the next turn that uses a flat unit") {
   for_every_position([](Layout const& layout, PassKind pass, std::int64_t position, std::int64_t turns) {
     Order const order{layout, {}};
     auto const units = turns_of(layout, pass);
-    for (std::uint32_t flat = 0; flat < layout.flats().size(); ++flat) {
+    for (auto const flat : layout.flats().ids()) {
       std::int64_t distance = 1;
       while (!uses(layout, units[static_cast<std::size_t>((position + distance) % turns)], flat)) {
         ++distance;
@@ -145,13 +145,13 @@ TEST_CASE("the unit that is used again last makes room, unless it is pinned") {
   };
   CHECK_FALSE(last_needed(PassKind::training, 0));  // nothing is bound
   for (std::size_t i = 0; i < 3; ++i) {
-    slots[i].flat = static_cast<std::int64_t>(2 - i);
+    slots[i].flat = id_at<FlatId>(2 - i);
   }
-  CHECK(last_needed(PassKind::training, 3) == 0U);    // backward begins: 2, 1, 0
-  CHECK(last_needed(PassKind::training, 7) == 2U);    // the next pass begins: 0, 1, 2
-  CHECK(last_needed(PassKind::evaluation, 1) == 1U);  // 2 is next, then 0 of the next pass
+  CHECK(last_needed(PassKind::training, 3) == 0_flat);    // backward begins: 2, 1, 0
+  CHECK(last_needed(PassKind::training, 7) == 2_flat);    // the next pass begins: 0, 1, 2
+  CHECK(last_needed(PassKind::evaluation, 1) == 1_flat);  // 2 is next, then 0 of the next pass
   slots[1].pins = 1;
-  CHECK(last_needed(PassKind::evaluation, 1) == 0U);
+  CHECK(last_needed(PassKind::evaluation, 1) == 0_flat);
   slots[0].pins = 2;
   slots[2].pins = 1;
   CHECK_FALSE(last_needed(PassKind::training, 0));
@@ -229,7 +229,7 @@ TEST_CASE("units are ahead, nearest first, while fewer elements than the budget 
       if (!result.empty()) {  // before the last unit was added, the budget was not used up
         auto before = result;
         auto const last = order.next_use(pass, position, result.back());
-        std::erase_if(before, [&](std::uint32_t flat) { return order.next_use(pass, position, flat) == last; });
+        std::erase_if(before, [&](FlatId flat) { return order.next_use(pass, position, flat) == last; });
         CHECK(count_of(layout, before) < budget);
       }
     });
@@ -250,7 +250,7 @@ TEST_CASE("prefetch does not exceed the live budget, and stops at the first unit
         Order const order{layout, {}};
         auto const when = order.next_use(pass, position, next[result.size()]);
         std::ranges::copy_if(next, std::back_inserter(more),
-                             [&](std::uint32_t flat) { return order.next_use(pass, position, flat) == when; });
+                             [&](FlatId flat) { return order.next_use(pass, position, flat) == when; });
         CHECK(used + count_of(layout, more) > live);
       }
     });
@@ -293,14 +293,14 @@ TEST_CASE("what is newly ahead is what the turn before neither used nor had ahea
           auto const before = ahead(layout, {budget, live}, pass, position - 1, end);
           auto const used = in_use_at(layout, pass, position - 1);
           auto const now = ahead(layout, {budget, live}, pass, position, end);
-          std::vector<std::uint32_t> newly{99};
+          std::vector<FlatId> newly{99_flat};
           Order{layout, {budget, live}}.newly_ahead(pass, position, end, newly);
-          auto const has = [](auto const& list, std::uint32_t flat) {
+          auto const has = [](auto const& list, FlatId flat) {
             return std::ranges::find(list, flat) != std::ranges::end(list);
           };
-          CHECK(std::ranges::all_of(newly, [&](std::uint32_t flat) { return has(now, flat); }));
+          CHECK(std::ranges::all_of(newly, [&](FlatId flat) { return has(now, flat); }));
           CHECK(std::ranges::all_of(
-              now, [&](std::uint32_t flat) { return has(newly, flat) || has(before, flat) || has(used, flat); }));
+              now, [&](FlatId flat) { return has(newly, flat) || has(before, flat) || has(used, flat); }));
         }
       });
     }

@@ -5,6 +5,7 @@
 #include "stage/policy.hpp"
 #include "stage/schedule.hpp"
 #include "support/catch.hpp"
+#include "support/ids.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -102,9 +103,9 @@ TEST_CASE("a bucket holds at most half of the gradient slots, where there are an
 TEST_CASE("messages call a turn by what it is for") {
   using stage::PassKind;
   using stage::Phase;
-  CHECK(stage::purpose_of({PassKind::training, Phase::forward, 0}) == "forward");
-  CHECK(stage::purpose_of({PassKind::training, Phase::backward, 0}) == "backward");
-  CHECK(stage::purpose_of({PassKind::evaluation, Phase::forward, 0}) == "evaluation");
+  CHECK(stage::purpose_of({PassKind::training, Phase::forward, 0_unit}) == "forward");
+  CHECK(stage::purpose_of({PassKind::training, Phase::backward, 0_unit}) == "backward");
+  CHECK(stage::purpose_of({PassKind::evaluation, Phase::forward, 0_unit}) == "evaluation");
 }
 
 }  // namespace zeroth::testing

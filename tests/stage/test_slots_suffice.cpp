@@ -31,7 +31,7 @@ struct Slots {
   explicit Slots(SlotCounts const& counts) : pool{*device, counts, nullptr, 0} {}
 
   /// As the schedule does it. False: no slot was to be had.
-  bool bind(std::uint32_t flat, Order const& order, PassKind pass, std::int64_t position) {
+  bool bind(shard::FlatId flat, Order const& order, PassKind pass, std::int64_t position) {
     while (pool.bind(flat) == nullptr) {
       auto const evicted = order.last_needed(pass, position, pool.slots_for(flat));
       if (!evicted) {
@@ -52,7 +52,7 @@ struct Slots {
 int misses_in(Layout const& layout, Order order, PassKind pass) {
   Slots slots{order.parameter_slots()};
   auto const turns = order.turns(pass);
-  std::vector<std::uint32_t> ahead;
+  std::vector<shard::FlatId> ahead;
   int misses = 0;
   bool first = true;
   for (std::int64_t turn = 0; turn < 3 * turns; ++turn) {
@@ -87,12 +87,12 @@ int misses_in(Layout const& layout, Order order, PassKind pass) {
 bool backward_finds_slots(Layout const& layout, int gradient_slots, std::int64_t bucket_count) {
   Slots slots{Order{layout, {}}.gradient_slots(gradient_slots)};
   stage::Buckets buckets{layout, bucket_count, std::max(1, gradient_slots / 2)};
-  std::vector<int> users_left;
+  ById<shard::FlatId, int> users_left;
   for (auto const& flat : layout.flats()) {
     users_left.push_back(static_cast<int>(flat.users.size()));
   }
-  for (auto unit = layout.unit_count(); unit-- > 0;) {
-    auto const trainable = [&](std::uint32_t flat) { return layout.flats()[flat].trainable.padded_count > 0; };
+  for (auto const unit : first_ids<UnitId>(layout.unit_count()) | std::views::reverse) {
+    auto const trainable = [&](shard::FlatId flat) { return layout.flats()[flat].trainable.padded_count > 0; };
     for (auto const flat : layout.flats_of(unit)) {
       if (!trainable(flat) || slots.pool.find(flat) != nullptr || slots.pool.bind(flat) != nullptr) {
         continue;
@@ -144,8 +144,8 @@ TEST_CASE("without prefetch, parameter slots are those of the unit that needs mo
     auto const slots = Order{layout, {0, unlimited}}.parameter_slots();
     for (std::size_t c = 0; c < slots.classes.size(); ++c) {
       std::int64_t most = 0;
-      for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
-        most = std::max(most, std::ranges::count_if(layout.flats_of(unit), [&](std::uint32_t flat) {
+      for (auto const unit : first_ids<UnitId>(layout.unit_count())) {
+        most = std::max(most, std::ranges::count_if(layout.flats_of(unit), [&](shard::FlatId flat) {
                           return slots.class_of[flat] == static_cast<int>(c);
                         }));
       }

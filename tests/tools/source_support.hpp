@@ -42,7 +42,7 @@ inline std::vector<std::string> unit_names(SourcedModel const& source) {
 /// Elements that a unit makes.
 inline std::int64_t count_of_unit(SourcedModel const& source, std::size_t unit) {
   std::int64_t count = 0;
-  for (auto const param : source.model.description().units[unit].params) {
+  for (auto const param : source.model.description().units[id_at<UnitId>(unit)].params) {
     count += source.model.description().params[param].count;
   }
   return count;

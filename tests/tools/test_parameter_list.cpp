@@ -2,9 +2,13 @@
 /// Models written down as lists.
 #include "source_support.hpp"
 #include "support/catch.hpp"
+#include "support/ids.hpp"
 
 namespace zeroth::tools {
 namespace {
+
+using testing::operator""_param;
+using testing::operator""_unit;
 
 constexpr char const* small = R"({
   "context": 32,
@@ -22,9 +26,9 @@ TEST_CASE("A list of parameters is the model it says") {
   CHECK(source.context == 32);
   CHECK(unit_names(source) == std::vector<std::string>{"embedding", "block", "head"});
   CHECK(count_of(source) == 800 + 5 + 96 + 8 + 1);
-  CHECK_FALSE(description.params[1].options.trainable);
-  CHECK(description.params[0].options.trainable);
-  CHECK(description.units[2].ties == std::vector<std::uint32_t>{0});
+  CHECK_FALSE(description.params[1_param].options.trainable);
+  CHECK(description.params[0_param].options.trainable);
+  CHECK(description.units[2_unit].ties == std::vector{0_param});
   CHECK(source.facts[0].matmul_count == 0);
   CHECK(source.facts[1].matmul_count == 96);
   CHECK(source.facts[1].attention_channels == 8);

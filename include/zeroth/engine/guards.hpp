@@ -40,8 +40,8 @@ class ZEROTH_EXPORT Guard {
   Guard(Guard&& other) noexcept;
   Guard& operator=(Guard&&) = delete;  // would acquire the next unit before it releases this one
   ~Guard();
-  [[nodiscard]] AnyView parameter(std::uint32_t model, std::uint32_t param) const;
-  [[nodiscard]] Contribution contribute(std::uint32_t model, std::uint32_t param) const;
+  [[nodiscard]] AnyView parameter(ModelId model, ParamId param) const;
+  [[nodiscard]] Contribution contribute(ModelId model, ParamId param) const;
   [[nodiscard]] Dtype gradient_dtype() const noexcept;
 
  private:
@@ -60,9 +60,7 @@ class AnyParams {
   AnyParams(AnyParams const&) = delete;
   AnyParams& operator=(AnyParams const&) = delete;
   /// Throws ContractError if the unit neither holds nor ties `param`.
-  [[nodiscard]] AnyView operator[](AnyParam const& param) const& {
-    return guard_.parameter(param.model_, param.index_);
-  }
+  [[nodiscard]] AnyView operator[](AnyParam const& param) const& { return guard_.parameter(param.model_, param.id_); }
   void operator[](AnyParam const&) const&& = delete;  // name the guard: it must outlive the view
 
  protected:
@@ -80,7 +78,7 @@ class Params : public AnyParams {
   /// Throws ContractError if the unit neither holds nor ties `param`.
   template <std::size_t D>
   [[nodiscard]] View<T const, D> operator[](Param<D> const& param) const& {
-    return {static_cast<T const*>(guard_.parameter(param.model_, param.index_).data), param.shape_};
+    return {static_cast<T const*>(guard_.parameter(param.model_, param.id_).data), param.shape_};
   }
   template <std::size_t D>
   void operator[](Param<D> const&) const&& = delete;  // as in AnyParams
@@ -209,7 +207,7 @@ class [[nodiscard]] Backward final : public Params<T> {
   /// Throws ContractError before the loss was reported, and for a frozen parameter. One never asked for counts as zero.
   template <std::size_t D>
   [[nodiscard]] Gradient<G, D> grad(Param<D> const& param) const& {
-    return {this->guard_.contribute(param.model_, param.index_), param.shape_};
+    return {this->guard_.contribute(param.model_, param.id_), param.shape_};
   }
   template <std::size_t D>
   void grad(Param<D> const&) const&& = delete;  // as in AnyParams: name the guard

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "zeroth/core/by_id.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/model/model.hpp"
 
@@ -22,27 +23,27 @@ struct ParamDescription {
   std::int64_t count = 0;           ///< Elements.
   Init init;                        ///< Its start.
   ParamOptions options;             ///< How it is trained.
-  std::uint32_t owner = 0;          ///< The unit that made it.
-  std::vector<std::uint32_t> ties;  ///< Further units that use it, ascending.
+  UnitId owner{};                   ///< The unit that made it.
+  std::vector<UnitId> ties;         ///< Further units that use it, ascending.
 };
 
 /// One unit.
 struct UnitDescription {
-  std::string name;                   ///< For messages, UTF-8.
-  int uses_per_micro_step = 0;        ///< See UnitOptions; 0: as often as it runs forward.
-  bool stays_open = false;            ///< See UnitOptions.
-  std::vector<std::uint32_t> params;  ///< Made here, in order.
-  std::vector<std::uint32_t> ties;    ///< Made elsewhere, used here too.
+  std::string name;             ///< For messages, UTF-8.
+  int uses_per_micro_step = 0;  ///< See UnitOptions; 0: as often as it runs forward.
+  bool stays_open = false;      ///< See UnitOptions.
+  std::vector<ParamId> params;  ///< Made here, in order.
+  std::vector<ParamId> ties;    ///< Made elsewhere, used here too.
 };
 
 /// All of a model.
 struct Description {
-  std::uint32_t id = 0;                                        ///< Distinguishes models of one process.
-  std::uint64_t seed = 0;                                      ///< Of the initialisation.
-  std::vector<UnitDescription> units;                          ///< In the order of forward.
-  std::vector<ParamDescription> params;                        ///< In the order in which they were made.
-  std::unordered_map<std::string, std::uint32_t> param_named;  ///< Index in params.
-  std::int64_t count = 0;                                      ///< Elements of all parameters.
+  ModelId id{};                                          ///< Distinguishes models of one process.
+  std::uint64_t seed = 0;                                ///< Of the initialisation.
+  ById<UnitId, UnitDescription> units;                   ///< In the order of forward.
+  ById<ParamId, ParamDescription> params;                ///< In the order in which they were made.
+  std::unordered_map<std::string, ParamId> param_named;  ///< By name.
+  std::int64_t count = 0;                                ///< Elements of all parameters.
 };
 
 /// Same units, parameters, shapes, options and seed give the same number, on every machine. Initialisers count by kind

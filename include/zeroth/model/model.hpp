@@ -13,10 +13,18 @@
 #include <variant>
 #include <vector>
 
+#include "zeroth/core/by_id.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/core/view.hpp"
 
 namespace zeroth {
+
+/// A model, among all of a process.
+enum class ModelId : std::uint32_t {};
+/// A unit of a model: its place in the order of forward.
+enum class UnitId : std::uint32_t {};
+/// A parameter of a model: its place in the order in which they were made.
+enum class ParamId : std::uint32_t {};
 
 namespace model {
 struct Description;
@@ -62,14 +70,16 @@ using Init = std::variant<Constant, Normal, Uniform, PerElement, FromMemory>;
 /// Parameters that are communicated together, say one transformer block. An id: copy it, keep it.
 class Unit {
  public:
-  /// For the layers below: which model made it, and its place in the order of forward.
-  [[nodiscard]] std::uint32_t model() const noexcept { return model_; }
-  [[nodiscard]] std::uint32_t index() const noexcept { return index_; }  ///< From 0.
+  /// For the layers below: which model made it, and which of its units it is.
+  [[nodiscard]] ModelId model() const noexcept { return model_; }
+  [[nodiscard]] UnitId id() const noexcept { return id_; }
+  [[nodiscard]] std::uint32_t index() const noexcept { return index_of(id_); }  ///< In the order of forward, from 0.
 
  private:
   friend class Model;
-  Unit(std::uint32_t model, std::uint32_t index) noexcept : model_{model}, index_{index} {}
-  std::uint32_t model_, index_;
+  Unit(ModelId model, UnitId id) noexcept : model_{model}, id_{id} {}
+  ModelId model_;
+  UnitId id_;
 };
 
 /// One parameter of D dimensions. An id with a shape: what the hot loop indexes with, instead of a name.
@@ -85,9 +95,9 @@ class Param {
   friend class Params;
   template <Element T, GradientOf<T> G>
   friend class Backward;
-  Param(std::uint32_t model, std::uint32_t index, Shape<D> const& shape) noexcept
-      : model_{model}, index_{index}, shape_{shape} {}
-  std::uint32_t model_, index_;
+  Param(ModelId model, ParamId id, Shape<D> const& shape) noexcept : model_{model}, id_{id}, shape_{shape} {}
+  ModelId model_;
+  ParamId id_;
   Shape<D> shape_;
 };
 
@@ -98,7 +108,7 @@ class AnyParam {
   /// Of a parameter whose number of dimensions is known.
   template <std::size_t D>
   AnyParam(Param<D> const& param)  // NOLINT(google-explicit-constructor): it is one
-      : model_{param.model_}, index_{param.index_}, shape_(param.shape_.begin(), param.shape_.end()) {}
+      : model_{param.model_}, id_{param.id_}, shape_(param.shape_.begin(), param.shape_.end()) {}
   [[nodiscard]] std::vector<std::int64_t> const& shape() const noexcept { return shape_; }  ///< Empty: one number.
 
  private:
@@ -106,9 +116,10 @@ class AnyParam {
   friend class AnyEngine;
   friend class AnyParams;
   friend class Model;
-  AnyParam(std::uint32_t model, std::uint32_t index, std::span<std::int64_t const> shape)
-      : model_{model}, index_{index}, shape_(shape.begin(), shape.end()) {}
-  std::uint32_t model_, index_;
+  AnyParam(ModelId model, ParamId id, std::span<std::int64_t const> shape)
+      : model_{model}, id_{id}, shape_(shape.begin(), shape.end()) {}
+  ModelId model_;
+  ParamId id_;
   std::vector<std::int64_t> shape_;
 };
 
@@ -151,7 +162,7 @@ class ZEROTH_EXPORT Model {
   }
   /// `unit` uses `param` too, as a head uses a token embedding. Stored, updated and saved once; gradients of all uses
   /// add up.
-  void tie(Unit unit, AnyParam const& param) { add_use(unit, param.model_, param.index_); }
+  void tie(Unit unit, AnyParam const& param) { add_use(unit, param.model_, param.id_); }
   /// The unit at this place in the order of forward, for programs that walk through a model that they did not write.
   /// Throws ContractError if there is none.
   [[nodiscard]] Unit unit_at(std::uint32_t index) const;
@@ -161,9 +172,9 @@ class ZEROTH_EXPORT Model {
   [[nodiscard]] model::Description const& description() const noexcept { return *state_; }
 
  private:
-  std::uint32_t add(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
-                    ParamOptions const& options);
-  void add_use(Unit unit, std::uint32_t model, std::uint32_t param);
+  ParamId add(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
+              ParamOptions const& options);
+  void add_use(Unit unit, ModelId model, ParamId param);
   std::shared_ptr<model::Description> state_;
 };
 
