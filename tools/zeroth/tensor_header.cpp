@@ -38,7 +38,7 @@ struct Place {
   int part = 0;
   std::string stem;
   std::int64_t index = 0;
-  friend auto operator<=>(Place const&, Place const&) = default;
+  auto operator<=>(Place const&) const = default;  // NOLINT(modernize-use-nullptr): the 0 is the compiler's own
 };
 
 bool is_embedding(std::string_view name) {

@@ -92,7 +92,7 @@ struct Kind {
   bool a_transposed, b_transposed, adds, adds_other;
   Dtype factors, out;
   Epilogue epilogue;
-  auto operator<=>(Kind const&) const = default;
+  auto operator<=>(Kind const&) const = default;  // NOLINT(modernize-use-nullptr): the 0 is the compiler's own
 };
 
 std::string describe(Kind const& kind) {

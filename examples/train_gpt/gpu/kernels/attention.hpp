@@ -46,22 +46,22 @@ ZEROTH_DEVICE inline void multiply_rows(int thread, float const (*a)[AttentionTi
                                         float const (*b)[AttentionTiles<most_width>::stride],
                                         float (&values)[rows / 16][columns / 16]) {
   using Tiles = AttentionTiles<most_width>;
-  constexpr int R = rows / Tiles::side, J = columns / Tiles::side;
-  for (int r = 0; r < R; ++r) {
-    for (int j = 0; j < J; ++j) {
+  constexpr int own_rows = rows / Tiles::side, own_columns = columns / Tiles::side;
+  for (int r = 0; r < own_rows; ++r) {
+    for (int j = 0; j < own_columns; ++j) {
       values[r][j] = 0;
     }
   }
   for (int d = 0; d < most_width; d += 4) {
-    zeroth::cuda::Pack<float, 4> left[R], right[J];
-    for (int r = 0; r < R; ++r) {
+    zeroth::cuda::Pack<float, 4> left[own_rows], right[own_columns];
+    for (int r = 0; r < own_rows; ++r) {
       left[r] = zeroth::cuda::load<4>(&a[Tiles::row_of(thread, rows, r)][d]);
     }
-    for (int j = 0; j < J; ++j) {
+    for (int j = 0; j < own_columns; ++j) {
       right[j] = zeroth::cuda::load<4>(&b[Tiles::column_of(thread, j)][d]);
     }
-    for (int r = 0; r < R; ++r) {
-      for (int j = 0; j < J; ++j) {
+    for (int r = 0; r < own_rows; ++r) {
+      for (int j = 0; j < own_columns; ++j) {
         for (int k = 0; k < 4; ++k) {
           values[r][j] += left[r].at[k] * right[j].at[k];
         }
@@ -76,15 +76,15 @@ ZEROTH_DEVICE inline void add_weighted_rows(int thread, int count, Weight const&
                                             float const (*b)[AttentionTiles<most_width>::stride],
                                             float (&sums)[rows / 16][most_width / 16]) {
   using Tiles = AttentionTiles<most_width>;
-  constexpr int R = rows / Tiles::side, J = Tiles::width_steps;
+  constexpr int own_rows = rows / Tiles::side, own_columns = Tiles::width_steps;
   for (int k = 0; k < count; ++k) {
-    float value[J];
-    for (int j = 0; j < J; ++j) {
+    float value[own_columns];
+    for (int j = 0; j < own_columns; ++j) {
       value[j] = b[k][Tiles::column_of(thread, j)];
     }
-    for (int r = 0; r < R; ++r) {
+    for (int r = 0; r < own_rows; ++r) {
       float const w = weight(Tiles::row_of(thread, rows, r), k);
-      for (int j = 0; j < J; ++j) {
+      for (int j = 0; j < own_columns; ++j) {
         sums[r][j] += w * value[j];
       }
     }
@@ -94,8 +94,8 @@ ZEROTH_DEVICE inline void add_weighted_rows(int thread, int count, Weight const&
 /// Sums that a thread keeps for its rows and channels, from tile to tile.
 template <int most_width, int rows>
 struct HeadSums {
-  static constexpr int R = rows / 16, J = most_width / 16;
-  float at[R][J];
+  static constexpr int own_rows = rows / 16, own_columns = most_width / 16;
+  float at[own_rows][own_columns];
 
   ZEROTH_DEVICE void clear() {
     for (auto& row : at) {
@@ -106,7 +106,7 @@ struct HeadSums {
   }
   template <class Factor>
   ZEROTH_DEVICE void multiply(int thread, Factor const& factor_of) {
-    for (int r = 0; r < R; ++r) {
+    for (int r = 0; r < own_rows; ++r) {
       float const factor = factor_of(AttentionTiles<most_width>::row_of(thread, rows, r));
       for (float& value : at[r]) {
         value *= factor;
@@ -118,9 +118,9 @@ struct HeadSums {
   ZEROTH_DEVICE void store(int thread, Heads const& h, HeadTile const& tile, std::int64_t first,
                            std::int64_t row_channels, T* to) const {
     using Tiles = AttentionTiles<most_width>;
-    for (int r = 0; r < R; ++r) {
+    for (int r = 0; r < own_rows; ++r) {
       std::int64_t const position = first + Tiles::row_of(thread, rows, r);
-      for (int j = 0; j < J; ++j) {
+      for (int j = 0; j < own_columns; ++j) {
         int const d = Tiles::column_of(thread, j);
         if (position < h.context && d < h.width) {
           to[tile.at(h, position, row_channels) + d] = from_float<T>(at[r][j]);
