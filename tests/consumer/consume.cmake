@@ -153,7 +153,7 @@ if(FROM STREQUAL "install_tree")
 elseif(FROM STREQUAL "build_tree")
   run(${configure} -D Zeroth_DIR=${BUILD})
 elseif(FROM STREQUAL "subdirectory")
-  run(${configure} -D ZEROTH_SOURCE=${REPOSITORY} -D ZEROTH_ENABLE_MPI=${MPI})
+  run(${configure} ${cheap} -D ZEROTH_SOURCE=${REPOSITORY} -D ZEROTH_ENABLE_MPI=${MPI} -D ZEROTH_PRECOMPILE=ON)
 elseif(FROM STREQUAL "shared")
   run(${CMAKE_COMMAND} -S ${REPOSITORY} -B ${WORK}/library ${compiler} ${cheap} -D BUILD_SHARED_LIBS=ON -D ZEROTH_PRECOMPILE=ON
       -D ZEROTH_ENABLE_MPI=OFF -D ZEROTH_BUILD_TESTS=OFF -D ZEROTH_BUILD_BENCH=OFF -D ZEROTH_BUILD_TOOLS=OFF

@@ -12,15 +12,10 @@
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
+#include "support/sanitized.hpp"
 
 namespace zeroth::testing {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;  // shadow memory is resident too
-#else
-constexpr bool sanitized = false;
-#endif
 
 std::int64_t resident_bytes() {
   std::ifstream statm{"/proc/self/statm"};

@@ -11,12 +11,13 @@
 #include "support/catch.hpp"
 #include "support/delayed.hpp"
 #include "support/rules.hpp"
+#include "support/sanitized.hpp"
 #include "train.hpp"
 
 namespace zeroth::testing {
 
 TEST_CASE("stages are bit-equal") {
-  auto const world = GENERATE(1, 2, 3, 4);
+  auto const world = GENERATE(from_range(worlds({1, 2, 3, 4}, {1, 3})));
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   auto const accumulation = GENERATE(1, 3);
   auto const* const reduce = GENERATE("every_micro_step", "last_micro_step");
