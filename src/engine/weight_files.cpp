@@ -97,7 +97,7 @@ void send_slices(shard::ShardManager& manager, std::size_t params, Exchange cons
       refused = std::current_exception();
     }
   };
-  for (auto const param : first_ids<ParamId>(params)) {
+  for (auto const param : FirstIds<ParamId>{params}) {
     auto const take = [&](int owner, std::int64_t first, std::span<float> piece) {
       auto const count = std::ssize(piece);
       if (rank == owner) {

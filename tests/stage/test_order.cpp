@@ -34,7 +34,7 @@ bool uses(Layout const& layout, UnitId unit, FlatId flat) {
 
 /// Units in the order of their turns, written down turn by turn.
 std::vector<UnitId> turns_of(Layout const& layout, PassKind pass) {
-  auto const forward = first_ids<UnitId>(layout.unit_count());
+  auto const forward = FirstIds<UnitId>{layout.unit_count()};
   std::vector<UnitId> units{forward.begin(), forward.end()};
   if (pass == PassKind::training) {
     std::ranges::reverse_copy(forward, std::back_inserter(units));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <ranges>
 #include <vector>
 
 #include "shard/random_model.hpp"
@@ -91,7 +92,7 @@ bool backward_finds_slots(Layout const& layout, int gradient_slots, std::int64_t
   for (auto const& flat : layout.flats()) {
     users_left.push_back(static_cast<int>(flat.users.size()));
   }
-  for (auto const unit : first_ids<UnitId>(layout.unit_count()) | std::views::reverse) {
+  for (auto const unit : FirstIds<UnitId>{layout.unit_count()} | std::views::reverse) {
     auto const trainable = [&](shard::FlatId flat) { return layout.flats()[flat].trainable.padded_count > 0; };
     for (auto const flat : layout.flats_of(unit)) {
       if (!trainable(flat) || slots.pool.find(flat) != nullptr || slots.pool.bind(flat) != nullptr) {
@@ -144,7 +145,7 @@ TEST_CASE("without prefetch, parameter slots are those of the unit that needs mo
     auto const slots = Order{layout, {0, unlimited}}.parameter_slots();
     for (std::size_t c = 0; c < slots.classes.size(); ++c) {
       std::int64_t most = 0;
-      for (auto const unit : first_ids<UnitId>(layout.unit_count())) {
+      for (auto const unit : FirstIds<UnitId>{layout.unit_count()}) {
         most = std::max(most, std::ranges::count_if(layout.flats_of(unit), [&](shard::FlatId flat) {
                           return slots.class_of[flat] == static_cast<int>(c);
                         }));

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <ranges>
 #include <type_traits>
 #include <vector>
 
@@ -23,12 +22,35 @@ template <IdOf Id>
 [[nodiscard]] constexpr Id id_at(std::size_t size) noexcept {
   return static_cast<Id>(static_cast<std::uint32_t>(size));
 }
-/// The first `count` ids, ascending.
+/// The first `count` ids, ascending. (Of std::views clang 14 cannot compile those that libstdc++ 12 has.)
 template <IdOf Id>
-[[nodiscard]] constexpr auto first_ids(std::size_t count) noexcept {
-  return std::views::iota(std::uint32_t{0}, static_cast<std::uint32_t>(count)) |
-         std::views::transform([](std::uint32_t index) { return static_cast<Id>(index); });
-}
+class FirstIds {
+  class Iterator {
+   public:
+    using value_type = Id;
+    using difference_type = std::ptrdiff_t;
+    constexpr Iterator() noexcept = default;
+    constexpr explicit Iterator(std::uint32_t index) noexcept : index_{index} {}
+    constexpr Id operator*() const noexcept { return static_cast<Id>(index_); }
+    constexpr Iterator& operator++() noexcept { return ++index_, *this; }
+    constexpr Iterator& operator--() noexcept { return --index_, *this; }
+    constexpr Iterator operator++(int) noexcept { return Iterator{index_++}; }
+    constexpr Iterator operator--(int) noexcept { return Iterator{index_--}; }
+    constexpr bool operator==(Iterator const&) const noexcept = default;
+
+   private:
+    std::uint32_t index_ = 0;
+  };
+
+ public:
+  /// Of ids 0 to count - 1.
+  constexpr explicit FirstIds(std::size_t count) noexcept : count_{static_cast<std::uint32_t>(count)} {}
+  [[nodiscard]] constexpr Iterator begin() const noexcept { return Iterator{0}; }     ///< Id 0.
+  [[nodiscard]] constexpr Iterator end() const noexcept { return Iterator{count_}; }  ///< Behind the last.
+
+ private:
+  std::uint32_t count_;
+};
 
 /// A vector that is indexed by ids alone.
 template <IdOf Id, class T>
@@ -39,8 +61,10 @@ class ById : public std::vector<T> {
   [[nodiscard]] decltype(auto) operator[](Id id) { return std::vector<T>::operator[](index_of(id)); }
   /// The same.
   [[nodiscard]] decltype(auto) operator[](Id id) const { return std::vector<T>::operator[](index_of(id)); }
-  [[nodiscard]] auto ids() const noexcept { return first_ids<Id>(this->size()); }  ///< Of all elements, ascending.
-  [[nodiscard]] Id next_id() const noexcept { return id_at<Id>(this->size()); }    ///< Of what is appended next.
+  [[nodiscard]] FirstIds<Id> ids() const noexcept {
+    return FirstIds<Id>{this->size()};
+  }                                                                              ///< Of all elements, ascending.
+  [[nodiscard]] Id next_id() const noexcept { return id_at<Id>(this->size()); }  ///< Of what is appended next.
 };
 
 }  // namespace zeroth
