@@ -136,11 +136,10 @@ class ZEROTH_EXPORT Communicator {
   Communicator(Communicator const&) = delete;
   Communicator& operator=(Communicator const&) = delete;
   virtual ~Communicator() = default;
-  [[nodiscard]] virtual int rank() const noexcept = 0;   ///< This one, in [0, world()).
-  [[nodiscard]] virtual int world() const noexcept = 0;  ///< Ranks of this group.
-  /// What rank `rank` of this group is in the job, which all communicators were split from: messages name that.
-  [[nodiscard]] virtual int job_rank(int rank) const noexcept = 0;
-  [[nodiscard]] virtual Transport transport() const noexcept = 0;      ///< Which backend this is.
+  [[nodiscard]] virtual int rank() const noexcept = 0;              ///< This one, in [0, world()).
+  [[nodiscard]] virtual int world() const noexcept = 0;             ///< Ranks of this group.
+  [[nodiscard]] virtual int job_rank(int rank) const noexcept = 0;  ///< Of rank `rank` here, in messages: in the job.
+  [[nodiscard]] virtual Transport transport() const noexcept = 0;   ///< Which backend this is.
   [[nodiscard]] virtual std::string const& name() const noexcept = 0;  ///< In messages: "world", or what split() got.
   [[nodiscard]] virtual FlightRecorder& recorder() noexcept = 0;       ///< Of this rank's last transactions on it.
 

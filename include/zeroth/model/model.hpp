@@ -70,9 +70,8 @@ using Init = std::variant<Constant, Normal, Uniform, PerElement, FromMemory>;
 /// Parameters that are communicated together, say one transformer block. An id: copy it, keep it.
 class Unit {
  public:
-  /// For the layers below: which model made it, and which of its units it is.
-  [[nodiscard]] ModelId model() const noexcept { return model_; }
-  [[nodiscard]] UnitId id() const noexcept { return id_; }
+  [[nodiscard]] ModelId model() const noexcept { return model_; }  ///< For the layers below: which model made it.
+  [[nodiscard]] UnitId id() const noexcept { return id_; }         ///< Likewise: which of its units it is.
   [[nodiscard]] std::uint32_t index() const noexcept { return index_of(id_); }  ///< In the order of forward, from 0.
 
  private:
