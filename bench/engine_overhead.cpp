@@ -16,7 +16,7 @@
 #include "comm/launch/job_state.hpp"
 #include "command_line.hpp"
 #include "paired.hpp"
-#include "simulate/alike.hpp"
+#include "simulate/mirrored_ranks.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 #include "zeroth/zeroth.hpp"
 
@@ -43,7 +43,7 @@ class IdleCommunicator final : public comm::Communicator {
     for (auto const& each : collectives) {
       device::as_cpu(stream).post([each, world = world_] {
         if (each.dtype == Dtype::int64 || each.dtype == Dtype::fp64) {  // what the engine compares and reads
-          simulate::collect_alike(each, world);
+          simulate::exchange_with_mirrors(each, world);
         }
       });
     }

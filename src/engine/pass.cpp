@@ -145,11 +145,11 @@ float AnyPass::report_loss(float mean, LossOptions const& options) {
   return seed;
 }
 
-float AnyPass::report_loss(DeviceLoss mean, LossOptions const& options) {
+float AnyPass::report_loss(DeviceLoss loss, LossOptions const& options) {
   Entry const entry{engine_->doorway, "report_loss()"};
-  ZEROTH_EXPECTS(mean.mean != nullptr, "report_loss(): the address of the mean is null");
+  ZEROTH_EXPECTS(loss.mean != nullptr, "report_loss(): the address of the mean is null");
   float const seed = take_loss(*engine_, options);
-  engine_->book->add_loss(mean.mean, options.weight);
+  engine_->book->add_loss(loss.mean, options.weight);
   return seed;
 }
 

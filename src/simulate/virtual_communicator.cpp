@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "simulate/alike.hpp"
 #include "simulate/collective_cost.hpp"
+#include "simulate/mirrored_ranks.hpp"
 #include "simulate/virtual_device.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -71,7 +71,7 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
     for (; each != collectives.end() && each->operation == together.operation; ++each) {
       together.count += each->count * bytes_of(each->dtype);
       if (VirtualDevice::is_real(each->output) && VirtualDevice::is_real(each->input)) {  // the numbers of a step
-        collect_alike(*each, job_.world_);
+        exchange_with_mirrors(*each, job_.world_);
       }
     }
     auto const cost = cost_of(together, job_.world_, job_.machine_);

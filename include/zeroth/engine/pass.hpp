@@ -67,7 +67,7 @@ class ZEROTH_EXPORT AnyPass {
   /// the first one of a step waits for the step before, which decides on the scale.
   [[nodiscard]] float report_loss(float mean, LossOptions const& options = {});
   /// The same for a mean that the device computes: no host waits for that.
-  [[nodiscard]] float report_loss(DeviceLoss mean, LossOptions const& options = {});
+  [[nodiscard]] float report_loss(DeviceLoss loss, LossOptions const& options = {});
   void skip();  ///< No data here this time: joins every collective, weighs 0.
   /// Unused here this time, though perhaps not on other ranks: an expert, an image tower. Before the next unit's turn.
   /// Or after forward, if backward does not reach it: before the next unit's backward turn; after that all ranks must

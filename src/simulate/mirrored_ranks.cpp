@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulate/alike.hpp"
+#include "simulate/mirrored_ranks.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace zeroth::simulate {
 
-void collect_alike(comm::Collective const& collective, int world) {
+void exchange_with_mirrors(comm::Collective const& collective, int world) {
   auto const bytes = static_cast<std::size_t>(collective.count * bytes_of(collective.dtype));
   if (collective.operation == comm::Operation::all_gather) {
     auto* const output = static_cast<std::byte*>(collective.output);

@@ -7,6 +7,6 @@ namespace zeroth::simulate {
 
 /// Moves the values of all-gathers, and of all-reduces of fp64: what the engine reads of a step without its math. What
 /// other operations write stays as it is.
-void collect_alike(comm::Collective const& collective, int world);
+void exchange_with_mirrors(comm::Collective const& collective, int world);
 
 }  // namespace zeroth::simulate
