@@ -4,8 +4,8 @@
 # the presets without the option compile them as users do.
 #
 # zeroth_precompile_test(target)
-# The same for a program of tests under a sanitizer, with Catch2: one set of headers for them all. Of a precompiled <string>
-# g++ 12 warns falsely where literals are joined, so that two warnings are off there; `dev` compiles the same sources with them.
+# The same for a program of tests, with Catch2: one set of headers for them all. Of a precompiled <string> g++ 12 warns falsely
+# where literals are joined, so that two warnings are off there; the preset `cuda` compiles tests with them.
 option(ZEROTH_PRECOMPILE "Precompile the standard library's headers and fmt's" OFF)
 
 # What many sources include and what costs little to load: nlohmann_json takes longer to load than most sources save.
@@ -31,7 +31,7 @@ function(zeroth_precompile target)
 endfunction()
 
 function(zeroth_precompile_test target)
-  if(NOT ZEROTH_PRECOMPILE OR NOT CMAKE_CXX_FLAGS MATCHES "fsanitize=" OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(NOT ZEROTH_PRECOMPILE OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     return()
   endif()
   if(NOT TARGET zeroth_test_headers)

@@ -2,7 +2,7 @@
 # zeroth_vectorise(a.cpp ...): sources of the library whose loops must become vector code in every optimised build.
 function(zeroth_vectorise)
   set(options "")
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_CXX_FLAGS MATCHES "fsanitize=")  # there it only takes minutes
     # -O2 vectorises next to nothing. Jamming unrolls a loop over buffers into the one over elements, which then is not
     # vectorised: sums over four and more ranks ran at a fifth of their speed (g++ 12).
     set(options "$<$<NOT:$<CONFIG:Debug>>:-O3>" -fno-loop-unroll-and-jam)

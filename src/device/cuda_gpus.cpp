@@ -17,7 +17,7 @@ namespace zeroth::device {
 namespace {
 
 /// Of a version as CUDA numbers its own: "12.4" of 12040.
-std::string describe_version(int code) { return fmt::format("{}.{}", code / 1000, code / 10 % 100); }
+std::string describe_cuda(int code) { return fmt::format("{}.{}", code / 1000, code / 10 % 100); }
 
 /// Of a compute capability, from 10 * major + minor.
 std::string describe_capability(int capability) { return fmt::format("{}.{}", capability / 10, capability % 10); }
@@ -36,9 +36,9 @@ std::string explain_driver() {
   int known = 0;
   static_cast<void>(cudaDriverGetVersion(&known));
   auto const needed =
-      fmt::format("the library was built with CUDA {}{}", describe_version(CUDART_VERSION), oldest_driver());
+      fmt::format("the library was built with CUDA {}{}", describe_cuda(CUDART_VERSION), oldest_driver());
   return known == 0 ? fmt::format("no driver was found (libcuda.so.1); {}", needed)
-                    : fmt::format("the driver knows CUDA up to {}, and {}", describe_version(known), needed);
+                    : fmt::format("the driver knows CUDA up to {}, and {}", describe_cuda(known), needed);
 }
 
 int capability_of(int ordinal) {

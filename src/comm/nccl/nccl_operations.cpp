@@ -18,9 +18,9 @@ bool has_work(Collective const& collective) noexcept {
 }
 
 /// The calls of one group; after one was refused no more are made.
-class Group {
+class CallGroup {
  public:
-  explicit Group(NcclIssue const& at) : at_{at} {}
+  explicit CallGroup(NcclIssue const& at) : at_{at} {}
 
   void add_native(Collective const& each) {
     auto const count = nccl_count(each.count, each.dtype);
@@ -128,7 +128,7 @@ ncclResult_t issue_part(NcclIssue const& at, Transaction const& transaction, Ncc
   if (auto const started = nccl().group_start(); started != ncclSuccess) {
     return started;
   }
-  Group group{at};
+  CallGroup group{at};
   for_each_in(transaction, part, [&](Collective const& each) {
     switch (part) {
       case NcclPart::native: group.add_native(each); break;

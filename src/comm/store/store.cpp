@@ -33,7 +33,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds patience_for_answers{2};  // beyond the time after which rank 0 answers in any case
-constexpr seconds patience_for_abort{3};    // longer than the client's own
+constexpr seconds patience_at_abort{3};     // longer than the client's own
 constexpr seconds patience_for_last_words{1};
 constexpr milliseconds longest_wait{longest_wait_ms};
 constexpr std::uint64_t spare_descriptors = 64;  // beside one for each rank
@@ -352,7 +352,7 @@ void Store::abort(std::string const& reason) noexcept {
   } catch (std::exception const&) {  // without memory for a reason this rank's end must do
     return;
   }
-  (void)state_->client->failed().wait_until(1, Clock::now() + patience_for_abort);
+  (void)state_->client->failed().wait_until(1, Clock::now() + patience_at_abort);
 }
 
 std::optional<JobFailure> Store::failure() const { return state_->client->failure(); }

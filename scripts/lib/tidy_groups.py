@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sources clang-tidy can look at together."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import shlex
+
+MOST = 12  # sources of a group: more gain little, and the last group of several processes ends later
+# Options and precompiled headers that only GCC has would end clang-tidy. -fno-loop-* steer its vectoriser.
+OF_GCC = re.compile(r"-fno-loop-.*|-fpch-preprocess|-Winvalid-pch")
+
+
+@dataclasses.dataclass
+class Group:
+    directory: str
+    command: list  # without the source
+    sources: list
+    file: pathlib.Path  # all of them in one
+
+
+def of_clang(command):
+    """The words of a compile command for clang-tidy, without the source, launchers and what is written."""
+    words = shlex.split(command)
+    kept, skip = [], 0
+    for at, word in enumerate(words):
+        if skip:
+            skip -= 1
+        elif word in ("-o", "-MF", "-MT", "-MQ"):
+            skip = 1
+        elif word == "-include" and words[at + 1].endswith("cmake_pch.hxx"):
+            skip = 1
+        elif word not in ("-c", "-MD", "-MMD") and not OF_GCC.fullmatch(word):
+            kept.append(word)
+    compiler = next(at for at, word in enumerate(kept) if re.search(r"(c\+\+|g\+\+|clang\+\+)(-[0-9]+)?$", word))
+    return kept[compiler:]
+
+
+def commands_of(entries):
+    """(folder, words) by source: its first command."""
+    commands = {}
+    for entry in entries:
+        source = os.path.realpath(os.path.join(entry["directory"], entry["file"]))
+        words = [word for word in of_clang(entry["command"])
+                 if os.path.realpath(os.path.join(entry["directory"], word)) != source]
+        commands.setdefault(source, (entry["directory"], words))
+    return commands
+
+
+def make(sources, commands, folder):
+    """Groups of sources that share a folder, where includes are looked for, and a command. A program's main() is alone."""
+    alike = {}
+    for source in sources:
+        path = os.path.realpath(source)
+        directory, words = commands[path]
+        program = path if defines_main(pathlib.Path(path).read_text(encoding="utf-8")) else None
+        alike.setdefault((directory, os.path.dirname(path), tuple(words), program), []).append(source)
+    groups = []
+    for (directory, beside, words, _), all_of_them in alike.items():
+        for begin in range(0, len(all_of_them), MOST):
+            groups.append(Group(directory, [*words, "-iquote", beside], all_of_them[begin:begin + MOST],
+                                folder / f"group{len(groups)}.cpp"))
+    return groups
+
+
+def defines_main(text):
+    return re.search(r"^int main\(", text, re.MULTILINE) is not None
+
+
+def text_of(sources):
+    """The sources behind each other. Not by #include: some checks look at the main file alone."""
+    return "".join(f'#line 1 "{source}"\n{pathlib.Path(source).read_text(encoding="utf-8")}\n' for source in sources)
+
+
+def included_twice(text):
+    names = re.findall(r'^#include ([<"][^>"]*[>"])', text, re.MULTILINE)
+    return sorted({name for name in names if names.count(name) > 1})

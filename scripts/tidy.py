@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""clang-tidy 14 over sources, in groups: nearly all of its time goes into the headers that sources share.
+
+    scripts/tidy.py SOURCE...        with the commands of build/dev, which cmake --preset dev makes
+
+A group is sources of one folder with one command, behind each other in one file. Where that has a finding, or does not
+compile because two sources have the same name for different things, its sources are looked at one by one, and what is
+found there counts. Two things a group does not see: an #include that is there twice, which is looked for here, and a
+using declaration that only another source of the group uses.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+from lib import tidy_groups
+
+TIDY = ["clang-tidy-14", "-p", "build/tidy", "--quiet", "--extra-arg=-Wno-everything"]
+# What needs the headers of CUDA, cuBLASLt or NCCL has a command where there are such headers: the preset compiles it for
+# tests on the host. All else has one everywhere. For a source without one clang-tidy would guess.
+NEEDS_HEADERS = re.compile(r"^src/(device/(cuda_|nccl)|comm/(nccl/|launch/nccl_job))|^examples/train_gpt/gpu/|emulated_launch")
+
+
+def tidy(file, *options):
+    """What clang-tidy says of `file`; empty if it finds nothing."""
+    ended = subprocess.run([*TIDY, *options, str(file)], capture_output=True, text=True, check=False)
+    said = [line for line in ended.stderr.splitlines() if "warnings generated" not in line]
+    return "" if ended.returncode == 0 else "\n".join([ended.stdout, *said]).strip() or f"{file}: exit status {ended.returncode}"
+
+
+def look_at(group):
+    """What is found in a group; empty if nothing is."""
+    if len(group.sources) > 1 and not tidy(group.file, "--checks=-readability-duplicate-include"):
+        return ""
+    return "\n".join(filter(None, map(tidy, group.sources)))
+
+
+def main(sources):
+    commands = tidy_groups.commands_of(json.loads(pathlib.Path("build/dev/compile_commands.json").read_text(encoding="utf-8")))
+    with_command = []
+    for source in sources:
+        if os.path.realpath(source) in commands:
+            with_command.append(source)
+        elif NEEDS_HEADERS.search(source):
+            print(f"note: no clang-tidy over {source}: the preset dev found no headers of CUDA, cuBLASLt or NCCL for it",
+                  file=sys.stderr)
+        else:
+            sys.exit(f"error: no clang-tidy over {source}: the preset dev does not compile it")
+    folder = pathlib.Path("build/tidy")
+    folder.mkdir(parents=True, exist_ok=True)
+    groups = tidy_groups.make(with_command, commands, folder.resolve())
+    entries = []
+    for group in groups:
+        group.file.write_text(tidy_groups.text_of(group.sources), encoding="utf-8")
+        entries.append({"directory": group.directory, "file": str(group.file), "command": shlex.join([*group.command, str(group.file)])})
+        entries += [{"directory": group.directory, "file": os.path.realpath(source),
+                     "command": shlex.join([*group.command, os.path.realpath(source)])} for source in group.sources]
+    (folder / "compile_commands.json").write_text(json.dumps(entries, indent=1), encoding="utf-8")
+    print(f"== clang-tidy: {len(with_command)} of {len(sources)} sources in {len(groups)} groups", flush=True)
+    found = [f"{source}: #include {name} is there twice" for source in with_command
+             for name in tidy_groups.included_twice(pathlib.Path(source).read_text(encoding="utf-8"))]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        found += filter(None, pool.map(look_at, sorted(groups, key=lambda group: -len(group.sources))))
+    if found:
+        sys.exit("\n".join(found))
+    print("== clang-tidy found nothing")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/tidy.py: which sources are looked at together, with which command."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+from lib import tidy_groups  # noqa: E402
+
+COMMAND = ("/usr/bin/cmake -E env CCACHE_SLOPPINESS=pch_defines ccache /usr/bin/c++ -DONE -I{root}/include -O2 -fno-loop-unroll-and-jam "
+           "-fpch-preprocess -std=gnu++20 -Winvalid-pch -include {root}/build/cmake_pch.hxx {more} -MD -MT a.o -MF a.o.d -o a.o -c {file}")
+
+
+class Groups(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        self.entries = []
+
+    def source(self, name, text="int x;\n", more=""):
+        path = self.root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        self.entries.append({"directory": str(self.root), "file": str(path),
+                             "command": COMMAND.format(root=self.root, file=path, more=more)})
+        return str(path)
+
+    def grouped(self, sources):
+        return tidy_groups.make(sources, tidy_groups.commands_of(self.entries), self.root)
+
+    def test_a_command_is_without_its_source_launchers_outputs_and_what_only_gcc_has(self):
+        source = self.source("a/one.cpp")
+        _, words = tidy_groups.commands_of(self.entries)[source]
+        self.assertEqual(words, ["/usr/bin/c++", "-DONE", f"-I{self.root}/include", "-O2", "-std=gnu++20"])
+
+    def test_sources_of_one_folder_and_one_command_are_together(self):
+        together = [self.source("a/one.cpp"), self.source("a/two.cpp")]
+        elsewhere, with_more = self.source("b/one.cpp"), self.source("a/three.cpp", more="-mavx2")
+        groups = self.grouped([*together, elsewhere, with_more])
+        self.assertEqual([group.sources for group in groups], [together, [elsewhere], [with_more]])
+        self.assertEqual(groups[1].command[-2:], ["-iquote", str(self.root / "b")])
+
+    def test_a_program_is_alone(self):
+        part, program = self.source("a/part.cpp"), self.source("a/program.cpp", "int main() {}\n")
+        self.assertEqual([group.sources for group in self.grouped([part, program])], [[part], [program]])
+
+    def test_groups_are_not_larger_than_they_may_be_and_lose_no_source(self):
+        sources = [self.source(f"a/{number}.cpp") for number in range(2 * tidy_groups.MOST + 1)]
+        groups = self.grouped(sources)
+        self.assertEqual([len(group.sources) for group in groups], [tidy_groups.MOST, tidy_groups.MOST, 1])
+        self.assertEqual(sum((group.sources for group in groups), []), sources)
+        self.assertEqual(len({group.file for group in groups}), 3)
+
+    def test_the_text_has_all_of_every_source(self):
+        sources = [self.source("a/one.cpp", "int one;"), self.source("a/two.cpp", "int two;")]
+        text = tidy_groups.text_of(sources)
+        self.assertEqual(text, f'#line 1 "{sources[0]}"\nint one;\n#line 1 "{sources[1]}"\nint two;\n')
+
+    def test_an_include_that_is_there_twice_is_named(self):
+        self.assertEqual(tidy_groups.included_twice('#include <a>\n#include "b"\n#include <a>\n'), ["<a>"])
+        self.assertEqual(tidy_groups.included_twice('#include <a>\n#include "a"\n// #include <a>\n'), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
