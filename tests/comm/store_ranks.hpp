@@ -2,6 +2,7 @@
 /// Stores of several ranks in one process.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -13,6 +14,9 @@
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
+
+/// For what is to happen: nothing that works takes so long.
+inline constexpr std::chrono::seconds patience{120};
 
 /// What `call` returns, or "PeerError: ..." and its like.
 template <class F>

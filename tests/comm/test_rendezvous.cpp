@@ -15,8 +15,6 @@ namespace {
 using Catch::Contains;
 using Catch::StartsWith;
 
-constexpr std::chrono::seconds patience{120};
-
 template <class F>
 std::vector<std::string> among_ranks(
     int world, F const& body, std::function<void(RendezvousOptions&)> const& change = [](RendezvousOptions&) {}) {

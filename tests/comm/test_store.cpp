@@ -22,8 +22,6 @@ using Catch::StartsWith;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds patience{120};
-
 TEST_CASE("a value that one rank sets is got by all, whoever comes first") {
   int const world = GENERATE(1, 2, 3, 8);
   std::string id(128, '\0');

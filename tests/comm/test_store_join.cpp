@@ -22,8 +22,6 @@ using Catch::Contains;
 using Catch::StartsWith;
 using std::chrono::milliseconds;
 
-constexpr std::chrono::seconds patience{120};
-
 TEST_CASE("ranks find a store that does not listen yet") {
   testing::ReservedPort const reserved;
   int const port = reserved.number();

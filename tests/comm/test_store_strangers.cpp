@@ -24,8 +24,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using zeroth::testing::Log;
 
-constexpr seconds patience{120};
-
 /// A program that is no rank.
 class Stranger {
  public:

@@ -25,7 +25,7 @@ constexpr std::string_view megatron = "Megatron-LM, Narayanan et al. 2021, table
 // The paper counts 128e9 parameters in table 1 and does not say of which shape.
 constexpr std::string_view zero = "a size of ZeRO, Rajbhandari et al. 2020, table 1, with a depth that makes it";
 
-constexpr Preset all[] = {
+constexpr Preset known[] = {
     {"124M", 12, 12, 768, 1024, gpt2_vocabulary, gpt2},
     {"355M", 24, 16, 1024, 1024, gpt2_vocabulary, gpt2},
     {"774M", 36, 20, 1280, 1024, gpt2_vocabulary, gpt2},
@@ -44,17 +44,17 @@ constexpr Preset all[] = {
 
 }  // namespace
 
-std::span<Preset const> presets() noexcept { return all; }
+std::span<Preset const> presets() noexcept { return known; }
 
 Preset const* find_preset(std::string_view name) noexcept {
   auto const* const found =
-      std::ranges::find_if(all, [&](Preset const& preset) { return config::edit_distance(preset.name, name) == 0; });
-  return found == std::end(all) ? nullptr : found;
+      std::ranges::find_if(known, [&](Preset const& preset) { return config::edit_distance(preset.name, name) == 0; });
+  return found == std::end(known) ? nullptr : found;
 }
 
 std::string presets_near(std::string_view name) {
   std::vector<std::string_view> names;
-  for (auto const& preset : all) {
+  for (auto const& preset : known) {
     names.push_back(preset.name);
   }
   auto const near = config::nearest(name, names);

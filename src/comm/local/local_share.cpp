@@ -4,17 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/bytes_at.hpp"
 #include "device/rank_fold.hpp"
 
 namespace zeroth::comm {
 namespace {
 
 constexpr std::int64_t cache_line_bytes = 64;
-
-std::byte const* at(void const* base, std::int64_t bytes) noexcept {
-  return static_cast<std::byte const*>(base) + bytes;
-}
-std::byte* at(void* base, std::int64_t bytes) noexcept { return static_cast<std::byte*>(base) + bytes; }
 
 struct Slice {
   std::int64_t first, count;
@@ -48,8 +44,8 @@ void LocalShare::run(std::span<Collective const* const> all, device::PeerStream*
     case Operation::all_gather: return gather_blocks(all);
     case Operation::all_to_all: return exchange_blocks(all);
     case Operation::broadcast: return broadcast(all);
-    case Operation::gather: return copy(at(root().output, rank_ * bytes), mine.input, bytes);
-    case Operation::scatter: return copy(mine.output, at(root().input, rank_ * bytes), bytes);
+    case Operation::gather: return copy(bytes_at(root().output, rank_ * bytes), mine.input, bytes);
+    case Operation::scatter: return copy(mine.output, bytes_at(root().input, rank_ * bytes), bytes);
     case Operation::send:
     case Operation::receive:
     case Operation::barrier: return;
@@ -90,7 +86,7 @@ void LocalShare::reduce(std::span<Collective const* const> all) {
     std::int64_t const first = rank_ * mine.count;
     std::int64_t const offset = first * bytes_of(mine.dtype);
     std::transform(inputs_.begin(), inputs_.end(), inputs_.begin(),
-                   [offset](void const* input) { return at(input, offset); });
+                   [offset](void const* input) { return bytes_at(input, offset); });
     return fold(mine, &mine.output, 1, 0, mine.count);
   }
   bool const to_all = mine.operation == Operation::all_reduce;
@@ -107,7 +103,7 @@ void LocalShare::gather_blocks(std::span<Collective const* const> all) {
   std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
   for (int i = 0; i < world_; ++i) {  // each rank starts elsewhere
     auto const* const to = all[static_cast<std::size_t>((rank_ + i) % world_)];
-    outputs_[static_cast<std::size_t>(i)] = at(to->output, rank_ * bytes);
+    outputs_[static_cast<std::size_t>(i)] = bytes_at(to->output, rank_ * bytes);
   }
   // In place this rank has its own block already.
   bool const in_place = outputs_[0] == mine.input;
@@ -119,7 +115,8 @@ void LocalShare::exchange_blocks(std::span<Collective const* const> all) {
   std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
   for (int i = 0; i < world_; ++i) {
     int const from = (rank_ + i) % world_;
-    copy(at(mine.output, from * bytes), at(all[static_cast<std::size_t>(from)]->input, rank_ * bytes), bytes);
+    copy(bytes_at(mine.output, from * bytes), bytes_at(all[static_cast<std::size_t>(from)]->input, rank_ * bytes),
+         bytes);
   }
 }
 
@@ -129,8 +126,8 @@ void LocalShare::broadcast(std::span<Collective const* const> all) {
   auto const [first, count] = slice_of(mine.count, mine.dtype, rank_, world_);
   std::int64_t const offset = first * bytes_of(mine.dtype);
   std::transform(all.begin(), all.end(), outputs_.begin(),
-                 [offset](Collective const* each) { return at(each->output, offset); });
-  copy_to_all(outputs_, at(input, offset), count * bytes_of(mine.dtype));
+                 [offset](Collective const* each) { return bytes_at(each->output, offset); });
+  copy_to_all(outputs_, bytes_at(input, offset), count * bytes_of(mine.dtype));
 }
 
 }  // namespace zeroth::comm

@@ -5,6 +5,7 @@
 
 #include "comm/operations.hpp"
 #include "comm/staging.hpp"
+#include "core/bytes_at.hpp"
 #include "device/rank_fold.hpp"
 
 namespace zeroth::comm {
@@ -12,11 +13,6 @@ namespace {
 
 /// Up to here it is cheaper that all ranks get everything and add it up themselves: one message time instead of two.
 constexpr std::int64_t small_bytes = 512;
-
-std::byte const* at(void const* base, std::int64_t bytes) noexcept {
-  return static_cast<std::byte const*>(base) + bytes;
-}
-std::byte* at(void* base, std::int64_t bytes) noexcept { return static_cast<std::byte*>(base) + bytes; }
 
 }  // namespace
 
@@ -88,16 +84,16 @@ void MpiCollectives::run(Collective const& collective, std::span<std::byte> stag
   }
   switch (collective.operation) {
     case Operation::all_reduce: return all_reduce(collective, staging);
-    case Operation::all_gather: return all_gather(collective.input, at(collective.output, 0), bytes);
+    case Operation::all_gather: return all_gather(collective.input, bytes_at(collective.output, 0), bytes);
     case Operation::broadcast: return broadcast(collective);
     case Operation::gather: return gather(collective);
     case Operation::scatter: return scatter(collective);
     case Operation::reduce_scatter:
-      return fold_blocks({at(collective.input, 0), at(collective.output, 0), bytes, collective.count, 0, 1,
+      return fold_blocks({bytes_at(collective.input, 0), bytes_at(collective.output, 0), bytes, collective.count, 0, 1,
                           collective.reduce, collective.dtype, -1},
                          staging);
     case Operation::reduce:
-      return fold_blocks({at(collective.input, 0), at(collective.output, 0), 0, collective.count, 0, 1,
+      return fold_blocks({bytes_at(collective.input, 0), bytes_at(collective.output, 0), 0, collective.count, 0, 1,
                           collective.reduce, collective.dtype, collective.peer},
                          staging);
     case Operation::all_to_all:
@@ -123,14 +119,15 @@ void MpiCollectives::all_reduce(Collective const& collective, std::span<std::byt
   bool const small = collective.count * element <= small_bytes;
   std::int64_t const slice = small ? 0 : collective.count / world_;
   if (slice > 0) {
-    std::byte* const mine = at(collective.output, rank_ * slice * element);
-    fold_blocks({at(collective.input, 0), mine, slice * element, slice, 0, 1, collective.reduce, collective.dtype, -1},
-                staging);
-    all_gather(mine, at(collective.output, 0), slice * element);
+    std::byte* const mine = bytes_at(collective.output, rank_ * slice * element);
+    fold_blocks(
+        {bytes_at(collective.input, 0), mine, slice * element, slice, 0, 1, collective.reduce, collective.dtype, -1},
+        staging);
+    all_gather(mine, bytes_at(collective.output, 0), slice * element);
   }
   std::int64_t const step = small_bytes / element;
   for (std::int64_t first = slice * world_; first < collective.count; first += step) {
-    all_reduce_small(at(collective.input, first * element), at(collective.output, first * element),
+    all_reduce_small(bytes_at(collective.input, first * element), bytes_at(collective.output, first * element),
                      std::min(step, collective.count - first), collective.reduce, collective.dtype);
   }
 }
@@ -146,7 +143,9 @@ void MpiCollectives::all_reduce_small(std::byte const* input, std::byte* output,
   device::rank_fold(reduce, &outputs, 1, inputs_.data(), world_, dtype, 0, count);
 }
 
-void MpiCollectives::exchange(void const* mine, void* all, std::int64_t bytes) { all_gather(mine, at(all, 0), bytes); }
+void MpiCollectives::exchange(void const* mine, void* all, std::int64_t bytes) {
+  all_gather(mine, bytes_at(all, 0), bytes);
+}
 
 /// Chunk by chunk, as the staging allows.
 void MpiCollectives::fold_blocks(Blocks const& blocks, std::span<std::byte> staging) {
@@ -232,7 +231,7 @@ void MpiCollectives::broadcast(Collective const& collective) {
 
 void MpiCollectives::gather(Collective const& collective) {
   std::int64_t const bytes = collective.count * bytes_of(collective.dtype);
-  bool const in_place = rank_ == collective.peer && collective.input == at(collective.output, rank_ * bytes);
+  bool const in_place = rank_ == collective.peer && collective.input == bytes_at(collective.output, rank_ * bytes);
   void const* const mine = in_place ? MPI_IN_PLACE : collective.input;
   once([op = &operations_[0], communicator = communicator_, mine, output = collective.output, root = collective.peer,
         bytes] {
@@ -245,7 +244,7 @@ void MpiCollectives::gather(Collective const& collective) {
 
 void MpiCollectives::scatter(Collective const& collective) {
   std::int64_t const bytes = collective.count * bytes_of(collective.dtype);
-  bool const in_place = rank_ == collective.peer && collective.output == at(collective.input, rank_ * bytes);
+  bool const in_place = rank_ == collective.peer && collective.output == bytes_at(collective.input, rank_ * bytes);
   void* const mine = in_place ? MPI_IN_PLACE : collective.output;
   once([op = &operations_[0], communicator = communicator_, mine, input = collective.input, root = collective.peer,
         bytes] {
