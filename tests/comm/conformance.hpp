@@ -41,9 +41,6 @@ struct Rank {
 };
 inline constexpr std::int64_t largest_count = 1 << 16;
 
-/// Of all collectives of the suite.
-inline Label const label{"test", "conformance"};
-
 struct Case {
   std::string name;
   std::function<std::string(Rank&)> run;

@@ -13,7 +13,8 @@ namespace {
 
 using Values = std::vector<std::int64_t>;
 
-constexpr std::int64_t elements = 13;
+Label const label{"test", "adjoints"};
+constexpr std::int64_t count = 13;
 
 std::int64_t whole_number(int rank, std::int64_t index, std::uint64_t salt) {
   return static_cast<std::int64_t>(
@@ -40,11 +41,11 @@ std::int64_t product(Values const& a, Values const& b) {
 /// Elements of this rank's input; the operations of one root take or give at the root alone.
 std::int64_t input_count(Operation operation, bool is_root, int world) {
   switch (operation) {
-    case Operation::broadcast: return is_root ? elements : 0;
-    case Operation::scatter: return is_root ? world * elements : 0;
+    case Operation::broadcast: return is_root ? count : 0;
+    case Operation::scatter: return is_root ? world * count : 0;
     case Operation::reduce_scatter:
-    case Operation::all_to_all: return world * elements;
-    default: return elements;
+    case Operation::all_to_all: return world * count;
+    default: return count;
   }
 }
 
@@ -75,7 +76,7 @@ std::string check_adjoint(Rank& rank, Operation operation) {
       return [&, of](Values const& input, std::int64_t output_count) {
         auto const from = rank.buffer(input);
         auto const to = rank.buffer(Values(static_cast<std::size_t>(output_count)));
-        Collective const one{of, from.data(), to.data(), elements, Dtype::int64, root};
+        Collective const one{of, from.data(), to.data(), count, Dtype::int64, root};
         communicator.submit(*stream, label, {&one, 1});
         stream->synchronize();
         return to.read();

@@ -11,6 +11,8 @@ namespace zeroth::comm::conformance {
 namespace {
 
 constexpr std::int64_t large = (std::int64_t{1} << 31) + 4097;
+Label const label{"test", "large"};
+
 /// Pages that cost nothing until they are touched.
 class Pages {
  public:

@@ -13,6 +13,7 @@
 namespace zeroth::comm::conformance {
 namespace {
 
+Label const label{"test", "messages"};
 constexpr std::int64_t count = 1021;
 
 using Data = std::vector<std::int64_t>;

@@ -15,6 +15,8 @@ constexpr Operation of_groups[] = {Operation::all_reduce, Operation::all_gather,
                                    Operation::scatter,    Operation::all_to_all};
 constexpr std::int64_t counts[] = {0, 1, 2, 3, 16, 127, 1009, 8191};  // most are primes: nothing divides evenly
 
+Label const label{"test", "operation"};
+
 std::string run_one(Rank& rank, Communicator& communicator, device::Stream& stream, Probe const& probe,
                     Source const& source) {
   Trial const trial{*rank.memory, probe, communicator.rank(), communicator.world(), source};

@@ -19,6 +19,8 @@ constexpr Reduce all_operators[] = {Reduce::sum,         Reduce::product,     Re
                                     Reduce::bit_and,     Reduce::bit_or,      Reduce::bit_xor,    Reduce::max_location,
                                     Reduce::min_location};
 
+Label const label{"test", "reductions"};
+
 template <class T>
 constexpr bool is_located =
     std::is_same_v<T, LocatedFp32> || std::is_same_v<T, LocatedInt32> || std::is_same_v<T, LocatedFp64>;

@@ -8,6 +8,8 @@
 namespace zeroth::comm::conformance {
 namespace {
 
+Label const label{"test", "splits"};
+
 /// The numbers of its ranks in the first communicator, in order.
 std::vector<std::int64_t> members_of(Rank& rank, Communicator& communicator, device::Stream& stream) {
   auto const mine = rank.buffer<std::int64_t>({rank.communicator.rank()});

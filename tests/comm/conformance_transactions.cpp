@@ -15,6 +15,8 @@
 namespace zeroth::comm::conformance {
 namespace {
 
+Label const label{"test", "transactions"};
+
 /// Draws the same program on all ranks.
 class Dice {
  public:

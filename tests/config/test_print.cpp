@@ -38,14 +38,14 @@ auto as_tuple(Settings const& s) {
 }
 
 TEST_CASE("What is printed as JSON reads back as the same settings") {
-  std::string const in_bf16 = R"("bf16": {"enabled": true})";
+  std::string const bf16 = R"("bf16": {"enabled": true})";
   for (auto const& members : {
            std::string{},
            std::string{R"("zero_optimization": {"stage": 3, "reduce_bucket_size": 1e6})"},
            std::string{
                R"("fp16": {"enabled": true, "loss_scale": 0.1}, "zeroth": {"flight_recorder": "a \"b\" \u00e9"})"},
-           in_bf16 + R"(, "gradient_accumulation_steps": 2, "communication_data_type": "fp32")",
-           in_bf16 + R"(, "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2})",
+           bf16 + R"(, "gradient_accumulation_steps": 2, "communication_data_type": "fp32")",
+           bf16 + R"(, "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2})",
            std::string{R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 7}})"},
            std::string{R"("scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 1e4}})"},
            std::string{R"("scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 1e4}})"},
