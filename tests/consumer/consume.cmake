@@ -134,7 +134,8 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK})
 set(compiler -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER} "-DCMAKE_CXX_FLAGS=${FLAGS}")
-set(cheap -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0)  # nothing here is measured
+# Nothing here is measured, and the preset release compiles each source by itself.
+set(cheap -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0 -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=12)
 set(configure ${CMAKE_COMMAND} -S ${REPOSITORY}/tests/consumer/project -B ${WORK}/build ${compiler} -D CMAKE_BUILD_TYPE=Release
               -D PROGRAM=${REPOSITORY}/examples/wrap_a_model/main.cpp -D EXPECTED_VERSION=${VERSION})
 if(FROM STREQUAL "install_tree")
@@ -156,7 +157,7 @@ elseif(FROM STREQUAL "subdirectory")
   run(${configure} ${cheap} -D ZEROTH_SOURCE=${REPOSITORY} -D ZEROTH_ENABLE_MPI=${MPI} -D ZEROTH_PRECOMPILE=ON)
 elseif(FROM STREQUAL "shared")
   run(${CMAKE_COMMAND} -S ${REPOSITORY} -B ${WORK}/library ${compiler} ${cheap} -D BUILD_SHARED_LIBS=ON -D ZEROTH_PRECOMPILE=ON
-      -D ZEROTH_ENABLE_MPI=OFF -D ZEROTH_BUILD_TESTS=OFF -D ZEROTH_BUILD_BENCH=OFF -D ZEROTH_BUILD_TOOLS=OFF
+      -D ZEROTH_ENABLE_MPI=${MPI} -D ZEROTH_BUILD_TESTS=OFF -D ZEROTH_BUILD_BENCH=OFF -D ZEROTH_BUILD_TOOLS=OFF
       -D ZEROTH_BUILD_EXAMPLES=OFF)
   run(${CMAKE_COMMAND} --build ${WORK}/library --parallel 2)
   run(${CMAKE_COMMAND} --install ${WORK}/library --prefix ${WORK}/prefix)
