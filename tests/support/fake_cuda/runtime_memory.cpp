@@ -44,6 +44,17 @@ void* remove(State& state, void* data, bool of_host) {
   return block.memory;
 }
 
+/// A GPU that has failed answers every call with its error, and gives nothing back while its context is there: streams
+/// of other GPUs may be writing to the memory, and nothing waits for them.
+void give_back(State& state, void* memory, int gpu) {
+  bool const failed = gpu >= 0 && state.gpus[static_cast<std::size_t>(gpu)].error != cudaSuccess;
+  if (failed) {
+    state.lost.emplace_back(memory, &std::free);
+  } else {
+    std::free(memory);
+  }
+}
+
 std::vector<std::shared_ptr<CUstream_st>> streams_of(State& state, int gpu) {
   std::vector<std::shared_ptr<CUstream_st>> streams;
   for (auto const& [handle, stream] : state.streams) {
@@ -176,13 +187,8 @@ cudaError_t cudaFree(void* data) {
   }
   busy.clear();  // ends those that were destroyed meanwhile
   lock.lock();
-  bool const failed = gpu >= 0 && state.gpus[static_cast<std::size_t>(gpu)].error != cudaSuccess;
   void* const memory = remove(state, data, false);
-  if (failed) {  // its memory goes with its context: other GPUs may be writing to it, and nothing waits for them
-    state.lost.emplace_back(memory, &std::free);
-  } else {
-    std::free(memory);
-  }
+  give_back(state, memory, gpu);
   return answer(memory == nullptr && data != nullptr ? cudaErrorInvalidValue : error);
 }
 
@@ -210,7 +216,7 @@ cudaError_t cudaFreeHost(void* data) {
   busy.clear();  // ends those that were destroyed meanwhile
   lock.lock();
   void* const memory = remove(state, data, true);
-  std::free(memory);
+  give_back(state, memory, current_gpu());
   return answer(memory == nullptr ? cudaErrorInvalidValue : error);
 }
 
