@@ -146,7 +146,7 @@ TEST_CASE("warps are folded apart, halves onto halves, and all lanes get what la
   for (std::size_t warp = 0; warp < 2; ++warp) {
     std::vector<float> expected(values.begin() + static_cast<std::ptrdiff_t>(32 * warp),
                                 values.begin() + static_cast<std::ptrdiff_t>(32 * warp + 32));
-    for (std::size_t half : {16, 8, 4, 2, 1}) {
+    for (std::size_t half : {16U, 8U, 4U, 2U, 1U}) {
       for (std::size_t lane = 0; lane < half; ++lane) {
         expected[lane] = Fold::combined(expected[lane], expected[lane + half]);
       }

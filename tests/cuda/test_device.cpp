@@ -60,7 +60,7 @@ TEST_CASE("a device hands out zero-filled, aligned memory and keeps the book of 
 
 #ifndef ZEROTH_ON_GPU
 TEST_CASE("memory is aligned wherever CUDA's blocks start, and goes back") {
-  for (std::size_t const offset : {0, 256}) {
+  for (std::size_t const offset : {0U, 256U}) {
     fake_cuda::reset({.block_offset = offset});
     auto const device = device::make_cuda_device(0);
     auto memory = device->allocate(Category::optimizer, 10'000);
