@@ -15,15 +15,23 @@
 
 namespace zeroth::optim {
 
+/// From bf16's largest number on, in magnitude, nothing is added: the next one is infinity.
+inline constexpr std::uint32_t noise_ends = 0x7f7f0000U;
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE constexpr std::uint32_t magnitude_bits(float value) noexcept {
+  return std::bit_cast<std::uint32_t>(value) & 0x7fffffffU;
+}
+/// Adds and cuts off, for magnitudes below noise_ends.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE constexpr bf16 cut_off(float value, std::uint32_t noise) noexcept {
+  return {static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + noise) >> 16U)};
+}
+
 /// To one of the two neighbours in bf16: `noise`, 16 random bits, is added to the 16 bits that are then cut off. What
 /// bf16 can hold stays what it is, subnormals included. A finite value stays finite, a NaN a NaN of its sign.
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE constexpr bf16 round_stochastically(float value,
                                                                                          std::uint32_t noise) noexcept {
-  std::uint32_t const bits = std::bit_cast<std::uint32_t>(value);
-  std::uint32_t const magnitude = bits & 0x7fffffffU;
-  std::uint32_t const to_quiet = magnitude > 0x7f800000U ? ~bits & 0x00400000U : 0U;
-  // From bf16's largest number on nothing is added: the next one is infinity.
-  return {static_cast<std::uint16_t>((bits + (magnitude < 0x7f7f0000U ? noise : to_quiet)) >> 16U)};
+  std::uint32_t const magnitude = magnitude_bits(value);
+  std::uint32_t const to_quiet = magnitude > 0x7f800000U ? ~std::bit_cast<std::uint32_t>(value) & 0x00400000U : 0U;
+  return cut_off(value, magnitude < noise_ends ? noise : to_quiet);
 }
 
 /// What an update rounds. Each has random bits of its own.

@@ -9,6 +9,7 @@
 
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
+#include "noise.hpp"
 #include "rule_elements.hpp"
 #include "stochastic_rounding.hpp"
 
@@ -168,21 +169,26 @@ struct RoundedUpdate {
 
   ZEROTH_INLINE void round(RoundingNoise const& noise, Rounded what, std::int64_t first, float const* wide,
                            bf16* values, std::int64_t count) const {
-    constexpr std::int64_t most_groups = block / noise_lanes + 1;
+    constexpr std::int64_t most_groups = (block / noise_lanes + noise_batch) / noise_batch * noise_batch;
     static_assert(std::endian::native == std::endian::little, "halves of words become elements in order");
     std::uint32_t words[4 * most_groups];
     std::uint16_t bits[noise_lanes * most_groups];
     auto const element = static_cast<std::uint64_t>(segment.element + (first - segment.begin));
-    auto const group = element / noise_lanes;
     auto const lane = static_cast<std::int64_t>(element % noise_lanes);
     std::int64_t const groups = (lane + count + noise_lanes - 1) / noise_lanes;
-    for (std::int64_t g = 0; g < groups; ++g) {
-      auto const four = noise_words(noise, what, group + static_cast<std::uint64_t>(g));
-      for (std::size_t k = 0; k < 4; ++k) {
-        words[4 * g + static_cast<std::int64_t>(k)] = four[k];
-      }
-    }
+    fill_noise(noise, what, element / noise_lanes, groups, words);
     std::memcpy(bits, words, static_cast<std::size_t>(groups) * 4 * sizeof(std::uint32_t));
+    std::uint32_t largest = 0;  // nearly always small, and then there is half as much to do
+    for (std::int64_t i = 0; i < count; ++i) {
+      largest = std::max(largest, magnitude_bits(wide[i]));
+    }
+    if (largest < noise_ends) {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < count; ++i) {
+        values[i] = cut_off(wide[i], bits[lane + i]);
+      }
+      return;
+    }
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < count; ++i) {
       values[i] = round_stochastically(wide[i], bits[lane + i]);

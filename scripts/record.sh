@@ -89,7 +89,12 @@ savings() {
   mv "$new/savings.jsonl" "$kept/"
 }
 
-adamw() { benchmark adamw 64 31; }
+adamw() {  # in all dtypes, then every rule in fp32
+  built bench_adamw
+  build/release/bin/bench_adamw 64 31 >"$new/adamw.jsonl"
+  build/release/bin/bench_adamw 64 31 rules >>"$new/adamw.jsonl"
+  mv "$new/adamw.jsonl" "$kept/"
+}
 engine_overhead() { benchmark engine_overhead; }
 
 collectives() {  # of threads, then of processes over MPI

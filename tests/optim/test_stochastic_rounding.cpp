@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "../../optim/stochastic_rounding.hpp"
+#include "../../optim/noise.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -116,6 +116,33 @@ TEST_CASE("random words are Philox's, of a counter and a key that stay where the
   CHECK(lanes == std::vector<std::uint32_t>{0xfe09, 0xd16c, 0xcceb, 0x94fd, 0xe420, 0x5001, 0x6ea1, 0x2412});
   CHECK(noise_words(noise, Rounded::first_state, 7) ==
         philox({0xa4093822, 0x299f31d0}, {7, 1U << 30U, 0x13198a2e, 0x03707344}));
+}
+
+TEST_CASE("many groups at once have the words of one after another") {
+  StepScalars scalars;
+  scalars.applied = (std::int64_t{5} << 32U) + 3;
+  auto const noise = noise_of(0x299f31d0a4093822, scalars);
+  for (Isa const isa : testing::all_isas()) {
+    testing::WithIsa const with{isa};
+    for (auto const what : {Rounded::master, Rounded::first_state, Rounded::second_state}) {
+      for (std::uint64_t const first : {std::uint64_t{0}, std::uint64_t{3}, (std::uint64_t{1} << 32U) - 5}) {
+        for (std::int64_t const groups : {1, 7, 8, 9, 65}) {
+          CAPTURE(testing::name_of(isa), static_cast<std::uint32_t>(what), first, groups);
+          auto const room = static_cast<std::size_t>((groups + noise_batch - 1) / noise_batch * noise_batch);
+          std::vector<std::uint32_t> words(4 * room + 1, 0xdeadbeefU);
+          fill_noise(noise, what, first, groups, words.data());
+          CHECK(words.back() == 0xdeadbeefU);
+          std::vector<std::uint32_t> expected;
+          for (std::int64_t g = 0; g < groups; ++g) {
+            auto const four = noise_words(noise, what, first + static_cast<std::uint64_t>(g));
+            expected.insert(expected.end(), four.begin(), four.end());
+          }
+          words.resize(expected.size());
+          CHECK(words == expected);
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("noise is uniform, and neighbours' is independent") {
