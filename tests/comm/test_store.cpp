@@ -32,7 +32,9 @@ TEST_CASE("a value that one rank sets is got by all, whoever comes first") {
       store.set(name, id);
       store.set("empty", "");
     }
-    return store.get(name, patience) + store.get("empty", patience);
+    auto const got = store.get(name, patience) + store.get("empty", patience);
+    static_cast<void>(store.gather("all came", "", patience));  // rank 0's store waits only for those who have joined
+    return got;
   });
   for (auto const& outcome : outcomes) {
     CHECK(outcome == id);
