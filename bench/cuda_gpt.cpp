@@ -15,8 +15,9 @@
 
 #include "command_line.hpp"
 #include "cuda_timing.hpp"
+#include "gpt.hpp"
 #include "gpu/batch_upload.hpp"
-#include "gpu/model.hpp"
+#include "gpu/gpu.hpp"
 #include "paired.hpp"
 
 namespace gpt::gpu {
@@ -27,7 +28,7 @@ using zeroth::bench::Stopwatch;
 
 /// A unit that is always open: all parameters lie in the same memory, and so do all gradients.
 struct Open {
-  Gpu& gpu;
+  Gpu<T>& device;
   T const* values;
   T* gradients;
 
@@ -141,7 +142,7 @@ class Bench {
 
   void embedding(double bytes) {
     zeroth::Model model;
-    gpt::gpu::Embedding<T> const layer{EmbeddingParams{model, shape_}};
+    Embedding<Gpu<T>> const layer{EmbeddingParams{model, shape_}};
     BatchUpload upload{tokens_, shape_.vocabulary, 1};
     auto const batch = upload.enqueue(random_tokens(tokens_), watch_.stream());
     auto x = random_matrix(tokens_, shape_.channels);
@@ -151,33 +152,31 @@ class Bench {
 
   void layer_norm(double bytes, std::int64_t times) {
     zeroth::Model model;
-    LayerNorm<T> const layer{LayerNormParams{model, model.unit("norm"), "norm", shape_.channels}};
+    LayerNorm<Gpu<T>> const layer{LayerNormParams{model, model.unit("norm"), "norm", shape_.channels}};
     auto const x = random_matrix(tokens_, shape_.channels);
     auto y = random_matrix(tokens_, shape_.channels);
     auto const dy = random_matrix(tokens_, shape_.channels);
-    typename LayerNorm<T>::Tape tape;
+    typename LayerNorm<Gpu<T>>::Tape tape;
     report("layer norm", times, 0, bytes, [&] { layer.forward(open_, x, tape, y); });
     report("layer norm, again", times, 0, bytes, [&] { layer.again(open_, x, tape, y); });
     report("layer norm, backward", times, 0, 2 * bytes, [&] { layer.backward(open_, x, tape, dy, y); });
   }
 
   void attention(double products, std::int64_t times) {
-    Attention<T> const layer{shape_};
-    typename Attention<T>::Scratch scratch;
+    Attention<Gpu<T>> const layer{shape_};
     Matrix<float> log_sums;
     auto const qkv = random_matrix(tokens_, 3 * shape_.channels);
     auto const dy = random_matrix(tokens_, shape_.channels);
     auto y = random_matrix(tokens_, shape_.channels);
     auto dqkv = random_matrix(tokens_, 3 * shape_.channels);
-    report("attention", times, products, 0, [&] { layer.forward(gpu_, qkv, log_sums, y); });
+    report("attention", times, products, 0, [&] { layer.forward(open_, qkv, log_sums, y); });
     // Five products of such a size; two of them are made twice.
-    report("attention, backward", times, 2.5 * products, 0,
-           [&] { layer.backward(gpu_, qkv, y, log_sums, scratch, dy, dqkv); });
+    report("attention, backward", times, 2.5 * products, 0, [&] { layer.backward(open_, qkv, y, log_sums, dy, dqkv); });
   }
 
   void linear(std::string const& name, Layer const& size, double products, std::int64_t times) {
     zeroth::Model model;
-    Linear<T> const layer{LinearParams{model, model.unit("linear"), name, size.in, size.out, 0.02F}};
+    Linear<Gpu<T>> const layer{LinearParams{model, model.unit("linear"), name, size.in, size.out, 0.02F}};
     auto const x = random_matrix(tokens_, size.in);
     auto const residual = random_matrix(tokens_, size.out);
     auto y = random_matrix(tokens_, size.out);
@@ -202,7 +201,7 @@ class Bench {
   void feed_forward(double products, std::int64_t times) {
     auto const c = shape_.channels;
     zeroth::Model model;
-    Linear<T> const up{LinearParams{model, model.unit("fc"), "fc", c, 4 * c, 0.02F}};
+    Linear<Gpu<T>> const up{LinearParams{model, model.unit("fc"), "fc", c, 4 * c, 0.02F}};
     auto const x = random_matrix(tokens_, c);
     auto inner = random_matrix(tokens_, 4 * c);
     auto hidden = random_matrix(tokens_, 4 * c);
@@ -214,11 +213,11 @@ class Bench {
   void head(double products) {
     zeroth::Model model;
     EmbeddingParams const embedding{model, shape_};
-    Head<T> const layer{HeadParams{model, shape_, embedding}};
+    Head<Gpu<T>> const layer{HeadParams{model, shape_, embedding}};
     BatchUpload upload{tokens_, shape_.vocabulary, 1};
     auto const batch = upload.enqueue(random_tokens(tokens_), watch_.stream());
     auto const x = random_matrix(tokens_, shape_.channels);
-    typename Head<T>::Tape tape;
+    typename Head<Gpu<T>>::Tape tape;
     Matrix<T> dx;
     report("head", 1, products, 0, [&] { static_cast<void>(layer.forward(open_, x, batch, tape)); });
     report("head, backward", 1, 2 * products, 0, [&] { layer.backward(open_, x, batch, tape, 1, dx); });
@@ -244,7 +243,7 @@ class Bench {
   int rounds_;
   cudaDeviceProp device_{};
   Stopwatch watch_;
-  Gpu gpu_{watch_.stream(), {}};
+  Gpu<T> gpu_{watch_.stream(), {}};
   Matrix<T> values_, gradients_;  // of the largest parameter
   Open open_;
   double products_ = 0, seconds_ = 0;

@@ -2,8 +2,8 @@
 /// Step time of stages 1, 2 and 3 over stage 0, on train_gpt's model: all stages live in one run and take turns, so
 /// that what disturbs the machine disturbs all of them. Stage 0 runs twice: its ratio to itself is the noise.
 ///
-///   bench_step_time [ROUNDS [TEXT [all|L1|L2 [RANKS...]]]]    prints one JSON line per stage, load and number of
-///   ranks
+///   bench_step_time [ROUNDS [TEXT [all|L1|L2 [RANKS...]]]] [--precision fp32|bf16]
+/// prints one JSON line per stage, load and number of ranks.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -16,8 +16,7 @@
 
 #include "batches.hpp"
 #include "command_line.hpp"
-#include "engine_parameters.hpp"
-#include "model.hpp"
+#include "cpu/micro_steps.hpp"
 #include "paired.hpp"
 #include "zeroth/zeroth.hpp"
 
@@ -31,25 +30,27 @@ struct Load {
 constexpr Load loads[] = {{"L1", 4, 256, 2}, {"L2", 1, 128, 8}};
 constexpr int stages[] = {0, 0, 1, 2, 3};
 
+template <class T>
 std::string stage_file(int stage, Load const& load) {
   return fmt::format(R"({{
     "train_micro_batch_size_per_gpu": {}, "gradient_clipping": 1.0,
     "zero_optimization": {{"stage": {}, "overlap_comm": true, "reduce_bucket_size": 2e6,
-                           "stage3_prefetch_bucket_size": 4e6}},
+                           "stage3_prefetch_bucket_size": 4e6}}, "bf16": {{"enabled": {}}},
     "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}} }})",
-                     load.micro_batch, stage);
+                     load.micro_batch, stage, std::same_as<T, zeroth::bf16>);
 }
 
 /// One engine and its model, training.
+template <class T>
 class Runner {
  public:
-  Runner(zeroth::Job& job, gpt::Shape const& shape, gpt::Batches const& batches, int stage, Load const& load)
+  Runner(zeroth::Job& job, gpt::Shape const& shape, gpt::Batches const& batches, int stage, Load const& load,
+         gpt::MathChoice const& choice)
       : batches_{batches},
         model_{1},
-        gpt_{model_, shape, gpt::Recompute::off},
-        engine_{job, model_, zeroth::Config::from_json(stage_file(stage, load))},
-        memory_{model_},
-        workspace_{gpt_.workspace()} {}
+        params_{model_, shape},
+        engine_{job, model_, zeroth::Config::from_json(stage_file<T>(stage, load))},
+        micro_steps_{engine_, params_, {}, choice, 1} {}
 
   /// Milliseconds per step that the compute thread waited for communication.
   double run(int steps) {
@@ -57,9 +58,7 @@ class Runner {
     for (int step = 0; step < steps; ++step) {
       for (auto micro : engine_.micro_steps()) {
         batches_.read(micro.first_sample(), engine_.micro_batch(), batch_);
-        gpt::WideMicroStep<float, float> pass{micro, memory_};
-        float const loss = gpt_.forward(pass, batch_, workspace_);
-        gpt_.backward(pass, batch_, workspace_, micro.report_loss(loss));
+        micro_steps_.run(micro, batch_);
       }
       if (auto const before = engine_.step()) {
         exposed_ms += before->exposed_comm_ms;
@@ -72,10 +71,9 @@ class Runner {
  private:
   gpt::Batches const& batches_;
   zeroth::Model model_;
-  gpt::Gpt<float> gpt_;
-  zeroth::Engine<float> engine_;
-  gpt::WideMemory memory_;
-  decltype(gpt_.workspace()) workspace_;
+  gpt::GptParams params_;
+  zeroth::Engine<T> engine_;
+  gpt::cpu::MicroSteps<T, T> micro_steps_;
   gpt::Batch batch_;
 };
 
@@ -93,13 +91,16 @@ gpt::Shape shape_of(Load const& load) {
   return shape;
 }
 
+gpt::MathChoice math_for(zeroth::Dtype dtype) { return gpt::cpu::choose(gpt::MathLibrary::automatic, dtype); }
+
+template <class T>
 Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& batches) {
   auto const shape = shape_of(load);
   Figures figures;
   int const status = zeroth::launch({.thread_ranks = ranks}, [&](zeroth::Job& job) {
-    std::vector<std::unique_ptr<Runner>> runners;
+    std::vector<std::unique_ptr<Runner<T>>> runners;
     for (int const stage : stages) {
-      runners.push_back(std::make_unique<Runner>(job, shape, batches, stage, load));
+      runners.push_back(std::make_unique<Runner<T>>(job, shape, batches, stage, load, math_for(zeroth::dtype_of<T>)));
       static_cast<void>(runners.back()->run(2));  // pages and caches
     }
     for (int round = 0; round < rounds; ++round) {
@@ -120,6 +121,7 @@ Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& bat
   return figures;
 }
 
+template <class T>
 void print(Load const& load, int ranks, Figures const& figures) {
   auto const shape = shape_of(load);
   auto const& base = figures.seconds[0];
@@ -133,13 +135,15 @@ void print(Load const& load, int ranks, Figures const& figures) {
     nlohmann::ordered_json line{
         {"benchmark", "step_time"},
         {"load", load.name},
+        {"precision", zeroth::name_of(zeroth::dtype_of<T>)},
+        {"products", math_for(zeroth::dtype_of<T>).name},
         {"layers", shape.layers},
         {"channels", shape.channels},
         {"micro_batch", load.micro_batch},
         {"context", load.context},
         {"ranks", ranks},
         {"stage", stages[i]},
-        {"stage_file", nlohmann::ordered_json::parse(stage_file(stages[i], load))},
+        {"stage_file", nlohmann::ordered_json::parse(stage_file<T>(stages[i], load))},
         {"rounds", base.size()},
         {"step_ms", 1e3 * median / load.steps},
         {"exposed_comm_ms", zeroth::bench::quantile(figures.exposed_ms[i], 0.5)},
@@ -160,7 +164,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Step time of stages 1, 2 and 3 over stage 0"};
   int rounds = 12;
   std::string text = ZEROTH_SOURCE_DIR "/bench/step_time.cpp";
-  std::string wanted = "all";
+  std::string wanted = "all", precision = "fp32";
   std::vector<int> ranks_to_measure{2, 4};
   app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
   app.add_option("TEXT", text, "to train on")->capture_default_str()->check(CLI::ExistingFile);
@@ -168,6 +172,9 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::IsMember({"all", loads[0].name, loads[1].name}));
   app.add_option("RANKS", ranks_to_measure, "numbers of ranks")->capture_default_str()->check(zeroth::bench::count);
+  app.add_option("--precision", precision, "of the math")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16"}));
   CLI11_PARSE(app, argc, argv);
   try {
     gpt::Corpus const corpus{text};
@@ -176,9 +183,12 @@ int main(int argc, char** argv) {
         continue;
       }
       gpt::Batches const batches{corpus, load.context, gpt::Order::sequential, 1};
-      for (int const ranks : ranks_to_measure) {
-        print(load, ranks, measure(load, ranks, rounds, batches));
-      }
+      auto const in = [&]<class T>(T /*element*/) {
+        for (int const ranks : ranks_to_measure) {
+          print<T>(load, ranks, measure<T>(load, ranks, rounds, batches));
+        }
+      };
+      precision == "bf16" ? in(zeroth::bf16{}) : in(float{});
     }
   } catch (std::exception const& error) {
     fmt::print(stderr, "bench_step_time: {}\n", error.what());

@@ -23,8 +23,10 @@ from lib import tidy_groups
 
 TIDY = ["clang-tidy-14", "-p", "build/tidy", "--quiet", "--extra-arg=-Wno-everything"]
 # What needs the headers of CUDA, cuBLASLt or NCCL has a command where there are such headers: the preset compiles it for
-# tests on the host. All else has one everywhere. For a source without one clang-tidy would guess.
-NEEDS_HEADERS = re.compile(r"^src/(device/(cuda_|nccl)|comm/(nccl/|launch/nccl_job))|^examples/train_gpt/gpu/|emulated_launch")
+# tests on the host. Of what is there with oneDNN and without, one is compiled. All else has a command everywhere. For a
+# source without one clang-tidy would guess.
+NEEDS_HEADERS = re.compile(r"^src/(device/(cuda_|nccl)|comm/(nccl/|launch/nccl_job))|^examples/train_gpt/(gpu/|cpu/(no_)?onednn)"
+                           r"|emulated_launch")
 
 
 def tidy(file, *options):
@@ -48,7 +50,8 @@ def main(sources):
         if os.path.realpath(source) in commands:
             with_command.append(source)
         elif NEEDS_HEADERS.search(source):
-            print(f"note: no clang-tidy over {source}: the preset dev found no headers of CUDA, cuBLASLt or NCCL for it",
+            print(f"note: no clang-tidy over {source}: the preset dev found no headers of CUDA, cuBLASLt, NCCL or oneDNN for "
+                  "it, or is not without them",
                   file=sys.stderr)
         else:
             sys.exit(f"error: no clang-tidy over {source}: the preset dev does not compile it")

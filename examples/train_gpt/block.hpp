@@ -2,32 +2,34 @@
 /// One transformer block: attention and an MLP, each behind a LayerNorm and added to what came in.
 #pragma once
 #include "attention.hpp"
-#include "gelu.hpp"
 #include "layer_norm.hpp"
 #include "linear.hpp"
 #include "shape.hpp"
 
 namespace gpt {
 
-template <class S>
+template <class Device>
 class Block {
  public:
-  /// What backward needs beside the block's input: 9 * channels and a little more per token.
+  using Matrix = Activations<Device>;
+
+  /// What backward needs beside the block's input: 9 * channels and a little more per token; 13 where the device keeps
+  /// `hidden`, GELU of `fc`, as well.
   struct Tape {
-    typename LayerNorm<S>::Tape norm_1, norm_2;
-    Matrix<S> qkv, log_sums, mixed, middle, fc;
+    LayerNormTape<Device> norm_1, norm_2;
+    Matrix qkv, mixed, middle, fc, hidden;
+    Sums<Device> log_sums;
   };
-  /// Nothing in it outlives a call; one serves all blocks.
+  /// Nothing in it outlives a call of backward(), or of forward() and then output(); one serves all blocks.
   struct Scratch {
-    Matrix<S> normal, hidden, slope, dmixed, dqkv;
-    typename Attention<S>::Scratch attention;
+    Matrix normal, hidden, dmixed, dqkv;
   };
 
   Block(BlockParams const& p, Shape const& s)
       : unit_{p.unit},
         ln_1_{p.ln_1},
         c_attn_{p.c_attn},
-        attention_{s.heads, s.channels, s.context},
+        attention_{s},
         c_proj_{p.c_proj},
         ln_2_{p.ln_2},
         c_fc_{p.c_fc},
@@ -36,59 +38,64 @@ class Block {
   [[nodiscard]] zeroth::Unit unit() const { return unit_; }
 
   /// All but the output: what backward needs.
-  void forward(Parameters<S> const& p, Matrix<S> const& x, Tape& tape, Scratch& scratch) const {
+  template <class Open>
+  void forward(Open const& p, Matrix const& x, Tape& tape, Scratch& scratch) const {
     auto const tokens = x.rows();
     auto const channels = x.cols();
+    auto& hidden = hidden_of(tape, scratch);
     scratch.normal.resize(tokens, channels);
     tape.qkv.resize(tokens, 3 * channels);
     tape.mixed.resize(tokens, channels);
     tape.middle.resize(tokens, channels);
     tape.fc.resize(tokens, 4 * channels);
+    hidden.resize(tokens, 4 * channels);
     ln_1_.forward(p, x, tape.norm_1, scratch.normal);
     c_attn_.forward(p, scratch.normal, tape.qkv);
-    attention_.forward(tape.qkv, tape.log_sums, scratch.attention, tape.mixed);
+    attention_.forward(p, tape.qkv, tape.log_sums, tape.mixed);
     c_proj_.forward(p, tape.mixed, x, tape.middle);
     ln_2_.forward(p, tape.middle, tape.norm_2, scratch.normal);
-    c_fc_.forward(p, scratch.normal, tape.fc);
+    c_fc_.forward_gelu(p, scratch.normal, tape.fc, hidden);
   }
-  void output(Parameters<S> const& p, Tape const& tape, Scratch& scratch, Matrix<S>& y) const {
-    scratch.hidden.resizeLike(tape.fc);
-    y.resizeLike(tape.middle);
-    gelu<S>(tape.fc, scratch.hidden);
-    mlp_c_proj_.forward(p, scratch.hidden, tape.middle, y);
+  template <class Open>
+  void output(Open const& p, Tape& tape, Scratch& scratch, Matrix& y) const {
+    y.resize(tape.middle.rows(), tape.middle.cols());
+    mlp_c_proj_.forward(p, hidden_of(tape, scratch), tape.middle, y);
   }
 
-  /// `d` is the gradient of the output, then of the input.
-  void backward(Gradients<S> const& p, Matrix<S> const& x, Tape const& tape, Scratch& scratch, Matrix<S>& d) const {
-    auto& [normal, hidden, slope, dmixed, dqkv, attention] = scratch;
-    normal.resizeLike(x);
-    hidden.resizeLike(tape.fc);
-    slope.resizeLike(tape.fc);
-    dmixed.resizeLike(x);
-    dqkv.resizeLike(tape.qkv);
+  /// `d` is the gradient of the output, then of the input. Uses up `hidden`.
+  template <class Open>
+  void backward(Open const& p, Matrix const& x, Tape& tape, Scratch& scratch, Matrix& d) const {
+    auto& hidden = hidden_of(tape, scratch);
+    scratch.dmixed.resize(x.rows(), x.cols());
+    scratch.dqkv.resize(x.rows(), 3 * x.cols());
 
-    gelu_and_slope<S>(tape.fc, hidden, slope);
-    mlp_c_proj_.backward(p, hidden, d, hidden);
-    hidden.array() *= slope.array();
-    ln_2_.again(p, tape.middle, tape.norm_2, normal);
-    c_fc_.backward(p, normal, hidden, normal);
-    ln_2_.backward(p, tape.middle, tape.norm_2, normal, d);
+    if constexpr (!Device::keeps_hidden) {
+      p.device.gelu(tape.fc, hidden);
+    }
+    mlp_c_proj_.backward_gelu(p, hidden, tape.fc, d, hidden);
+    ln_2_.again(p, tape.middle, tape.norm_2, scratch.normal);
+    c_fc_.backward(p, scratch.normal, hidden, scratch.normal);
+    ln_2_.backward(p, tape.middle, tape.norm_2, scratch.normal, d);
 
-    c_proj_.backward(p, tape.mixed, d, dmixed);
-    attention_.backward(tape.qkv, tape.mixed, tape.log_sums, attention, dmixed, dqkv);
-    ln_1_.again(p, x, tape.norm_1, normal);
-    c_attn_.backward(p, normal, dqkv, normal);
-    ln_1_.backward(p, x, tape.norm_1, normal, d);
+    c_proj_.backward(p, tape.mixed, d, scratch.dmixed);
+    attention_.backward(p, tape.qkv, tape.mixed, tape.log_sums, scratch.dmixed, scratch.dqkv);
+    ln_1_.again(p, x, tape.norm_1, scratch.normal);
+    c_attn_.backward(p, scratch.normal, scratch.dqkv, scratch.normal);
+    ln_1_.backward(p, x, tape.norm_1, scratch.normal, d);
   }
 
  private:
+  [[nodiscard]] static Matrix& hidden_of(Tape& tape, Scratch& scratch) {
+    return Device::keeps_hidden ? tape.hidden : scratch.hidden;
+  }
+
   zeroth::Unit unit_;
-  LayerNorm<S> ln_1_;
-  Linear<S> c_attn_;
-  Attention<S> attention_;
-  Linear<S> c_proj_;
-  LayerNorm<S> ln_2_;
-  Linear<S> c_fc_, mlp_c_proj_;
+  LayerNorm<Device> ln_1_;
+  Linear<Device> c_attn_;
+  Attention<Device> attention_;
+  Linear<Device> c_proj_;
+  LayerNorm<Device> ln_2_;
+  Linear<Device> c_fc_, mlp_c_proj_;
 };
 
 }  // namespace gpt

@@ -1,98 +1,100 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Tokens to vectors, and at the other end vectors to a loss: the two uses of the token embedding.
 #pragma once
-#include <cmath>
-#include <cstdint>
-#include <span>
+#include <concepts>
 
-#include "batches.hpp"
 #include "layer_norm.hpp"
+#include "product.hpp"
 
 namespace gpt {
 
-template <class S>
+template <class Device>
 class Embedding {
  public:
+  using Matrix = Activations<Device>;
+  using Batch = typename Device::Batch;
+
   explicit Embedding(EmbeddingParams const& params) : params_{params} {}
 
   [[nodiscard]] zeroth::Unit unit() const { return params_.unit; }
 
-  void forward(Parameters<S> const& p, Batch const& batch, Matrix<S>& x) const {
+  template <class Open>
+  void forward(Open const& p, Batch const& batch, Matrix& x) const {
     auto const tokens = p[params_.tokens];
-    auto const positions = p[params_.positions];
-    x.resize(std::ssize(batch.inputs), tokens.cols());
-    for (Eigen::Index i = 0; i < x.rows(); ++i) {
-      x.row(i) = tokens.row(batch.inputs[static_cast<std::size_t>(i)]) + positions.row(i % positions.rows());
-    }
+    x.resize(Device::tokens(batch), tokens.extent(1));
+    p.device.embed(batch, tokens, p[params_.positions], x);
   }
-  void backward(Gradients<S> const& p, Batch const& batch, Matrix<S> const& dx) const {
-    auto token_gradient = p.grad(params_.tokens);
-    auto position_gradient = p.grad(params_.positions);
-    auto& dtokens = token_gradient.accumulator();
-    auto& dpositions = position_gradient.accumulator();
-    for (Eigen::Index i = 0; i < dx.rows(); ++i) {
-      dtokens.row(batch.inputs[static_cast<std::size_t>(i)]) += dx.row(i);
-      dpositions.row(i % dpositions.rows()) += dx.row(i);
-    }
+  template <class Open>
+  void backward(Open const& p, Batch const& batch, Matrix const& dx) const {
+    p.device.embed_backward(batch, dx, p.grad(params_.tokens), p.grad(params_.positions));
   }
 
  private:
   EmbeddingParams params_;
 };
 
+/// What the softmax over the vocabulary leaves for its gradient, per row.
+template <class Device>
+struct SoftmaxTape {
+  Sums<Device> largest, sums, losses;
+};
+
 /// The last LayerNorm, the product with the token embedding, and the cross-entropy.
-template <class S>
+template <class Device>
 class Head {
  public:
+  using Matrix = Activations<Device>;
+  using Batch = typename Device::Batch;
+  using Wide = typename Device::Wide;
+
   struct Tape {
-    typename LayerNorm<S>::Tape norm;
-    Matrix<S> probabilities;  // [tokens, vocabulary]
-    Matrix<S> normal;
+    LayerNormTape<Device> norm;
+    Sums<Device> logits;  // [tokens, vocabulary], in aligned rows: vocabularies are odd
+    SoftmaxTape<Device> softmax;
+    Matrix normal, dlogits;  // the last where it cannot take the place of `logits`
   };
 
   explicit Head(HeadParams const& params) : unit_{params.unit}, ln_f_{params.ln_f}, tokens_{params.tokens} {}
 
   [[nodiscard]] zeroth::Unit unit() const { return unit_; }
 
-  /// The mean loss.
-  S forward(Parameters<S> const& p, Matrix<S> const& x, Batch const& batch, Tape& tape) const {
+  /// The mean loss; of a GPU when the stream has come so far.
+  template <class Open>
+  [[nodiscard]] auto forward(Open const& p, Matrix const& x, Batch const& batch, Tape& tape) const {
     auto const tokens = p[tokens_];
-    tape.normal.resizeLike(x);
-    tape.probabilities.resize(x.rows(), tokens.rows());
-    ln_f_.forward(p, x, tape.norm, tape.normal);
-    tape.probabilities.noalias() = tape.normal * tokens.transpose();
-    double loss = 0;
-    for (Eigen::Index i = 0; i < x.rows(); ++i) {
-      auto row = tape.probabilities.row(i).array();
-      auto const target = batch.targets[static_cast<std::size_t>(i)];
-      S const largest = row.maxCoeff();
-      S const logit = row[target] - largest;
-      row = (row - largest).exp();
-      S const sum = row.sum();
-      row *= 1 / sum;
-      loss += static_cast<double>(std::log(sum) - logit);
+    tape.normal.resize(x.rows(), x.cols());
+    tape.logits.resize_aligned(x.rows(), tokens.extent(0));
+    for (auto* const rows : {&tape.softmax.largest, &tape.softmax.sums, &tape.softmax.losses}) {
+      rows->resize(1, x.rows());
     }
-    return static_cast<S>(loss / static_cast<double>(x.rows()));
+    ln_f_.forward(p, x, tape.norm, tape.normal);
+    p.device.multiply({.a = operand(tape.normal), .b = transposed(operand(tokens)), .out = result(tape.logits)});
+    return p.device.cross_entropy(tape.logits, batch, tape.softmax);
   }
   /// `seed` times the gradient of the mean loss. Uses up the tape.
-  void backward(Gradients<S> const& p, Matrix<S> const& x, Batch const& batch, Tape& tape, S seed,
-                Matrix<S>& dx) const {
-    auto const tokens = p[tokens_];
-    Matrix<S>& dlogits = tape.probabilities;
-    S const each = seed / static_cast<S>(x.rows());
-    for (Eigen::Index i = 0; i < x.rows(); ++i) {
-      dlogits(i, batch.targets[static_cast<std::size_t>(i)]) -= 1;
-      dlogits.row(i) *= each;
-    }
-    p.grad(tokens_) += dlogits.transpose() * tape.normal;
-    tape.normal.noalias() = dlogits * tokens;
-    dx.setZero(x.rows(), x.cols());
+  template <class Open>
+  void backward(Open const& p, Matrix const& x, Batch const& batch, Tape& tape, Wide seed, Matrix& dx) const {
+    Matrix& dlogits = dlogits_of(tape);
+    p.device.cross_entropy_backward(tape.logits, batch, tape.softmax, seed / static_cast<Wide>(x.rows()), dlogits);
+    p.device.multiply(contribution(transposed(operand(dlogits)), operand(tape.normal), p.grad(tokens_)));
+    p.device.multiply({.a = operand(dlogits), .b = operand(p[tokens_]), .out = result(tape.normal)});
+    dx.resize(x.rows(), x.cols());
+    p.device.clear(dx);
     ln_f_.backward(p, x, tape.norm, tape.normal, dx);
   }
 
  private:
+  [[nodiscard]] static Matrix& dlogits_of(Tape& tape) {
+    if constexpr (std::same_as<Matrix, Sums<Device>>) {
+      return tape.logits;
+    } else {
+      tape.dlogits.resize_aligned(tape.logits.rows(), tape.logits.cols());
+      return tape.dlogits;
+    }
+  }
+
   zeroth::Unit unit_;
-  LayerNorm<S> ln_f_;
+  LayerNorm<Device> ln_f_;
   Param<2> tokens_;
 };
 

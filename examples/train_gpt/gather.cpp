@@ -54,17 +54,17 @@ std::vector<RankMemory> gather(zeroth::Job& job, RankMemory const& mine) {
   return all;
 }
 
-std::vector<std::string> gather(zeroth::Job& job, std::string const& mine) {
+std::vector<std::string> gather(zeroth::Job& job, Label const& label, std::string const& mine) {
   Exchange exchange{job};
   auto const world = static_cast<std::size_t>(job.world());
   auto const length = std::ssize(mine);
   std::vector<std::int64_t> lengths(world);
-  auto const gathered = exchange.together({"trace", "lengths"}, &length, sizeof length, true);
+  auto const gathered = exchange.together(label, &length, sizeof length, true);
   std::memcpy(lengths.data(), gathered->data(), world * sizeof length);
   auto const longest = *std::max_element(lengths.begin(), lengths.end());
   std::string padded = mine;
   padded.resize(static_cast<std::size_t>(longest));
-  auto const text = exchange.together({"trace", "text"}, padded.data(), longest, false);
+  auto const text = exchange.together(label, padded.data(), longest, false);
   std::vector<std::string> all;
   for (std::size_t rank = 0; rank < world && job.rank() == 0; ++rank) {
     auto const* const begin = text->data() + static_cast<std::int64_t>(rank) * longest;

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The walk over GPT-2's units, forward and back: the only part that opens them. What happens in a unit is up to the
-/// layers of a device.
+/// GPT-2: the walk over its units, forward and back, which is the only part that opens them.
 #pragma once
 #include <cstddef>
 #include <vector>
 
-#include "units.hpp"
+#include "block.hpp"
+#include "embedding.hpp"
+#include "math.hpp"
 
 namespace gpt {
 
 enum class Recompute : bool { off, on };
 
-/// `Layers` has Embedding, Block and Head, and the Matrix of activations that passes from one to the next. A `Pass`
-/// opens units: forward(unit) and backward(unit) give what these layers read parameters from, and add gradients to.
-template <class Layers>
-class BasicGpt {
+/// On a Device (math.hpp). A `Pass` opens units: forward(unit) and backward(unit) give an OpenUnit.
+template <class Device>
+class Gpt {
  public:
-  using Matrix = typename Layers::Matrix;
-  using Embedding = typename Layers::Embedding;
-  using Block = typename Layers::Block;
-  using Head = typename Layers::Head;
+  using Matrix = Activations<Device>;
+  using Block = gpt::Block<Device>;
+  using Head = gpt::Head<Device>;
+  using Batch = typename Device::Batch;
 
   /// One micro-batch's activations, in memory that the next micro-batch uses again.
   struct Workspace {
@@ -30,14 +30,13 @@ class BasicGpt {
     Matrix d;
   };
 
-  BasicGpt(GptParams const& params, Recompute recompute)
+  Gpt(GptParams const& params, Recompute recompute)
       : recompute_{recompute}, embedding_{params.embedding}, head_{params.head} {
     for (auto const& block : params.blocks) {
       blocks_.emplace_back(block, params.shape);
     }
   }
-  BasicGpt(zeroth::Model& model, Shape const& shape, Recompute recompute)
-      : BasicGpt{GptParams{model, shape}, recompute} {}
+  Gpt(zeroth::Model& model, Shape const& shape, Recompute recompute) : Gpt{GptParams{model, shape}, recompute} {}
 
   [[nodiscard]] Workspace workspace() const {
     Workspace w;
@@ -47,8 +46,8 @@ class BasicGpt {
   }
 
   /// The mean loss over the batch.
-  template <class Pass, class Batch>
-  auto forward(Pass& pass, Batch const& batch, Workspace& w) const {
+  template <class Pass>
+  [[nodiscard]] auto forward(Pass& pass, Batch const& batch, Workspace& w) const {
     embedding_.forward(pass.forward(embedding_.unit()), batch, w.x[0]);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       auto const p = pass.forward(blocks_[i].unit());
@@ -59,8 +58,8 @@ class BasicGpt {
   }
 
   /// After forward on the same batch. `seed` times the gradient of the mean loss.
-  template <class Pass, class Batch, class Seed>
-  void backward(Pass& pass, Batch const& batch, Workspace& w, Seed seed) const {
+  template <class Pass>
+  void backward(Pass& pass, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
     head_.backward(pass.backward(head_.unit()), w.x.back(), batch, w.head, seed, w.d);
     for (auto i = blocks_.size(); i-- > 0;) {
       auto const p = pass.backward(blocks_[i].unit());
@@ -78,7 +77,7 @@ class BasicGpt {
   }
 
   Recompute recompute_;
-  Embedding embedding_;
+  Embedding<Device> embedding_;
   std::vector<Block> blocks_;
   Head head_;
 };

@@ -1,65 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 /// y = x W + b
 #pragma once
-#include <algorithm>
-
-#include "parameters.hpp"
-#include "units.hpp"
+#include "math.hpp"
+#include "product.hpp"
 
 namespace gpt {
 
-/// Calls `f(first, count)` for rows in groups that stay in a core's own cache: Eigen's products of such groups are up
-/// to a quarter faster than the product of all rows.
-template <class F>
-void each_panel(Eigen::Index rows, F&& f) {
-  constexpr Eigen::Index panel = 256;
-  for (Eigen::Index first = 0; first < rows; first += panel) {
-    f(first, std::min(panel, rows - first));
-  }
-}
-
-template <class S>
+template <class Device>
 class Linear {
  public:
+  using Matrix = Activations<Device>;
+
   explicit Linear(LinearParams const& params) : params_{params} {}
 
-  void forward(Parameters<S> const& p, In<S> x, Out<S> y) const {
-    auto const weight = p[params_.weight];
-    auto const bias = p[params_.bias];
-    each_panel(x.rows(), [&](auto first, auto count) {
-      auto out = y.middleRows(first, count);
-      for (Eigen::Index i = 0; i < count; ++i) {
-        out.row(i) = bias;
-      }
-      out.noalias() += x.middleRows(first, count) * weight;
-    });
+  template <class Open>
+  void forward(Open const& p, Matrix const& x, Matrix& y) const {
+    p.device.multiply(product(p, x, y, Epilogue::bias));
   }
   /// y = residual + x W + b
-  void forward(Parameters<S> const& p, In<S> x, In<S> residual, Out<S> y) const {
-    auto const weight = p[params_.weight];
-    auto const bias = p[params_.bias];
-    each_panel(x.rows(), [&](auto first, auto count) {
-      auto out = y.middleRows(first, count);
-      for (Eigen::Index i = 0; i < count; ++i) {
-        out.row(i) = residual.row(first + i) + bias;
-      }
-      out.noalias() += x.middleRows(first, count) * weight;
-    });
+  template <class Open>
+  void forward(Open const& p, Matrix const& x, Matrix const& residual, Matrix& y) const {
+    auto sum = product(p, x, y, Epilogue::bias);
+    sum.beta = 1;
+    sum.addend = residual.data();
+    p.device.multiply(sum);
   }
+  /// inner = x W + b, y = gelu(inner)
+  template <class Open>
+  void forward_gelu(Open const& p, Matrix const& x, Matrix& inner, Matrix& y) const {
+    auto sum = product(p, x, y, Epilogue::bias_gelu);
+    sum.inner = inner.data();
+    p.device.multiply(sum);
+  }
+
   /// `dx` may be the memory of `x`.
-  void backward(Gradients<S> const& p, In<S> x, In<S> dy, Out<S> dx) const {
-    auto const weight = p[params_.weight];
-    auto dweight = p.grad(params_.weight);
-    auto dbias = p.grad(params_.bias);
-    each_panel(x.rows(), [&](auto first, auto count) {
-      auto const dout = dy.middleRows(first, count);
-      dweight += x.middleRows(first, count).transpose() * dout;
-      dbias += dout.colwise().sum();
-      dx.middleRows(first, count).noalias() = dout * weight.transpose();
-    });
+  template <class Open>
+  void backward(Open const& p, Matrix const& x, Matrix const& dy, Matrix& dx) const {
+    contribute(p, x, dy);
+    p.device.multiply(back(p, dy, dx));
+  }
+  /// Where x = gelu(inner): `dinner`, which may be the memory of `x`.
+  template <class Open>
+  void backward_gelu(Open const& p, Matrix const& x, Matrix& inner, Matrix const& dy, Matrix& dinner) const {
+    contribute(p, x, dy);
+    auto slope = back(p, dy, dinner);
+    slope.epilogue = Epilogue::gelu_slope;
+    slope.inner = inner.data();
+    p.device.multiply(slope);
   }
 
  private:
+  template <class Open>
+  [[nodiscard]] Product product(Open const& p, Matrix const& x, Matrix& y, Epilogue epilogue) const {
+    return {.a = operand(x),
+            .b = operand(p[params_.weight]),
+            .out = result(y),
+            .epilogue = epilogue,
+            .bias = p[params_.bias].data()};
+  }
+  template <class Open>
+  [[nodiscard]] Product back(Open const& p, Matrix const& dy, Matrix& dx) const {
+    return {.a = operand(dy), .b = transposed(operand(p[params_.weight])), .out = result(dx)};
+  }
+  template <class Open>
+  void contribute(Open const& p, Matrix const& x, Matrix const& dy) const {
+    p.device.multiply(contribution(transposed(operand(x)), operand(dy), p.grad(params_.weight)));
+    p.device.add_column_sums(dy, p.grad(params_.bias));
+  }
+
   LinearParams params_;
 };
 

@@ -23,6 +23,8 @@ std::vector<std::string> transport_words() {
 
 std::map<std::string, zeroth::DeviceKind> const devices{{"cpu", zeroth::DeviceKind::cpu},
                                                         {"cuda", zeroth::DeviceKind::cuda}};
+std::map<std::string, MathLibrary> const libraries{
+    {"auto", MathLibrary::automatic}, {"eigen", MathLibrary::eigen}, {"onednn", MathLibrary::onednn}};
 std::map<std::string, Order> const orders{{"sequential", Order::sequential}, {"shuffled", Order::shuffled}};
 
 /// A whole number from `lowest`; CLI11's own bounds speak of floating point.
@@ -49,7 +51,7 @@ CLI::Validator within(Extents const& allowed) {
 
 /// Options whose values are words.
 struct Words {
-  std::string order = "sequential", comm = "auto", device = "cpu";
+  std::string order = "sequential", comm = "auto", device = "cpu", math = "auto";
 };
 
 void declare(CLI::App& app, Options& o, Words& words) {
@@ -88,6 +90,12 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--device", words.device, "What each rank computes on; cuda: the GPU of its local rank")
       ->check(CLI::IsMember{{"cpu", "cuda"}})
       ->capture_default_str();
+  app.add_option(
+         "--math", words.math,
+         "What multiplies with --device cpu; auto: oneDNN for bf16 where the processor has fast bf16, else Eigen")
+      ->check(CLI::IsMember{{"auto", "eigen", "onednn"}})
+      ->capture_default_str();
+  app.add_flag("--show-products", o.show_products, "With --device cpu: print what multiplies matrices of which shapes");
   app.add_flag("--share-devices", o.share_devices, "With --device cuda: more ranks than GPUs, several to a GPU");
   app.add_flag("--tf32", o.tf32, "With --device cuda and fp32: let matmuls round their factors to TF32");
   app.add_flag("--plan", o.plan, "Print what each rank will hold, and end");
@@ -115,6 +123,12 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
         throw CLI::ValidationError{flag, "is for --device cuda"};
       }
     }
+    for (auto const& [flag, given] :
+         {std::pair{"--show-products", options.show_products}, std::pair{"--math", app.count("--math") > 0}}) {
+      if (given && words.device != "cpu") {
+        throw CLI::ValidationError{flag, "is for --device cpu"};
+      }
+    }
     if (!options.trace.empty() && options.trace == options.report) {
       throw CLI::ValidationError{"--trace", options.trace.string() + " is the file of --report, too"};
     }
@@ -126,6 +140,7 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
     options.transport = zeroth::comm::transport_named(words.comm);
   }
   options.device = devices.at(words.device);
+  options.math = libraries.at(words.math);
   return {options, 0};
 }
 

@@ -9,6 +9,7 @@
 #include <zeroth/comm/job.hpp>
 
 #include "batches.hpp"
+#include "math_library.hpp"
 #include "model_folder.hpp"
 
 namespace gpt {
@@ -24,7 +25,8 @@ struct Options {
   std::filesystem::path report, trace, save_initial, save_final, init;
   std::optional<zeroth::comm::Transport> transport;
   zeroth::DeviceKind device = zeroth::DeviceKind::cpu;
-  bool plan = false, recompute = false, share_devices = false, tf32 = false;
+  bool plan = false, recompute = false, share_devices = false, tf32 = false, show_products = false;
+  MathLibrary math = MathLibrary::automatic;
 };
 
 struct CommandLine {

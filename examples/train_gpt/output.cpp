@@ -15,6 +15,12 @@ Output::Output(zeroth::Job const& job, Options const& options, std::int64_t toke
   }
 }
 
+void Output::products(MathChoice const& math, std::string const& table) {
+  if (progress_) {
+    progress_->say("products by " + math.name + "\n" + table);
+  }
+}
+
 void Output::step(zeroth::StepReport const& step, std::int64_t bytes) {
   if (progress_) {
     progress_->show(step, bytes);

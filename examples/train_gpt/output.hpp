@@ -7,6 +7,7 @@
 #include <zeroth/comm/job.hpp>
 #include <zeroth/core/whole_file.hpp>
 
+#include "math_library.hpp"
 #include "options.hpp"
 #include "progress.hpp"
 #include "report.hpp"
@@ -18,6 +19,8 @@ class Output {
  public:
   /// `run` is the report's first record.
   Output(zeroth::Job const& job, Options const& options, std::int64_t tokens_per_step, std::string const& run);
+  /// Says what multiplies, and `table` if there is one.
+  void products(MathChoice const& math, std::string const& table);
   /// `bytes` is what this rank holds.
   void step(zeroth::StepReport const& step, std::int64_t bytes);
   /// The last call. Collective.

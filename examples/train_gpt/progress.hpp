@@ -2,6 +2,7 @@
 /// What the reader of the terminal sees.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include <zeroth/engine/report.hpp>
 
@@ -16,6 +17,8 @@ class Progress {
   Progress(Progress const&) = delete;
   Progress& operator=(Progress const&) = delete;
   ~Progress();
+  /// Whole lines, before the first step.
+  void say(std::string const& lines) { output_.write(lines); }
   /// `bytes` is what a rank holds.
   void show(zeroth::StepReport const& step, std::int64_t bytes);
 

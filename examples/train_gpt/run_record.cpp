@@ -6,7 +6,7 @@
 namespace gpt {
 
 std::string run_record(Options const& options, zeroth::Config const& config, Shape const& shape, Batches const& batches,
-                       int world) {
+                       MathChoice const& math, int world) {
   auto const batch = config.settings(world, 1).batch;  // does not depend on the largest unit
   nlohmann::ordered_json const record{
       {"record", "run"},
@@ -14,6 +14,7 @@ std::string run_record(Options const& options, zeroth::Config const& config, Sha
       {"device", options.device == zeroth::DeviceKind::cuda ? "cuda" : "cpu"},
       {"share_devices", options.share_devices},
       {"tf32", options.tf32},
+      {"math", math.name},
       {"steps", options.steps},
       {"batch", {{"train", batch.train}, {"micro", batch.micro}, {"accumulation", batch.accumulation}}},
       {"seed", options.seed},

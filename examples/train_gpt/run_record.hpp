@@ -6,12 +6,13 @@
 #include <zeroth/config/config.hpp>
 
 #include "batches.hpp"
+#include "math_library.hpp"
 #include "options.hpp"
 #include "shape.hpp"
 
 namespace gpt {
 
 [[nodiscard]] std::string run_record(Options const& options, zeroth::Config const& config, Shape const& shape,
-                                     Batches const& batches, int world);
+                                     Batches const& batches, MathChoice const& math, int world);
 
 }  // namespace gpt

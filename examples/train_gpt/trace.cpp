@@ -18,7 +18,7 @@ void Trace::finish(zeroth::Job& job) {
   if (!wanted_) {
     return;
   }
-  auto const events = gather(job, timeline_.to_trace_events(job.rank()));
+  auto const events = gather(job, {"trace", "events"}, timeline_.to_trace_events(job.rank()));
   if (file_) {
     file_->write(zeroth::to_trace(events));
     file_->publish();

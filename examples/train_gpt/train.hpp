@@ -14,7 +14,7 @@
 
 namespace gpt {
 
-/// What one rank does. `Where::Math<T, G>` computes micro-steps.
+/// What one rank does. `Where::MicroSteps<T, G>` computes.
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   auto const& [options, config, shape, batches] = task;
@@ -23,8 +23,9 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   zeroth::Model model{options.seed};
   GptParams const params{model, shape};
   auto const batch_sizes = config.settings(job.world(), 1).batch;  // they do not depend on the largest unit
+  auto const math = Where::choose(job, options.math, zeroth::dtype_of<T>);
   Output output{job, options, batch_sizes.train * shape.context,
-                run_record(options, config, shape, batches, job.world())};
+                run_record(options, config, shape, batches, math, job.world())};
   Trace trace{job, options};
   zeroth::Engine<T, G> engine{job, model, config};
   if (!options.init.empty()) {
@@ -32,7 +33,8 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   }
   initial_model.save(engine, shape);
 
-  typename Where::template Math<T, G> math{engine, model, params, options, batch_sizes.accumulation};
+  typename Where::template MicroSteps<T, G> micro_steps{engine, params, options, math, batch_sizes.accumulation};
+  output.products(math, micro_steps.products(options.show_products));
   Batch batch;
   auto const show = [&](std::optional<zeroth::StepReport> const& report) {
     if (report) {
@@ -44,7 +46,7 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
     trace.before(engine, step);
     for (auto micro : engine.micro_steps()) {
       batches.read(micro.first_sample(), engine.micro_batch(), batch);
-      math.micro_step(micro, batch);
+      micro_steps.run(micro, batch);
     }
     if (show(engine.step())) {  // Ctrl-C anywhere: all ranks end at the same step
       break;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu_math.hpp"
+#include "cpu/micro_steps.hpp"
 #include "train.hpp"
 #include "train_on.hpp"
 
 namespace gpt {
 
-void train_on_cpu(zeroth::Job& job, Task const& task) { train<OnCpu>(job, task); }
+void train_on_cpu(zeroth::Job& job, Task const& task) { train<cpu::OnCpu>(job, task); }
 
 }  // namespace gpt

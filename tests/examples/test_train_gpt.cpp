@@ -123,13 +123,38 @@ TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed")
     REQUIRE(result.ending.status == 0);
     return numbers_of(place.report());
   };
-  auto const expected = numbers(0, "--ranks 2");
-  REQUIRE(expected.size() == 3);
-  CHECK(expected[2][1].get<double>() < expected[0][1].get<double>());
-  CHECK(numbers(1, "--ranks 2") == expected);
-  CHECK(numbers(2, "--ranks 2") == expected);
-  CHECK(numbers(3, "--ranks 2") == expected);
-  CHECK(numbers(3, "--ranks 2 --recompute") == expected);
+  for (std::string const math : {"auto", "eigen"}) {
+    INFO(math);
+    auto const with = "--ranks 2 --math " + math;
+    auto const expected = numbers(0, with);
+    REQUIRE(expected.size() == 3);
+    CHECK(expected[2][1].get<double>() < expected[0][1].get<double>());
+    CHECK(numbers(1, with) == expected);
+    CHECK(numbers(2, with) == expected);
+    CHECK(numbers(3, with) == expected);
+    CHECK(numbers(3, with + " --recompute") == expected);
+  }
+}
+
+TEST_CASE("train_gpt says what multiplies, and takes what it is told") {
+  Place const place;
+  auto const by_eigen = run(place.command(small + "--steps 1 --math eigen --show-products --report report"));
+  INFO(by_eigen.output);
+  REQUIRE(by_eigen.ending.status == 0);
+  CHECK_THAT(by_eigen.output, Catch::StartsWith("products by Eigen 3.") && Contains("\nall products: Eigen\nstep 1/1"));
+  CHECK(zeroth::testing::count_of(by_eigen.output, "products by " + place.report()[0]["math"].get<std::string>()) == 1);
+
+  auto const by_onednn = run(place.command(small + "--steps 1 --math onednn --show-products --report report"));
+  INFO(by_onednn.output);
+  if (by_onednn.ending.status == 0) {
+    CHECK_THAT(by_onednn.output,
+               Catch::StartsWith("products by oneDNN ") &&
+                   Contains("a product 24 x 48 x 16, fp32 to fp32, strides 16, 48 and 48, adding nothing, "
+                            "bias: "));
+    CHECK(place.report()[0]["math"].get<std::string>().starts_with("oneDNN "));
+  } else {
+    CHECK_THAT(by_onednn.output, Contains("--math onednn: train_gpt was built without oneDNN"));
+  }
 }
 
 TEST_CASE("train_gpt goes on from what it saved") {
@@ -226,6 +251,7 @@ TEST_CASE("train_gpt says what is wrong, and leaves no half of a file") {
   };
   place.write("short", "twelve bytes");
   place.write("b", "a file");
+  place.write("fp16.json", stage_file(3, R"(, "fp16": {"enabled": true})"));
   place.write("broken.json", R"({"zero_optimization": {"stgae": 3}})");
   for (auto const& row : std::vector<Row>{
            {"--data gone", {"--data gone", "No such file or directory"}},
@@ -236,6 +262,7 @@ TEST_CASE("train_gpt says what is wrong, and leaves no half of a file") {
            {"--init gone", {"--init gone", "config.json"}},
            {"--save-final b", {"b", "is a file"}},
            {"--comm mpi --device cuda", {has_cuda ? "its transport is mpi" : "built without CUDA"}},
+           {"--config fp16.json --math onednn", {"--math onednn: "}},
            {"--report gone/report", {"gone/report", "No such file or directory"}},
        }) {
     auto options = place.command(small + "--steps 1 --ranks 2 " + row.more);

@@ -137,6 +137,10 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--device", "gpu"}, {"--device", "gpu", "cpu", "cuda"}},
            {{"--config", "c", "--data", "t", "--tf32"}, {"--tf32", "--device cuda"}},
            {{"--config", "c", "--data", "t", "--share-devices"}, {"--share-devices", "--device cuda"}},
+           {{"--config", "c", "--data", "t", "--math", "mkl"}, {"--math", "mkl", "auto", "eigen", "onednn"}},
+           {{"--config", "c", "--data", "t", "--device", "cuda", "--math", "eigen"}, {"--math", "--device cpu"}},
+           {{"--config", "c", "--data", "t", "--device", "cuda", "--show-products"},
+            {"--show-products", "--device cpu"}},
            {{"--config", "c", "--data", "t", "--vocabulary", "255"}, {"--vocabulary", "255", "from 256 to"}},
            {{"--config", "c", "--data", "t", "--layer", "2"}, {"--layer"}},
            {{"--config", "c", "--data", "t", "more"}, {"more"}},
@@ -157,9 +161,10 @@ TEST_CASE("options: help lists all of them and is no error") {
   CHECK_FALSE(got.command_line.options);
   CHECK(got.command_line.exit_status == 0);
   for (char const* option :
-       {"--config",  "--data", "--ranks",     "--steps",  "--layers",        "--heads",      "--channels",
-        "--context", "--seed", "--order",     "--report", "--save-initial",  "--save-final", "--init",
-        "--comm",    "--plan", "--recompute", "--device", "--share-devices", "--tf32",       "--vocabulary"}) {
+       {"--config",        "--data",    "--ranks",      "--steps", "--layers",       "--heads",
+        "--channels",      "--context", "--seed",       "--order", "--report",       "--save-initial",
+        "--save-final",    "--init",    "--comm",       "--plan",  "--recompute",    "--device",
+        "--share-devices", "--tf32",    "--vocabulary", "--math",  "--show-products"}) {
     CHECK_THAT(got.out, Contains(option));
   }
 }
@@ -325,8 +330,11 @@ TEST_CASE("the record of a run says how the math was done and where") {
   Corpus const corpus{options.data};
   Batches const batches{corpus, 8, options.order, options.seed};
   auto const config = zeroth::Config::from_json(R"({"train_micro_batch_size_per_gpu": 1})");
-  auto const record = [&] { return json::parse(run_record(options, config, shape, batches, 2)); };
+  auto const record = [&] {
+    return json::parse(run_record(options, config, shape, batches, {MathLibrary::eigen, "Eigen 3"}, 2));
+  };
   CHECK(record()["device"] == "cpu");
+  CHECK(record()["math"] == "Eigen 3");
   for (bool const each : {false, true}) {
     options.device = zeroth::DeviceKind::cuda;
     options.tf32 = each;

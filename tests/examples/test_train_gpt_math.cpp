@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 
-#include "model.hpp"
+#include "cpu/kernels/gelu.hpp"
+#include "cpu/onednn.hpp"
+#include "gelu.hpp"
+#include "gpt.hpp"
+#include "onednn_here.hpp"
 #include "random_batch.hpp"
 #include "reference_pass.hpp"
 #include "support/catch.hpp"
@@ -16,12 +22,12 @@ using gpt::testing::random_batch;
 namespace {
 
 using Eigen::Index;
+using DoubleMatrix = zeroth::Matrix<double>;
 
-template <class S>
-Matrix<S> random_matrix(Index rows, Index cols, unsigned seed) {
+cpu::Matrix<double> random_matrix(Index rows, Index cols, unsigned seed) {
   std::mt19937 random{seed};
   std::normal_distribution<double> normal;
-  return Matrix<S>::NullaryExpr(rows, cols, [&] { return static_cast<S>(normal(random)); });
+  return on_host<double>(DoubleMatrix::NullaryExpr(rows, cols, [&] { return normal(random); }));
 }
 
 /// Central difference in double: the truncation is of order step^2, the rounding of order 1e-16 / step, so both are
@@ -56,19 +62,17 @@ void check_parameters(ReferencePass<double>& pass, std::function<double()> const
   }
 }
 
-template <class S>
 struct Trained {
-  S loss;
-  std::vector<Values<S>> gradients;
+  float loss;
+  std::vector<Values<float>> gradients;
 };
-template <class S>
-Trained<S> train_once(Shape const& shape, Batch const& batch, Recompute recompute, S seed = 1) {
+Trained train_once(Shape const& shape, Batch const& batch, Recompute recompute) {
   zeroth::Model model{3};
-  Gpt<S> const gpt{model, shape, recompute};
-  ReferencePass<S> pass{model};
+  Gpt<cpu::Cpu<float>> const gpt{model, shape, recompute};
+  ReferencePass<float> pass{model};
   auto workspace = gpt.workspace();
-  S const loss = gpt.forward(pass, batch, workspace);
-  gpt.backward(pass, batch, workspace, seed);
+  float const loss = gpt.forward(pass, batch, workspace);
+  gpt.backward(pass, batch, workspace, 1);
   return {loss, pass.gradients};
 }
 
@@ -77,120 +81,150 @@ Trained<S> train_once(Shape const& shape, Batch const& batch, Recompute recomput
 TEST_CASE("the gradients of a linear layer match finite differences") {
   auto const rows = GENERATE(3, 259);  // one panel, and several with a remainder
   OneUnit only;
-  Linear<double> const linear{{only.model, only.unit, "linear", 4, 5, 0.1F}};
+  Linear<Doubles> const linear{{only.model, only.unit, "linear", 4, 5, 0.1F}};
   ReferencePass<double> pass{only.model};
-  auto x = random_matrix<double>(rows, 4, 1);
-  auto residual = random_matrix<double>(rows, 5, 2);
-  auto const dy = random_matrix<double>(rows, 5, 3);
+  auto x = random_matrix(rows, 4, 1);
+  auto residual = random_matrix(rows, 5, 2);
+  auto dy = random_matrix(rows, 5, 3);
   auto const p = pass.backward(only.unit);
-  Matrix<double> y(rows, 5);
+  auto y = host_matrix<double>(rows, 5);
   auto const loss = [&] {
     linear.forward(p, x, residual, y);
-    return y.cwiseProduct(dy).sum();
+    return eigen(y).cwiseProduct(eigen(dy)).sum();
   };
-  Matrix<double> dx(rows, 4);
+  auto dx = host_matrix<double>(rows, 4);
   linear.backward(p, x, dy, dx);
-  CHECK(worst(x.data(), dx.data(), x.size(), loss) < tolerance);
+  CHECK(worst(x.data(), dx.data(), x.count(), loss) < tolerance);
   check_parameters(pass, loss);
 
   SECTION("and the residual is only added") {
     loss();
-    Matrix<double> const with_residual = y;
+    DoubleMatrix const with_residual = eigen(y);
     linear.forward(p, x, y);
-    CHECK((with_residual - residual - y).cwiseAbs().maxCoeff() < 1e-12);
+    CHECK((with_residual - eigen(residual) - eigen(y)).cwiseAbs().maxCoeff() < 1e-12);
   }
   SECTION("and the input's gradient may replace the input") {
     pass.clear_gradients();
     linear.backward(p, x, dy, x);
-    CHECK(x == dx);
+    CHECK(eigen(x) == eigen(dx));
   }
+}
+
+TEST_CASE("GELU behind a linear layer, and its gradients, match finite differences") {
+  Index const rows = 7;
+  OneUnit only;
+  Linear<Doubles> const up{{only.model, only.unit, "up", 4, 6, 0.1F}};
+  Linear<Doubles> const down{{only.model, only.unit, "down", 6, 3, 0.1F}};
+  ReferencePass<double> pass{only.model};
+  auto x = random_matrix(rows, 4, 1);
+  auto dy = random_matrix(rows, 3, 2);
+  auto const p = pass.backward(only.unit);
+  auto inner = host_matrix<double>(rows, 6), hidden = host_matrix<double>(rows, 6), y = host_matrix<double>(rows, 3);
+  auto const loss = [&] {
+    up.forward_gelu(p, x, inner, hidden);
+    down.forward(p, hidden, y);
+    return eigen(y).cwiseProduct(eigen(dy)).sum();
+  };
+  loss();
+  DoubleMatrix const kept = eigen(hidden);
+  CHECK((eigen(inner).unaryExpr(&gpt::testing::gelu_of) - kept).cwiseAbs().maxCoeff() < 1e-14);
+  p.device.gelu(inner, hidden);
+  CHECK(eigen(hidden) == kept);
+  auto dx = host_matrix<double>(rows, 4);
+  down.backward_gelu(p, hidden, inner, dy, hidden);
+  up.backward(p, x, hidden, dx);
+  CHECK(worst(x.data(), dx.data(), x.count(), loss) < tolerance);
+  check_parameters(pass, loss);
 }
 
 TEST_CASE("the gradients of LayerNorm match finite differences") {
   OneUnit only;
-  LayerNorm<double> const norm{{only.model, only.unit, "norm", 7}};
+  LayerNorm<Doubles> const norm{{only.model, only.unit, "norm", 7}};
   ReferencePass<double> pass{only.model};
-  auto x = random_matrix<double>(5, 7, 1);
-  auto const dy = random_matrix<double>(5, 7, 2);
-  auto const before = random_matrix<double>(5, 7, 3);
+  auto x = random_matrix(5, 7, 1);
+  auto dy = random_matrix(5, 7, 2);
+  auto before = random_matrix(5, 7, 3);
   auto const p = pass.backward(only.unit);
-  LayerNorm<double>::Tape tape;
-  Matrix<double> y(5, 7);
+  LayerNorm<Doubles>::Tape tape;
+  auto y = host_matrix<double>(5, 7);
   auto const loss = [&] {
     norm.forward(p, x, tape, y);
-    return y.cwiseProduct(dy).sum();
+    return eigen(y).cwiseProduct(eigen(dy)).sum();
   };
   loss();
-  Matrix<double> dx = before;
+  auto dx = on_host<double>(eigen(before));
   norm.backward(p, x, tape, dy, dx);
-  dx -= before;  // it adds
-  CHECK(worst(x.data(), dx.data(), x.size(), loss) < tolerance);
+  eigen(dx) -= eigen(before);  // it adds
+  CHECK(worst(x.data(), dx.data(), x.count(), loss) < tolerance);
   check_parameters(pass, loss);
+
+  loss();
+  auto again = host_matrix<double>(5, 7);
+  norm.again(p, x, tape, again);
+  CHECK(eigen(again) == eigen(y));
 }
 
-TEST_CASE("the slope of GELU matches finite differences, and its values the definition") {
-  Matrix<double> x =
-      Matrix<double>::NullaryExpr(4, 31, [](Index i, Index j) { return 0.1 * static_cast<double>(31 * i + j - 62); });
-  Matrix<double> y(4, 31), again(4, 31), slopes(4, 31);
-  gelu<double>(x, y);
-  gelu_and_slope<double>(x, again, slopes);
-  CHECK(y == again);
-  for (Index i = 0; i < x.size(); ++i) {
-    double const u = x.data()[i];
-    CHECK(y.data()[i] ==
-          Approx(0.5 * u * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (u + 0.044715 * u * u * u)))).margin(1e-15));
-  }
+TEST_CASE("GELU is what it is defined as, and its slope is its derivative") {
+  std::int64_t const count = 3 * 2048 + 5;  // several chunks, the last not a whole one
+  auto x = random_matrix(1, count, 1);
+  auto y = host_matrix<double>(1, count);
+  auto slope = on_host<double>(DoubleMatrix::Ones(1, count));
+  cpu::gelu(x.data(), count, y.data());
+  cpu::times_gelu_slope(x.data(), count, slope.data());
+  CHECK((eigen(y) - eigen(x).unaryExpr(&gpt::testing::gelu_of)).cwiseAbs().maxCoeff() < 1e-14);
+  CHECK((eigen(slope) - eigen(x).unaryExpr(&gpt::testing::gelu_slope_of)).cwiseAbs().maxCoeff() < 1e-14);
   auto const loss = [&] {
-    gelu<double>(x, y);
-    return y.sum();
+    cpu::gelu(x.data(), 31, y.data());
+    return eigen(y).leftCols(31).sum();
   };
-  CHECK(worst(x.data(), slopes.data(), x.size(), loss) < tolerance);
+  CHECK(worst(x.data(), slope.data(), 31, loss) < tolerance);
 }
 
 TEST_CASE("attention is the softmax of the past, and its gradients match finite differences") {
   auto const context = GENERATE(5, 64, 131);  // one group of queries, exactly one, several with a remainder
   Index const heads = 2, channels = 6, width = 3, tokens = 2 * context;
-  Attention<double> const attention{heads, channels, context};
-  Attention<double>::Scratch scratch;
-  auto qkv = random_matrix<double>(tokens, 3 * channels, 1);
-  auto const dy = random_matrix<double>(tokens, channels, 2);
-  Matrix<double> y(tokens, channels), log_sums;
+  auto const multiply = cpu::eigen_matmul();
+  Doubles on_cpu{*multiply};
+  AttentionHeads const shape{.count = heads, .width = width, .context = context};
+  auto qkv = random_matrix(tokens, 3 * channels, 1);
+  auto dy = random_matrix(tokens, channels, 2);
+  auto y = host_matrix<double>(tokens, channels), log_sums = host_matrix<double>(tokens, heads);
   auto const loss = [&] {
-    attention.forward(qkv, log_sums, scratch, y);
-    return y.cwiseProduct(dy).sum();
+    on_cpu.attend(shape, qkv, log_sums, y);
+    return eigen(y).cwiseProduct(eigen(dy)).sum();
   };
   loss();
-  Matrix<double> const out = y;
+  auto out = on_host<double>(eigen(y));
 
+  auto const in = eigen(qkv);
   double largest = 0;
   for (Index i = 0; i < tokens; ++i) {
     for (Index h = 0; h < heads; ++h) {
       Index const first = i / context * context, past = i - first + 1;
-      Eigen::RowVectorXd const q = qkv.row(i).segment(h * width, width);
-      Matrix<double> const k = qkv.block(first, channels + h * width, past, width);
-      Matrix<double> const v = qkv.block(first, 2 * channels + h * width, past, width);
+      Eigen::RowVectorXd const q = in.row(i).segment(h * width, width);
+      DoubleMatrix const k = in.block(first, channels + h * width, past, width);
+      DoubleMatrix const v = in.block(first, 2 * channels + h * width, past, width);
       Eigen::RowVectorXd p = (q * k.transpose() / std::sqrt(3.0)).array().exp();
       p /= p.sum();
-      largest = std::max(largest, (p * v - out.row(i).segment(h * width, width)).cwiseAbs().maxCoeff());
+      largest = std::max(largest, (p * v - eigen(out).row(i).segment(h * width, width)).cwiseAbs().maxCoeff());
     }
   }
   CHECK(largest < 1e-12);
 
-  Matrix<double> dqkv(tokens, 3 * channels);
-  dqkv.setConstant(std::nan(""));
-  attention.backward(qkv, out, log_sums, scratch, dy, dqkv);
-  CHECK(dqkv.allFinite());
+  auto dqkv = host_matrix<double>(tokens, 3 * channels);
+  on_cpu.attend_backward(shape, qkv, out, log_sums, dy, dqkv);
+  CHECK(eigen(dqkv).allFinite());
   if (context == 5) {
-    CHECK(worst(qkv.data(), dqkv.data(), qkv.size(), loss) < tolerance);
+    CHECK(worst(qkv.data(), dqkv.data(), qkv.count(), loss) < tolerance);
   } else {  // all elements at once, in a random direction
-    auto const direction = random_matrix<double>(tokens, 3 * channels, 4);
-    Matrix<double> const start = qkv;
+    auto direction = random_matrix(tokens, 3 * channels, 4);
+    DoubleMatrix const start = in;
     double t = 0;
     auto const along = [&] {
-      qkv = start + t * direction;
+      eigen(qkv) = start + t * eigen(direction);
       return loss();
     };
-    double const expected = dqkv.cwiseProduct(direction).sum();
+    double const expected = eigen(dqkv).cwiseProduct(eigen(direction)).sum();
     CHECK(std::abs(slope(t, along) - expected) < tolerance * std::max(1.0, std::abs(expected)));
   }
 }
@@ -199,7 +233,7 @@ TEST_CASE("the gradients of the whole model match finite differences") {
   Shape const shape{.layers = 2, .heads = 2, .channels = 6, .context = 5, .vocabulary = 11};
   auto const batch = random_batch(10, 11, 1);
   zeroth::Model model{3};
-  Gpt<double> const gpt{model, shape, Recompute::off};
+  Gpt<Doubles> const gpt{model, shape, Recompute::off};
   ReferencePass<double> pass{model};
   auto workspace = gpt.workspace();
   double const seed = 4;  // of a loss scale
@@ -211,21 +245,24 @@ TEST_CASE("the gradients of the whole model match finite differences") {
 
 TEST_CASE("a second micro-batch adds its gradients") {
   Shape const shape{.layers = 1, .heads = 2, .channels = 6, .context = 5, .vocabulary = 11};
-  auto const first = random_batch(5, 11, 1), second = random_batch(5, 11, 2);
-  auto const a = train_once<double>(shape, first, Recompute::off);
-  auto const b = train_once<double>(shape, second, Recompute::off);
   zeroth::Model model{3};
-  Gpt<double> const gpt{model, shape, Recompute::off};
+  Gpt<Doubles> const gpt{model, shape, Recompute::off};
   ReferencePass<double> pass{model};
   auto workspace = gpt.workspace();
-  for (auto const* batch : {&first, &second}) {
-    gpt.forward(pass, *batch, workspace);
-    gpt.backward(pass, *batch, workspace, 1);
-  }
+  auto const train = [&](unsigned seed) {
+    auto const batch = random_batch(5, 11, seed);
+    static_cast<void>(gpt.forward(pass, batch, workspace));
+    gpt.backward(pass, batch, workspace, 1);
+    return pass.gradients;
+  };
+  auto const first = train(1);
+  pass.clear_gradients();
+  auto const second = train(2);
+  auto const both = train(1);
   double largest = 0;
-  for (std::size_t i = 0; i < a.gradients.size(); ++i) {
-    for (std::size_t j = 0; j < a.gradients[i].size(); ++j) {
-      largest = std::max(largest, std::abs(pass.gradients[i][j] - a.gradients[i][j] - b.gradients[i][j]));
+  for (std::size_t i = 0; i < both.size(); ++i) {
+    for (std::size_t j = 0; j < both[i].size(); ++j) {
+      largest = std::max(largest, std::abs(both[i][j] - first[i][j] - second[i][j]));
     }
   }
   CHECK(largest < 1e-13);
@@ -234,32 +271,91 @@ TEST_CASE("a second micro-batch adds its gradients") {
 TEST_CASE("recomputing the blocks changes no bit") {
   Shape const shape{.layers = 3, .heads = 2, .channels = 32, .context = 70};
   auto const batch = random_batch(2 * 70, 256, 5);
-  auto const kept = train_once<float>(shape, batch, Recompute::off);
-  auto const recomputed = train_once<float>(shape, batch, Recompute::on);
+  auto const kept = train_once(shape, batch, Recompute::off);
+  auto const recomputed = train_once(shape, batch, Recompute::on);
   CHECK(kept.loss == recomputed.loss);
   CHECK((kept.gradients == recomputed.gradients));  // in parentheses: too long to print
 }
 
-TEST_CASE("fp32 is double but for rounding") {
-  // Sums of up to 4 * 64 products and 140 rows, through three blocks: some hundred roundings of 6e-8 that mostly
-  // cancel.
-  Shape const shape{.layers = 3, .heads = 2, .channels = 64, .context = 70};
-  auto const batch = random_batch(2 * 70, 256, 5);
-  auto const narrow = train_once<float>(shape, batch, Recompute::off);
-  auto const wide = train_once<double>(shape, batch, Recompute::off);
-  CHECK(static_cast<double>(narrow.loss) == Approx(wide.loss).epsilon(1e-6));
-  for (std::size_t i = 0; i < wide.gradients.size(); ++i) {
-    auto const count = std::ssize(wide.gradients[i]);
-    Eigen::Map<Eigen::VectorXd const> const exact{wide.gradients[i].data(), count};
-    Eigen::Map<Eigen::VectorXf const> const rounded{narrow.gradients[i].data(), count};
-    INFO("parameter " << i);
-    CHECK((rounded.cast<double>() - exact).norm() < 1e-5 * exact.norm());
+namespace {
+
+/// The largest distance of a parameter's gradient from that in double, of its norm. Infinite if one is no number.
+template <class G>
+double worst_gradient(std::vector<Values<G>> const& narrow, std::vector<Values<double>> const& exact) {
+  double largest = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    double of_difference = 0, of_exact = 0;
+    for (std::size_t j = 0; j < exact[i].size(); ++j) {
+      double const error = static_cast<double>(zeroth::to_float(narrow[i][j])) - exact[i][j];
+      of_difference += error * error;
+      of_exact += exact[i][j] * exact[i][j];
+    }
+    double const error = std::sqrt(of_difference / of_exact);
+    largest = std::max(largest, std::isnan(error) ? HUGE_VAL : error);
   }
+  return largest;
+}
+
+/// Of the norm of a gradient. In fp32 some hundred roundings of 6e-8 that mostly cancel. Activations in 16 bits lose
+/// 2^-9 or 2^-11 of themselves at each of some ten roundings per block, which add up like errors that know nothing of
+/// each other, and which weights as large as these make larger.
+template <class T>
+double bound = 1e-5;
+template <>
+double bound<zeroth::bf16> = 20 * 0x1p-8;
+template <>
+double bound<zeroth::fp16> = 20 * 0x1p-10;
+
+template <class T, class G = T>
+void check_near_double(Shape const& shape, std::unique_ptr<cpu::Matmul> matmul) {
+  auto const batch =
+      random_batch(2 * shape.context, static_cast<int>(std::min<std::int64_t>(shape.vocabulary, 256)), 5);
+  zeroth::Model model{3};
+  GptParams const params{model, shape};
+  auto const train = [&]<class U>(U /*element*/, auto& pass) {
+    Gpt<cpu::Cpu<U>> const gpt{params, Recompute::off};
+    auto workspace = gpt.workspace();
+    auto const loss = gpt.forward(pass, batch, workspace);
+    gpt.backward(pass, batch, workspace, 4);
+    return static_cast<double>(loss);
+  };
+  ReferencePass<T, G> pass{model, std::move(matmul)};
+  ReferencePass<double> exact{model};
+  for (std::size_t i = 0; i < pass.values.size(); ++i) {
+    std::ranges::transform(pass.values[i], exact.values[i].begin(),
+                           [](T value) { return static_cast<double>(zeroth::to_float(value)); });
+  }
+  double const loss = train(T{}, pass);
+  CHECK(loss == Approx(train(double{}, exact)).epsilon(bound<T> / 2));
+  CHECK(worst_gradient(pass.gradients, exact.gradients) < bound<T>);
+}
+
+Shape const even{.layers = 2, .heads = 2, .channels = 48, .context = 72, .vocabulary = 67};
+Shape const odd{.layers = 2, .heads = 3, .channels = 33, .context = 129, .vocabulary = 257};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("the model is what it is in double but for rounding", "", float, zeroth::bf16, zeroth::fp16) {
+  auto const& shape = GENERATE(even, odd);
+  CAPTURE(shape.channels);
+  check_near_double<TestType>(shape, cpu::eigen_matmul());
+  check_near_double<TestType, float>(shape, cpu::eigen_matmul());
+}
+
+TEMPLATE_TEST_CASE("so it is by oneDNN", "", float, zeroth::bf16) {
+  if (!gpt::testing::onednn_multiplies(zeroth::dtype_of<TestType>)) {
+    WARN("oneDNN is not there, or has no such products for this processor: nothing is tested");
+    return;
+  }
+  auto const& shape = GENERATE(even, odd);
+  CAPTURE(shape.channels);
+  check_near_double<TestType>(shape, cpu::onednn_matmul());
+  check_near_double<TestType, float>(shape, cpu::onednn_matmul());
 }
 
 TEST_CASE("the parameters are those of Hugging Face's GPT2LMHeadModel") {
   zeroth::Model model;
-  Gpt<float> const gpt{
+  Gpt<cpu::Cpu<float>> const gpt{
       model, {.layers = 2, .heads = 3, .channels = 12, .context = 8, .vocabulary = 300}, Recompute::off};
   std::vector<std::string> listed;
   for (auto const& param : model.description().params) {

@@ -49,6 +49,24 @@ TEST_CASE("train_gpt refuses other ranks than the launcher's, and threads under 
   CHECK_THAT(local.output, Contains("local"));
 }
 
+TEST_CASE("train_gpt's ranks multiply by the same library or not at all") {
+  Place const place;
+  auto const with_onednn = small + "--steps 1 --math onednn";
+  if (run(place.command(with_onednn)).ending.status != 0) {
+    WARN("there is no oneDNN here: nothing is tested");
+    return;
+  }
+  auto options = place.command(small + "--steps 1 --math eigen", ZEROTH_MPIRUN " -n 1");
+  for (auto const& word : place.command(with_onednn, ": -n 1").command) {
+    options.command.push_back(word);
+  }
+  auto const mixed = run(options);
+  INFO(mixed.output);
+  CHECK(mixed.ending.status != 0);
+  CHECK_THAT(mixed.output, Contains("--math: rank 0 multiplies by Eigen 3.") && Contains(", rank 1 by oneDNN "));
+  CHECK_THAT(mixed.output, !Contains("step 1/1"));
+}
+
 TEST_CASE("train_gpt keeps what it has when Ctrl-C is pressed on mpirun's terminal") {
   Place const place;
   // mpirun sleeps as long before SIGTERM, and again before it kills; nothing is read meanwhile.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <span>
 
-#include "gpu/token_order.hpp"
+#include "token_order.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace gpt::gpu {

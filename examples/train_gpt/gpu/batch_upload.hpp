@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "batches.hpp"
-#include "gpu/embedding.hpp"
+#include "gpu/batch.hpp"
 #include "gpu/memory.hpp"
 
 namespace gpt::gpu {

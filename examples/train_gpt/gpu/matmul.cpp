@@ -4,7 +4,6 @@
 #include <cublasLt.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -83,65 +82,13 @@ void set(Description const& description, cublasLtMatmulDescAttributes_t attribut
               "cublasLtMatmulDescSetAttribute");
 }
 
-bool has_gelu(Epilogue epilogue) { return epilogue == Epilogue::bias_gelu || epilogue == Epilogue::gelu_slope; }
-
-/// Everything about a product but its addresses.
-struct Kind {
-  std::int64_t m, n, k;  // of out: m x n
-  std::int64_t a_stride, b_stride, out_stride;
-  bool a_transposed, b_transposed, adds, adds_other;
-  Dtype factors, out;
-  Epilogue epilogue;
-  auto operator<=>(Kind const&) const = default;  // NOLINT(modernize-use-nullptr): the 0 is the compiler's own
-};
-
-std::string describe(Kind const& kind) {
-  constexpr std::array epilogues = {"no epilogue", "bias", "bias and GELU", "GELU's slope"};
-  return fmt::format("a product {} x {} x {}, {} to {}, strides {}{}, {}{} and {}, {}, {}", kind.m, kind.n, kind.k,
-                     name_of(kind.factors), name_of(kind.out), kind.a_stride, kind.a_transposed ? " (transposed)" : "",
-                     kind.b_stride, kind.b_transposed ? " (transposed)" : "", kind.out_stride,
-                     !kind.adds        ? "adding nothing"
-                     : kind.adds_other ? "adding another matrix"
-                                       : "adding to what is there",
-                     epilogues.at(static_cast<std::size_t>(kind.epilogue)));
-}
-
-void expect_layout(Product const& p, std::int64_t columns) {
-  ZEROTH_EXPECTS(
-      p.a.stride >= p.a.cols && p.b.stride >= p.b.cols && p.out.stride >= columns,
-      fmt::format("matmul: strides {}, {} and {} of matrices with {}, {} and {} columns: rows must not overlap",
-                  p.a.stride, p.b.stride, p.out.stride, p.a.cols, p.b.cols, columns));
-  ZEROTH_EXPECTS(!has_gelu(p.epilogue) || p.out.stride == columns,
-                 fmt::format("matmul: {} columns with stride {}: GELU needs rows without gaps", columns, p.out.stride));
+void expect_aligned(Product const& p) {
   using Named = std::pair<char const*, void const*>;
   for (auto const& [name, address] : {Named{"a", p.a.data}, Named{"b", p.b.data}, Named{"out", p.out.data},
                                       Named{"addend", p.addend}, Named{"bias", p.bias}, Named{"inner", p.inner}}) {
     ZEROTH_EXPECTS(reinterpret_cast<std::uintptr_t>(address) % address_bytes == 0,
                    fmt::format("matmul: {} at {}: allowed are multiples of {} bytes", name, address, address_bytes));
   }
-}
-
-Kind kind_of(Product const& p) {
-  auto const [m, k] = p.a.transposed ? std::pair{p.a.cols, p.a.rows} : std::pair{p.a.rows, p.a.cols};
-  auto const [k_of_b, n] = p.b.transposed ? std::pair{p.b.cols, p.b.rows} : std::pair{p.b.rows, p.b.cols};
-  ZEROTH_EXPECTS(
-      k == k_of_b && m > 0 && n > 0 && k > 0 && p.a.dtype == p.b.dtype,
-      fmt::format("matmul: {} x {} {} times {} x {} {}", m, k, name_of(p.a.dtype), k_of_b, n, name_of(p.b.dtype)));
-  ZEROTH_EXPECTS((p.beta != 0) || p.addend == nullptr, "matmul: an addend without beta");
-  expect_layout(p, n);
-  return {.m = m,
-          .n = n,
-          .k = k,
-          .a_stride = p.a.stride,
-          .b_stride = p.b.stride,
-          .out_stride = p.out.stride,
-          .a_transposed = p.a.transposed,
-          .b_transposed = p.b.transposed,
-          .adds = p.beta != 0,
-          .adds_other = p.addend != nullptr,
-          .factors = p.a.dtype,
-          .out = p.out.dtype,
-          .epilogue = p.epilogue};
 }
 
 /// A product as cuBLASLt takes it, and the algorithm that was chosen.
@@ -191,9 +138,9 @@ struct Matmul::State {
   Library library;
   Preference preference;
   Matrix<std::byte> workspace;
-  std::map<Kind, Plan> plans;
+  std::map<ProductKind, Plan> plans;
 
-  Plan& plan_for(Kind const& kind, Product const& product) {
+  Plan& plan_for(ProductKind const& kind, Product const& product) {
     if (auto const found = plans.find(kind); found != plans.end()) {
       return found->second;
     }
@@ -208,13 +155,13 @@ struct Matmul::State {
     }
     if (!plan.has_value()) {
       throw zeroth::SystemError{
-          fmt::format("cuBLASLt has no algorithm for {} (CUBLASLT_LOG_LEVEL=5 makes it say why)", gpu::describe(kind))};
+          fmt::format("cuBLASLt has no algorithm for {} (CUBLASLT_LOG_LEVEL=5 makes it say why)", describe(kind))};
     }
     return plans.emplace(kind, std::move(*plan)).first->second;
   }
 
   /// None if the library has no algorithm.
-  std::optional<Plan> planned(Kind const& kind, Product const& product, bool gelu_follows) const {
+  std::optional<Plan> planned(ProductKind const& kind, Product const& product, bool gelu_follows) const {
     Plan plan = describe_to_library(kind, gelu_follows);
     point(plan, product);  // algorithms are chosen by how bias and inner are aligned, too
     cublasLtMatmulHeuristicResult_t result{};
@@ -225,7 +172,7 @@ struct Matmul::State {
     bool const refused = status == CUBLAS_STATUS_NOT_SUPPORTED ||
                          (status == CUBLAS_STATUS_INVALID_VALUE && has_gelu(kind.epilogue) && !gelu_follows);
     if (!refused && status != CUBLAS_STATUS_SUCCESS) {
-      expect_done(status, "cublasLtMatmulAlgoGetHeuristic for " + gpu::describe(kind));
+      expect_done(status, "cublasLtMatmulAlgoGetHeuristic for " + describe(kind));
     }
     if (status != CUBLAS_STATUS_SUCCESS || found == 0 || result.state != CUBLAS_STATUS_SUCCESS) {
       return {};
@@ -234,7 +181,7 @@ struct Matmul::State {
     return plan;
   }
 
-  Plan describe_to_library(Kind const& kind, bool gelu_follows) const {
+  Plan describe_to_library(ProductKind const& kind, bool gelu_follows) const {
     auto const factor = [&](bool transposed, std::int64_t rows, std::int64_t cols, std::int64_t stride) {
       return transposed ? layout_of(kind.factors, cols, rows, stride) : layout_of(kind.factors, rows, cols, stride);
     };
@@ -266,7 +213,7 @@ struct Matmul::State {
     }
   }
 
-  void run(Product const& p, Kind const& kind, Plan const& plan) {
+  void run(Product const& p, ProductKind const& kind, Plan const& plan) {
     bool const apart = plan.gelu_follows && kind.epilogue == Epilogue::bias_gelu;
     void* const out = apart ? p.inner : p.out.data;  // then GELU goes from there
     point(plan, p);
@@ -276,7 +223,7 @@ struct Matmul::State {
                        plan.second.get(), &p.beta, p.addend != nullptr ? p.addend : out, plan.out.get(), out,
                        plan.out.get(), &plan.algorithm, workspace.data(), workspace_bytes, stream);
     if (status != CUBLAS_STATUS_SUCCESS) {
-      expect_done(status, "cublasLtMatmul for " + gpu::describe(kind));
+      expect_done(status, "cublasLtMatmul for " + describe(kind));
     }
     if (plan.gelu_follows) {
       launch_gelu(stream, p.out.dtype, p.inner, p.out.data, kind.m * kind.n, kind.epilogue == Epilogue::gelu_slope);
@@ -309,6 +256,7 @@ Matmul::~Matmul() = default;
 
 void Matmul::operator()(Product const& product) {
   auto const kind = kind_of(product);
+  expect_aligned(product);
   state_->run(product, kind, state_->plan_for(kind, product));
 }
 

@@ -14,7 +14,7 @@ void expect(cudaError_t error, char const* call) {
   }
 }
 
-void* take_memory(std::int64_t bytes) {
+void* DeviceMemory::take(std::int64_t bytes) {
   void* data = nullptr;
   if (auto const error = cudaMalloc(&data, static_cast<std::size_t>(bytes)); error != cudaSuccess) {
     expect(error, fmt::format("cudaMalloc of {} bytes for activations", bytes).c_str());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Attention's kernels against the CPU's in double. Tolerances: see cases_layers.cpp; in 16 bits what backward reads of
 /// the output was rounded as well, which doubles the error.
-#include "attention.hpp"
 
 #include <string>
 #include <type_traits>
 
 #include "examples/gpu/numbers.hpp"
+#include "examples/reference_pass.hpp"
 #include "gpu/bodies.hpp"
 
 namespace gpt::gpu {
@@ -27,19 +27,22 @@ void check(Extents const& e) {
   auto const scale = 1 / std::sqrt(static_cast<float>(e.width));
   auto const qkv = random_values<T>(tokens * 3 * channels, 1);
   auto const dy = random_values<T>(tokens * channels, 2);
-  gpt::Attention<double> const attention{e.heads, channels, e.context};
-  gpt::Attention<double>::Scratch scratch;
-  DoubleMatrix y{tokens, channels}, dqkv{tokens, 3 * channels}, log_sums;
-  attention.forward(matrix(qkv, 3 * channels), log_sums, scratch, y);
-  attention.backward(matrix(qkv, 3 * channels), y, log_sums, scratch, matrix(dy, channels), dqkv);
+  auto const multiply = cpu::eigen_matmul();
+  Doubles on_cpu{*multiply};
+  AttentionHeads const same_heads{.count = e.heads, .width = e.width, .context = e.context};
+  auto const wide_qkv = on_host(matrix(qkv, 3 * channels));
+  auto y = host_matrix<double>(tokens, channels), dqkv = host_matrix<double>(tokens, 3 * channels);
+  auto log_sums = host_matrix<double>(tokens, e.heads);
+  on_cpu.attend(same_heads, wide_qkv, log_sums, y);
+  on_cpu.attend_backward(same_heads, wide_qkv, y, log_sums, on_host(matrix(dy, channels)), dqkv);
 
   Heads const heads{e.sequences, e.context, e.heads, e.width};
   OnMachine<T> const their_qkv{qkv}, their_dy{dy};
   OnMachine<T> const their_y{garbage<T>(tokens * channels)}, their_dqkv{garbage<T>(tokens * 3 * channels)};
   OnMachine<float> const their_log_sums{garbage<float>(tokens * e.heads)}, along{garbage<float>(tokens * e.heads)};
   run(typename Chosen::Forward{their_qkv.data(), heads, scale, their_y.data(), their_log_sums.data()});
-  CHECK(error_of(their_y.values(), y) < tolerance<T>);
-  CHECK(error_of(their_log_sums.values(), log_sums) < tolerance<float>);
+  CHECK(error_of(their_y.values(), eigen(y)) < tolerance<T>);
+  CHECK(error_of(their_log_sums.values(), eigen(log_sums)) < tolerance<float>);
 
   AttentionGiven<T> const given{their_qkv.data(), their_dy.data(), their_log_sums.data(), along.data(), heads, scale};
   if constexpr (Chosen::on_tensor_cores) {
@@ -49,7 +52,7 @@ void check(Extents const& e) {
     run(typename Chosen::BackwardQueries{given, their_dqkv.data()});
   }
   run(typename Chosen::BackwardKeys{given, their_dqkv.data()});
-  CHECK(error_of(their_dqkv.values(), dqkv) < 2 * tolerance<T>);
+  CHECK(error_of(their_dqkv.values(), eigen(dqkv)) < 2 * tolerance<T>);
 }
 
 }  // namespace
@@ -94,16 +97,16 @@ TEMPLATE_TEST_CASE("attention of large scores stays finite", "", (PlainAttention
   for (auto& value : qkv) {
     value = zeroth::from_float<T>(40 * zeroth::to_float(value));  // scores of several thousand
   }
-  gpt::Attention<double> const attention{1, width, context};
-  gpt::Attention<double>::Scratch scratch;
-  DoubleMatrix y{context, width}, log_sums;
-  attention.forward(matrix(qkv, 3 * width), log_sums, scratch, y);
+  auto const multiply = cpu::eigen_matmul();
+  auto y = host_matrix<double>(context, width), log_sums = host_matrix<double>(context, 1);
+  Doubles{*multiply}.attend({.count = 1, .width = width, .context = context}, on_host(matrix(qkv, 3 * width)), log_sums,
+                            y);
   OnMachine<T> const their_qkv{qkv}, their_y{garbage<T>(context * width)};
   OnMachine<float> const their_log_sums{garbage<float>(context)};
   run(typename TestType::Forward{
       their_qkv.data(), {1, context, 1, width}, 1 / std::sqrt(24.0F), their_y.data(), their_log_sums.data()});
   // A score of 10^4 is known to 1e-3 in fp32, and so is the share of its exponential.
-  CHECK(error_of(their_y.values(), y) < 5e-3 + (sizeof(T) == 2 ? tolerance<T> : 0));
+  CHECK(error_of(their_y.values(), eigen(y)) < 5e-3 + (sizeof(T) == 2 ? tolerance<T> : 0));
 }
 
 TEMPLATE_TEST_CASE("what is not a number comes out of attention wherever it is seen", "", (PlainAttention<float, 32>),

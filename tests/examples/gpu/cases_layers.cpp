@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "embedding.hpp"
+#include "examples/gelu.hpp"
 #include "examples/gpu/numbers.hpp"
 #include "examples/reference_pass.hpp"
-#include "gelu.hpp"
 #include "gpu/bodies.hpp"
-#include "gpu/token_order.hpp"
 #include "layer_norm.hpp"
+#include "token_order.hpp"
 
 namespace gpt::gpu {
 namespace {
@@ -63,23 +63,24 @@ template <class T>
 void check_layer_norm(std::int64_t rows, std::int64_t columns) {
   INFO(rows << " rows of " << columns);
   OneUnit reference;
-  gpt::LayerNorm<double> const norm{{reference.model, reference.unit, "norm", columns}};
+  gpt::LayerNorm<Doubles> const norm{{reference.model, reference.unit, "norm", columns}};
   ReferencePass<double> pass{reference.model};
   NormInput<T> const in{random_values<T>(rows * columns, 1), random_values<T>(rows * columns, 2),
                         random_values<T>(rows * columns, 3), rounded<T>(pass.values[0]), rounded<T>(pass.values[1])};
   auto const p = pass.backward(reference.unit);
-  gpt::LayerNorm<double>::Tape tape;
-  DoubleMatrix y{rows, columns};
-  norm.forward(p, matrix(in.x, columns), tape, y);
-  DoubleMatrix dx = matrix(in.dx, columns);
-  norm.backward(p, matrix(in.x, columns), tape, matrix(in.dy, columns), dx);
+  gpt::LayerNorm<Doubles>::Tape tape;
+  auto const x = on_host(matrix(in.x, columns));
+  auto y = host_matrix<double>(rows, columns);
+  norm.forward(p, x, tape, y);
+  auto dx = on_host(matrix(in.dx, columns));
+  norm.backward(p, x, tape, on_host(matrix(in.dy, columns)), dx);
 
   auto const out = layer_norm(in, columns, 0);
-  CHECK(error_of(out.y, y) < tolerance<T>);
+  CHECK(error_of(out.y, eigen(y)) < tolerance<T>);
   CHECK(same_bits(out.again, out.y));
-  CHECK(error_of(out.mean, tape.mean) < tolerance<float>);
-  CHECK(error_of(out.rstd, tape.rstd) < tolerance<float>);
-  CHECK(error_of(out.dx, dx) < tolerance<T>);
+  CHECK(error_of(out.mean, eigen(tape.mean)) < tolerance<float>);
+  CHECK(error_of(out.rstd, eigen(tape.rstd)) < tolerance<float>);
+  CHECK(error_of(out.dx, eigen(dx)) < tolerance<T>);
   CHECK(error_of(out.dweight, matrix(pass.gradients[0], columns)) < tolerance<float>);
   CHECK(error_of(out.dbias, matrix(pass.gradients[1], columns)) < tolerance<float>);
   CHECK(same(out, layer_norm(in, columns, 3)));
@@ -157,8 +158,7 @@ TEMPLATE_TEST_CASE("GELU and its slope are the CPU's", "", float, zeroth::bf16, 
   std::int64_t const count = 5003;
   auto const x = random_values<TestType>(count, 1);
   auto const d = random_values<TestType>(count, 2);
-  DoubleMatrix y{1, count}, slope{1, count};
-  gelu_and_slope<double>(matrix(x, count), y, slope);
+  DoubleMatrix const y = matrix(x, count).unaryExpr(&gelu_of), slope = matrix(x, count).unaryExpr(&gelu_slope_of);
   for (std::int64_t const shift : {0, 3}) {
     OnMachine<TestType> const theirs{x, shift}, their_y{garbage<TestType>(count), shift}, their_d{d, shift};
     run(Gelu<TestType>{theirs.data(), their_y.data(), count, false});
@@ -176,8 +176,7 @@ TEMPLATE_TEST_CASE("GELU is its input or nothing far from zero", "", float, zero
     ones.push_back(zeroth::from_float<TestType>(1));
   }
   auto const count = std::ssize(x);
-  DoubleMatrix y{1, count}, slope{1, count};
-  gelu_and_slope<double>(matrix(x, count), y, slope);
+  DoubleMatrix const y = matrix(x, count).unaryExpr(&gelu_of), slope = matrix(x, count).unaryExpr(&gelu_slope_of);
   OnMachine<TestType> const theirs{x}, their_y{garbage<TestType>(count)}, their_slope{ones};
   run(Gelu<TestType>{theirs.data(), their_y.data(), count, false});
   run(Gelu<TestType>{theirs.data(), their_slope.data(), count, true});
@@ -198,16 +197,16 @@ void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) 
   OneUnit reference;
   gpt::EmbeddingParams const params{reference.model,
                                     {.channels = channels, .context = context, .vocabulary = vocabulary}};
-  gpt::Embedding<double> const embedding{params};
+  gpt::Embedding<Doubles> const embedding{params};
   ReferencePass<double> pass{reference.model};
   auto const tokens = rounded<T>(pass.values[0]);
   auto const positions = rounded<T>(pass.values[1]);
   auto batch = random_batch(rows, occurring, 1);  // tokens that do not occur have a gradient, too: none
   auto const p = pass.backward(embedding.unit());
-  DoubleMatrix x;
+  cpu::Matrix<double> x;
   embedding.forward(p, batch, x);
   auto const dx = random_values<T>(rows * channels, 2);
-  embedding.backward(p, batch, matrix(dx, channels));
+  embedding.backward(p, batch, on_host(matrix(dx, channels)));
 
   std::vector<std::int32_t> order(batch.inputs.size()), first(vocabulary + 1);
   sort_by_token(batch.inputs, order, first);
@@ -216,7 +215,7 @@ void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) 
   OnMachine<T> const their_tokens{tokens, shift}, their_positions{positions, shift}, their_dx{dx, shift};
   OnMachine<T> const their_x{garbage<T>(rows * channels), shift};
   run(Embed<T>{inputs.data(), their_tokens.data(), their_positions.data(), rows, channels, context, their_x.data()});
-  CHECK(error_of(their_x.values(), x) < tolerance<T>);
+  CHECK(error_of(their_x.values(), eigen(x)) < tolerance<T>);
 
   for (float const beta : {0.0F, 1.0F}) {
     auto const old = [&](std::size_t param) {

@@ -92,7 +92,7 @@ template <class T>
 template <class T, class G>
 class DevicePass {
  public:
-  DevicePass(Stream const& stream, gpu::Gpu& gpu, ReferencePass<double>& reference) : stream_{stream}, gpu_{gpu} {
+  DevicePass(Stream const& stream, gpu::Gpu<T>& gpu, ReferencePass<double>& reference) : stream_{stream}, gpu_{gpu} {
     for (auto& values : reference.values) {
       values_.push_back(on_device(stream, rounded<T>(values), std::ssize(values)));
       gradients_.push_back(on_device(stream, garbage<G>(std::ssize(values)), std::ssize(values)));
@@ -114,8 +114,8 @@ class DevicePass {
                                             p.shape());
     }
   };
-  [[nodiscard]] gpu::OpenUnit<Guard> forward(zeroth::Unit) { return {gpu_, {*this}}; }
-  [[nodiscard]] gpu::OpenUnit<Guard> backward(zeroth::Unit) { return {gpu_, {*this}}; }
+  [[nodiscard]] OpenUnit<gpu::Gpu<T>, Guard> forward(zeroth::Unit) { return {gpu_, {*this}}; }
+  [[nodiscard]] OpenUnit<gpu::Gpu<T>, Guard> backward(zeroth::Unit) { return {gpu_, {*this}}; }
 
   [[nodiscard]] std::vector<G> gradient(std::size_t param) const {
     return stream_.download(gradients_[param].data(), gradients_[param].count());
@@ -123,7 +123,7 @@ class DevicePass {
 
  private:
   Stream const& stream_;
-  gpu::Gpu& gpu_;
+  gpu::Gpu<T>& gpu_;
   std::vector<gpu::Matrix<T>> values_;
   std::vector<gpu::Matrix<G>> gradients_;
   std::vector<char> written_;

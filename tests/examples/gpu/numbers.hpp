@@ -11,7 +11,7 @@
 #include "cuda/machine.hpp"
 #include "examples/random_batch.hpp"
 #include "gpu/launch.hpp"
-#include "parameters.hpp"
+#include "zeroth/adapters/eigen.hpp"
 #include "zeroth/core/dtype.hpp"
 
 namespace gpt::testing {
@@ -19,7 +19,7 @@ namespace gpt::testing {
 using zeroth::testing::every_way;
 using zeroth::testing::OnMachine;
 
-using DoubleMatrix = gpt::Matrix<double>;
+using DoubleMatrix = zeroth::Matrix<double>;
 
 /// Of the largest value.
 template <class T>

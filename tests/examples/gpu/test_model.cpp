@@ -4,10 +4,11 @@
 #include <vector>
 
 #include "cuda/gpus.hpp"
+#include "examples/gelu.hpp"
 #include "examples/gpu/device_pass.hpp"
+#include "gpt.hpp"
 #include "gpu/batch_upload.hpp"
-#include "gpu/model.hpp"
-#include "model.hpp"
+#include "gpu/gpu.hpp"
 #ifndef ZEROTH_ON_GPU
 #include "support/fake_cuda/cublas_lt.hpp"
 #endif
@@ -19,7 +20,7 @@ using namespace gpt::testing;
 using zeroth::Dtype;
 
 struct Form {
-  gpu::Epilogue epilogue = gpu::Epilogue::none;
+  Epilogue epilogue = Epilogue::none;
   bool a_transposed = false, b_transposed = false;
   float beta = 0;
   bool other = false;    ///< The addend lies elsewhere.
@@ -51,12 +52,12 @@ void check_product(Form const& form) {
   auto out = place(other ? garbage<T>(m * n) : old, n);
   auto const addend = place(old, n);
 
-  gpu::Product product{.a = gpu::operand(their_a),
-                       .b = gpu::operand(their_b),
-                       .out = gpu::result(out),
-                       .beta = beta,
-                       .addend = other ? addend.data() : nullptr,
-                       .epilogue = epilogue};
+  Product product{.a = operand(their_a),
+                  .b = operand(their_b),
+                  .out = result(out),
+                  .beta = beta,
+                  .addend = other ? addend.data() : nullptr,
+                  .epilogue = epilogue};
   product.a.transposed = ta;
   product.b.transposed = tb;
   DoubleMatrix const left = ta ? DoubleMatrix{matrix(a, a_columns).transpose()} : matrix(a, a_columns);
@@ -65,22 +66,20 @@ void check_product(Form const& form) {
   if (beta != 0) {
     expected += static_cast<double>(beta) * matrix(old, n);
   }
-  if (epilogue == gpu::Epilogue::bias || epilogue == gpu::Epilogue::bias_gelu) {
+  if (epilogue == Epilogue::bias || epilogue == Epilogue::bias_gelu) {
     product.bias = their_bias.data();
     expected.rowwise() += matrix(bias, n).row(0);
   }
-  if (epilogue == gpu::Epilogue::bias_gelu) {
+  if (epilogue == Epilogue::bias_gelu) {
     product.inner = their_inner.data();
     DoubleMatrix const before = expected;
-    gelu<double>(before, expected);
+    expected = before.unaryExpr(&gelu_of);
     multiply(product);
     CHECK(error_of(values_of(stream, their_inner), before) < tolerance<T>);
   }
-  if (epilogue == gpu::Epilogue::gelu_slope) {
+  if (epilogue == Epilogue::gelu_slope) {
     product.inner = their_inner.data();
-    DoubleMatrix y{m, n}, slope{m, n};
-    gelu_and_slope<double>(matrix(inner, n), y, slope);
-    expected.array() *= slope.array();
+    expected.array() *= matrix(inner, n).unaryExpr(&gelu_slope_of).array();
   }
   multiply(product);
   // Where GELU is a kernel of its own, what it reads has been rounded.
@@ -104,10 +103,10 @@ void check_model(Shape const& shape, Recompute recompute) {
   ReferencePass<double> reference{model};
 
   Stream const stream;
-  gpu::Gpu machine{stream.raw(), {}};
+  gpu::Gpu<T> machine{stream.raw(), {}};
   DevicePass<T, G> pass{stream, machine, reference};
   gpu::BatchUpload upload{2 * shape.context, shape.vocabulary, 1};
-  gpu::Gpt<T> const gpt{params, recompute};
+  Gpt<gpu::Gpu<T>> const gpt{params, recompute};
   auto workspace = gpt.workspace();
   fill_with_nan(stream, workspace.head.logits, 2 * shape.context, shape.vocabulary);
   fill_with_nan(stream, workspace.head.dlogits, 2 * shape.context, shape.vocabulary);
@@ -115,7 +114,7 @@ void check_model(Shape const& shape, Recompute recompute) {
   auto const loss = gpt.forward(pass, uploaded, workspace);
   gpt.backward(pass, uploaded, workspace, static_cast<float>(seed));
 
-  Gpt<double> const expected{params, Recompute::off};
+  Gpt<Doubles> const expected{params, Recompute::off};
   auto expected_workspace = expected.workspace();
   double const expected_loss = expected.forward(reference, batch, expected_workspace);
   expected.backward(reference, batch, expected_workspace, seed);
@@ -142,7 +141,6 @@ Shape const small{.layers = 2, .heads = 2, .channels = 48, .context = 40, .vocab
 
 TEMPLATE_TEST_CASE("products are Eigen's, in all their forms", "", float, zeroth::bf16, zeroth::fp16) {
   zeroth::testing::begin_on({});
-  using gpu::Epilogue;
   for (bool const aligned : {false, true}) {
     for (std::int64_t const columns : {16, 17}) {
       for (bool const ta : {false, true}) {
@@ -170,18 +168,18 @@ TEST_CASE("products that do not fit are refused") {
   Stream const stream;
   gpu::Matmul multiply{stream.raw(), {}};
   auto memory = on_device(stream, random_values<float>(64, 1), 8);
-  auto const eight_by_eight = gpu::operand(memory);
-  auto const product = [&](gpu::Operand const& a, gpu::Result const& out) {
-    return gpu::Product{.a = a, .b = eight_by_eight, .out = out};
+  auto const eight_by_eight = operand(memory);
+  auto const product = [&](Operand const& a, Result const& out) {
+    return Product{.a = a, .b = eight_by_eight, .out = out};
   };
-  CHECK_THROWS_WITH(multiply(product({memory.data(), Dtype::fp32, 2, 3, 3}, gpu::result(memory))),
+  CHECK_THROWS_WITH(multiply(product({memory.data(), Dtype::fp32, 2, 3, 3}, result(memory))),
                     Catch::Contains("matmul: 2 x 3 fp32 times 8 x 8 fp32"));
-  CHECK_THROWS_WITH(multiply(product({memory.data(), Dtype::fp32, 8, 8, 7}, gpu::result(memory))),
+  CHECK_THROWS_WITH(multiply(product({memory.data(), Dtype::fp32, 8, 8, 7}, result(memory))),
                     Catch::Contains("strides 7, 8 and 8 of matrices with 8, 8 and 8 columns"));
   CHECK_THROWS_WITH(multiply(product(eight_by_eight, {memory.data() + 4, Dtype::fp32, 8})),
                     Catch::Contains("matmul: out at 0x") && Catch::Contains("multiples of 256 bytes"));
   auto apart = product(eight_by_eight, {memory.data(), Dtype::fp32, 9});
-  apart.epilogue = gpu::Epilogue::gelu_slope;
+  apart.epilogue = Epilogue::gelu_slope;
   apart.inner = memory.data();
   CHECK_THROWS_WITH(multiply(apart), Catch::Contains("8 columns with stride 9: GELU needs rows without gaps"));
 }
@@ -195,14 +193,14 @@ TEST_CASE("products that cuBLASLt refuses, or has no algorithm for, are named") 
   auto const values = on_device(stream, random_values<float>(64, 1), 8);
   auto out = on_device(stream, random_values<zeroth::bf16>(64, 1), 8);
   CHECK_THROWS_WITH(
-      multiply({.a = gpu::transposed(gpu::operand(values)), .b = gpu::operand(values), .out = gpu::result(out)}),
+      multiply({.a = transposed(operand(values)), .b = operand(values), .out = result(out)}),
       Catch::Contains("CUBLAS_STATUS_INVALID_VALUE") &&
           Catch::Contains("a product 8 x 8 x 8, fp32 to bf16, strides 8 (transposed), 8 and 8, adding nothing, no "
                           "epilogue"));
   fake::offer_algorithms(false);
   auto again = on_device(stream, random_values<float>(64, 1), 8);
   CHECK_THROWS_WITH(
-      multiply({.a = gpu::operand(values), .b = gpu::operand(values), .out = gpu::result(again), .beta = 1}),
+      multiply({.a = operand(values), .b = operand(values), .out = result(again), .beta = 1}),
       Catch::Contains("cuBLASLt has no algorithm for a product 8 x 8 x 8, fp32 to fp32, strides 8, 8 and 8, adding to "
                       "what is there, no epilogue (CUBLASLT_LOG_LEVEL=5 makes it say why)"));
   fake::offer_algorithms(true);
@@ -215,7 +213,7 @@ TEST_CASE("the library's handle belongs to the GPU that was current, and so does
     gpu::Matmul multiply{stream.raw(), {}};
     auto const values = on_device(stream, random_values<float>(64, 1), 8);
     auto out = on_device(stream, random_values<float>(64, 1), 8);
-    auto const product = gpu::Product{.a = gpu::operand(values), .b = gpu::operand(values), .out = gpu::result(out)};
+    auto const product = Product{.a = operand(values), .b = operand(values), .out = result(out)};
     multiply(product);
     auto const is_refused = Catch::Contains("CUBLAS_STATUS_INVALID_VALUE");
     auto longer = product;
@@ -232,7 +230,7 @@ TEST_CASE("the library's handle belongs to the GPU that was current, and so does
     elsewhere.resize(8, 8);
     gpu::expect(cudaSetDevice(0), "cudaSetDevice");
     auto of_another = product;
-    of_another.b = gpu::operand(elsewhere);
+    of_another.b = operand(elsewhere);
     CHECK_THROWS_WITH(multiply(of_another), is_refused);
   }
   CHECK(zeroth::testing::left_on_gpus() == "");
@@ -242,8 +240,8 @@ TEMPLATE_TEST_CASE("without GELU in the library's epilogues it is a kernel, as a
                    zeroth::bf16) {
   zeroth::testing::begin_on({});
   namespace fake = zeroth::testing::fake_cuda;
-  Form const forward{.epilogue = gpu::Epilogue::bias_gelu};
-  Form const backward{.epilogue = gpu::Epilogue::gelu_slope, .b_transposed = true};
+  Form const forward{.epilogue = Epilogue::bias_gelu};
+  Form const backward{.epilogue = Epilogue::gelu_slope, .b_transposed = true};
   fake::offer_gelu(false);
   auto const before = fake::gelus_fused();
   check_product<TestType>(forward);
@@ -274,7 +272,7 @@ TEST_CASE("an algorithm is chosen once for each kind of product") {
   gpu::Matmul multiply{stream.raw(), {}};
   auto const values = on_device(stream, random_values<float>(64, 1), 8);
   auto out = on_device(stream, random_values<float>(64, 1), 8);
-  gpu::Product product{.a = gpu::operand(values), .b = gpu::operand(values), .out = gpu::result(out)};
+  Product product{.a = operand(values), .b = operand(values), .out = result(out)};
   auto const before = zeroth::testing::fake_cuda::heuristics_asked();
   multiply(product);
   multiply(product);
@@ -311,7 +309,7 @@ TEST_CASE("heads that are too wide for the kernels are refused") {
   zeroth::Model model{3};
   GptParams const params{model, shape};
   CHECK_THROWS_WITH(
-      (gpu::Gpt<float>{params, Recompute::off}),
+      (Gpt<gpu::Gpu<float>>{params, Recompute::off}),
       Catch::Contains("a head has 130 channels (--channels 130, --heads 1)") && Catch::Contains("up to 128"));
 }
 

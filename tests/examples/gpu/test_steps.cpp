@@ -6,7 +6,7 @@
 
 #include "cuda/gpus.hpp"
 #include "examples/gpu/training.hpp"
-#include "gpu/math.hpp"
+#include "gpu/micro_steps.hpp"
 #include "zeroth/device/cuda.hpp"
 #ifndef ZEROTH_ON_GPU
 #include "support/fake_cuda/cublas_lt.hpp"
@@ -74,16 +74,16 @@ namespace fake_cuda = zeroth::testing::fake_cuda;
 
 /// Counts what is called from the fourth step on, between the engine's steps and in all.
 template <zeroth::Element T, zeroth::GradientOf<T> G>
-class CountingMath : public gpu::GpuMath<T, G> {
+class CountingSteps : public gpu::MicroSteps<T, G> {
  public:
-  using gpu::GpuMath<T, G>::GpuMath;
-  void micro_step(zeroth::MicroStep<T, G>& micro, Batch const& batch) {
+  using gpu::MicroSteps<T, G>::MicroSteps;
+  void run(zeroth::MicroStep<T, G>& micro, Batch const& batch) {
     auto const before = fake_cuda::calls();
     if (++micro_steps == 7) {
       at_start() = before;
       asked_at_start() = fake_cuda::heuristics_asked();
     }
-    gpu::GpuMath<T, G>::micro_step(micro, batch);
+    gpu::MicroSteps<T, G>::run(micro, batch);
     if (micro_steps >= 7) {
       for (auto const& [function, count] : fake_cuda::calls()) {
         auto const found = before.find(function);
@@ -119,9 +119,9 @@ class CountingMath : public gpu::GpuMath<T, G> {
  private:
   int micro_steps = 0;
 };
-struct Counted {
+struct Counted : gpu::OnGpu {
   template <zeroth::Element T, zeroth::GradientOf<T> G>
-  using Math = CountingMath<T, G>;
+  using MicroSteps = CountingSteps<T, G>;
 };
 
 }  // namespace
@@ -136,7 +136,7 @@ TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for 
                                train<Counted>(job, task, zeroth::Precision<zeroth::bf16, zeroth::bf16>{});
                              });
   CHECK(left.steps.size() == 8);
-  using Counting = CountingMath<zeroth::bf16, zeroth::bf16>;
+  using Counting = CountingSteps<zeroth::bf16, zeroth::bf16>;
   for (char const* const function : {"cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost",
                                      "cudaEventCreateWithFlags", "cudaStreamCreateWithPriority"}) {
     INFO(function);
@@ -202,7 +202,7 @@ TEST_CASE("a GPU without memory for activations ends the run with a message") {
         zeroth::Engine<float> engine{job, model, config};
         fake_cuda::refuse("cudaMalloc", cudaErrorMemoryAllocation);
         Options const options;
-        gpu::GpuMath<float, float> const math{engine, model, params, options, 2};
+        gpu::MicroSteps<float, float> const micro_steps{engine, params, options, {}, 2};
       },
       {}, [](int) { return zeroth::device::make_cuda_device(0); });
   CHECK_THAT(zeroth::testing::messages_of(outcome),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/token_order.hpp"
+#include "token_order.hpp"
 
 #include <algorithm>
 #include <cstddef>
 
-namespace gpt::gpu {
+namespace gpt {
 
 void sort_by_token(std::span<std::uint8_t const> inputs, std::span<std::int32_t> order, std::span<std::int32_t> first) {
   std::ranges::fill(first, 0);
@@ -22,4 +22,4 @@ void sort_by_token(std::span<std::uint8_t const> inputs, std::span<std::int32_t>
   first.front() = 0;
 }
 
-}  // namespace gpt::gpu
+}  // namespace gpt

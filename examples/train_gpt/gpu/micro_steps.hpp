@@ -3,18 +3,20 @@
 #pragma once
 #include <zeroth/adapters/cuda.hpp>
 
+#include "gpt.hpp"
 #include "gpu/batch_upload.hpp"
-#include "gpu/model.hpp"
+#include "gpu/gpu.hpp"
+#include "math_library.hpp"
 #include "options.hpp"
 
 namespace gpt::gpu {
 
 template <zeroth::Element T, zeroth::GradientOf<T> G>
-class GpuMath {
+class MicroSteps {
  public:
   /// On the engine's compute stream.
-  GpuMath(zeroth::Engine<T, G>& engine, zeroth::Model const& /*model*/, GptParams const& params, Options const& options,
-          std::int64_t micro_steps)
+  MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options,
+             MathChoice const& /*choice*/, std::int64_t micro_steps)
       : gpt_{params, options.recompute ? Recompute::on : Recompute::off},
         gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32}},
         // step() gives the report of the step before: the GPU is less than two steps behind.
@@ -22,24 +24,31 @@ class GpuMath {
         workspace_{gpt_.workspace()} {}
 
   /// Forward and backward.
-  void micro_step(zeroth::MicroStep<T, G>& micro, Batch const& batch) {
-    GpuPass pass{micro, gpu_};
+  void run(zeroth::MicroStep<T, G>& micro, Batch const& batch) {
+    PassOn pass{gpu_, micro};
     auto const uploaded = upload_.enqueue(batch, gpu_.stream());
     auto const loss = gpt_.forward(pass, uploaded, workspace_);
     gpt_.backward(pass, uploaded, workspace_, micro.report_loss(loss));
   }
 
+  /// cuBLASLt does not say.
+  [[nodiscard]] static std::string products(bool /*all*/) { return {}; }
+
  private:
-  Gpt<T> gpt_;
-  Gpu gpu_;
+  Gpt<Gpu<T>> gpt_;
+  Gpu<T> gpu_;
   BatchUpload upload_;
-  typename Gpt<T>::Workspace workspace_;
+  typename Gpt<Gpu<T>>::Workspace workspace_;
 };
 
 /// What train() takes.
 struct OnGpu {
   template <zeroth::Element T, zeroth::GradientOf<T> G>
-  using Math = GpuMath<T, G>;
+  using MicroSteps = gpu::MicroSteps<T, G>;
+
+  static MathChoice choose(zeroth::Job& /*job*/, MathLibrary /*asked*/, zeroth::Dtype /*compute*/) {
+    return {MathLibrary::cublaslt, "cuBLASLt"};
+  }
 };
 
 }  // namespace gpt::gpu

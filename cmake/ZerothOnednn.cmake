@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# zeroth_onednn: oneDNN for the examples' products, if it is there and its threads are OpenMP's, of which a rank can say
+# that it wants one. Not by the library's own package file: Debian's asks for OpenCL's headers as well.
+option(ZEROTH_ENABLE_ONEDNN "Let examples multiply by oneDNN, if it is found" ON)
+if(NOT ZEROTH_ENABLE_ONEDNN)
+  return()
+endif()
+find_path(ZEROTH_ONEDNN_HEADERS oneapi/dnnl/dnnl_config.h DOC "Folder of oneapi/dnnl/dnnl_config.h")
+find_library(ZEROTH_ONEDNN_LIBRARY dnnl DOC "oneDNN")
+find_package(OpenMP QUIET COMPONENTS CXX)
+if(NOT ZEROTH_ONEDNN_HEADERS OR NOT ZEROTH_ONEDNN_LIBRARY OR NOT TARGET OpenMP::OpenMP_CXX)
+  message(STATUS "Zeroth: no oneDNN with OpenMP (Debian's libdnnl-dev): the examples' products are Eigen's")
+  return()
+endif()
+file(STRINGS ${ZEROTH_ONEDNN_HEADERS}/oneapi/dnnl/dnnl_config.h threads REGEX "^#define DNNL_CPU_(THREADING_)?RUNTIME ")
+if(NOT threads MATCHES "DNNL_RUNTIME_(OMP|SEQ)")
+  message(STATUS "Zeroth: the threads of ${ZEROTH_ONEDNN_LIBRARY} are not OpenMP's: it is not used")
+  return()
+endif()
+message(STATUS "Zeroth: oneDNN in ${ZEROTH_ONEDNN_LIBRARY}")
+add_library(zeroth_onednn INTERFACE)
+target_include_directories(zeroth_onednn SYSTEM INTERFACE ${ZEROTH_ONEDNN_HEADERS})
+target_link_libraries(zeroth_onednn INTERFACE ${ZEROTH_ONEDNN_LIBRARY} OpenMP::OpenMP_CXX)

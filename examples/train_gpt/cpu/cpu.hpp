@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The Device that is a core of the CPU: what the layers do with numbers, done when a call returns.
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+#include "attention.hpp"
+#include "batches.hpp"
+#include "cpu/kernels/attention.hpp"
+#include "cpu/kernels/cross_entropy.hpp"
+#include "cpu/kernels/embedding.hpp"
+#include "cpu/kernels/gelu.hpp"
+#include "cpu/kernels/layer_norm.hpp"
+#include "cpu/kernels/rows.hpp"
+#include "cpu/matmul.hpp"
+#include "cpu/memory.hpp"
+#include "embedding.hpp"
+
+namespace gpt::cpu {
+
+/// T is float, bf16 or fp16; double in tests. Belongs to the thread that made it.
+template <class T>
+class Cpu {
+ public:
+  using Element = T;
+  using Wide = WideOf<T>;
+  template <class V>
+  using Matrix = cpu::Matrix<V>;
+  using Batch = gpt::Batch;
+  static constexpr bool keeps_hidden = false;  ///< Memory is what the library is about.
+
+  /// `matmul` outlives it.
+  explicit Cpu(Matmul& matmul) : matmul_{matmul} {}
+
+  [[nodiscard]] static std::int64_t tokens(Batch const& batch) { return std::ssize(batch.inputs); }
+  static void expect_heads(AttentionHeads const& /*heads*/) {}
+
+  void multiply(Product const& product) {
+    matmul_(without_gelu(product));
+    if (product.epilogue == Epilogue::bias_gelu) {
+      cpu::gelu(static_cast<T const*>(product.inner), count_of(product), static_cast<T*>(product.out.data));
+    } else if (product.epilogue == Epilogue::gelu_slope) {
+      times_gelu_slope(static_cast<T const*>(product.inner), count_of(product), static_cast<T*>(product.out.data));
+    }
+  }
+  /// So that multiply() takes no memory for such a product.
+  void prepare(Product const& product) { matmul_.prepare(kind_of(without_gelu(product))); }
+  /// So that attention takes none.
+  void prepare(AttentionHeads const& heads) { attention_.prepare(matmul_, heads); }
+  void clear(Matrix<T>& matrix) const {
+    std::memset(static_cast<void*>(matrix.data()), 0, static_cast<std::size_t>(matrix.count()) * sizeof(T));
+  }
+  void gelu(Matrix<T> const& inner, Matrix<T>& out) const { cpu::gelu(inner.data(), inner.count(), out.data()); }
+  /// To a gradient.
+  template <class Gradient>
+  void add_column_sums(Matrix<T> const& values, Gradient const& gradient) const {
+    RowArray<Wide> sum(values.cols()), buffer(values.cols());
+    sum.setZero();
+    for (std::int64_t i = 0; i < values.rows(); ++i) {
+      sum += widened(values.data() + i * values.stride(), values.cols(), buffer);
+    }
+    contribute(sum, gradient.data(), gradient.beta(), buffer);
+  }
+
+  template <class View>
+  void layer_norm(Matrix<T> const& x, View const& weight, View const& bias, LayerNormTape<Cpu>& tape,
+                  Matrix<T>& y) const {
+    layer_norm_statistics(x, tape.mean.data(), tape.rstd.data());
+    layer_norm_again(x, weight, bias, tape, y);
+  }
+  template <class View>
+  void layer_norm_again(Matrix<T> const& x, View const& weight, View const& bias, LayerNormTape<Cpu> const& tape,
+                        Matrix<T>& y) const {
+    cpu::layer_norm(x, NormParameters<T>{weight, bias}, tape.mean.data(), tape.rstd.data(), y);
+  }
+  template <class View, class Gradient>
+  void layer_norm_backward(Matrix<T> const& x, View const& weight, LayerNormTape<Cpu> const& tape, Matrix<T> const& dy,
+                           Matrix<T>& dx, Gradient const& dweight, Gradient const& dbias) const {
+    RowArray<Wide> wide_weight(x.cols()), weight_sum, bias_sum;
+    wide_weight = widened(weight.data(), x.cols(), wide_weight);
+    cpu::layer_norm_backward(x, wide_weight, tape.mean.data(), tape.rstd.data(), dy, dx, weight_sum, bias_sum);
+    contribute(weight_sum, dweight.data(), dweight.beta(), wide_weight);
+    contribute(bias_sum, dbias.data(), dbias.beta(), wide_weight);
+  }
+
+  void attend(AttentionHeads const& heads, Matrix<T> const& qkv, Matrix<Wide>& log_sums, Matrix<T>& y) {
+    attention_.forward(matmul_, heads, qkv, log_sums, y);
+  }
+  void attend_backward(AttentionHeads const& heads, Matrix<T> const& qkv, Matrix<T> const& y,
+                       Matrix<Wide> const& log_sums, Matrix<T> const& dy, Matrix<T>& dqkv) {
+    attention_.backward(matmul_, heads, qkv, y, log_sums, dy, dqkv);
+  }
+
+  template <class View>
+  void embed(Batch const& batch, View const& tokens, View const& positions, Matrix<T>& x) const {
+    cpu::embed(batch, tokens.data(), positions.data(), positions.extent(0), x);
+  }
+  template <class Gradient>
+  void embed_backward(Batch const& batch, Matrix<T> const& dx, Gradient const& tokens, Gradient const& positions) {
+    embed_tokens_backward(batch, dx, token_order_, tokens);
+    embed_positions_backward(dx, positions);
+  }
+
+  /// The mean loss.
+  [[nodiscard]] Wide cross_entropy(Matrix<Wide> const& logits, Batch const& batch, SoftmaxTape<Cpu>& tape) const {
+    return cpu::cross_entropy(logits, batch.targets, tape.largest.data(), tape.sums.data(), tape.losses.data());
+  }
+  /// `dlogits` may be the memory of `logits`.
+  void cross_entropy_backward(Matrix<Wide> const& logits, Batch const& batch, SoftmaxTape<Cpu> const& tape, Wide each,
+                              Matrix<T>& dlogits) const {
+    cpu::cross_entropy_backward(logits, batch.targets, tape.largest.data(), tape.sums.data(), each, dlogits);
+  }
+
+ private:
+  /// GELU follows as a pass of its own.
+  [[nodiscard]] static Product without_gelu(Product product) {
+    if (product.epilogue == Epilogue::bias_gelu) {
+      product.out.data = product.inner;
+      product.epilogue = Epilogue::bias;
+    } else if (product.epilogue == Epilogue::gelu_slope) {
+      product.epilogue = Epilogue::none;
+    }
+    return product;
+  }
+  [[nodiscard]] static std::int64_t count_of(Product const& product) {
+    auto const kind = kind_of(product);
+    return kind.m * kind.n;
+  }
+
+  Matmul& matmul_;
+  HeadAttention<T> attention_;
+  TokenOrder token_order_;
+};
+
+}  // namespace gpt::cpu

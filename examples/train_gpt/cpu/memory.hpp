@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Memory of the host, for activations.
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+
+#include "matrix.hpp"
+
+namespace gpt::cpu {
+
+struct HostMemory {
+  static constexpr std::int64_t aligned_row_bytes = 1;  ///< oneDNN's fast products take rows without gaps only.
+  /// At a multiple of 64 bytes: Eigen's order of summation depends on it. Throws SystemError that names the bytes if
+  /// there are no more.
+  [[nodiscard]] static void* take(std::int64_t bytes);
+  static void give_back(void* data) noexcept { std::free(data); }  // null is fine
+};
+template <class T>
+using Matrix = gpt::Matrix<T, HostMemory>;
+
+}  // namespace gpt::cpu

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What train() computes micro-steps with on the CPU.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <zeroth/engine/engine.hpp>
+
+#include "batches.hpp"
+#include "cpu/choice.hpp"
+#include "cpu/rehearsal.hpp"
+#include "gpt.hpp"
+#include "options.hpp"
+
+namespace gpt::cpu {
+
+template <zeroth::Element T, zeroth::GradientOf<T> G>
+class MicroSteps {
+ public:
+  MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
+             std::int64_t /*micro_steps*/)
+      : gpt_{params, options.recompute ? Recompute::on : Recompute::off},
+        matmul_{make_matmul(choice)},
+        cpu_{*matmul_},
+        workspace_{gpt_.workspace()} {
+    rehearse<G>(gpt_, cpu_, workspace_, engine.micro_batch() * params.shape.context);
+  }
+
+  /// Forward and backward.
+  void run(zeroth::MicroStep<T, G>& micro, Batch const& batch) {
+    PassOn pass{cpu_, micro};
+    float const loss = gpt_.forward(pass, batch, workspace_);
+    gpt_.backward(pass, batch, workspace_, micro.report_loss(loss));
+  }
+  /// Which implementation multiplies what: if `all`, of every shape, otherwise of those that are slow.
+  [[nodiscard]] std::string products(bool all) const {
+    auto const slow = matmul_->slow_products();
+    return (all ? matmul_->table() : std::string{}) + (slow.empty() ? slow : "oneDNN has nothing fast for\n" + slow);
+  }
+
+ private:
+  Gpt<Cpu<T>> gpt_;
+  std::unique_ptr<Matmul> matmul_;
+  Cpu<T> cpu_;
+  typename Gpt<Cpu<T>>::Workspace workspace_;
+};
+
+/// What train() takes.
+struct OnCpu {
+  template <zeroth::Element T, zeroth::GradientOf<T> G>
+  using MicroSteps = cpu::MicroSteps<T, G>;
+
+  /// Collective.
+  static MathChoice choose(zeroth::Job& job, MathLibrary asked, zeroth::Dtype compute) {
+    auto choice = cpu::choose(asked, compute);
+    expect_same_on_all_ranks(job, choice);
+    return choice;
+  }
+};
+
+}  // namespace gpt::cpu

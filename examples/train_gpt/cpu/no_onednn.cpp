@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/// In place of onednn_matmul.cpp, where there is no oneDNN.
+#include <zeroth/core/error.hpp>
+
+#include "cpu/onednn.hpp"
+
+namespace gpt::cpu {
+
+std::optional<Onednn> onednn() { return std::nullopt; }
+
+std::unique_ptr<Matmul> onednn_matmul() { throw zeroth::ContractError{"onednn_matmul(): there is no oneDNN here"}; }
+
+}  // namespace gpt::cpu

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A micro-step in which nothing is computed: layers walk through it and leave all memory taken and all products
+/// prepared, so that the first step is like the others.
+#pragma once
+#include <cstddef>
+#include <utility>
+
+#include <zeroth/engine/guards.hpp>
+
+#include "cpu/cpu.hpp"
+#include "gpt.hpp"
+
+namespace gpt::cpu {
+
+template <class T>
+class Rehearsal {
+ public:
+  explicit Rehearsal(Cpu<T>& cpu) : cpu_{cpu} {}
+  void multiply(Product const& product) { cpu_.prepare(product); }
+  template <class... Rest>
+  void attend(AttentionHeads const& heads, Rest&&...) {
+    cpu_.prepare(heads);
+  }
+  void attend_backward(auto&&...) {}
+  void clear(auto&&...) {}
+  void gelu(auto&&...) {}
+  void add_column_sums(auto&&...) {}
+  void layer_norm(auto&&...) {}
+  void layer_norm_again(auto&&...) {}
+  void layer_norm_backward(auto&&...) {}
+  void embed(auto&&...) {}
+  void embed_backward(auto&&...) {}
+  [[nodiscard]] float cross_entropy(auto&&...) { return 0; }
+  void cross_entropy_backward(auto&&...) {}
+
+ private:
+  Cpu<T>& cpu_;
+};
+
+/// Units whose parameters and gradients are nowhere.
+template <zeroth::Element T, zeroth::GradientOf<T> G>
+struct UnitsOfNothing {
+  float beta;
+
+  struct Guard {
+    float beta;
+    template <std::size_t D>
+    [[nodiscard]] zeroth::View<T const, D> operator[](Param<D> const& param) const {
+      return {nullptr, param.shape()};
+    }
+    template <std::size_t D>
+    [[nodiscard]] zeroth::Gradient<G, D> grad(Param<D> const& param) const {
+      return zeroth::detail::gradient_in<G>({.engine = nullptr, .data = nullptr, .beta = beta}, param.shape());
+    }
+  };
+  [[nodiscard]] Guard forward(zeroth::Unit) const { return {beta}; }
+  [[nodiscard]] Guard backward(zeroth::Unit) const { return {beta}; }
+};
+
+/// For micro-batches of `tokens`, whose gradients are of type G.
+template <zeroth::Element G, zeroth::Element T>
+void rehearse(Gpt<Cpu<T>> const& gpt, Cpu<T>& cpu, typename Gpt<Cpu<T>>::Workspace& workspace, std::int64_t tokens) {
+  Batch batch;
+  batch.inputs.resize(static_cast<std::size_t>(tokens));
+  batch.targets.resize(batch.inputs.size());
+  Rehearsal<T> rehearsal{cpu};
+  for (float const beta : {0.0F, 1.0F}) {  // gradients that are written, and that are added to
+    UnitsOfNothing<T, G> units{beta};
+    PassOn pass{rehearsal, units};
+    static_cast<void>(gpt.forward(pass, batch, workspace));
+    gpt.backward(pass, batch, workspace, 1.0F);
+  }
+}
+
+}  // namespace gpt::cpu

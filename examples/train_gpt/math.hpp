@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the layers compute on: a Device, which is cpu::Cpu<T>, gpu::Gpu<T> or cpu::Rehearsal<T>. It has
+///   Element   what activations are stored in;  Wide   what sums are made in
+///   Matrix<V>, Batch, tokens(batch)
+///   expect_heads(shape)    throws ConfigError for those that it cannot attend with
+///   keeps_hidden           whether GELU's output is kept for backward, or made again
+/// and one function for everything that a layer does with numbers, multiply(Product) first of all.
+#pragma once
+#include <cstddef>
+
+#include "units.hpp"
+
+namespace gpt {
+
+template <class Device>
+using Activations = typename Device::template Matrix<typename Device::Element>;
+template <class Device>
+using Sums = typename Device::template Matrix<typename Device::Wide>;
+
+/// A unit that is open, and where to work on it.
+template <class Device, class Guard>
+struct OpenUnit {
+  Device& device;
+  Guard guard;
+
+  template <std::size_t D>
+  [[nodiscard]] auto operator[](Param<D> const& param) const {
+    return guard[param];
+  }
+  template <std::size_t D>
+  [[nodiscard]] auto grad(Param<D> const& param) const {
+    return guard.grad(param);
+  }
+};
+
+/// The Pass of a device around one of the engine's.
+template <class Device, class Micro>
+class PassOn {
+ public:
+  PassOn(Device& device, Micro& micro) : device_{device}, micro_{micro} {}
+  [[nodiscard]] auto forward(zeroth::Unit unit) {
+    return OpenUnit<Device, decltype(micro_.forward(unit))>{device_, micro_.forward(unit)};
+  }
+  [[nodiscard]] auto backward(zeroth::Unit unit) {
+    return OpenUnit<Device, decltype(micro_.backward(unit))>{device_, micro_.backward(unit)};
+  }
+
+ private:
+  Device& device_;
+  Micro& micro_;
+};
+
+}  // namespace gpt
