@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peers. Each function makes the model, wraps it, gives it `weights`, and returns step(inputs, targets) -> loss."""
+"""The peers. Each function makes the model, wraps it, gives it `weights`, and returns step(inputs, targets) -> loss. In bf16
+each has fp32 master weights and does what its documentation says."""
 
 import contextlib
 
 import torch
 from torch import distributed as dist
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -43,11 +44,12 @@ def materialise(model, weights):
             parameter.copy_(tensor)
 
 
-def torch_step(model, fused):
+def torch_step(model, fused, autocast=False):
     optimizer = torch.optim.AdamW(groups(model), fused=fused, **adam_arguments())
 
     def step(inputs, targets):
-        loss = model(inputs, targets)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            loss = model(inputs, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIPPING)
         optimizer.step()
@@ -57,19 +59,20 @@ def torch_step(model, fused):
     return step
 
 
-def ddp(load, weights, tuned):
+def ddp(load, weights, tuned, precision):
     model = empty_model(load)
     materialise(model, weights)
     options = {"gradient_as_bucket_view": True, "static_graph": True} if tuned else {}
-    return torch_step(DistributedDataParallel(model, **options), fused=tuned or None)
+    return torch_step(DistributedDataParallel(model, **options), fused=tuned or None, autocast=precision == "bf16")
 
 
-def fsdp2(load, weights, tuned):
+def fsdp2(load, weights, tuned, precision):
     model = empty_model(load)
     mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16) if precision == "bf16" else MixedPrecisionPolicy()
     for block in model.h:
-        fully_shard(block, mesh=mesh, reshard_after_forward=True)
-    fully_shard(model, mesh=mesh)
+        fully_shard(block, mesh=mesh, reshard_after_forward=True, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
     if tuned:
         for earlier, later in zip(model.h, model.h[1:]):
             earlier.set_modules_to_forward_prefetch([later])
@@ -78,7 +81,7 @@ def fsdp2(load, weights, tuned):
     return torch_step(model, fused=tuned or None)
 
 
-def deepspeed_config(load, stage, tuned):
+def deepspeed_config(load, stage, tuned, precision):
     zero = {"stage": stage}
     if tuned:
         zero |= {"overlap_comm": True, "contiguous_gradients": True, "reduce_bucket_size": REDUCE_BUCKET,
@@ -86,7 +89,7 @@ def deepspeed_config(load, stage, tuned):
         if stage == 3:
             zero |= {"stage3_prefetch_bucket_size": PREFETCH_BUCKET}
     return {"train_micro_batch_size_per_gpu": load.micro_batch, "gradient_clipping": CLIPPING,
-            "zero_optimization": zero, "steps_per_print": 1_000_000}
+            "zero_optimization": zero, "bf16": {"enabled": precision == "bf16"}, "steps_per_print": 1_000_000}
 
 
 def load_partitioned(model, weights):
@@ -99,11 +102,11 @@ def load_partitioned(model, weights):
 
 
 def deepspeed(stage):
-    def make(load, weights, tuned):
+    def make(load, weights, tuned, precision):
         import deepspeed
         from deepspeed.ops.adam import DeepSpeedCPUAdam
 
-        config = deepspeed_config(load, stage, tuned)
+        config = deepspeed_config(load, stage, tuned, precision)
         if stage == 3:
             with deepspeed.zero.Init(config_dict_or_path=config):
                 model = gpt.Gpt(load)

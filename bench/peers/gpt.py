@@ -65,7 +65,7 @@ class Gpt(nn.Module):
         x = functional.embedding(inputs, self.wte) + self.wpe
         for block in self.h:
             x = block(x)
-        logits = functional.linear(self.ln_f(x), self.wte)
+        logits = functional.linear(self.ln_f(x), self.wte).float()  # a loss in bf16 would have three digits
         return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 

@@ -56,11 +56,12 @@ def mpirun():
 
 
 class Zeroth:
-    """train_gpt, its ranks as threads or under mpirun. Memory above idle: idle is what it needs for a tiny model."""
+    """train_gpt, its ranks as threads or under mpirun. Memory above idle: idle is what it needs for a tiny model. `math` is
+    what the last run multiplied by."""
 
-    def __init__(self, program, data, folder, limit_s):
-        self.program, self.data, self.folder, self.limit_s = program, data, folder, limit_s
-        self.idle = {}
+    def __init__(self, program, data, folder, limit_s, precision):
+        self.program, self.data, self.folder, self.limit_s, self.precision = program, data, folder, limit_s, precision
+        self.idle, self.math = {}, ""
 
     def save_initial(self, load, path):
         self._run(0, load, 1, "threads", steps=0, more=["--save-initial", path])
@@ -82,7 +83,7 @@ class Zeroth:
     def _run(self, stage, load, world, launcher, steps, more=()):
         """Records of the report, and each process's peak."""
         config, report, peak = (self.folder / name for name in ("stage.json", "report.jsonl", "peak"))
-        config.write_text(stage_file(stage, load), encoding="utf-8")
+        config.write_text(stage_file(stage, load, self.precision), encoding="utf-8")
         for old in self.folder.glob("peak.*"):
             old.unlink()
         command = [sys.executable, "-I", "-S", HERE / "with_peak.py", peak, self.program, "--config", config,
@@ -94,6 +95,7 @@ class Zeroth:
             command += ["--ranks", world, "--comm", "local"]
         run_program(command, self.folder / "log", self.limit_s)
         records = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
+        self.math = records[0]["math"]
         peaks = [int(file.read_text()) for file in sorted(self.folder.glob("peak.*"), key=lambda f: int(f.suffix[1:]))]
         return records, peaks
 
@@ -102,8 +104,8 @@ class Peers:
     """train.py, its ranks started by torchrun, or forked from one process that has imported PyTorch and DeepSpeed, which
     takes a fraction of the time."""
 
-    def __init__(self, launcher, data, folder, limit_s):
-        self.launcher, self.data, self.folder, self.limit_s = launcher, data, folder, limit_s
+    def __init__(self, launcher, data, folder, limit_s, precision):
+        self.launcher, self.data, self.folder, self.limit_s, self.precision = launcher, data, folder, limit_s, precision
         os.environ.update(PEER_ENVIRONMENT)
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         if launcher == "fork":
@@ -114,8 +116,8 @@ class Peers:
         out, log = self.folder / "rank", self.folder / "log"
         for old in self.folder.glob("rank.*"):
             old.unlink()
-        words = ["--peer", peer, "--variant", variant, "--load", load_name, "--steps", load.steps, "--initial",
-                 self.folder / "initial", "--data", self.data, "--out", out]
+        words = ["--peer", peer, "--variant", variant, "--load", load_name, "--precision", self.precision, "--steps",
+                 load.steps, "--initial", self.folder / "initial", "--data", self.data, "--out", out]
         words = [str(word) for word in words]
         if self.launcher == "fork":
             self._fork(words, world, log)

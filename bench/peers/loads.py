@@ -39,11 +39,15 @@ LOADS = {
 IDLE = Load(layers=1, heads=1, channels=8, context=8, micro_batch=1, steps=1, warmup=0)
 
 
-def stage_file(stage, load):
+PRECISIONS = ("fp32", "bf16")
+
+
+def stage_file(stage, load, precision="fp32"):
     """Text of a stage file for train_gpt."""
     return json.dumps({
         "train_micro_batch_size_per_gpu": load.micro_batch,
         "gradient_clipping": CLIPPING,
+        "bf16": {"enabled": precision == "bf16"},
         "zero_optimization": {"stage": stage, "overlap_comm": True, "reduce_bucket_size": REDUCE_BUCKET,
                               "stage3_prefetch_bucket_size": PREFETCH_BUCKET},
         "optimizer": {"type": "AdamW", "params": OPTIMIZER},

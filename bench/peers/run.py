@@ -5,7 +5,7 @@
     python3 -m venv .venv && .venv/bin/pip install -r bench/peers/requirements.txt
     .venv/bin/python bench/peers/run.py --train-gpt build/release/bin/train_gpt --out peers.json
 
-Same initial weights, data, precision (fp32), threads (one per rank) and optimizer; in every round each contender runs once,
+Same initial weights, data, precision, threads (one per rank) and optimizer; in every round each contender runs once,
 in a process of its own. The file holds every run and the medians; bench/README.md says what they mean. Ends with 1 if a
 loss is not that of Zeroth's stage 3. What cannot run is recorded with its error.
 """
@@ -24,7 +24,7 @@ import time
 
 import launch
 import table
-from loads import CLIPPING, LOADS, OPTIMIZER, VARIANTS, stage_file, tokens_per_second
+from loads import CLIPPING, LOADS, OPTIMIZER, PRECISIONS, VARIANTS, stage_file, tokens_per_second
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PEERS = ("ddp", "fsdp2", "deepspeed1", "deepspeed2", "deepspeed3")
@@ -55,6 +55,7 @@ def numbers(text):
 def arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--loads", type=words_of(LOADS), default=list(LOADS), help=f"of {', '.join(LOADS)} [all]")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="[%(default)s]")
     parser.add_argument("--ranks", type=numbers, default=[2, 4], help="[2,4]; a load may have fewer")
     parser.add_argument("--peers", type=words_of(PEERS), default=list(PEERS), help=f"of {', '.join(PEERS)} [all]")
     parser.add_argument("--variants", type=words_of(VARIANTS), default=list(VARIANTS), help="of the peers [all]")
@@ -94,10 +95,17 @@ def concatenate(source, target):
     return len(text)
 
 
+# Of the instructions that products are made of, the best that a processor has says what it can do.
+INSTRUCTIONS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 with bf16", "avx512f": "AVX-512", "avx2": "AVX2"}
+
+
 def machine():
     def first(path, key):
         return next((line.split(":", 1)[1].strip() for line in open(path) if line.startswith(key)), "unknown")
-    return {"processor": first("/proc/cpuinfo", "model name"), "cores": os.cpu_count(),
+    flags = first("/proc/cpuinfo", "flags").split()
+    return {"processor": first("/proc/cpuinfo", "model name"), "maker": first("/proc/cpuinfo", "vendor_id"),
+            "instructions": next((name for flag, name in INSTRUCTIONS.items() if flag in flags), "unknown"),
+            "cores": os.cpu_count(),
             "memory": first("/proc/meminfo", "MemTotal"), "system": platform.platform(),
             "load_average": os.getloadavg()}
 
@@ -126,13 +134,14 @@ class Benchmark:
         data = folder / "data.txt"
         data_bytes = concatenate(options.data, data)
         self.folder = folder
-        self.zeroth = launch.Zeroth(options.train_gpt.resolve(), data, folder, options.limit)
-        self.peers = launch.Peers(options.launcher, data, folder, options.limit)
+        self.zeroth = launch.Zeroth(options.train_gpt.resolve(), data, folder, options.limit, options.precision)
+        self.peers = launch.Peers(options.launcher, data, folder, options.limit, options.precision)
         self.record = {
             "benchmark": "peers", "machine": machine(), "zeroth": commit(), "versions": {}, "data_bytes": data_bytes,
-            "launcher": options.launcher, "optimizer": OPTIMIZER, "clipping": CLIPPING, "loss_bound": table.LOSS_BOUND,
+            "precision": options.precision, "math": "", "launcher": options.launcher, "optimizer": OPTIMIZER,
+            "clipping": CLIPPING, "loss_bound": table.LOSS_BOUNDS[options.precision],
             "loads": {name: dataclasses.asdict(load) for name, load, _ in settings(options)},
-            "stage_file": {name: json.loads(stage_file(3, load)) for name, load, _ in settings(options)},
+            "stage_file": {name: json.loads(stage_file(3, load, options.precision)) for name, load, _ in settings(options)},
             "rounds": options.rounds, "runs": [], "failures": [], "summary": []}
 
     def run(self):
@@ -151,6 +160,7 @@ class Benchmark:
         try:
             if contender.system.startswith("zeroth"):
                 figures = self.zeroth.turn(int(contender.system[-1]), load, ranks, contender.variant)
+                self.record["math"] = self.zeroth.math
             else:
                 figures = self.peers.turn(contender.system, contender.variant, name, load, ranks)
         except launch.Failure as error:
@@ -183,6 +193,8 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by the way that ends the ranks and removes the files
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started this in the background
     began = time.monotonic()
+    here = machine()
+    print(f"{options.precision} on {here['processor']}, {here['instructions']}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as name:
         benchmark = Benchmark(options, pathlib.Path(name))
         benchmark.run()
@@ -190,11 +202,12 @@ def main():
     for failure in benchmark.record["failures"]:
         print(f"did not run: {failure['load']}, {failure['ranks']} ranks, round {failure['round']}, "
               f"{table.label(failure)}: {failure['error'].splitlines()[-1]}")
-    problems = table.wrong_losses(benchmark.record["runs"])
+    bound = table.LOSS_BOUNDS[options.precision]
+    problems = table.wrong_losses(benchmark.record["runs"], bound)
     for problem in problems:
         print(f"FAILED: {problem}")
     if not problems:
-        print(f"All losses of all steps agree: Zeroth's to the last digit, the peers' within {table.LOSS_BOUND:g}.")
+        print(f"All losses of all steps agree: Zeroth's to the last digit, the peers' within {bound:g}.")
     print(f"{options.out}: {len(benchmark.record['runs'])} runs in {time.monotonic() - began:,.0f} s")
     return 1 if problems else 0
 

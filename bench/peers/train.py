@@ -22,7 +22,7 @@ import torch
 
 import frameworks
 import gpt
-from loads import IDLE, LOADS, VARIANTS, tokens_per_second
+from loads import IDLE, LOADS, PRECISIONS, VARIANTS, tokens_per_second
 from resident import Growth, return_what_is_freed
 
 
@@ -31,6 +31,7 @@ def arguments(words):
     parser.add_argument("--peer", choices=frameworks.MAKERS, required=True)
     parser.add_argument("--variant", choices=VARIANTS, default="default")
     parser.add_argument("--load", choices=LOADS, required=True)
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
     parser.add_argument("--initial", type=pathlib.Path, required=True)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--out", required=True)
@@ -44,7 +45,7 @@ def versions(peer):
 
 
 def train_idle(options, make):
-    step = make(IDLE, gpt.ConstantWeights(), options.variant != "default")
+    step = make(IDLE, gpt.ConstantWeights(), options.variant != "default", options.precision)
     step(*gpt.Batches(options.data, IDLE).of_step(0, 0, 1))
 
 
@@ -54,7 +55,7 @@ def train(options, load, rank, world):
     bare = Growth()
     train_idle(options, make)
     growth = Growth()
-    step = make(load, gpt.SavedWeights(options.initial), options.variant != "default")
+    step = make(load, gpt.SavedWeights(options.initial), options.variant != "default", options.precision)
     step_ms, losses = [], []
     before = time.perf_counter()
     for number in range(load.warmup + load.steps):

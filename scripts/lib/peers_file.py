@@ -51,9 +51,10 @@ def contender(system, variant):
     return own.label({"system": system, "variant": variant})
 
 
-def read_peers(path):
+def read_peers(path, precision):
     document = read_document(path)
     document.one_of("benchmark", ("peers",))
+    document.one_of("precision", (precision,))
     loads = document.record("loads")
     described = {name: description(name, loads.record(name)) for name in loads.fields}
     peers = Peers(document.count("rounds", 1), _facts(document), described)
@@ -70,7 +71,7 @@ def read_peers(path):
         name = contender(record.text("system"), record.text("variant"))
         lines = record.text("error").strip().splitlines() or ["no message"]
         peers.failures.setdefault(setting, {}).setdefault(name, []).append(lines[-1].strip())
-    peers.problems = own.wrong_losses(runs)
+    peers.problems = own.wrong_losses(runs, own.LOSS_BOUNDS[precision])
     return peers
 
 
@@ -107,5 +108,6 @@ def _facts(document):
     versions = document.record("versions")
     told = ", ".join(f"{name} {versions.text(name)}" for name in sorted(versions.fields))
     memory = re.sub(r"^(\d+) kB$", lambda found: f"{int(found[1]) / 2**20:.0f} GiB", machine.text("memory"))
-    return [f"{machine.text('processor')}, {machine.count('cores', 1)} cores, {memory}, {machine.text('system')}",
-            f"Zeroth {document.text('zeroth')}" + (f"; {told}" if told else "")]
+    return [f"{machine.text('processor')} ({machine.text('instructions')}), {machine.count('cores', 1)} cores, {memory}, "
+            f"{machine.text('system')}",
+            f"Zeroth {document.text('zeroth')}, products by {document.text('math')}" + (f"; {told}" if told else "")]

@@ -4,10 +4,10 @@
 import os
 from html import escape
 
-from lib import demo, markdown, page, peers, savings, stages, step_time
+from lib import demo, markdown, page, peers, peers_lead, savings, stages, step_time
 from lib.records import ReportError
 
-SECTIONS = (demo, stages, step_time, peers, savings)
+SECTIONS = (demo, stages, step_time, peers.FP32, peers.BF16, peers_lead, savings)
 
 
 def present(measured):

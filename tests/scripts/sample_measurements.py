@@ -66,7 +66,7 @@ PEAK = {"zeroth0": 1.0, "zeroth3": 0.4, "ddp": 1.4, "fsdp2": 0.9, "deepspeed1": 
         "deepspeed3": 1.2}
 
 
-def peers(rounds=3, failing=(("L2", 4, "deepspeed3", "lean"),)):
+def peers(rounds=3, failing=(("L2", 4, "deepspeed3", "lean"),), precision="fp32", faster=1):
     """`failing`: (load, ranks, system, variant) that fail in every round. DDP default also fails once at L1."""
     runs, failures = [], []
     everyone = [("zeroth0", "threads")]
@@ -80,15 +80,17 @@ def peers(rounds=3, failing=(("L2", 4, "deepspeed3", "lean"),)):
                     failures.append({**key, "error": "exit status 1\nTraceback\nRuntimeError: gloo | broke & <b>"})
                     continue
                 speed = {"L1": 2600, "L2": 1900, "state": 210}[load] * SPEED[system] * (1 + 0.03 * (number - 1))
+                speed *= faster if system.startswith("zeroth") else 1
                 speed *= {"tuned": 1.1, "lean": 0.8, "mpi": 0.93}.get(variant, 1)
                 peak = {"L1": 190, "L2": 150, "state": 1400}[load] * PEAK[system] * {"lean": 0.6}.get(variant, 1) * MIB
                 drift = 0 if system.startswith("zeroth") else 2e-7
                 runs.append({**key, "tokens_per_s": speed, "step_ms": [4.0, 2.0, 2.1],
                              "losses": [5.5, 4.25, 3.75 + drift], "peak_bytes": [peak - MIB, peak], "idle_bytes": [80 * MIB] * 2})
-    return {"benchmark": "peers", "machine": {"processor": "A processor", "cores": 2, "memory": "25165824 kB",
-                                              "system": "Linux", "load_average": [0.1, 0.1, 0.1]},
+    return {"benchmark": "peers", "precision": precision, "math": "oneDNN 2.6.3",
+            "machine": {"processor": "A processor", "maker": "A maker", "instructions": "AVX2", "cores": 2, "memory": "25165824 kB",
+                        "system": "Linux", "load_average": [0.1, 0.1, 0.1]},
             "zeroth": "0123abc", "versions": {"python": "3.11.2", "torch": "2.15.0"}, "data_bytes": 1, "launcher": "fork",
-            "optimizer": {}, "clipping": 1.0, "loss_bound": own.LOSS_BOUND, "loads": LOADS, "stage_file": {}, "rounds": rounds,
+            "optimizer": {}, "clipping": 1.0, "loss_bound": own.LOSS_BOUNDS[precision], "loads": LOADS, "stage_file": {}, "rounds": rounds,
             "runs": runs, "failures": failures, "summary": own.summarise(runs)}
 
 
@@ -101,3 +103,4 @@ def write_all(folder):
     sample_runs.write(folder / "savings.jsonl", savings())
     (folder / "simulated.json").write_text(json.dumps(simulated()), encoding="utf-8")
     (folder / "peers.json").write_text(json.dumps(peers()), encoding="utf-8")
+    (folder / "peers_bf16.json").write_text(json.dumps(peers(precision="bf16", faster=2)), encoding="utf-8")

@@ -92,6 +92,7 @@ class BadFiles(unittest.TestCase):
     def test_peers(self):
         self.check("peers.json", sample_measurements.peers(), [
             (lambda peers: peers.update(benchmark="speed"), r": benchmark is \"speed\"; it must be \"peers\""),
+            (lambda peers: peers.update(precision="bf16"), r": precision is \"bf16\"; it must be \"fp32\""),
             (lambda peers: peers.update(runs=[], summary=[]), r": runs is empty"),
             (lambda peers: peers.update(runs={}), r": runs is {}; it must be a list"),
             (lambda peers: peers["runs"][7].pop("system"), r": runs\[7\]: system is missing"),

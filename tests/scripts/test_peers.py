@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 import math
 import multiprocessing
@@ -53,6 +54,7 @@ class Arguments(Folder):
         self.assertIn("'4' is none of", self.refused("--stages", "4"))
         self.assertIn("'0' is not a whole number of at least 1", self.refused("--rounds", "0"))
         self.assertIn("'two' is not a whole number", self.refused("--ranks", "two"))
+        self.assertIn("(choose from 'fp32', 'bf16')", self.refused("--precision", "fp16"))
 
     def test_stage_3_always_runs_and_lean_is_of_those_whose_memory_is_compared(self):
         options = run.arguments("--stages 0 --mpi= --peers ddp,fsdp2 --out x.json".split())
@@ -79,15 +81,16 @@ class Arguments(Folder):
 class StageFiles(Folder):
     @unittest.skipUnless("TRAIN_GPT" in os.environ, "TRAIN_GPT is set where the program is built")
     def test_train_gpt_takes_them(self):
-        for load in (*loads.LOADS.values(), loads.IDLE):
+        for load, precision in itertools.product((*loads.LOADS.values(), loads.IDLE), loads.PRECISIONS):
             for stage in range(4):
                 config = self.folder / "stage.json"
-                config.write_text(loads.stage_file(stage, load))
+                config.write_text(loads.stage_file(stage, load, precision))
                 words = [os.environ["TRAIN_GPT"], "--plan", "--config", config, "--ranks", 4, "--layers", load.layers,
                          "--heads", load.heads, "--channels", load.channels, "--context", load.context]
                 ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
                 self.assertEqual(ended.returncode, 0, ended.stderr)
                 self.assertRegex(ended.stdout, rf"[Ss]tage.*{stage}")
+                self.assertIn(f"compute {precision}", ended.stdout)
 
     def test_speed_is_of_the_steps_after_warm_up(self):
         load = loads.Load(layers=1, heads=1, channels=8, context=100, micro_batch=2, steps=3, warmup=2)
@@ -158,16 +161,23 @@ class Figures(unittest.TestCase):
     def test_losses_that_differ_are_found(self):
         right = made("zeroth3")
         good = [right, made("zeroth1"), made("fsdp2", "tuned", losses=(5.5, 4.25 * (1 + 9e-6)))]
-        self.assertEqual(table.wrong_losses(good), [])
+        self.assertEqual(table.wrong_losses(good, 1e-5), [])
         for bad, words in [
                 (made("zeroth3", "mpi", losses=(5.5, 4.2500001)), "L2, 2 ranks, round 0, zeroth3 mpi: the loss of step 2"),
                 (made("fsdp2", "lean", losses=(5.5, 4.25 * (1 + 2e-5))), "fsdp2 lean: the loss of step 2 is 4.250085"),
                 (made("ddp", "default", losses=(math.nan, 4.25)), "ddp: the loss of step 1 is nan"),
                 (made("ddp", "default", losses=(5.5,)), "ddp: 1 steps, Zeroth took 2")]:
-            problems = table.wrong_losses([*good, bad])
+            problems = table.wrong_losses([*good, bad], 1e-5)
             self.assertEqual(len(problems), 1, problems)
             self.assertIn(words, problems[0])
-        self.assertIn("stage 3 did not run", table.wrong_losses([made("ddp", "default")])[0])
+        self.assertIn("stage 3 did not run", table.wrong_losses([made("ddp", "default")], 1e-5)[0])
+
+    def test_losses_in_bf16_may_differ_by_its_bound_but_not_zeroths(self):
+        bound = table.LOSS_BOUNDS["bf16"]
+        apart = [made("zeroth3"), made("ddp", "tuned", losses=(5.5, 4.25 * (1 + 0.9 * bound)))]
+        self.assertEqual(table.wrong_losses(apart, bound), [])
+        for bad in (made("ddp", "tuned", losses=(5.5, 4.25 * (1 + 1.1 * bound))), made("zeroth0", losses=(5.5, 4.2500001))):
+            self.assertEqual(len(table.wrong_losses([made("zeroth3"), bad], bound)), 1)
 
     def test_figures_are_json(self):
         runs = [made("zeroth3"), made("ddp", "default")]

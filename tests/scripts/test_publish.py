@@ -113,7 +113,11 @@ class Published(Folder):
         self.assertIn("| L1 | 2 | 2,600 | 1.14 x | 2.02 x | 1.82 x | 1.93 x | 3.03 x |", peers)
         self.assertIn("| state | 4 | 560 | 0.29 x | 0.44 x (lean 0.74 x) | 0.36 x | 0.40 x | 0.33 x (lean 0.56 x) |", peers)
         self.assertIn("- L2, 4 ranks, deepspeed3 lean: 3 of 3 rounds did not run: RuntimeError", peers)
-        self.assertIn("A processor, 2 cores, 24 GiB, Linux; Zeroth 0123abc; python 3.11.2, torch 2.15.0", peers)
+        self.assertIn("fp32: A processor (AVX2), 2 cores, 24 GiB, Linux; Zeroth 0123abc, products by oneDNN 2.6.3; python 3.11.2, torch 2.15.0", peers)
+        self.assertIn("| L1 | 2 | 5,200 | 2.27 x | 4.04 x |", self.block("peers_bf16"))
+        lead = self.block("lead")
+        self.assertIn("| fp32 | L1 | 2 | 1.19 x | 2.02 x | 3.03 x | 76 | 266 | 171 | 228 |", lead)
+        self.assertIn("| bf16 | L1 | 2 | 2.39 x | 4.04 x | 6.06 x | 76 | 266 | 171 | 228 |", lead)
         text = self.readme.read_text(encoding="utf-8")
         self.assertEqual(text.count("\nbetween\n"), len(NAMES))
         self.assertNotIn("old", text)
@@ -131,7 +135,7 @@ class Published(Folder):
             self.assertIn("prefers-color-scheme: dark", text)
         page = self.page.read_text(encoding="utf-8")
         self.assertIn("<h1>A&lt;B</h1>", page)
-        self.assertEqual(len(re.findall(r"<svg.*?</svg>", page, re.DOTALL)), 6)  # memory, loss, time; and three
+        self.assertEqual(len(re.findall(r"<svg.*?</svg>", page, re.DOTALL)), 7)  # memory, loss, time; and four
 
     def test_made_twice_is_the_same_and_checked(self):
         self.publish()
@@ -166,7 +170,7 @@ class Published(Folder):
 
     def test_a_missing_file_leaves_its_block_empty(self):
         self.publish()
-        for name, file in (("peers", "peers.json"), ("step_time", "step_time.jsonl"), ("demo", "demo/stage2.jsonl")):
+        for name, file in (("peers", "peers.json"), ("peers_bf16", "peers_bf16.json"), ("step_time", "step_time.jsonl"), ("demo", "demo/stage2.jsonl")):
             (self.measured / file).unlink()
             status, out, _ = self.publish("--check")
             self.assertEqual(status, 1, "the README shows figures of no file")
@@ -184,7 +188,7 @@ class Published(Folder):
         status, out, _ = self.publish()
         self.assertEqual(status, 0)
         self.assertEqual(out.count("is left out"), len(NAMES))
-        self.assertNotRegex(self.readme.read_text(encoding="utf-8"), r"\d")
+        self.assertNotRegex(self.readme.read_text(encoding="utf-8").replace("peers_bf16", ""), r"\d")
 
     def test_a_document_without_marks_stays_as_it_is(self):
         whole = self.readme.read_text(encoding="utf-8")
@@ -292,8 +296,8 @@ class Record(unittest.TestCase):
         ended = subprocess.run([REPOSITORY / "scripts/record.sh", "savings", "speed"], capture_output=True, text=True,
                                check=False)
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
-        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages step_time peers savings '
-                                       'adamw collectives engine_overhead\n')
+        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages step_time peers peers_bf16 lead '
+                                       'savings adamw collectives engine_overhead\n')
 
     def test_every_section_is_a_part_and_every_part_a_function(self):
         text = (REPOSITORY / "scripts/record.sh").read_text(encoding="utf-8")
