@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The peers. Each function makes the model, wraps it, gives it `weights`, and returns step(inputs, targets) -> loss. In bf16
-each has fp32 master weights and does what its documentation says."""
+each has fp32 master weights that start from `weights` as they are, and does else what its documentation says."""
 
 import contextlib
 
@@ -69,7 +69,8 @@ def ddp(load, weights, tuned, precision):
 def fsdp2(load, weights, tuned, precision):
     model = empty_model(load)
     mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16) if precision == "bf16" else MixedPrecisionPolicy()
+    dtype = torch.bfloat16 if precision == "bf16" else None
+    policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=dtype)
     for block in model.h:
         fully_shard(block, mesh=mesh, reshard_after_forward=True, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
@@ -101,6 +102,15 @@ def load_partitioned(model, weights):
                 parameter.copy_(weights[name])
 
 
+@torch.no_grad()
+def set_masters(model, weights):
+    """DeepSpeed makes its masters of parameters that it has rounded to bf16 before."""
+    from deepspeed.utils import safe_set_full_fp32_param
+    for name, parameter in model.named_parameters():
+        shape = getattr(parameter, "ds_shape", parameter.shape)  # ZeRO-3 has taken the parameter itself apart
+        safe_set_full_fp32_param(parameter, weights[name].expand(shape))
+
+
 def deepspeed(stage):
     def make(load, weights, tuned, precision):
         import deepspeed
@@ -116,6 +126,8 @@ def deepspeed(stage):
             materialise(model, weights)
         optimizer = DeepSpeedCPUAdam(groups(model), adamw_mode=True, **adam_arguments())
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+        if precision == "bf16":
+            set_masters(engine.module, weights)
 
         def step(inputs, targets):
             loss = engine(inputs, targets)
