@@ -9,10 +9,8 @@
 #   stages     what `zeroth simulate` says of a model in bf16, beside the demo (seconds)
 #   step_time  stages over stage 0, in turns (15 minutes); what is fitted to them in configs/machines, and the table of
 #              docs/simulate.md
-#   lead       from the two that follow, the README's table of them (seconds, where these are there)
-#   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth in fp32 (an hour and a half; installs PyTorch and DeepSpeed
-#              into .venv)
-#   peers_bf16 the same in bf16
+#   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth in fp32 and bf16 (three hours; installs PyTorch and DeepSpeed
+#              into .venv). Files of processors of other makers stay
 #   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
 #   adamw, collectives, engine_overhead
 #              the benchmarks of these names, for docs/verification.md: no page is made of them (minutes)
@@ -21,7 +19,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo stages step_time peers peers_bf16 lead savings adamw collectives engine_overhead)
+all=(demo stages step_time peers savings adamw collectives engine_overhead)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")
@@ -69,19 +67,18 @@ step_time() {
   scripts/compare_simulation.py --fit --document docs/simulate.md
 }
 
-beside_peers() {  # precision, file
+peers() {
   built train_gpt
   if [ ! -x .venv/bin/python ]; then
     require_packages python3-venv python3-dev
     python3 -m venv .venv
   fi
   .venv/bin/pip install --quiet -r bench/peers/requirements.txt
-  .venv/bin/python bench/peers/run.py --precision "$1" --out "$new/$2"
-  mv "$new/$2" "$kept/"
+  rm -rf "$new/peers"
+  mkdir "$new/peers"
+  .venv/bin/python bench/peers/run.py --out "$new/peers"
+  mv "$new"/peers/*.json "$kept/"
 }
-peers() { beside_peers fp32 peers.json; }
-peers_bf16() { beside_peers bf16 peers_bf16.json; }
-lead() { :; }  # made of what the two have kept
 
 savings() {
   built zeroth_tool

@@ -56,34 +56,34 @@ def mpirun():
 
 
 class Zeroth:
-    """train_gpt, its ranks as threads or under mpirun. Memory above idle: idle is what it needs for a tiny model. `math` is
-    what the last run multiplied by."""
+    """train_gpt, its ranks as threads or under mpirun. Memory above idle: idle is what it needs for a tiny model."""
 
-    def __init__(self, program, data, folder, limit_s, precision):
-        self.program, self.data, self.folder, self.limit_s, self.precision = program, data, folder, limit_s, precision
-        self.idle, self.math = {}, ""
+    def __init__(self, program, data, folder, limit_s):
+        self.program, self.data, self.folder, self.limit_s = program, data, folder, limit_s
+        self.idle = {}
 
     def save_initial(self, load, path):
-        self._run(0, load, 1, "threads", steps=0, more=["--save-initial", path])
+        self._run(stage_file(0, load, "fp32"), load, 1, "threads", steps=0, more=["--save-initial", path])
 
-    def turn(self, stage, load, world, launcher):
-        if (world, launcher) not in self.idle:
-            _, self.idle[world, launcher] = self._run(3, IDLE, world, launcher, steps=IDLE.steps)
-        records, peaks = self._run(stage, load, world, launcher, steps=load.warmup + load.steps,
-                                   more=["--init", self.folder / "initial"])
+    def turn(self, stage, load, world, precision, launcher):
+        setting = world, precision, launcher
+        if setting not in self.idle:
+            _, self.idle[setting] = self._run(stage_file(3, IDLE, precision), IDLE, world, launcher, steps=IDLE.steps)
+        idle = self.idle[setting]
+        records, peaks = self._run(stage_file(stage, load, precision), load, world, launcher,
+                                   steps=load.warmup + load.steps, more=["--init", self.folder / "initial"])
         steps = [record for record in records if record["record"] == "step"]
-        growth = sum(peaks) - sum(self.idle[world, launcher])
         if launcher == "threads":  # one process: its growth is shared out
-            growth_per_rank = [growth / world] * world
+            growth_per_rank = [(sum(peaks) - sum(idle)) / world] * world
         else:
-            growth_per_rank = [peak - idle for peak, idle in zip(peaks, self.idle[world, launcher])]
+            growth_per_rank = [peak - idle for peak, idle in zip(peaks, idle)]
         return {"step_ms": [step["step_ms"] for step in steps], "losses": [step["loss"] for step in steps],
-                "peak_bytes": growth_per_rank, "idle_bytes": self.idle[world, launcher]}
+                "peak_bytes": growth_per_rank, "idle_bytes": idle, "math": records[0]["math"]}
 
-    def _run(self, stage, load, world, launcher, steps, more=()):
+    def _run(self, config_text, load, world, launcher, steps, more=()):
         """Records of the report, and each process's peak."""
         config, report, peak = (self.folder / name for name in ("stage.json", "report.jsonl", "peak"))
-        config.write_text(stage_file(stage, load, self.precision), encoding="utf-8")
+        config.write_text(config_text, encoding="utf-8")
         for old in self.folder.glob("peak.*"):
             old.unlink()
         command = [sys.executable, "-I", "-S", HERE / "with_peak.py", peak, self.program, "--config", config,
@@ -95,7 +95,6 @@ class Zeroth:
             command += ["--ranks", world, "--comm", "local"]
         run_program(command, self.folder / "log", self.limit_s)
         records = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
-        self.math = records[0]["math"]
         peaks = [int(file.read_text()) for file in sorted(self.folder.glob("peak.*"), key=lambda f: int(f.suffix[1:]))]
         return records, peaks
 
@@ -104,19 +103,19 @@ class Peers:
     """train.py, its ranks started by torchrun, or forked from one process that has imported PyTorch and DeepSpeed, which
     takes a fraction of the time."""
 
-    def __init__(self, launcher, data, folder, limit_s, precision):
-        self.launcher, self.data, self.folder, self.limit_s, self.precision = launcher, data, folder, limit_s, precision
+    def __init__(self, launcher, data, folder, limit_s):
+        self.launcher, self.data, self.folder, self.limit_s = launcher, data, folder, limit_s
         os.environ.update(PEER_ENVIRONMENT)
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         if launcher == "fork":
             self.context = multiprocessing.get_context("forkserver")
             self.context.set_forkserver_preload(["train", "deepspeed", "torch._dynamo", "torch.optim"])
 
-    def turn(self, peer, variant, load_name, load, world):
+    def turn(self, peer, variant, load_name, load, world, precision):
         out, log = self.folder / "rank", self.folder / "log"
         for old in self.folder.glob("rank.*"):
             old.unlink()
-        words = ["--peer", peer, "--variant", variant, "--load", load_name, "--precision", self.precision, "--steps",
+        words = ["--peer", peer, "--variant", variant, "--load", load_name, "--precision", precision, "--steps",
                  load.steps, "--initial", self.folder / "initial", "--data", self.data, "--out", out]
         words = [str(word) for word in words]
         if self.launcher == "fork":

@@ -38,11 +38,11 @@ LOADS = {
 # What a process of Zeroth needs before it has a model to speak of.
 IDLE = Load(layers=1, heads=1, channels=8, context=8, micro_batch=1, steps=1, warmup=0)
 
-
+# bf16: activations and gradients; masters are fp32.
 PRECISIONS = ("fp32", "bf16")
 
 
-def stage_file(stage, load, precision="fp32"):
+def stage_file(stage, load, precision):
     """Text of a stage file for train_gpt."""
     return json.dumps({
         "train_micro_batch_size_per_gpu": load.micro_batch,

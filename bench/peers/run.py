@@ -5,13 +5,14 @@
     python3 -m venv .venv && .venv/bin/pip install -r bench/peers/requirements.txt
     .venv/bin/python bench/peers/run.py --train-gpt build/release/bin/train_gpt --out peers.json
 
-Same initial weights, data, precision, threads (one per rank) and optimizer; in every round each contender runs once,
-in a process of its own. The file holds every run and the medians; bench/README.md says what they mean. Ends with 1 if a
+In fp32, then in bf16. Same initial weights, data, threads (one per rank) and optimizer; in every round each contender runs
+once, in a process of its own. The file holds every run and the medians; bench/README.md says what they mean. Ends with 1 if a
 loss is not that of Zeroth's stage 3. What cannot run is recorded with its error.
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -55,7 +56,8 @@ def numbers(text):
 def arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--loads", type=words_of(LOADS), default=list(LOADS), help=f"of {', '.join(LOADS)} [all]")
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="[%(default)s]")
+    parser.add_argument("--precisions", type=words_of(PRECISIONS), default=list(PRECISIONS),
+                        help=f"of {', '.join(PRECISIONS)} [both]")
     parser.add_argument("--ranks", type=numbers, default=[2, 4], help="[2,4]; a load may have fewer")
     parser.add_argument("--peers", type=words_of(PEERS), default=list(PEERS), help=f"of {', '.join(PEERS)} [all]")
     parser.add_argument("--variants", type=words_of(VARIANTS), default=list(VARIANTS), help="of the peers [all]")
@@ -67,7 +69,8 @@ def arguments(words=None):
     parser.add_argument("--train-gpt", type=pathlib.Path, default=REPOSITORY / "build/release/bin/train_gpt")
     parser.add_argument("--launcher", choices=("fork", "torchrun"), default="fork", help="of the peers' ranks [fork]")
     parser.add_argument("--limit", type=positive, default=900, help="seconds that a turn may take [900]")
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="JSON file to write")
+    parser.add_argument("--out", type=pathlib.Path, required=True,
+                        help="JSON file to write, or the folder for one that has the name of the processor's maker")
     return parser.parse_args(words)
 
 
@@ -95,6 +98,7 @@ def concatenate(source, target):
     return len(text)
 
 
+MAKERS = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}  # others are called what they call themselves
 # Of the instructions that products are made of, the best that a processor has says what it can do.
 INSTRUCTIONS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 with bf16", "avx512f": "AVX-512", "avx2": "AVX2"}
 
@@ -102,11 +106,10 @@ INSTRUCTIONS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 with bf16", "avx512f"
 def machine():
     def first(path, key):
         return next((line.split(":", 1)[1].strip() for line in open(path) if line.startswith(key)), "unknown")
-    flags = first("/proc/cpuinfo", "flags").split()
-    return {"processor": first("/proc/cpuinfo", "model name"), "maker": first("/proc/cpuinfo", "vendor_id"),
+    flags, vendor = first("/proc/cpuinfo", "flags").split(), first("/proc/cpuinfo", "vendor_id")
+    return {"processor": first("/proc/cpuinfo", "model name"), "maker": MAKERS.get(vendor, vendor),
             "instructions": next((name for flag, name in INSTRUCTIONS.items() if flag in flags), "unknown"),
-            "cores": os.cpu_count(),
-            "memory": first("/proc/meminfo", "MemTotal"), "system": platform.platform(),
+            "cores": os.cpu_count(), "memory": first("/proc/meminfo", "MemTotal"), "system": platform.platform(),
             "load_average": os.getloadavg()}
 
 
@@ -134,50 +137,52 @@ class Benchmark:
         data = folder / "data.txt"
         data_bytes = concatenate(options.data, data)
         self.folder = folder
-        self.zeroth = launch.Zeroth(options.train_gpt.resolve(), data, folder, options.limit, options.precision)
-        self.peers = launch.Peers(options.launcher, data, folder, options.limit, options.precision)
+        self.zeroth = launch.Zeroth(options.train_gpt.resolve(), data, folder, options.limit)
+        self.peers = launch.Peers(options.launcher, data, folder, options.limit)
         self.record = {
             "benchmark": "peers", "machine": machine(), "zeroth": commit(), "versions": {}, "data_bytes": data_bytes,
-            "precision": options.precision, "math": "", "launcher": options.launcher, "optimizer": OPTIMIZER,
-            "clipping": CLIPPING, "loss_bound": table.LOSS_BOUNDS[options.precision],
+            "math": dict.fromkeys(options.precisions, "nothing"), "launcher": options.launcher, "optimizer": OPTIMIZER,
+            "clipping": CLIPPING,
+            "loss_bounds": {precision: table.LOSS_BOUNDS[precision] for precision in options.precisions},
             "loads": {name: dataclasses.asdict(load) for name, load, _ in settings(options)},
-            "stage_file": {name: json.loads(stage_file(3, load, options.precision)) for name, load, _ in settings(options)},
+            "stage_file": {precision: {name: json.loads(stage_file(3, load, precision))
+                                       for name, load, _ in settings(options)} for precision in options.precisions},
             "rounds": options.rounds, "runs": [], "failures": [], "summary": []}
 
     def run(self):
         everyone = contenders(self.options)
         for name, load, ranks in settings(self.options):
             self.zeroth.save_initial(load, self.folder / "initial")
-            for number in range(self.options.rounds):
+            for precision, number in itertools.product(self.options.precisions, range(self.options.rounds)):
                 shift = number % len(everyone)
                 for contender in everyone[shift:] + everyone[:shift]:
-                    self.turn(contender, name, load, ranks, number)
+                    self.turn(contender, name, load, ranks, precision, number)
                 self.write()
 
-    def turn(self, contender, name, load, ranks, number):
-        key = {"load": name, "ranks": ranks, "round": number, **dataclasses.asdict(contender)}
+    def turn(self, contender, name, load, ranks, precision, number):
+        key = {"precision": precision, "load": name, "ranks": ranks, "round": number, **dataclasses.asdict(contender)}
+        where = f"{table.told((precision, name, ranks))}, round {number}: {table.label(key)}"
         began = time.monotonic()
         try:
             if contender.system.startswith("zeroth"):
-                figures = self.zeroth.turn(int(contender.system[-1]), load, ranks, contender.variant)
-                self.record["math"] = self.zeroth.math
+                figures = self.zeroth.turn(int(contender.system[-1]), load, ranks, precision, contender.variant)
+                self.record["math"][precision] = figures.pop("math")
             else:
-                figures = self.peers.turn(contender.system, contender.variant, name, load, ranks)
+                figures = self.peers.turn(contender.system, contender.variant, name, load, ranks, precision)
         except launch.Failure as error:
             self.record["failures"].append({**key, "error": str(error)})
-            print(f"{name}, {ranks} ranks, round {number}: {table.label(key)} did not run:\n{error}", file=sys.stderr)
+            print(f"{where} did not run:\n{error}", file=sys.stderr)
             return
         self.record["versions"].update(figures.pop("versions", {}))
         speed = tokens_per_second(figures["step_ms"], load, ranks)
         self.record["runs"].append({**key, "tokens_per_s": speed, **figures})
-        print(f"{name}, {ranks} ranks, round {number}: {table.label(key)}: {speed:,.0f} tokens/s "
-              f"({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
+        print(f"{where}: {speed:,.0f} tokens/s ({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
 
     def write(self):
         order = [table.label(dataclasses.asdict(contender)) for contender in contenders(self.options)]
         loads = list(LOADS)
         self.record["summary"] = sorted(table.summarise(self.record["runs"]), key=lambda s: (
-            loads.index(s["load"]), s["ranks"], order.index(s["contender"])))
+            PRECISIONS.index(s["precision"]), loads.index(s["load"]), s["ranks"], order.index(s["contender"])))
         partial = self.options.out.with_name(self.options.out.name + ".partial")
         partial.write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
         partial.replace(self.options.out)
@@ -194,20 +199,21 @@ def main():
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started this in the background
     began = time.monotonic()
     here = machine()
-    print(f"{options.precision} on {here['processor']}, {here['instructions']}", file=sys.stderr)
+    print(f"on {here['processor']} with {here['instructions']}, {here['cores']} cores", file=sys.stderr)
+    if options.out.is_dir():
+        options.out /= table.file_of(here["maker"])
     with tempfile.TemporaryDirectory() as name:
         benchmark = Benchmark(options, pathlib.Path(name))
         benchmark.run()
     print(table.table(benchmark.record["summary"]), end="")
     for failure in benchmark.record["failures"]:
-        print(f"did not run: {failure['load']}, {failure['ranks']} ranks, round {failure['round']}, "
-              f"{table.label(failure)}: {failure['error'].splitlines()[-1]}")
-    bound = table.LOSS_BOUNDS[options.precision]
-    problems = table.wrong_losses(benchmark.record["runs"], bound)
+        print(f"did not run: {table.told((failure['precision'], failure['load'], failure['ranks']))}, "
+              f"round {failure['round']}, {table.label(failure)}: {failure['error'].splitlines()[-1]}")
+    problems = table.wrong_losses(benchmark.record["runs"])
     for problem in problems:
         print(f"FAILED: {problem}")
-    if not problems:
-        print(f"All losses of all steps agree: Zeroth's to the last digit, the peers' within {bound:g}.")
+    for precision in dict.fromkeys(run["precision"] for run in benchmark.record["runs"]) if not problems else ():
+        print(table.agreement(precision))
     print(f"{options.out}: {len(benchmark.record['runs'])} runs in {time.monotonic() - began:,.0f} s")
     return 1 if problems else 0
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs to figures, figures to a table, and whether the losses agree. Needs no PyTorch."""
 
+import re
 import statistics
 
 BASE = "zeroth3"
+UNSHARDED = "zeroth0"
 # Both sides round in fp32 but sum in different orders; each Adam update carries the difference on. Seen: 2e-7 after ten
 # steps. A wrong weight decay, norm or order of samples is off by more than this in the second step.
 # In bf16 contenders round activations and gradients at places of their own, by 2^-9 each, and a loss is a mean over a few
@@ -11,16 +13,27 @@ BASE = "zeroth3"
 LOSS_BOUNDS = {"fp32": 1e-5, "bf16": 1e-3}
 
 
+def file_of(maker):
+    """How the file is called that a processor of this maker's is measured into."""
+    return "peers_" + re.sub(r"[^a-z0-9]+", "_", maker.lower()) + ".json"
+
+
 def label(run):
     return run["system"] + {"default": "", "threads": ""}.get(run["variant"], f" {run['variant']}")
 
 
 def by_setting(runs):
-    """{(load, ranks): {label: runs in order of rounds}}, in order of first appearance."""
+    """{(precision, load, ranks): {label: runs in order of rounds}}, in order of first appearance."""
     found = {}
     for run in runs:
-        found.setdefault((run["load"], run["ranks"]), {}).setdefault(label(run), []).append(run)
+        setting = run["precision"], run["load"], run["ranks"]
+        found.setdefault(setting, {}).setdefault(label(run), []).append(run)
     return found
+
+
+def told(setting):
+    precision, load, ranks = setting
+    return f"{precision}, {load}, {ranks} ranks"
 
 
 def own_base(name, contenders):
@@ -41,16 +54,17 @@ def ratio(contenders, over, under):
 
 
 def summarise(runs):
-    """One record per load, ranks and contender."""
+    """One record per precision, load, ranks and contender."""
     summary = []
-    for (load, ranks), contenders in by_setting(runs).items():
+    for (precision, load, ranks), contenders in by_setting(runs).items():
         for name, own in contenders.items():
             speeds = [run["tokens_per_s"] for run in own]
             base = own_base(name, contenders)
             summary.append({
-                "load": load, "ranks": ranks, "contender": name, "rounds": len(own),
+                "precision": precision, "load": load, "ranks": ranks, "contender": name, "rounds": len(own),
                 "tokens_per_s": statistics.median(speeds), "tokens_per_s_range": [min(speeds), max(speeds)],
-                "zeroth3_is_times_as_fast": ratio(contenders, BASE, name) if BASE in contenders else None,
+                **{f"{ours}_is_times_as_fast": ratio(contenders, ours, name) if ours in contenders else None
+                   for ours in (UNSHARDED, BASE)},
                 "speed_over_unsharded": ratio(contenders, name, base) if base else None,
                 "peak_bytes_per_rank": statistics.median(max(run["peak_bytes"]) for run in own),
                 "steps": len(own[0]["losses"]), "final_loss": own[0]["losses"][-1],
@@ -58,21 +72,28 @@ def summarise(runs):
     return summary
 
 
-def wrong_losses(runs, peers_bound):
-    """Sentences, one for each contender whose losses are not those of Zeroth's stage 3, to the last digit for Zeroth."""
+def wrong_losses(runs):
+    """Sentences, one for each run whose losses are not those of Zeroth's stage 3: to the last digit for Zeroth, within the
+    precision's bound for the peers."""
     problems = []
-    for (load, ranks), contenders in by_setting(runs).items():
+    for setting, contenders in by_setting(runs).items():
         if BASE not in contenders:
-            problems.append(f"{load}, {ranks} ranks: Zeroth's stage 3 did not run, so no loss was compared")
+            problems.append(f"{told(setting)}: Zeroth's stage 3 did not run, so no loss was compared")
             continue
         right = contenders[BASE][0]["losses"]
         for name, own in contenders.items():
-            bound = 0.0 if name.startswith("zeroth") else peers_bound
+            bound = 0.0 if name.startswith("zeroth") else LOSS_BOUNDS[setting[0]]
             for run in own:
                 problem = difference(run["losses"], right, bound)
                 if problem:
-                    problems.append(f"{load}, {ranks} ranks, round {run['round']}, {name}: {problem}")
+                    problems.append(f"{told(setting)}, round {run['round']}, {name}: {problem}")
     return problems
+
+
+def agreement(precision):
+    """What is said where no loss is wrong."""
+    return (f"In {precision} all losses of all steps agree: Zeroth's to the last digit, the peers' within "
+            f"{LOSS_BOUNDS[precision]:g}.")
 
 
 def difference(losses, right, bound):
@@ -89,19 +110,21 @@ def number(value, form):
 
 
 def table(summary):
-    head = ["load", "ranks", "", "tokens/s", "(range over rounds)", "Zeroth 3 is", "of unsharded", "peak MiB/rank", "loss"]
+    head = ["", "load", "ranks", "", "tokens/s", "(range over rounds)", "Zeroth 3 is", "of unsharded", "peak MiB/rank",
+            "loss"]
     rows = [head]
     for s in summary:
         low, high = s["tokens_per_s_range"]
-        rows.append([s["load"], str(s["ranks"]), s["contender"], f"{s['tokens_per_s']:,.0f}", f"{low:,.0f} - {high:,.0f}",
-                     number(s["zeroth3_is_times_as_fast"], ".2f") + " x", number(s["speed_over_unsharded"], ".2f"),
-                     f"{s['peak_bytes_per_rank'] / 2**20:,.0f}", f"{s['final_loss']:.6f}"])
+        rows.append([s["precision"], s["load"], str(s["ranks"]), s["contender"], f"{s['tokens_per_s']:,.0f}",
+                     f"{low:,.0f} - {high:,.0f}", number(s["zeroth3_is_times_as_fast"], ".2f") + " x",
+                     number(s["speed_over_unsharded"], ".2f"), f"{s['peak_bytes_per_rank'] / 2**20:,.0f}",
+                     f"{s['final_loss']:.6f}"])
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = []
     for previous, row in zip([rows[0], *rows], rows):
-        if lines and previous[:2] != row[:2]:
+        if lines and previous[:3] != row[:3]:
             lines.append("")
-        cells = [cell.ljust(width) if column in (0, 2) else cell.rjust(width)
+        cells = [cell.ljust(width) if column in (0, 1, 3) else cell.rjust(width)
                  for column, (cell, width) in enumerate(zip(row, widths))]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines) + "\n"

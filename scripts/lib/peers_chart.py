@@ -7,7 +7,7 @@ from lib.table import MIB
 WIDTH, NAMES, GAP, ROOM, RIGHT = 960, 176, 14, 50, 6
 BAR, PITCH, GROUP = 10, 15, 6
 HEADING, AXIS = 52, 44
-LEGEND = [("Zeroth at stage 3", "zeroth"), ("peers", "peer"), ("range over rounds", "range")]
+LEGEND = [("Zeroth", "zeroth"), ("peers", "peer"), ("range over rounds", "range")]
 
 
 def chart(peers, rows):

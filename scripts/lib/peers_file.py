@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of bench/peers/run.py: what ran, what did not, and whether the losses agree."""
+"""The file of bench/peers/run.py: what ran on a maker's processor, what did not, and whether the losses agree."""
 
 import importlib.util
 import pathlib
@@ -15,15 +15,16 @@ class Figures:
     tokens_per_s: float
     range: tuple
     peak_bytes: float  # per rank, above an idle process
-    times_as_fast: float  # Zeroth at stage 3 over this one, round by round; None where they share no round
+    slower_than: dict  # {zeroth0 or zeroth3: how many times as fast it is, round by round}; None where they share no round
     rounds: int
     final_loss: float
 
 
 @dataclass
 class Peers:
+    """Of one precision."""
     rounds: int
-    facts: list  # sentences
+    math: str  # what Zeroth multiplied by
     loads: dict  # {name: what it is}
     summary: dict = field(default_factory=dict)  # {(load, ranks): {contender: Figures}}
     failures: dict = field(default_factory=dict)  # {(load, ranks): {contender: [last line of an error, ...]}}
@@ -32,6 +33,17 @@ class Peers:
     @property
     def settings(self):
         return list(dict.fromkeys([*self.summary, *self.failures]))
+
+
+@dataclass
+class Kept:
+    """A file."""
+    name: str  # without .json
+    maker: str
+    processor: str
+    machine: str  # what is around it
+    versions: str
+    by_precision: dict  # {precision: Peers}
 
 
 def _benchmarks_own():
@@ -44,6 +56,7 @@ def _benchmarks_own():
 
 
 own = _benchmarks_own()
+PRECISIONS = tuple(own.LOSS_BOUNDS)
 
 
 def contender(system, variant):
@@ -51,27 +64,40 @@ def contender(system, variant):
     return own.label({"system": system, "variant": variant})
 
 
-def read_peers(path, precision):
+def read_kept(path):
     document = read_document(path)
     document.one_of("benchmark", ("peers",))
-    document.one_of("precision", (precision,))
+    maker = document.record("machine").text("maker")
+    if path.name != own.file_of(maker):
+        document.fail(f'its processor is of "{maker}"; such a file is called {own.file_of(maker)}')
     loads = document.record("loads")
-    described = {name: description(name, loads.record(name)) for name in loads.fields}
-    peers = Peers(document.count("rounds", 1), _facts(document), described)
     runs = [_run(record, loads) for record in document.records("runs")]
     if not runs:
         document.fail("runs is empty: nothing ran")
     _check_summary(document, runs)
-    for entry in own.summarise(runs):
-        peers.summary.setdefault((entry["load"], entry["ranks"]), {})[entry["contender"]] = Figures(
-            entry["tokens_per_s"], tuple(entry["tokens_per_s_range"]), entry["peak_bytes_per_rank"],
-            entry["zeroth3_is_times_as_fast"], entry["rounds"], entry["final_loss"])
-    for record in document.records("failures"):
+    failures = document.records("failures")
+    precisions = {run["precision"] for run in runs} | {record.one_of("precision", PRECISIONS) for record in failures}
+    kept = Kept(path.stem, maker, *_machine(document), _versions(document),
+                {precision: _of(precision, document, loads, runs) for precision in PRECISIONS if precision in precisions})
+    for record in failures:
         setting = record.one_of("load", tuple(loads.fields)), record.count("ranks", 1)
         name = contender(record.text("system"), record.text("variant"))
         lines = record.text("error").strip().splitlines() or ["no message"]
-        peers.failures.setdefault(setting, {}).setdefault(name, []).append(lines[-1].strip())
-    peers.problems = own.wrong_losses(runs, own.LOSS_BOUNDS[precision])
+        failed = kept.by_precision[record.text("precision")].failures.setdefault(setting, {})
+        failed.setdefault(name, []).append(lines[-1].strip())
+    return kept
+
+
+def _of(precision, document, loads, runs):
+    described = {name: description(name, loads.record(name)) for name in loads.fields}
+    mine = [run for run in runs if run["precision"] == precision]
+    peers = Peers(document.count("rounds", 1), document.record("math").text(precision), described,
+                  problems=own.wrong_losses(mine))
+    for entry in own.summarise(mine):
+        peers.summary.setdefault((entry["load"], entry["ranks"]), {})[entry["contender"]] = Figures(
+            entry["tokens_per_s"], tuple(entry["tokens_per_s_range"]), entry["peak_bytes_per_rank"],
+            {ours: entry[f"{ours}_is_times_as_fast"] for ours in (own.UNSHARDED, own.BASE)}, entry["rounds"],
+            entry["final_loss"])
     return peers
 
 
@@ -83,7 +109,8 @@ def _run(record, loads):
             record.fail(f"{key} must be a list of one or more numbers")
     if min(peaks) <= 0:
         record.fail(f"peak_bytes has {min(peaks)}; a peak is above 0")
-    return {"load": record.one_of("load", tuple(loads.fields)), "ranks": record.count("ranks", 1),
+    return {"precision": record.one_of("precision", PRECISIONS),
+            "load": record.one_of("load", tuple(loads.fields)), "ranks": record.count("ranks", 1),
             "round": record.count("round"), "system": record.text("system"), "variant": record.text("variant"),
             "tokens_per_s": record.number("tokens_per_s", above=0), "losses": losses, "peak_bytes": peaks}
 
@@ -91,11 +118,11 @@ def _run(record, loads):
 def _check_summary(document, runs):
     """What the file says of its runs is what its runs say."""
     told = document.records("summary")
-    made = {(entry["load"], entry["ranks"], entry["contender"]): entry for entry in own.summarise(runs)}
+    made = {(entry["precision"], entry["load"], entry["ranks"], entry["contender"]): entry for entry in own.summarise(runs)}
     if len(told) != len(made):
         document.fail(f"summary has {len(told)} entries, its runs make {len(made)}")
     for record in told:
-        entry = made.get((record.text("load"), record.count("ranks"), record.text("contender")))
+        entry = made.get((record.text("precision"), record.text("load"), record.count("ranks"), record.text("contender")))
         if entry is None:
             record.fail("contender has no runs")
         for key, value in entry.items():
@@ -103,11 +130,13 @@ def _check_summary(document, runs):
                 record.fail(f"{key} is {record.fields.get(key)}, its runs make {value}")
 
 
-def _facts(document):
+def _machine(document):
     machine = document.record("machine")
-    versions = document.record("versions")
-    told = ", ".join(f"{name} {versions.text(name)}" for name in sorted(versions.fields))
     memory = re.sub(r"^(\d+) kB$", lambda found: f"{int(found[1]) / 2**20:.0f} GiB", machine.text("memory"))
-    return [f"{machine.text('processor')} ({machine.text('instructions')}), {machine.count('cores', 1)} cores, {memory}, "
-            f"{machine.text('system')}",
-            f"Zeroth {document.text('zeroth')}, products by {document.text('math')}" + (f"; {told}" if told else "")]
+    return (f"{machine.text('processor')} (instructions: {machine.text('instructions')}), {machine.count('cores', 1)} cores",
+            f"{memory}, {machine.text('system')}")
+
+
+def _versions(document):
+    versions = document.record("versions")
+    return ", ".join([f"Zeroth {document.text('zeroth')}", *(f"{name} {versions.text(name)}" for name in sorted(versions.fields))])

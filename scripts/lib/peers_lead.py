@@ -1,67 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far Zeroth is before its peers, in both precisions, as the README's table."""
+"""How far Zeroth is before its peers, as the README's table: of each load the most ranks that it ran on."""
 
-from html import escape
-
-from lib import markdown, page, peers
-from lib.table import MIB
+from lib import markdown, page, peers, peers_table
+from lib.peers import SOURCES, read  # noqa: F401  of the same files
 
 NAME, TITLE = "lead", "Beside its peers, at a glance"
-SOURCES = (*peers.FP32.SOURCES, *peers.BF16.SOURCES)
+PART = peers.NAME  # of scripts/record.sh
 PICTURES = ()
-# What is held against what: a stage of Zeroth, the peer that shards as much, what readers call them.
-PAIRS = (("zeroth0", "ddp", "stage 0 over DDP"), ("zeroth3", "fsdp2", "stage 3 over FSDP2"),
-         ("zeroth3", "deepspeed3", "stage 3 over DeepSpeed 3"))
-
-
-def read(folder):
-    return {section.precision: section.read(folder) for section in (peers.FP32, peers.BF16)}
 
 
 def claims(_):
-    return []  # those of the peers' own sections
+    return []  # those of the peers' own section
 
 
 def pictures(_):
     return {}
 
 
-def as_markdown(data, _):
-    header, rows = _table(data)
-    return "\n".join(["Tokens per second over those of the fastest variant of each peer, and peak memory per rank:\n",
+def as_markdown(everything, _):
+    header, rows = _table(everything)
+    return "\n".join(["Tokens per second over those of the fastest variant of each peer, and peak memory per rank above an idle "
+                      "process (lean: with a malloc that gives back at once what is freed):\n",
                       markdown.table(header, [[markdown.plain(cell) for cell in row] for row in rows]),
-                      *(f"{precision}: {markdown.plain(found.facts[0])}; {markdown.plain(found.facts[1])}.  "
-                        for precision, found in data.items())]) + "\n"
+                      f"{markdown.plain('; '.join(_loads(everything)))}.  ",
+                      *(f"{markdown.plain(f'{kept.maker}: {kept.processor}')}.  " for kept in everything)]) + "\n"
 
 
-def as_html(data):
-    facts = "".join(page.note(escape(f"{precision}: {fact}", quote=False)) for precision, found in data.items()
-                    for fact in found.facts)
-    return facts + page.table(*_table(data), names=3)
+def as_html(everything):
+    return page.table(*_table(everything), names=3)
 
 
-def _table(data):
-    header = ["", "load", "ranks", *(words for _, _, words in PAIRS), "MiB per rank: stage 3", "DDP", "FSDP2", "DeepSpeed 3"]
-    rows = [[precision, load, str(ranks), *(_times(everyone, *pair[:2]) for pair in PAIRS),
-             *(_least(everyone, system) for system in ("zeroth3", "ddp", "fsdp2", "deepspeed3"))]
-            for precision, found in data.items() for (load, ranks), everyone in found.summary.items()]
+def _table(everything):
+    """Without stage 0's own speed and memory."""
+    header = ["", "load", "ranks", *peers_table.SPEED_HEADER[1:], *peers_table.MEMORY_HEADER[2:]]
+    rows = [[f"{kept.maker}, {precision}", load, str(ranks), *peers_table.speed(found, (load, ranks))[1:],
+             *peers_table.memory(found, (load, ranks))[2:]]
+            for kept in everything for precision, found in kept.by_precision.items()
+            for load, ranks in _most_ranks(found).items()]
     return header, rows
 
 
-def _of(everyone, system):
-    """A system's variants that its documentation knows, and for Zeroth its ranks as threads."""
-    names = {peers.contender(system, variant) for variant in peers.SYSTEMS.get(system, ("", ("threads",)))[1]
-             if variant not in ("lean", "mpi")}
-    return [figures for name, figures in everyone.items() if name in names]
+def _most_ranks(found):
+    return {load: max(ranks for name, ranks in found.settings if name == load) for load, _ in found.settings}
 
 
-def _times(everyone, ours, theirs):
-    mine, others = _of(everyone, ours), _of(everyone, theirs)
-    if not mine or not others:
-        return "-"
-    return f"{mine[0].tokens_per_s / max(figures.tokens_per_s for figures in others):.2f} x"
-
-
-def _least(everyone, system):
-    found = _of(everyone, system)
-    return f"{min(figures.peak_bytes for figures in found) / MIB:,.0f}" if found else "-"
+def _loads(everything):
+    return dict.fromkeys(words for kept in everything for found in kept.by_precision.values() for words in found.loads.values())

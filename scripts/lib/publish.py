@@ -7,17 +7,22 @@ from html import escape
 from lib import demo, markdown, page, peers, peers_lead, savings, stages, step_time
 from lib.records import ReportError
 
-SECTIONS = (demo, stages, step_time, peers.FP32, peers.BF16, peers_lead, savings)
+SECTIONS = (demo, stages, step_time, peers, peers_lead, savings)
+
+
+def part(section):
+    """Of scripts/record.sh, which measures for it."""
+    return getattr(section, "PART", section.NAME)
 
 
 def present(measured):
     """(sections that have all their files, with their data; a sentence for each that has not)."""
     found, left_out = [], []
     for section in SECTIONS:
-        missing = [measured / source for source in section.SOURCES if not (measured / source).is_file()]
+        missing = [measured / source for source in section.SOURCES if not any(measured.glob(source))]
         if missing:
             left_out.append(f"{section.NAME} is left out: no file {', '.join(map(str, missing))}; "
-                            f"scripts/record.sh {section.NAME} makes it")
+                            f"scripts/record.sh {part(section)} makes it")
         else:
             found.append((section, section.read(measured)))
     return found, left_out
@@ -34,7 +39,7 @@ def as_html(found, title):
 
 def files(found, documents, pictures):
     """{path: text that it should hold, or None if it should not be there}. Each section's marks are in one document."""
-    wanted = {pictures / name: None for section in SECTIONS for name in section.PICTURES}
+    wanted = {path: None for section in SECTIONS for name in section.PICTURES for path in pictures.glob(name)}
     for section, data in found:
         wanted.update({pictures / name: text for name, text in section.pictures(data).items()})
     texts = {document: document.read_text(encoding="utf-8") for document in documents}
@@ -59,7 +64,7 @@ def _document_of(section, texts):
 
 
 def _again(section):
-    return f"\n`scripts/record.sh {section.NAME}` makes this again.\n"
+    return f"\n`scripts/record.sh {part(section)}` makes this again.\n"
 
 
 def differences(wanted):

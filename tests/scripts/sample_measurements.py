@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What scripts/record.sh keeps, made up: lines of bench_step_time and `zeroth plan`, and a file of bench/peers/run.py."""
 
+import itertools
 import json
 import pathlib
 import sys
@@ -8,8 +9,8 @@ import sys
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 import sample_runs  # noqa: E402
-from lib.peers import SYSTEMS  # noqa: E402
-from lib.peers_file import own  # noqa: E402
+from lib.peers_file import PRECISIONS, own  # noqa: E402
+from lib.peers_table import SYSTEMS  # noqa: E402
 
 MIB = 2**20
 
@@ -66,31 +67,32 @@ PEAK = {"zeroth0": 1.0, "zeroth3": 0.4, "ddp": 1.4, "fsdp2": 0.9, "deepspeed1": 
         "deepspeed3": 1.2}
 
 
-def peers(rounds=3, failing=(("L2", 4, "deepspeed3", "lean"),), precision="fp32", faster=1):
-    """`failing`: (load, ranks, system, variant) that fail in every round. DDP default also fails once at L1."""
+def peers(rounds=3, failing=(("fp32", "L2", 4, "deepspeed3", "lean"),), maker="AMD", faster_in_bf16=2):
+    """`failing`: (precision, load, ranks, system, variant) that fail in every round. DDP default also fails once at L1."""
     runs, failures = [], []
-    everyone = [("zeroth0", "threads")]
-    everyone += [(system, variant) for system, (_, variants) in SYSTEMS.items() for variant in variants]
-    for load, ranks in (("L1", 2), ("L1", 4), ("L2", 2), ("L2", 4), ("state", 4)):
-        for number in range(rounds):
-            for system, variant in everyone:
-                key = {"load": load, "ranks": ranks, "round": number, "system": system, "variant": variant}
-                if (load, ranks, system, variant) in failing or key == {
-                        "load": "L1", "ranks": 2, "round": 1, "system": "ddp", "variant": "default"}:
-                    failures.append({**key, "error": "exit status 1\nTraceback\nRuntimeError: gloo | broke & <b>"})
-                    continue
-                speed = {"L1": 2600, "L2": 1900, "state": 210}[load] * SPEED[system] * (1 + 0.03 * (number - 1))
-                speed *= faster if system.startswith("zeroth") else 1
-                speed *= {"tuned": 1.1, "lean": 0.8, "mpi": 0.93}.get(variant, 1)
-                peak = {"L1": 190, "L2": 150, "state": 1400}[load] * PEAK[system] * {"lean": 0.6}.get(variant, 1) * MIB
-                drift = 0 if system.startswith("zeroth") else 2e-7
-                runs.append({**key, "tokens_per_s": speed, "step_ms": [4.0, 2.0, 2.1],
-                             "losses": [5.5, 4.25, 3.75 + drift], "peak_bytes": [peak - MIB, peak], "idle_bytes": [80 * MIB] * 2})
-    return {"benchmark": "peers", "precision": precision, "math": "oneDNN 2.6.3",
-            "machine": {"processor": "A processor", "maker": "A maker", "instructions": "AVX2", "cores": 2, "memory": "25165824 kB",
+    settings = [(precision, *setting) for precision in PRECISIONS
+                for setting in (("L1", 2), ("L1", 4), ("L2", 2), ("L2", 4), ("state", 4))]
+    everyone = [(system, variant) for system, (_, variants) in SYSTEMS.items() for variant in variants]
+    for precision, load, ranks in settings:
+        for number, (system, variant) in itertools.product(range(rounds), everyone):
+            where = precision, load, ranks, system, variant
+            key = dict(zip(("precision", "load", "ranks", "system", "variant"), where), round=number)
+            if where in failing or (*where, number) == ("fp32", "L1", 2, "ddp", "default", 1):
+                failures.append({**key, "error": "exit status 1\nTraceback\nRuntimeError: gloo | broke & <b>"})
+                continue
+            is_ours = system.startswith("zeroth")
+            speed = {"L1": 2600, "L2": 1900, "state": 210}[load] * SPEED[system] * (1 + 0.03 * (number - 1))
+            speed *= faster_in_bf16 if is_ours and precision == "bf16" else 1
+            speed *= {"tuned": 1.1, "lean": 0.8, "mpi": 0.93}.get(variant, 1)
+            peak = {"L1": 190, "L2": 150, "state": 1400}[load] * PEAK[system] * {"lean": 0.6}.get(variant, 1) * MIB
+            drift = 0 if is_ours else 0.02 * own.LOSS_BOUNDS[precision]
+            runs.append({**key, "tokens_per_s": speed, "step_ms": [4.0, 2.0, 2.1],
+                         "losses": [5.5, 4.25, 3.75 + drift], "peak_bytes": [peak - MIB, peak], "idle_bytes": [80 * MIB] * 2})
+    return {"benchmark": "peers", "math": {"fp32": "Eigen 3.4.0", "bf16": "oneDNN 2.6.3"},
+            "machine": {"processor": "A processor", "maker": maker, "instructions": "AVX2", "cores": 2, "memory": "25165824 kB",
                         "system": "Linux", "load_average": [0.1, 0.1, 0.1]},
             "zeroth": "0123abc", "versions": {"python": "3.11.2", "torch": "2.15.0"}, "data_bytes": 1, "launcher": "fork",
-            "optimizer": {}, "clipping": 1.0, "loss_bound": own.LOSS_BOUNDS[precision], "loads": LOADS, "stage_file": {}, "rounds": rounds,
+            "optimizer": {}, "clipping": 1.0, "loss_bounds": own.LOSS_BOUNDS, "loads": LOADS, "stage_file": {}, "rounds": rounds,
             "runs": runs, "failures": failures, "summary": own.summarise(runs)}
 
 
@@ -102,5 +104,5 @@ def write_all(folder):
     sample_runs.write(folder / "step_time.jsonl", step_time())
     sample_runs.write(folder / "savings.jsonl", savings())
     (folder / "simulated.json").write_text(json.dumps(simulated()), encoding="utf-8")
-    (folder / "peers.json").write_text(json.dumps(peers()), encoding="utf-8")
-    (folder / "peers_bf16.json").write_text(json.dumps(peers(precision="bf16", faster=2)), encoding="utf-8")
+    (folder / "peers_amd.json").write_text(json.dumps(peers()), encoding="utf-8")
+    (folder / "peers_intel.json").write_text(json.dumps(peers(maker="Intel", faster_in_bf16=3, failing=())), encoding="utf-8")

@@ -44,8 +44,8 @@ class BadFiles(unittest.TestCase):
                 self.assertRegex(self.refused(name, content), rf"^report\.py: \S*/{re.escape(name)}{message}")
 
     def test_no_json(self):
-        self.assertRegex(self.refused("peers.json", b"{"), r"/peers\.json: no JSON: ")
-        self.assertRegex(self.refused("peers.json", b"\xff"), r"/peers\.json: no UTF-8: ")
+        self.assertRegex(self.refused("peers_amd.json", b"{"), r"/peers_amd\.json: no JSON: ")
+        self.assertRegex(self.refused("peers_amd.json", b"\xff"), r"/peers_amd\.json: no UTF-8: ")
         self.assertRegex(self.refused("savings.jsonl", b"{}\n{\n"), r"/savings\.jsonl:2: no JSON: ")
         self.assertRegex(self.refused("savings.jsonl", b""), r"/savings\.jsonl: nothing was recorded")
         self.assertRegex(self.refused("step_time.jsonl", b"[1]\n"), r"/step_time\.jsonl:1: is \[1\]; it must be an object")
@@ -90,9 +90,15 @@ class BadFiles(unittest.TestCase):
         ])
 
     def test_peers(self):
-        self.check("peers.json", sample_measurements.peers(), [
+        self.check("peers_amd.json", sample_measurements.peers(), [
             (lambda peers: peers.update(benchmark="speed"), r": benchmark is \"speed\"; it must be \"peers\""),
-            (lambda peers: peers.update(precision="bf16"), r": precision is \"bf16\"; it must be \"fp32\""),
+            (lambda peers: peers["machine"].update(maker="Intel"), r": its processor is of \"Intel\"; such a file is called "
+                                                                   r"peers_intel\.json"),
+            (lambda peers: peers["runs"][7].pop("precision"), r": runs\[7\]: precision is missing"),
+            (lambda peers: peers["runs"][7].update(precision="fp8"), r": runs\[7\]: precision is \"fp8\"; it must be \"fp32\" or \"bf16\""),
+            (lambda peers: peers["failures"][0].update(precision="fp8"), r": failures\[0\]: precision is \"fp8\"; it must be "),
+            (lambda peers: peers["summary"][7].update(precision="bf16"), r": summary\[7\]: \w+ is .*, its runs make "),
+            (lambda peers: peers["math"].pop("bf16"), r": math: bf16 is missing"),
             (lambda peers: peers.update(runs=[], summary=[]), r": runs is empty"),
             (lambda peers: peers.update(runs={}), r": runs is {}; it must be a list"),
             (lambda peers: peers["runs"][7].pop("system"), r": runs\[7\]: system is missing"),
@@ -103,7 +109,7 @@ class BadFiles(unittest.TestCase):
             (lambda peers: peers["runs"][7].update(tokens_per_s=5), r": summary\[7\]: tokens_per_s_range is .*, its runs make "),
             (lambda peers: peers["summary"][7].update(peak_bytes_per_rank=5), r": summary\[7\]: peak_bytes_per_rank is 5, its"),
             (lambda peers: peers["summary"][7].update(contender="x"), r": summary\[7\]: contender has no runs"),
-            (lambda peers: peers["summary"].pop(), r": summary has 73 entries, its runs make 74"),
+            (lambda peers: peers["summary"].pop(), r": summary has 148 entries, its runs make 149"),
             (lambda peers: peers["failures"][0].pop("error"), r": failures\[0\]: error is missing"),
             (lambda peers: peers["loads"]["L1"].update(layers=0), r": loads: L1: layers is 0; "),
             (lambda peers: peers["machine"].pop("processor"), r": machine: processor is missing"),

@@ -23,7 +23,8 @@ import sample_runs  # noqa: E402
 from lib import markdown, publish  # noqa: E402
 
 NAMES = [section.NAME for section in publish.SECTIONS]
-PICTURES = [name for section in publish.SECTIONS for name in section.PICTURES]
+PICTURES = ["memory.svg", "step_time.svg", "savings.svg",
+            *(f"peers_{maker}_{precision}.svg" for maker in ("amd", "intel") for precision in ("fp32", "bf16"))]
 
 
 class Kept(unittest.TestCase):
@@ -39,7 +40,9 @@ class Kept(unittest.TestCase):
         self.assertIn("to the last printed digit", ended.stdout)
 
     def test_every_picture_is_one_that_the_files_make(self):
-        self.assertLessEqual({path.name for path in (REPOSITORY / "docs/pictures").iterdir()}, set(PICTURES))
+        patterns = [pattern for section in publish.SECTIONS for pattern in section.PICTURES]
+        for path in (REPOSITORY / "docs/pictures").iterdir():
+            self.assertTrue(any(path.match(pattern) for pattern in patterns), path)
 
     @unittest.skipUnless("ZEROTH_TOOL" in os.environ, "ZEROTH_TOOL is set where the tool is built")
     def test_the_tool_still_simulates_what_was_kept(self):
@@ -110,14 +113,24 @@ class Published(Folder):
         self.assertIn("| 7.5B | 64 | 120 (120) | 31.4 (31.4) | 16.6 (17.6) | 1.88 (3.75) |", self.block("savings"))
         self.assertIn("All 54 figures of the ZeRO paper's table 1 are met", self.block("savings"))
         peers = self.block("peers")
-        self.assertIn("| L1 | 2 | 2,600 | 1.14 x | 2.02 x | 1.82 x | 1.93 x | 3.03 x |", peers)
-        self.assertIn("| state | 4 | 560 | 0.29 x | 0.44 x (lean 0.74 x) | 0.36 x | 0.40 x | 0.33 x (lean 0.56 x) |", peers)
-        self.assertIn("- L2, 4 ranks, deepspeed3 lean: 3 of 3 rounds did not run: RuntimeError", peers)
-        self.assertIn("fp32: A processor (AVX2), 2 cores, 24 GiB, Linux; Zeroth 0123abc, products by oneDNN 2.6.3; python 3.11.2, torch 2.15.0", peers)
-        self.assertIn("| L1 | 2 | 5,200 | 2.27 x | 4.04 x |", self.block("peers_bf16"))
+        amd, intel = peers.split("### Intel\n")
+        self.assertIn("### AMD\n", amd)
+        for block, faster in ((amd, "| bf16 | L1 | 2 | 5,460 | 2.39 x | 5,200 | 4.04 x | 6.06 x |"),
+                              (intel, "| bf16 | L1 | 2 | 8,190 | 3.58 x | 7,800 | 6.06 x | 9.09 x |")):
+            self.assertIn("| fp32 | L1 | 2 | 2,730 | 1.19 x | 2,600 | 2.02 x | 3.03 x |", block)
+            self.assertIn("| fp32 | state | 4 | 1,400 | 1,960 | 560 | 1,260 (lean 756) | 1,680 (lean 1,008) |", block)
+            self.assertIn(faster, block)
+        self.assertIn("| fp32 | L2 | 4 | 150 | 210 | 60 | 135 (lean 81) | 180 |", amd)
+        self.assertIn("- fp32, L2, 4 ranks, deepspeed3 lean: 3 of 3 rounds did not run: RuntimeError", amd)
+        self.assertNotIn("deepspeed3 lean: 3 of 3", intel)
+        self.assertIn("A processor (instructions: AVX2), 2 cores, 24 GiB, Linux; Zeroth 0123abc, python 3.11.2, torch 2.15.0; "
+                      "Zeroth's products in fp32 by Eigen 3.4.0, bf16 by oneDNN 2.6.3; median of 3 rounds.", amd)
         lead = self.block("lead")
-        self.assertIn("| fp32 | L1 | 2 | 1.19 x | 2.02 x | 3.03 x | 76 | 266 | 171 | 228 |", lead)
-        self.assertIn("| bf16 | L1 | 2 | 2.39 x | 4.04 x | 6.06 x | 76 | 266 | 171 | 228 |", lead)
+        self.assertNotIn("| L1 | 2 |", lead, "the most ranks only")
+        self.assertIn("| AMD, fp32 | L1 | 4 | 1.19 x | 2,600 | 2.02 x | 3.03 x | 76 | 171 (lean 103) | 228 (lean 137) |", lead)
+        self.assertIn("| AMD, bf16 | L1 | 4 | 2.39 x | 5,200 | 4.04 x | 6.06 x |", lead)
+        self.assertIn("| Intel, bf16 | L1 | 4 | 3.58 x | 7,800 | 6.06 x | 9.09 x |", lead)
+        self.assertIn("Intel: A processor (instructions: AVX2), 2 cores.", lead)
         text = self.readme.read_text(encoding="utf-8")
         self.assertEqual(text.count("\nbetween\n"), len(NAMES))
         self.assertNotIn("old", text)
@@ -135,7 +148,7 @@ class Published(Folder):
             self.assertIn("prefers-color-scheme: dark", text)
         page = self.page.read_text(encoding="utf-8")
         self.assertIn("<h1>A&lt;B</h1>", page)
-        self.assertEqual(len(re.findall(r"<svg.*?</svg>", page, re.DOTALL)), 7)  # memory, loss, time; and four
+        self.assertEqual(len(re.findall(r"<svg.*?</svg>", page, re.DOTALL)), 9)  # memory, loss, time; and six
 
     def test_made_twice_is_the_same_and_checked(self):
         self.publish()
@@ -170,8 +183,13 @@ class Published(Folder):
 
     def test_a_missing_file_leaves_its_block_empty(self):
         self.publish()
-        for name, file in (("peers", "peers.json"), ("peers_bf16", "peers_bf16.json"), ("step_time", "step_time.jsonl"), ("demo", "demo/stage2.jsonl")):
-            (self.measured / file).unlink()
+        (self.measured / "peers_intel.json").unlink()
+        self.assertEqual(self.publish("--check")[0], 1)
+        self.assertEqual(self.publish()[0], 0)
+        self.assertNotIn("Intel", self.block("peers") + self.block("lead"))
+        for name, file in (("peers", "peers_*.json"), ("step_time", "step_time.jsonl"), ("demo", "demo/stage2.jsonl")):
+            for path in self.measured.glob(file):
+                path.unlink()
             status, out, _ = self.publish("--check")
             self.assertEqual(status, 1, "the README shows figures of no file")
             status, out, _ = self.publish("--html", str(self.page))
@@ -188,7 +206,7 @@ class Published(Folder):
         status, out, _ = self.publish()
         self.assertEqual(status, 0)
         self.assertEqual(out.count("is left out"), len(NAMES))
-        self.assertNotRegex(self.readme.read_text(encoding="utf-8").replace("peers_bf16", ""), r"\d")
+        self.assertNotRegex(self.readme.read_text(encoding="utf-8"), r"\d")
 
     def test_a_document_without_marks_stays_as_it_is(self):
         whole = self.readme.read_text(encoding="utf-8")
@@ -213,22 +231,39 @@ class Published(Folder):
         self.readme.write_text(whole.replace(begin, "").replace(end, ""), encoding="utf-8")
         status, _, err = self.publish("--documents", str(self.readme), str(other))
         self.assertEqual((status, err), (0, ""))
-        self.assertIn("](pictures/peers.svg)", other.read_text(encoding="utf-8"))
-        self.assertNotIn("peers.svg", self.readme.read_text(encoding="utf-8"))
+        self.assertIn("](pictures/peers_intel_bf16.svg)", other.read_text(encoding="utf-8"))
+        self.assertNotIn("peers_intel_bf16.svg", self.readme.read_text(encoding="utf-8"))
         self.assertEqual(self.publish("--check", "--documents", str(self.readme), str(other))[0], 0)
 
     def test_claims_that_do_not_hold_are_told(self):
         def another_loss(document):
-            document["runs"][-1]["losses"][1] *= 1 + 2e-5
-        self.change("peers.json", another_loss)
+            next(run for run in reversed(document["runs"]) if run["precision"] == "fp32")["losses"][1] *= 1 + 2e-5
+        self.change("peers_intel.json", another_loss)
         self.change("savings.jsonl", lambda lines: lines[6]["stages"][3].update(
             parameters=10**9, total=10**9 + sum(lines[6]["stages"][3][key] for key in (
                 "gradients", "optimizer", "slots", "scratch", "padding"))))
         status, out, _ = self.publish()
         self.assertEqual(status, 1)
-        self.assertIn("FAILED: state, 4 ranks, round 2, deepspeed3 lean: the loss of step 2 is", out)
+        self.assertIn("FAILED: Intel: fp32, state, 4 ranks, round 2, deepspeed3 lean: the loss of step 2 is", out)
+        self.assertNotIn("In fp32 all losses", out)
+        self.assertIn("In bf16 all losses", out)
         self.assertIn("FAILED: Not as in the ZeRO paper's table 1: 7.5B on 64 ranks at stage 3: 2.641, printed 1.88.", out)
         self.assertIn("Not as in the ZeRO paper's table 1", self.block("savings"))
+
+    def test_nothing_is_claimed_of_a_precision_in_which_nothing_ran(self):
+        def gone(document):
+            document["failures"] += [{**run, "error": "no such instruction"} for run in document["runs"]
+                                     if run["precision"] == "bf16"]
+            for key in ("runs", "summary"):
+                document[key] = [each for each in document[key] if each["precision"] == "fp32"]
+            document["math"]["bf16"] = "nothing"
+        for maker in ("amd", "intel"):
+            self.change(f"peers_{maker}.json", gone)
+        status, out, _ = self.publish()
+        self.assertEqual(status, 0)
+        self.assertIn("In fp32 all losses", out)
+        self.assertNotIn("In bf16 all losses", out)
+        self.assertIn("| bf16 | L1 | 2 | did not run | did not run | did not run |", self.block("peers"))
 
     def test_options_that_make_no_sense_together(self):
         for words, message in ((["--measured", "x", "a=b"], "give runs as LABEL=FILE, or --measured"), ([], "give runs"),
@@ -270,7 +305,7 @@ class Hostile(Folder):
             document["failures"][0].update(system=self.TEXT, variant=self.TEXT, error=self.TEXT)
 
         self.change("demo/stage0.jsonl", facts)
-        self.change("peers.json", names)
+        self.change("peers_amd.json", names)
         self.change("step_time.jsonl", lambda lines: [line.update(load=self.TEXT) for line in lines if line["load"] == "L1"])
         status, _, err = self.publish("--html", str(self.page))
         self.assertEqual((status, err), (0, ""))
@@ -296,13 +331,14 @@ class Record(unittest.TestCase):
         ended = subprocess.run([REPOSITORY / "scripts/record.sh", "savings", "speed"], capture_output=True, text=True,
                                check=False)
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
-        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages step_time peers peers_bf16 lead '
-                                       'savings adamw collectives engine_overhead\n')
+        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages step_time peers savings '
+                                       'adamw collectives engine_overhead\n')
 
     def test_every_section_is_a_part_and_every_part_a_function(self):
         text = (REPOSITORY / "scripts/record.sh").read_text(encoding="utf-8")
         parts = re.search(r"\nall=\((.*)\)\n", text).group(1).split()
-        self.assertEqual(parts[:len(NAMES)], list(NAMES))
+        needed = list(dict.fromkeys(publish.part(section) for section in publish.SECTIONS))
+        self.assertEqual(parts[:len(needed)], needed)
         for part in parts:
             self.assertIn(f"\n{part}() {{", text)
 
