@@ -9,8 +9,8 @@
 #   stages     what `zeroth simulate` says of a model in bf16, beside the demo (seconds)
 #   step_time  stages over stage 0, in turns (15 minutes); what is fitted to them in configs/machines, and the table of
 #              docs/simulate.md
-#   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth in fp32 and bf16 (three hours; installs PyTorch and DeepSpeed
-#              into .venv). Files of processors of other makers stay
+#   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth in fp32 and bf16 (two to three hours; installs PyTorch and
+#              DeepSpeed into .venv). Files of processors of other makers stay
 #   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
 #   adamw, collectives, engine_overhead
 #              the benchmarks of these names, for docs/verification.md: no page is made of them (minutes)

@@ -245,6 +245,21 @@ class Figures(unittest.TestCase):
         self.assertRegex(problems("ddp", "tuned", 1.1)[0], r"^bf16, L2, 2 ranks, round 0, ddp tuned: the loss of step 2 is "
                                                            r"4\.686, Zeroth's is 4\.26; bound: 0\.\d+ of its value$")
 
+    def test_the_bound_of_bf16_lies_between_rounding_and_mistakes(self):
+        """By how much losses were off on L2 at most, and in its first three steps after each mistake."""
+        right = [5.543812, 5.045165, 4.471680]
+
+        def problems(off):
+            wrong = [loss * (1 + relative) for loss, relative in zip(right, off)]
+            return table.wrong_losses([made("zeroth3", losses=right, precision="bf16"),
+                                       made("ddp", "default", losses=wrong, precision="bf16")])
+        self.assertEqual(problems([3.7e-5, 1.1e-4, -6.5e-5]), [])
+        for mistake, off, step in (("twice the learning rate", (2.3e-6, -8.9e-3, 3.2e-3), 2),
+                                   ("samples in another order", (7.1e-3, -5.2e-2, 6.9e-2), 1),
+                                   ("no residual around attention", (-1.9e-2, 2.1e-2, -4.7e-3), 1)):
+            with self.subTest(mistake):
+                self.assertRegex(problems(off)[0], f"ddp: the loss of step {step} is")
+
     def test_figures_are_json(self):
         runs = [made("zeroth3"), made("ddp", "default")]
         self.assertEqual(json.loads(json.dumps(table.summarise(runs))), table.summarise(runs))
