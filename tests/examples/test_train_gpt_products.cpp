@@ -12,12 +12,17 @@
 #include <thread>
 #include <vector>
 #include <zeroth/adapters/eigen.hpp>
+#include <zeroth/engine/engine.hpp>
 
 #include "cpu/choice.hpp"
 #include "cpu/cpu.hpp"
 #include "cpu/onednn.hpp"
+#include "cpu/rehearsal.hpp"
+#include "gpt.hpp"
 #include "onednn_here.hpp"
+#include "random_batch.hpp"
 #include "support/catch.hpp"
+#include "support/job.hpp"
 
 namespace gpt {
 namespace {
@@ -256,6 +261,45 @@ TEMPLATE_TEST_CASE("what products need is taken when they are prepared", "", flo
     auto const prepared = multiply->scratch_bytes();
     (*multiply)(product);
     CHECK(multiply->scratch_bytes() == prepared);
+  }
+}
+
+TEMPLATE_TEST_CASE("a rehearsal leaves nothing to be taken by the first step", "", float, zeroth::bf16) {
+  Shape const shape{.layers = 2, .heads = 2, .channels = 48, .context = 100};
+  auto const config = zeroth::Config::from_json(
+      std::is_same_v<TestType, float>
+          ? R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2})"
+          : R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "bf16": {"enabled": true}})");
+  for (auto const& library : libraries(math_dtype<TestType>)) {
+    std::vector<std::string> tables;
+    std::vector<std::int64_t> scratch;
+    auto const outcome = zeroth::testing::run_job(1, [&](zeroth::Job& job) {
+      zeroth::Model model{1};
+      Gpt<cpu::Cpu<TestType>> const gpt{model, shape, Recompute::off};
+      zeroth::Engine<TestType> engine{job, model, config};
+      auto const multiply = library.make();
+      cpu::Cpu<TestType> cpu{*multiply};
+      auto workspace = gpt.workspace();
+      cpu::rehearse<TestType>(gpt, cpu, workspace, 2 * shape.context);
+      auto const note = [&] {
+        tables.push_back(multiply->table());
+        scratch.push_back(multiply->scratch_bytes());
+      };
+      note();
+      auto const batch = testing::random_batch(2 * shape.context, 256, 3);
+      for (auto micro : engine.micro_steps()) {
+        PassOn pass{cpu, micro};
+        float const loss = gpt.forward(pass, batch, workspace);
+        gpt.backward(pass, batch, workspace, micro.report_loss(loss));
+      }
+      engine.step();
+      note();
+    });
+    INFO(library.name);
+    REQUIRE(zeroth::testing::messages_of(outcome) == "");
+    CHECK(tables.at(0) == tables.at(1));
+    CHECK(scratch.at(0) == scratch.at(1));
+    CHECK((scratch.at(0) > 0 || std::is_same_v<TestType, float>));
   }
 }
 
