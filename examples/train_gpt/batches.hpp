@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <vector>
+#include <zeroth/data/sample_order.hpp>
 
 #include "corpus.hpp"
 
@@ -17,18 +18,6 @@ struct Batch {
 /// How samples map to sequences of the corpus. Shuffled: every epoch has an order of its own.
 enum class Order : std::uint8_t { sequential, shuffled };
 
-/// A permutation of 0 ... count - 1 that takes no memory, the same on every machine: a Feistel network over the next
-/// power of four, walked until it lands inside.
-class Permutation {
- public:
-  Permutation(std::uint64_t count, std::uint64_t key) noexcept;
-  [[nodiscard]] std::uint64_t operator()(std::uint64_t index) const noexcept;
-
- private:
-  std::uint64_t count_, key_;
-  unsigned half_bits_;
-};
-
 /// The endless stream of samples over a corpus that all ranks share.
 ///
 /// Sequence i is bytes [i * context, (i + 1) * context], of which the last is only a target, and the next sequence's
@@ -37,18 +26,17 @@ class Batches {
  public:
   /// Throws ConfigError if the corpus has less than one sequence.
   Batches(Corpus const& corpus, std::int64_t context, Order order, std::uint64_t seed);
-  [[nodiscard]] std::int64_t sequences() const noexcept { return sequences_; }
-  /// The sequence that is sample `sample`.
-  [[nodiscard]] std::int64_t sequence_of(std::int64_t sample) const noexcept;
+  [[nodiscard]] std::int64_t sequences() const noexcept { return order_.size(); }
+  /// Which sequence is which sample.
+  [[nodiscard]] zeroth::SampleOrder const& order() const noexcept { return order_; }
   /// Samples [first_sample, first_sample + rows). Allocates only if `batch` never held as many. Throws SystemError if
   /// they are not there any more.
   void read(std::int64_t first_sample, std::int64_t rows, Batch& batch) const;
 
  private:
   Corpus const* corpus_;
-  std::int64_t context_, sequences_;
-  Order order_;
-  std::uint64_t seed_;
+  std::int64_t context_;
+  zeroth::SampleOrder order_;
 };
 
 }  // namespace gpt

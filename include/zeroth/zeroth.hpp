@@ -7,6 +7,7 @@
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/view.hpp"
+#include "zeroth/data/sample_order.hpp"
 #include "zeroth/engine/engine.hpp"
 #include "zeroth/engine/plan.hpp"
 #include "zeroth/model/model.hpp"

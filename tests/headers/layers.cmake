@@ -14,6 +14,7 @@ set(may_include_comm_nccl ${may_include_comm} comm_store comm_nccl)
 set(may_include_comm_launch ${may_include_comm} comm_store comm_local comm_mpi comm_nccl comm_launch)
 set(may_include_config core optim config)
 set(may_include_model core model)
+set(may_include_data core data)
 set(may_include_shard core optim device comm config model shard)
 set(may_include_stage core optim device comm config model shard stage)
 set(may_include_engine core optim device comm config model shard stage engine comm_launch)
@@ -22,6 +23,7 @@ set(may_include_adapters core model engine adapters)
 
 # A public header of comm that belongs to one of its folders.
 set(layer_of_zeroth/comm/job.hpp comm_launch)
+set(layer_of_zeroth/comm/restart_budget.hpp comm_launch)
 set(layer_of_zeroth/comm/collectives.hpp comm_launch)
 
 # The layer of a file, given by what follows include/ or src/; empty if it is in none.
