@@ -8,11 +8,11 @@
 namespace zeroth::comm {
 namespace {
 
-RankError make_error(std::string what, bool is_peer_error) {
+RankError make_error(std::string what, bool is_peer_error = false, int exit_code = ExitCode::failed) {
   std::string const prefix = rank_prefix();
   std::string bare = what.starts_with(prefix) ? what.substr(prefix.size()) : what;
   std::string text = what.starts_with("[rank ") ? std::move(what) : prefix + what;
-  return {std::move(text), std::move(bare), is_peer_error};
+  return {std::move(text), std::move(bare), is_peer_error, exit_code};
 }
 
 }  // namespace
@@ -25,12 +25,11 @@ RankError describe_current_exception() {
   } catch (std::bad_alloc const&) {
     return make_error(
         "the process is out of memory: run fewer ranks on this machine, a smaller model or batch, or raise the limit "
-        "(ulimit -v, a container's memory)",
-        false);
+        "(ulimit -v, a container's memory)");
   } catch (std::exception const& error) {
-    return make_error(error.what(), false);
+    return make_error(error.what(), false, exit_code_of(error));
   } catch (...) {
-    return make_error("something that is no std::exception was thrown", false);
+    return make_error("something that is no std::exception was thrown");
   }
 }
 

@@ -4,12 +4,15 @@
 #include <exception>
 #include <string>
 
+#include "zeroth/comm/exit_code.hpp"
+
 namespace zeroth::comm {
 
 struct RankError {
   std::string text;            ///< With the rank in front.
   std::string bare;            ///< Without it.
   bool is_peer_error = false;  ///< Then somebody else is the cause.
+  int exit_code = ExitCode::failed;
 };
 /// Of the exception that is being handled, on the rank's own thread.
 [[nodiscard]] RankError describe_current_exception();

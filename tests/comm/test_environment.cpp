@@ -192,9 +192,42 @@ TEST_CASE("processes on GPUs communicate by NCCL") {
              Contains("ask for nccl"));
 }
 
+TEST_CASE("zeroth run says how many threads are ranks") {
+  auto const with = [](Environment const& environment, LaunchOptions const& options,
+                       std::optional<LaunchedRank> const& launched) {
+    return with_thread_ranks(options, launched, from(environment));
+  };
+  auto const threads = [&](std::optional<LaunchedRank> const& launched) {
+    auto const options = with({{"ZEROTH_THREAD_RANKS", "7"}}, {.thread_ranks = 2}, launched);
+    auto const plan = plan_launch(options, launched, true);
+    return plan.transport == Transport::local ? plan.thread_ranks : -1;
+  };
+  CHECK(threads(std::nullopt) == 7);
+  CHECK(threads(placed("srun", 0, 1, false)) == 7);
+  CHECK(threads(placed("mpirun (Open MPI)", 0, 1, true)) == 7);
+  CHECK(with({}, {.thread_ranks = 2}, std::nullopt).thread_ranks == 2);
+  CHECK_FALSE(with({}, {}, std::nullopt).transport);
+
+  auto const refused = [&](std::string const& value, LaunchOptions const& options,
+                           std::optional<LaunchedRank> const& launched) {
+    return testing::thrown<ConfigError>([&] { return with({{"ZEROTH_THREAD_RANKS", value}}, options, launched); });
+  };
+  for (auto const* const value : {"0", "-1", "4097", "four", "", "4 "}) {
+    CHECK_THAT(refused(value, {}, std::nullopt),
+               Contains(std::string{"ZEROTH_THREAD_RANKS='"} + value +
+                        "' in the environment: allowed are whole numbers from 1 to 4096"));
+  }
+  CHECK_THAT(refused("7", {}, placed("mpirun (Open MPI)", 1, 4, true)),
+             Contains("ZEROTH_THREAD_RANKS=7 and ") && Contains("contradict each other in the environment"));
+  CHECK_THAT(refused("7", {.transport = Transport::mpi}, std::nullopt),
+             Contains("ZEROTH_THREAD_RANKS=7 in the environment") && Contains("asks for transport mpi"));
+}
+
 TEST_CASE("what cannot be run is refused") {
   auto const mpirun = placed("mpirun (Open MPI)", 1, 4, true);
   CHECK_THAT(error_of({.thread_ranks = 0}, std::nullopt, true), Contains("thread_ranks is 0"));
+  CHECK_THAT(error_of({.restarts = -1}, std::nullopt, true),
+             Contains("LaunchOptions::restarts is -1: allowed are 0 and more"));
   CHECK_THAT(error_of({.thread_ranks = 100'000}, std::nullopt, true),
              Contains("thread_ranks is 100000: allowed are 1 to 4096 in one process"));
   CHECK_THAT(error_of({.join_timeout = std::chrono::milliseconds{0}}, std::nullopt, true),

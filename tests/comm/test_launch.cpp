@@ -98,13 +98,13 @@ TEST_CASE("jobs inside jobs are refused") {
   std::atomic<int> inner{-1};
   int const outer = launch({.thread_ranks = 1}, [&](Job&) { inner = launch({.thread_ranks = 1}, [](Job&) {}); });
   CHECK(outer == 0);
-  CHECK(inner == 1);
+  CHECK(inner == ExitCode::wrong);
 }
 
 std::atomic<int> handled{0};
 
 TEST_CASE("signals do afterwards what they did before") {
-  std::array<int, 2> const numbers{SIGINT, SIGTERM};
+  std::array<int, 3> const numbers{SIGINT, SIGTERM, SIGUSR1};
   for (int const number : numbers) {
     auto const before = std::signal(number, [](int) { ++handled; });
     handled = 0;
@@ -116,11 +116,11 @@ TEST_CASE("signals do afterwards what they did before") {
 }
 
 TEST_CASE("a signal to a process that a rank forked ends that, and not the job") {
-  std::array<int, 2> ended_by{};
+  std::array<int, 3> ended_by{};
   std::atomic<bool> for_ever{true};
   bool stops = true;
   CHECK(launch({.thread_ranks = 1}, [&](Job& job) {
-          std::array<int, 2> const numbers{SIGINT, SIGTERM};
+          std::array<int, 3> const numbers{SIGINT, SIGTERM, SIGUSR1};
           for (std::size_t each = 0; each < numbers.size(); ++each) {
             pid_t const child = ::fork();
             if (child == 0) {
@@ -135,19 +135,36 @@ TEST_CASE("a signal to a process that a rank forked ends that, and not the job")
           meet(job);
           stops = detail::JobState::of(job).stop_requested();
         }) == 0);
-  CHECK(ended_by == std::array{SIGINT, SIGTERM});
+  CHECK(ended_by == std::array{SIGINT, SIGTERM, SIGUSR1});
   CHECK_FALSE(stops);
 }
 
 TEST_CASE("a signal that was ignored stays so") {
-  auto const before = std::signal(SIGTERM, SIG_IGN);
-  CHECK(launch({.thread_ranks = 2}, [](Job& job) {
+  int const number = GENERATE(SIGTERM, SIGUSR1);
+  auto const before = std::signal(number, SIG_IGN);
+  bool stops = true;
+  CHECK(launch({.thread_ranks = 2}, [&](Job& job) {
           if (job.rank() == 0) {
-            std::raise(SIGTERM);
+            std::raise(number);
+            stops = detail::JobState::of(job).stop_requested();
           }
           meet(job);
         }) == 0);
-  std::signal(SIGTERM, before);
+  CHECK_FALSE(stops);
+  std::signal(number, before);
+}
+
+TEST_CASE("a program that handles SIGUSR1 keeps it to itself") {
+  auto const before = std::signal(SIGUSR1, [](int) { ++handled; });
+  handled = 0;
+  bool stops = true;
+  CHECK(launch({.thread_ranks = 1}, [&stops](Job& job) {
+          std::raise(SIGUSR1);
+          stops = detail::JobState::of(job).stop_requested();
+        }) == 0);
+  std::signal(SIGUSR1, before);
+  CHECK(handled == 1);
+  CHECK_FALSE(stops);
 }
 
 TEST_CASE("SIGTERM does what the program wanted, after the flight records") {

@@ -64,9 +64,9 @@ TEST_CASE("launch puts ranks on GPUs, one after another") {
   });
   CHECK(status == 0);
   CHECK(devices == std::vector<std::string>{"cuda:0", "cuda:1", "cuda:0", "cuda:1"});
-  CHECK(launch({.thread_ranks = 4, .device = DeviceKind::cuda}, [](Job&) {}) == 1);
+  CHECK(launch({.thread_ranks = 4, .device = DeviceKind::cuda}, [](Job&) {}) == ExitCode::wrong);
   fake_cuda::reset({.gpus = 0});
-  CHECK(launch({.device = DeviceKind::cuda}, [](Job&) {}) == 1);
+  CHECK(launch({.device = DeviceKind::cuda}, [](Job&) {}) == ExitCode::wrong);
   fake_cuda::reset();
 }
 

@@ -92,18 +92,18 @@ TEST_CASE("a launch order that is asked for when NCCL may have been used is warn
 TEST_CASE("jobs by NCCL that cannot start are refused") {
   ReservedPort const port;
   begin_nccl({.gpus = 2});
-  CHECK(launch(by_nccl, [](Job&) {}) == 1);  // no launcher
-  CHECK(launch({.transport = comm::Transport::nccl}, [](Job&) {}) == 1);
+  CHECK(launch(by_nccl, [](Job&) {}) == ExitCode::wrong);  // no launcher
+  CHECK(launch({.transport = comm::Transport::nccl}, [](Job&) {}) == ExitCode::wrong);
   {
     auto const variables = torchrun(port, "0");
     auto sharing = by_nccl;
     sharing.share_devices = true;
-    CHECK(launch(sharing, [](Job&) {}) == 1);
+    CHECK(launch(sharing, [](Job&) {}) == ExitCode::wrong);
     CHECK(launch(by_nccl, [](Job&) {}) == 0);
   }
   begin_nccl({.gpus = 0});
   auto const variables = torchrun(port, "0");
-  CHECK(launch(by_nccl, [](Job&) {}) == 1);
+  CHECK(launch(by_nccl, [](Job&) {}) == ExitCode::wrong);
   CHECK(left_over() == "");
 }
 

@@ -197,7 +197,7 @@ TEST_CASE("an environment that makes NCCL's calls wait, or its communicators sha
 TEST_CASE("ranks that would share a GPU are all told") {
   Processes job{{.world = 2, .gpus = 1}, {"train", "train"}};
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    job.check_said(rank, "ranks 0, 1 would all compute on GPU 0000:01:00.0 of " + comm::host_name(), 1);
+    job.check_said(rank, "ranks 0, 1 would all compute on GPU 0000:01:00.0 of " + comm::host_name(), 2);
     CHECK_THAT(job[rank].output(), Contains("LaunchOptions::share_devices"));
   }
 }
@@ -208,7 +208,7 @@ TEST_CASE("a rank without a GPU of its own tells all") {
     job.check_said(rank,
                    fmt::format("rank 2 on {} cannot take part: local rank 2 has no GPU of its own: its process sees 2",
                                comm::host_name()),
-                   1);
+                   2);
   }
 }
 
@@ -217,7 +217,7 @@ TEST_CASE("a rank that sees no GPU tells all") {
   for (std::size_t rank = 0; rank < 2; ++rank) {
     job.check_said(
         rank, "cannot take part: it needs a GPU, and its process sees none: cudaGetDeviceCount: no CUDA-capable device",
-        1);
+        2);
   }
 }
 
@@ -227,21 +227,21 @@ TEST_CASE("a rank that does not know its GPU tells all how to say it") {
     job.start_rank(rank, "train", rank == 1 ? Environment{{"LOCAL_RANK", ""}} : Environment{});
   }
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    job.check_said(rank, "torchrun (RANK=1 WORLD_SIZE=2) did not say which is its own: set LOCAL_RANK", 1);
+    job.check_said(rank, "torchrun (RANK=1 WORLD_SIZE=2) did not say which is its own: set LOCAL_RANK", 2);
   }
 }
 
 TEST_CASE("an environment that contradicts itself is refused") {
   Processes job{{.world = 2}};
   job.start_rank(0, "train", {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
-  job.check_said(0, "RANK=0 WORLD_SIZE=2 and OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 contradict each other", 1);
+  job.check_said(0, "RANK=0 WORLD_SIZE=2 and OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 contradict each other", 2);
 }
 
 TEST_CASE("a process of another job is refused, and the job goes on") {
   Processes job{{.world = 2}};
   job.start_rank(0, "train", {{"ZEROTH_JOB_TOKEN", "today"}});
   job.start_rank(1, "train", {{"ZEROTH_JOB_TOKEN", "yesterday"}});
-  job.check_said(1, "this process's job token is not that job's", 1);
+  job.check_said(1, "this process's job token is not that job's", 2);
   job.start_rank(1, "train", {{"ZEROTH_JOB_TOKEN", "today"}});
   job.check_said(0, "trained", 0);
   job.check_said(2, "trained", 0);

@@ -23,6 +23,7 @@
 #include "few_threads.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/comm/transport.hpp"
+#include "zeroth/core/error.hpp"
 #include "zeroth/device/cpu.hpp"
 
 namespace {
@@ -122,6 +123,14 @@ std::map<std::string, Scenario> const scenarios{
        }
        rank.step_for_ever();
      }},
+    {"wrong",
+     [](Rank& rank) {
+       rank.step_until(3);
+       if (rank.odd()) {
+         throw zeroth::ConfigError{"the stage file has changed"};
+       }
+       rank.step_for_ever();
+     }},
     {"throw_a_number",
      [](Rank& rank) {
        if (rank.odd()) {
@@ -162,6 +171,7 @@ std::map<std::string, Scenario> const scenarios{
      }},
     {"steps", [](Rank& rank) { rank.step_for_ever(); }},
     {"until_stopped", [](Rank& rank) { rank.step_until_stopped(); }},
+    {"save_when_stopped", [](Rank& rank) { rank.step_until_stopped(); }},
     {"freeze_when_stopped",
      [](Rank& rank) {
        rank.step_until_stopped();
@@ -259,5 +269,6 @@ int main(int argc, char** argv) {
     scenario->second(rank);
   });
   say("launch has returned.");
-  return status;
+  bool const has_saved = status == zeroth::ExitCode::done && arguments.scenario == "save_when_stopped";
+  return has_saved ? zeroth::ExitCode::stopped : status;
 }

@@ -50,6 +50,37 @@ TEST_CASE("processes without faults end with status 0") {
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
+TEST_CASE("mpirun returns what the rank that failed first says of it") {
+  auto const [scenario, status] = GENERATE(table<std::string, int>({{"wrong", 2}, {"throw", 1}}));
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {scenario}, folder)};
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.in_time);
+  CHECK(ending.status == status);
+}
+
+TEST_CASE("mpirun returns what is refused before MPI starts") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"fine", "--stop-grace", "-1"}, folder)};
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.status == 2);
+}
+
+TEST_CASE("processes that save and end when SIGUSR1 asks for it make mpirun say so") {
+  Folder const folder;
+  Child child{fault_program_under_mpi(world, {"save_when_stopped"}, folder)};
+  REQUIRE(child.wait_for("is under way.", world));
+  child.send(SIGUSR1);  // which mpirun passes on
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.in_time);
+  CHECK(ending.status == 75);
+  CHECK(count_of(child.output(), "launch has returned.") == world);
+  CHECK(count_of(child.output(), "SIGUSR1: all ranks stop at the next step") == world);
+}
+
 TEST_CASE("an exception in one process ends all, and is what is printed") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"throw"}, folder)};
@@ -257,7 +288,7 @@ TEST_CASE("variables of a launcher that MPI knows nothing of are refused") {
   options.environment = {{"RANK", "1"}, {"WORLD_SIZE", "4"}};
   Child child{options};
   auto const ending = child.wait();
-  CHECK(ending.status == 1);
+  CHECK(ending.status == 2);
   CHECK_THAT(child.output(), Contains("RANK=1 WORLD_SIZE=4 (torchrun), but MPI sees rank 0 in a world of 1") &&
                                  Contains("mpirun -n 4"));
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Answers questions about training with Zeroth without training.
+/// Answers questions about training with Zeroth without training, and starts it, again where it failed.
 ///
 ///   zeroth plan --model 7.5B --ranks 64
 ///   zeroth simulate --model 7.5B --ranks 64 --machine 8xH100
+///   zeroth run --ranks 4 --max-restarts 3 -- train_gpt --config zero3.json ...
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,21 +15,24 @@
 #include <zeroth/core/standard_streams.hpp>
 
 #include "plan_command.hpp"
+#include "run_command.hpp"
 #include "simulate_command.hpp"
 
 namespace {
 
 int run(int argc, char** argv, std::ostream& out) {
-  CLI::App app{"What training with ZeRO stages 0 to 3 takes, before it is started.", "zeroth"};
+  CLI::App app{"What training with ZeRO stages 0 to 3 takes, before it is started; and its start.", "zeroth"};
   app.require_subcommand(1);
+  int status = 0;
   try {
     zeroth::tools::add_plan_command(app, out);
     zeroth::tools::add_simulate_command(app, out);
+    zeroth::tools::add_run_command(app, status);
     app.parse(argc, argv);
-    return 0;
+    return status;
   } catch (CLI::ParseError const& error) {
     std::ostringstream complaint;
-    int const status = app.exit(error, out, complaint) == 0 ? 0 : 2;
+    status = app.exit(error, out, complaint) == 0 ? 0 : 2;
     zeroth::write_error(complaint.str());
     return status;
   } catch (std::bad_alloc const&) {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "zeroth/comm/communicator.hpp"
+#include "zeroth/comm/exit_code.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/device/device.hpp"
 
@@ -52,6 +53,10 @@ class ZEROTH_EXPORT Job {
 
   /// Asks all ranks to stop, see StepReport::stop. Any thread.
   void request_stop() noexcept;
+  /// For who commits a checkpoint: the work up to `step`, a number that grows, is saved, and a restart goes on from
+  /// there. Where that is more than was noted before, in earlier attempts too, all of LaunchOptions::restarts are ahead
+  /// again. One rank is enough; any thread. Without effect where ranks are processes.
+  void note_progress(std::int64_t step);
   /// Engines made from now on compute on this stream of the caller's, which outlives them: see adapters/cuda.hpp. Until
   /// then each makes one. For jobs on GPUs; elsewhere the next engine throws ContractError.
   void compute_on(device::StreamRef stream) noexcept;
@@ -70,7 +75,8 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 /// How launch() makes ranks, and how long it waits for them. What a launcher says comes first.
 struct LaunchOptions {
   /// Ranks to run as threads if mpirun, mpiexec, srun or torchrun started none; otherwise this process is one rank,
-  /// whatever is given here. Under a launcher of one process, asking for local runs threads all the same. Up to 4096.
+  /// whatever is given here. Under a launcher of one process, asking for local runs threads all the same. `zeroth run`
+  /// says how many in ZEROTH_THREAD_RANKS, which counts instead. Up to 4096.
   int thread_ranks = 1;
   /// Empty: if a launcher started several processes, nccl on GPUs and mpi elsewhere; mpi if the launcher is MPI's own;
   /// otherwise local. Refused: local where a launcher started several, what the library was built without, nccl on the
@@ -88,23 +94,30 @@ struct LaunchOptions {
   std::chrono::milliseconds join_timeout{300'000};
   /// How long a rank may take to end after another one has failed, before the process is ended under it.
   std::chrono::milliseconds failure_grace{5000};
-  /// How long ranks may take to stop and end after SIGTERM has asked them to, before their processes are ended under
-  /// them. Launchers pass Ctrl-C on as SIGTERM, and many kill soon after it: mpirun has an option for when.
+  /// How long ranks may take to stop and end after SIGTERM or SIGUSR1 has asked them to, before their processes are
+  /// ended under them. Launchers pass Ctrl-C on as SIGTERM, and many kill soon after it: mpirun has an option for when.
   std::chrono::milliseconds stop_grace{10'000};
+  /// With thread ranks: how often in a row, without progress, all ranks begin again with `rank_main` after a failure of
+  /// ExitCode::failed, 1 s later, then 2 s, 4 s, up to 30 s: see Job::note_progress(). Not after a stop was requested,
+  /// nor where a rank has not ended. Ranks that are processes cannot begin again from inside: see `zeroth run`.
+  int restarts = 0;
 };
 namespace detail {
 ZEROTH_EXPORT int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
 }
-/// Runs `rank_main` once per rank; returns main()'s exit status: 0, or 1 once all ranks were ended and the first error
-/// was printed. Thread ranks call `rank_main` at the same time, so a `mutable` lambda does not compile.
+/// Runs `rank_main` once per rank; returns main()'s exit status once all ranks were ended: ExitCode::done, or after the
+/// first error was printed `wrong` if that was a ConfigError or a ContractError, and `failed` otherwise. Thread ranks
+/// call `rank_main` at the same time, so a `mutable` lambda does not compile.
 ///
 /// Failure: what one rank throws ends all ranks, with PeerError where they wait for others. The last collectives of
 /// every rank are written as zeroth_flight_rank<R>.json. A rank that does not end by itself is named, and the process
-/// ends with status 1. Across processes a failed job ends in here, by MPI_Abort, or with nccl by the end of each
-/// process, so that none is left behind. Signals, while it runs: the first Ctrl-C requests a stop, a second one ends
-/// the process with status 130. The first SIGTERM does as well; a second one, or LaunchOptions::stop_grace, ends the
-/// process by SIGTERM, after the flight records. A program that handles SIGTERM by itself is only given those first. A
-/// signal that was ignored stays so.
+/// ends with the status that launch() would return. Across processes a failed job ends in here, by MPI_Abort, or with
+/// nccl by the end of each process, so that none is left behind; each ends with the status of what its rank threw.
+/// Signals, while it runs: the first Ctrl-C requests a stop, a second one ends the process with status 130. The first
+/// SIGTERM does as well; a second one, or LaunchOptions::stop_grace, ends the process by SIGTERM, after the flight
+/// records. A program that handles SIGTERM by itself is only given those first. SIGUSR1, which batch systems send some
+/// time ahead, is to a program that does not handle it as the first SIGTERM, however often it comes. A signal that was
+/// ignored stays so. In the pauses between restarts signals do what they did before.
 /// Threads: one launch at a time. With mpi and nccl, ranks are processes and `rank_main` runs on the calling thread.
 template <class F>
   requires std::invocable<F const&, Job&>

@@ -196,6 +196,30 @@ std::optional<LaunchedRank> find_launched_rank(Variables const& variable) {
   return from_slurm;
 }
 
+LaunchOptions with_thread_ranks(LaunchOptions options, std::optional<LaunchedRank> const& launched,
+                                Variables const& variable) {
+  constexpr auto name = "ZEROTH_THREAD_RANKS";
+  char const* const text = variable(name);
+  if (text == nullptr) {
+    return options;
+  }
+  auto const ranks = static_cast<int>(whole_number(name, text, 1, most_thread_ranks));
+  auto const words = fmt::format("{}={}", name, ranks);
+  if (launched && launched->world > 1) {
+    throw ConfigError{fmt::format("{} and {} contradict each other in the environment: unset those that are left over",
+                                  words, launched->variables)};
+  }
+  if (options.transport && *options.transport != Transport::local) {
+    throw ConfigError{
+        fmt::format("{} in the environment: ranks are to be threads, and the program asks for transport "
+                    "{}: start it with zeroth run --transport {}, or ask for local",
+                    words, name_of(*options.transport), name_of(*options.transport))};
+  }
+  options.thread_ranks = ranks;
+  options.transport = Transport::local;
+  return options;
+}
+
 namespace {
 
 LaunchPlan plan_nccl(LaunchOptions const& options, std::optional<LaunchedRank> const& launched) {
@@ -218,6 +242,9 @@ LaunchPlan plan_nccl(LaunchOptions const& options, std::optional<LaunchedRank> c
 LaunchPlan plan_launch(LaunchOptions const& options, std::optional<LaunchedRank> const& launched, bool has_mpi) {
   if (options.thread_ranks < 1) {
     throw ConfigError{fmt::format("LaunchOptions::thread_ranks is {}: allowed are 1 and more", options.thread_ranks)};
+  }
+  if (options.restarts < 0) {
+    throw ConfigError{fmt::format("LaunchOptions::restarts is {}: allowed are 0 and more", options.restarts)};
   }
   if (options.stop_grace.count() < 0) {
     throw ConfigError{

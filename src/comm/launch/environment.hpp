@@ -42,6 +42,12 @@ using Variables = std::function<char const*(char const*)>;
 /// Open MPI or MPICH; and, if it was not torchrun that set them, another rank than srun's in a world that is srun's.
 [[nodiscard]] std::optional<LaunchedRank> find_launched_rank(Variables const& variable);
 
+/// `options` as `zeroth run` wants them, which says in ZEROTH_THREAD_RANKS how many ranks are to be threads of this
+/// process; unchanged where it says nothing. Throws ConfigError for what is no number of ranks, where a launcher
+/// started this process as one of several, and where the program asks for a transport between processes.
+[[nodiscard]] LaunchOptions with_thread_ranks(LaunchOptions options, std::optional<LaunchedRank> const& launched,
+                                              Variables const& variable);
+
 /// How a job is run.
 struct LaunchPlan {
   Transport transport = Transport::local;

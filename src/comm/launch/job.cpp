@@ -34,6 +34,7 @@ Job Job::split(int color, int key, std::string const& name) {
   auto const stop = std::make_shared<std::atomic<bool>>(false);
   part->stop_requested = [stop, whole = state_->stop_requested] { return stop->load() || whole(); };
   part->request_stop = [stop] { stop->store(true); };
+  part->note_progress = state_->note_progress;
   part->make_device = state_->make_device;
   part->compute_stream = state_->compute_stream;
   part->set_flight_folder = state_->set_flight_folder;
@@ -58,6 +59,7 @@ void Job::sum(std::span<double> values) {
 }
 
 void Job::request_stop() noexcept { state_->request_stop(); }
+void Job::note_progress(std::int64_t step) { state_->note_progress(step); }
 void Job::compute_on(device::StreamRef stream) noexcept { state_->compute_stream = stream; }
 
 }  // namespace zeroth

@@ -43,13 +43,16 @@ int run(comm::LaunchPlan const& plan, LaunchOptions options, std::optional<comm:
 
 }  // namespace
 
-int launch(LaunchOptions const& options, std::function<void(Job&)> const& rank_main) {
+int launch(LaunchOptions const& given, std::function<void(Job&)> const& rank_main) {
   try {
-    auto const launched = comm::find_launched_rank([](char const* name) { return std::getenv(name); });
+    comm::Variables const variable = [](char const* name) -> char const* { return std::getenv(name); };
+    auto const launched = comm::find_launched_rank(variable);
+    auto const options = comm::with_thread_ranks(given, launched, variable);
     return run(comm::plan_launch(options, launched, has_mpi), options, launched, rank_main);
   } catch (...) {  // the job did not start
-    print_error(comm::describe_current_exception().text);
-    return 1;
+    auto const error = comm::describe_current_exception();
+    print_error(error.text);
+    return error.exit_code;
   }
 }
 

@@ -39,9 +39,9 @@ int run_process_job(LaunchOptions const& options, std::optional<LaunchedRank> co
             .fail = [&session](std::string const& reason) { session->fail(session->rank(), reason); },
             .failure = [&session] { return session->failure(); },
             .end_process =
-                [&session] {
+                [&session](int status) {
                   flush_output();
-                  session->abort_job(1);
+                  session->abort_job(status);
                 },
             .describe_silent = [&session] { return session->describe_silent(); }},
            state, rank_main, options);

@@ -97,7 +97,7 @@ int run_nccl_job(LaunchOptions const& options, LaunchedRank const& launched,
             .after_all = [&session] { session->await_all(); },  // the store that tells of failures ends with rank 0
             .fail = [&session](std::string const& reason) { session->fail(reason); },
             .failure = [&session] { return failure_of(*session); },
-            .end_process = [] { end_process(1); }},
+            .end_process = [](int status) { end_process(status); }},
            state, rank_main, options);
   return 0;
 }

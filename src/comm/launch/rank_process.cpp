@@ -46,7 +46,7 @@ void end(RankProcess const& process, FlightFiles& files, RankError const& error,
   if (!is_first && !is_cause) {
     print_error(error.text);
   }
-  process.end_process();
+  process.end_process(error.exit_code);
 }
 
 /// Ends the process `grace` after the job has failed, if its own thread does not come to do so: it may be stuck in what

@@ -20,14 +20,15 @@ struct RankProcess {
   std::function<void()> after_all = [] {};       ///< Once this rank has done its work and ended its communicators.
   std::function<void(std::string const&)> fail;  ///< Tells all ranks, unless the job has failed already.
   std::function<std::optional<JobFailure>()> failure;  ///< Any thread, as fail() and end_process().
-  std::function<void()> end_process;                   ///< With status 1; does not return.
+  std::function<void(int)> end_process;                ///< With this status; does not return.
   /// Which ranks do not answer, in words; empty if all do, or if failure() would tell. Waits, but not for long.
   std::function<std::string()> describe_silent = [] { return std::string{}; };
 };
 
 /// Runs `rank_main` on a job of `process` and `state`, whose communicator, flags and flight folder are set here.
 /// Returns when all went well. Otherwise does not return: the rank that failed first prints why, the others wait
-/// `options.failure_grace` for it and speak up only then; every rank writes its flight record. A rank whose thread has
+/// `options.failure_grace` for it and speak up only then; every rank writes its flight record, and ends its process
+/// with the code of what it threw itself. A rank whose thread has
 /// not come back as long after the job failed, whatever holds it, is ended under it.
 void run_rank(RankProcess const& process, detail::JobState& state, std::function<void(Job&)> const& rank_main,
               LaunchOptions const& options);

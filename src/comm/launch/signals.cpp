@@ -58,6 +58,10 @@ void pass_on(int signal) {
   errno = saved;
 }
 
+bool is_own_handler(struct sigaction const& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 || action.sa_handler != SIG_DFL;
+}
+
 struct sigaction install(int signal) {
   struct sigaction before {};
   struct sigaction handler {};
@@ -68,10 +72,6 @@ struct sigaction install(int signal) {
     ::sigaction(signal, &handler, nullptr);
   }
   return before;
-}
-
-bool is_own_handler(struct sigaction const& action) {
-  return (action.sa_flags & SA_SIGINFO) != 0 || action.sa_handler != SIG_DFL;
 }
 
 constexpr unsigned char deadline_came = 255;
@@ -109,6 +109,10 @@ SignalWatch::SignalWatch(Actions actions) : actions_{std::move(actions)} {
   }
   before_interrupt_ = install(SIGINT);
   before_terminate_ = install(SIGTERM);
+  ::sigaction(SIGUSR1, nullptr, &before_user_);
+  if (!is_own_handler(before_user_)) {
+    install(SIGUSR1);
+  }
 }
 
 SignalWatch::~SignalWatch() {
@@ -121,6 +125,7 @@ SignalWatch::~SignalWatch() {
 void SignalWatch::restore() noexcept {
   ::sigaction(SIGINT, &before_interrupt_, nullptr);
   ::sigaction(SIGTERM, &before_terminate_, nullptr);
+  ::sigaction(SIGUSR1, &before_user_, nullptr);
 }
 
 void SignalWatch::watch() {
@@ -133,10 +138,12 @@ void SignalWatch::watch() {
       interrupt();
     } else if (number == SIGTERM) {
       terminate();
+    } else if (number == SIGUSR1) {
+      save_and_end();
     } else {
       deadline_.reset();
-      do_as_before(
-          fmt::format("{} did not stop within {} of SIGTERM, and is ended", actions_.who, describe(actions_.grace)));
+      do_as_before(fmt::format("{} did not stop within {} of {}, and is ended", actions_.who, describe(actions_.grace),
+                               asked_by_));
     }
   }
 }
@@ -153,14 +160,30 @@ void SignalWatch::interrupt() {
 void SignalWatch::terminate() {
   if (is_own_handler(before_terminate_)) {
     do_as_before("SIGTERM");
-  } else if (deadline_) {
+  } else if (std::exchange(terminated_, true)) {
     do_as_before(fmt::format("the second SIGTERM ends {}", actions_.who));
   } else {
-    deadline_ = Clock::now() + actions_.grace;
-    actions_.ask(SIGTERM);  // first: who sent it may not wait for long
-    print_error(fmt::format("SIGTERM: all ranks stop at the next step; in {}, or at the next SIGTERM, {} is ended",
-                            describe(actions_.grace), actions_.who));
+    stop_in_time(SIGTERM);
   }
+}
+
+void SignalWatch::save_and_end() {
+  if (!deadline_) {
+    stop_in_time(SIGUSR1);
+  }
+}
+
+void SignalWatch::stop_in_time(int signal) {
+  char const* const name = signal == SIGTERM ? "SIGTERM" : "SIGUSR1";
+  if (!deadline_) {
+    deadline_ = Clock::now() + actions_.grace;
+    asked_by_ = name;
+  }
+  actions_.ask(signal);  // first: who sent it may not wait for long
+  auto const grace = describe(actions_.grace);
+  auto const when = asked_by_ == name ? "in " + grace : fmt::format("{} after {}", grace, asked_by_);
+  print_error(fmt::format("{}: all ranks stop at the next step; {}, or at the {} SIGTERM, {} is ended", name, when,
+                          terminated_ ? "next" : "second", actions_.who));
 }
 
 void SignalWatch::do_as_before(std::string const& why) {

@@ -10,6 +10,7 @@
 #include "comm/describe.hpp"
 #include "comm/launch/process_end.hpp"
 #include "comm/mpi/mpi_session.hpp"
+#include "zeroth/comm/exit_code.hpp"
 #include "zeroth/core/standard_streams.hpp"
 
 namespace zeroth::comm {
@@ -35,7 +36,7 @@ void StartInTime::watch() {
       "{}{} did not end within {}: it waits for {}, and at least one has not come. MPI does not say which: look for a "
       "process that is stopped or slow to start, or a machine that cannot be reached (LaunchOptions::join_timeout)",
       rank, MpiSession::starting_call(), describe(timeout_), ranks));
-  end_process(1);
+  end_process(ExitCode::failed);
 }
 
 }  // namespace zeroth::comm

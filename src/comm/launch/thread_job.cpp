@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,7 +27,10 @@
 #include "comm/local/local_communicator.hpp"
 #include "comm/rank_error.hpp"
 #include "core/counter.hpp"
+#include "core/logger.hpp"
 #include "core/start_thread.hpp"
+#include "zeroth/comm/exit_code.hpp"
+#include "zeroth/comm/restart_budget.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/standard_streams.hpp"
 #include "zeroth/device/cuda.hpp"
@@ -48,11 +54,23 @@ void throw_what_was_kept(Communicator const& communicator) {
   }
 }
 
+constexpr auto no_progress = std::numeric_limits<std::int64_t>::min();
+
+void raise_to(std::atomic<std::int64_t>& most, std::int64_t value) noexcept {
+  auto seen = most.load(std::memory_order_relaxed);
+  while (seen < value && !most.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
 /// The calling thread only watches: ranks are threads of their own, so that one that is frozen can be told.
 class ThreadJob {
  public:
   ThreadJob(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
+  /// The exit status.
   [[nodiscard]] int run();
+  [[nodiscard]] std::string const& cause() const { return *printed_; }  ///< Of a failure that run() has told.
+  [[nodiscard]] bool stop_requested() const { return stop_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
  private:
   struct Rank {
@@ -74,12 +92,14 @@ class ThreadJob {
   std::vector<std::shared_ptr<FlightRecorder>> recorders_;
   FlightFiles files_;
   std::atomic<bool> stop_{false};
+  std::atomic<std::int64_t> progress_{no_progress};
   std::vector<Rank> ranks_;
   Counter ended_;
   std::atomic<bool> failed_{false};
 
   std::mutex mutex_;
   std::optional<std::string> printed_;     // the first error, once it is printed
+  int exit_code_ = ExitCode::failed;       // what it says
   std::set<std::string> said_;             // all that were printed, without the rank
   std::optional<std::string> peer_error_;  // the first of those that only say that another rank failed
 };
@@ -104,6 +124,7 @@ ThreadJob::ThreadJob(LaunchOptions const& options, std::function<void(Job&)> con
     }
     state.stop_requested = [this] { return stop_.load(std::memory_order_relaxed); };
     state.request_stop = [this] { stop_.store(true, std::memory_order_relaxed); };
+    state.note_progress = [this](std::int64_t step) { raise_to(progress_, step); };
     state.set_flight_folder = [this](std::filesystem::path const& folder) { files_.set_folder(folder); };
   }
 }
@@ -130,7 +151,7 @@ int ThreadJob::run() {
     return 0;
   }
   report();
-  return 1;
+  return exit_code_;
 }
 
 /// If one cannot be started, those that have been are told to end.
@@ -185,12 +206,13 @@ void ThreadJob::note_failure(int rank) noexcept {
 /// PeerError is printed as soon as it is known, once if ranks agree, and a PeerError only if nothing else explains the
 /// end.
 void ThreadJob::tell_failure(int rank, RankError const& error) {
+  std::lock_guard const lock{mutex_};  // first: what others make of the abort is to come second
   ranks_[static_cast<std::size_t>(rank)].state.communicator->abort(fmt::format("rank {} failed: {}", rank, error.bare));
-  std::lock_guard const lock{mutex_};
   if (error.is_peer_error) {
     peer_error_ = peer_error_.value_or(error.text);
   } else if (said_.insert(error.bare).second) {
     print_error(error.text);
+    exit_code_ = printed_ ? exit_code_ : error.exit_code;
     printed_ = printed_.value_or(error.text);
   }
 }
@@ -219,7 +241,7 @@ void ThreadJob::end_frozen_ranks() {
                               describe(options_.failure_grace), describe_last(*recorders_[rank])));
     }
   }
-  end_process(1);
+  end_process(exit_code_);
 }
 
 void ThreadJob::report() {
@@ -234,7 +256,30 @@ void ThreadJob::report() {
 }  // namespace
 
 int run_thread_job(LaunchOptions const& options, std::function<void(Job&)> const& rank_main) {
-  return ThreadJob{options, rank_main}.run();
+  RestartBudget budget{options.restarts};
+  auto progress = no_progress;
+  while (true) {
+    std::string cause;
+    bool has_moved = false;
+    {
+      ThreadJob job{options, rank_main};
+      int const status = job.run();
+      if (status != ExitCode::failed || options.restarts == 0 || job.stop_requested()) {
+        return status;
+      }
+      cause = job.cause();
+      has_moved = job.progress() > progress;
+      progress = std::max(progress, job.progress());
+    }
+    auto const pause = budget.next(has_moved);
+    if (!pause) {
+      logger().warn("restart {} of {} without progress failed as well: the job ends", budget.used(), budget.most());
+      return ExitCode::failed;
+    }
+    logger().warn("all ranks start again in {} s, restart {} of {} without progress, after: {}", pause->count(),
+                  budget.used(), budget.most(), cause);
+    std::this_thread::sleep_for(*pause);
+  }
 }
 
 }  // namespace zeroth::comm

@@ -17,7 +17,7 @@ namespace zeroth::comm {
 namespace {
 
 using std::chrono::milliseconds;
-using Kind = ControlMessage::Kind;
+using MessageKind = ControlMessage::Kind;
 
 constexpr milliseconds patience_for_answers{1000};
 constexpr milliseconds patience_for_silence{300};  // launchers kill a second after SIGTERM
@@ -189,7 +189,7 @@ void MpiSession::announce() {
   }
   announced_ = true;
   halt_at_ = Clock::now() + patience_for_notes;
-  ControlMessage message{.kind = Kind::failure};
+  ControlMessage message{.kind = MessageKind::failure};
   {
     std::lock_guard const lock{mutex_};
     message.peer = failure_->origin;
@@ -233,7 +233,7 @@ bool MpiSession::service() {
 
 void MpiSession::handle(ControlMessage const& message) {
   switch (message.kind) {
-    case Kind::failure: {
+    case MessageKind::failure: {
       {
         std::lock_guard const lock{mutex_};
         if (!failure_) {
@@ -242,13 +242,13 @@ void MpiSession::handle(ControlMessage const& message) {
       }
       told_ = true;
       halt_at_ = std::min(halt_at_, Clock::now() + patience_for_notes);
-      send(message.sender, {.kind = Kind::noted});
+      send(message.sender, {.kind = MessageKind::noted});
       return;
     }
-    case Kind::noted: ++noted_count_; return;
-    case Kind::question: answer(message); return;
-    case Kind::answer: note_answer(message); return;
-    case Kind::left: {
+    case MessageKind::noted: ++noted_count_; return;
+    case MessageKind::question: answer(message); return;
+    case MessageKind::answer: note_answer(message); return;
+    case MessageKind::left: {
       std::lock_guard const lock{mutex_};
       leavers_.add(message.communicator, {message.sender, message.sequence});
       return;
@@ -257,7 +257,7 @@ void MpiSession::handle(ControlMessage const& message) {
 }
 
 void MpiSession::answer(ControlMessage const& question) {
-  ControlMessage reply{.kind = Kind::answer, .number = question.number};
+  ControlMessage reply{.kind = MessageKind::answer, .number = question.number};
   {
     std::lock_guard const lock{mutex_};
     auto const found = begun_.find(question.communicator);
@@ -294,14 +294,14 @@ void MpiSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
     begun_.erase(communicator);
     leavers_.leave(communicator, ranks.size() - 1);
   }
-  thread_->post(
-      [this, ranks, message = ControlMessage{.kind = Kind::left, .communicator = communicator, .sequence = last}] {
-        for (int const rank : ranks) {
-          if (rank != rank_ && !thread_->halted()) {
-            send(rank, message);
-          }
-        }
-      });
+  thread_->post([this, ranks,
+                 message = ControlMessage{.kind = MessageKind::left, .communicator = communicator, .sequence = last}] {
+    for (int const rank : ranks) {
+      if (rank != rank_ && !thread_->halted()) {
+        send(rank, message);
+      }
+    }
+  });
 }
 
 std::vector<Leaver> MpiSession::who_left(std::uint64_t communicator) const {
@@ -326,7 +326,8 @@ std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector
     inquiries_[number] = inquiry;
   }
   thread_->post(
-      [this, ranks, message = ControlMessage{.kind = Kind::question, .number = number, .communicator = communicator}] {
+      [this, ranks,
+       message = ControlMessage{.kind = MessageKind::question, .number = number, .communicator = communicator}] {
         for (int const rank : ranks) {
           if (!thread_->halted()) {
             send(rank, message);

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/// `zeroth run`: signals are passed on once, and nobody is left behind.
+#include <csignal>
+
+#include "run_support.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+Words const restarting{"--ranks", "2", "--max-restarts", "5"};
+
+int program_in(Child const& child) { return number_behind(child.output(), "rank 0 is process "); }
+
+TEST_CASE("zeroth run passes on what asks for a stop, and ends as the program does") {
+  auto const [signal, name] =
+      GENERATE(table<int, std::string>({{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}}));
+  Folder const folder;
+  Child child{zeroth_run_ranks(restarting, {"save_when_stopped"}, folder)};
+  REQUIRE(child.wait_for("is under way.", 2));
+  child.send(signal);
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.in_time);
+  CHECK(ending.status == 75);
+  CHECK(count_of(child.output(), name + ": all ranks stop at the next step") == 1);
+  CHECK_THAT(child.output(), !Contains("zeroth run:"));
+}
+
+TEST_CASE("what fails after it was asked to stop is not started again") {
+  Folder const folder;
+  Child child{
+      zeroth_run_script(restarting, "note ran; trap 'exit 1' TERM; echo ready; while :; do sleep 0.01; done", folder)};
+  REQUIRE(child.wait_for("ready"));
+  child.send(SIGTERM);
+  auto const ending = child.wait();
+  CHECK(ending.status == 1);
+  CHECK(lines_of(folder, "attempts") == "ran ");
+}
+
+TEST_CASE("the program is not in the process group that a terminal sends Ctrl-C to, and gets it from zeroth run") {
+  Folder const folder;
+  Child alone{zeroth_run_script(restarting, "echo group $(cut -d' ' -f5 /proc/$$/stat) of process $$ .", folder)};
+  CHECK(alone.wait().status == 0);
+  CHECK(number_behind(alone.output(), "group ") == number_behind(alone.output(), "of process "));
+
+  auto options = zeroth_run_ranks(restarting, {"save_when_stopped"}, folder);
+  options.on_terminal = true;
+  Child child{options};
+  REQUIRE(child.wait_for("is under way.", 2));
+  child.press_ctrl_c();
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.status == 75);
+  CHECK(count_of(child.output(), "SIGINT") == 1);
+}
+
+TEST_CASE("a second SIGTERM kills a program that does not stop") {
+  Folder const folder;
+  Child child{zeroth_run_ranks(restarting, {"freeze_when_stopped", "--stop-grace", "1000000000"}, folder)};
+  REQUIRE(child.wait_for("is under way.", 2));
+  child.send(SIGTERM);
+  REQUIRE(child.wait_for("stops at step", 2));
+  child.send(SIGTERM);
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.in_time);
+  CHECK(ending.status == 128 + SIGKILL);
+  CHECK_THAT(child.output(), Contains("zeroth run: the second SIGTERM kills the program"));
+  CHECK(is_gone(program_in(child)));
+}
+
+TEST_CASE("a signal in the pause before a restart ends zeroth run with the status of the failure") {
+  int const signal = GENERATE(SIGTERM, SIGINT, SIGUSR1);
+  Folder const folder;
+  // In the third pause, which is long enough for the signal to come in it on a slow machine, too.
+  Child child{zeroth_run_script(restarting, "note ran; exit 1", folder)};
+  REQUIRE(child.wait_for("in 4 s"));
+  child.send(signal);
+  auto const ending = child.wait();
+  CHECK(ending.status == 1);
+  CHECK(lines_of(folder, "attempts") == "ran ran ran ");
+}
+
+TEST_CASE("the program does not outlive a zeroth run that is killed") {
+  Folder const folder;
+  Child child{zeroth_run_ranks(restarting, {"steps"}, folder)};
+  REQUIRE(child.wait_for("is under way.", 2));
+  child.send(SIGKILL);
+  auto const ending = child.wait();  // at the end of what agent and program write
+  CHECK(ending.in_time);
+  CHECK(ending.signal == SIGKILL);
+  CHECK(is_gone(program_in(child)));
+}
+
+TEST_CASE("what a failed attempt has left behind is gone before the next") {
+  Folder const folder;
+  Child child{zeroth_run_script({"--ranks", "1", "--max-restarts", "1"},
+                                "if [ $1 = 1 ]; then sleep 1000 & echo left $! .; kill -9 $$; fi", folder)};
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.in_time);
+  CHECK(ending.status == 0);
+  CHECK(is_gone(number_behind(child.output(), "left ")));
+}
+
+TEST_CASE("signals that were ignored are none of zeroth run's") {
+  Folder const folder;
+  auto options =
+      zeroth_run_script(restarting, "echo ready; while [ ! -e enough ]; do sleep 0.01; done; [ $1 = 2 ]", folder);
+  options.command.insert(options.command.begin(), {"sh", "-c", "trap '' INT; exec \"$@\"", "sh"});
+  Child child{options};
+  REQUIRE(child.wait_for("ready"));
+  child.send(SIGINT);
+  std::filesystem::create_directory(folder / "enough");
+  CHECK(child.wait().status == 0);  // of the second attempt, which a request to stop would have left out
+}
+
+}  // namespace
+}  // namespace zeroth::testing

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "processes.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <system_error>
+
+#include <zeroth/core/error.hpp>
+
+namespace zeroth::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array awaited_numbers{SIGTERM, SIGINT, SIGUSR1, SIGCHLD};
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+/// Null behind the last one, as exec takes them.
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (auto& word : words) {
+    pointers.push_back(word.data());
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+/// This process's, with `added` in place of what has the same names.
+std::vector<std::string> environment_with(std::map<std::string, std::string> const& added) {
+  std::vector<std::string> all;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    std::string const text = *variable;
+    if (!added.contains(text.substr(0, text.find('=')))) {
+      all.push_back(text);
+    }
+  }
+  for (auto const& [name, value] : added) {
+    all.push_back(fmt::format("{}={}", name, value));
+  }
+  return all;
+}
+
+/// In the process that was forked. Only calls that are allowed there, and no memory.
+[[noreturn]] void become(char** command, char** environment, pid_t parent, AwaitedSignals const& signals,
+                         int report_to) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) {  // it was gone before that
+    ::_exit(EXIT_FAILURE);
+  }
+  ::setpgid(0, 0);
+  int const nothing = ::open("/dev/null", O_RDONLY);
+  ::dup2(nothing, STDIN_FILENO);
+  if (nothing > STDERR_FILENO) {
+    ::close(nothing);
+  }
+  ::signal(SIGPIPE, SIG_DFL);  // which keep_standard_streams() has changed
+  signals.give_back();
+  ::execvpe(command[0], command, environment);
+  int const error = errno;
+  (void)!::write(report_to, &error, sizeof error);
+  ::_exit(EXIT_FAILURE);
+}
+
+/// Nothing if it became the program; otherwise why not.
+std::optional<int> read_error(int report) {
+  int error = 0;
+  ssize_t bytes = 0;
+  do {
+    bytes = ::read(report, &error, sizeof error);
+  } while (bytes < 0 && errno == EINTR);
+  return bytes == sizeof error ? std::optional{error} : std::nullopt;
+}
+
+pid_t start_process(Start const& start, AwaitedSignals const& signals) {
+  auto words = start.command;
+  auto variables = environment_with(start.environment);
+  auto const command = pointers_to(words);
+  auto const environment = pointers_to(variables);
+  std::array<int, 2> report{};
+  if (::pipe2(report.data(), O_CLOEXEC) != 0) {
+    throw SystemError{"pipe2 failed: " + error_text(errno)};
+  }
+  pid_t const parent = ::getpid();
+  pid_t const process = ::fork();
+  int const fork_error = errno;
+  if (process == 0) {
+    become(const_cast<char**>(command.data()), const_cast<char**>(environment.data()), parent, signals, report[1]);
+  }
+  ::close(report[1]);
+  auto const error = process < 0 ? std::nullopt : read_error(report[0]);
+  ::close(report[0]);
+  if (process < 0) {
+    throw SystemError{fmt::format("no process for {}: {}", start.command.front(), error_text(fork_error))};
+  }
+  if (error) {
+    ::waitpid(process, nullptr, 0);
+    throw ConfigError{fmt::format("{} cannot be run: {}", start.command.front(), error_text(*error))};
+  }
+  return process;
+}
+
+}  // namespace
+
+AwaitedSignals::AwaitedSignals() {
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, children would leave no word of how they ended
+  ::sigemptyset(&awaited_);
+  for (int const number : awaited_numbers) {
+    struct sigaction now {};
+    ::sigaction(number, nullptr, &now);
+    if (now.sa_handler != SIG_IGN) {
+      ::sigaddset(&awaited_, number);
+    }
+  }
+  ::sigprocmask(SIG_BLOCK, &awaited_, &before_);
+}
+
+AwaitedSignals::~AwaitedSignals() { give_back(); }
+
+void AwaitedSignals::give_back() const noexcept { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+int AwaitedSignals::next(std::optional<Clock::time_point> deadline) const {
+  while (true) {
+    constexpr std::chrono::nanoseconds longest = std::chrono::hours{1};
+    auto const left = deadline ? std::clamp<std::chrono::nanoseconds>(*deadline - Clock::now(), {}, longest) : longest;
+    timespec const timeout{left.count() / 1'000'000'000, left.count() % 1'000'000'000};
+    int const number = ::sigtimedwait(&awaited_, nullptr, &timeout);
+    if (number > 0) {
+      return number;
+    }
+    if (deadline && Clock::now() >= *deadline) {
+      return 0;
+    }
+  }
+}
+
+Processes::Processes(std::vector<Start> const& starts, AwaitedSignals const& signals) {
+  try {
+    for (auto const& start : starts) {
+      running_.push_back(start_process(start, signals));
+    }
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+Processes::~Processes() { end(); }
+
+void Processes::end() noexcept {
+  kill();
+  for (pid_t const process : running_) {
+    if (process != 0) {
+      ::waitpid(process, nullptr, 0);
+    }
+  }
+}
+
+void Processes::send(int signal) const noexcept {
+  for (pid_t const process : running_) {
+    if (process != 0) {
+      ::kill(process, signal);
+    }
+  }
+}
+
+void Processes::kill() const noexcept {
+  for (pid_t const process : running_) {
+    if (process != 0) {
+      ::kill(-process, SIGKILL);
+    }
+  }
+}
+
+void Processes::reap() {
+  siginfo_t info{};
+  while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+    auto const found = std::ranges::find(running_, info.si_pid);
+    if (found != running_.end()) {  // otherwise an orphan that came to us, as to process 1 of a container
+      Ended const how = info.si_code == CLD_EXITED ? Ended{.status = info.si_status} : Ended{.signal = info.si_status};
+      if (!how.is_well()) {
+        ::kill(-info.si_pid, SIGKILL);  // while the process that is not waited for yet keeps the number
+      }
+      *found = 0;
+      ended_.emplace_back(static_cast<std::size_t>(found - running_.begin()), how);
+    }
+    ::waitpid(info.si_pid, nullptr, 0);
+    info = {};
+  }
+}
+
+bool Processes::are_running() const noexcept {
+  return std::ranges::any_of(running_, [](pid_t process) { return process != 0; });
+}
+
+}  // namespace zeroth::tools

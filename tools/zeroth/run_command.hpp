@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The subcommand `run`.
+#pragma once
+#include <CLI/App.hpp>
+
+namespace zeroth::tools {
+
+/// Leaves the exit status of what it ran in `status`.
+void add_run_command(CLI::App& app, int& status);
+
+}  // namespace zeroth::tools
