@@ -45,7 +45,7 @@ require_cmake() {
 
 # What the library and its examples are built from; what the tests need beside it.
 library_packages=(g++ cmake ninja-build libfmt-dev libspdlog-dev nlohmann-json3-dev libeigen3-dev libcli11-dev
-  libdnnl-dev libopenmpi-dev openmpi-bin python3)
+  libxxhash-dev libdnnl-dev libopenmpi-dev openmpi-bin python3)
 # shellcheck disable=SC2034 # for those that source this
 test_packages=("${library_packages[@]}" catch2)
 

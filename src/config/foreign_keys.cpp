@@ -96,8 +96,6 @@ constexpr ForeignKey table[] = {
     {"zero_optimization.stage3_param_persistence_threshold", "0", all_sharded},
     {"zero_optimization.stage3_model_persistence_threshold", "0", all_sharded},
     {"zero_optimization.stage3_max_reuse_distance", "", "stage3_max_live_parameters bounds what is gathered"},
-    {"zero_optimization.stage3_gather_16bit_weights_on_model_save", "false",
-     "Engine::save_weights writes whole parameters, in fp32"},
     {"zero_optimization.stage3_module_granularity_threshold", "0", one_unit},
     {"zero_optimization.stage3_use_all_reduce_for_fetch_params", "false", ""},
     {"zero_optimization.stage3_allgather_sequential", "false", one_unit},

@@ -123,6 +123,8 @@ inline constexpr Key keys[] = {
   {.path = "zero_optimization.stage3_max_live_parameters", .kind = Kind::integer, .value = 1'000'000'000,
    .meaning = "Stage 3: elements that may be gathered at once. Bounds prefetch, with a warning where it leaves none; "
               "the unit in use always fits."},
+  {.path = "zero_optimization.stage3_gather_16bit_weights_on_model_save", .kind = Kind::boolean, .value = false,
+   .meaning = "AnyEngine::save_weights() writes weights in the compute dtype, rounded from the masters, instead of in fp32; at every stage."},
 
   {.path = "fp16.enabled", .kind = Kind::boolean, .value = false,
    .meaning = "Compute in fp16, with fp32 masters."},
@@ -234,6 +236,12 @@ inline constexpr Key keys[] = {
    .meaning = "Fill memory with NaN when what it held is no longer valid. Guards hand out copies of parameters and gradients, which are NaN once a guard has ended: at every stage, and for the memory of both, whole."},
   {.path = "zeroth.flight_recorder", .kind = Kind::text, .value = "",
    .meaning = "Folder for the record of the last collectives, written on a fault; empty is the working folder."},
+  {.path = "zeroth.checkpoint.buffer_bytes", .kind = Kind::integer, .range = {8'388'608}, .value = 16'777'216,
+   .meaning = "Memory of the host, on every rank that saves, for pieces on their way to the disk. With as much as a rank's share of the states an update never waits for the disk."},
+  {.path = "zeroth.checkpoint.keep", .kind = Kind::integer, .range = {0}, .value = 0,
+   .meaning = "Checkpoints that stay in a folder, the newest; 0 is all. What a program gives to save() comes first."},
+  {.path = "zeroth.checkpoint.direct_io", .kind = Kind::boolean, .value = true,
+   .meaning = "Write and read checkpoints past the system's cache of files (O_DIRECT), where the file system can."},
 };
 // clang-format on
 

@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "comm/launch/job_state.hpp"
 #include "core/hash.hpp"
 #include "core/logger.hpp"
 #include "engine/engine_state.hpp"
 #include "engine/parameter_values.hpp"
+#include "engine/restore.hpp"
 #include "engine/weight_files.hpp"
+#include "zeroth/checkpoint/record.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/engine/engine.hpp"
 
@@ -86,6 +89,9 @@ std::optional<StepReport> take_report(EngineState& engine) {
                                      "bf16 has fp32's range and needs no loss scale",
                                      report.step, scalars.loss_scale_used));
   }
+  if (engine.checkpoints) {
+    engine.checkpoints->see(report.step, results.totals[owed->parity]);
+  }
   report.loss = scalars.loss;
   report.grad_norm = scalars.gradient_norm;
   report.learning_rate = scalars.learning_rate;
@@ -102,6 +108,17 @@ void check_count(model::Description const& model, ParamId param, std::int64_t co
   auto const& described = model.params[param];
   ZEROTH_EXPECTS(count == described.count, fmt::format("{} of parameter \"{}\" with {} values: it has {}", call,
                                                        described.name, count, described.count));
+}
+
+void check_save(std::filesystem::path const& folder, SaveOptions const& options) {
+  ZEROTH_EXPECTS(!folder.empty(), "save() into a folder without a name");
+  ZEROTH_EXPECTS(std::ssize(options.program_state) <= checkpoint::largest_program_state,
+                 fmt::format("save(): program_state has {} bytes; allowed are up to {}", options.program_state.size(),
+                             checkpoint::largest_program_state));
+  ZEROTH_EXPECTS(options.keep.value_or(0) >= 0,
+                 fmt::format("save(): keep is {}; allowed are 0, which is all, and more", *options.keep));
+  ZEROTH_EXPECTS(options.keep_every >= 0, fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more",
+                                                      options.keep_every));
 }
 
 /// The sums that step() will decide on.
@@ -141,16 +158,21 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
       book.history().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
     }
     auto const rules = rules_for(engine, options);
-    engine.manager->optimizer.decide(book.sums(engine.job->stop_requested()), book.losses(), rules, book.parity());
+    auto sums = book.sums(engine.job->stop_requested());
+    if (engine.checkpoints) {
+      engine.checkpoints->add_to(sums);
+    }
+    engine.manager->optimizer.decide(sums, book.losses(), rules, book.parity());
     engine.schedule->update();
     engine.protocol->end_step();
     auto const steps = engine.protocol->steps();
     auto const& settings = engine.settings();
+    engine.samples += settings.batch.train;
     if (settings.check && steps % engine::replica_check_steps == 0) {
       engine.compare_replicas(shard::States::with, fmt::format("step {}", steps));
     }
     book.close(steps, engine.meters());
-    if (steps == 2 && !settings.check) {
+    if (steps - engine.first_step == 2 && !settings.check) {
       engine.communicators.set_options({.timeout = settings.timeout});
     }
     return report;
@@ -161,19 +183,28 @@ std::optional<StepReport> AnyEngine::finish() {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "finish()"};
   engine.protocol->check_between_passes("finish()");
-  return engine.or_end([&] {
-    auto report = take_report(engine);
+  engine.or_end([&] {
+    if (auto report = take_report(engine)) {
+      engine.kept_report = std::move(report);
+    }
+    if (engine.checkpoints) {
+      engine.checkpoints->settle();
+    }
     engine.gather_stream->synchronize();
     engine.reduce_stream->synchronize();
     engine.device->compute().synchronize();
     engine.finished = true;
-    return report;
   });
+  if (engine.checkpoints) {
+    engine.checkpoints->rethrow();
+  }
+  return std::exchange(engine.kept_report, std::nullopt);
 }
 
 void AnyEngine::trace(Timeline* timeline) {
   Entry const entry{state_->doorway, "trace()"};
   state_->protocol->check_between_passes("trace()");
+  state_->await_saved();  // whose thread adds to the timeline
   state_->device->set_timeline(timeline);
 }
 
@@ -205,7 +236,9 @@ void AnyEngine::save_weights(std::filesystem::path const& file) {
   engine.book->history().add(Verb::save_weights);
   auto const findings = engine.or_end([&] {
     engine.meet("save_weights");
-    return engine::save_weights(*engine.manager, *engine.model, file, engine.exchange());
+    auto const& settings = engine.settings();
+    auto const dtype = settings.saves_weights_in_compute_dtype ? settings.precision.compute : Dtype::fp32;
+    return engine::save_weights(*engine.manager, *engine.model, file, dtype, engine.exchange());
   });
   engine::throw_if_failed("save_weights() failed and changed nothing", findings);
 }
@@ -217,6 +250,7 @@ void AnyEngine::load_weights(std::filesystem::path const& file) {
   engine.book->history().add(Verb::load_weights);
   auto const findings = engine.or_end([&] {
     engine.meet("load_weights");
+    engine.await_saved();
     auto found = engine::load_weights(*engine.manager, *engine.model, file, engine.exchange());
     if (std::ranges::none_of(found, &engine::Finding::failed)) {
       engine.compare_replicas(shard::States::without, "load_weights()");
@@ -224,6 +258,60 @@ void AnyEngine::load_weights(std::filesystem::path const& file) {
     return found;
   });
   engine::throw_if_failed("load_weights() failed and changed nothing", findings);
+}
+
+Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& options) {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "save()"};
+  engine.protocol->check_between_steps("save()");
+  check_save(folder, options);
+  engine.book->history().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
+  engine.or_end([&] {
+    if (!engine.checkpoints) {
+      engine.checkpoints = std::make_unique<engine::Checkpoints>(engine);
+    }
+    engine.checkpoints->settle();
+  });
+  engine.checkpoints->rethrow();
+  return engine.or_end([&] {
+    auto const number = engine.checkpoints->save(folder, options);
+    return Saving{engine, number, engine.checkpoints->path()};
+  });
+}
+
+bool Saving::done() const noexcept { return engine_->checkpoints->done(number_); }
+
+void Saving::wait() {
+  auto& engine = *engine_;
+  Entry const entry{engine.doorway, "Saving::wait()"};
+  engine.protocol->check_between_passes("Saving::wait()");
+  if (!done()) {
+    engine.or_end([&] { engine.checkpoints->settle(); });
+  }
+  engine.checkpoints->rethrow(number_);
+}
+
+namespace {
+void check_restore(EngineState const& engine, char const* call) {
+  engine.protocol->check_restore();
+  ZEROTH_EXPECTS(!engine.book->owes() && !engine.kept_report,
+                 fmt::format("{} while a report of step {} is owed: call finish() first", call,
+                             engine.protocol->steps()));
+}
+}  // namespace
+
+Restored AnyEngine::restore(std::filesystem::path const& path, RestoreOptions const& options) {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "restore()"};
+  check_restore(engine, "restore()");
+  return engine::restore(engine, path, options);
+}
+
+std::optional<Restored> AnyEngine::restore_latest(std::filesystem::path const& folder, RestoreOptions const& options) {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "restore_latest()"};
+  check_restore(engine, "restore_latest()");
+  return engine::restore_latest(engine, folder, options);
 }
 
 void AnyEngine::read(AnyParam const& param, std::span<float> values) {
@@ -248,6 +336,7 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   engine.book->history().add(Verb::write, index_of(param.id_));
   engine.or_end([&] {
     engine.meet("write");
+    engine.await_saved();
     engine::write_values(*engine.manager, *engine.model, param.id_, values, engine.exchange());
     engine.compare_replicas(shard::States::without, "write()");
   });

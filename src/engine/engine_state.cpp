@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <random>
 #include <string_view>
 #include <utility>
 
@@ -120,6 +121,7 @@ EngineState::~EngineState() {
     communicators.gather().all->abort(why);
     std::abort();
   }
+  checkpoints.reset();
   auto const& failure = protocol->failure();
   if (failure || (std::uncaught_exceptions() > exceptions_at_start_ && !finished)) {
     tell_others(failure);
@@ -143,15 +145,19 @@ void EngineState::end_streams() noexcept {
 }
 
 void EngineState::agree(Config const& config) {
-  std::array const mine{model::fingerprint(*model), Fnv1a{}.characters(config.to_json()).value()};
+  stage_file = config.to_json();
+  std::random_device random;
+  auto const own_id = (std::uint64_t{random()} << 32U) | random();
+  std::array const mine{model::fingerprint(*model), Fnv1a{}.characters(stage_file).value(), own_id};
   constexpr std::array said{"models (units, parameters, shapes, options, initial values or seed)", "stage files"};
   auto const all = engine::gather(std::span<std::uint64_t const>{mine}, "start", exchange());
   for (std::size_t place = 0; place < all.size(); ++place) {
-    if (auto const field = place % mine.size(); all[place] != all[field]) {
+    if (auto const field = place % mine.size(); field < said.size() && all[place] != all[field]) {
       throw PeerError{fmt::format("ranks {} and {} built an engine from different {}: all ranks must give the same",
                                   exchange().job_rank(0), exchange().job_rank(place / mine.size()), said[field])};
     }
   }
+  run_id = all[said.size()];
 }
 
 engine::Meters EngineState::meters() const {
@@ -159,12 +165,19 @@ engine::Meters EngineState::meters() const {
   engine::Meters now;
   now.now = device->now();
   now.waited_ms = device->compute().waited_ms() + gather_stream->host_ms() + reduce_stream->host_ms();
+  now.save_ms = checkpoints ? checkpoints->waited_ms() : 0;
   now.gathered_bytes = traffic.gathered_bytes;
   now.reduced_bytes = traffic.reduced_bytes;
   now.prefetch_misses = schedule->prefetch_misses();
   now.parameter_slots = manager->parameters.slots_high_water();
   now.gradient_slots = manager->gradients.slots_high_water();
   return now;
+}
+
+void EngineState::await_saved() const {
+  if (checkpoints) {
+    checkpoints->await_read();
+  }
 }
 
 void EngineState::fail(std::exception_ptr error) noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Behind every engine: its parts, wired, and what their users need together.
 #pragma once
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/checkpoints.hpp"
 #include "engine/communicators.hpp"
 #include "engine/entry.hpp"
 #include "engine/exchange.hpp"
@@ -55,6 +57,8 @@ class EngineState {
   void meet(std::string_view purpose);
   /// When nothing else is enqueued: waits.
   void compare_replicas(shard::States states, std::string const& after);
+  /// Before anything but an update writes to this rank's states.
+  void await_saved() const;
   /// `total` is a sum over ranks that `mine` was part of.
   void check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step);
 
@@ -73,6 +77,12 @@ class EngineState {
   bool finished = false;  ///< finish() was called, and no pass has begun since: nothing is under way.
   bool told_nonfinite = false;
   std::vector<std::string> metrics;  ///< Their names.
+  std::int64_t samples = 0;          ///< That completed steps have taken, over all ranks.
+  std::int64_t first_step = 0;       ///< The last one before those that this engine has run.
+  std::string stage_file;            ///< Resolved.
+  std::uint64_t run_id = 0;          ///< Random, the same on all ranks.
+  std::optional<StepReport> kept_report;             ///< That finish() owes, and had no way to give.
+  std::unique_ptr<engine::Checkpoints> checkpoints;  ///< From the first save on; ends before all else.
 
  private:
   void set_up(Job const& job, Config const& config);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What all ranks try at the same time, and some may fail at alone: a file that only one machine has, a full disk.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/exchange.hpp"
+#include "zeroth/core/error.hpp"
 
 namespace zeroth::engine {
 
@@ -24,6 +26,25 @@ struct Finding {
 
 /// Collective: what every rank found, by rank. Waits. One number of every rank, and texts only if there are any.
 [[nodiscard]] std::vector<Finding> share(Finding const& mine, std::string_view purpose, Exchange const& exchange);
+
+/// Runs `action(finding)`, which may fail on some ranks only; what all of them found. Not after PeerError, which says
+/// that the ranks no longer agree. Collective, waits.
+template <class F>
+std::vector<Finding> together(std::string_view purpose, Exchange const& exchange, F const& action) {
+  Finding mine;
+  try {
+    action(mine);
+  } catch (PeerError const&) {
+    throw;
+  } catch (...) {
+    mine = describe_failure();
+  }
+  return share(mine, purpose, exchange);
+}
+
+[[nodiscard]] inline bool failed(std::vector<Finding> const& all) {
+  return std::ranges::any_of(all, &Finding::failed);
+}
 
 /// Throws the same error on all ranks if one of `all` is one: "`what`: rank 1: ...", without the rank if all say it.
 void throw_if_failed(std::string_view what, std::vector<Finding> const& all);

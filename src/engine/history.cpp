@@ -30,6 +30,7 @@ std::string describe(std::uint64_t call, model::Description const& model) {
     case Verb::begin_evaluation: return "the begin of an evaluation pass";
     case Verb::load_weights: return "load_weights()";
     case Verb::save_weights: return "save_weights()";
+    case Verb::save: return fmt::format("save() into a folder the hash of whose name is {:08x}", argument);
     case Verb::read: return fmt::format("read() of parameter \"{}\"", param());
     case Verb::write: return fmt::format("write() of parameter \"{}\"", param());
     case Verb::gradient_norm: return "gradient_norm()";

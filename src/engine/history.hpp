@@ -20,6 +20,7 @@ enum class Verb : std::uint8_t {
   begin_evaluation,
   load_weights,
   save_weights,
+  save,
   learning_rate,
   read,
   write,
@@ -32,7 +33,7 @@ enum class Verb : std::uint8_t {
 /// does not grow beyond 128 KiB. Keeps its memory when it is cleared.
 class History {
  public:
-  /// `argument`: the unit, the parameter, the bits of the learning rate, or a hash of the metric's name.
+  /// `argument`: the unit, the parameter, the bits of the learning rate, a hash of the metric's name or of the folder.
   void add(Verb verb, std::uint32_t argument = 0);
   void clear() noexcept;
   /// All ranks have made the same calls so far: none of those is listed any more.

@@ -127,10 +127,9 @@ std::int64_t AnyPass::first_sample() const noexcept {
   auto const& batch = engine_->settings().batch;
   auto const& protocol = *engine_->protocol;
   auto const exchange = engine_->exchange();  // whose ranks are places
-  auto const micro_step = protocol.evaluation() != nullptr
-                              ? std::int64_t{protocol.evaluation()->done}
-                              : protocol.steps() * batch.accumulation + protocol.micro_steps();
-  return (micro_step * exchange.world() + exchange.rank()) * batch.micro;
+  bool const evaluates = protocol.evaluation() != nullptr;
+  auto const pass = evaluates ? protocol.evaluation()->done : protocol.micro_steps();
+  return (evaluates ? 0 : engine_->samples) + (std::int64_t{pass} * exchange.world() + exchange.rank()) * batch.micro;
 }
 
 float AnyPass::report_loss(float mean, LossOptions const& options) {

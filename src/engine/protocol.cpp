@@ -39,6 +39,16 @@ void Protocol::check_usable(char const* call) const {
       throw ContractError{fmt::format("{}: the engine failed before: {}", call, error.what())};
     }
   }
+  ZEROTH_EXPECTS(!restoring_, fmt::format("{} after a restore() that failed when it had changed states: only another "
+                                          "restore() may follow",
+                                          call));
+}
+
+void Protocol::check_between_steps(char const* call) const {
+  check_between_passes(call);
+  ZEROTH_EXPECTS(micro_steps_ == 0,
+                 fmt::format("{} after {} of {} micro-steps of step {}: it belongs between steps", call, micro_steps_,
+                             accumulation_, steps_ + 1));
 }
 
 void Protocol::check_between_passes(char const* call) const {
@@ -79,6 +89,17 @@ void Protocol::check_step(std::optional<float> learning_rate) const {
 void Protocol::end_step() noexcept {
   ++steps_;
   micro_steps_ = 0;
+}
+
+void Protocol::check_restore() const {
+  if (!restoring_ || failure_) {
+    check_between_steps("restore()");
+  }
+}
+
+void Protocol::end_restore(std::int64_t step) noexcept {
+  restoring_ = false;
+  steps_ = step;
 }
 
 // ---- passes ---------------------------------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ class Protocol {
   [[nodiscard]] std::exception_ptr const& failure() const noexcept { return failure_; }
   void check_usable(char const* call) const;
   void check_between_passes(char const* call) const;
+  /// Between a step() and the first micro-step of the next.
+  void check_between_steps(char const* call) const;
   /// Between the last micro-step of a step and step().
   void check_reduced(char const* call) const;
   [[nodiscard]] std::string state() const;  ///< What the engine is doing, for messages.
@@ -38,6 +40,12 @@ class Protocol {
   // ---- steps ----
   void check_step(std::optional<float> learning_rate) const;
   void end_step() noexcept;
+  /// States were to be restored: until they are, only that is legal.
+  void begin_restore() noexcept { restoring_ = true; }
+  /// They are those of `step`.
+  void end_restore(std::int64_t step) noexcept;
+  /// As check_between_steps(); also after a restore() that failed in the middle.
+  void check_restore() const;
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }     ///< Completed.
   [[nodiscard]] int micro_steps() const noexcept { return micro_steps_; }  ///< Completed, of this step.
 
@@ -100,6 +108,7 @@ class Protocol {
   stage::Order const* order_;
   int accumulation_;
   std::exception_ptr failure_;
+  bool restoring_ = false;
   std::int64_t steps_ = 0;
   int micro_steps_ = 0;
   std::uint64_t evaluations_ = 0;  ///< The last one's id.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "zeroth/core/dtype.hpp"
 #include "zeroth/core/input_file.hpp"
 #include "zeroth/core/whole_file.hpp"
 #include "zeroth/engine/safetensors_header.hpp"
@@ -40,15 +41,18 @@ struct NamedShape {
   std::vector<std::int64_t> shape;
 };
 
-/// Writes fp32 tensors in the order given, as a WholeFile. Throws SystemError naming the file and the reason.
+/// Writes tensors of one dtype, fp32, bf16 or fp16, in the order given, as a WholeFile. Throws SystemError naming the
+/// file and the reason.
 class SafetensorsWriter {
  public:
-  SafetensorsWriter(std::filesystem::path const& file, std::span<NamedShape const> tensors);
-  void append(std::span<float const> values) { file_.write(std::as_bytes(values)); }
+  SafetensorsWriter(std::filesystem::path const& file, std::span<NamedShape const> tensors, Dtype dtype);
+  /// The next elements, rounded to the dtype.
+  void append(std::span<float const> values);
   void commit() { file_.publish(); }
 
  private:
   WholeFile file_;
+  Dtype dtype_;
 };
 
 }  // namespace zeroth::engine

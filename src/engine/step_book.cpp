@@ -32,6 +32,7 @@ void StepBook::close(std::int64_t step, Meters const& now) {
   owed.step = step;
   owed.step_ms = std::chrono::duration<double, std::milli>(now.now - before_.now).count();
   owed.exposed_comm_ms = now.waited_ms - before_.waited_ms;
+  owed.save_ms = now.save_ms - before_.save_ms;
   owed.gathered_bytes = now.gathered_bytes - before_.gathered_bytes;
   owed.reduced_bytes = now.reduced_bytes - before_.reduced_bytes;
   owed.prefetch_misses = now.prefetch_misses - before_.prefetch_misses;

@@ -19,6 +19,7 @@ namespace zeroth::engine {
 struct Meters {
   Clock::time_point now;
   double waited_ms = 0;  ///< Of the compute stream, for communication.
+  double save_ms = 0;    ///< Of updates, for saves.
   std::int64_t gathered_bytes = 0, reduced_bytes = 0, prefetch_misses = 0;
   int parameter_slots = 0, gradient_slots = 0;  ///< High-water marks.
 };
@@ -51,6 +52,7 @@ class StepBook {
     History const* history = nullptr;  ///< Until the next close().
   };
   [[nodiscard]] std::optional<Owed> take_owed() noexcept;
+  [[nodiscard]] bool owes() const noexcept { return owed_.has_value(); }
 
  private:
   optim::StepSums sums_;

@@ -58,23 +58,6 @@ void check_tensors(std::filesystem::path const& file, SafetensorsReader const& r
   }
 }
 
-/// Runs `action`, which may fail on some ranks only; what all of them found. Not after PeerError, which says that the
-/// ranks no longer agree.
-template <class F>
-std::vector<Finding> together(std::string_view purpose, Exchange const& exchange, F const& action) {
-  Finding mine;
-  try {
-    action(mine);
-  } catch (PeerError const&) {
-    throw;
-  } catch (...) {
-    mine = describe_failure();
-  }
-  return share(mine, purpose, exchange);
-}
-
-[[nodiscard]] bool failed(std::vector<Finding> const& all) { return std::ranges::any_of(all, &Finding::failed); }
-
 /// Brings all slices to rank 0, and there to `writer`. What that throws is left in `refused`, and the ranks still send
 /// to the end: nobody hangs.
 void send_slices(shard::ShardManager& manager, std::size_t params, Exchange const& exchange, SafetensorsWriter* writer,
@@ -139,7 +122,7 @@ void store_slices(shard::ShardManager& manager, model::Description const& model,
 }  // namespace
 
 std::vector<Finding> save_weights(shard::ShardManager& manager, model::Description const& model,
-                                  std::filesystem::path const& file, Exchange const& exchange) {
+                                  std::filesystem::path const& file, Dtype dtype, Exchange const& exchange) {
   constexpr std::string_view purpose = "save_weights";
   manager.parameters.await_gathers();
   std::optional<SafetensorsWriter> writer;  // on rank 0
@@ -147,7 +130,7 @@ std::vector<Finding> save_weights(shard::ShardManager& manager, model::Descripti
   auto opened = together(purpose, exchange, [&](Finding&) {
     on_host = exchange.device->allocate_host(static_cast<std::int64_t>(manager.values.transfer().size_bytes()));
     if (exchange.rank() == 0) {
-      writer.emplace(file, shapes_of(model));
+      writer.emplace(file, shapes_of(model), dtype);
     }
   });
   if (failed(opened)) {

@@ -78,12 +78,16 @@ void Optimizer::decide(optim::StepSums const& mine, std::span<optim::LossTerm co
   kernels.copy(*stream_, &results_->scalars[parity], &step_->scalars, sizeof(optim::StepScalars));
   kernels.copy(*stream_, &results_->totals[parity], &step_->total, sizeof(optim::StepSums));
   stream_->record(*decided_);
+  last_decision_ = static_cast<int>(parity);
   last_decided_ = rules.loss_scale.dynamic ? static_cast<std::int64_t>(parity) : -1;
 }
 
 void Optimizer::await_decision() { memory_->compute().wait(*decided_); }
 
 void Optimizer::update(FlatId flat) {
+  if (before_update_) {
+    before_update_(flat);
+  }
   auto& compute = memory_->compute();
   auto const at = memory_->addresses(flat);
   auto const& precision = memory_->request().precision;
@@ -132,6 +136,17 @@ optim::StepSums Optimizer::sum(std::string_view purpose, std::span<float const> 
 StepResults const& Optimizer::results() {
   decided_->synchronize();
   return *results_;
+}
+
+void Optimizer::restore(std::int64_t applied, optim::LossScaleState const& loss_scale) {
+  stream_->synchronize();
+  auto& scalars = results_->initial.scalars;
+  scalars.applied = applied;
+  scalars.loss_scale = loss_scale;
+  memory_->kernels().copy(memory_->compute(), step_, &results_->initial, sizeof(StepMemory));
+  memory_->compute().synchronize();
+  last_decision_ = -1;
+  last_decided_ = -1;
 }
 
 float Optimizer::loss_scale() {

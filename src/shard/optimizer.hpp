@@ -3,9 +3,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shard/memory.hpp"
@@ -35,6 +37,13 @@ class Optimizer {
   [[nodiscard]] optim::StepSums sum_step(optim::StepSums const& mine, std::span<optim::LossTerm const> losses);
   /// Results of the last two decide()s, by parity. Waits until they can be read.
   [[nodiscard]] StepResults const& results();
+  /// The parity of the last decide(); below 0: there was none, and StepResults::initial has what it would have left.
+  [[nodiscard]] int last_decision() const noexcept { return last_decision_; }
+  /// As if the last step had left these. Waits.
+  void restore(std::int64_t applied, optim::LossScaleState const& loss_scale);
+  /// Of every flat unit, called by update() on the host before anything is enqueued: until whoever reads its states has
+  /// done so. Empty: nobody does.
+  void set_before_update(std::function<void(FlatId)> action) { before_update_ = std::move(action); }
   /// Of the next loss. Waits for the last decide() if the scale is dynamic, and for nothing otherwise.
   [[nodiscard]] float loss_scale();
 
@@ -51,6 +60,8 @@ class Optimizer {
   StepResults* results_;
   ById<FlatId, std::vector<optim::Segment>> segments_;
   std::unique_ptr<device::Event> decided_;
+  std::function<void(FlatId)> before_update_;
+  int last_decision_ = -1;
   std::int64_t last_decided_ = -1;  // parity of the last decide() with a dynamic loss scale
 };
 

@@ -7,6 +7,7 @@
 #include "shard/memory.hpp"
 #include "shard/optimizer.hpp"
 #include "shard/parameters.hpp"
+#include "shard/slices.hpp"
 #include "shard/values.hpp"
 
 namespace zeroth::shard {
@@ -25,7 +26,8 @@ struct ShardManager {
         parameters{memory},
         gradients{memory},
         optimizer{memory, loss_scale},
-        values{memory} {}
+        values{memory},
+        slices{memory} {}
 
   [[nodiscard]] Traffic traffic() const noexcept { return {parameters.gathered_bytes(), gradients.reduced_bytes()}; }
 
@@ -34,6 +36,7 @@ struct ShardManager {
   Gradients gradients;
   Optimizer optimizer;
   Values values;
+  Slices slices;
 };
 
 }  // namespace zeroth::shard

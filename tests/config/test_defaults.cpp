@@ -30,6 +30,7 @@ char const* const deepspeed = R"({
   "optimizer.params.adam_w_mode": true, "optimizer.params.momentum": 0.0, "optimizer.params.dampening": 0.0,
   "optimizer.params.nesterov": false, "optimizer.params.alpha": 0.99, "optimizer.params.lr_decay": 0.0,
   "optimizer.params.initial_accumulator_value": 0.0,
+  "zero_optimization.stage3_gather_16bit_weights_on_model_save": false,
   "scheduler.type": null, "scheduler.params.warmup_min_lr": 0.0, "scheduler.params.warmup_max_lr": null,
   "scheduler.params.warmup_num_steps": 1000, "scheduler.params.warmup_type": "log",
   "scheduler.params.total_num_steps": null, "scheduler.params.warmup_min_ratio": 0.0,

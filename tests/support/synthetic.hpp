@@ -92,6 +92,9 @@ struct TrainOptions {
   bool evaluates = true;       ///< Between steps and between micro-steps.
   float overflow_at_step = 0;  ///< On the last rank alone a gradient of this step is infinite. 0: never.
   bool waits = false;          ///< Sleeps in odd places.
+  /// Before the first step: how many were made already, by whoever saved what this restores.
+  std::function<int(AnyEngine&)> begin = [](AnyEngine&) { return 0; };
+  std::function<void(AnyEngine&, int step)> after_step = [](AnyEngine&, int) {};
   MakeAccess access = [](device::StreamRef) { return std::make_unique<Access>(); };
 };
 
@@ -143,7 +146,7 @@ class Trainer {
         access_{options.access(engine_.compute_stream())} {}
 
   Trained run() {
-    for (int step = 1; step <= options_.steps; ++step) {
+    for (int step = options_.begin(engine_) + 1; step <= options_.steps; ++step) {
       int micro_index = 0;
       auto const passes = engine_.micro_steps();
       for (auto pass = passes.begin(); pass != passes.end(); ++pass, ++micro_index) {
@@ -165,6 +168,7 @@ class Trainer {
       if (auto const report = engine_.step()) {
         result_.reports.push_back(*report);
       }
+      options_.after_step(engine_, step);
       if (options_.evaluates && step % 2 == 0) {
         evaluate(2);
       }

@@ -36,6 +36,12 @@ struct PrecisionSettings {
 };
 
 /// All of it, for one world size.
+struct CheckpointSettings {
+  std::int64_t buffer_bytes = 16'777'216;  ///< Of the host, on each rank.
+  std::int64_t keep = 0;                   ///< The newest; 0: all.
+  bool direct_io = true;                   ///< Past the system's cache of files.
+};
+
 struct Settings {
   int stage = 0;                                                        ///< 0 to 3.
   BatchSettings batch;                                                  ///< See there.
@@ -61,6 +67,8 @@ struct Settings {
   bool copy_engine_gather = false;             ///< See comm::CommOptions::copy_engine.
   bool poison = false;                    ///< Fill with NaN what is no longer valid, and let guards hand out copies.
   std::filesystem::path flight_recorder;  ///< Folder for the record of the last collectives; empty: the working folder.
+  bool saves_weights_in_compute_dtype = false;  ///< AnyEngine::save_weights(); otherwise in fp32.
+  CheckpointSettings checkpoint;          ///< Of AnyEngine::save() and restore().
 };
 
 }  // namespace zeroth

@@ -26,6 +26,9 @@ class ZEROTH_EXPORT InputFile {
   InputFile(InputFile const&) = delete;
   InputFile& operator=(InputFile const&) = delete;
   ~InputFile();
+  /// From now on past the system's cache, where the file system lets it: then positions, sizes and memory are to be
+  /// multiples of 4096 bytes, but for a size that goes beyond the end.
+  void go_direct() noexcept;
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }  ///< When it was opened.
   /// All of `bytes`, from `position` on.
   void read(std::int64_t position, std::span<std::byte> bytes) const;

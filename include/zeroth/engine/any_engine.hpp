@@ -23,6 +23,7 @@
 #include "zeroth/core/export.hpp"
 #include "zeroth/device/memory.hpp"
 #include "zeroth/device/timeline.hpp"
+#include "zeroth/engine/checkpoint.hpp"
 #include "zeroth/engine/pass.hpp"
 #include "zeroth/engine/report.hpp"
 #include "zeroth/model/model.hpp"
@@ -57,6 +58,7 @@ class ZEROTH_EXPORT AnyEngine {
   std::optional<StepReport> step(StepOptions const& options = {});
   /// Waits for all work; returns the report that step() still owes. After the loop; or after any step(), to have its
   /// report at once, at the cost of an idle device: training goes on.
+  /// Ends a save that is under way, and throws what it has failed with; then the report is the next call's.
   std::optional<StepReport> finish();
   /// From now on the engine adds to `timeline` what each stream does and where it waits; null ends that. Between
   /// passes. The timeline lives until finish() or until the engine ends. Costs allocations while it lasts. Not
@@ -71,7 +73,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// Throws ContractError for a name that is empty or was added before, and for a ninth one.
   [[nodiscard]] Metric add_metric(std::string_view name);
 
-  /// One safetensors file of the masters, in fp32, written by rank 0 from the shards piece by piece: there when it is
+  /// One safetensors file of the masters, in fp32, or rounded to the compute dtype if the stage file says so
+  /// (zero_optimization.stage3_gather_16bit_weights_on_model_save), written by rank 0 from the shards piece by piece: there when it is
   /// complete, or not at all. Between passes. Waits. If it cannot be written, all ranks throw the same SystemError, and
   /// the engine goes on: another file may do.
   void save_weights(std::filesystem::path const& file);
@@ -81,6 +84,26 @@ class ZEROTH_EXPORT AnyEngine {
   /// the engine goes on. An error while values are read, from a file that was whole before, is the engine's end, and so
   /// is PeerError if ranks read different values.
   void load_weights(std::filesystem::path const& file);
+
+  /// Begins a checkpoint of all that training needs to go on: masters, the optimizer's states, frozen parameters, and
+  /// how far it has come. It becomes `folder`/step_<steps> once all of it is on the disk, two steps later at the
+  /// earliest, or in finish() or Saving::wait(). Between steps; the same folder on all ranks, which must see the same
+  /// one. Returns at once, unless an earlier save is under way, for which it waits; the files are written beside
+  /// training, and an update waits only until what it writes to has been read: StepReport::save_ms. On a GPU the host
+  /// waits for that. A save that fails leaves training and all checkpoints as they were, is logged, and is thrown, once,
+  /// by what comes first of Saving::wait(), the next save() and finish(). Takes zeroth.checkpoint.buffer_bytes of the
+  /// host. Throws ContractError for options that are not allowed.
+  Saving save(std::filesystem::path const& folder, SaveOptions const& options = {});
+  /// Takes all states from a checkpoint, of any stage and number of ranks: `path`, or the one that `path`/latest names.
+  /// Before the first step or between steps, once finish() has given the last report. Collective. Waits. Every rank
+  /// reads its share, so that the disk is read once in all, and checks the hash of every MiB. What the stage file says
+  /// stays; where it differs from the one of the checkpoint, rank 0 logs that. If the checkpoint is not there, is of
+  /// another model, optimizer, dtype or data, all throw the same SystemError or ContractError, and nothing was changed.
+  /// If a file turns out to be damaged later, all throw SystemError, and only another restore() may follow.
+  Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {});
+  /// The newest checkpoint in `folder` that can be restored: says so if that is not the last one that was saved. Nothing
+  /// if there is none; throws SystemError if all are damaged. All else as restore().
+  std::optional<Restored> restore_latest(std::filesystem::path const& folder, RestoreOptions const& options = {});
 
   /// Every element of `param` as the optimizer holds it, the master, or the compute copy of a frozen one, widened to
   /// fp32; on every rank. Between passes; what step() enqueued is in it. Waits, and broadcasts each slice. Throws

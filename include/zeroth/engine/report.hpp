@@ -56,6 +56,7 @@ struct StepReport {
   bool stop = false;                 ///< Some rank asked to stop; all ranks read it at the same step.
   double step_ms = 0;                ///< From the call of step() before to this step's.
   double exposed_comm_ms = 0;        ///< The compute stream's waits for communication, or what ran in line.
+  double save_ms = 0;                ///< Updates' waits for a save that still read what they were to write.
   std::int64_t gathered_bytes = 0;   ///< Of full units, as handed to all-gathers by this rank.
   std::int64_t reduced_bytes = 0;    ///< Of full units, as handed to reductions by this rank.
   std::int64_t prefetch_misses = 0;  ///< Units whose gather began only when they were asked for.

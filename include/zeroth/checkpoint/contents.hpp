@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Which element of which state is at which byte of which file: in closed form, so that a reader needs two divisions,
+/// and nothing of the stage, the buckets, the paddings or the number of ranks that wrote it.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "zeroth/core/dtype.hpp"
+#include "zeroth/core/export.hpp"
+
+namespace zeroth::checkpoint {
+
+/// One parameter in a space.
+struct SavedParam {
+  std::string name;                 ///< Global.
+  std::vector<std::int64_t> shape;  ///< The outermost extent first.
+  std::int64_t count = 0;           ///< Elements.
+  std::int64_t at = 0;              ///< Its first element in the space.
+};
+
+/// One number for each element of a space.
+struct SavedState {
+  std::string name;           ///< "master", the optimizer's as PyTorch calls them ("exp_avg"), or "frozen".
+  Dtype dtype = Dtype::fp32;  ///< fp32, bf16 or fp16.
+  std::int64_t base = 0;      ///< Bytes from the begin of every file's data to its slice of this.
+};
+
+/// The trainable or the frozen parameters of a unit end to end, cut into a slice for each file. Element e of a
+/// parameter is element `g = at + e` of the space, and that is element `g % slice_count` in file `g / slice_count`.
+/// What no parameter covers is zero.
+struct Space {
+  std::string unit;              ///< For people.
+  bool trainable = true;         ///< Otherwise its one state is "frozen".
+  std::int64_t slice_count = 0;  ///< Elements in each file.
+  std::vector<SavedParam> params;  ///< Ascending in `at`.
+  std::vector<SavedState> states;  ///< In the order of the file.
+};
+
+/// Where a parameter is.
+struct Found {
+  std::size_t space = 0;  ///< In Contents::spaces.
+  std::size_t param = 0;  ///< In its params.
+};
+
+/// A piece of a file's data.
+struct Piece {
+  int place = 0;           ///< Which file.
+  std::int64_t begin = 0;  ///< Bytes from the begin of its data.
+  std::int64_t bytes = 0;  ///< How many.
+};
+
+/// All states of a checkpoint.
+struct ZEROTH_EXPORT Contents {
+  int places = 1;                ///< Files, one for each rank that wrote it.
+  std::int64_t state_bytes = 0;  ///< Of each file: what states take. Hashes come behind it.
+  std::vector<Space> spaces;     ///< In the order of the file.
+
+  /// Where every parameter is, by name.
+  [[nodiscard]] std::unordered_map<std::string, Found> by_name() const;
+};
+
+/// Sets the bases of states and what a file has of them, from all else.
+ZEROTH_EXPORT void place_states(Contents& contents);
+/// Elements [first, first + count) of a state of a space, in order, a piece for each file that has any.
+[[nodiscard]] ZEROTH_EXPORT std::vector<Piece> pieces_of(Space const& space, SavedState const& state,
+                                                         std::int64_t first, std::int64_t count);
+
+/// Bytes that are hashed together, counted from the begin of a file's data: XXH3 of 64 bits, a table of which ends
+/// every file.
+inline constexpr std::int64_t hashed_bytes = std::int64_t{1} << 20U;
+/// Of a file: how many there are.
+[[nodiscard]] ZEROTH_EXPORT std::int64_t hash_count(Contents const& contents) noexcept;
+/// "place_00003.safetensors"
+[[nodiscard]] ZEROTH_EXPORT std::string file_name(int place);
+/// The first bytes of the file of `place`: the length and the header of a safetensors file, up to a multiple of 4096
+/// bytes. Every byte of it follows from what is given here.
+[[nodiscard]] ZEROTH_EXPORT std::string file_header(Contents const& contents, int place, std::string_view save_id);
+
+}  // namespace zeroth::checkpoint

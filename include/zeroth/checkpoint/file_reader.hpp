@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The states of a checkpoint, read piece by piece, and never without a look at their hashes.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeroth/checkpoint/record.hpp"
+#include "zeroth/core/export.hpp"
+#include "zeroth/core/input_file.hpp"
+
+namespace zeroth::checkpoint {
+
+/// Bytes `bytes` of piece `index` of those that were asked for, from byte `offset` of it on: gone when the call
+/// returns. Calls come in the order of files and of bytes in them.
+using TakeBytes = std::function<void(std::size_t index, std::int64_t offset, std::span<std::byte const> bytes)>;
+
+/// One checkpoint. Throws SystemError naming file, state, parameter and elements, whatever is wrong with it. Takes 4
+/// MiB of memory, and a table of hashes for each file that is read. For one thread at a time.
+class ZEROTH_EXPORT Reader {
+ public:
+  /// Reads the record of the checkpoint in `folder`. `direct`: files are read past the system's cache, where that can
+  /// be.
+  /// `buffer`: memory of buffer_bytes that is aligned to 4096, for bytes on their way; otherwise it has its own.
+  explicit Reader(std::filesystem::path folder, bool direct = true, std::span<std::byte> buffer = {});
+  static constexpr std::int64_t buffer_bytes = 4 * hashed_bytes;  ///< As above.
+  Reader(Reader const&) = delete;
+  Reader& operator=(Reader const&) = delete;
+  ~Reader();
+
+  [[nodiscard]] std::filesystem::path const& folder() const noexcept { return folder_; }
+  [[nodiscard]] Record const& record() const noexcept { return record_; }
+  /// That of `place`: is it there, of its size, and of this checkpoint?
+  void check_file(int place);
+  /// Reads `pieces`, in any order, and every MiB that they touch once, if they come together.
+  void read(std::span<Piece const> pieces, TakeBytes const& take);
+  /// Reads all of the file of `place`, for its hashes alone.
+  void verify(int place);
+
+ private:
+  /// What is known of a file once it was checked.
+  struct Checked {
+    std::int64_t data_begin = 0;
+    std::vector<std::uint64_t> hashes;
+  };
+  [[nodiscard]] Checked const& checked(int place);
+  [[nodiscard]] Checked check(int place, InputFile const& input) const;
+  [[nodiscard]] InputFile const& open(int place);
+  void read_bytes(int place, std::int64_t begin, std::int64_t end);
+  void read_run(int place, std::int64_t begin, std::int64_t end, std::function<void(std::int64_t, std::int64_t)> const& take);
+  [[nodiscard]] std::string what_is_at(int place, std::int64_t begin, std::int64_t end) const;
+  [[noreturn]] void refuse(int place, std::string_view why) const;
+
+  std::filesystem::path folder_;
+  bool direct_;
+  Record record_;
+  std::map<int, Checked> checked_;
+  int open_place_ = -1;
+  std::unique_ptr<InputFile> open_;
+  std::unique_ptr<std::byte, void (*)(std::byte*)> own_buffer_;
+  std::byte* buffer_;
+};
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A folder of checkpoints: DIR/step_00001000 for each, and DIR/latest, which names the one that was saved last. A
+/// checkpoint has its name only once all of it is on the disk.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zeroth/core/export.hpp"
+
+namespace zeroth::checkpoint {
+
+/// The file that names the checkpoint that was saved last.
+inline constexpr char const* latest_name = "latest";
+
+/// "step_00001000"
+[[nodiscard]] ZEROTH_EXPORT std::string checkpoint_name(std::int64_t step);
+/// The step that a checkpoint's name says; nothing for any other name.
+[[nodiscard]] ZEROTH_EXPORT std::optional<std::int64_t> step_of(std::string const& name);
+
+/// All checkpoints in `folder`, to be tried in this order: the one that `latest` names, those before it, the newest
+/// first, and those behind it, which an earlier run has left. None where there is no such folder. Throws SystemError
+/// for one that cannot be read.
+[[nodiscard]] ZEROTH_EXPORT std::vector<std::filesystem::path> newest_first(std::filesystem::path const& folder);
+/// `path` itself, if it is a checkpoint; the one that `latest` in it names, if it is a folder of them. Throws
+/// SystemError where there is neither.
+[[nodiscard]] ZEROTH_EXPORT std::filesystem::path find_checkpoint(std::filesystem::path const& path);
+
+}  // namespace zeroth::checkpoint

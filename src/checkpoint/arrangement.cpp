@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/arrangement.hpp"
+
+namespace zeroth::checkpoint {
+namespace {
+
+void add_part(Arrangement& arrangement, shard::Memory const& memory, shard::FlatUnit const& flat,
+              shard::Part const& part, std::vector<shard::OwnSlice> const& slices) {
+  if (slices.empty()) {
+    return;
+  }
+  Space space{.unit = flat.name, .trainable = &part == &flat.trainable, .slice_count = part.shard_count, .params = {}, .states = {}};
+  for (auto const& placed : part.params) {
+    auto const& param = memory.model().params[placed.param];
+    space.params.push_back({param.name, param.shape, param.count, placed.offset});
+  }
+  for (auto const& slice : slices) {
+    space.states.push_back({slice.name, slice.dtype, 0});
+    arrangement.sources.push_back({slice.data, part.shard_count * bytes_of(slice.dtype), flat.name});
+  }
+  arrangement.contents.spaces.push_back(std::move(space));
+}
+
+}  // namespace
+
+Arrangement arrange(shard::ShardManager const& manager) {
+  auto const& memory = manager.memory;
+  auto const& layout = memory.layout();
+  Arrangement arrangement;
+  arrangement.contents.places = layout.world();
+  arrangement.reads.resize(layout.flats().size());
+  auto const add_trainable = [&](shard::FlatId flat) {
+    auto const& unit = memory.flat(flat);
+    add_part(arrangement, memory, unit, unit.trainable, manager.slices.trainable(flat));
+    arrangement.reads[flat] = arrangement.sources.size();
+  };
+  auto const completion = layout.completion_order();
+  for (auto flat = completion.rbegin(); flat != completion.rend(); ++flat) {
+    add_trainable(*flat);
+  }
+  for (auto const flat : layout.flats().ids()) {  // which no update writes to
+    auto const& unit = memory.flat(flat);
+    add_part(arrangement, memory, unit, unit.frozen, manager.slices.frozen(flat));
+  }
+  place_states(arrangement.contents);
+  return arrangement;
+}
+
+}  // namespace zeroth::checkpoint

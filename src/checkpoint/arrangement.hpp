@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The states of a running engine as the contents of a checkpoint.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "shard/shard_manager.hpp"
+#include "zeroth/checkpoint/contents.hpp"
+
+namespace zeroth::checkpoint {
+
+/// A piece of a rank's states, as it comes into its file.
+struct Source {
+  std::byte const* data = nullptr;
+  std::int64_t bytes = 0;
+  std::string_view unit;
+};
+
+/// In the order of updates, so that those which come first are read first.
+struct Arrangement {
+  Contents contents;
+  std::vector<Source> sources;             ///< Of this rank; views of the layout.
+  ById<shard::FlatId, std::size_t> reads;  ///< How many sources are read once those of a flat unit are.
+};
+
+[[nodiscard]] Arrangement arrange(shard::ShardManager const& manager);
+
+}  // namespace zeroth::checkpoint

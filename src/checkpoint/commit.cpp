@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/commit.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/block_file.hpp"
+#include "core/logger.hpp"
+#include "zeroth/checkpoint/contents.hpp"
+#include "zeroth/checkpoint/folder.hpp"
+#include "zeroth/config/document.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/core/input_file.hpp"
+#include "zeroth/core/whole_file.hpp"
+
+namespace zeroth::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view partial_suffix = ".partial";
+constexpr std::string_view leaving_suffix = ".deleting";
+constexpr char const* lock_name = ".lock";
+
+std::string text_of(int error) { return std::generic_category().message(error); }
+
+[[noreturn]] void refuse(fs::path const& path, std::string_view reason) {
+  throw SystemError{fmt::format("checkpoint {}: {}", path.string(), reason)};
+}
+
+void sync(fs::path const& folder) {
+  if (int const error = sync_folder(folder); error != 0) {
+    refuse(folder, fmt::format("cannot be written to the disk: {}", text_of(error)));
+  }
+}
+
+/// Unreachable under its name at once, and then gone: nobody reads half of it.
+void remove_checkpoint(fs::path const& checkpoint) {
+  auto leaving = checkpoint;
+  leaving += leaving_suffix;
+  std::error_code error;
+  fs::rename(checkpoint, leaving, error);
+  if (!error) {
+    fs::remove_all(leaving, error);
+  }
+  if (error) {
+    logger().warn("{}checkpoint {}: cannot be removed: {}", rank_prefix(), checkpoint.string(), error.message());
+  }
+}
+
+/// A file system that not all ranks see, or somebody who clears up.
+void expect_files(fs::path const& partial, Contents const& contents) {
+  auto const bytes = contents.state_bytes + hash_count(contents) * static_cast<std::int64_t>(sizeof(std::uint64_t));
+  for (int place = 0; place < contents.places; ++place) {
+    std::error_code error;
+    auto const size = fs::file_size(partial / file_name(place), error);
+    if (error) {
+      refuse(partial, fmt::format("{} of another rank is not there: {}; all ranks must see the same folder",
+                                  file_name(place), error.message()));
+    }
+    if (static_cast<std::int64_t>(size) < bytes) {
+      refuse(partial, fmt::format("{} has {} bytes, fewer than the {} of its data", file_name(place), size, bytes));
+    }
+  }
+}
+
+/// `partial` gets the name, and a checkpoint that had it, of the same step of an earlier attempt, gets that of
+/// `partial`: the name is never free in between where the file system can swap.
+void give_name(fs::path const& partial, fs::path const& checkpoint) {
+  std::error_code error;
+  if (!fs::exists(checkpoint, error)) {
+    fs::rename(partial, checkpoint, error);
+  } else if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, checkpoint.c_str(), RENAME_EXCHANGE) == 0) {
+    error.clear();
+  } else if (errno == EINVAL || errno == ENOSYS) {
+    auto leaving = checkpoint;
+    leaving += leaving_suffix;
+    fs::rename(checkpoint, leaving, error);
+    if (!error) {
+      fs::rename(partial, checkpoint, error);
+    }
+  } else {
+    error.assign(errno, std::generic_category());
+  }
+  if (error) {
+    refuse(checkpoint, fmt::format("cannot be given its name: {}", error.message()));
+  }
+}
+
+void retain(fs::path const& folder, std::int64_t newest, Retention const& retention) {
+  if (retention.keep == 0) {
+    return;
+  }
+  std::int64_t kept = 0;
+  for (auto const& checkpoint : newest_first(folder)) {
+    auto const step = *step_of(checkpoint.filename().string());
+    bool const stays = step > newest || kept < retention.keep ||
+                       (retention.keep_every > 0 && step % retention.keep_every == 0);
+    kept += step <= newest ? 1 : 0;
+    if (!stays) {
+      remove_checkpoint(checkpoint);
+    }
+  }
+}
+
+}  // namespace
+
+FolderLock::FolderLock(fs::path folder, std::string const& save_id) : folder_{std::move(folder)} {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) {
+    refuse(folder_, fmt::format("the folder cannot be made: {}", error.message()));
+  }
+  auto const file = folder_ / lock_name;
+  descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    refuse(file, fmt::format("cannot be opened: {}", text_of(errno)));
+  }
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
+    locked_ = true;
+    std::string host(256, '\0');
+    ::gethostname(host.data(), host.size() - 1);
+    auto const text = fmt::format("process {} on {}, save {}\n", ::getpid(), host.c_str(), save_id);
+    // For people; the lock is the system's.
+    static_cast<void>(!(::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, text.data(), text.size(), 0) > 0));
+  } else if (errno == EWOULDBLOCK) {
+    std::string owner(512, '\0');
+    auto const bytes = ::pread(descriptor_, owner.data(), owner.size(), 0);
+    owner.resize(static_cast<std::size_t>(std::max<::ssize_t>(bytes, 0)));
+    owner.resize(std::min(owner.size(), owner.find('\n')));
+    ::close(descriptor_);
+    refuse(folder_, fmt::format("another job saves here: {}; here is save {}; give each job a folder of its own",
+                                config::in_quotes(owner), save_id));
+  } else {
+    logger().warn("{}checkpoint {}: the file system has no locks ({}): see to it that only one job saves here",
+                  rank_prefix(), folder_.string(), text_of(errno));
+  }
+}
+
+FolderLock::~FolderLock() { ::close(descriptor_); }
+
+void FolderLock::clear(std::string const& save_id) const {
+  if (!locked_) {
+    return;
+  }
+  std::vector<fs::path> left;
+  std::error_code error;
+  for (auto each = fs::directory_iterator{folder_, error}; !error && each != fs::directory_iterator{};
+       each.increment(error)) {
+    auto const name = each->path().filename().string();
+    bool const is_ours = name.ends_with(partial_suffix) || name.ends_with(leaving_suffix);
+    auto const of = name.substr(0, name.find('.'));
+    if (is_ours && (step_of(of) || of == latest_name) && name.find(save_id) == std::string::npos) {
+      left.push_back(each->path());
+    }
+  }
+  for (auto const& path : left) {
+    discard(path);
+  }
+}
+
+fs::path partial_folder(fs::path const& folder, std::int64_t step, std::string const& save_id) {
+  return folder / fmt::format("{}.{}{}", checkpoint_name(step), save_id, partial_suffix);
+}
+
+void make_partial_folder(fs::path const& partial) {
+  std::error_code error;
+  fs::create_directories(partial, error);
+  if (error) {
+    refuse(partial, fmt::format("the folder cannot be made: {}", error.message()));
+  }
+}
+
+fs::path commit(fs::path const& folder, fs::path const& partial, Record const& record, Retention const& retention) {
+  expect_files(partial, record.contents);
+  write_whole_file("checkpoint file", partial / record_name, to_text(record));
+  sync(partial);
+  auto const checkpoint = folder / checkpoint_name(record.position.step);
+  give_name(partial, checkpoint);
+  sync(folder);
+  write_whole_file("checkpoint file", folder / latest_name, checkpoint.filename().string() + "\n");
+  discard(partial);  // a checkpoint of before, if its name was this one's
+  auto leaving = checkpoint;
+  leaving += leaving_suffix;
+  discard(leaving);
+  retain(folder, record.position.step, retention);
+  return checkpoint;
+}
+
+void discard(fs::path const& partial) noexcept {
+  std::error_code error;
+  fs::remove_all(partial, error);
+  if (error) {
+    logger().warn("{}checkpoint {}: cannot be removed: {}", rank_prefix(), partial.string(), error.message());
+  }
+}
+
+}  // namespace zeroth::checkpoint

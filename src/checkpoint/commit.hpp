@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How a checkpoint that all ranks have written gets its name, and how those before it lose theirs.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "zeroth/checkpoint/record.hpp"
+
+namespace zeroth::checkpoint {
+
+/// Which checkpoints stay when one more is there.
+struct Retention {
+  std::int64_t keep = 0;        ///< The newest; 0: all.
+  std::int64_t keep_every = 0;  ///< And those of steps that it divides; 0: no others.
+};
+
+/// Makes the folder, and is the one job that writes to it while this lives. Throws SystemError naming who does, if that
+/// is another, also one in this process. On file systems without locks it says so, and there is none.
+class FolderLock {
+ public:
+  FolderLock(std::filesystem::path folder, std::string const& save_id);
+  FolderLock(FolderLock const&) = delete;
+  FolderLock& operator=(FolderLock const&) = delete;
+  ~FolderLock();
+  [[nodiscard]] std::filesystem::path const& folder() const noexcept { return folder_; }
+  /// Removes what jobs that ended in the middle have left, but for what carries `save_id`.
+  void clear(std::string const& save_id) const;
+
+ private:
+  std::filesystem::path folder_;
+  int descriptor_ = -1;
+  bool locked_ = false;
+};
+
+/// Where the checkpoint of a step is made: no other save has this name.
+[[nodiscard]] std::filesystem::path partial_folder(std::filesystem::path const& folder, std::int64_t step,
+                                                   std::string const& save_id);
+/// Any rank may be the first. Throws SystemError.
+void make_partial_folder(std::filesystem::path const& partial);
+/// Writes the record beside the files in `partial`, all of which must be there, gives it its name, has `latest` say so,
+/// and removes what `retention` does not keep. Every step is on the disk before the next begins. Throws SystemError;
+/// what was there before is untouched then, unless only the last step failed. Returns the checkpoint.
+std::filesystem::path commit(std::filesystem::path const& folder, std::filesystem::path const& partial,
+                             Record const& record, Retention const& retention);
+/// Removes what was made in vain, as far as that can be done.
+void discard(std::filesystem::path const& partial) noexcept;
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zeroth/checkpoint/contents.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/block_file.hpp"
+
+namespace zeroth::checkpoint {
+namespace {
+
+/// As safetensors spells it.
+std::string_view format_name(Dtype dtype) noexcept {
+  return dtype == Dtype::fp32 ? "F32" : dtype == Dtype::bf16 ? "BF16" : "F16";
+}
+
+/// The tensors of a file's header, in the order of its data.
+class HeaderWriter {
+ public:
+  HeaderWriter(Contents const& contents, int place, std::string_view save_id) {
+    append("__metadata__", {{"format", "zeroth checkpoint 1"},
+                            {"save_id", save_id},
+                            {"place", std::to_string(place)},
+                            {"places", std::to_string(contents.places)}});
+    for (auto const& space : contents.spaces) {
+      for (auto const& state : space.states) {
+        add_slice(space, state, place * space.slice_count);
+      }
+    }
+    add("xxh3_64_of_each_mib", "U64", hash_count(contents), sizeof(std::uint64_t));
+  }
+
+  [[nodiscard]] std::string text() const { return header_.dump(); }
+
+ private:
+  void add(std::string const& name, std::string_view dtype, std::int64_t count, std::int64_t element_bytes) {
+    auto const begin = end_;
+    end_ += count * element_bytes;
+    append(name, {{"dtype", dtype}, {"shape", {count}}, {"data_offsets", {begin, end_}}});
+  }
+  /// Without a look at those that are there: all names differ.
+  void append(std::string const& name, nlohmann::ordered_json value) {
+    header_.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(name, std::move(value));
+  }
+
+  /// Every parameter's part of it, and what is between them.
+  void add_slice(Space const& space, SavedState const& state, std::int64_t begin) {
+    auto const end = begin + space.slice_count;
+    auto const dtype = format_name(state.dtype);
+    auto const bytes = bytes_of(state.dtype);
+    auto at = begin;
+    auto const pad_to = [&](std::int64_t next) {
+      if (next > at) {
+        add(fmt::format("padding/{}", paddings_++), dtype, next - at, bytes);
+        at = next;
+      }
+    };
+    for (auto const& param : space.params) {
+      auto const first = std::max(param.at, begin);
+      auto const last = std::min(param.at + param.count, end);
+      if (first < last) {
+        pad_to(first);
+        add(fmt::format("{}/{}[{}:{}]", state.name, param.name, first - param.at, last - param.at), dtype, last - first,
+            bytes);
+        at = last;
+      }
+    }
+    pad_to(end);
+  }
+
+  nlohmann::ordered_json header_ = nlohmann::ordered_json::object();
+  std::int64_t end_ = 0;
+  int paddings_ = 0;
+};
+
+}  // namespace
+
+std::unordered_map<std::string, Found> Contents::by_name() const {
+  std::unordered_map<std::string, Found> found;
+  for (std::size_t space = 0; space < spaces.size(); ++space) {
+    for (std::size_t param = 0; param < spaces[space].params.size(); ++param) {
+      found.emplace(spaces[space].params[param].name, Found{space, param});
+    }
+  }
+  return found;
+}
+
+void place_states(Contents& contents) {
+  contents.state_bytes = 0;
+  for (auto& space : contents.spaces) {
+    for (auto& state : space.states) {
+      state.base = contents.state_bytes;
+      contents.state_bytes += space.slice_count * bytes_of(state.dtype);
+    }
+  }
+}
+
+std::vector<Piece> pieces_of(Space const& space, SavedState const& state, std::int64_t first, std::int64_t count) {
+  std::vector<Piece> pieces;
+  auto const size = bytes_of(state.dtype);
+  for (auto const end = first + count; first < end;) {
+    auto const within = first % space.slice_count;
+    auto const here = std::min(end - first, space.slice_count - within);
+    pieces.push_back({static_cast<int>(first / space.slice_count), state.base + within * size, here * size});
+    first += here;
+  }
+  return pieces;
+}
+
+std::int64_t hash_count(Contents const& contents) noexcept {
+  return (contents.state_bytes + hashed_bytes - 1) / hashed_bytes;
+}
+
+std::string file_name(int place) { return fmt::format("place_{:05}.safetensors", place); }
+
+std::string file_header(Contents const& contents, int place, std::string_view save_id) {
+  auto const text = HeaderWriter{contents, place, save_id}.text();
+  constexpr std::size_t length_bytes = sizeof(std::uint64_t);
+  auto const bytes = whole_blocks(static_cast<std::int64_t>(length_bytes + text.size()));
+  std::string header(static_cast<std::size_t>(bytes), ' ');
+  static_assert(std::endian::native == std::endian::little);  // as the format has all numbers
+  auto const length = static_cast<std::uint64_t>(bytes) - length_bytes;
+  std::memcpy(header.data(), &length, length_bytes);
+  header.replace(length_bytes, text.size(), text);
+  return header;
+}
+
+}  // namespace zeroth::checkpoint

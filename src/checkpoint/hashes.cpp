@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/hashes.hpp"
+
+#include <algorithm>
+
+#include "zeroth/checkpoint/contents.hpp"
+
+#define XXH_INLINE_ALL  // the header alone: nothing to link
+#include <xxhash.h>
+
+namespace zeroth::checkpoint {
+
+std::uint64_t xxh3(std::span<std::byte const> bytes) noexcept { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+struct HashTable::Hasher {
+  XXH3_state_t state;
+};
+
+HashTable::HashTable() : hasher_{std::make_unique<Hasher>()} {
+  XXH3_INITSTATE(&hasher_->state);
+  XXH3_64bits_reset(&hasher_->state);
+}
+
+HashTable::~HashTable() = default;
+
+void HashTable::add(std::span<std::byte const> bytes) {
+  while (!bytes.empty()) {
+    auto const count = std::min(bytes.size(), static_cast<std::size_t>(hashed_bytes - added_));
+    if (added_ == 0 && count == static_cast<std::size_t>(hashed_bytes)) {  // the faster way, where it can be gone
+      hashes_.push_back(xxh3(bytes.first(count)));
+    } else {
+      XXH3_64bits_update(&hasher_->state, bytes.data(), count);
+      added_ += static_cast<std::int64_t>(count);
+      if (added_ == hashed_bytes) {
+        hashes_.push_back(XXH3_64bits_digest(&hasher_->state));
+        XXH3_64bits_reset(&hasher_->state);
+        added_ = 0;
+      }
+    }
+    bytes = bytes.subspan(count);
+  }
+}
+
+std::vector<std::uint64_t> HashTable::finish() {
+  if (added_ > 0) {
+    hashes_.push_back(XXH3_64bits_digest(&hasher_->state));
+    added_ = 0;
+  }
+  return hashes_;
+}
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zeroth/checkpoint/record.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "checkpoint/hashes.hpp"
+#include "checkpoint/record_format.hpp"
+
+namespace zeroth::checkpoint {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string hexadecimal(std::span<std::byte const> bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (auto const each : bytes) {
+    auto const value = std::to_integer<unsigned>(each);
+    text += {digits[value >> 4U], digits[value & 15U]};
+  }
+  return text;
+}
+
+Json json_of(optim::LossScaleState const& state) {
+  return {{"scale", static_cast<double>(state.scale)},
+          {"hysteresis_left", state.hysteresis_left},
+          {"iteration", state.iteration},
+          {"last_overflow", state.last_overflow},
+          {"exhausted", state.exhausted}};
+}
+
+Json json_of(Space const& space) {
+  Json json{{"unit", space.unit}, {"trainable", space.trainable}, {"slice_count", space.slice_count}};
+  json["states"] = Json::array();
+  for (auto const& state : space.states) {
+    json["states"].push_back({{"name", state.name}, {"dtype", name_of(state.dtype)}, {"base", state.base}});
+  }
+  json["params"] = Json::array();
+  for (auto const& param : space.params) {
+    json["params"].push_back({{"name", param.name}, {"shape", param.shape}, {"at", param.at}});
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string to_text(Record const& record) {
+  auto const& position = record.position;
+  Json json{{"format", format_version},
+            {"save_id", record.save_id},
+            {"step", position.step},
+            {"applied", position.applied},
+            {"samples", position.samples}};
+  if (position.loss_scale) {
+    json["loss_scale"] = json_of(*position.loss_scale);
+  }
+  if (record.order) {
+    json["order"] = {{"size", record.order->size()},
+                     {"seed", fmt::format("{}", record.order->seed())},
+                     {"shuffled", record.order->shuffled()}};
+  }
+  auto const& origin = record.origin;
+  json["created"] = origin.created;
+  json["version"] = origin.version;
+  json["host"] = origin.host;
+  json["process"] = origin.process;
+  json["model_seed"] = fmt::format("{}", record.model_seed);  // JSON's numbers end below 2^64
+  json["rounding_seed"] = record.rounding_seed;
+  json["optimizer"] = record.optimizer;
+  json["stage_file"] = record.stage_file;
+  json["program_state"] = hexadecimal(record.program_state);
+  json["places"] = record.contents.places;
+  json["state_bytes"] = record.contents.state_bytes;
+  json["spaces"] = Json::array();
+  for (auto const& space : record.contents.spaces) {
+    json["spaces"].push_back(json_of(space));
+  }
+  auto text = json.dump(1);
+  text.resize(text.size() - std::string_view{"\n}"}.size());
+  return text + hash_line(text);
+}
+
+std::string hash_line(std::string_view text) {
+  return fmt::format(",\n \"xxh3\": \"{:016x}\"\n}}\n", xxh3(std::as_bytes(std::span{text})));
+}
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "checkpoint/record_format.hpp"
+#include "zeroth/checkpoint/record.hpp"
+#include "zeroth/config/document.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/core/input_file.hpp"
+#include "zeroth/model/description.hpp"
+
+namespace zeroth::checkpoint {
+namespace {
+
+using config::Array;
+using config::Node;
+using config::Object;
+
+constexpr auto most = std::numeric_limits<std::int64_t>::max();
+constexpr int most_places = 1 << 24;
+constexpr std::size_t most_states = 8;  // of a space
+
+/// Why a record cannot be used; without its name.
+struct Wrong final : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+template <class T>
+T const& expect(Node const& node, std::string_view path, std::string_view allowed) {
+  if (auto const* const value = std::get_if<T>(&node.value)) {
+    return *value;
+  }
+  throw Wrong{fmt::format("{} is {}; allowed: {}", path, show(node), allowed)};
+}
+
+/// An object, and the path to it.
+class Fields {
+ public:
+  Fields(Object const& object, std::string path) : object_{object}, path_{std::move(path)} {}
+  Fields(Node const& node, std::string path) : Fields{expect<Object>(node, path, "an object"), path + "."} {}
+
+  [[nodiscard]] Node const* find(char const* name) const {
+    auto const* const member = config::find(object_, name);
+    return member == nullptr ? nullptr : &member->node;
+  }
+  [[nodiscard]] Node const& at(char const* name) const {
+    auto const* const node = find(name);
+    return node != nullptr ? *node : throw Wrong{fmt::format("{} is missing", path(name))};
+  }
+  [[nodiscard]] std::string path(char const* name) const { return path_ + name; }
+  [[nodiscard]] std::int64_t whole(char const* name, std::int64_t least, std::int64_t largest = most) const {
+    auto const allowed = fmt::format("a whole number from {} to {}", least, largest);
+    auto const& number = expect<config::Number>(at(name), path(name), allowed);
+    if (!number.integer || *number.integer < least || *number.integer > largest) {
+      throw Wrong{fmt::format("{} is {}; allowed: {}", path(name), show(at(name)), allowed)};
+    }
+    return *number.integer;
+  }
+  [[nodiscard]] double real(char const* name) const {
+    return expect<config::Number>(at(name), path(name), "a number").real;
+  }
+  [[nodiscard]] bool flag(char const* name) const { return expect<bool>(at(name), path(name), "true or false"); }
+  [[nodiscard]] std::string const& text(char const* name) const {
+    return expect<std::string>(at(name), path(name), "a string");
+  }
+  /// Of all 64 bits, which is why it is a text.
+  [[nodiscard]] std::uint64_t seed(char const* name) const {
+    auto const& digits = text(name);
+    std::uint64_t value = 0;
+    auto const* const end = digits.data() + digits.size();
+    if (auto const [stopped, error] = std::from_chars(digits.data(), end, value);
+        error != std::errc{} || stopped != end) {
+      throw Wrong{fmt::format("{} is {}; allowed: digits of a whole number below 2^64", path(name), show(at(name)))};
+    }
+    return value;
+  }
+  /// Calls `read` with each member of an array, and its path.
+  template <class F>
+  void each(char const* name, F const& read) const {
+    std::size_t index = 0;
+    for (auto const& node : expect<Array>(at(name), path(name), "an array")) {
+      read(node, fmt::format("{}[{}]", path(name), index++));
+    }
+  }
+
+ private:
+  Object const& object_;
+  std::string path_;
+};
+
+std::vector<std::byte> bytes_of_hexadecimal(std::string const& text) {
+  std::vector<std::byte> bytes(text.size() / 2);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    unsigned value = 0;
+    auto const* const begin = text.data() + 2 * i;
+    if (std::from_chars(begin, begin + 2, value, 16).ptr != begin + 2) {
+      throw Wrong{fmt::format("program_state has {}, which is no byte in hexadecimal", config::in_quotes({begin, 2}))};
+    }
+    bytes[i] = static_cast<std::byte>(value);
+  }
+  if (text.size() % 2 != 0 || std::ssize(bytes) > largest_program_state) {
+    throw Wrong{fmt::format("program_state has {} digits; allowed: two for each of up to {} bytes", text.size(),
+                            largest_program_state)};
+  }
+  return bytes;
+}
+
+optim::LossScaleState loss_scale_of(Fields const& fields) {
+  optim::LossScaleState state;
+  state.scale = static_cast<float>(fields.real("scale"));
+  if (!(state.scale > 0) || !std::isfinite(state.scale)) {
+    throw Wrong{fmt::format("{} is {}; allowed: above 0 and finite", fields.path("scale"), state.scale)};
+  }
+  state.hysteresis_left = static_cast<int>(fields.whole("hysteresis_left", 0, std::numeric_limits<int>::max()));
+  state.iteration = fields.whole("iteration", 0);
+  state.last_overflow = fields.whole("last_overflow", -1);
+  state.exhausted = fields.flag("exhausted");
+  return state;
+}
+
+SavedParam param_of(Fields const& fields) {
+  SavedParam param;
+  param.name = fields.text("name");
+  param.count = 1;
+  fields.each("shape", [&](Node const& node, std::string const& path) {
+    auto const& number = expect<config::Number>(node, path, "a whole number from 1 on");
+    if (!number.integer || *number.integer < 1 || *number.integer > model::largest_count / param.count) {
+      throw Wrong{fmt::format("{} is {}; allowed: extents from 1 on of up to 2^54 elements", path, show(node))};
+    }
+    param.shape.push_back(*number.integer);
+    param.count *= *number.integer;
+  });
+  param.at = fields.whole("at", 0, model::largest_count);
+  return param;
+}
+
+SavedState state_of(Fields const& fields) {
+  SavedState state;
+  state.name = fields.text("name");
+  auto const& dtype = fields.text("dtype");
+  for (auto const each : {Dtype::fp32, Dtype::bf16, Dtype::fp16}) {
+    if (name_of(each) == dtype) {
+      state.dtype = each;
+      state.base = fields.whole("base", 0);
+      return state;
+    }
+  }
+  throw Wrong{fmt::format("{} is {}; allowed: fp32, bf16 and fp16", fields.path("dtype"), config::in_quotes(dtype))};
+}
+
+Space space_of(Fields const& fields, int places) {
+  Space space;
+  space.unit = fields.text("unit");
+  space.trainable = fields.flag("trainable");
+  space.slice_count = fields.whole("slice_count", 1, model::largest_count / places);
+  fields.each("states", [&](Node const& node, std::string const& path) {
+    space.states.push_back(state_of({node, path}));
+    auto const same = std::ranges::count(space.states, space.states.back().name, &SavedState::name);
+    if (same > 1 || space.states.size() > most_states) {
+      throw Wrong{fmt::format("{}: the state {} is there twice, or beyond the first {}", path,
+                              config::in_quotes(space.states.back().name), most_states)};
+    }
+  });
+  auto end = std::int64_t{0};
+  fields.each("params", [&](Node const& node, std::string const& path) {
+    auto param = param_of({node, path});
+    if (param.at < end || param.at + param.count > places * space.slice_count) {
+      throw Wrong{fmt::format("{}: elements {} to {} are beyond the unit's {} or another parameter's", path, param.at,
+                              param.at + param.count, places * space.slice_count)};
+    }
+    end = param.at + param.count;
+    space.params.push_back(std::move(param));
+  });
+  return space;
+}
+
+Contents contents_of(Fields const& fields) {
+  Contents contents;
+  contents.places = static_cast<int>(fields.whole("places", 1, most_places));
+  std::set<std::string_view> names;
+  std::vector<std::int64_t> bases;
+  std::int64_t elements = 0;
+  fields.each("spaces", [&](Node const& node, std::string const& path) {
+    contents.spaces.push_back(space_of({node, path}, contents.places));
+    elements += contents.spaces.back().slice_count;
+    if (elements > model::largest_count) {
+      throw Wrong{fmt::format("{}: more than 2^54 elements so far", path)};
+    }
+    for (auto const& state : contents.spaces.back().states) {
+      bases.push_back(state.base);
+    }
+  });
+  for (auto const& space : contents.spaces) {
+    for (auto const& param : space.params) {
+      if (!names.insert(param.name).second) {
+        throw Wrong{fmt::format("parameter {} is there twice", config::in_quotes(param.name))};
+      }
+    }
+  }
+  place_states(contents);
+  auto base = bases.begin();
+  for (auto const& space : contents.spaces) {
+    for (auto const& state : space.states) {
+      if (*base++ != state.base) {
+        throw Wrong{fmt::format("state {} of unit {} begins at byte {}, and those before it end at {}",
+                                config::in_quotes(state.name), config::in_quotes(space.unit), *(base - 1), state.base)};
+      }
+    }
+  }
+  if (fields.whole("state_bytes", 0) != contents.state_bytes) {
+    throw Wrong{fmt::format("state_bytes is {}, and states have {}", fields.whole("state_bytes", 0),
+                            contents.state_bytes)};
+  }
+  return contents;
+}
+
+Record record_of(Fields const& fields) {
+  Record record;
+  if (auto const format = fields.whole("format", 1); format != format_version) {
+    throw Wrong{fmt::format("its format is {}, and this version of Zeroth reads {}", format, format_version)};
+  }
+  record.save_id = fields.text("save_id");
+  record.position.step = fields.whole("step", 0);
+  record.position.applied = fields.whole("applied", 0, record.position.step);
+  record.position.samples = fields.whole("samples", 0);
+  if (auto const* const scale = fields.find("loss_scale")) {
+    record.position.loss_scale = loss_scale_of({*scale, "loss_scale"});
+  }
+  if (auto const* const order = fields.find("order")) {
+    Fields const of{*order, "order"};
+    record.order.emplace(of.whole("size", 1), SampleOrderOptions{.seed = of.seed("seed"), .shuffled = of.flag("shuffled")});
+  }
+  record.origin = {fields.text("created"), fields.text("version"), fields.text("host"), fields.whole("process", 0)};
+  record.model_seed = fields.seed("model_seed");
+  record.rounding_seed = fields.whole("rounding_seed", std::numeric_limits<std::int64_t>::min());
+  record.optimizer = fields.text("optimizer");
+  record.stage_file = fields.text("stage_file");
+  record.program_state = bytes_of_hexadecimal(fields.text("program_state"));
+  record.contents = contents_of(fields);
+  return record;
+}
+
+Record parse(std::string const& text) {
+  constexpr std::size_t longest_end = 64;
+  auto const tail = text.size() > longest_end ? text.size() - longest_end : 0;
+  auto const end = text.find(",\n \"xxh3\"", tail);
+  if (end == std::string::npos || text.substr(end) != hash_line(std::string_view{text}.substr(0, end))) {
+    throw Wrong{end == std::string::npos ? "is damaged: it has no hash of itself at its end"
+                                         : "is damaged: its hash is another one"};
+  }
+  config::Problems problems;
+  auto const object = config::read_document(text, problems, config::Comments::refused);
+  if (!problems.empty()) {
+    throw Wrong{problems.text("damaged")};
+  }
+  return record_of({object, std::string{}});
+}
+
+}  // namespace
+
+Record read_record(std::filesystem::path const& folder) {
+  auto const file = folder / record_name;
+  try {
+    return parse(read_text(file));
+  } catch (Unreadable const& error) {
+    throw SystemError{fmt::format("checkpoint {}: {} {}", folder.string(), record_name, error.what())};
+  } catch (Wrong const& error) {
+    throw SystemError{fmt::format("checkpoint {}: {}: {}", folder.string(), record_name, error.what())};
+  }
+}
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A rank's part in saving, beside training: its file, and on rank 0 what gives the checkpoint its name.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/arrangement.hpp"
+#include "core/block_file.hpp"
+#include "zeroth/checkpoint/contents.hpp"
+#include "zeroth/device/device.hpp"
+
+namespace zeroth::checkpoint {
+
+/// What a file is made of. All outlive its writing but `prepare`.
+struct FileTask {
+  std::filesystem::path path;
+  std::string header;
+  Contents const* contents = nullptr;
+  std::span<Source const> sources;  ///< On the device, in the order of the file.
+  Direct direct = Direct::on;
+  std::function<void()> prepare;  ///< Comes first.
+};
+
+/// Has a thread and a stream of its own. Calls are the owner's, and none waits but those that say so.
+class Saver {
+ public:
+  enum class State : std::uint8_t { idle, writing, written, committing, committed, failed };
+
+  /// `pool_bytes` of memory for pieces on their way to the disk, at least two of them.
+  Saver(device::Device& device, std::int64_t pool_bytes);
+  Saver(Saver const&) = delete;
+  Saver& operator=(Saver const&) = delete;
+  ~Saver();  ///< Waits for what is under way, which it cancels.
+
+  /// What the compute stream has been given so far is in the file. Not while another one is written.
+  void write(FileTask task);
+  /// Waits until the first `count` sources have been read, or never will be. Returns whether that took any time.
+  bool await_read(std::size_t count);
+  /// Are all?
+  [[nodiscard]] bool all_read() const;
+  /// Once the file is written: runs `action` on the saver's thread.
+  void commit(std::function<void()> action);
+  /// Asks what is under way to end soon, as failed.
+  void cancel() noexcept { cancelled_ = true; }
+  void wait();  ///< Until nothing is under way.
+  [[nodiscard]] State state() const;
+  /// In state failed: what was thrown; null if it was only cancelled.
+  [[nodiscard]] std::exception_ptr failure() const;
+
+ private:
+  void run();
+  void do_work(std::function<void()> const& work, State after);
+  void write_file(FileTask const& task);
+  void post(std::function<void()> work, State during, State after);
+  void copy(std::byte* to, std::byte const* from, std::size_t bytes, std::string_view unit);
+  void note_read(std::size_t count);
+
+  device::Device& device_;
+  std::unique_ptr<device::Memory> pool_;
+  std::unique_ptr<device::Event> begun_;
+  std::unique_ptr<device::Stream> stream_;
+  std::atomic<bool> cancelled_{false};
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  State state_ = State::idle;
+  State after_ = State::idle;
+  std::function<void()> work_;
+  std::size_t sources_ = 0, read_ = 0;
+  std::exception_ptr failure_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace zeroth::checkpoint

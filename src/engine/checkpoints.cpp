@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/checkpoints.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <string_view>
+#include <utility>
+
+#include "comm/launch/job_state.hpp"
+#include "core/logger.hpp"
+#include "engine/engine_state.hpp"
+#include "zeroth/checkpoint/folder.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/version.hpp"
+
+namespace zeroth::engine {
+namespace {
+
+using checkpoint::Saver;
+using State = Saver::State;
+
+checkpoint::Origin origin() {
+  std::string host(256, '\0');
+  ::gethostname(host.data(), host.size() - 1);
+  return {.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
+          .version = std::string{version},
+          .host = host.c_str(),
+          .process = ::getpid()};
+}
+
+}  // namespace
+
+struct Checkpoints::Save {
+  std::filesystem::path folder, partial;
+  checkpoint::Record record;  // without its contents, and on ranks other than 0 without most
+  checkpoint::Retention retention;
+  /// Where the device's numbers of the step are, that has not told its own yet; empty: nowhere, they are known.
+  std::optional<int> parity;
+  bool committing = false;  ///< All ranks have written their files.
+};
+
+Checkpoints::Checkpoints(detail::EngineState& engine)
+    : engine_{engine},
+      arrangement_{checkpoint::arrange(*engine.manager)},
+      saver_{*engine.device, engine.settings().checkpoint.buffer_bytes} {}
+
+Checkpoints::~Checkpoints() {
+  engine_.manager->optimizer.set_before_update({});
+  if (save_ && engine_.exchange().rank() == 0) {
+    logger().warn("{}the save of step {} into {} was not finished: Saving::wait() or finish() would have waited for it",
+                  rank_prefix(), save_->record.position.step, save_->folder.string());
+  }
+}
+
+std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions const& options) {
+  auto const& settings = engine_.settings();
+  auto save = std::make_unique<Save>();
+  auto& record = save->record;
+  record.save_id = fmt::format("{:016x}{:016x}", engine_.run_id, ++number_);
+  record.position.step = engine_.protocol->steps();
+  record.position.samples = engine_.samples;
+  save->folder = folder;
+  save->partial = checkpoint::partial_folder(folder, record.position.step, record.save_id);
+  save->retention = {options.keep.value_or(settings.checkpoint.keep), options.keep_every};
+  save->parity = engine_.manager->optimizer.last_decision();
+  auto const place = engine_.exchange().rank();
+  if (place == 0) {
+    record.order = options.order;
+    record.model_seed = engine_.model->seed;
+    record.rounding_seed = settings.update.rounding_seed;
+    record.optimizer = optim::name_of(settings.update.rule);
+    record.stage_file = engine_.stage_file;
+    record.program_state.assign(options.program_state.begin(), options.program_state.end());
+  }
+  auto const prepare = [this, place, folder, partial = save->partial, id = record.save_id] {
+    if (place == 0) {
+      if (!lock_ || lock_->folder() != folder) {
+        lock_.reset();  // the same folder by another name is free then
+        lock_ = std::make_unique<checkpoint::FolderLock>(folder, id);
+      }
+      lock_->clear(id);
+    }
+    checkpoint::make_partial_folder(partial);
+  };
+  save_ = std::move(save);
+  saver_.write({.path = save_->partial / checkpoint::file_name(place),
+                .header = checkpoint::file_header(arrangement_.contents, place, record.save_id),
+                .contents = &arrangement_.contents,
+                .sources = arrangement_.sources,
+                .direct = settings.checkpoint.direct_io ? Direct::on : Direct::off,
+                .prepare = prepare});
+  engine_.manager->optimizer.set_before_update([this](shard::FlatId flat) { await_read(flat); });
+  return number_;
+}
+
+std::filesystem::path Checkpoints::path() const {
+  return save_->folder / checkpoint::checkpoint_name(save_->record.position.step);
+}
+
+void Checkpoints::await_read(shard::FlatId flat) {
+  auto const begin = Clock::now();
+  if (saver_.await_read(arrangement_.reads[flat])) {
+    waited_ms_ += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  }
+}
+
+void Checkpoints::await_read() { saver_.await_read(arrangement_.sources.size()); }
+
+/// Once the device has decided the step that is saved, and before it decides the one after the next.
+void Checkpoints::note_position() {
+  if (!save_->parity) {
+    return;
+  }
+  auto const& results = engine_.manager->optimizer.results();
+  auto const parity = *std::exchange(save_->parity, std::nullopt);
+  auto const& scalars = parity < 0 ? results.initial.scalars : results.scalars[static_cast<std::size_t>(parity)];
+  auto& position = save_->record.position;
+  position.applied = scalars.applied;
+  if (engine_.settings().rules.loss_scale.dynamic) {
+    position.loss_scale = scalars.loss_scale;
+  }
+}
+
+void Checkpoints::add_to(optim::StepSums& sums) const {
+  if (save_) {
+    auto const state = saver_.state();
+    sums.saved = state == State::written || state == State::committing ? 1 : state == State::committed ? 2 : 0;
+    sums.save_failed = state == State::failed ? 1 : 0;
+  }
+}
+
+void Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
+  if (!save_) {
+    return;
+  }
+  note_position();
+  auto const world = static_cast<double>(engine_.exchange().world());
+  if (step <= save_->record.position.step) {
+    return;  // a sum from before
+  }
+  if (total.save_failed > 0) {
+    saver_.cancel();
+    saver_.wait();
+    end(share(finding(), "save", engine_.exchange()));
+  } else if (total.saved > world) {
+    end({});
+  } else if (total.saved == world && !save_->committing) {
+    commit();
+  }
+}
+
+/// All have written their files.
+void Checkpoints::commit() {
+  save_->committing = true;
+  if (engine_.exchange().rank() == 0) {
+    saver_.commit([this, &save = *save_] {
+      save.record.contents = arrangement_.contents;
+      save.record.origin = origin();
+      checkpoint::commit(save.folder, save.partial, save.record, save.retention);
+      engine_.job->note_progress(save.record.position.step);
+    });
+  }
+}
+
+void Checkpoints::settle() {
+  if (!save_) {
+    return;
+  }
+  note_position();
+  saver_.wait();
+  auto findings = share(finding(), "save", engine_.exchange());
+  if (!save_->committing && std::ranges::none_of(findings, &Finding::failed)) {
+    commit();
+    saver_.wait();
+    findings = share(finding(), "save", engine_.exchange());
+  }
+  end(findings);
+}
+
+Finding Checkpoints::finding() const {
+  auto const failure = saver_.state() == State::failed ? saver_.failure() : nullptr;
+  if (!failure) {
+    return {};
+  }
+  try {
+    std::rethrow_exception(failure);
+  } catch (...) {
+    return describe_failure();
+  }
+}
+
+void Checkpoints::end(std::vector<Finding> const& findings) {
+  auto const save = std::move(save_);
+  engine_.manager->optimizer.set_before_update({});
+  try {
+    throw_if_failed(fmt::format("save() of step {} into {} failed and changed nothing", save->record.position.step,
+                                save->folder.string()),
+                    findings);
+  } catch (Error const& error) {
+    failure_ = std::current_exception();
+    failed_number_ = number_;
+    told_ = false;
+    if (engine_.exchange().rank() == 0) {
+      checkpoint::discard(save->partial);
+      logger().warn("{}; training goes on", error.what());
+    }
+  }
+}
+
+void Checkpoints::rethrow() {
+  if (!std::exchange(told_, true)) {
+    std::rethrow_exception(failure_);
+  }
+}
+
+void Checkpoints::rethrow(std::int64_t number) {
+  if (number == failed_number_) {
+    told_ = true;
+    std::rethrow_exception(failure_);
+  }
+}
+
+}  // namespace zeroth::engine

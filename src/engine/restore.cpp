@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/restore.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/hash.hpp"
+#include "core/logger.hpp"
+#include "engine/finding.hpp"
+#include "engine/saved_states.hpp"
+#include "engine/stage_file_changes.hpp"
+#include "zeroth/checkpoint/file_reader.hpp"
+#include "zeroth/checkpoint/folder.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::engine {
+namespace {
+
+using checkpoint::Reader;
+using detail::EngineState;
+
+constexpr std::string_view purpose = "restore";
+
+/// A checkpoint whose files this rank has looked at.
+struct Opened {
+  std::unique_ptr<device::Memory> buffer;  // where the device can read
+  std::unique_ptr<Reader> reader;
+  std::vector<Arrival> arrivals;
+};
+
+/// All that can be known without a look at states.
+Opened open(EngineState const& engine, std::filesystem::path const& path, RestoreOptions const& options) {
+  Opened opened;
+  opened.buffer = engine.device->allocate_host(Reader::buffer_bytes);
+  opened.reader = std::make_unique<Reader>(
+      checkpoint::find_checkpoint(path), engine.settings().checkpoint.direct_io,
+      std::span{opened.buffer->data(), static_cast<std::size_t>(opened.buffer->bytes())});
+  auto& reader = *opened.reader;
+  if (auto wrong = misfits(reader.record(), *engine.manager, options); !wrong.empty()) {
+    constexpr std::size_t shown = 20;
+    auto const more = wrong.size() > shown ? fmt::format("\n  and {} more", wrong.size() - shown) : std::string{};
+    wrong.resize(std::min(wrong.size(), shown));
+    throw ContractError{fmt::format("checkpoint {} does not fit:\n  {}{}", reader.folder().string(),
+                                    fmt::join(wrong, "\n  "), more)};
+  }
+  opened.arrivals = arrivals(reader.record(), *engine.manager);
+  for (auto const& arrival : opened.arrivals) {
+    reader.check_file(arrival.piece.place);
+  }
+  return opened;
+}
+
+/// Every rank looks for itself, and folders may differ between machines.
+void expect_same(checkpoint::Record const& record, Exchange const& exchange) {
+  std::array const mine{Fnv1a{}.characters(record.save_id).value(), static_cast<std::uint64_t>(record.position.step)};
+  auto const all = gather(std::span<std::uint64_t const>{mine}, purpose, exchange);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i] != all[i % mine.size()]) {
+      throw SystemError{fmt::format("restore(): ranks {} and {} found different checkpoints, of steps {} and {}: all "
+                                    "ranks must see the same folder",
+                                    exchange.job_rank(0), exchange.job_rank(i / mine.size()), all[1],
+                                    all[i / mine.size() * mine.size() + 1])};
+    }
+  }
+}
+
+void read_states(EngineState const& engine, Opened& opened) {
+  std::vector<checkpoint::Piece> pieces;
+  for (auto const& arrival : opened.arrivals) {
+    pieces.push_back(arrival.piece);
+  }
+  auto& compute = engine.device->compute();
+  auto& kernels = engine.device->kernels();
+  opened.reader->read(pieces, [&](std::size_t index, std::int64_t offset, std::span<std::byte const> bytes) {
+    auto const& arrival = opened.arrivals[index];
+    auto* const to = arrival.to + offset / bytes_of(arrival.saved) * bytes_of(arrival.held);
+    if (arrival.saved == arrival.held) {
+      kernels.copy(compute, to, bytes.data(), std::ssize(bytes));
+    } else {
+      kernels.convert(compute, to, arrival.held, bytes.data(), arrival.saved,
+                      std::ssize(bytes) / bytes_of(arrival.saved));
+    }
+    compute.synchronize();  // the bytes are gone behind this call
+  });
+}
+
+/// What follows from the states, and all that is no state.
+void take_position(EngineState& engine, checkpoint::Position const& position) {
+  auto const& rules = engine.settings().rules.loss_scale;
+  bool const keeps_scale = rules.dynamic && position.loss_scale;
+  engine.manager->slices.spread();
+  engine.manager->optimizer.restore(position.applied,
+                                    keeps_scale ? *position.loss_scale : optim::initial_state(rules));
+  engine.protocol->end_restore(position.step);
+  engine.samples = position.samples;
+  engine.first_step = position.step;
+  engine.told_nonfinite = false;
+  engine.communicators.set_options({.timeout = engine.settings().timeout, .check = true});
+  engine.book.emplace(engine.meters());
+  engine.compare_replicas(shard::States::with, "restore()");
+}
+
+void tell(EngineState const& engine, Reader const& reader) {
+  auto const& record = reader.record();
+  logger().info("{}restored step {} from {}, saved {} by {} ranks", rank_prefix(), record.position.step,
+                reader.folder().string(), record.origin.created, record.contents.places);
+  if (auto const changes = stage_file_changes(record.stage_file, engine.stage_file); !changes.empty()) {
+    logger().info("{}the stage file says other than when {} was saved, and it is what counts:\n  {}", rank_prefix(),
+                  reader.folder().string(), fmt::join(changes, "\n  "));
+  }
+}
+
+}  // namespace
+
+Restored restore(EngineState& engine, std::filesystem::path const& path, RestoreOptions const& options) {
+  auto const exchange = engine.exchange();
+  Opened opened;
+  auto const looked = engine.or_end([&] {
+    engine.meet(purpose);
+    if (engine.checkpoints) {
+      engine.checkpoints->settle();
+    }
+    return together(purpose, exchange, [&](Finding&) { opened = open(engine, path, options); });
+  });
+  throw_if_failed("restore() failed and changed nothing", looked);
+  auto const& record = opened.reader->record();
+  expect_same(record, exchange);
+  engine.protocol->begin_restore();
+  auto const read = engine.or_end([&] {
+    engine.gather_stream->synchronize();
+    engine.reduce_stream->synchronize();
+    engine.device->compute().synchronize();
+    engine.manager->parameters.drop(shard::Drop::all);
+    return together(purpose, exchange, [&](Finding&) { read_states(engine, opened); });
+  });
+  throw_if_failed("restore() failed after it had changed states", read);
+  engine.or_end([&] { take_position(engine, record.position); });
+  if (exchange.rank() == 0) {
+    tell(engine, *opened.reader);
+  }
+  return {opened.reader->folder(), record.position.step, record.position.samples, record.program_state};
+}
+
+std::optional<Restored> restore_latest(EngineState& engine, std::filesystem::path const& folder,
+                                       RestoreOptions const& options) {
+  auto const exchange = engine.exchange();
+  // Rank 0's list is everybody's: names, one behind the other.
+  auto const listed = engine.or_end([&] {
+    engine.meet(purpose);
+    return together(purpose, exchange, [&](Finding& mine) {
+      if (exchange.rank() == 0) {
+        mine.kind = Finding::Kind::warning;
+        for (auto const& path : checkpoint::newest_first(folder)) {
+          mine.text += path.filename().string() + "\n";
+        }
+      }
+    });
+  });
+  throw_if_failed("restore_latest() failed and changed nothing", listed);
+  for (std::string_view names = listed.front().text; !names.empty();) {
+    auto const name = names.substr(0, names.find('\n'));
+    names.remove_prefix(name.size() + 1);
+    try {
+      return restore(engine, folder / name, options);
+    } catch (SystemError const& error) {
+      if (names.empty() || engine.protocol->failure()) {
+        throw;
+      }
+      if (exchange.rank() == 0) {
+        logger().warn("{}; the one before is tried", error.what());
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace zeroth::engine

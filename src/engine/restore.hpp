@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/// From a checkpoint to the states of an engine, whatever stage and world it was saved at.
+#pragma once
+#include <filesystem>
+#include <optional>
+
+#include "engine/engine_state.hpp"
+#include "zeroth/engine/checkpoint.hpp"
+
+namespace zeroth::engine {
+
+/// AnyEngine::restore().
+[[nodiscard]] Restored restore(detail::EngineState& engine, std::filesystem::path const& path,
+                               RestoreOptions const& options);
+/// AnyEngine::restore_latest().
+[[nodiscard]] std::optional<Restored> restore_latest(detail::EngineState& engine, std::filesystem::path const& folder,
+                                                     RestoreOptions const& options);
+
+}  // namespace zeroth::engine

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/saved_states.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "zeroth/config/document.hpp"
+
+namespace zeroth::engine {
+namespace {
+
+using checkpoint::Found;
+using checkpoint::Record;
+using checkpoint::Space;
+using shard::OwnSlice;
+using Places = std::unordered_map<std::string, Found>;
+
+std::string_view kind_of(bool trainable) noexcept { return trainable ? "trainable" : "frozen"; }
+
+void check_params(Record const& record, model::Description const& model, Places const& found,
+                  std::vector<std::string>& wrong) {
+  for (auto const& param : model.params) {
+    auto const at = found.find(param.name);
+    if (at == found.end()) {
+      wrong.push_back(fmt::format("parameter \"{}\" is not in it", param.name));
+      continue;
+    }
+    auto const& space = record.contents.spaces[at->second.space];
+    auto const& saved = space.params[at->second.param];
+    if (saved.shape != param.shape) {
+      wrong.push_back(fmt::format("parameter \"{}\" has shape [{}] in it, and the model's is [{}]", param.name,
+                                  fmt::join(saved.shape, ", "), fmt::join(param.shape, ", ")));
+    } else if (space.trainable != param.options.trainable) {
+      wrong.push_back(fmt::format("parameter \"{}\" is {} in it, and {} in the model", param.name,
+                                  kind_of(space.trainable), kind_of(param.options.trainable)));
+    }
+  }
+  for (auto const& space : record.contents.spaces) {
+    for (auto const& param : space.params) {
+      if (!model.param_named.contains(param.name)) {
+        wrong.push_back(fmt::format("{} in it is no parameter of the model", config::in_quotes(param.name)));
+      }
+    }
+  }
+}
+
+std::string names_of(auto const& states) {
+  std::vector<std::string_view> names;
+  for (auto const& state : states) {
+    names.push_back(state.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// Once for all spaces that are wrong in the same way.
+void check_states(Record const& record, Space const& space, std::vector<OwnSlice> const& slices, bool convert,
+                  std::set<std::string>& wrong) {
+  bool const same_names = std::ranges::is_permutation(space.states, slices, {}, &checkpoint::SavedState::name,
+                                                      &OwnSlice::name);
+  if (!same_names) {
+    wrong.insert(fmt::format("states are {} (optimizer {}), and the stage file's optimizer keeps {}",
+                             names_of(space.states), record.optimizer, names_of(slices)));
+    return;
+  }
+  for (auto const& slice : slices) {
+    auto const& state = *std::ranges::find(space.states, slice.name, &checkpoint::SavedState::name);
+    if (state.dtype != slice.dtype && !convert) {
+      wrong.insert(fmt::format("state {} is {}, and {} here: RestoreOptions::convert rounds it, and the run is not the "
+                               "one that was saved any more",
+                               state.name, name_of(state.dtype), name_of(slice.dtype)));
+    }
+  }
+}
+
+void check_order(Record const& record, RestoreOptions const& options, std::vector<std::string>& wrong) {
+  auto const describe = [](SampleOrder const& order) {
+    return order.shuffled() ? fmt::format("{} samples, shuffled with seed {}", order.size(), order.seed())
+                            : fmt::format("{} samples in their own order", order.size());
+  };
+  if (options.order && record.order && *options.order != *record.order) {
+    wrong.push_back(fmt::format("its data are {}, and the program's are {}", describe(*record.order),
+                                describe(*options.order)));
+  }
+}
+
+/// Calls `take(param, part, own slices)` for every parameter of which this rank has a state.
+template <class F>
+void each_part(shard::ShardManager const& manager, F const& take) {
+  for (auto const flat : manager.memory.layout().flats().ids()) {
+    auto const& unit = manager.memory.flat(flat);
+    take(unit.trainable, manager.slices.trainable(flat));
+    take(unit.frozen, manager.slices.frozen(flat));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> misfits(Record const& record, shard::ShardManager const& manager,
+                                 RestoreOptions const& options) {
+  std::vector<std::string> wrong;
+  auto const found = record.contents.by_name();
+  auto const& model = manager.memory.model();
+  check_params(record, model, found, wrong);
+  check_order(record, options, wrong);
+  if (!wrong.empty()) {
+    return wrong;
+  }
+  std::set<std::string> of_states;
+  each_part(manager, [&](shard::Part const& part, std::vector<OwnSlice> const& slices) {
+    for (auto const& placed : part.params) {
+      auto const& space = record.contents.spaces[found.at(model.params[placed.param].name).space];
+      check_states(record, space, slices, options.convert, of_states);
+    }
+  });
+  wrong.insert(wrong.end(), of_states.begin(), of_states.end());
+  return wrong;
+}
+
+std::vector<Arrival> arrivals(Record const& record, shard::ShardManager const& manager) {
+  std::vector<Arrival> all;
+  auto const found = record.contents.by_name();
+  auto const& memory = manager.memory;
+  each_part(manager, [&](shard::Part const& part, std::vector<OwnSlice> const& slices) {
+    auto const own = part.slice(memory.place());
+    for (auto const& placed : part.params) {
+      auto const first = std::max(placed.offset, own.begin);
+      auto const last = std::min(placed.offset + placed.count, own.end);
+      if (first >= last) {
+        continue;
+      }
+      auto const& at = found.at(memory.model().params[placed.param].name);
+      auto const& space = record.contents.spaces[at.space];
+      for (auto const& slice : slices) {
+        auto const& state = *std::ranges::find(space.states, slice.name, &checkpoint::SavedState::name);
+        auto* to = slice.data + (first - own.begin) * bytes_of(slice.dtype);
+        auto const begin = space.params[at.param].at + first - placed.offset;
+        for (auto const& piece : pieces_of(space, state, begin, last - first)) {
+          all.push_back({piece, to, state.dtype, slice.dtype});
+          to += piece.bytes / bytes_of(state.dtype) * bytes_of(slice.dtype);
+        }
+      }
+    }
+  });
+  return all;
+}
+
+}  // namespace zeroth::engine

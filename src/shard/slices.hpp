@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A rank's own slices of all states that outlive a step, which together, of all ranks, are these states once.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "shard/memory.hpp"
+
+namespace zeroth::shard {
+
+/// Of one state of a part: as many elements as the part's slices have.
+struct OwnSlice {
+  std::string name;  ///< "master", "frozen", or as the optimizer calls it.
+  std::byte* data = nullptr;
+  Dtype dtype = Dtype::fp32;
+};
+
+/// The same at every stage, wherever the states are held.
+class Slices {
+ public:
+  explicit Slices(Memory& memory) noexcept : memory_{&memory} {}
+
+  /// Of the trainable part: the master, then the optimizer's states. None where there is no such part.
+  [[nodiscard]] std::vector<OwnSlice> trainable(FlatId flat) const;
+  /// Of the frozen part: its compute copy. None where there is no such part.
+  [[nodiscard]] std::vector<OwnSlice> frozen(FlatId flat) const;
+  /// Once all ranks have written to their own slices: rounds masters to compute copies, and gathers what ranks hold
+  /// whole. Collective. Waits. Copies in slots are not touched: see Parameters::drop().
+  void spread();
+
+ private:
+  void gather(FlatId flat, std::byte* whole, Part const& part, Dtype dtype);
+
+  Memory* memory_;
+};
+
+}  // namespace zeroth::shard
