@@ -9,7 +9,11 @@ void add_part(Arrangement& arrangement, shard::Memory const& memory, shard::Flat
   if (slices.empty()) {
     return;
   }
-  Space space{.unit = flat.name, .trainable = &part == &flat.trainable, .slice_count = part.shard_count, .params = {}, .states = {}};
+  Space space{.unit = flat.name,
+              .trainable = &part == &flat.trainable,
+              .slice_count = part.shard_count,
+              .params = {},
+              .states = {}};
   for (auto const& placed : part.params) {
     auto const& param = memory.model().params[placed.param];
     space.params.push_back({param.name, param.shape, param.count, placed.offset});

@@ -105,8 +105,8 @@ void retain(fs::path const& folder, std::int64_t newest, Retention const& retent
   std::int64_t kept = 0;
   for (auto const& checkpoint : newest_first(folder)) {
     auto const step = *step_of(checkpoint.filename().string());
-    bool const stays = step > newest || kept < retention.keep ||
-                       (retention.keep_every > 0 && step % retention.keep_every == 0);
+    bool const stays =
+        step > newest || kept < retention.keep || (retention.keep_every > 0 && step % retention.keep_every == 0);
     kept += step <= newest ? 1 : 0;
     if (!stays) {
       remove_checkpoint(checkpoint);

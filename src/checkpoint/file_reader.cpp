@@ -59,7 +59,8 @@ Reader::Checked Reader::check(int place, InputFile const& input) const {
   auto const expected = file_header(contents, place, record_.save_id);
   Checked result{.data_begin = std::ssize(expected), .hashes = {}};
   auto const hashes = hash_count(contents);
-  auto const bytes = result.data_begin + contents.state_bytes + hashes * static_cast<std::int64_t>(sizeof(std::uint64_t));
+  auto const bytes =
+      result.data_begin + contents.state_bytes + hashes * static_cast<std::int64_t>(sizeof(std::uint64_t));
   if (input.bytes() != bytes) {
     refuse(place, fmt::format("has {} bytes, and the checkpoint's has {}", input.bytes(), bytes));
   }
@@ -136,7 +137,8 @@ void Reader::read(std::span<Piece const> pieces, TakeBytes const& take) {
     auto const begin = down(pieces[order[first]].begin);
     auto end = up(end_of(pieces[order[first]]));
     auto last = first + 1;
-    for (; last < order.size() && pieces[order[last]].place == place && down(pieces[order[last]].begin) <= end; ++last) {
+    for (; last < order.size() && pieces[order[last]].place == place && down(pieces[order[last]].begin) <= end;
+         ++last) {
       end = std::max(end, up(end_of(pieces[order[last]])));
     }
     read_run(place, begin, end, [&](std::int64_t part, std::int64_t part_end) {

@@ -214,8 +214,8 @@ Contents contents_of(Fields const& fields) {
     }
   }
   if (fields.whole("state_bytes", 0) != contents.state_bytes) {
-    throw Wrong{fmt::format("state_bytes is {}, and states have {}", fields.whole("state_bytes", 0),
-                            contents.state_bytes)};
+    throw Wrong{
+        fmt::format("state_bytes is {}, and states have {}", fields.whole("state_bytes", 0), contents.state_bytes)};
   }
   return contents;
 }
@@ -234,7 +234,8 @@ Record record_of(Fields const& fields) {
   }
   if (auto const* const order = fields.find("order")) {
     Fields const of{*order, "order"};
-    record.order.emplace(of.whole("size", 1), SampleOrderOptions{.seed = of.seed("seed"), .shuffled = of.flag("shuffled")});
+    record.order.emplace(of.whole("size", 1),
+                         SampleOrderOptions{.seed = of.seed("seed"), .shuffled = of.flag("shuffled")});
   }
   record.origin = {fields.text("created"), fields.text("version"), fields.text("host"), fields.whole("process", 0)};
   record.model_seed = fields.seed("model_seed");

@@ -117,8 +117,8 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
                              checkpoint::largest_program_state));
   ZEROTH_EXPECTS(options.keep.value_or(0) >= 0,
                  fmt::format("save(): keep is {}; allowed are 0, which is all, and more", *options.keep));
-  ZEROTH_EXPECTS(options.keep_every >= 0, fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more",
-                                                      options.keep_every));
+  ZEROTH_EXPECTS(options.keep_every >= 0,
+                 fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more", options.keep_every));
 }
 
 /// The sums that step() will decide on.
@@ -294,9 +294,9 @@ void Saving::wait() {
 namespace {
 void check_restore(EngineState const& engine, char const* call) {
   engine.protocol->check_restore();
-  ZEROTH_EXPECTS(!engine.book->owes() && !engine.kept_report,
-                 fmt::format("{} while a report of step {} is owed: call finish() first", call,
-                             engine.protocol->steps()));
+  ZEROTH_EXPECTS(
+      !engine.book->owes() && !engine.kept_report,
+      fmt::format("{} while a report of step {} is owed: call finish() first", call, engine.protocol->steps()));
 }
 }  // namespace
 

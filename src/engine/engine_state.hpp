@@ -76,11 +76,11 @@ class EngineState {
   float gradient_prescale = 1;
   bool finished = false;  ///< finish() was called, and no pass has begun since: nothing is under way.
   bool told_nonfinite = false;
-  std::vector<std::string> metrics;  ///< Their names.
-  std::int64_t samples = 0;          ///< That completed steps have taken, over all ranks.
-  std::int64_t first_step = 0;       ///< The last one before those that this engine has run.
-  std::string stage_file;            ///< Resolved.
-  std::uint64_t run_id = 0;          ///< Random, the same on all ranks.
+  std::vector<std::string> metrics;                  ///< Their names.
+  std::int64_t samples = 0;                          ///< That completed steps have taken, over all ranks.
+  std::int64_t first_step = 0;                       ///< The last one before those that this engine has run.
+  std::string stage_file;                            ///< Resolved.
+  std::uint64_t run_id = 0;                          ///< Random, the same on all ranks.
   std::optional<StepReport> kept_report;             ///< That finish() owes, and had no way to give.
   std::unique_ptr<engine::Checkpoints> checkpoints;  ///< From the first save on; ends before all else.
 

@@ -42,9 +42,7 @@ std::vector<Finding> together(std::string_view purpose, Exchange const& exchange
   return share(mine, purpose, exchange);
 }
 
-[[nodiscard]] inline bool failed(std::vector<Finding> const& all) {
-  return std::ranges::any_of(all, &Finding::failed);
-}
+[[nodiscard]] inline bool failed(std::vector<Finding> const& all) { return std::ranges::any_of(all, &Finding::failed); }
 
 /// Throws the same error on all ranks if one of `all` is one: "`what`: rank 1: ...", without the rank if all say it.
 void throw_if_failed(std::string_view what, std::vector<Finding> const& all);

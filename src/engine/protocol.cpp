@@ -46,9 +46,8 @@ void Protocol::check_usable(char const* call) const {
 
 void Protocol::check_between_steps(char const* call) const {
   check_between_passes(call);
-  ZEROTH_EXPECTS(micro_steps_ == 0,
-                 fmt::format("{} after {} of {} micro-steps of step {}: it belongs between steps", call, micro_steps_,
-                             accumulation_, steps_ + 1));
+  ZEROTH_EXPECTS(micro_steps_ == 0, fmt::format("{} after {} of {} micro-steps of step {}: it belongs between steps",
+                                                call, micro_steps_, accumulation_, steps_ + 1));
 }
 
 void Protocol::check_between_passes(char const* call) const {

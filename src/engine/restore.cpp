@@ -40,16 +40,16 @@ struct Opened {
 Opened open(EngineState const& engine, std::filesystem::path const& path, RestoreOptions const& options) {
   Opened opened;
   opened.buffer = engine.device->allocate_host(Reader::buffer_bytes);
-  opened.reader = std::make_unique<Reader>(
-      checkpoint::find_checkpoint(path), engine.settings().checkpoint.direct_io,
-      std::span{opened.buffer->data(), static_cast<std::size_t>(opened.buffer->bytes())});
+  opened.reader =
+      std::make_unique<Reader>(checkpoint::find_checkpoint(path), engine.settings().checkpoint.direct_io,
+                               std::span{opened.buffer->data(), static_cast<std::size_t>(opened.buffer->bytes())});
   auto& reader = *opened.reader;
   if (auto wrong = misfits(reader.record(), *engine.manager, options); !wrong.empty()) {
     constexpr std::size_t shown = 20;
     auto const more = wrong.size() > shown ? fmt::format("\n  and {} more", wrong.size() - shown) : std::string{};
     wrong.resize(std::min(wrong.size(), shown));
-    throw ContractError{fmt::format("checkpoint {} does not fit:\n  {}{}", reader.folder().string(),
-                                    fmt::join(wrong, "\n  "), more)};
+    throw ContractError{
+        fmt::format("checkpoint {} does not fit:\n  {}{}", reader.folder().string(), fmt::join(wrong, "\n  "), more)};
   }
   opened.arrivals = arrivals(reader.record(), *engine.manager);
   for (auto const& arrival : opened.arrivals) {
@@ -64,10 +64,10 @@ void expect_same(checkpoint::Record const& record, Exchange const& exchange) {
   auto const all = gather(std::span<std::uint64_t const>{mine}, purpose, exchange);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i] != all[i % mine.size()]) {
-      throw SystemError{fmt::format("restore(): ranks {} and {} found different checkpoints, of steps {} and {}: all "
-                                    "ranks must see the same folder",
-                                    exchange.job_rank(0), exchange.job_rank(i / mine.size()), all[1],
-                                    all[i / mine.size() * mine.size() + 1])};
+      throw SystemError{fmt::format(
+          "restore(): ranks {} and {} found different checkpoints, of steps {} and {}: all "
+          "ranks must see the same folder",
+          exchange.job_rank(0), exchange.job_rank(i / mine.size()), all[1], all[i / mine.size() * mine.size() + 1])};
     }
   }
 }
@@ -97,8 +97,7 @@ void take_position(EngineState& engine, checkpoint::Position const& position) {
   auto const& rules = engine.settings().rules.loss_scale;
   bool const keeps_scale = rules.dynamic && position.loss_scale;
   engine.manager->slices.spread();
-  engine.manager->optimizer.restore(position.applied,
-                                    keeps_scale ? *position.loss_scale : optim::initial_state(rules));
+  engine.manager->optimizer.restore(position.applied, keeps_scale ? *position.loss_scale : optim::initial_state(rules));
   engine.protocol->end_restore(position.step);
   engine.samples = position.samples;
   engine.first_step = position.step;

@@ -60,8 +60,8 @@ std::string names_of(auto const& states) {
 /// Once for all spaces that are wrong in the same way.
 void check_states(Record const& record, Space const& space, std::vector<OwnSlice> const& slices, bool convert,
                   std::set<std::string>& wrong) {
-  bool const same_names = std::ranges::is_permutation(space.states, slices, {}, &checkpoint::SavedState::name,
-                                                      &OwnSlice::name);
+  bool const same_names =
+      std::ranges::is_permutation(space.states, slices, {}, &checkpoint::SavedState::name, &OwnSlice::name);
   if (!same_names) {
     wrong.insert(fmt::format("states are {} (optimizer {}), and the stage file's optimizer keeps {}",
                              names_of(space.states), record.optimizer, names_of(slices)));
@@ -70,9 +70,10 @@ void check_states(Record const& record, Space const& space, std::vector<OwnSlice
   for (auto const& slice : slices) {
     auto const& state = *std::ranges::find(space.states, slice.name, &checkpoint::SavedState::name);
     if (state.dtype != slice.dtype && !convert) {
-      wrong.insert(fmt::format("state {} is {}, and {} here: RestoreOptions::convert rounds it, and the run is not the "
-                               "one that was saved any more",
-                               state.name, name_of(state.dtype), name_of(slice.dtype)));
+      wrong.insert(
+          fmt::format("state {} is {}, and {} here: RestoreOptions::convert rounds it, and the run is not the "
+                      "one that was saved any more",
+                      state.name, name_of(state.dtype), name_of(slice.dtype)));
     }
   }
 }
@@ -83,8 +84,8 @@ void check_order(Record const& record, RestoreOptions const& options, std::vecto
                             : fmt::format("{} samples in their own order", order.size());
   };
   if (options.order && record.order && *options.order != *record.order) {
-    wrong.push_back(fmt::format("its data are {}, and the program's are {}", describe(*record.order),
-                                describe(*options.order)));
+    wrong.push_back(
+        fmt::format("its data are {}, and the program's are {}", describe(*record.order), describe(*options.order)));
   }
 }
 

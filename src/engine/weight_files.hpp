@@ -11,10 +11,11 @@
 
 namespace zeroth::engine {
 
-/// Collective, waits: one safetensors file of the masters, rounded to `dtype`, written by rank 0. What every rank found: where one of them
-/// failed, there is no file. What it throws leaves the ranks apart.
+/// Collective, waits: one safetensors file of the masters, rounded to `dtype`, written by rank 0. What every rank
+/// found: where one of them failed, there is no file. What it throws leaves the ranks apart.
 [[nodiscard]] std::vector<Finding> save_weights(shard::ShardManager& manager, model::Description const& model,
-                                                std::filesystem::path const& file, Dtype dtype, Exchange const& exchange);
+                                                std::filesystem::path const& file, Dtype dtype,
+                                                Exchange const& exchange);
 
 /// Collective, waits. Everything is looked at on every rank before anything is changed on any: where one of the
 /// findings is a failure, nothing was changed. What it throws leaves the ranks apart.

@@ -72,12 +72,11 @@ void Slices::gather(FlatId flat, std::byte* whole, Part const& part, Dtype dtype
     return;
   }
   auto const& context = memory_->context();
-  std::array const transaction{
-      comm::Collective{.operation = comm::Operation::all_gather,
-                       .input = whole + part.slice(memory_->place()).begin * bytes_of(dtype),
-                       .output = whole,
-                       .count = part.shard_count,
-                       .dtype = dtype}};
+  std::array const transaction{comm::Collective{.operation = comm::Operation::all_gather,
+                                                .input = whole + part.slice(memory_->place()).begin * bytes_of(dtype),
+                                                .output = whole,
+                                                .count = part.shard_count,
+                                                .dtype = dtype}};
   context.gather.all->submit(*context.gather_stream, {"restore", memory_->flat(flat).name}, transaction);
 }
 

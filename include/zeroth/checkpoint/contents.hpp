@@ -33,9 +33,9 @@ struct SavedState {
 /// parameter is element `g = at + e` of the space, and that is element `g % slice_count` in file `g / slice_count`.
 /// What no parameter covers is zero.
 struct Space {
-  std::string unit;              ///< For people.
-  bool trainable = true;         ///< Otherwise its one state is "frozen".
-  std::int64_t slice_count = 0;  ///< Elements in each file.
+  std::string unit;                ///< For people.
+  bool trainable = true;           ///< Otherwise its one state is "frozen".
+  std::int64_t slice_count = 0;    ///< Elements in each file.
   std::vector<SavedParam> params;  ///< Ascending in `at`.
   std::vector<SavedState> states;  ///< In the order of the file.
 };

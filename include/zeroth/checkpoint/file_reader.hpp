@@ -54,7 +54,8 @@ class ZEROTH_EXPORT Reader {
   [[nodiscard]] Checked check(int place, InputFile const& input) const;
   [[nodiscard]] InputFile const& open(int place);
   void read_bytes(int place, std::int64_t begin, std::int64_t end);
-  void read_run(int place, std::int64_t begin, std::int64_t end, std::function<void(std::int64_t, std::int64_t)> const& take);
+  void read_run(int place, std::int64_t begin, std::int64_t end,
+                std::function<void(std::int64_t, std::int64_t)> const& take);
   [[nodiscard]] std::string what_is_at(int place, std::int64_t begin, std::int64_t end) const;
   [[noreturn]] void refuse(int place, std::string_view why) const;
 

@@ -17,32 +17,32 @@ namespace zeroth::checkpoint {
 
 /// How far training has come.
 struct Position {
-  std::int64_t step = 0;     ///< Steps, from the beginning of training.
-  std::int64_t applied = 0;  ///< Updates among them: what schedules and bias corrections count.
-  std::int64_t samples = 0;  ///< That they have taken, over all ranks.
+  std::int64_t step = 0;                            ///< Steps, from the beginning of training.
+  std::int64_t applied = 0;                         ///< Updates among them: what schedules and bias corrections count.
+  std::int64_t samples = 0;                         ///< That they have taken, over all ranks.
   std::optional<optim::LossScaleState> loss_scale;  ///< Of the next step, where it is dynamic.
 };
 
 /// By whom it was made.
 struct Origin {
-  std::string created;   ///< "2026-01-31T23:59:59Z"
-  std::string version;   ///< Of Zeroth.
-  std::string host;      ///< Of rank 0.
+  std::string created;       ///< "2026-01-31T23:59:59Z"
+  std::string version;       ///< Of Zeroth.
+  std::string host;          ///< Of rank 0.
   std::int64_t process = 0;  ///< Of rank 0.
 };
 
 /// All of checkpoint.json.
 struct Record {
-  std::string save_id;  ///< 32 hexadecimal digits, which every file of the checkpoint has.
-  Position position;    ///< See there.
-  std::optional<SampleOrder> order;         ///< Of the program's data, where it told.
-  std::uint64_t model_seed = 0;             ///< Of the initial values.
-  std::int64_t rounding_seed = 0;           ///< Of stochastic rounding.
-  std::string optimizer;                    ///< Its type in a stage file.
-  std::string stage_file;                   ///< The resolved one: Config::to_json().
-  std::vector<std::byte> program_state;     ///< Whatever the program gave: see SaveOptions.
-  Origin origin;                            ///< See there.
-  Contents contents;                        ///< See there.
+  std::string save_id;                   ///< 32 hexadecimal digits, which every file of the checkpoint has.
+  Position position;                     ///< See there.
+  std::optional<SampleOrder> order;      ///< Of the program's data, where it told.
+  std::uint64_t model_seed = 0;          ///< Of the initial values.
+  std::int64_t rounding_seed = 0;        ///< Of stochastic rounding.
+  std::string optimizer;                 ///< Its type in a stage file.
+  std::string stage_file;                ///< The resolved one: Config::to_json().
+  std::vector<std::byte> program_state;  ///< Whatever the program gave: see SaveOptions.
+  Origin origin;                         ///< See there.
+  Contents contents;                     ///< See there.
 };
 
 /// Its name in the folder of a checkpoint.

@@ -68,7 +68,7 @@ struct Settings {
   bool poison = false;                    ///< Fill with NaN what is no longer valid, and let guards hand out copies.
   std::filesystem::path flight_recorder;  ///< Folder for the record of the last collectives; empty: the working folder.
   bool saves_weights_in_compute_dtype = false;  ///< AnyEngine::save_weights(); otherwise in fp32.
-  CheckpointSettings checkpoint;          ///< Of AnyEngine::save() and restore().
+  CheckpointSettings checkpoint;                ///< Of AnyEngine::save() and restore().
 };
 
 }  // namespace zeroth

@@ -74,9 +74,9 @@ class ZEROTH_EXPORT AnyEngine {
   [[nodiscard]] Metric add_metric(std::string_view name);
 
   /// One safetensors file of the masters, in fp32, or rounded to the compute dtype if the stage file says so
-  /// (zero_optimization.stage3_gather_16bit_weights_on_model_save), written by rank 0 from the shards piece by piece: there when it is
-  /// complete, or not at all. Between passes. Waits. If it cannot be written, all ranks throw the same SystemError, and
-  /// the engine goes on: another file may do.
+  /// (zero_optimization.stage3_gather_16bit_weights_on_model_save), written by rank 0 from the shards piece by piece:
+  /// there when it is complete, or not at all. Between passes. Waits. If it cannot be written, all ranks throw the same
+  /// SystemError, and the engine goes on: another file may do.
   void save_weights(std::filesystem::path const& file);
   /// Each rank reads its ranges only. fp32, bf16 and fp16 files. Between passes. Waits. Leaves the optimizer's states
   /// and the count of updates as they are. Warns of the first value that is not finite. If one rank cannot read the
@@ -90,9 +90,9 @@ class ZEROTH_EXPORT AnyEngine {
   /// earliest, or in finish() or Saving::wait(). Between steps; the same folder on all ranks, which must see the same
   /// one. Returns at once, unless an earlier save is under way, for which it waits; the files are written beside
   /// training, and an update waits only until what it writes to has been read: StepReport::save_ms. On a GPU the host
-  /// waits for that. A save that fails leaves training and all checkpoints as they were, is logged, and is thrown, once,
-  /// by what comes first of Saving::wait(), the next save() and finish(). Takes zeroth.checkpoint.buffer_bytes of the
-  /// host. Throws ContractError for options that are not allowed.
+  /// waits for that. A save that fails leaves training and all checkpoints as they were, is logged, and is thrown,
+  /// once, by what comes first of Saving::wait(), the next save() and finish(). Takes zeroth.checkpoint.buffer_bytes of
+  /// the host. Throws ContractError for options that are not allowed.
   Saving save(std::filesystem::path const& folder, SaveOptions const& options = {});
   /// Takes all states from a checkpoint, of any stage and number of ranks: `path`, or the one that `path`/latest names.
   /// Before the first step or between steps, once finish() has given the last report. Collective. Waits. Every rank
@@ -101,8 +101,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// another model, optimizer, dtype or data, all throw the same SystemError or ContractError, and nothing was changed.
   /// If a file turns out to be damaged later, all throw SystemError, and only another restore() may follow.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {});
-  /// The newest checkpoint in `folder` that can be restored: says so if that is not the last one that was saved. Nothing
-  /// if there is none; throws SystemError if all are damaged. All else as restore().
+  /// The newest checkpoint in `folder` that can be restored: says so if that is not the last one that was saved.
+  /// Nothing if there is none; throws SystemError if all are damaged. All else as restore().
   std::optional<Restored> restore_latest(std::filesystem::path const& folder, RestoreOptions const& options = {});
 
   /// Every element of `param` as the optimizer holds it, the master, or the compute copy of a frozen one, widened to

@@ -35,8 +35,8 @@ class ZEROTH_EXPORT Saving {
   /// Whether it is over, well or not, as far as this rank was told: the same on all ranks after the same step(). Not
   /// collective.
   [[nodiscard]] bool done() const noexcept;
-  /// Until the checkpoint has its name, on the disk. Collective, between passes. Throws SystemError on all ranks, naming
-  /// rank, file and reason, if that failed; training goes on.
+  /// Until the checkpoint has its name, on the disk. Collective, between passes. Throws SystemError on all ranks,
+  /// naming rank, file and reason, if that failed; training goes on.
   void wait();
   /// What it is called once it is there.
   [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Saves of which one call of the system fails, each in turn: everybody is told, training goes on, what was there
+/// stays, and the next save works. And those that a process ends in, each in turn.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runs.hpp"
+#include "small_run.hpp"
+#include "support/fail_points.hpp"
+#include "support/log.hpp"
+#include "zeroth/checkpoint/folder.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+namespace fs = std::filesystem;
+
+/// Trains a step and saves, with call `number` failing; then a step more, and a save as it should be.
+struct Attempt {
+  std::vector<std::vector<std::string>> errors;
+  std::string failed;  ///< Which call.
+};
+Attempt attempt(int world, fs::path const& folder, int number, int error, bool from_there_on = false) {
+  Attempt result;
+  auto const config = small_config(2);
+  result.errors = run_small(world, config, [&](auto& engine, auto& small, auto& notes) {
+    bool const first = this_rank().rank == 0;
+    engine.restore_latest(folder);
+    train(engine, small, 1);
+    if (first) {
+      from_there_on ? FailPoints::arm_from(folder, number, error) : FailPoints::arm(folder, number, error);
+    }
+    train(engine, small, 1);  // behind which all know that it is armed
+    notes.push_back(error_of([&] { engine.save(folder).wait(); }));
+    if (first) {
+      result.failed = FailPoints::failed();
+      FailPoints::disarm();
+    }
+    train(engine, small, 1);
+    notes.push_back(error_of([&] { engine.save(folder).wait(); }));
+  });
+  return result;
+}
+
+std::string text_of(fs::path const& file) {
+  std::ifstream in{file, std::ios::binary};
+  return {std::istreambuf_iterator<char>{in}, std::istreambuf_iterator<char>{}};
+}
+
+std::map<std::string, std::string> files_in(fs::path const& folder) {
+  std::map<std::string, std::string> files;
+  for (auto const& entry : fs::recursive_directory_iterator{folder}) {
+    if (entry.is_regular_file()) {
+      files[fs::relative(entry.path(), folder).string()] = text_of(entry.path());
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("a full disk and a broken one fail a save at every call, and nothing else") {
+  auto const error = GENERATE(ENOSPC, EIO);
+  auto const world = GENERATE(1, 2);
+  Folder const folder;
+  run_small(world, small_config(2), [&](auto& engine, auto&, auto&) { engine.save(folder.path()).wait(); });
+  auto const before = files_in(folder / "step_00000000");
+  int number = 1;
+  std::set<std::string> seen;
+  for (bool more = true; more; ++number) {
+    Folder const copy;
+    fs::copy(folder.path(), copy.path(), fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    auto const result = attempt(world, copy.path(), number, error);
+    INFO(fmt::format("{} ranks, call {} ({}) fails with {}", world, number, result.failed, error));
+    more = !result.failed.empty();
+    seen.insert(result.failed.substr(0, result.failed.find(' ')));
+    for (auto const& each : result.errors) {
+      REQUIRE(each.size() == 2);
+      // What only clears up, or tells people who holds a lock, may fail: the checkpoint is there.
+      auto const& failed = result.failed;
+      bool const may_fail = failed.empty() || failed.starts_with("unlink") || failed.starts_with("rmdir") ||
+                            (failed.ends_with("/.lock") && !failed.starts_with("open"));
+      if (!may_fail) {
+        CHECK_THAT(each[0], Contains("SystemError save() of step 2 into") && Contains("failed and changed nothing") &&
+                                Contains(std::generic_category().message(error)));
+      }
+      CHECK(each[1].empty());
+    }
+    CHECK(files_in(copy / "step_00000000") == before);
+    CHECK(checkpoint::newest_first(copy.path()).front() == copy / "step_00000003");
+    for (auto const& entry : fs::directory_iterator{copy.path()}) {
+      CHECK_THAT(entry.path().filename().string(), !Catch::EndsWith(".partial"));
+    }
+  }
+  CHECK(number > 15);
+  if (world > 1) {
+    return;  // whose ranks' calls come in any order: no number is the same call every time
+  }
+  for (auto const* const call : {"open", "pwrite", "fsync", "ftruncate", "fallocate", "rename", "mkdir", "write"}) {
+    INFO(call);
+    CHECK(seen.contains(call));
+  }
+}
+
+TEST_CASE("a disk that stays full fails every save until there is room again") {
+  Folder const folder;
+  for (int const number : {1, 3, 8, 15}) {
+    auto const result = attempt(2, folder.path(), number, ENOSPC, true);
+    for (auto const& each : result.errors) {
+      REQUIRE(each.size() == 2);
+      CHECK_THAT(each[0], Contains("No space left on device"));
+      CHECK(each[1].empty());
+    }
+  }
+}
+
+TEST_CASE("a process that is killed at any call leaves the checkpoint before, or the new one, and the next works") {
+  Folder const folder;
+  run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
+    train(engine, small, 1);
+    engine.save(folder.path()).wait();
+  });
+  std::set<std::string> found;
+  bool killed = true;
+  int number = 1;
+  for (; killed; ++number) {
+    INFO(fmt::format("killed at call {}", number));
+    Folder const copy;
+    fs::copy(folder.path(), copy.path(), fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    pid_t const child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {  // which has one thread, and makes its own
+      auto const result = attempt(2, copy.path(), number, FailPoints::kill);
+      ::_exit(result.errors.front().front().empty() ? 0 : 3);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    killed = WIFSIGNALED(status);
+    CHECK((killed ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0));
+    auto const restored_steps = run_small(2, small_config(3), [&](auto& engine, auto& small, auto& notes) {
+      auto const restored = engine.restore_latest(copy.path());
+      notes.push_back(fmt::format("{}", restored ? restored->step : -1));
+      train(engine, small, 4);
+      engine.save(copy.path()).wait();
+    });
+    found.insert(restored_steps.front().front());
+    auto const all = checkpoint::newest_first(copy.path());
+    REQUIRE_FALSE(all.empty());
+    for (auto const& entry : fs::directory_iterator{copy.path()}) {
+      CHECK_THAT(entry.path().filename().string(), !Catch::EndsWith(".partial"));
+    }
+    for (auto const& each : all) {
+      checkpoint::Reader reader{each};
+      reader.verify(0);
+      reader.verify(1);
+    }
+  }
+  CHECK(number > 20);
+  CHECK(found.contains("1"));  // before
+  CHECK(found.contains("3"));  // the new one
+}
+
+TEST_CASE("a slow disk holds updates up, which say so, and nothing else") {
+  Folder const folder;
+  std::vector<std::vector<double>> waited(2);
+  FailPoints::slow_down(std::chrono::milliseconds{50});
+  auto const outcome = run_job(2, [&](Job& job) {
+    Model model{1};
+    auto const unit = model.unit("large");
+    auto const weight =
+        model.param(unit, "w", {4'000'000}, Constant{1});  // a rank's part of which is three times its buffer
+    Engine<float> engine{
+        job, model, small_config(3, {.accumulation = 1, .zeroth = R"(, "checkpoint": {"buffer_bytes": 8388608})"})};
+    static_cast<void>(engine.save(folder.path()));
+    auto& mine = waited[static_cast<std::size_t>(job.rank())];
+    for (int step = 0; step < 4; ++step) {
+      for (auto micro : engine.micro_steps()) {
+        { auto const p = micro.forward(unit); }
+        float const seed = micro.report_loss(1);
+        auto const p = micro.backward(unit);
+        auto const grad = p.grad(weight);
+        std::fill_n(grad.data(), 4'000'000, seed);
+      }
+      if (auto const report = engine.step()) {
+        mine.push_back(report->save_ms);
+      }
+    }
+    mine.push_back(engine.finish()->save_ms);
+  });
+  FailPoints::slow_down(std::chrono::milliseconds{0});
+  REQUIRE(messages_of(outcome) == "");
+  for (auto const& each : waited) {
+    REQUIRE(each.size() == 4);
+    CHECK(each[0] > 0);
+    CHECK(each[1] == 0);
+    CHECK(each[2] == 0);
+  }
+  CHECK(fs::exists(folder / "step_00000000/checkpoint.json"));
+}
+
+TEST_CASE("folders that are read-only, or that are gone, are errors") {
+  Folder const folder;
+  std::ofstream{folder / "file"} << "no folder";
+  auto const errors = run_small(2, small_config(2), [&](auto& engine, auto& small, auto& notes) {
+    for (auto const* const where : {"/proc/zeroth", "/dev/null/zeroth"}) {
+      notes.push_back(error_of([&] { engine.save(where).wait(); }));
+    }
+    notes.push_back(error_of([&] { engine.save(folder / "file").wait(); }));
+    train(engine, small, 1);
+    // It goes while files are written to it.
+    notes.push_back(error_of([&] {
+      auto saving = engine.save(folder / "gone");
+      if (this_rank().rank == 0) {
+        for (int tries = 0; tries < 1000 && !fs::exists(folder / "gone"); ++tries) {
+          std::this_thread::sleep_for(std::chrono::milliseconds{1});
+        }
+        std::error_code ignored;
+        fs::remove_all(folder / "gone", ignored);
+      }
+      saving.wait();
+    }));
+    train(engine, small, 1);
+    notes.push_back(error_of([&] { engine.save(folder / "there").wait(); }));
+  });
+  for (auto const& each : errors) {
+    REQUIRE(each.size() == 5);
+    CHECK_THAT(each[0], Contains("SystemError") && Contains("/proc/zeroth"));
+    CHECK_THAT(each[1], Contains("SystemError") && Contains("/dev/null/zeroth"));
+    CHECK_THAT(each[2], Contains("SystemError"));
+    CHECK_THAT(each[3], Contains("SystemError"));
+    CHECK(each[4].empty());
+  }
+}
+
+TEST_CASE("a save that failed is thrown once by who comes next, and finish() still gives its report") {
+  Folder const folder;
+  auto const errors = run_small(2, small_config(2), [&](auto& engine, auto& small, auto& notes) {
+    all_micro_steps(engine, small);
+    engine.step();
+    auto saving = engine.save("/dev/null/zeroth");
+    for (int step = 0; step < 20; ++step) {  // which all see the failure in
+      all_micro_steps(engine, small);
+      engine.step();
+    }
+    notes.push_back(saving.done() ? "" : "not done");
+    notes.push_back(error_of([&] { engine.finish(); }));
+    auto const report = engine.finish();
+    notes.push_back(report && report->step == 21 ? "" : "no report");
+    notes.push_back(error_of([&] { engine.save(folder.path()).wait(); }));
+    notes.push_back(error_of([&] { saving.wait(); }));
+    static_cast<void>(engine.save("/dev/null/zeroth"));
+    notes.push_back(error_of([&] { engine.save(folder.path()); }));
+    notes.push_back(error_of([&] { engine.save(folder.path()).wait(); }));
+  });
+  for (auto const& each : errors) {
+    REQUIRE(each.size() == 7);
+    CHECK(each[0].empty());
+    CHECK_THAT(each[1], Contains("SystemError save() of step 1 into /dev/null/zeroth failed and changed nothing"));
+    CHECK(each[2].empty());
+    CHECK(each[3].empty());
+    CHECK_THAT(each[4], Contains("SystemError save() of step 1"));  // of this one, however often it is asked
+    CHECK_THAT(each[5], Contains("SystemError save() of step 21"));
+    CHECK(each[6].empty());
+  }
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The calls of saving and restoring: what they return, what they refuse, and what stays in the folder.
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "runs.hpp"
+#include "small_run.hpp"
+#include "support/log.hpp"
+#include "zeroth/checkpoint/folder.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+namespace fs = std::filesystem;
+
+std::vector<std::byte> bytes_of_text(std::string_view text) {
+  auto const bytes = std::as_bytes(std::span{text});
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string latest_in(fs::path const& folder) {
+  std::ifstream file{folder / "latest"};
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+}  // namespace
+
+TEST_CASE("a save is there a few steps later, without anybody who waits for it") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    Folder const folder;
+    std::atomic<int> steps_until_done = 0;
+    auto const errors = run_small(3, small_config(stage), [&](auto& engine, auto& small, auto& notes) {
+      auto saving = engine.save(folder.path());
+      if (saving.done()) {
+        notes.push_back("done at once");
+      }
+      int steps = 0;
+      for (; !saving.done() && steps < 100'000; ++steps) {
+        all_micro_steps(engine, small);
+        engine.step();
+      }
+      if (!fs::exists(saving.path() / "checkpoint.json") || saving.path() != folder / "step_00000000") {
+        notes.push_back("not at " + saving.path().string());
+      }
+      saving.wait();
+      steps_until_done = steps;
+    });
+    for (auto const& each : errors) {
+      CHECK(each.empty());
+    }
+    CHECK(steps_until_done >= 3);  // written by the first at the earliest, named by the second, known in the third
+    CHECK(latest_in(folder.path()) == "step_00000000");
+    CHECK(folder.contents() == ".lock latest step_00000000 ");
+  }
+}
+
+TEST_CASE("finish() ends a save, and so does the next one") {
+  Folder const folder;
+  auto const errors = run_small(2, small_config(3), [&](auto& engine, auto& small, auto& notes) {
+    train(engine, small, 1);
+    auto first = engine.save(folder.path());
+    engine.finish();
+    if (!first.done() || !fs::exists(first.path())) {
+      notes.push_back("finish() left it");
+    }
+    train(engine, small, 1);
+    auto second = engine.save(folder.path());
+    all_micro_steps(engine, small);
+    engine.step();
+    auto third = engine.save(folder.path());
+    if (!second.done() || !fs::exists(second.path()) || third.done()) {
+      notes.push_back("the next one did not wait");
+    }
+    third.wait();
+    third.wait();
+    second.wait();
+  });
+  for (auto const& each : errors) {
+    CHECK(each.empty());
+  }
+  CHECK(folder.contents() == ".lock latest step_00000001 step_00000002 step_00000003 ");
+}
+
+TEST_CASE("what is restored says where it is from, and gives the program's own back") {
+  Folder const folder;
+  std::vector<Restored> restored(3);
+  auto const state = bytes_of_text("whatever the program wants");
+  SampleOrder const order{1000, {.seed = 7}};
+  run_small(3, small_config(1), [&](auto& engine, auto& small, auto&) {
+    train(engine, small, 4);
+    auto const mine = this_rank().rank == 0 ? state : bytes_of_text("rank 0's counts");
+    engine.save(folder.path(), {.program_state = mine, .order = order, .keep = {}}).wait();
+  });
+  run_small(3, small_config(2), [&](auto& engine, auto& small, auto&) {
+    auto& mine = restored[static_cast<std::size_t>(this_rank().rank)];
+    mine = engine.restore(folder.path(), {.order = order});
+    bool is_first = true;
+    for (auto micro : engine.micro_steps()) {
+      if (is_first && micro.first_sample() != 48 + this_rank().rank * 2) {
+        mine.samples = -1;
+      }
+      is_first = false;
+      micro_step(micro, small);
+    }
+    engine.step();
+    auto const report = engine.finish();
+    if (!report || report->step != 5) {
+      mine.step = -1;
+    }
+  });
+  for (auto const& each : restored) {
+    CHECK(each.path == folder / "step_00000004");
+    CHECK(each.step == 4);
+    CHECK(each.samples == 4 * 2 * 2 * 3);
+    CHECK(each.program_state == state);
+  }
+}
+
+TEST_CASE("what save() and restore() do not allow") {
+  Folder const folder;
+  std::vector<std::byte> const too_large((1U << 20U) + 1);
+  auto const errors = run_small(2, small_config(2), [&](auto& engine, auto& small, auto& notes) {
+    auto const note = [&](auto const& call) { notes.push_back(error_of(call)); };
+    note([&] { engine.save(""); });
+    note([&] { engine.save(folder.path(), {.program_state = too_large, .order = {}, .keep = {}}); });
+    note([&] { engine.save(folder.path(), {.program_state = {}, .order = {}, .keep = -1}); });
+    note([&] { engine.save(folder.path(), {.program_state = {}, .order = {}, .keep = {}, .keep_every = -1}); });
+    int micro_index = 0;
+    for (auto micro : engine.micro_steps()) {
+      if (micro_index++ == 0) {
+        note([&] { engine.save(folder.path()); });
+        note([&] { engine.restore(folder.path()); });
+      }
+      micro_step(micro, small);
+    }
+    note([&] { engine.save(folder.path()); });
+    engine.step();
+    note([&] { engine.restore(folder.path()); });
+    note([&] { engine.restore_latest(folder.path()); });
+    engine.finish();
+    note([&] { engine.restore(folder.path()); });
+    note([&] { engine.restore(folder / "nowhere"); });
+    note([&] {
+      if (engine.restore_latest(folder / "nowhere") || engine.restore_latest(folder.path())) {
+        throw std::logic_error{"there is none"};
+      }
+    });
+    train(engine, small, 1);
+  });
+  for (auto const& each : errors) {
+    REQUIRE(each.size() == 12);
+    CHECK_THAT(each[0], Contains("ContractError save() into a folder without a name"));
+    CHECK_THAT(each[1], Contains("program_state has 1048577 bytes; allowed are up to 1048576"));
+    CHECK_THAT(each[2], Contains("keep is -1; allowed are 0, which is all, and more"));
+    CHECK_THAT(each[3], Contains("keep_every is -1"));
+    CHECK_THAT(each[4], Contains("save() while micro-step 1 of 2 is open: it belongs between passes"));
+    CHECK_THAT(each[5], Contains("restore() while micro-step 1 of 2 is open"));
+    CHECK_THAT(each[6], Contains("save() after 2 of 2 micro-steps of step 1: it belongs between steps"));
+    CHECK_THAT(each[7], Contains("restore() while a report of step 1 is owed: call finish() first"));
+    CHECK_THAT(each[8], Contains("restore_latest() while a report of step 1 is owed"));
+    CHECK_THAT(each[9], Contains("SystemError restore() failed and changed nothing: checkpoint") &&
+                            Contains("has neither checkpoint.json nor latest"));
+    CHECK_THAT(each[10], Contains("nowhere: there is no such folder"));
+    CHECK(each[11].empty());
+  }
+}
+
+TEST_CASE("the newest checkpoints stay, and those of some steps") {
+  auto const kept = [](std::optional<std::int64_t> keep, std::int64_t every, std::string const& keys) {
+    Folder const folder;
+    run_small(2, small_config(3, {.zeroth = keys}), [&](auto& engine, auto& small, auto&) {
+      for (int step = 1; step <= 6; ++step) {
+        train(engine, small, 1);
+        engine.save(folder.path(), {.program_state = {}, .order = {}, .keep = keep, .keep_every = every}).wait();
+      }
+    });
+    return folder.contents();
+  };
+  CHECK(kept(2, 0, "") == ".lock latest step_00000005 step_00000006 ");
+  CHECK(kept(1, 3, "") == ".lock latest step_00000003 step_00000006 ");
+  CHECK(kept({}, 0, R"(, "checkpoint": {"keep": 3})") == ".lock latest step_00000004 step_00000005 step_00000006 ");
+  CHECK(kept(0, 0, R"(, "checkpoint": {"keep": 3})")
+            .ends_with("latest step_00000001 step_00000002 step_00000003 "
+                       "step_00000004 step_00000005 step_00000006 "));
+}
+
+TEST_CASE("a step that is saved again takes the place of what had its name") {
+  Folder const folder;
+  auto const config = small_config(3);
+  auto const save_at_two = [&](int seed_steps) {
+    run_small(2, config, [&](auto& engine, auto& small, auto&) {
+      train(engine, 2, [&](auto& micro, int) { micro_step(micro, small, static_cast<float>(seed_steps)); });
+      engine.save(folder.path()).wait();
+    });
+  };
+  save_at_two(1);
+  auto const before = checkpoint::read_record(folder / "step_00000002").save_id;
+  save_at_two(1);
+  CHECK(checkpoint::read_record(folder / "step_00000002").save_id != before);
+  CHECK(folder.contents() == ".lock latest step_00000002 ");
+}
+
+TEST_CASE("two jobs do not save into one folder") {
+  Folder const folder;
+  int const other = ::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  REQUIRE(::flock(other, LOCK_EX | LOCK_NB) == 0);
+  std::ofstream{folder / ".lock"} << "process 4711 on elsewhere, save 0123\n";
+  auto const errors = run_small(2, small_config(2), [&](auto& engine, auto& small, auto& notes) {
+    notes.push_back(error_of([&] { engine.save(folder.path()).wait(); }));
+    train(engine, small, 1);
+    notes.push_back(error_of([&] { engine.save(folder / "own").wait(); }));
+  });
+  for (auto const& each : errors) {
+    REQUIRE(each.size() == 2);
+    CHECK_THAT(each[0], Contains("another job saves here: \"process 4711 on elsewhere, save 0123\"; here is save"));
+    CHECK(each[1].empty());
+  }
+  ::close(other);
+  CHECK(fs::exists(folder / "own/step_00000001/checkpoint.json"));
+}
+
+TEST_CASE("what jobs that ended in the middle have left is cleared, and nothing else") {
+  Folder const folder;
+  for (auto const* const name : {"step_00000007.00ff.partial", "step_00000003.deleting", "notes.partial", "other"}) {
+    fs::create_directory(folder / name);
+    std::ofstream{folder / name / "file"} << "text";
+  }
+  std::ofstream{folder / "latest.0123456789abcdef.partial"} << "step";
+  run_small(2, small_config(2), [&](auto& engine, auto&, auto&) { engine.save(folder.path()).wait(); });
+  CHECK(folder.contents() == ".lock latest notes.partial other step_00000000 ");
+}
+
+TEST_CASE("a save that is not finished is said when the engine ends, and leaves nothing that could be taken for one") {
+  Folder const folder;
+  Log const log;
+  run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
+    train(engine, small, 1);
+    static_cast<void>(engine.save(folder.path()));
+  });
+  CHECK(log.count("the save of step 1 into " + folder.path().string() + " was not finished") == 1);
+  CHECK(checkpoint::newest_first(folder.path()).empty());
+}
+
+TEST_CASE("the stage file of who goes on counts, and differences are said") {
+  Folder const folder;
+  Log const log;
+  run_small(2, small_config(1), [&](auto& engine, auto&, auto&) { engine.save(folder.path()).wait(); });
+  run_small(2, small_config(3, {.more = R"(, "gradient_clipping": 0.25)"}),
+            [&](auto& engine, auto&, auto&) { engine.restore(folder.path()); });
+  CHECK(log.count("gradient_clipping: 0.25, was 1") == 1);
+  CHECK(log.count("zero_optimization.stage: 3, was 1") == 1);
+  CHECK(log.count("optimizer.params.lr") == 0);
+}
+
+}  // namespace zeroth::testing
