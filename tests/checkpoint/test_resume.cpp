@@ -38,6 +38,9 @@ TEST_CASE("a run that was saved at one stage goes on at any other as if it had n
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   for (int saved = 0; saved <= 3; ++saved) {
     for (int restored = 0; restored <= 3; ++restored) {
+      if (sanitized && restored != 3 - saved) {
+        continue;
+      }
       INFO(fmt::format("{}, saved at stage {}, restored at {}", types.name, saved, restored));
       check_resume(2 + (saved + restored) % 2, varied_file(types, saved), varied_file(types, restored));
     }
@@ -47,6 +50,9 @@ TEST_CASE("a run that was saved at one stage goes on at any other as if it had n
 TEST_CASE("a run goes on by every optimizer") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  if (sanitized && types.name != fp32_types.name) {
+    return;
+  }
   INFO(fmt::format("{}, {}", rule.name, types.name));
   check_resume(3, varied_file(types, 1, rule.optimizer), varied_file(types, 3, rule.optimizer));
   check_resume(1, varied_file(types, 2, rule.optimizer), varied_file(types, 0, rule.optimizer));
@@ -84,7 +90,7 @@ TEST_CASE("at another number of ranks all states are the same right after they w
   Folder const folder;
   train(3, varied_file(types, 2), saving(folder / "first", 3, 3));
   auto const saved = states_in(folder / "first/step_00000003");
-  for (int const world : {1, 2, 4, 5, 7}) {
+  for (int const world : worlds({1, 2, 4, 5, 7}, {2})) {
     for (int stage = 0; stage <= 3; ++stage) {
       INFO(fmt::format("{}, {} ranks at stage {}", types.name, world, stage));
       auto const into = folder / fmt::format("{}-{}", world, stage);

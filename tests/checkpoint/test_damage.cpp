@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Checkpoints that are damaged, incomplete, of something else, or forged: what is said, and what stays as it was.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "checkpoint/record_format.hpp"
+#include "runs.hpp"
+#include "small_run.hpp"
+#include "support/log.hpp"
+#include "zeroth/checkpoint/folder.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+namespace fs = std::filesystem;
+
+std::string read_all(fs::path const& file) {
+  std::ifstream in{file, std::ios::binary};
+  return {std::istreambuf_iterator<char>{in}, std::istreambuf_iterator<char>{}};
+}
+void write_all(fs::path const& file, std::string const& text) {
+  std::ofstream out{file, std::ios::binary};
+  out << text;
+}
+/// As somebody would who wants the hash to fit.
+void write_record(fs::path const& checkpoint, std::string const& text) {
+  auto const body = text.substr(0, text.rfind(",\n \"xxh3\""));
+  write_all(checkpoint / "checkpoint.json", body + checkpoint::hash_line(body));
+}
+
+/// Two saves of a small model, after steps 1 and 2, of two ranks.
+struct TwoSaves {
+  Folder folder;
+  fs::path first = folder / "step_00000001", second = folder / "step_00000002";
+  TwoSaves() {
+    run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
+      for (int step = 0; step < 2; ++step) {
+        train(engine, small, 1);
+        engine.save(folder.path(), {.program_state = {}, .order = SampleOrder{500}, .keep = {}}).wait();
+      }
+    });
+  }
+};
+
+/// What restoring `path` says on rank 0 of three; afterwards the engine saves, if it may, and trains.
+struct Told {
+  std::string error, after;
+};
+Told restore_fails(fs::path const& path, RestoreOptions const& options = {}, Config const& config = small_config(3)) {
+  auto const errors = run_small(3, config, [&](auto& engine, auto& small, auto& notes) {
+    notes.push_back(error_of([&] { engine.restore(path, options); }));
+    notes.push_back(error_of([&] { train(engine, small, 1); }));
+  });
+  for (auto const& each : errors) {
+    REQUIRE(each == errors.front());
+  }
+  return {errors.front().at(0), errors.front().at(1)};
+}
+
+}  // namespace
+
+TEST_CASE("what can be seen before states change changes nothing") {
+  TwoSaves const saves;
+  auto const place = saves.second / "place_00001.safetensors";
+  auto const good = read_all(place);
+  auto const record = read_all(saves.second / "checkpoint.json");
+  auto const check = [&](std::string const& part) {
+    auto const told = restore_fails(saves.second);
+    CHECK_THAT(told.error, Contains("SystemError restore() failed and changed nothing") && Contains(part));
+    CHECK(told.after.empty());
+    write_all(place, good);
+    write_all(saves.second / "checkpoint.json", record);
+  };
+  auto flipped = good;
+  flipped[600] ^= 1;
+  write_all(place, flipped);
+  check("place_00001.safetensors: its header is damaged at byte 600");
+
+  write_all(place, good.substr(0, good.size() - 8));
+  check(
+      fmt::format("place_00001.safetensors: has {} bytes, and the checkpoint's has {}", good.size() - 8, good.size()));
+
+  fs::remove(place);
+  check("place_00001.safetensors: cannot be opened: No such file or directory");
+
+  fs::remove(place);
+  fs::create_directory(place);
+  auto const told = restore_fails(saves.second);
+  CHECK_THAT(told.error, Contains("place_00001.safetensors: is a folder; allowed: a regular file"));
+  fs::remove(place);
+
+  write_all(place, read_all(saves.first / "place_00001.safetensors"));
+  check("place_00001.safetensors: is of another save than checkpoint.json");
+
+  write_all(place, read_all(saves.second / "place_00000.safetensors"));
+  check("place_00001.safetensors: its header is damaged at byte");
+
+  auto text = record;
+  text[text.find("\"step\"") + 8] = '7';
+  write_all(saves.second / "checkpoint.json", text);
+  check("checkpoint.json: is damaged: its hash is another one");
+
+  write_all(saves.second / "checkpoint.json", record.substr(0, record.size() / 2));
+  check("checkpoint.json: is damaged: it has no hash of itself at its end");
+}
+
+TEST_CASE("what is damaged is found before it is trained with, and another restore mends it") {
+  TwoSaves const saves;
+  auto const place = saves.second / "place_00001.safetensors";
+  auto const good = read_all(place);
+  checkpoint::Reader const reader{saves.second};
+  auto const& contents = reader.record().contents;
+  auto const data = checkpoint::file_header(contents, 1, reader.record().save_id).size();
+  auto const check = [&](std::size_t byte, std::string const& part) {
+    auto flipped = good;
+    flipped[byte] ^= 4;
+    write_all(place, flipped);
+    auto const errors = run_small(3, small_config(1), [&](auto& engine, auto& small, auto& notes) {
+      notes.push_back(error_of([&] { engine.restore(saves.second); }));
+      notes.push_back(error_of([&] { train(engine, small, 1); }));
+      notes.push_back(error_of([&] { engine.save(saves.folder / "elsewhere"); }));
+      notes.push_back(error_of([&] { engine.restore(saves.first); }));
+      notes.push_back(error_of([&] { train(engine, small, 1); }));
+    });
+    for (auto const& each : errors) {
+      CHECK_THAT(each[0], Contains("SystemError restore() failed after it had changed states") && Contains(part));
+      CHECK_THAT(each[1], Contains("only another restore() may follow"));
+      CHECK_THAT(each[2], Contains("only another restore() may follow"));
+      CHECK(each[3].empty());
+      CHECK(each[4].empty());
+    }
+  };
+  check(data, "place_00001.safetensors: is damaged between bytes");
+  check(data + 5, "master of \"block0.w\" elements [256, 300)");
+  check(good.size() - 1, "their hash is another one");
+}
+
+TEST_CASE("a checkpoint of another model, optimizer, dtype or data set is refused, with all that differs") {
+  TwoSaves const saves;
+  auto const told = restore_fails(saves.second, {.order = SampleOrder{501}});
+  CHECK_THAT(told.error,
+             Contains("ContractError restore() failed and changed nothing") &&
+                 Contains("its data are 500 samples, shuffled with seed 0, and the program's are 501 samples"));
+  CHECK(told.after.empty());
+  CHECK(restore_fails(saves.second, {.order = SampleOrder{500}}).error.empty());
+
+  auto const other = Config::from_json(R"({"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "Lion"},
+                                           "zero_optimization": {"stage": 3}})");
+  CHECK_THAT(restore_fails(saves.second, {}, other).error,
+             Contains("states are master, exp_avg, exp_avg_sq (optimizer AdamW), and the stage file's optimizer keeps "
+                      "master, exp_avg"));
+  std::vector<std::string> wrong(2);
+  auto const outcome = run_job(2, [&](Job& job) {
+    Model model{3};
+    auto const unit = model.unit("block0");
+    static_cast<void>(model.param(unit, "block0.w", {300}, Normal{0.5F}, {.trainable = false}));
+    static_cast<void>(model.param(unit, "block1.w", {30, 10}, Normal{0.5F}));
+    static_cast<void>(model.param(unit, "new.w", {10}, Normal{0.5F}));
+    Engine<float> engine{job, model, small_config(2)};
+    wrong[static_cast<std::size_t>(job.rank())] = error_of([&] { engine.restore(saves.second); });
+  });
+  REQUIRE(messages_of(outcome) == "");
+  for (auto const& each : wrong) {
+    CHECK_THAT(each, Contains("parameter \"block0.w\" is trainable in it, and frozen in the model") &&
+                         Contains("parameter \"block1.w\" has shape [300] in it, and the model's is [30, 10]") &&
+                         Contains("parameter \"new.w\" is not in it") &&
+                         Contains("\"block2.w\" in it is no parameter of the model") &&
+                         Contains("\"block1.frozen\" in it is no parameter of the model"));
+  }
+}
+
+TEST_CASE("other dtypes are refused, or rounded where that is asked for") {
+  Folder const folder;
+  auto const from = train(2, varied_file(bf16_types, 2), saving(folder / "fp32", 3, 3));
+  auto const text = varied_file(bf16_masters_and_moments, 3);
+  std::string refused;
+  auto options = resuming(folder / "fp32", 3, folder / "unused");
+  options.begin = [&](AnyEngine& engine) {
+    auto const error = error_of([&] { engine.restore(folder / "fp32"); });
+    engine.restore(folder / "fp32", {.order = {}, .convert = true});
+    engine.save(folder / "bf16").wait();
+    if (this_rank().rank == 0) {
+      refused = error;
+    }
+    return 3;
+  };
+  auto const to = train(2, text, options);
+  CHECK_THAT(refused, Contains("state master is fp32, and bf16 here: RestoreOptions::convert rounds it") &&
+                          Contains("state exp_avg is fp32, and bf16 here"));
+  CHECK(to.parameters == from.parameters);
+  auto const wide = states_in(folder / "fp32/step_00000003");
+  auto const narrow = states_in(folder / "bf16/step_00000003");
+  REQUIRE(wide.size() == narrow.size());
+  for (auto const& [name, bytes] : wide) {
+    INFO(name);
+    auto const& rounded = narrow.at(name);
+    bool const is_frozen = name.starts_with("frozen");
+    REQUIRE(rounded.size() == (is_frozen ? bytes.size() : bytes.size() / 2));
+    for (std::size_t i = 0; !is_frozen && i < bytes.size() / 4; ++i) {
+      float value = 0;
+      bf16 held{};
+      std::memcpy(&value, &bytes[4 * i], 4);
+      std::memcpy(&held, &rounded[2 * i], 2);
+      REQUIRE(held.bits == from_float<bf16>(value).bits);
+    }
+  }
+}
+
+TEST_CASE("the newest checkpoint that can be used is taken, and what is left out is said") {
+  TwoSaves const saves;
+  auto const restored_step = [&] {
+    std::int64_t step = -1;
+    run_small(2, small_config(3), [&](auto& engine, auto& small, auto&) {
+      auto const restored = engine.restore_latest(saves.folder.path());
+      if (this_rank().rank == 0) {
+        step = restored->step;
+      }
+      train(engine, small, 1);
+    });
+    return step;
+  };
+  CHECK(restored_step() == 2);
+  auto const place = saves.second / "place_00000.safetensors";
+  auto flipped = read_all(place);
+  flipped[flipped.size() / 2] ^= 1;
+  write_all(place, flipped);
+  {
+    Log const log;
+    CHECK(restored_step() == 1);
+    CHECK(log.count("place_00000.safetensors: is damaged") == 1);
+    CHECK(log.count("the one before is tried") == 1);
+  }
+  fs::remove_all(saves.second);  // which `latest` still names
+  CHECK(restored_step() == 1);
+  CHECK_THAT(restore_fails(saves.folder.path()).error,
+             Contains("latest names \"step_00000002\", which is no checkpoint"));
+  for (auto const* const name : {"../../etc", "", "step_1", "step_00000001/../.."}) {
+    write_all(saves.folder / "latest", name);
+    INFO(name);
+    CHECK_THAT(restore_fails(saves.folder.path()).error, Contains("SystemError"));
+    CHECK(restored_step() == 1);
+  }
+  write_all(saves.first / "checkpoint.json", "{}");
+  auto const errors = run_small(2, small_config(3), [&](auto& engine, auto&, auto& notes) {
+    notes.push_back(error_of([&] { engine.restore_latest(saves.folder.path()); }));
+  });
+  CHECK_THAT(errors.front().front(), Contains("SystemError restore() failed and changed nothing"));
+}
+
+TEST_CASE("forged records are refused") {
+  TwoSaves const saves;
+  auto const good = read_all(saves.second / "checkpoint.json");
+  auto const forge = [&](std::string const& part, std::string const& by) {
+    auto text = good;
+    auto const at = text.find(part);
+    REQUIRE(at != std::string::npos);
+    write_record(saves.second, text.replace(at, part.size(), by));
+    return thrown<SystemError>([&] { return checkpoint::read_record(saves.second); });
+  };
+  CHECK(forge("\"step\": 2", "\"step\": 2").empty());
+  CHECK_THAT(forge("\"format\": 1", "\"format\": 2"), Contains("its format is 2, and this version of Zeroth reads 1"));
+  CHECK_THAT(forge("\"step\": 2", "\"step\": -2"), Contains("step is -2; allowed: a whole number from 0"));
+  CHECK_THAT(forge("\"step\": 2", "\"step\": 1"), Contains("applied is 2; allowed: a whole number from 0 to 1"));
+  CHECK_THAT(forge("\"step\": 2", "\"stop\": 2"), Contains("step is missing"));
+  CHECK_THAT(forge("\"places\": 2", "\"places\": 0"), Contains("places is 0"));
+  CHECK_THAT(forge("\"places\": 2", "\"places\": 3000000000"), Contains("places is 3000000000"));
+  CHECK_THAT(forge("\"slice_count\": 256", "\"slice_count\": 9007199254740993"), Contains("slice_count"));
+  CHECK_THAT(forge("\"slice_count\": 256", "\"slice_count\": 0"), Contains("slice_count is 0"));
+  CHECK_THAT(forge("\"base\": 1024", "\"base\": 1028"),
+             Contains("begins at byte 1028, and those before it end at 1024"));
+  CHECK_THAT(forge("\"at\": 0", "\"at\": 300"), Contains("are beyond the unit's 512 or another parameter's"));
+  CHECK_THAT(forge("\"dtype\": \"fp32\"", "\"dtype\": \"int8\""),
+             Contains("dtype is \"int8\"; allowed: fp32, bf16 and fp16"));
+  CHECK_THAT(forge("\"name\": \"exp_avg_sq\"", "\"name\": \"exp_avg\""),
+             Contains("the state \"exp_avg\" is there twice"));
+  CHECK_THAT(forge("block1.w", "block0.w"), Contains("parameter \"block0.w\" is there twice"));
+  CHECK_THAT(forge("300\n", "-300\n"), Contains("allowed: extents from 1 on"));
+  CHECK_THAT(forge("\"program_state\": \"\"", "\"program_state\": \"0g\""), Contains("no byte in hexadecimal"));
+  CHECK_THAT(forge("\"model_seed\": \"3\"", "\"model_seed\": \"x\""), Contains("digits of a whole number below 2^64"));
+  CHECK_THAT(forge("\"state_bytes\": ", "\"state_bytes\": 1"), Contains("and states have"));
+}
+
+TEST_CASE("records of random bytes are read or refused") {
+  TwoSaves const saves;
+  auto const good = read_all(saves.second / "checkpoint.json");
+  auto const seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random{seed};
+  auto const below = [&](std::size_t count) {
+    return std::uniform_int_distribution<std::size_t>{0, count - 1}(random);
+  };
+  constexpr std::string_view bytes = "0123456789-{}[],:\"\\eE.ntf\x01\xff ";
+  int refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    auto text = good;
+    for (auto changes = 1 + below(4); changes > 0; --changes) {
+      auto const at = below(text.size() - 64);
+      below(3) == 0 ? text.erase(at, below(20)) : text.insert(at, 1, bytes[below(bytes.size())]);
+    }
+    write_record(saves.second, text);
+    refused += thrown<SystemError>([&] { return checkpoint::read_record(saves.second); }).empty() ? 0 : 1;
+  }
+  CHECK(refused > 1000);
+}
+
+}  // namespace zeroth::testing

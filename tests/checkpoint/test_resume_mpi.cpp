@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Processes under MPI save what threads do, and go on from what either has saved. Run by mpirun.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <string>
+#include <system_error>
+
+#include "runs.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int at = 3, steps = 6;
+
+/// One for all processes that one mpirun has started. The last to leave removes it.
+class SharedFolder {
+ public:
+  SharedFolder() : path_{fs::temp_directory_path() / fmt::format("zeroth-test-mpi-{}", ::getppid())} {
+    fs::create_directories(path_);
+  }
+  SharedFolder(SharedFolder const&) = delete;
+  SharedFolder& operator=(SharedFolder const&) = delete;
+  ~SharedFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  [[nodiscard]] fs::path operator/(std::string const& name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+struct OfOneRank {
+  int rank = 0, world = 0;
+  Trained trained;
+};
+
+/// Nobody leaves before all have come, so that all see what was saved.
+OfOneRank train_under_mpi(std::string const& text, TrainOptions const& options) {
+  OfOneRank result;
+  int const status = launch({.transport = comm::Transport::mpi}, [&](Job& job) {
+    result = {job.rank(), job.world(), train_synthetic(job, Config::from_json(text), options)};
+    double one = 1;
+    job.sum({&one, 1});
+  });
+  REQUIRE(status == 0);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("processes and threads go on from each other's checkpoints, bit for bit") {
+  SharedFolder const shared;
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {}", stage));
+    auto const text = varied_file(bf16_types, stage);
+    auto const name = [&](char const* what) { return fmt::format("{}{}", what, stage); };
+    // What each process does alone, with threads, is in a folder of its own.
+    Folder const own;
+    train_under_mpi(text, saving(shared / name("first"), at, at));
+    auto const resumed = train_under_mpi(varied_file(bf16_types, 3 - stage),
+                                         resuming(shared / name("first"), steps, shared / name("second")));
+    auto const straight = train(resumed.world, text, saving(own / "straight", steps, steps));
+    CHECK(bits_behind(at, resumed.trained) == bits_behind(at, straight));
+    CHECK(states_in(shared / name("second") / "step_00000006") == states_in(own / "straight/step_00000006"));
+    auto const on_threads = train(resumed.world, text, resuming(shared / name("first"), steps, own / "threads"));
+    CHECK(bits_behind(at, on_threads) == bits_behind(at, straight));
+    train_under_mpi(text, {.steps = 1});  // nobody removes or overtakes what another still reads
+  }
+}
+
+}  // namespace zeroth::testing
