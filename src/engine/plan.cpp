@@ -37,6 +37,15 @@ void count_elements(shard::Layout const& layout, Plan& plan) {
   }
 }
 
+std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings const& precision, int states) {
+  std::int64_t bytes = 0;
+  for (auto const& flat : layout.flats()) {
+    bytes += flat.trainable.padded_count * (bytes_of(precision.master) + states * bytes_of(precision.states)) +
+             flat.frozen.padded_count * bytes_of(precision.compute);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
@@ -49,6 +58,8 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   auto const memory = shard::plan_memory(layout, request);
   result.bytes = memory.bytes;
   result.padding = memory.padding;
+  result.checkpoint_bytes =
+      checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
   result.shards_parameters = request.placements.parameters == Placement::shard;
   result.shards_gradients = request.placements.gradients == Placement::shard;
   result.shards_optimizer = request.placements.optimizer == Placement::shard;
@@ -155,6 +166,8 @@ std::string explain_plan(Plan const& plan) {
   text += fmt::format("  slots      {}\n", megabytes(plan.bytes.slots));
   text += fmt::format("  scratch    {}\n", megabytes(plan.bytes.scratch));
   text += fmt::format("  total      {}\n", megabytes(plan.bytes.total()));
+  text += fmt::format("a checkpoint takes {} on the disk, and {} of the host on each rank while it is saved\n",
+                      megabytes(plan.checkpoint_bytes), megabytes(plan.settings.checkpoint.buffer_bytes));
   return text;
 }
 

@@ -59,6 +59,7 @@ std::string as_json(PlanResult const& result) {
   json["model"] = {{"name", result.model.name}, {"parameters", asked_for.parameter_count}, {"units", asked_for.units}};
   json["config"] = result.config_file.empty() ? Json(nullptr) : Json(result.config_file);
   json["stage"] = stage_asked_for(result);
+  json["checkpoint"] = asked_for.checkpoint_bytes;
   json["notes"] = asked_for.notes;
   if (result.device_bytes) {
     json["device_memory"] = *result.device_bytes;

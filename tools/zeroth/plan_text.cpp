@@ -94,6 +94,8 @@ std::string notes(PlanResult const& result) {
   for (auto const& note : result.asked_for.notes) {
     text += note + ".\n";
   }
+  text += fmt::format("A checkpoint takes {} on the disk, at every stage.\n",
+                      readable_bytes(result.asked_for.checkpoint_bytes));
   if (result.device_bytes) {
     text += "What is left is for activations and everything else that the engine does not hold.\n";
   }

@@ -42,6 +42,8 @@ struct Plan {
   MemoryBytes bytes;  ///< What a rank allocates, and its ledger then shows.
   /// Of `bytes`, what alignment costs parameters, gradients and optimizer. Zero for slots and scratch.
   MemoryBytes padding;
+  /// Of the states in a checkpoint, in all its files: what AnyEngine::save() writes. Headers and hashes come to it.
+  std::int64_t checkpoint_bytes = 0;
   bool shards_parameters = false;             ///< Stage 3. Otherwise every rank holds all of them.
   bool shards_gradients = false;              ///< Stages 2 and 3. Otherwise every rank holds all of them.
   bool shards_optimizer = false;              ///< Stages 1 to 3. Otherwise every rank holds all of its states.
