@@ -249,6 +249,27 @@ TEST_CASE("a save that is not finished is said when the engine ends, and leaves 
   CHECK(checkpoint::newest_first(folder.path()).empty());
 }
 
+TEST_CASE("a trace has a lane of what a save reads") {
+  Folder const folder;
+  std::vector<std::vector<Span>> spans(2);
+  run_small(2, small_config(3), [&](auto& engine, auto& small, auto&) {
+    Timeline timeline;
+    engine.trace(&timeline);
+    auto saving = engine.save(folder.path());
+    train(engine, small, 1);
+    saving.wait();
+    engine.trace(nullptr);
+    spans[static_cast<std::size_t>(this_rank().rank)] = timeline.spans();
+  });
+  for (auto const& each : spans) {
+    // Three units of three states, and the frozen part of one.
+    CHECK(std::ranges::count_if(each, [](Span const& span) { return span.stream == "save" && span.what == "save"; }) ==
+          10);
+    CHECK(std::ranges::count_if(each,
+                                [](Span const& span) { return span.stream == "save" && span.unit == "block1"; }) == 4);
+  }
+}
+
 TEST_CASE("the stage file of who goes on counts, and differences are said") {
   Folder const folder;
   Log const log;
