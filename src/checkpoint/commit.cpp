@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/block_file.hpp"
+#include "core/host_name.hpp"
 #include "core/logger.hpp"
 #include "zeroth/checkpoint/contents.hpp"
 #include "zeroth/checkpoint/folder.hpp"
@@ -129,9 +130,7 @@ FolderLock::FolderLock(fs::path folder, std::string const& save_id) : folder_{st
   }
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
     locked_ = true;
-    std::string host(256, '\0');
-    ::gethostname(host.data(), host.size() - 1);
-    auto const text = fmt::format("process {} on {}, save {}\n", ::getpid(), host.c_str(), save_id);
+    auto const text = fmt::format("process {} on {}, save {}\n", ::getpid(), host_name(), save_id);
     // For people; the lock is the system's.
     static_cast<void>(!(::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, text.data(), text.size(), 0) > 0));
   } else if (errno == EWOULDBLOCK) {

@@ -185,7 +185,7 @@ std::optional<StepReport> AnyEngine::finish() {
   engine.protocol->check_between_passes("finish()");
   engine.or_end([&] {
     if (auto report = take_report(engine)) {
-      engine.kept_report = std::move(report);
+      engine.kept_report = report;
     }
     if (engine.checkpoints) {
       engine.checkpoints->settle();

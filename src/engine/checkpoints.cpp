@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "comm/launch/job_state.hpp"
+#include "core/host_name.hpp"
 #include "core/logger.hpp"
 #include "engine/engine_state.hpp"
 #include "zeroth/checkpoint/folder.hpp"
@@ -25,11 +26,9 @@ using checkpoint::Saver;
 using State = Saver::State;
 
 checkpoint::Origin origin() {
-  std::string host(256, '\0');
-  ::gethostname(host.data(), host.size() - 1);
   return {.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
           .version = std::string{version},
-          .host = host.c_str(),
+          .host = host_name(),
           .process = ::getpid()};
 }
 

@@ -58,8 +58,7 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   auto const memory = shard::plan_memory(layout, request);
   result.bytes = memory.bytes;
   result.padding = memory.padding;
-  result.checkpoint_bytes =
-      checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
+  result.checkpoint_bytes = checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
   result.shards_parameters = request.placements.parameters == Placement::shard;
   result.shards_gradients = request.placements.gradients == Placement::shard;
   result.shards_optimizer = request.placements.optimizer == Placement::shard;

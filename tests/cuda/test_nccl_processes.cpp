@@ -11,6 +11,7 @@
 
 #include "comm/store/socket.hpp"
 #include "comm/store_ranks.hpp"
+#include "core/host_name.hpp"
 #include "cuda/nccl_training.hpp"
 #include "support/catch.hpp"
 #include "support/children.hpp"
@@ -197,7 +198,7 @@ TEST_CASE("an environment that makes NCCL's calls wait, or its communicators sha
 TEST_CASE("ranks that would share a GPU are all told") {
   Processes job{{.world = 2, .gpus = 1}, {"train", "train"}};
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    job.check_said(rank, "ranks 0, 1 would all compute on GPU 0000:01:00.0 of " + comm::host_name(), 2);
+    job.check_said(rank, "ranks 0, 1 would all compute on GPU 0000:01:00.0 of " + host_name(), 2);
     CHECK_THAT(job[rank].output(), Contains("LaunchOptions::share_devices"));
   }
 }
@@ -207,7 +208,7 @@ TEST_CASE("a rank without a GPU of its own tells all") {
   for (std::size_t rank = 0; rank < 3; ++rank) {
     job.check_said(rank,
                    fmt::format("rank 2 on {} cannot take part: local rank 2 has no GPU of its own: its process sees 2",
-                               comm::host_name()),
+                               host_name()),
                    2);
   }
 }

@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "comm/store/socket.hpp"
+#include "core/host_name.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {

@@ -11,6 +11,7 @@
 #include "comm/rank_error.hpp"
 #include "comm/store/frame.hpp"
 #include "comm/store/socket.hpp"
+#include "core/host_name.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {

@@ -174,11 +174,6 @@ std::string address_of(std::string_view host, int port) {
   return is_ipv6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed machine";
-}
-
 Descriptor listen_at(std::string const& host, int port, int& error) {
   if (auto loopback = loopback_address(host, port)) {
     return try_to_listen(*loopback, error);

@@ -30,8 +30,6 @@ class Descriptor {
 
 /// "node7:29500", "[fd00::2]:29500".
 [[nodiscard]] std::string address_of(std::string_view host, int port);
-/// What this machine calls itself.
-[[nodiscard]] std::string host_name();
 
 /// Listens at `port`, or at a free one if that is 0: on the loopback interface alone if `host` is a loopback address or
 /// "localhost", on every interface, IPv6 and IPv4, otherwise. Nothing where the system refuses; `error` is errno then.

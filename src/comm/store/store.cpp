@@ -23,6 +23,7 @@
 #include "comm/store/store_client.hpp"
 #include "comm/store/store_join.hpp"
 #include "comm/store/store_server.hpp"
+#include "core/host_name.hpp"
 #include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
 

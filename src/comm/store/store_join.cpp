@@ -11,6 +11,7 @@
 
 #include "comm/describe.hpp"
 #include "comm/store/frame.hpp"
+#include "core/host_name.hpp"
 #include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 
