@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "comm/store/socket.hpp"
+#include "core/host_name.hpp"
 #include "support/catch.hpp"
 #include "support/children.hpp"
 

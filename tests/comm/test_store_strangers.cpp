@@ -12,6 +12,7 @@
 #include "comm/store/frame.hpp"
 #include "comm/store/socket.hpp"
 #include "comm/store_ranks.hpp"
+#include "core/host_name.hpp"
 #include "support/catch.hpp"
 #include "support/log.hpp"
 
