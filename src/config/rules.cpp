@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -36,6 +37,23 @@ class Product {
   std::vector<std::string> factors_;
 };
 
+/// "; ranks that suit it: 1, 2, 4, 8": those up to four times `world` of which each has as many batches of `others`
+/// samples in a train batch. Empty if there are none.
+std::string ranks_that_suit(std::int64_t train, std::int64_t others, int world) {
+  constexpr std::size_t most = 12;
+  std::vector<std::int64_t> suitable;
+  for (std::int64_t ranks = 1; train % others == 0 && ranks <= std::min(train / others, std::int64_t{4} * world);
+       ++ranks) {
+    if (train / others % ranks == 0) {
+      suitable.push_back(ranks);
+    }
+  }
+  if (suitable.size() > most) {
+    suitable.erase(suitable.begin(), suitable.end() - most);
+  }
+  return suitable.empty() ? std::string{} : fmt::format("; ranks that suit it: {}", fmt::join(suitable, ", "));
+}
+
 /// The batch size is a multiple of the product of what is known, or equal to it if all is.
 std::string batch_is_product(Values const& values) {
   if (!values.in_file<"train_batch_size">()) {
@@ -54,6 +72,7 @@ std::string batch_is_product(Values const& values) {
   if (product.value() > train) {
     return fmt::format("{} is less than {}", train, product.text());  // and may grow beyond 64 bits
   }
+  auto const others = product.value();
   if (values.given) {
     product.multiply(values.given->world, "world size");
   }
@@ -62,8 +81,9 @@ std::string batch_is_product(Values const& values) {
   }
   if (auto const below = train / product.value() * product.value(); below != train) {
     auto const lower = below > 0 ? fmt::format("{} or ", below) : std::string{};
-    return fmt::format("{} is not a multiple of {}; nearest: {}{}", train, product.text(), lower,
-                       below + product.value());
+    return fmt::format("{} is not a multiple of {}; nearest: {}{}{}", train, product.text(), lower,
+                       below + product.value(),
+                       values.given ? ranks_that_suit(train, others, values.given->world) : std::string{});
   }
   return {};
 }

@@ -148,7 +148,8 @@ TEST_CASE("A file that does not suit the world is refused") {
   auto const input = input_for(equal_units(1000), R"({"train_batch_size": 8})", 3);
   auto const message = testing::thrown<ConfigError>([&] { return plan_stages(input); });
   CHECK(message ==
-        "<text>: 1 problem\n  train_batch_size (line 1): 8 is not a multiple of 3 (world size); nearest: 6 or 9");
+        "<text>: 1 problem\n  train_batch_size (line 1): 8 is not a multiple of 3 (world size); nearest: 6 or 9; "
+        "ranks that suit it: 1, 2, 4, 8");
 }
 
 }  // namespace

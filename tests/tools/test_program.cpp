@@ -122,7 +122,8 @@ TEST_CASE("Models and files that are wrong are refused by name") {
   std::ofstream{folder.path() / "config.json"} << R"({"model_type": "gpt2", "n_embd": "wide"})";
   check_failed(
       "plan --ranks 3 --model 124M --config batch.json",
-      "batch.json: 1 problem\n  train_batch_size (line 1): 64 is not a multiple of 3 (world size); nearest: 63 or 66",
+      "batch.json: 1 problem\n  train_batch_size (line 1): 64 is not a multiple of 3 (world size); nearest: 63 or 66; "
+      "ranks that suit it: 1, 2, 4, 8",
       folder.path());
   check_failed("plan --ranks 3 --model config.json",
                "config.json: n_embd is \"wide\"; allowed: a whole number from 1 to 1000000000", folder.path());
