@@ -127,8 +127,9 @@ TEST_CASE("a disk that stays full fails every save until there is room again") {
 }
 
 TEST_CASE("a process that is killed at any call leaves the checkpoint before, or the new one, and the next works") {
+  auto const world = GENERATE(1, 2);  // of two the calls come in any order, of one always in the same
   Folder const folder;
-  run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
+  run_small(world, small_config(2), [&](auto& engine, auto& small, auto&) {
     train(engine, small, 1);
     engine.save(folder.path()).wait();
   });
@@ -137,13 +138,13 @@ TEST_CASE("a process that is killed at any call leaves the checkpoint before, or
   int survived = 0;
   int number = 1;
   for (; survived < 4; ++number) {
-    INFO(fmt::format("killed at call {}", number));
+    INFO(fmt::format("{} ranks, killed at call {}", world, number));
     Folder const copy;
     fs::copy(folder.path(), copy.path(), fs::copy_options::recursive | fs::copy_options::overwrite_existing);
     pid_t const child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) {  // which has one thread, and makes its own
-      auto const result = attempt(2, copy.path(), number, FailPoints::kill);
+      auto const result = attempt(world, copy.path(), number, FailPoints::kill);
       ::_exit(result.errors.front().front().empty() ? 0 : 3);
     }
     int status = 0;
@@ -165,13 +166,16 @@ TEST_CASE("a process that is killed at any call leaves the checkpoint before, or
     }
     for (auto const& each : all) {
       checkpoint::Reader reader{each};
-      reader.verify(0);
-      reader.verify(1);
+      for (int place = 0; place < reader.record().contents.places; ++place) {
+        reader.verify(place);
+      }
     }
   }
-  CHECK(number > 20);
+  CHECK(number > 15);
   CHECK(found.contains("1"));  // before
-  CHECK(found.contains("3"));  // the new one
+  if (world == 1) {
+    CHECK(found.contains("3"));  // the new one
+  }
 }
 
 TEST_CASE("a slow disk holds updates up, which say so, and nothing else") {
