@@ -35,8 +35,8 @@ class ZEROTH_EXPORT Reader {
   Reader& operator=(Reader const&) = delete;
   ~Reader();
 
-  [[nodiscard]] std::filesystem::path const& folder() const noexcept { return folder_; }
-  [[nodiscard]] Record const& record() const noexcept { return record_; }
+  [[nodiscard]] std::filesystem::path const& folder() const noexcept { return folder_; }  ///< As it was made.
+  [[nodiscard]] Record const& record() const noexcept { return record_; }                 ///< That of the checkpoint.
   /// That of `place`: is it there, of its size, and of this checkpoint?
   void check_file(int place);
   /// Reads `pieces`, in any order, and every MiB that they touch once, if they come together.

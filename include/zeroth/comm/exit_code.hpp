@@ -10,7 +10,7 @@ namespace zeroth {
 /// launch() returns one of the first three, and `zeroth run` obeys all.
 struct ExitCode {
   ExitCode() = delete;
-  static constexpr int done = 0;
+  static constexpr int done = 0;  ///< All that was to be done.
   /// A rank, a machine or a file failed, or memory ran out: another try may do.
   static constexpr int failed = 1;
   /// The program or a file that it was given is wrong (ContractError, ConfigError): another try would end alike.

@@ -17,7 +17,7 @@ class ZEROTH_EXPORT RestartBudget {
   /// since the last start.
   [[nodiscard]] std::optional<std::chrono::seconds> next(bool progress) noexcept;
   [[nodiscard]] int used() const noexcept { return used_; }  ///< Of `most`, the one that next() gave with them.
-  [[nodiscard]] int most() const noexcept { return most_; }
+  [[nodiscard]] int most() const noexcept { return most_; }  ///< As it was made.
 
  private:
   int most_;

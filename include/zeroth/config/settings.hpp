@@ -35,13 +35,14 @@ struct PrecisionSettings {
   [[nodiscard]] bool has_master() const noexcept { return master != compute; }
 };
 
-/// All of it, for one world size.
+/// Of save() and restore(): zeroth.checkpoint.
 struct CheckpointSettings {
   std::int64_t buffer_bytes = 16'777'216;  ///< Of the host, on each rank.
   std::int64_t keep = 0;                   ///< The newest; 0: all.
   bool direct_io = true;                   ///< Past the system's cache of files.
 };
 
+/// All of it, for one world size.
 struct Settings {
   int stage = 0;                                                        ///< 0 to 3.
   BatchSettings batch;                                                  ///< See there.

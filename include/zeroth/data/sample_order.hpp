@@ -29,9 +29,9 @@ class ZEROTH_EXPORT SampleOrder {
   [[nodiscard]] std::int64_t operator[](std::int64_t position) const;
   /// How often all samples have been there before `position`. Throws ContractError for a position below 0.
   [[nodiscard]] std::int64_t epoch(std::int64_t position) const;
-  [[nodiscard]] std::int64_t size() const noexcept { return size_; }  ///< Samples of the data set.
-  [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }
-  [[nodiscard]] bool shuffled() const noexcept { return options_.shuffled; }
+  [[nodiscard]] std::int64_t size() const noexcept { return size_; }           ///< Samples of the data set.
+  [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }  ///< As it was made.
+  [[nodiscard]] bool shuffled() const noexcept { return options_.shuffled; }   ///< As it was made.
   /// True if both give the same samples at all positions: seeds count only where samples are shuffled.
   [[nodiscard]] bool operator==(SampleOrder const& other) const noexcept;
 
