@@ -3,8 +3,10 @@
 ///
 ///   train_gpt --config configs/zero3.json --data book.txt --ranks 4
 ///   mpirun -n 4 train_gpt --config configs/zero3.json --data book.txt
+///   train_gpt --config configs/zero3.json --data book.txt --ranks 4 --checkpoint saved --save-every 100 --resume auto
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <new>
@@ -12,6 +14,7 @@
 
 #include <zeroth/core/standard_streams.hpp>
 
+#include "checkpoints.hpp"
 #include "train_on.hpp"
 #include "units.hpp"
 #include "zeroth/zeroth.hpp"
@@ -37,21 +40,27 @@ int run(gpt::Options const& options) {
   }
   gpt::Corpus const corpus{options.data};
   gpt::Batches const batches{corpus, shape.context, options.order, options.seed};
+  gpt::prepare_checkpoints(options);
   gpt::Task const task{options, config, shape, batches};
-  return zeroth::launch({.thread_ranks = options.ranks.value_or(1),
-                         .transport = options.transport,
-                         .device = options.device,
-                         .share_devices = options.share_devices,
-                         .join_timeout = std::chrono::seconds{options.join_timeout_s},
-                         .stop_grace = std::chrono::seconds{options.grace_s}},
-                        [&](zeroth::Job& job) {
-                          if (options.ranks && *options.ranks != job.world()) {
-                            throw zeroth::ConfigError{
-                                fmt::format("--ranks {}: the launcher started {} ranks", *options.ranks, job.world())};
-                          }
-                          options.device == zeroth::DeviceKind::cuda ? gpt::train_on_gpu(job, task)
-                                                                     : gpt::train_on_cpu(job, task);
-                        });
+  zeroth::LaunchOptions const launching{.thread_ranks = options.ranks.value_or(1),
+                                        .transport = options.transport,
+                                        .device = options.device,
+                                        .share_devices = options.share_devices,
+                                        .join_timeout = std::chrono::seconds{options.join_timeout_s},
+                                        .stop_grace = std::chrono::seconds{options.grace_s},
+                                        .restarts = options.max_restarts};
+  std::atomic<bool> stopped{false};
+  int const status = zeroth::launch(launching, [&](zeroth::Job& job) {
+    if (options.ranks && *options.ranks != job.world()) {
+      throw zeroth::ConfigError{fmt::format("--ranks {}: the launcher started {} ranks", *options.ranks, job.world())};
+    }
+    auto const end =
+        options.device == zeroth::DeviceKind::cuda ? gpt::train_on_gpu(job, task) : gpt::train_on_cpu(job, task);
+    if (end == gpt::RunEnd::stopped) {
+      stopped = true;
+    }
+  });
+  return status == zeroth::ExitCode::done && stopped ? zeroth::ExitCode::stopped : status;
 }
 
 }  // namespace
@@ -67,10 +76,10 @@ int main(int argc, char** argv) {
   } catch (std::bad_alloc const&) {
     zeroth::write_error(
         "train_gpt: out of memory before training: the data or the model do not fit into this process\n");
-    exit_status = 1;
+    exit_status = zeroth::ExitCode::failed;
   } catch (std::exception const& error) {
     zeroth::write_error(fmt::format("train_gpt: {}\n", error.what()));
-    exit_status = 1;
+    exit_status = zeroth::exit_code_of(error);
   }
   return zeroth::end_output("train_gpt", exit_status);
 }

@@ -49,6 +49,25 @@ CLI::Validator within(Extents const& allowed) {
                         "INT from " + bounds};
 }
 
+void declare_checkpoints(CLI::App& app, Options& o) {
+  app.add_option(
+      "--checkpoint", o.checkpoint,
+      "Folder of checkpoints. One is saved after the last step, and where SIGTERM, SIGUSR1 or Ctrl-C ends the "
+      "run before that; the exit status is then 75");
+  app.add_option("--save-every", o.save_every, "Save after every so many steps as well")->check(at_least(1));
+  app.add_option("--keep", o.keep, "Checkpoints that stay, the newest; 0: all [zeroth.checkpoint.keep of --config]")
+      ->check(at_least(0));
+  app.add_option("--resume", o.resume,
+                 "Go on from a checkpoint, or from the last one in a folder of them; auto: from the newest in "
+                 "--checkpoint that can be used, and from the beginning where there is none");
+  app.add_option(
+         "--max-restarts", o.max_restarts,
+         "Failures in a row, without a new checkpoint, after which ranks that are threads go on from the newest "
+         "one; for processes there is zeroth run")
+      ->check(CLI::Range{0, 1'000'000})
+      ->capture_default_str();
+}
+
 /// Options whose values are words.
 struct Words {
   std::string order = "sequential", comm = "auto", device = "cpu", math = "auto";
@@ -59,8 +78,11 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--data", o.data, "Text file, or folder of text files; a byte is a token");
   app.add_option("--ranks", o.ranks, "Ranks, as threads, unless mpirun, torchrun or srun started this process [1]")
       ->check(at_least(1));
-  app.add_option("--steps", o.steps, "Optimizer steps")->check(at_least(0))->capture_default_str();
-  app.add_option("--grace", o.grace_s, "Seconds that ranks have to stop and save after a first SIGTERM")
+  app.add_option("--steps", o.steps,
+                 "Optimizer steps, counted from the beginning of training, also where it is resumed")
+      ->check(at_least(0))
+      ->capture_default_str();
+  app.add_option("--grace", o.grace_s, "Seconds that ranks have to stop and save after a first SIGTERM or SIGUSR1")
       ->check(CLI::Range{0, 86'400})
       ->capture_default_str();
   app.add_option("--join-timeout", o.join_timeout_s, "Seconds that a launcher's processes may take to come")
@@ -77,11 +99,15 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--order", words.order, "Of the sequences in an epoch")
       ->check(CLI::IsMember{{"sequential", "shuffled"}})
       ->capture_default_str();
+  declare_checkpoints(app, o);
   app.add_option("--report", o.report, "Write the run as JSON lines");
   app.add_option("--trace", o.trace, "Write up to five steps, from the third on, as a trace for Chrome or Perfetto");
   app.add_option("--save-initial", o.save_initial, "Write the model before the first step (Hugging Face's format)");
-  app.add_option("--save-final", o.save_final, "Write the model after the last step (Hugging Face's format)");
-  app.add_option("--init", o.init, "Start from a model folder; it also says the shapes");
+  app.add_option(
+      "--save-final", o.save_final,
+      "Write the model after the last step (Hugging Face's format); without --checkpoint also where the run is "
+      "stopped before that");
+  app.add_option("--init", o.init, "Begin with a model folder's weights; it also says the shapes");
   app.add_option(
          "--comm", words.comm,
          "What ranks talk through; auto: local for threads, and for a launcher's processes nccl on GPUs, mpi elsewhere")
@@ -100,6 +126,36 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_flag("--tf32", o.tf32, "With --device cuda and fp32: let matmuls round their factors to TF32");
   app.add_flag("--plan", o.plan, "Print what each rank will hold, and end");
   app.add_flag("--recompute", o.recompute, "Keep only the blocks' inputs and compute their insides again in backward");
+}
+
+/// Throws a ValidationError for what means nothing without, or beside, something else.
+void check_checkpoints(Options const& o) {
+  auto const refuse = [](char const* option, std::string const& why) { throw CLI::ValidationError{option, why}; };
+  bool const from_path = !o.resume.empty() && o.resume != resume_newest;
+  if (o.checkpoint.empty()) {
+    for (auto const& [option, given] :
+         {std::pair{"--save-every", o.save_every.has_value()}, std::pair{"--keep", o.keep.has_value()},
+          std::pair{"--max-restarts", o.max_restarts > 0}, std::pair{"--resume auto", o.resume == resume_newest}}) {
+      if (given) {
+        refuse(option, "needs --checkpoint: the folder of checkpoints");
+      }
+    }
+  }
+  if (from_path && !o.init.empty()) {
+    refuse("--init", "the weights are those of --resume " + o.resume.string() +
+                         ": leave --init out, and give the shapes by --layers and so on");
+  }
+  if (from_path && !o.save_initial.empty()) {
+    refuse("--save-initial", "a run that goes on from --resume " + o.resume.string() + " is past its beginning");
+  }
+  if (from_path && o.max_restarts > 0) {
+    refuse("--max-restarts", "goes on from what is in --checkpoint, and --resume " + o.resume.string() +
+                                 " always from the same: give --resume auto");
+  }
+  using zeroth::comm::Transport;
+  if (o.max_restarts > 0 && o.transport.value_or(Transport::local) != Transport::local) {
+    refuse("--max-restarts", "is for ranks that are threads: processes are started again by zeroth run --max-restarts");
+  }
 }
 
 }  // namespace
@@ -132,13 +188,14 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
     if (!options.trace.empty() && options.trace == options.report) {
       throw CLI::ValidationError{"--trace", options.trace.string() + " is the file of --report, too"};
     }
+    if (words.comm != chosen_by_launcher) {
+      options.transport = zeroth::comm::transport_named(words.comm);
+    }
+    check_checkpoints(options);
   } catch (CLI::ParseError const& error) {
     return {std::nullopt, app.exit(error, out, err) == 0 ? 0 : 2};
   }
   options.order = orders.at(words.order);
-  if (words.comm != chosen_by_launcher) {
-    options.transport = zeroth::comm::transport_named(words.comm);
-  }
   options.device = devices.at(words.device);
   options.math = libraries.at(words.math);
   return {options, 0};

@@ -14,6 +14,9 @@
 
 namespace gpt {
 
+/// What --resume takes beside a path: the newest in --checkpoint, if there is any.
+inline constexpr char const* resume_newest = "auto";
+
 struct Options {
   std::filesystem::path config, data;
   std::optional<int> ranks;
@@ -23,6 +26,10 @@ struct Options {
   std::uint64_t seed = 0;
   Order order = Order::sequential;
   std::filesystem::path report, trace, save_initial, save_final, init;
+  std::filesystem::path checkpoint;  ///< Folder of checkpoints; empty: none are saved.
+  std::filesystem::path resume;      ///< A checkpoint, a folder of them, or resume_newest; empty: begin anew.
+  std::optional<std::int64_t> save_every, keep;
+  int max_restarts = 0;
   std::optional<zeroth::comm::Transport> transport;
   zeroth::DeviceKind device = zeroth::DeviceKind::cpu;
   bool plan = false, recompute = false, share_devices = false, tf32 = false, show_products = false;

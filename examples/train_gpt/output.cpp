@@ -1,17 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output.hpp"
 
+#include <fmt/format.h>
+
 #include "gather.hpp"
+#include "run_record.hpp"
 
 namespace gpt {
 
-Output::Output(zeroth::Job const& job, Options const& options, std::int64_t tokens_per_step, std::string const& run)
-    : tokens_per_step_{tokens_per_step} {
+Output::Output(zeroth::Job const& job, Options const& options, std::int64_t tokens_per_step)
+    : options_{options}, tokens_per_step_{tokens_per_step} {
   if (job.rank() == 0) {
     progress_.emplace(options.steps, tokens_per_step);
     if (!options.report.empty()) {
-      report_.emplace("report", options.report).write(run);
+      report_.emplace("report", options.report);
     }
+  }
+}
+
+void Output::begin(std::string const& facts, std::optional<zeroth::Restored> const& restored) {
+  if (!progress_) {
+    return;
+  }
+  auto record = facts;
+  if (restored) {
+    auto const changes = changes_since(*restored, facts);
+    record = resumed_record(facts, *restored, changes);
+    auto const at = fmt::format("{} at step {}", restored->path.string(), restored->step);
+    progress_->say(restored->step < options_.steps
+                       ? fmt::format("goes on from {}: {} of {} steps are left\n", at, options_.steps - restored->step,
+                                     options_.steps)
+                       : fmt::format("{} has all of {} steps: nothing is trained\n", at, options_.steps));
+    for (auto const& change : changes) {
+      if (!change.starts_with("config.")) {  // the engine has told of the stage file
+        progress_->say("  " + change + "\n");
+      }
+    }
+  }
+  if (report_) {
+    report_->write(record);
   }
 }
 
@@ -30,7 +57,11 @@ void Output::step(zeroth::StepReport const& step, std::int64_t bytes) {
   }
 }
 
-void Output::finish(zeroth::Job& job, RankMemory const& mine) {
+void Output::finish(zeroth::Job& job, RankMemory const& mine, RunEnd end, std::int64_t step) {
+  if (progress_ && end == RunEnd::stopped) {
+    progress_->say(fmt::format("stopped behind step {} of {}, which is saved: --resume auto goes on from there\n", step,
+                               options_.steps));
+  }
   auto const all = gather(job, mine);
   if (report_) {
     for (std::size_t rank = 0; rank < all.size(); ++rank) {

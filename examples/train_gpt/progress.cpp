@@ -29,6 +29,11 @@ Progress::~Progress() {
   }
 }
 
+void Progress::say(std::string const& lines) {
+  output_.write(open_ ? "\n" + lines : lines);
+  open_ = false;
+}
+
 void Progress::show(zeroth::StepReport const& step, std::int64_t bytes) {
   auto const line = fmt::format("step {}/{}  loss {:.4f}  norm {:.4g}{}  {:.0f} tokens/s  {:.1f} MiB per rank",
                                 step.step, steps_, step.loss, step.grad_norm, step.skipped ? "  skipped" : "",

@@ -17,8 +17,8 @@ class Progress {
   Progress(Progress const&) = delete;
   Progress& operator=(Progress const&) = delete;
   ~Progress();
-  /// Whole lines, before the first step.
-  void say(std::string const& lines) { output_.write(lines); }
+  /// Whole lines, below what is there.
+  void say(std::string const& lines);
   /// `bytes` is what a rank holds.
   void show(zeroth::StepReport const& step, std::int64_t bytes);
 

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace.hpp"
 
-#include <algorithm>
-
 #include "gather.hpp"
 
 namespace gpt {
 
-Trace::Trace(zeroth::Job const& job, Options const& options)
-    : wanted_{!options.trace.empty()}, first_{std::clamp<std::int64_t>(options.steps - 1, 0, settling_steps)} {
+Trace::Trace(zeroth::Job const& job, Options const& options) : wanted_{!options.trace.empty()} {
   if (wanted_ && job.rank() == 0) {
     file_.emplace("trace file", options.trace);
   }

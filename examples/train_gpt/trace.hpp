@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A few steps of all ranks as a picture.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -16,11 +17,12 @@ namespace gpt {
 class Trace {
  public:
   Trace(zeroth::Job const& job, Options const& options);
-  /// Before step `step`, from 0.
+  /// Before step `step`, from 0, of the `steps` that are to come.
   template <class Engine>
-  void before(Engine& engine, std::int64_t step) {
-    if (wanted_ && (step == first_ || step == first_ + most_steps)) {
-      engine.trace(step == first_ ? &timeline_ : nullptr);
+  void before(Engine& engine, std::int64_t step, std::int64_t steps) {
+    auto const first = std::clamp<std::int64_t>(steps - 1, 0, settling_steps);
+    if (wanted_ && (step == first || step == first + most_steps)) {
+      engine.trace(step == first ? &timeline_ : nullptr);
     }
   }
   /// After the engine's finish(). Collective.
@@ -29,7 +31,6 @@ class Trace {
  private:
   static constexpr std::int64_t settling_steps = 2, most_steps = 5;
   bool wanted_;
-  std::int64_t first_;
   zeroth::Timeline timeline_;
   std::optional<zeroth::WholeFile> file_;
 };

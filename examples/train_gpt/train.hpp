@@ -5,6 +5,7 @@
 #include <optional>
 #include <zeroth/zeroth.hpp>
 
+#include "checkpoints.hpp"
 #include "output.hpp"
 #include "run_record.hpp"
 #include "saved_model.hpp"
@@ -16,7 +17,7 @@ namespace gpt {
 
 /// What one rank does. `Where::MicroSteps<T, G>` computes.
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
-void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
+RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   auto const& [options, config, shape, batches] = task;
   SavedModel initial_model{job, options.save_initial};
   SavedModel final_model{job, options.save_final};
@@ -24,14 +25,19 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   GptParams const params{model, shape};
   auto const batch_sizes = config.settings(job.world(), 1).batch;  // they do not depend on the largest unit
   auto const math = Where::choose(job, options.math, zeroth::dtype_of<T>);
-  Output output{job, options, batch_sizes.train * shape.context,
-                run_record(options, config, shape, batches, math, job.world())};
+  auto const facts = run_record(options, config, shape, batches, math, job.world());
+  Output output{job, options, batch_sizes.train * shape.context};
   Trace trace{job, options};
+  Checkpoints checkpoints{job, options, batches.order(), facts};
   zeroth::Engine<T, G> engine{job, model, config};
-  if (!options.init.empty()) {
-    engine.load_weights(options.init / weights_name);
+  auto const restored = checkpoints.resume(engine);
+  if (!restored) {
+    if (!options.init.empty()) {
+      engine.load_weights(options.init / weights_name);
+    }
+    initial_model.save(engine, shape);
   }
-  initial_model.save(engine, shape);
+  output.begin(facts, restored);
 
   typename Where::template MicroSteps<T, G> micro_steps{engine, params, options, math, batch_sizes.accumulation};
   output.products(math, micro_steps.products(options.show_products));
@@ -42,25 +48,33 @@ void train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
     }
     return report && report->stop;
   };
-  for (std::int64_t step = 0; step < options.steps; ++step) {
-    trace.before(engine, step);
+  auto const first = restored ? restored->step : 0;
+  auto step = first;
+  for (bool stop = false; step < options.steps && !stop;) {
+    trace.before(engine, step - first, options.steps - first);
     for (auto micro : engine.micro_steps()) {
       batches.read(micro.first_sample(), engine.micro_batch(), batch);
       micro_steps.run(micro, batch);
     }
-    if (show(engine.step())) {  // Ctrl-C anywhere: all ranks end at the same step
-      break;
-    }
+    stop = show(engine.step());  // Ctrl-C anywhere: all ranks end at the same step
+    checkpoints.after_step(engine, ++step);
   }
+  checkpoints.finish(engine, step);
   show(engine.finish());
   trace.finish(job);
-  final_model.save(engine, shape);
-  output.finish(job, {engine.planned(), engine.peak()});
+  auto const end = step < options.steps && !options.checkpoint.empty() ? RunEnd::stopped : RunEnd::done;
+  if (end == RunEnd::done) {
+    final_model.save(engine, shape);
+  }
+  output.finish(job, {engine.planned(), engine.peak()}, end, step);
+  return end;
 }
 
 template <class Where>
-void train(zeroth::Job& job, Task const& task) {
-  with_precision(task.config, [&](auto precision) { train<Where>(job, task, precision); });
+RunEnd train(zeroth::Job& job, Task const& task) {
+  auto end = RunEnd::done;
+  with_precision(task.config, [&](auto precision) { end = train<Where>(job, task, precision); });
+  return end;
 }
 
 }  // namespace gpt

@@ -5,6 +5,6 @@
 
 namespace gpt {
 
-void train_on_cpu(zeroth::Job& job, Task const& task) { train<cpu::OnCpu>(job, task); }
+RunEnd train_on_cpu(zeroth::Job& job, Task const& task) { return train<cpu::OnCpu>(job, task); }
 
 }  // namespace gpt

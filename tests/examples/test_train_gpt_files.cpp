@@ -144,6 +144,18 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--vocabulary", "255"}, {"--vocabulary", "255", "from 256 to"}},
            {{"--config", "c", "--data", "t", "--layer", "2"}, {"--layer"}},
            {{"--config", "c", "--data", "t", "more"}, {"more"}},
+           {{"--config", "c", "--data", "t", "--save-every", "2"}, {"--save-every: needs --checkpoint: the folder of"}},
+           {{"--config", "c", "--data", "t", "--keep", "2"}, {"--keep: needs --checkpoint"}},
+           {{"--config", "c", "--data", "t", "--max-restarts", "2"}, {"--max-restarts: needs --checkpoint"}},
+           {{"--config", "c", "--data", "t", "--resume", "auto"}, {"--resume auto: needs --checkpoint"}},
+           {{"--config", "c", "--data", "t", "--checkpoint", "d", "--save-every", "0"}, {"--save-every", "at least 1"}},
+           {{"--config", "c", "--data", "t", "--checkpoint", "d", "--keep", "-1"}, {"--keep", "at least 0"}},
+           {{"--config", "c", "--data", "t", "--resume", "d", "--init", "m"}, {"--init", "those of --resume d: leave"}},
+           {{"--config", "c", "--data", "t", "--resume", "d", "--save-initial", "m"}, {"--save-initial", "--resume d"}},
+           {{"--config", "c", "--data", "t", "--checkpoint", "d", "--resume", "d", "--max-restarts", "1"},
+            {"--max-restarts", "--resume d always from the same: give --resume auto"}},
+           {{"--config", "c", "--data", "t", "--checkpoint", "d", "--comm", "mpi", "--max-restarts", "1"},
+            {"processes are started again by zeroth run --max-restarts"}},
            {{"--config", "c", "--data", "t", "--save-initial", "m", "--save-final", "m"}, {"--save-final", "m is the"}},
        }) {
     auto const got = parse_words(row.words);
@@ -161,10 +173,11 @@ TEST_CASE("options: help lists all of them and is no error") {
   CHECK_FALSE(got.command_line.options);
   CHECK(got.command_line.exit_status == 0);
   for (char const* option :
-       {"--config",        "--data",    "--ranks",      "--steps", "--layers",       "--heads",
-        "--channels",      "--context", "--seed",       "--order", "--report",       "--save-initial",
-        "--save-final",    "--init",    "--comm",       "--plan",  "--recompute",    "--device",
-        "--share-devices", "--tf32",    "--vocabulary", "--math",  "--show-products"}) {
+       {"--config",        "--data",    "--ranks",      "--steps",       "--layers",        "--heads",
+        "--channels",      "--context", "--seed",       "--order",       "--report",        "--save-initial",
+        "--save-final",    "--init",    "--comm",       "--plan",        "--recompute",     "--device",
+        "--share-devices", "--tf32",    "--vocabulary", "--math",        "--show-products", "--checkpoint",
+        "--save-every",    "--keep",    "--resume",     "--max-restarts"}) {
     CHECK_THAT(got.out, Contains(option));
   }
 }
@@ -346,6 +359,37 @@ TEST_CASE("the record of a run says how the math was done and where") {
   }
 }
 
+TEST_CASE("a run that goes on says what is other than in the one that saved, if that was train_gpt") {
+  auto const now = [](std::string const& more) {
+    return R"({"record":"run","world":3,"batch":{"train":12},"data":{"path":"a \"b\""},)"
+           R"("config":{"zero.stage":{"value":3,"origin":"file"}},"resumed":null)" +
+           more + "}\n";
+  };
+  auto const since = [&](std::string const& before) {
+    zeroth::Restored restored;
+    auto const bytes = std::as_bytes(std::span{before});
+    restored.program_state.assign(bytes.begin(), bytes.end());
+    return changes_since(restored, now(R"(,"new":1)"));
+  };
+  CHECK(since(now("")).empty());
+  CHECK(since(R"({"record":"run","world":4,"batch":{"train":16},"data":{"path":null},"gone":1,)"
+              R"("config":{"zero.stage":{"value":0,"origin":"default"}},"resumed":{"step":7}})") ==
+        std::vector<std::string>{"batch.train: 12, was 16", "config.zero.stage: 3, was 0",
+                                 R"(data.path: "a \"b\"", was null)", "world: 3, was 4"});
+  for (auto const& other : {std::string{}, std::string{"\0\xff", 2}, std::string{"[1]"}, std::string(1 << 20, '['),
+                            std::string{R"({"record":"run","wor)"}, std::string{R"({"world":4})"},
+                            std::string{R"({"record":"another program's","world":4})"}}) {
+    CHECK(since(other).empty());
+  }
+  auto const record = json::parse(resumed_record(
+      now(""), {.path = "saved/step_00000007", .step = 7, .samples = 84, .program_state = {}}, {"world: 3, was 4"}));
+  CHECK(record["resumed"] == json({{"checkpoint", "saved/step_00000007"},
+                                   {"step", 7},
+                                   {"samples", 84},
+                                   {"changes", json::array({"world: 3, was 4"})}}));
+  CHECK(record["world"] == 3);
+}
+
 TEST_CASE("a step is one line of JSON with nine significant digits") {
   zeroth::StepReport step;
   step.step = 3;
@@ -355,10 +399,12 @@ TEST_CASE("a step is one line of JSON with nine significant digits") {
   step.loss_scale = 65536;
   step.step_ms = 250;
   step.exposed_comm_ms = 0.125;
+  step.save_ms = 1.5;
   auto const line = step_record(step, 1024);
   CHECK(line ==
         R"({"record":"step","step":3,"loss":5.54517746,"grad_norm":0.333333343,"lr":0.000300000014,"loss_scale":65536,)"
-        R"("nonfinite":false,"skipped":false,"step_ms":250,"tokens_per_s":4096,"exposed_comm_ms":0.125})"
+        R"("nonfinite":false,"skipped":false,"step_ms":250,"tokens_per_s":4096,"exposed_comm_ms":0.125,)"
+        R"("save_ms":1.5})"
         "\n");
   auto const record = json::parse(line);
   CHECK(record["loss"].get<float>() == step.loss);

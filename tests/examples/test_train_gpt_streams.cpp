@@ -47,7 +47,7 @@ TEST_CASE("train_gpt that fails ends though nobody reads its standard error") {
   Place const place;
   auto const result = run(redirected(place.command(small + "--steps 1 --init gone"), full.takes(2)));
   CHECK(result.ending.in_time);
-  CHECK(result.ending.status == 1);
+  CHECK(result.ending.status == 2);
 }
 
 TEST_CASE("a reader who has stopped to read keeps no rank from its next step, nor from its end") {

@@ -5,7 +5,7 @@
 
 namespace gpt {
 
-void train_on_gpu(zeroth::Job& /*job*/, Task const& /*task*/) {
+RunEnd train_on_gpu(zeroth::Job& /*job*/, Task const& /*task*/) {
   throw zeroth::ConfigError{"--device cuda: train_gpt was built without CUDA; configure with -DZEROTH_ENABLE_CUDA=ON"};
 }
 

@@ -5,6 +5,6 @@
 
 namespace gpt {
 
-void train_on_gpu(zeroth::Job& job, Task const& task) { train<gpu::OnGpu>(job, task); }
+RunEnd train_on_gpu(zeroth::Job& job, Task const& task) { return train<gpu::OnGpu>(job, task); }
 
 }  // namespace gpt

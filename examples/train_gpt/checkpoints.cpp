@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoints.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <zeroth/checkpoint/folder.hpp>
+#include <zeroth/core/error.hpp>
+
+namespace gpt {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(fs::path const& folder, std::error_code const& error) {
+  throw zeroth::SystemError{fmt::format("--checkpoint {}: cannot be written: {}", folder.string(), error.message())};
+}
+
+/// `folder`, or a checkpoint in it.
+bool is_of(fs::path const& path, fs::path const& folder) {
+  std::error_code ignored;
+  return fs::equivalent(path, folder, ignored) || fs::equivalent(path / "..", folder, ignored);
+}
+
+}  // namespace
+
+void prepare_checkpoints(Options const& options) {
+  auto const& folder = options.checkpoint;
+  if (folder.empty()) {
+    return;
+  }
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    refuse(folder, error);
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    refuse(folder, {errno, std::generic_category()});
+  }
+  if (options.resume == resume_newest) {
+    return;
+  }
+  auto const found = zeroth::checkpoint::newest_first(folder);
+  if (!found.empty() && (options.resume.empty() || !is_of(options.resume, folder))) {
+    throw zeroth::ConfigError{fmt::format(
+        "--checkpoint {}: has {} of another run, which this one would mix with its own: --resume auto goes on from it, "
+        "and a run that begins {} needs another folder",
+        folder.string(), found.front().filename().string(),
+        options.resume.empty() ? "anew" : "with " + options.resume.string())};
+  }
+}
+
+Checkpoints::Checkpoints(zeroth::Job& job, Options const& options, zeroth::SampleOrder const& order, std::string facts)
+    : options_{options}, order_{order}, facts_{std::move(facts)} {
+  if (options.max_restarts > 0 && job.communicator().transport() != zeroth::comm::Transport::local) {
+    throw zeroth::ConfigError{
+        "--max-restarts is for ranks that are threads, and a launcher has started these: processes are started again "
+        "by "
+        "zeroth run --max-restarts"};
+  }
+}
+
+std::optional<zeroth::Restored> Checkpoints::resume(zeroth::AnyEngine& engine) {
+  std::optional<zeroth::Restored> restored;
+  if (!options_.resume.empty() && options_.resume != resume_newest) {
+    restored = engine.restore(options_.resume, {.order = order_});
+  } else if (!options_.checkpoint.empty()) {  // where not even --resume is given, a restart finds its own
+    restored = engine.restore_latest(options_.checkpoint, {.order = order_});
+  }
+  last_ = restored ? restored->step : -1;
+  return restored;
+}
+
+void Checkpoints::after_step(zeroth::AnyEngine& engine, std::int64_t step) {
+  if (options_.save_every && step % *options_.save_every == 0) {
+    settle();
+    save(engine, step);
+  }
+}
+
+void Checkpoints::finish(zeroth::AnyEngine& engine, std::int64_t step) {
+  if (!options_.checkpoint.empty() && step != last_) {
+    settle();
+    save(engine, step);
+  }
+  if (saving_) {
+    std::exchange(saving_, std::nullopt)->wait();
+  }
+}
+
+void Checkpoints::save(zeroth::AnyEngine& engine, std::int64_t step) {
+  saving_ = engine.save(options_.checkpoint,
+                        {.program_state = std::as_bytes(std::span{facts_}), .order = order_, .keep = options_.keep});
+  last_ = step;
+}
+
+/// Ends the save that is under way.
+void Checkpoints::settle() {
+  if (saving_) {
+    try {
+      std::exchange(saving_, std::nullopt)->wait();
+      was_well_ = true;
+    } catch (zeroth::SystemError const&) {
+      if (!was_well_) {
+        throw;
+      }
+    }
+  }
+}
+
+}  // namespace gpt
