@@ -2,11 +2,16 @@
 /// Training that was saved and goes on, at the same or at another stage, on as many or on other ranks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "runs.hpp"
+#include "small_run.hpp"
 #include "support/rules.hpp"
 #include "support/sanitized.hpp"
 #include "zeroth/checkpoint/folder.hpp"
@@ -29,6 +34,8 @@ void check_resume(int world, std::string const& saved, std::string const& restor
   REQUIRE(resumed.reports.size() == static_cast<std::size_t>(steps - at));
   REQUIRE(resumed.reports.front().step == at + 1);
   REQUIRE(bits_behind(at, resumed) == bits_behind(at, straight));
+  REQUIRE(!resumed.evaluations.empty());  // between steps
+  REQUIRE(std::ranges::equal(resumed.evaluations, std::span{straight.evaluations}.last(resumed.evaluations.size())));
   REQUIRE(states_in(folder / "second/step_00000006") == states_in(folder / "straight/step_00000006"));
 }
 
@@ -61,7 +68,25 @@ TEST_CASE("a run goes on by every optimizer") {
 TEST_CASE("a run goes on in the middle of what a loss scale has seen") {
   for (int const overflow : {2, 3, 4, 5}) {
     INFO(fmt::format("overflow in step {}", overflow));
+    int const stage = overflow - 2;
     check_resume(3, varied_file(fp16_types, 2), varied_file(fp16_types, 3), 3, static_cast<float>(overflow));
+    check_resume(2, varied_file(fp16_types, 3 - stage), varied_file(fp16_types, stage), 3,
+                 static_cast<float>(overflow));
+  }
+}
+
+TEST_CASE("a run goes on whatever its updates are summed up of, and wherever that is rounded") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_summed_in_fp32, fp16_summed_in_fp32);
+  if (sanitized && types.name != bf16_types.name) {
+    return;
+  }
+  for (int const accumulation : {1, 3}) {
+    INFO(fmt::format("{}, {} micro-steps", types.name, accumulation));
+    auto const of = [&](int stage, char const* reduce) {
+      return file(types, stage, accumulation, reduce, movements[stage]);
+    };
+    check_resume(3, of(1, "every_micro_step"), of(3, "every_micro_step"));
+    check_resume(2, of(2, "last_micro_step"), of(0, "last_micro_step"));
   }
 }
 
@@ -119,6 +144,49 @@ TEST_CASE("a run that goes on at another world is one that began there") {
     CHECK(bits_of(other) == bits_of(base));
     CHECK(states_in(into / "step_00000006") == states_in(folder / "base/step_00000006"));
   }
+}
+
+TEST_CASE("every sample comes once per epoch, where steps are lost, and with other ranks and batches") {
+  Folder const folder;
+  SampleOrder const order{97, {.seed = 4}};
+  struct Part {
+    int world, micro_batch, accumulation, stage, steps, saved;  // what comes behind the save is lost
+  };
+  std::vector<std::int64_t> positions;
+  for (auto const& part :
+       {Part{4, 2, 1, 3, 6, 4}, Part{2, 3, 2, 1, 5, 3}, Part{3, 1, 5, 2, 4, 4}, Part{1, 7, 3, 0, 6, 5}}) {
+    std::vector<std::vector<std::int64_t>> seen(static_cast<std::size_t>(part.world));
+    auto const config = small_config(part.stage, {.accumulation = part.accumulation, .micro_batch = part.micro_batch});
+    run_small(part.world, config, [&](auto& engine, auto& small, auto&) {
+      engine.restore_latest(folder.path(), {.order = order});
+      for (int step = 1; step <= part.steps; ++step) {
+        for (auto micro : engine.micro_steps()) {
+          for (int row = 0; row < part.micro_batch && step <= part.saved; ++row) {
+            seen[static_cast<std::size_t>(this_rank().rank)].push_back(micro.first_sample() + row);
+          }
+          micro_step(micro, small);
+        }
+        engine.step();
+        if (step == part.saved) {
+          engine.save(folder.path(), {.program_state = {}, .order = order, .keep = {}}).wait();
+        }
+      }
+      engine.finish();
+    });
+    for (auto const& each : seen) {
+      positions.insert(positions.end(), each.begin(), each.end());
+    }
+  }
+  std::ranges::sort(positions);
+  REQUIRE(positions.size() == 32 + 36 + 60 + 105);
+  std::vector<std::set<std::int64_t>> epochs(3);
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    REQUIRE(positions[i] == static_cast<std::int64_t>(i));
+    epochs[static_cast<std::size_t>(order.epoch(positions[i]))].insert(order[positions[i]]);
+  }
+  CHECK(epochs[0].size() == 97);
+  CHECK(epochs[1].size() == 97);
+  CHECK(epochs[2].size() == 233 - 2 * 97);
 }
 
 TEST_CASE("a run that saves is one that does not") {

@@ -53,14 +53,15 @@ OfOneRank train_under_mpi(std::string const& text, TrainOptions const& options) 
 
 TEST_CASE("processes and threads go on from each other's checkpoints, bit for bit") {
   SharedFolder const shared;
+  Types const types[] = {fp32_types, bf16_types, fp16_types, bf16_masters_and_moments};
   for (int stage = 0; stage <= 3; ++stage) {
-    INFO(fmt::format("stage {}", stage));
-    auto const text = varied_file(bf16_types, stage);
+    INFO(fmt::format("{}, stage {}", types[stage].name, stage));
+    auto const text = varied_file(types[stage], stage);
     auto const name = [&](char const* what) { return fmt::format("{}{}", what, stage); };
     // What each process does alone, with threads, is in a folder of its own.
     Folder const own;
     train_under_mpi(text, saving(shared / name("first"), at, at));
-    auto const resumed = train_under_mpi(varied_file(bf16_types, 3 - stage),
+    auto const resumed = train_under_mpi(varied_file(types[stage], 3 - stage),
                                          resuming(shared / name("first"), steps, shared / name("second")));
     auto const straight = train(resumed.world, text, saving(own / "straight", steps, steps));
     CHECK(bits_behind(at, resumed.trained) == bits_behind(at, straight));

@@ -24,12 +24,12 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Some milliseconds a step, and four samples of it for each of two ranks.
-std::string const model = " --layers 2 --heads 2 --channels 64 --context 32 --order shuffled --seed 5 ";
+std::string const model = "--layers 2 --heads 2 --channels 64 --context 32 --order shuffled --seed 5 ";
 std::string const resuming = "--checkpoint saved --save-every 3 --keep 2 --resume auto ";
 
 /// `zeroth run OPTIONS -- train_gpt ... MORE`, each process of which says which one it is.
 Child::Options agent(Place const& place, std::string const& options, std::string const& more) {
-  auto program = place.command(model + more);
+  auto program = place.command(more);
   std::vector<std::string> command{ZEROTH_TOOL, "run", "--checkpoint", "saved"};
   for (auto const& word : words_of(options)) {
     command.push_back(word);
@@ -55,8 +55,8 @@ std::set<std::string> partial_saves(Place const& place) {
 /// Kills processes of an agent's attempts, one in each.
 class Killer {
  public:
-  Killer(Place const& place, Child& agent, int processes, unsigned seed)
-      : place_{place}, agent_{agent}, processes_{processes}, random_{seed} {}
+  Killer(Place const& place, Child& agent, int processes, unsigned seed, int most_steps = 20)
+      : place_{place}, agent_{agent}, processes_{processes}, most_steps_{most_steps}, random_{seed} {}
 
   /// The next attempt: one of its processes, after some steps or while it saves.
   void kill() {
@@ -65,7 +65,7 @@ class Killer {
     if (attempt_ % 2 == 0) {
       await_save(before, up_to(3));
     } else {
-      REQUIRE(agent_.wait_for("\nstep ", count_of(agent_.output(), "\nstep ") + up_to(20)));
+      REQUIRE(agent_.wait_for("\nstep ", count_of(agent_.output(), "\nstep ") + up_to(most_steps_)));
       std::this_thread::sleep_for(std::chrono::microseconds{up_to(5000)});
     }
     REQUIRE(::kill(process(up_to(processes_) - 1), SIGKILL) == 0);
@@ -98,7 +98,7 @@ class Killer {
 
   Place const& place_;
   Child& agent_;
-  int processes_, attempt_ = 0, in_saves_ = 0;
+  int processes_, most_steps_, attempt_ = 0, in_saves_ = 0;
   std::mt19937 random_;
 };
 
@@ -116,6 +116,11 @@ std::map<int, std::string> said_of_steps(std::string const& output) {
     }
   }
   return said;
+}
+
+std::string name_of_checkpoint(int step) {
+  auto const digits = std::to_string(step);
+  return "step_" + std::string(8 - digits.size(), '0') + digits;
 }
 
 /// Of a run that nobody touches.
@@ -138,8 +143,8 @@ void check_same(Place const& place, std::string const& output, std::map<int, std
   REQUIRE(!last.empty());
   CHECK(json(last) ==
         json(std::vector<json>(straight.end() - static_cast<std::ptrdiff_t>(last.size()), straight.end())));
-  CHECK(read_all(place / "saved/latest") == "step_00000" + std::to_string(steps) + "\n");
-  auto const record = json::parse(read_all(place / ("saved/step_00000" + std::to_string(steps)) / "checkpoint.json"));
+  CHECK(read_all(place / "saved/latest") == name_of_checkpoint(steps) + "\n");
+  auto const record = json::parse(read_all(place / "saved" / name_of_checkpoint(steps) / "checkpoint.json"));
   CHECK(record["samples"] == steps * 8);  // no more, and no less
   auto const resumed = place.report()[0]["resumed"];
   CHECK(resumed["samples"] == resumed["step"].get<int>() * 8);
@@ -161,7 +166,8 @@ TEST_CASE("threads that are killed fourteen times, and their agent once, train w
   auto const more = "--steps " + std::to_string(steps) + " ";
   auto const undisturbed = train_undisturbed(place, more + "--ranks 2 ");
   REQUIRE(undisturbed.size() == steps);
-  auto const options = agent(place, "--ranks 2 --max-restarts 5", more + resuming + "--report report --save-final b");
+  auto const options =
+      agent(place, "--ranks 2 --max-restarts 5", model + more + resuming + "--report report --save-final b");
   std::string output;
   {
     Child child{options};
@@ -186,6 +192,49 @@ TEST_CASE("threads that are killed fourteen times, and their agent once, train w
   check_same(place, output + child.output(), undisturbed, steps);
 }
 
+#ifdef TRAIN_GPT_ON_FAKES
+TEST_CASE(
+    "processes over NCCL of which three are killed train what nobody has disturbed, and stop when they are asked") {
+  constexpr int steps = 24, kills = 3;
+  auto const seed = random_seed();
+  INFO("seed " << seed);
+  Place const place;
+  auto const processes = [&](std::string const& more) {
+    auto options = agent(place, "--ranks 2 --max-restarts 5 --transport nccl --grace 60",
+                         small + "--device cuda --steps " + std::to_string(steps) + " " + more);
+    std::ranges::replace(options.command, std::string{TRAIN_GPT}, std::string{TRAIN_GPT_ON_FAKES});
+    return options;
+  };
+  auto const straight = run(processes("--report straight --save-final a"));
+  INFO(straight.output);
+  REQUIRE(straight.ending.status == 0);
+  auto const options =
+      processes("--checkpoint saved --save-every 2 --resume auto --report report --save-final b --grace 200");
+  std::string output;
+  {
+    Child child{options};
+    Killer killer{place, child, 2, seed, 3};
+    for (int i = 0; i < kills; ++i) {
+      INFO(child.output());
+      killer.kill();
+    }
+    REQUIRE(child.wait_for(" here.\n", 2 * (kills + 1)));
+    REQUIRE(child.wait_for("\nstep ", count_of(child.output(), "\nstep ") + 1));
+    child.send(SIGUSR1);
+    auto const ending = child.wait();
+    output = child.output();
+    INFO(output);
+    REQUIRE(ending.status == 75);
+    CHECK(count_of(output, "zeroth run: attempt ") == kills);
+  }
+  Child child{options};
+  auto const ending = child.wait();
+  INFO(child.output());
+  REQUIRE(ending.status == 0);
+  check_same(place, output + child.output(), said_of_steps(straight.output), steps);
+}
+#endif
+
 #ifdef ZEROTH_MPIRUN
 TEST_CASE("mpirun's ranks of which six are killed train what threads do that nobody has disturbed") {
   constexpr int steps = 300, kills = 6;
@@ -194,8 +243,8 @@ TEST_CASE("mpirun's ranks of which six are killed train what threads do that nob
   Place const place;
   auto const more = "--steps " + std::to_string(steps) + " ";
   auto const undisturbed = train_undisturbed(place, more + "--ranks 2 ");
-  auto options =
-      agent(place, "--ranks 2 --max-restarts 5 --transport mpi", more + resuming + "--report report --save-final b");
+  auto options = agent(place, "--ranks 2 --max-restarts 5 --transport mpi",
+                       model + more + resuming + "--report report --save-final b");
   options.command.insert(options.command.begin() + 2, {"--mpirun", ZEROTH_MPIRUN});
   Child child{options};
   Killer killer{place, child, 2, seed};
@@ -217,7 +266,7 @@ TEST_CASE("a run goes on with 2 ranks instead of 4, and then with 3, over the sa
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "zero_optimization": {"stage": 3}})");
   auto const of_ranks = [&](int ranks, int last) {
     return agent(place, "--max-restarts 2 --ranks " + std::to_string(ranks),
-                 resuming + "--grace 200 --report report --save-final b --steps " + std::to_string(last));
+                 model + resuming + "--grace 200 --report report --save-final b --steps " + std::to_string(last));
   };
   for (int const ranks : {4, 2}) {
     Child child{of_ranks(ranks, 100'000'000)};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program under mpirun.
+#include <csignal>
 #include <string>
 
 #include "program.hpp"
@@ -86,6 +87,37 @@ TEST_CASE("train_gpt keeps what it has when Ctrl-C is pressed on mpirun's termin
   CHECK(std::filesystem::exists(place / "b/model.safetensors"));
   CHECK_THAT(place.contents(), !Contains("partial") && !Contains("flight"));
   CHECK_THAT(child.output(), !Contains("\x1b"));  // the terminal is mpirun's, and not this rank's
+}
+
+TEST_CASE("train_gpt's processes save and end with status 75 when they are asked to, and threads or processes go on") {
+  Place const place;
+  auto const saving = small + "--checkpoint saved --keep 0 --grace 300 --report report ";
+  Child child{place.command(saving + "--save-every 5 --steps 100000000 --comm mpi", two_processes)};
+  REQUIRE(child.wait_for("step 8/"));
+  child.send(SIGUSR1);  // which mpirun passes on, and SIGTERM a second before it kills
+  auto const ending = child.wait();
+  INFO(child.output());
+  REQUIRE(ending.status == 75);
+  auto const last = steps_of(place.report()).back()["step"].get<int>();
+  CHECK(zeroth::testing::count_of(child.output(), "stopped behind step " + std::to_string(last)) == 1);
+  auto const until = " --steps " + std::to_string(last + 3);
+  auto const straight = run(place.command(small + "--ranks 2 --report straight --save-final a" + until));
+  auto const threads = run(place.command(small + "--ranks 2 --resume saved --save-final b" + until));
+  auto const processes = run(place.command(saving + "--comm mpi --resume auto --save-final c" + until, two_processes));
+  INFO(straight.output << threads.output << processes.output);
+  REQUIRE(straight.ending.status == 0);
+  REQUIRE(threads.ending.status == 0);
+  REQUIRE(processes.ending.status == 0);
+  CHECK(read_all(place / "b/model.safetensors") == read_all(place / "a/model.safetensors"));
+  CHECK(read_all(place / "c/model.safetensors") == read_all(place / "a/model.safetensors"));
+  auto const resumed = numbers_of(place.report());
+  REQUIRE(resumed.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(resumed[i] == numbers_of(place.report("straight"))[static_cast<std::size_t>(last) + i]);
+  }
+  auto const in_process = run(place.command(saving + "--comm auto --resume auto --max-restarts 1", two_processes));
+  CHECK(in_process.ending.status == 2);
+  CHECK_THAT(in_process.output, Contains("processes are started again by zeroth run --max-restarts"));
 }
 
 TEST_CASE("train_gpt's processes end, and one says why, when their text becomes shorter") {

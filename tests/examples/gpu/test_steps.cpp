@@ -18,9 +18,8 @@ namespace {
 
 using namespace testing;
 
-Left on_gpu(Run const& run) {
+Left on_gpu(Run const& run, Folder const& folder = {}) {
   zeroth::testing::begin_on({});
-  Folder const folder;
   auto left = train_in(folder, run, as_threads([](int) { return zeroth::device::make_cuda_device(0); }), train_on_gpu);
   REQUIRE(zeroth::testing::left_on_gpus() == "");
   return left;
@@ -49,14 +48,39 @@ TEST_CASE("20 steps on a GPU have the losses of the CPU in fp32") {
   CHECK(gpu.weights.size() == cpu.weights.size());
 }
 
+namespace {
+
+std::vector<json> numbers(Left const& left) {
+  std::vector<json> all;
+  for (auto const& step : left.steps) {
+    all.push_back({step["step"], step["loss"], step["grad_norm"], step["lr"], step["loss_scale"], step["skipped"]});
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a run on a GPU goes on bit for bit from what another one has saved while it trained") {
+  auto const keys = GENERATE(as<std::string>{}, "", bf16_keys, fp16_keys);
+  INFO(keys);
+  auto const straight = on_gpu({.ranks = 2, .stage = 3, .steps = 7, .precision = keys});
+  Folder const folder;
+  auto const first = on_gpu({.ranks = 2, .stage = 2, .steps = 4, .precision = keys, .save_every = 3}, folder);
+  auto const second = on_gpu({.ranks = 2, .stage = 3, .steps = 7, .precision = keys, .save_every = 3}, folder);
+  CHECK(folder.contents() == "model report saved text ");
+  REQUIRE(first.steps.size() == 4);
+  REQUIRE(second.steps.size() == 3);
+  auto all = numbers(first);
+  auto const rest = numbers(second);
+  all.insert(all.end(), rest.begin(), rest.end());
+  CHECK(all == numbers(straight));
+  CHECK(second.weights == straight.weights);
+  for (auto const* const step : {"3", "4", "6", "7"}) {
+    CHECK(std::filesystem::exists(folder / (std::string{"saved/step_0000000"} + step + "/checkpoint.json")));
+  }
+}
+
 TEST_CASE("every stage gives the same bits on a GPU, kept or recomputed") {
-  auto const numbers = [](Left const& left) {
-    std::vector<json> all;
-    for (auto const& step : left.steps) {
-      all.push_back({step["step"], step["loss"], step["grad_norm"], step["lr"], step["loss_scale"], step["skipped"]});
-    }
-    return all;
-  };
   auto const base = on_gpu({.ranks = 2, .stage = 2, .steps = 3});
   auto const stage_3 = on_gpu({.ranks = 2, .stage = 3, .steps = 3});
   auto const recomputed = on_gpu({.ranks = 2, .stage = 3, .steps = 3, .recompute = true});

@@ -27,6 +27,7 @@ struct Run {
   std::string precision = {};  ///< More keys, each with a comma before it.
   bool recompute = false;
   bool traces = false;
+  std::int64_t save_every = 0;  ///< Into `saved` of the folder, from which it also goes on; 0: no checkpoints.
 };
 
 inline zeroth::Config config_of(Run const& run) {
@@ -68,6 +69,11 @@ inline Left train_in(Folder const& folder, Run const& run, RunJob const& run_job
   options.steps = run.steps;
   options.seed = 9;
   options.recompute = run.recompute;
+  if (run.save_every > 0) {
+    options.checkpoint = folder / "saved";
+    options.save_every = run.save_every;
+    options.resume = resume_newest;
+  }
   Corpus const corpus{options.data};
   Batches const batches{corpus, shape.context, options.order, options.seed};
   auto const config = config_of(run);
