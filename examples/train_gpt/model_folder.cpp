@@ -98,7 +98,12 @@ Shape read_shape(fs::path const& folder) {
   return shape;
 }
 
-std::string to_json(Shape const& shape) {
+/// As PyTorch calls it.
+char const* torch_name(zeroth::Dtype dtype) {
+  return dtype == zeroth::Dtype::bf16 ? "bfloat16" : dtype == zeroth::Dtype::fp16 ? "float16" : "float32";
+}
+
+std::string to_json(Shape const& shape, zeroth::Dtype dtype) {
   Json const config{{"activation_function", "gelu_new"},
                     {"architectures", {"GPT2LMHeadModel"}},
                     {"attn_pdrop", 0.0},
@@ -118,7 +123,7 @@ std::string to_json(Shape const& shape) {
                     {"scale_attn_by_inverse_layer_idx", false},
                     {"scale_attn_weights", true},
                     {"tie_word_embeddings", true},
-                    {"torch_dtype", "float32"},
+                    {"torch_dtype", torch_name(dtype)},
                     {"use_cache", true},
                     {"vocab_size", shape.vocabulary}};
   return config.dump(2) + "\n";
@@ -171,8 +176,8 @@ ModelFolder::~ModelFolder() {
   fs::remove_all(partial_, ignored);
 }
 
-void ModelFolder::publish(Shape const& shape) {
-  zeroth::write_whole_file("model configuration", partial_ / "config.json", to_json(shape));
+void ModelFolder::publish(Shape const& shape, zeroth::Dtype dtype) {
+  zeroth::write_whole_file("model configuration", partial_ / "config.json", to_json(shape, dtype));
   std::error_code error;
   fs::rename(partial_, target_, error);  // takes the place of an empty folder, but of no other
   if (error == std::errc::directory_not_empty || error == std::errc::file_exists) {

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <optional>
 
+#include <zeroth/core/dtype.hpp>
+
 #include "shape.hpp"
 
 namespace gpt {
@@ -34,8 +36,9 @@ class ModelFolder {
 
   /// Where the weights are to be written.
   [[nodiscard]] std::filesystem::path weights() const { return partial_ / weights_name; }
-  /// Writes config.json and replaces both files of the folder. Other files in it stay.
-  void publish(Shape const& shape);
+  /// Writes config.json, which says that the weights are of `dtype`, and replaces both files of the folder. Other files
+  /// in it stay.
+  void publish(Shape const& shape, zeroth::Dtype dtype = zeroth::Dtype::fp32);
 
  private:
   std::filesystem::path path_, target_, partial_;

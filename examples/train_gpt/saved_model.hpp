@@ -19,15 +19,15 @@ class SavedModel {
       folder_.emplace(path_);
     }
   }
-  /// Collective. Nothing if no folder was asked for.
+  /// Collective. Nothing if no folder was asked for. `dtype`: Settings::saved_weights.
   template <class Engine>
-  void save(Engine& engine, Shape const& shape) {
+  void save(Engine& engine, Shape const& shape, zeroth::Dtype dtype) {
     if (path_.empty()) {
       return;
     }
     engine.save_weights(folder_ ? folder_->weights() : path_ / weights_name);  // only rank 0 writes
     if (folder_) {
-      folder_->publish(shape);
+      folder_->publish(shape, dtype);
     }
   }
 

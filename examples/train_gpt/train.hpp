@@ -23,7 +23,8 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   SavedModel final_model{job, options.save_final};
   zeroth::Model model{options.seed};
   GptParams const params{model, shape};
-  auto const batch_sizes = config.settings(job.world(), 1).batch;  // they do not depend on the largest unit
+  auto const settings = config.settings(job.world(), 1);  // of which nothing here depends on the largest unit
+  auto const& batch_sizes = settings.batch;
   auto const math = Where::choose(job, options.math, zeroth::dtype_of<T>);
   auto const facts = run_record(options, config, shape, batches, math, job.world());
   Output output{job, options, batch_sizes.train * shape.context};
@@ -35,7 +36,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
     if (!options.init.empty()) {
       engine.load_weights(options.init / weights_name);
     }
-    initial_model.save(engine, shape);
+    initial_model.save(engine, shape, settings.saved_weights);
   }
   output.begin(facts, restored);
 
@@ -64,7 +65,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   trace.finish(job);
   auto const end = step < options.steps && !options.checkpoint.empty() ? RunEnd::stopped : RunEnd::done;
   if (end == RunEnd::done) {
-    final_model.save(engine, shape);
+    final_model.save(engine, shape, settings.saved_weights);
   }
   output.finish(job, {engine.planned(), engine.peak()}, end, step);
   return end;

@@ -176,7 +176,9 @@ Settings assemble(Values const& values, optim::Own const* own) {
   settings.copy_engine_gather = values.get<"zeroth.copy_engine_gather">();
   settings.poison = values.get<"zeroth.poison">();
   settings.flight_recorder = values.get<"zeroth.flight_recorder">();
-  settings.saves_weights_in_compute_dtype = values.get<"zero_optimization.stage3_gather_16bit_weights_on_model_save">();
+  if (values.get<"zero_optimization.stage3_gather_16bit_weights_on_model_save">()) {
+    settings.saved_weights = settings.precision.compute;
+  }
   settings.checkpoint = {.buffer_bytes = values.get<"zeroth.checkpoint.buffer_bytes">(),
                          .keep = values.get<"zeroth.checkpoint.keep">(),
                          .direct_io = values.get<"zeroth.checkpoint.direct_io">()};

@@ -124,7 +124,8 @@ inline constexpr Key keys[] = {
    .meaning = "Stage 3: elements that may be gathered at once. Bounds prefetch, with a warning where it leaves none; "
               "the unit in use always fits."},
   {.path = "zero_optimization.stage3_gather_16bit_weights_on_model_save", .kind = Kind::boolean, .value = false,
-   .meaning = "AnyEngine::save_weights() writes weights in the compute dtype, rounded from the masters, instead of in fp32; at every stage."},
+   .meaning = "AnyEngine::save_weights() writes weights in the compute dtype, rounded from the masters, instead of in "
+              "fp32; at every stage."},
 
   {.path = "fp16.enabled", .kind = Kind::boolean, .value = false,
    .meaning = "Compute in fp16, with fp32 masters."},

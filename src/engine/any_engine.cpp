@@ -236,8 +236,7 @@ void AnyEngine::save_weights(std::filesystem::path const& file) {
   engine.book->history().add(Verb::save_weights);
   auto const findings = engine.or_end([&] {
     engine.meet("save_weights");
-    auto const& settings = engine.settings();
-    auto const dtype = settings.saves_weights_in_compute_dtype ? settings.precision.compute : Dtype::fp32;
+    auto const dtype = engine.settings().saved_weights;
     return engine::save_weights(*engine.manager, *engine.model, file, dtype, engine.exchange());
   });
   engine::throw_if_failed("save_weights() failed and changed nothing", findings);

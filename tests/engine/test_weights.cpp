@@ -142,6 +142,74 @@ TEST_CASE("the file holds the masters in fp32, exactly, and loads at any stage a
   }
 }
 
+TEST_CASE("the file is in the compute dtype where the stage file says so, at every stage and world, and loads") {
+  struct Row {
+    char const* keys;
+    char const* dtype;  // as the format spells it
+  };
+  auto const& [keys, dtype] =
+      GENERATE(Row{"", "F32"}, Row{R"(, "bf16": {"enabled": true})", "BF16"},
+               Row{R"(, "fp16": {"enabled": true, "initial_scale_power": 4})", "F16"},
+               Row{R"(, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true})", "BF16"});
+  auto const config = [&](int stage, char const* zero) {
+    return small_config(stage, {.accumulation = 1, .zero = zero, .more = keys});
+  };
+  Folder const folder;
+  auto const run = [&](int stage, int world, char const* zero, auto const& each) {
+    std::int64_t planned = 0;
+    REQUIRE(messages_of(run_job(world, [&](Job& job) {
+              SmallModel const small;
+              with_precision(config(stage, zero), [&]<Element T, GradientOf<T> G>(Precision<T, G>) {
+                Engine<T, G> engine{job, small.model, config(stage, zero)};
+                each(engine, small);
+                if (job.rank() == 0) {
+                  planned = engine.planned().total();
+                }
+              });
+            })).empty());
+    return planned;
+  };
+  auto const train_and_save = [&](int stage, int world, char const* zero, char const* name) {
+    return run(stage, world, zero, [&](auto& engine, auto const& small) {
+      train(engine, small, 2);
+      engine.save_weights(folder / name);
+    });
+  };
+  std::string first;
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO("stage " << stage << keys);
+    auto const planned = train_and_save(stage, 2, "", "wide");
+    auto const wide = SafetensorsFile::parse(read_file(folder / "wide"));
+    for (auto const* const key : {"stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save",
+                                  "stage3_gather_fp16_weights_on_model_save"}) {
+      auto const zero = fmt::format(R"(, "{}": true)", key);
+      CHECK(train_and_save(stage, 2, zero.c_str(), "saved") == planned);
+      auto const bytes = read_file(folder / "saved");
+      first = first.empty() ? bytes : first;
+      CHECK((bytes == first));
+      run(3 - stage, 3, zero.c_str(), [&](auto& engine, auto const&) {
+        engine.load_weights(folder / "saved");
+        engine.save_weights(folder / "again");
+      });
+      CHECK((read_file(folder / "again") == bytes));
+    }
+    auto const saved = SafetensorsFile::parse(first);
+    SafetensorsFile expected;
+    SmallModel const small;
+    for (auto const& param : small.model.description().params) {
+      auto const floats = wide.floats(param.name);
+      auto const add = [&]<class T>(T) {
+        std::vector<T> values;
+        std::ranges::transform(floats, std::back_inserter(values), from_float<T>);
+        expected.add(param.name, dtype, param.shape, values);
+      };
+      std::string_view{dtype} == "F32" ? add(float{}) : std::string_view{dtype} == "BF16" ? add(bf16{}) : add(fp16{});
+      CHECK(saved.header.at(param.name) == expected.header.at(param.name));
+    }
+    CHECK((saved.data == expected.data));
+  }
+}
+
 TEST_CASE("the file is a safetensors file as Hugging Face writes them") {
   Folder const folder;
   for (int stage = 0; stage <= 3; ++stage) {

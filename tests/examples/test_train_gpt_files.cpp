@@ -203,6 +203,18 @@ TEST_CASE("a model folder holds what Hugging Face expects") {
   CHECK(resolve_shape({}, folder / "model") == shape);
 }
 
+TEST_CASE("config.json says the dtype of the weights") {
+  Folder const folder;
+  for (auto const& [dtype, name] : {std::pair{zeroth::Dtype::fp32, "float32"},
+                                    {zeroth::Dtype::bf16, "bfloat16"},
+                                    {zeroth::Dtype::fp16, "float16"}}) {
+    ModelFolder model{folder / "model"};
+    std::ofstream{model.weights()} << "weights";
+    model.publish(shape, dtype);
+    CHECK(json::parse(read_all(folder / "model/config.json"))["torch_dtype"] == name);
+  }
+}
+
 TEST_CASE("a model folder replaces an older one and keeps what else is in it") {
   Folder const folder;
   publish_weights(folder, "old");

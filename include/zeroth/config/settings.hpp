@@ -68,8 +68,9 @@ struct Settings {
   bool copy_engine_gather = false;             ///< See comm::CommOptions::copy_engine.
   bool poison = false;                    ///< Fill with NaN what is no longer valid, and let guards hand out copies.
   std::filesystem::path flight_recorder;  ///< Folder for the record of the last collectives; empty: the working folder.
-  bool saves_weights_in_compute_dtype = false;  ///< AnyEngine::save_weights(); otherwise in fp32.
-  CheckpointSettings checkpoint;                ///< Of AnyEngine::save() and restore().
+  Dtype saved_weights =
+      Dtype::fp32;                ///< Of the file that AnyEngine::save_weights() writes: this, or the compute dtype.
+  CheckpointSettings checkpoint;  ///< Of AnyEngine::save() and restore().
 };
 
 }  // namespace zeroth
