@@ -16,7 +16,10 @@ void add_part(Arrangement& arrangement, shard::Memory const& memory, shard::Flat
               .states = {}};
   for (auto const& placed : part.params) {
     auto const& param = memory.model().params[placed.param];
-    space.params.push_back({param.name, param.shape, param.count, placed.offset});
+    space.params.push_back({param.name, param.shape, param.count, placed.offset, {}});
+    for (auto const unit : param.ties) {
+      space.params.back().ties.push_back(memory.model().units[unit].name);
+    }
   }
   for (auto const& slice : slices) {
     space.states.push_back({slice.name, slice.dtype, 0});

@@ -30,8 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view partial_suffix = ".partial";
-constexpr std::string_view leaving_suffix = ".deleting";
 constexpr char const* lock_name = ".lock";
 
 std::string text_of(int error) { return std::generic_category().message(error); }

@@ -112,6 +112,30 @@ std::vector<Piece> pieces_of(Space const& space, SavedState const& state, std::i
   return pieces;
 }
 
+Extents extents_at(Contents const& contents, int place, std::int64_t begin, std::int64_t end, std::size_t most) {
+  Extents extents;
+  for (auto const& space : contents.spaces) {
+    for (auto const& state : space.states) {
+      auto const size = bytes_of(state.dtype);
+      auto const from = std::max(begin, state.base);
+      auto const to = std::min(end, state.base + space.slice_count * size);
+      if (from >= to) {
+        continue;
+      }
+      auto const first = place * space.slice_count + (from - state.base) / size;
+      auto const last = place * space.slice_count + (to - state.base + size - 1) / size;
+      for (auto const& param : space.params) {
+        auto const param_first = std::max(first, param.at);
+        auto const param_last = std::min(last, param.at + param.count);
+        if (param_first < param_last && static_cast<std::size_t>(extents.count++) < most) {
+          extents.listed.push_back({state.name, param.name, param_first - param.at, param_last - param.at});
+        }
+      }
+    }
+  }
+  return extents;
+}
+
 std::int64_t hash_count(Contents const& contents) noexcept {
   return (contents.state_bytes + hashed_bytes - 1) / hashed_bytes;
 }

@@ -14,6 +14,7 @@
 #include "core/block_file.hpp"
 #include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/utf8.hpp"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -43,87 +44,101 @@ void Reader::refuse(int place, std::string_view why) const {
 
 InputFile const& Reader::open(int place) {
   if (open_place_ != place) {
-    try {
-      open_ = std::make_unique<InputFile>(folder_ / file_name(place));
-      open_place_ = place;
-    } catch (Unreadable const& error) {
-      open_place_ = -1;
-      refuse(place, error.what());
-    }
+    open_place_ = -1;
+    open_ = std::make_unique<InputFile>(folder_ / file_name(place));
+    open_place_ = place;
   }
   return *open_;
 }
 
-Reader::Checked Reader::check(int place, InputFile const& input) const {
+Reader::Checked Reader::look(int place) {
+  auto const& input = open(place);
   auto const& contents = record_.contents;
   auto const expected = file_header(contents, place, record_.save_id);
-  Checked result{.data_begin = std::ssize(expected), .hashes = {}};
+  Checked result{.data_begin = std::ssize(expected), .hashes = {}, .wrong = {}};
   auto const hashes = hash_count(contents);
   auto const bytes =
       result.data_begin + contents.state_bytes + hashes * static_cast<std::int64_t>(sizeof(std::uint64_t));
   if (input.bytes() != bytes) {
-    refuse(place, fmt::format("has {} bytes, and the checkpoint's has {}", input.bytes(), bytes));
+    throw Unreadable{fmt::format("has {} bytes, and the checkpoint's has {}", input.bytes(), bytes)};
   }
   std::string header(expected.size(), '\0');
   result.hashes.resize(static_cast<std::size_t>(hashes));
-  try {
-    input.read(0, std::as_writable_bytes(std::span{header}));
-    input.read(result.data_begin + contents.state_bytes, std::as_writable_bytes(std::span{result.hashes}));
-  } catch (Unreadable const& error) {
-    refuse(place, error.what());
+  input.read(0, std::as_writable_bytes(std::span{header}));
+  input.read(result.data_begin + contents.state_bytes, std::as_writable_bytes(std::span{result.hashes}));
+  if (header.find(record_.save_id) == std::string::npos && header != expected) {
+    throw Unreadable{fmt::format("is of another save than {}, whose id is {}", record_name, escaped(record_.save_id))};
   }
   if (header != expected) {
-    auto const where = std::ranges::mismatch(header, expected).in1 - header.begin();
-    bool const is_of_other = header.find(record_.save_id) == std::string::npos;
-    refuse(place, is_of_other ? fmt::format("is of another save than {}, whose id is {}", record_name, record_.save_id)
-                              : fmt::format("its header is damaged at byte {}", where));
+    result.wrong =
+        fmt::format("its header is damaged at byte {}", std::ranges::mismatch(header, expected).in1 - header.begin());
   }
   return result;
 }
 
 Reader::Checked const& Reader::checked(int place) {
-  auto const found = checked_.find(place);
-  return found != checked_.end() ? found->second : checked_.emplace(place, check(place, open(place))).first->second;
+  if (auto const found = checked_.find(place); found != checked_.end()) {
+    return found->second;
+  }
+  auto file = look(place);
+  if (!file.wrong.empty()) {
+    throw Unreadable{file.wrong};
+  }
+  return checked_.emplace(place, std::move(file)).first->second;
 }
 
-void Reader::check_file(int place) { static_cast<void>(checked(place)); }
+void Reader::check_file(int place) {
+  try {
+    static_cast<void>(checked(place));
+  } catch (Unreadable const& error) {
+    refuse(place, error.what());
+  }
+}
 
 /// Into the buffer: bytes [begin, end) of the data, which begin at a multiple of hashed_bytes, and end at one or with
 /// the data.
-void Reader::read_bytes(int place, std::int64_t begin, std::int64_t end) {
-  auto const& file = checked(place);
+void Reader::read_bytes(int place, Checked const& file, std::int64_t begin, std::int64_t end) {
+  buffered_.place = -1;
   auto const& input = open(place);
+  if (direct_) {
+    open_->go_direct();
+  }
   std::span const buffer{buffer_, static_cast<std::size_t>(whole_blocks(end - begin))};
-  std::size_t got = 0;
-  try {
-    if (direct_) {
-      open_->go_direct();
-    }
-    got = input.read_some(file.data_begin + begin, buffer);
-  } catch (Unreadable const& error) {
-    refuse(place, fmt::format("{}: {}", error.what(), what_is_at(place, begin, end)));
-  }
-  if (static_cast<std::int64_t>(got) < end - begin) {
-    refuse(place, "has become shorter");
-  }
-  for (auto at = begin; at < end; at += hashed_bytes) {
-    auto const count = std::min(hashed_bytes, end - at);
-    auto const hash = xxh3(buffer.subspan(static_cast<std::size_t>(at - begin), static_cast<std::size_t>(count)));
-    if (hash != file.hashes[static_cast<std::size_t>(at / hashed_bytes)]) {
-      refuse(place, fmt::format("is damaged between bytes {} and {}: their hash is another one: {}",
-                                file.data_begin + at, file.data_begin + at + count, what_is_at(place, at, at + count)));
-    }
+  if (static_cast<std::int64_t>(input.read_some(file.data_begin + begin, buffer)) < end - begin) {
+    throw Unreadable{"has become shorter"};
   }
 }
 
-/// Calls `take` for every part of [begin, end) that was read into the buffer.
-void Reader::read_run(int place, std::int64_t begin, std::int64_t end,
-                      std::function<void(std::int64_t, std::int64_t)> const& take) {
-  for (; begin < end; begin += buffer_bytes) {
-    auto const part_end = std::min(begin + buffer_bytes, end);
-    read_bytes(place, begin, part_end);
-    take(begin, part_end);
+/// Of what was just read: where those parts begin whose hash is another one.
+std::vector<std::int64_t> Reader::damaged_in(Checked const& file, std::int64_t begin, std::int64_t end) const {
+  std::vector<std::int64_t> damaged;
+  for (auto at = begin; at < end; at += hashed_bytes) {
+    std::span const part{buffer_ + (at - begin), static_cast<std::size_t>(std::min(hashed_bytes, end - at))};
+    if (xxh3(part) != file.hashes[static_cast<std::size_t>(at / hashed_bytes)]) {
+      damaged.push_back(at);
+    }
   }
+  return damaged;
+}
+
+/// As read_bytes(), unless they are there.
+void Reader::read_checked(int place, std::int64_t begin, std::int64_t end) {
+  if (buffered_.place == place && buffered_.begin == begin && end_of(buffered_) >= end) {
+    return;
+  }
+  check_file(place);
+  try {
+    auto const& file = checked(place);
+    read_bytes(place, file, begin, end);
+    for (auto const at : damaged_in(file, begin, end)) {
+      auto const part_end = std::min(at + hashed_bytes, end);
+      refuse(place, fmt::format("is damaged between bytes {} and {}: their hash is another one: {}",
+                                file.data_begin + at, file.data_begin + part_end, what_is_at(place, at, part_end)));
+    }
+  } catch (Unreadable const& error) {
+    refuse(place, fmt::format("{}: {}", error.what(), what_is_at(place, begin, end)));
+  }
+  buffered_ = {place, begin, end - begin};
 }
 
 void Reader::read(std::span<Piece const> pieces, TakeBytes const& take) {
@@ -141,7 +156,9 @@ void Reader::read(std::span<Piece const> pieces, TakeBytes const& take) {
          ++last) {
       end = std::max(end, up(end_of(pieces[order[last]])));
     }
-    read_run(place, begin, end, [&](std::int64_t part, std::int64_t part_end) {
+    for (auto part = begin; part < end; part += buffer_bytes) {
+      auto const part_end = std::min(part + buffer_bytes, end);
+      read_checked(place, part, part_end);
       for (auto each = first; each < last && pieces[order[each]].begin < part_end; ++each) {
         auto const& piece = pieces[order[each]];
         auto const from = std::max(piece.begin, part);
@@ -152,47 +169,78 @@ void Reader::read(std::span<Piece const> pieces, TakeBytes const& take) {
           ++first;  // it ended before this part
         }
       }
-    });
+    }
     first = last;
   }
 }
 
-void Reader::verify(int place) {
-  read_run(place, 0, record_.contents.state_bytes, [](std::int64_t, std::int64_t) {});
-  check_file(place);
+void Reader::read(Space const& space, SavedState const& state, std::int64_t first, std::span<std::byte> to) {
+  auto const pieces = pieces_of(space, state, first, std::ssize(to) / bytes_of(state.dtype));
+  std::vector<std::byte*> begins;
+  auto* begin = to.data();
+  for (auto const& piece : pieces) {
+    begins.push_back(begin);
+    begin += piece.bytes;
+  }
+  read(pieces, [&](std::size_t index, std::int64_t offset, std::span<std::byte const> bytes) {
+    std::ranges::copy(bytes, begins[index] + offset);
+  });
 }
 
-/// The states that bytes [begin, end) of the data are of, and the elements of parameters in them.
-std::string Reader::what_is_at(int place, std::int64_t begin, std::int64_t end) const {
-  constexpr int most = 4;
-  std::string text;
-  int found = 0;
-  auto const add = [&](SavedState const& state, SavedParam const& param, std::int64_t first, std::int64_t last) {
-    if (++found <= most) {
-      text += fmt::format("{}{} of {} elements [{}, {})", text.empty() ? "" : ", ", state.name,
-                          config::in_quotes(param.name), first, last);
+void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Damage>& all) {
+  auto const add = [&](std::int64_t begin, std::int64_t end, std::string why) {
+    bool const goes_on = !all.empty() && all.back().end == file.data_begin + begin && all.back().why == why;
+    if (!goes_on) {
+      all.push_back({std::move(why), file.data_begin + begin, 0, {}});
     }
+    all.back().end = file.data_begin + end;
   };
-  for (auto const& space : record_.contents.spaces) {
-    for (auto const& state : space.states) {
-      auto const size = bytes_of(state.dtype);
-      auto const from = std::max(begin, state.base);
-      auto const to = std::min(end, state.base + space.slice_count * size);
-      if (from >= to) {
-        continue;
+  for (std::int64_t begin = 0; begin < record_.contents.state_bytes; begin += buffer_bytes) {
+    auto const end = std::min(begin + buffer_bytes, record_.contents.state_bytes);
+    try {
+      read_bytes(place, file, begin, end);
+      for (auto const at : damaged_in(file, begin, end)) {
+        add(at, std::min(at + hashed_bytes, end), "is damaged: its hash is another one");
       }
-      auto const first = place * space.slice_count + (from - state.base) / size;
-      auto const last = place * space.slice_count + (to - state.base + size - 1) / size;
-      for (auto const& param : space.params) {
-        auto const param_first = std::max(first, param.at);
-        auto const param_last = std::min(last, param.at + param.count);
-        if (param_first < param_last) {
-          add(state, param, param_first - param.at, param_last - param.at);
-        }
-      }
+    } catch (Unreadable const& error) {
+      add(begin, end, error.what());
     }
   }
-  return found == 0 ? "padding" : found > most ? fmt::format("{} and {} more", text, found - most) : text;
+  for (auto& each : all) {
+    if (each.end > file.data_begin) {
+      each.extents =
+          extents_at(record_.contents, place, each.begin - file.data_begin, each.end - file.data_begin, most_extents);
+    }
+  }
+}
+
+std::vector<Damage> Reader::damage(int place, bool with_data) {
+  std::vector<Damage> all;
+  open_place_ = -1;  // what reads past the cache reads no header
+  try {
+    auto const file = look(place);  // which is not kept: a file that was verified has no table in memory
+    if (!file.wrong.empty()) {
+      all.push_back({file.wrong, 0, file.data_begin, {}});
+    }
+    if (with_data) {
+      add_damage_of_data(place, file, all);
+    }
+  } catch (Unreadable const& error) {
+    all.push_back({error.what(), 0, 0, {}});
+  }
+  return all;
+}
+
+std::string Reader::what_is_at(int place, std::int64_t begin, std::int64_t end) const {
+  constexpr std::size_t most = 4;
+  auto const extents = extents_at(record_.contents, place, begin, end, most);
+  std::string text;
+  for (auto const& [state, param, first, last] : extents.listed) {
+    text += fmt::format("{}{} of {} elements [{}, {})", text.empty() ? "" : ", ", escaped(state),
+                        config::in_quotes(param), first, last);
+  }
+  auto const more = extents.count - std::ssize(extents.listed);
+  return extents.count == 0 ? "padding" : more > 0 ? fmt::format("{} and {} more", text, more) : text;
 }
 
 }  // namespace zeroth::checkpoint

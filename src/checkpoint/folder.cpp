@@ -26,19 +26,6 @@ bool is_checkpoint(fs::path const& path) {
   return fs::is_regular_file(path / record_name, error);
 }
 
-/// What `latest` says, or nothing: a file that is missing or is none of ours says nothing.
-std::string read_latest(fs::path const& folder) {
-  try {
-    InputFile const file{folder / latest_name};
-    std::array<char, 64> text{};  // names are shorter
-    auto const bytes = file.read_some(0, std::as_writable_bytes(std::span{text}));
-    std::string_view name{text.data(), bytes};
-    return std::string{name.substr(0, name.find('\n'))};
-  } catch (Unreadable const&) {
-    return {};
-  }
-}
-
 }  // namespace
 
 std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:08}", prefix, step); }
@@ -49,6 +36,18 @@ std::optional<std::int64_t> step_of(std::string const& name) {
     std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
   }
   return step >= 0 && checkpoint_name(step) == name ? std::optional{step} : std::nullopt;
+}
+
+std::string latest_in(fs::path const& folder) {
+  try {
+    InputFile const file{folder / latest_name};
+    std::array<char, 64> text{};  // names are shorter
+    auto const bytes = file.read_some(0, std::as_writable_bytes(std::span{text}));
+    std::string_view name{text.data(), bytes};
+    return std::string{name.substr(0, name.find('\n'))};
+  } catch (Unreadable const&) {
+    return {};
+  }
 }
 
 std::vector<fs::path> newest_first(fs::path const& folder) {
@@ -70,7 +69,7 @@ std::vector<fs::path> newest_first(fs::path const& folder) {
   if (error) {
     throw SystemError{fmt::format("checkpoints in {}: cannot be listed: {}", folder.string(), error.message())};
   }
-  auto const latest = step_of(read_latest(folder));
+  auto const latest = step_of(latest_in(folder));
   std::ranges::sort(entries, [&](Entry const& a, Entry const& b) {
     bool const a_behind = latest && a.step > *latest;
     bool const b_behind = latest && b.step > *latest;
@@ -87,7 +86,7 @@ fs::path find_checkpoint(fs::path const& path) {
   if (is_checkpoint(path)) {
     return path;
   }
-  auto const name = read_latest(path);
+  auto const name = latest_in(path);
   if (name.empty()) {
     std::error_code error;
     throw SystemError{

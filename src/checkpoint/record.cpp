@@ -42,6 +42,9 @@ Json json_of(Space const& space) {
   json["params"] = Json::array();
   for (auto const& param : space.params) {
     json["params"].push_back({{"name", param.name}, {"shape", param.shape}, {"at", param.at}});
+    if (!param.ties.empty()) {
+      json["params"].back()["ties"] = param.ties;
+    }
   }
   return json;
 }

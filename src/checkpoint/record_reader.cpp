@@ -127,6 +127,10 @@ optim::LossScaleState loss_scale_of(Fields const& fields) {
 SavedParam param_of(Fields const& fields) {
   SavedParam param;
   param.name = fields.text("name");
+  if (param.name.empty() || param.name == "__metadata__") {
+    throw Wrong{fmt::format("{} is {}; allowed: what a model may call a parameter", fields.path("name"),
+                            config::in_quotes(param.name))};
+  }
   param.count = 1;
   fields.each("shape", [&](Node const& node, std::string const& path) {
     auto const& number = expect<config::Number>(node, path, "a whole number from 1 on");
@@ -137,6 +141,11 @@ SavedParam param_of(Fields const& fields) {
     param.count *= *number.integer;
   });
   param.at = fields.whole("at", 0, model::largest_count);
+  if (fields.find("ties") != nullptr) {
+    fields.each("ties", [&](Node const& node, std::string const& path) {
+      param.ties.push_back(expect<std::string>(node, path, "a string"));
+    });
+  }
   return param;
 }
 

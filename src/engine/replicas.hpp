@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/exchange.hpp"
-#include "engine/safetensors.hpp"
+#include "engine/safetensors_reader.hpp"
 #include "shard/shard_manager.hpp"
 #include "zeroth/model/description.hpp"
 

@@ -16,10 +16,11 @@
 #include "core/logger.hpp"
 #include "engine/finding.hpp"
 #include "engine/saved_states.hpp"
-#include "engine/stage_file_changes.hpp"
 #include "zeroth/checkpoint/file_reader.hpp"
 #include "zeroth/checkpoint/folder.hpp"
+#include "zeroth/config/changes.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/utf8.hpp"
 
 namespace zeroth::engine {
 namespace {
@@ -110,8 +111,8 @@ void take_position(EngineState& engine, checkpoint::Position const& position) {
 void tell(EngineState const& engine, Reader const& reader) {
   auto const& record = reader.record();
   logger().info("{}restored step {} from {}, saved {} by {} ranks", rank_prefix(), record.position.step,
-                reader.folder().string(), record.origin.created, record.contents.places);
-  if (auto const changes = stage_file_changes(record.stage_file, engine.stage_file); !changes.empty()) {
+                reader.folder().string(), escaped(record.origin.created), record.contents.places);
+  if (auto const changes = config::changes(record.stage_file, engine.stage_file); !changes.empty()) {
     logger().info("{}the stage file says other than when {} was saved, and it is what counts:\n  {}", rank_prefix(),
                   reader.folder().string(), fmt::join(changes, "\n  "));
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "zeroth/config/document.hpp"
+#include "zeroth/core/utf8.hpp"
 
 namespace zeroth::engine {
 namespace {
@@ -50,9 +51,9 @@ void check_params(Record const& record, model::Description const& model, Places 
 }
 
 std::string names_of(auto const& states) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (auto const& state : states) {
-    names.push_back(state.name);
+    names.push_back(escaped(state.name));
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }
@@ -64,7 +65,7 @@ void check_states(Record const& record, Space const& space, std::vector<OwnSlice
       std::ranges::is_permutation(space.states, slices, {}, &checkpoint::SavedState::name, &OwnSlice::name);
   if (!same_names) {
     wrong.insert(fmt::format("states are {} (optimizer {}), and the stage file's optimizer keeps {}",
-                             names_of(space.states), record.optimizer, names_of(slices)));
+                             names_of(space.states), escaped(record.optimizer), names_of(slices)));
     return;
   }
   for (auto const& slice : slices) {

@@ -15,9 +15,10 @@
 #include "core/logger.hpp"
 #include "engine/pieces.hpp"
 #include "engine/replicas.hpp"
-#include "engine/safetensors.hpp"
+#include "engine/safetensors_reader.hpp"
 #include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/engine/safetensors_writer.hpp"
 
 namespace zeroth::engine {
 namespace {

@@ -19,17 +19,8 @@ inline std::map<std::string, std::vector<std::byte>> states_in(std::filesystem::
     for (auto const& state : space.states) {
       for (auto const& param : space.params) {
         auto& bytes = states[state.name + "/" + param.name];
-        auto const pieces = checkpoint::pieces_of(space, state, param.at, param.count);
-        std::vector<std::size_t> begins;
-        std::size_t end = 0;
-        for (auto const& piece : pieces) {
-          begins.push_back(end);
-          end += static_cast<std::size_t>(piece.bytes);
-        }
-        bytes.resize(end);
-        reader.read(pieces, [&](std::size_t index, std::int64_t offset, std::span<std::byte const> part) {
-          std::ranges::copy(part, bytes.begin() + static_cast<std::ptrdiff_t>(begins[index]) + offset);
-        });
+        bytes.resize(static_cast<std::size_t>(param.count * bytes_of(state.dtype)));
+        reader.read(space, state, param.at, bytes);
       }
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Headers of safetensors files, told apart from what only looks like one.
-#include "engine/safetensors.hpp"
+#include "engine/safetensors_reader.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

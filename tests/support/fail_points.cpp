@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
+#include <cstdint>
 #include <cstdio>
 #include <mutex>
 #include <thread>
@@ -24,12 +25,14 @@ struct State {
   int number = 0, error = 0, calls = 0;
   bool from_there_on = false;
   std::string failed;
+  std::string unreadable;
 };
 State& state() {
   static State one;
   return one;
 }
 std::atomic<int> delay_ms{0};
+std::atomic<std::int64_t> read_bytes{0};
 
 /// The system's function behind the one that is called here.
 template <class F>
@@ -61,6 +64,12 @@ bool fails(char const* call, std::string const& path) {
   all.failed = call + (" " + path);
   errno = all.error;
   return true;
+}
+
+bool refuses_to_read(int file) {
+  auto& all = state();
+  std::lock_guard const lock{all.mutex};
+  return !all.unreadable.empty() && path_of(file) == all.unreadable;
 }
 
 void pause() {
@@ -95,6 +104,11 @@ std::string FailPoints::failed() {
   std::lock_guard const lock{state().mutex};
   return state().failed;
 }
+void FailPoints::break_reads(std::filesystem::path const& file) {
+  std::lock_guard const lock{state().mutex};
+  state().unreadable = file.string();
+}
+std::int64_t FailPoints::bytes_read() { return read_bytes; }
 void FailPoints::slow_down(std::chrono::milliseconds each_write) { delay_ms = static_cast<int>(each_write.count()); }
 
 }  // namespace zeroth::testing
@@ -116,6 +130,16 @@ int open(char const* path, int flags, ...) {
     }
   }
   return t::real<int(char const*, int, ...)>("open")(path, flags, mode);
+}
+
+ssize_t pread(int file, void* data, size_t bytes, off_t at) {
+  if (t::refuses_to_read(file)) {
+    errno = EIO;
+    return -1;
+  }
+  auto const got = t::real<ssize_t(int, void*, size_t, off_t)>("pread")(file, data, bytes, at);
+  t::read_bytes += got > 0 ? got : 0;
+  return got;
 }
 
 ssize_t pwrite(int file, void const* data, size_t bytes, off_t at) {

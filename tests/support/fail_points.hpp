@@ -3,6 +3,7 @@
 /// that this process makes. For programs that are linked with support/fail_points.cpp.
 #pragma once
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -19,8 +20,10 @@ class FailPoints {
   /// All do, from call `number` on.
   static void arm_from(std::filesystem::path const& folder, int number, int error);
   static void disarm();
-  [[nodiscard]] static int calls();           ///< So far.
-  [[nodiscard]] static std::string failed();  ///< "pwrite /a/file"; empty if none did.
+  [[nodiscard]] static int calls();                            ///< So far.
+  [[nodiscard]] static std::string failed();                   ///< "pwrite /a/file"; empty if none did.
+  static void break_reads(std::filesystem::path const& file);  ///< By pread, with EIO; an empty path: of none.
+  [[nodiscard]] static std::int64_t bytes_read();              ///< By pread, of all files, since the program began.
   static void slow_down(std::chrono::milliseconds each_write);
 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Answers questions about training with Zeroth without training, and starts it, again where it failed.
+/// Answers questions about training with Zeroth without training, starts it, again where it failed, and looks into
+/// what it saved.
 ///
 ///   zeroth plan --model 7.5B --ranks 64
 ///   zeroth simulate --model 7.5B --ranks 64 --machine 8xH100
 ///   zeroth run --ranks 4 --max-restarts 3 -- train_gpt --config zero3.json ...
+///   zeroth checkpoint verify saved
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +16,7 @@
 
 #include <zeroth/core/standard_streams.hpp>
 
+#include "checkpoint_command.hpp"
 #include "plan_command.hpp"
 #include "run_command.hpp"
 #include "simulate_command.hpp"
@@ -21,13 +24,15 @@
 namespace {
 
 int run(int argc, char** argv, std::ostream& out) {
-  CLI::App app{"What training with ZeRO stages 0 to 3 takes, before it is started; and its start.", "zeroth"};
+  CLI::App app{"What training with ZeRO stages 0 to 3 takes, before it is started; its start; and what it saves.",
+               "zeroth"};
   app.require_subcommand(1);
   int status = 0;
   try {
     zeroth::tools::add_plan_command(app, out);
     zeroth::tools::add_simulate_command(app, out);
     zeroth::tools::add_run_command(app, status);
+    zeroth::tools::add_checkpoint_command(app, out, status);
     app.parse(argc, argv);
     return status;
   } catch (CLI::ParseError const& error) {

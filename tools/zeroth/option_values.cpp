@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 namespace zeroth::tools {
 namespace {
@@ -41,6 +44,38 @@ CLI::Validator whole_from(std::int64_t least, std::int64_t most) {
             return std::string{};
           },
           allowed};
+}
+
+CLI::Validator size_in_bytes() {
+  constexpr std::array<std::pair<std::string_view, double>, 9> units{{{"KiB", 0x1p10},
+                                                                      {"MiB", 0x1p20},
+                                                                      {"GiB", 0x1p30},
+                                                                      {"TiB", 0x1p40},
+                                                                      {"KB", 1e3},
+                                                                      {"MB", 1e6},
+                                                                      {"GB", 1e9},
+                                                                      {"TB", 1e12},
+                                                                      {"B", 1}}};
+  constexpr double most = 0x1p60;
+  return {[=](std::string& text) {
+            auto digits = text;
+            double factor = 1;
+            for (auto const& [unit, bytes] : units) {
+              if (digits.ends_with(unit)) {
+                digits.resize(digits.size() - unit.size());
+                factor = bytes;
+                break;
+              }
+            }
+            auto const value = number(digits);
+            if (!value || *value * factor < 1 || *value * factor > most) {
+              return fmt::format("{}: allowed: a number of bytes, or one with KB, MB, GB, TB, KiB, MiB, GiB or TiB",
+                                 text);
+            }
+            text = std::to_string(static_cast<std::int64_t>(*value * factor));
+            return std::string{};
+          },
+          "SIZE"};
 }
 
 CLI::Validator positive_up_to(double most) {

@@ -17,5 +17,8 @@ inline constexpr int largest_world = 1 << 20;
 /// These refuse others, naming them.
 [[nodiscard]] CLI::Validator whole_from(std::int64_t least, std::int64_t most);
 [[nodiscard]] CLI::Validator positive_up_to(double most);
+/// A size of at least a byte, as a number of bytes or with a unit: 5GB (10^9 bytes each), 512MiB (2^20). What is read
+/// is the number of bytes.
+[[nodiscard]] CLI::Validator size_in_bytes();
 
 }  // namespace zeroth::tools

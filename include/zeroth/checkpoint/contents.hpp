@@ -20,6 +20,7 @@ struct SavedParam {
   std::vector<std::int64_t> shape;  ///< The outermost extent first.
   std::int64_t count = 0;           ///< Elements.
   std::int64_t at = 0;              ///< Its first element in the space.
+  std::vector<std::string> ties;    ///< Further units that use it: for people.
 };
 
 /// One number for each element of a space.
@@ -53,6 +54,20 @@ struct Piece {
   std::int64_t bytes = 0;  ///< How many.
 };
 
+/// Elements [first, last) of a state of a parameter.
+struct Extent {
+  std::string state;       ///< SavedState::name.
+  std::string param;       ///< SavedParam::name.
+  std::int64_t first = 0;  ///< Of the parameter's elements.
+  std::int64_t last = 0;   ///< Behind the last one.
+};
+
+/// What some bytes are of.
+struct Extents {
+  std::vector<Extent> listed;  ///< In the order of the file; only the first of many.
+  std::int64_t count = 0;      ///< All of them; 0: the bytes are padding.
+};
+
 /// All states of a checkpoint.
 struct ZEROTH_EXPORT Contents {
   int places = 1;                ///< Files, one for each rank that wrote it.
@@ -68,6 +83,10 @@ ZEROTH_EXPORT void place_states(Contents& contents);
 /// Elements [first, first + count) of a state of a space, in order, a piece for each file that has any.
 [[nodiscard]] ZEROTH_EXPORT std::vector<Piece> pieces_of(Space const& space, SavedState const& state,
                                                          std::int64_t first, std::int64_t count);
+
+/// What bytes [begin, end) of the data of the file of `place` are of; at most `most` are listed.
+[[nodiscard]] ZEROTH_EXPORT Extents extents_at(Contents const& contents, int place, std::int64_t begin,
+                                               std::int64_t end, std::size_t most);
 
 /// Bytes that are hashed together, counted from the begin of a file's data: XXH3 of 64 bits, a table of which ends
 /// every file.

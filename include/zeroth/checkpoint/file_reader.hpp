@@ -22,6 +22,14 @@ namespace zeroth::checkpoint {
 /// returns. Calls come in the order of files and of bytes in them.
 using TakeBytes = std::function<void(std::size_t index, std::int64_t offset, std::span<std::byte const> bytes)>;
 
+/// Something that is wrong with the file of a place.
+struct Damage {
+  std::string why;  ///< "is damaged: its hash is another one", "cannot be opened: No such file or directory", ...
+  std::int64_t begin = 0;  ///< Of the file's bytes that it is about.
+  std::int64_t end = 0;    ///< Behind the last one; 0: it is about the file as a whole.
+  Extents extents;         ///< What these bytes are of.
+};
+
 /// One checkpoint. Throws SystemError naming file, state, parameter and elements, whatever is wrong with it. Takes 4
 /// MiB of memory, and a table of hashes for each file that is read. For one thread at a time.
 class ZEROTH_EXPORT Reader {
@@ -41,21 +49,29 @@ class ZEROTH_EXPORT Reader {
   void check_file(int place);
   /// Reads `pieces`, in any order, and every MiB that they touch once, if they come together.
   void read(std::span<Piece const> pieces, TakeBytes const& take);
-  /// Reads all of the file of `place`, for its hashes alone.
-  void verify(int place);
+  /// Elements [first, first + to.size() / size of one) of a state of a space of the record. One call behind another,
+  /// for small parameters in the order of the file, does not read what the one before has read.
+  void read(Space const& space, SavedState const& state, std::int64_t first, std::span<std::byte> to);
+  /// All that is wrong with the file of `place`: nothing if every byte is as it was written. Reads all of it if
+  /// `with_data`, and otherwise no more than check_file(). Throws nothing for what the file is.
+  [[nodiscard]] std::vector<Damage> damage(int place, bool with_data);
+  static constexpr std::size_t most_extents = 1000;  ///< That are listed of a Damage.
 
  private:
-  /// What is known of a file once it was checked.
+  /// What is known of a file once it was looked at.
   struct Checked {
     std::int64_t data_begin = 0;
     std::vector<std::uint64_t> hashes;
+    std::string wrong;  // with its header
   };
+  // Those that throw Unreadable leave it to others to say of which file.
   [[nodiscard]] Checked const& checked(int place);
-  [[nodiscard]] Checked check(int place, InputFile const& input) const;
+  [[nodiscard]] Checked look(int place);
   [[nodiscard]] InputFile const& open(int place);
-  void read_bytes(int place, std::int64_t begin, std::int64_t end);
-  void read_run(int place, std::int64_t begin, std::int64_t end,
-                std::function<void(std::int64_t, std::int64_t)> const& take);
+  void read_bytes(int place, Checked const& file, std::int64_t begin, std::int64_t end);
+  [[nodiscard]] std::vector<std::int64_t> damaged_in(Checked const& file, std::int64_t begin, std::int64_t end) const;
+  void add_damage_of_data(int place, Checked const& file, std::vector<Damage>& all);
+  void read_checked(int place, std::int64_t begin, std::int64_t end);
   [[nodiscard]] std::string what_is_at(int place, std::int64_t begin, std::int64_t end) const;
   [[noreturn]] void refuse(int place, std::string_view why) const;
 
@@ -67,6 +83,7 @@ class ZEROTH_EXPORT Reader {
   std::unique_ptr<InputFile> open_;
   std::unique_ptr<std::byte, void (*)(std::byte*)> own_buffer_;
   std::byte* buffer_;
+  Piece buffered_{-1, 0, 0};  // what is in it, with good hashes
 };
 
 }  // namespace zeroth::checkpoint

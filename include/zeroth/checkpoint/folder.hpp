@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "zeroth/core/export.hpp"
@@ -15,11 +16,18 @@ namespace zeroth::checkpoint {
 /// The file that names the checkpoint that was saved last.
 inline constexpr char const* latest_name = "latest";
 
+/// What ends the name of a checkpoint that is being written, or was left behind by a run that ended.
+inline constexpr std::string_view partial_suffix = ".partial";
+/// The same of one that is being removed.
+inline constexpr std::string_view leaving_suffix = ".deleting";
+
 /// "step_00001000"
 [[nodiscard]] ZEROTH_EXPORT std::string checkpoint_name(std::int64_t step);
 /// The step that a checkpoint's name says; nothing for any other name.
 [[nodiscard]] ZEROTH_EXPORT std::optional<std::int64_t> step_of(std::string const& name);
 
+/// What `latest` in `folder` says, whether that is there or not; empty where there is no such file, or it is none.
+[[nodiscard]] ZEROTH_EXPORT std::string latest_in(std::filesystem::path const& folder);
 /// All checkpoints in `folder`, to be tried in this order: the one that `latest` names, those before it, the newest
 /// first, and those behind it, which an earlier run has left. None where there is no such folder. Throws SystemError
 /// for one that cannot be read.

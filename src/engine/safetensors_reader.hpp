@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Safetensors files: the tensors' bytes one after another, behind a header.
+/// Safetensors files, read range by range.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,6 @@
 
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/input_file.hpp"
-#include "zeroth/core/whole_file.hpp"
 #include "zeroth/engine/safetensors_header.hpp"
 
 namespace zeroth::engine {
@@ -34,25 +33,6 @@ class SafetensorsReader {
   std::optional<InputFile> file_;
   std::int64_t data_begin_ = 0;
   std::map<std::string, Tensor> tensors_;
-};
-
-struct NamedShape {
-  std::string name;
-  std::vector<std::int64_t> shape;
-};
-
-/// Writes tensors of one dtype, fp32, bf16 or fp16, in the order given, as a WholeFile. Throws SystemError naming the
-/// file and the reason.
-class SafetensorsWriter {
- public:
-  SafetensorsWriter(std::filesystem::path const& file, std::span<NamedShape const> tensors, Dtype dtype);
-  /// The next elements, rounded to the dtype.
-  void append(std::span<float const> values);
-  void commit() { file_.publish(); }
-
- private:
-  WholeFile file_;
-  Dtype dtype_;
 };
 
 }  // namespace zeroth::engine

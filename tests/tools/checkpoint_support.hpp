@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Checkpoints of a small language model for the tool to look into, and files of them to damage.
+#pragma once
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+
+#include "engine/safetensors_file.hpp"
+#include "engine/small_model.hpp"
+#include "program_support.hpp"
+#include "support/folder.hpp"
+#include "zeroth/checkpoint/folder.hpp"
+#include "zeroth/checkpoint/record.hpp"
+
+namespace zeroth::testing {
+
+/// Matrices, one of which two units use, and frozen parameters.
+struct LanguageModel {
+  Model model{3};
+  Unit embedding = model.unit("embedding"), block = model.unit("block"), head = model.unit("head");
+  Param<2> wte = model.param(embedding, "wte.weight", {65, 16}, Normal{0.02F});
+  Param<1> wpe = model.param(embedding, "wpe.weight", {128}, Normal{0.02F}, {.trainable = false});
+  Param<2> mlp = model.param(block, "h.0.mlp.weight", {16, 64}, Normal{0.02F});
+  Param<1> bias = model.param(block, "h.0.mlp.bias", {64}, Constant{0});
+  Param<1> norm = model.param(head, "ln_f.weight", {16}, Constant{1});
+  LanguageModel() { model.tie(head, wte); }
+};
+
+struct SavedRun {
+  int world = 2;
+  int stage = 2;
+  std::string keys = {};  ///< Of the stage file, each with a comma before it.
+  std::string zero = {};  ///< Of its section zero_optimization, likewise.
+  int steps = 2;
+  std::filesystem::path from = {};     ///< A checkpoint to go on from.
+  std::filesystem::path weights = {};  ///< Where save_weights() writes behind the last step.
+  float odd_seed = 0;                  ///< Of a gradient of the last step.
+};
+
+/// Trains, and saves into `folder` what is behind the last step, as if by process 4711 on node7.
+inline std::filesystem::path save_run(std::filesystem::path const& folder, SavedRun const& run) {
+  auto const config = small_config(run.stage, {.accumulation = 1, .zero = run.zero, .more = run.keys});
+  std::int64_t step = 0;
+  auto const outcome = run_job(run.world, [&](Job& job) {
+    LanguageModel const small;
+    with_precision(config, [&]<Element T, GradientOf<T> G>(Precision<T, G>) {
+      Engine<T, G> engine{job, small.model, config};
+      auto last = std::int64_t{0};
+      if (!run.from.empty()) {
+        last = engine.restore(run.from).step;
+      }
+      train(engine, run.steps, [&](auto& micro, int made) {
+        for (auto const unit : {small.embedding, small.block, small.head}) {
+          auto const p = micro.forward(unit);
+        }
+        float const seed = micro.report_loss(1) + (made == run.steps - 1 ? run.odd_seed : 0);
+        auto const add = [&](auto const& p, auto const& param) {
+          auto const grad = p.grad(param);
+          for (std::int64_t i = 0; i < p[param].count(); ++i) {
+            float const old = grad.beta() == 0 ? 0.0F : to_float(grad.data()[i]);
+            grad.data()[i] = from_float<G>(old + seed * noise(micro.first_sample(), i));
+          }
+        };
+        {
+          auto const p = micro.backward(small.head);
+          add(p, small.norm), add(p, small.wte);
+        }
+        {
+          auto const p = micro.backward(small.block);
+          add(p, small.mlp), add(p, small.bias);
+        }
+        auto const p = micro.backward(small.embedding);
+        add(p, small.wte);
+      });
+      std::string_view const mine = "epoch 0, and whatever else";
+      engine.save(folder, {.program_state = std::as_bytes(std::span{mine}), .order = SampleOrder{500}, .keep = {}})
+          .wait();
+      if (!run.weights.empty()) {
+        engine.save_weights(run.weights);
+      }
+      if (job.rank() == 0) {
+        step = last + run.steps;
+      }
+    });
+  });
+  REQUIRE(messages_of(outcome) == "");
+  auto path = folder / checkpoint::checkpoint_name(step);
+  auto record = checkpoint::read_record(path);
+  record.origin = {"2026-01-31T23:59:59Z", "0.1.0", "node7", 4711};
+  write_file(path / checkpoint::record_name, checkpoint::to_text(record));
+  return path;
+}
+
+/// Changes one bit of a file, `at` bytes before its end.
+inline void flip(std::filesystem::path const& file, std::size_t at) {
+  auto bytes = read_file(file);
+  bytes[bytes.size() - at] ^= 4;
+  write_file(file, bytes);
+}
+
+}  // namespace zeroth::testing

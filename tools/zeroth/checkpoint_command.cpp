@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint_command.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <ostream>
+#include <system_error>
+
+#include <zeroth/checkpoint/folder.hpp>
+#include <zeroth/checkpoint/record.hpp>
+#include <zeroth/core/standard_streams.hpp>
+
+#include "checkpoint_diff.hpp"
+#include "checkpoint_export.hpp"
+#include "checkpoint_inspect.hpp"
+#include "checkpoint_list.hpp"
+#include "checkpoint_verify.hpp"
+#include "option_values.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto path_help = "A checkpoint, or a folder of them, of which it takes the one that `latest` names";
+
+struct Options {
+  fs::path path, other;
+  bool json = false;
+  InspectOptions inspect;
+  ExportOptions weights;
+};
+using Shared = std::shared_ptr<Options>;  // lives as long as the callbacks
+
+bool is_checkpoint(fs::path const& path) {
+  std::error_code error;
+  return fs::exists(path / checkpoint::record_name, error);
+}
+
+/// A command of its own options, with a path.
+CLI::App* add(CLI::App& checkpoint, Shared const& options, char const* name, char const* what, char const* path) {
+  auto* const command = checkpoint.add_subcommand(name, what);
+  command->add_option("path", options->path, path)->required();
+  command->add_flag("--json", options->json, "Print JSON");
+  return command;
+}
+
+void add_inspect(CLI::App& checkpoint, std::ostream& out) {
+  auto const options = std::make_shared<Options>();
+  auto* const command = add(checkpoint, options, "inspect", "What it is of, when and by whom it was made, how large",
+                            "A checkpoint, or a folder of them, which gives a table");
+  command->add_flag("--parameters", options->inspect.parameters, "All of them; JSON always has them");
+  command->add_flag("--stage-file", options->inspect.stage_file, "Every value of that of the run that saved");
+  command->callback([options, &out] {
+    auto const show = [&](auto const& facts, auto const&... more) {
+      out << (options->json ? as_json(facts, more...) : as_text(facts, more...));
+    };
+    if (is_checkpoint(options->path)) {
+      show(look_at(options->path), options->inspect);
+    } else {
+      show(list(options->path));
+    }
+  });
+}
+
+void add_verify(CLI::App& checkpoint, std::ostream& out, int& status) {
+  auto const options = std::make_shared<Options>();
+  auto* const command =
+      add(checkpoint, options, "verify", "Reads every byte, and names all that is not as it was written", path_help);
+  command->footer("The exit status is 0 if the checkpoint is whole, and 1 if it is not.");
+  command->callback([options, &out, &status] {
+    auto const found = verify(checkpoint::find_checkpoint(options->path));
+    out << (options->json ? as_json(found) : as_text(found));
+    status = found.whole() ? 0 : 1;
+  });
+}
+
+void add_diff(CLI::App& checkpoint, std::ostream& out, int& status) {
+  auto const options = std::make_shared<Options>();
+  auto* const command =
+      add(checkpoint, options, "diff",
+          "Whether two hold the same bits, whatever the ranks that wrote them, and where they differ", path_help);
+  command->add_option("other", options->other, "The other one")->required();
+  command->footer(
+      "As with diff(1) the exit status is 0 if they are the same, 1 if not, and 2 if they cannot be compared.");
+  command->callback([options, &out, &status] {
+    try {
+      auto const difference =
+          compare(checkpoint::find_checkpoint(options->path), checkpoint::find_checkpoint(options->other));
+      out << (options->json ? as_json(difference) : as_text(difference));
+      status = difference.same() ? 0 : 1;
+    } catch (std::exception const& error) {
+      write_error(fmt::format("zeroth: {}\n", error.what()));
+      status = 2;
+    }
+  });
+}
+
+void add_export(CLI::App& checkpoint, std::ostream& out) {
+  auto const options = std::make_shared<Options>();
+  auto& weights = options->weights;
+  auto* const command =
+      add(checkpoint, options, "export", "Its weights, as Hugging Face's libraries read them", path_help);
+  command
+      ->add_option("to", weights.to,
+                   "A file whose name ends with .safetensors, which is replaced, or a folder, new or empty")
+      ->required();
+  command->add_option("--dtype", weights.dtype, "master: as they were saved; compute: what the math read; or which")
+      ->check(CLI::IsMember({"master", "compute", "fp32", "bf16", "fp16"}))
+      ->capture_default_str();
+  command
+      ->add_option("--max-shard-bytes", weights.max_shard_bytes,
+                   "Bytes of a file in a folder, also as 5GB or 512MiB: several, with an index, where one is too large")
+      ->transform(size_in_bytes());
+  command->callback([options, &out] {
+    auto const& asked = options->weights;
+    if (asked.max_shard_bytes && asked.to.extension() == ".safetensors") {
+      throw CLI::ValidationError{"--max-shard-bytes",
+                                 fmt::format("goes with a folder, and {} is a file", asked.to.string())};
+    }
+    auto const exported = export_weights(checkpoint::find_checkpoint(options->path), asked);
+    out << (options->json ? as_json(exported) : as_text(exported));
+  });
+}
+
+}  // namespace
+
+void add_checkpoint_command(CLI::App& app, std::ostream& out, int& status) {
+  auto* const checkpoint = app.add_subcommand("checkpoint", "What is in checkpoints, whether it is whole, its weights");
+  checkpoint->require_subcommand(1);
+  add_inspect(*checkpoint, out);
+  add_verify(*checkpoint, out, status);
+  add_diff(*checkpoint, out, status);
+  add_export(*checkpoint, out);
+}
+
+}  // namespace zeroth::tools

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// `zeroth checkpoint diff`: whether two checkpoints go on with the same bits, whatever the number of ranks that wrote
+/// them, and where they do not.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <zeroth/core/dtype.hpp>
+
+namespace zeroth::tools {
+
+/// A state of a parameter that has not the same elements.
+struct StateDifference {
+  std::string state, param;
+  Dtype dtype = Dtype::fp32, other_dtype = Dtype::fp32;  ///< Where they differ, values are compared, and not bits.
+  std::int64_t count = 0;                                ///< Elements.
+  std::int64_t differing = 0;
+  std::int64_t first = 0;  ///< The first that differs.
+  double largest = 0;      ///< |a - b|; infinite if only one of them is a number.
+};
+
+/// One value of how far training has come, or of the model.
+struct ValueDifference {
+  std::string what, value, other;
+};
+
+struct CheckpointDifference {
+  std::filesystem::path path, other;
+  std::vector<ValueDifference> values;  ///< Step, samples, data order, ..., and what only one of them has.
+  std::vector<StateDifference> states;
+  std::int64_t params = 0, elements = 0;  ///< Of states, that were compared.
+  std::vector<std::string> settings;      ///< In which the stage files differ. They do not count.
+
+  [[nodiscard]] bool same() const noexcept { return values.empty() && states.empty(); }
+};
+
+/// Of the folders of two checkpoints. Takes 16 MiB. Throws SystemError for what cannot be read or is damaged.
+[[nodiscard]] CheckpointDifference compare(std::filesystem::path const& checkpoint, std::filesystem::path const& other);
+[[nodiscard]] std::string as_text(CheckpointDifference const& difference);
+[[nodiscard]] std::string as_json(CheckpointDifference const& difference);
+
+}  // namespace zeroth::tools

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include <zeroth/checkpoint/contents.hpp>
+#include <zeroth/config/document.hpp>
+
+#include "checkpoint_inspect.hpp"
+#include "safe_json.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json data_order(std::optional<SampleOrder> const& order) {
+  return order ? Json{{"samples", order->size()}, {"shuffled", order->shuffled()}, {"seed", order->seed()}}
+               : Json(nullptr);
+}
+
+Json loss_scale(std::optional<optim::LossScaleState> const& state) {
+  return state ? Json{{"scale", static_cast<double>(state->scale)},
+                      {"overflows_to_halve", state->hysteresis_left},
+                      {"exhausted", state->exhausted}}
+               : Json(nullptr);
+}
+
+Json states(std::vector<StateFacts> const& all) {
+  auto json = Json::array();
+  for (auto const& [name, dtype, count] : all) {
+    json.push_back({{"name", name}, {"dtype", name_of(dtype)}, {"elements", count}});
+  }
+  return json;
+}
+
+Json count(ParamCount const& count) { return {{"tensors", count.params}, {"elements", count.elements}}; }
+
+Json parameters(checkpoint::Contents const& contents) {
+  auto json = Json::array();
+  for (auto const& space : contents.spaces) {
+    for (auto const& param : space.params) {
+      json.push_back({{"name", param.name},
+                      {"unit", space.unit},
+                      {"shape", param.shape},
+                      {"elements", param.count},
+                      {"trainable", space.trainable},
+                      {"ties", param.ties}});
+    }
+  }
+  return json;
+}
+
+/// As an object, unless it is none that was resolved.
+Json stage_file(std::string const& text) {
+  config::Problems problems;
+  static_cast<void>(config::read_document(text, problems, config::Comments::refused));  // which limits its depth
+  auto json = Json::parse(text, nullptr, false);
+  return problems.empty() && !json.is_discarded() ? json : Json(text);
+}
+
+Json files(CheckpointFacts const& facts) {
+  auto wrong = Json::array();
+  for (auto const& [name, why] : facts.wrong) {
+    wrong.push_back({{"name", name}, {"why", why}});
+  }
+  return {{"places", facts.record.contents.places},
+          {"bytes", facts.bytes},
+          {"record_bytes", facts.record_bytes},
+          {"looked_at", facts.looked_at},
+          {"damaged", std::move(wrong)}};
+}
+
+}  // namespace
+
+std::string as_json(CheckpointFacts const& facts, InspectOptions const& options) {
+  auto const& record = facts.record;
+  auto const& position = record.position;
+  Json json{{"path", facts.path.string()},
+            {"step", position.step},
+            {"updates", position.applied},
+            {"samples", position.samples},
+            {"data_order", data_order(record.order)},
+            {"loss_scale", loss_scale(position.loss_scale)},
+            {"created", record.origin.created},
+            {"version", record.origin.version},
+            {"host", record.origin.host},
+            {"process", record.origin.process},
+            {"save_id", record.save_id},
+            {"optimizer", record.optimizer},
+            {"states", states(facts.states)},
+            {"compute", facts.compute.empty() ? Json(nullptr) : Json(facts.compute)},
+            {"model_seed", record.model_seed},
+            {"rounding_seed", record.rounding_seed},
+            {"program_state_bytes", record.program_state.size()},
+            {"files", files(facts)},
+            {"model", {{"all", count(facts.all)}, {"frozen", count(facts.frozen)}, {"tied", count(facts.tied)}}},
+            {"parameters", parameters(record.contents)}};
+  if (options.stage_file) {
+    json["stage_file"] = stage_file(record.stage_file);
+  }
+  return safe_text(json);
+}
+
+}  // namespace zeroth::tools

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <zeroth/config/document.hpp>
+#include <zeroth/core/utf8.hpp>
+
+#include "checkpoint_inspect.hpp"
+#include "readable.hpp"
+#include "text_table.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+std::string data_order(std::optional<SampleOrder> const& order) {
+  if (!order) {
+    return "not told";
+  }
+  return order->shuffled() ? fmt::format("{}, shuffled with seed {}", counted(order->size(), "sample"), order->seed())
+                           : fmt::format("{} in their own order", counted(order->size(), "sample"));
+}
+
+std::string loss_scale(std::optional<optim::LossScaleState> const& state) {
+  if (!state) {
+    return "not dynamic";
+  }
+  return fmt::format("{:g}; {} would halve it{}", state->scale, counted(state->hysteresis_left, "overflow"),
+                     state->exhausted ? "; it was exhausted" : "");
+}
+
+std::string states(std::vector<StateFacts> const& all) {
+  std::vector<std::string> texts;
+  for (auto const& [name, dtype, count] : all) {
+    texts.push_back(fmt::format("{} {}", escaped(name), name_of(dtype)));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string model(CheckpointFacts const& facts) {
+  auto text = fmt::format("{} in {}", counted(facts.all.elements, "parameter"), counted(facts.all.params, "tensor"));
+  if (facts.frozen.params > 0) {
+    text += fmt::format("; {} in {} frozen", grouped(facts.frozen.elements), grouped(facts.frozen.params));
+  }
+  if (facts.tied.params > 0) {
+    text += fmt::format("; {} used by several units", counted(facts.tied.params, "tensor"));
+  }
+  return text;
+}
+
+std::string files(CheckpointFacts const& facts) {
+  return fmt::format("{}, written by {}; {}", counted(facts.record.contents.places, "file"),
+                     counted(facts.record.contents.places, "rank"), readable_bytes(facts.bytes));
+}
+
+std::string wrong_files(CheckpointFacts const& facts) {
+  std::string text;
+  for (auto const& [name, why] : facts.wrong) {
+    text += fmt::format("damaged: {}: {}\n", name, why);
+  }
+  if (auto const left = facts.record.contents.places - facts.looked_at; left > 0) {
+    text += fmt::format("{} behind these were not looked at\n", counted(left, "file"));
+  }
+  return text.empty() ? text : "\n" + text;
+}
+
+std::string parameters(checkpoint::Contents const& contents) {
+  std::vector<Row> rows{{"parameter", "unit", "shape", "elements", "kind"}};
+  for (auto const& space : contents.spaces) {
+    for (auto const& param : space.params) {
+      std::string kind = space.trainable ? "trained" : "frozen";
+      for (auto const& tie : param.ties) {
+        kind += fmt::format(", used by {} too", escaped(tie));
+      }
+      rows.push_back({escaped(param.name), escaped(space.unit), fmt::format("[{}]", fmt::join(param.shape, ", ")),
+                      grouped(param.count), kind});
+    }
+  }
+  return "\n" + aligned(rows);
+}
+
+std::string stage_file(std::string const& text) {
+  config::Problems problems;
+  auto const values = config::read_document(text, problems);
+  if (!problems.empty()) {
+    return fmt::format("\nits stage file is none: {}\n", config::in_quotes(text));
+  }
+  std::string lines = "\nstage file, as it was resolved:\n";
+  for (auto const& member : values) {
+    auto const* const entry = std::get_if<config::Object>(&member.node.value);
+    auto const* const value = entry == nullptr ? nullptr : config::find(*entry, "value");
+    auto const* const origin = entry == nullptr ? nullptr : config::find(*entry, "origin");
+    auto const* const origin_text = origin == nullptr ? nullptr : std::get_if<std::string>(&origin->node.value);
+    lines += fmt::format("  {}: {}{}\n", escaped(member.name), show(value == nullptr ? member.node : value->node),
+                         origin_text == nullptr ? "" : fmt::format(" ({})", escaped(*origin_text)));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string as_text(CheckpointFacts const& facts, InspectOptions const& options) {
+  auto const& record = facts.record;
+  auto const& position = record.position;
+  auto text = fmt::format("{}: step {}, saved {} by Zeroth {}, process {} on {}\n\n", facts.path.string(),
+                          grouped(position.step), escaped(record.origin.created), escaped(record.origin.version),
+                          record.origin.process, escaped(record.origin.host));
+  text += aligned({{"updates", grouped(position.applied)},
+                   {"samples", grouped(position.samples)},
+                   {"data", data_order(record.order)},
+                   {"loss scale", loss_scale(position.loss_scale)},
+                   {"optimizer", escaped(record.optimizer)},
+                   {"states", states(facts.states)},
+                   {"compute", facts.compute.empty() ? "not told" : escaped(facts.compute)},
+                   {"model", model(facts)},
+                   {"seeds", fmt::format("{} of initial values, {} of stochastic rounding", record.model_seed,
+                                         record.rounding_seed)},
+                   {"program state", readable_bytes(std::ssize(record.program_state))},
+                   {"files", files(facts)}});
+  text += wrong_files(facts);
+  if (options.parameters) {
+    text += parameters(record.contents);
+  }
+  if (options.stage_file) {
+    text += stage_file(record.stage_file);
+  }
+  return text;
+}
+
+}  // namespace zeroth::tools

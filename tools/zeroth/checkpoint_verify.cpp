@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint_verify.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include <zeroth/config/document.hpp>
+#include <zeroth/core/error.hpp>
+#include <zeroth/core/utf8.hpp>
+
+#include "checkpoint_facts.hpp"
+#include "readable.hpp"
+#include "safe_json.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(checkpoint::Damage const& damage) {
+  if (damage.end == 0) {
+    return damage.why + "\n";
+  }
+  auto text = fmt::format("bytes {} to {}: {}\n", damage.begin, damage.end, damage.why);
+  for (auto const& [state, param, first, last] : damage.extents.listed) {
+    text += fmt::format("    {} of {}: elements {} to {}\n", escaped(state), config::in_quotes(param), first, last);
+  }
+  if (auto const more = damage.extents.count - std::ssize(damage.extents.listed); more > 0) {
+    text += fmt::format("    and {} more\n", grouped(more));
+  }
+  return text;
+}
+
+Json json_of(checkpoint::Damage const& damage) {
+  Json json{{"why", damage.why}};
+  if (damage.end > 0) {
+    json["begin"] = damage.begin;
+    json["end"] = damage.end;
+    json["elements_of"] = Json::array();
+    for (auto const& [state, param, first, last] : damage.extents.listed) {
+      json["elements_of"].push_back({{"state", state}, {"parameter", param}, {"first", first}, {"end", last}});
+    }
+    json["left_out"] = damage.extents.count - std::ssize(damage.extents.listed);
+  }
+  return json;
+}
+
+}  // namespace
+
+Verification verify(std::filesystem::path const& checkpoint) {
+  Verification found;
+  found.path = checkpoint;
+  std::optional<checkpoint::Reader> reader;
+  try {
+    reader.emplace(checkpoint);
+  } catch (SystemError const& error) {
+    found.no_record = error.what();
+    return found;
+  }
+  found.step = reader->record().position.step;
+  found.places = reader->record().contents.places;
+  for (; found.read < found.places && found.damaged.size() < most_wrong_files; ++found.read) {
+    auto const place = static_cast<int>(found.read);
+    if (auto damage = reader->damage(place, true); !damage.empty()) {
+      found.damaged.push_back({checkpoint::file_name(place), std::move(damage)});
+    } else {
+      found.bytes += bytes_of_file(checkpoint / checkpoint::file_name(place));
+    }
+  }
+  return found;
+}
+
+std::string as_text(Verification const& found) {
+  if (!found.no_record.empty()) {
+    return fmt::format("damaged: {}\n", found.no_record);
+  }
+  if (found.whole()) {
+    return fmt::format("whole: {}: step {}, {}, {}, every byte as it was written\n", found.path.string(),
+                       grouped(found.step), counted(found.places, "file"), readable_bytes(found.bytes));
+  }
+  auto text = fmt::format("damaged: {}: step {}, {} of {}\n", found.path.string(), grouped(found.step),
+                          std::ssize(found.damaged), counted(found.places, "file"));
+  for (auto const& [name, damage] : found.damaged) {
+    for (auto const& each : damage) {
+      text += fmt::format("  {}: {}", name, text_of(each));
+    }
+  }
+  if (found.read < found.places) {
+    text += fmt::format("  {} behind these were not looked at\n", counted(found.places - found.read, "file"));
+  }
+  return text;
+}
+
+std::string as_json(Verification const& found) {
+  Json json{{"path", found.path.string()}, {"whole", found.whole()}};
+  if (!found.no_record.empty()) {
+    json["why"] = found.no_record;
+    return safe_text(json);
+  }
+  json["step"] = found.step;
+  json["places"] = found.places;
+  json["bytes"] = found.bytes;
+  json["files_read"] = found.read;
+  json["damaged"] = Json::array();
+  for (auto const& [name, damage] : found.damaged) {
+    auto all = Json::array();
+    for (auto const& each : damage) {
+      all.push_back(json_of(each));
+    }
+    json["damaged"].push_back({{"file", name}, {"damage", std::move(all)}});
+  }
+  return safe_text(json);
+}
+
+}  // namespace zeroth::tools
