@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Trains the same small GPT at stages 0, 1, 2 and 3 on 4 ranks, from the same weights on the same text, and compares
-# memory, loss and speed: a table here and a page with charts. About three minutes on two cores after the build.
+# memory, loss and speed; then once more in two processes, of which the second goes on at another stage from the checkpoint
+# of the first: a table here and a page with charts. About three minutes on two cores after the build.
 #   scripts/demo.sh [--into FOLDER] [TEXT FILE OR FOLDER]
 # Without a text: the headers of Eigen, which the build needs anyway. --into: where the reports go, instead of out/demo.
 set -euo pipefail
@@ -31,20 +32,30 @@ cmake --preset release >out/demo/configure.log || { cat out/demo/configure.log; 
 cmake --build --preset release --target train_gpt
 
 ranks=4
-train() {  # stage, steps, report
+train() {  # stage, steps, report, more options
   build/release/bin/train_gpt --config "configs/zero$1.json" --data "$text" --ranks $ranks --steps "$2" --report "$3" \
-    --layers 12 --heads 4 --channels 256 --context 128 --seed 1
+    --layers 12 --heads 4 --channels 256 --context 128 --seed 1 "${@:4}"
 }
 
 # As many steps as fit: training in all takes two and a half minutes, on a slow machine too.
 train 0 4 out/demo/probe.jsonl >out/demo/probe.log || { cat out/demo/probe.log; exit 1; }
-steps=$(python3 scripts/lib/affordable_steps.py out/demo/probe.jsonl --seconds 36 --most 60)
+steps=$(python3 scripts/lib/affordable_steps.py out/demo/probe.jsonl --seconds 30 --most 60)
 
 labelled=()
 for stage in 0 1 2 3; do
   echo "== stage $stage, $ranks ranks, $steps steps"
-  train $stage "$steps" "$reports/stage$stage.jsonl"
+  train $stage "$steps" "$reports/stage$stage.jsonl" --save-final out/demo/straight
   labelled+=("stage $stage=$reports/stage$stage.jsonl")
 done
+
+half=$((steps / 2))
+resuming=(--checkpoint out/demo/checkpoints --resume auto --save-final out/demo/resumed)
+rm -rf out/demo/checkpoints
+echo "== stage 0, $half steps and a checkpoint"
+train 0 $half out/demo/first.jsonl "${resuming[@]}"
+echo "== stage 3, from there to step $steps"
+train 3 "$steps" out/demo/second.jsonl "${resuming[@]}"
 echo
-python3 scripts/report.py "${labelled[@]}" --html out/demo/report.html
+python3 scripts/report.py "${labelled[@]}" --html out/demo/report.html \
+  --resumed out/demo/first.jsonl out/demo/second.jsonl \
+  --weights out/demo/straight/model.safetensors out/demo/resumed/model.safetensors

@@ -6,7 +6,12 @@ Runs of train_gpt side by side:
 
     scripts/report.py "stage 0=out/stage0.jsonl" "stage 3=out/stage3.jsonl" --html out/report.html
 
-Each argument is LABEL=FILE, where FILE is what train_gpt --report wrote. Savings are against the first run.
+Each argument is LABEL=FILE, where FILE is what train_gpt --report wrote. Savings are against the first run. With
+
+    --resumed FIRST.jsonl SECOND.jsonl --weights STRAIGHT RESUMED
+
+also a run in two parts, the second of which went on from a checkpoint of the first, with the weights of one that never
+ended and those that it has left.
 
 Everything that is kept in a folder, as scripts/record.sh measures it:
 
@@ -25,7 +30,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from lib import demo, page, publish, table
+from lib import demo, page, publish, resumed, table
 from lib.records import ReportError
 from lib.runs import read_run
 
@@ -40,6 +45,8 @@ def labelled(argument):
 def parsed(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=labelled, metavar="LABEL=FILE")
+    parser.add_argument("--resumed", nargs=2, metavar="FILE", help="reports of a run in two parts; needs --weights")
+    parser.add_argument("--weights", nargs=2, metavar="FILE", help="of a run that never ended, and of the one in two parts")
     parser.add_argument("--measured", type=pathlib.Path, metavar="FOLDER", help="of kept measurements, instead of runs")
     parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write a self-contained page")
     parser.add_argument("--pictures", type=pathlib.Path, metavar="FOLDER", help="write the charts as SVG files")
@@ -50,6 +57,8 @@ def parsed(arguments):
     options = parser.parse_args(arguments)
     if bool(options.runs) == bool(options.measured):
         parser.error("give runs as LABEL=FILE, or --measured FOLDER")
+    if bool(options.resumed) != bool(options.weights) or (options.resumed and options.measured):
+        parser.error("--resumed and --weights go together, with runs as LABEL=FILE")
     if options.runs and (options.pictures or options.documents or options.check):
         parser.error("--pictures, --documents and --check go with --measured")
     if (options.documents or options.check) and not options.pictures:
@@ -60,12 +69,14 @@ def parsed(arguments):
 def compare(options):
     """Runs side by side."""
     runs = [read_run(label, path) for label, path in options.runs]
-    print(table.as_text(runs), end="")
+    gone_on = resumed.read(options.resumed, options.weights) if options.resumed else None
+    found = table.claims(runs) + ([resumed.claim(gone_on, runs)] if gone_on else [])
+    print(table.as_text([*runs, gone_on.run] if gone_on else runs, found), end="")
     if options.html:
-        text = page.whole(options.title or "Zeroth, stage by stage", demo.as_html(runs))
+        text = page.whole(options.title or "Zeroth, stage by stage", demo.as_html(runs, gone_on))
         options.html.write_text(text, encoding="utf-8")
         print(f"The same with charts: {options.html}")
-    return table.claims(runs)
+    return found
 
 
 def publish_kept(options):

@@ -3,7 +3,7 @@
 
 from html import escape
 
-from lib import markdown, page, run_charts, style, svg, table
+from lib import markdown, page, resumed, run_charts, style, svg, table
 from lib.runs import CATEGORIES, read_run
 
 NAME, TITLE = "demo", "Stage by stage"
@@ -37,9 +37,12 @@ def as_markdown(runs, folder):
         *(sentence for _, sentence in claims(runs))]) + "\n"
 
 
-def as_html(runs):
-    header, body = table.rows(runs)
-    return (f'<p class="soft">{escape(facts(runs[0]))}</p>\n' + page.claims(claims(runs)) +
+def as_html(runs, gone_on=None):
+    """`gone_on`: a run that was saved and resumed (lib.resumed)."""
+    every = [*runs, gone_on.run] if gone_on else runs
+    header, body = table.rows(every)
+    found = claims(runs) + ([resumed.claim(gone_on, runs)] if gone_on else [])
+    return (f'<p class="soft">{escape(facts(runs[0]))}</p>\n' + page.claims(found) +
             f'<div class="cards">{"".join(_card(run, runs[0]) for run in runs)}</div>\n'
             "<h3>Memory per rank</h3>\n" +
             page.note("Outlined: planned before the first allocation. Filled: the measured peak. The rank that holds "
@@ -47,7 +50,7 @@ def as_html(runs):
             page.chart(run_charts.memory(runs)) +
             "<h3>Loss</h3>\n" +
             page.note("Equal curves lie on each other: the first is drawn widest, the last thinnest.") +
-            page.chart(run_charts.loss(runs)) +
+            page.chart(run_charts.loss(every, gone_on.step if gone_on else None)) +
             "<h3>Time per step</h3>\n" +
             page.note("Exposed communication is what the compute thread waited for; the rest ran beside it. Stages ran "
                       "one after another here; bench/ measures them in turns.") +

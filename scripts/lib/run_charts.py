@@ -49,8 +49,9 @@ def _stack(run, kind, word, at, y, height):
                            class_=f"inside {word}")
 
 
-def loss(runs):
-    """Loss by step. Equal curves lie on each other: the first is drawn widest, the last thinnest."""
+def loss(runs, resumed_behind=None):
+    """Loss by step. Equal curves lie on each other: the first is drawn widest, the last thinnest. `resumed_behind`: the
+    step behind which the last run was saved and went on."""
     top, bottom = 46, 324
     every = [value for run in runs for value in run.losses]
     across = axes.Steps(1, max(2, *(len(run.steps) for run in runs)), LEFT, WIDTH - RIGHT)
@@ -63,6 +64,10 @@ def loss(runs):
         width = 2.0 + 3.2 * (len(runs) - 1 - index)
         hint = svg.hint(f"{run.label}: {run.losses[-1]:.9g} after {len(run.steps)} steps")
         parts.append(svg.element("polyline", hint, points=points, stroke_width=width, class_=f"curve run{index % 6}"))
+    if resumed_behind is not None:
+        x = across.at(resumed_behind)
+        parts += [svg.element("line", x1=x, x2=x, y1=float(top), y2=float(bottom), class_="range held"),
+                  svg.text("saved, and gone on", x=x + 8, y=top + 14, class_="soft")]
     last = runs[-1].losses[-1]
     parts.append(svg.text(f"{last:.4f}", x=across.at(len(runs[-1].steps)) + 10, y=up.at(last) + 4, class_="strong"))
     return svg.figure(WIDTH, bottom + 46, parts, "Loss by step")

@@ -18,6 +18,12 @@ class Run:
     memory: list = field(default_factory=list)  # the "memory" records, one per rank
 
     @property
+    def begins_behind(self):
+        """The step of the checkpoint that it went on from; 0 where it began."""
+        is_resumed = self.facts and self.facts.fields.get("resumed") is not None
+        return self.facts.record("resumed").count("step") if is_resumed else 0
+
+    @property
     def losses(self):
         return [step["loss"] for step in self.steps]
 
@@ -40,6 +46,16 @@ class Run:
 
 
 def read_run(label, path):
+    """A run from its first step on."""
+    run = read_part(label, path)
+    if run.begins_behind:
+        run.facts.fail(f"goes on from step {run.begins_behind} of {run.facts.record('resumed').text('checkpoint')}; "
+                       "it is compared as the second file of --resumed")
+    return run
+
+
+def read_part(label, path):
+    """A run, or the part of one that went on from a checkpoint."""
     run = Run(label, path)
     for record in read_lines(path):
         _take(run, record)
@@ -55,7 +71,7 @@ def _take(run, record):
     if kind == "run":
         run.facts = record
     elif kind == "step":
-        expected = len(run.steps) + 1
+        expected = run.begins_behind + len(run.steps) + 1
         if record.count("step") != expected:
             record.fail(f"step {record.count('step')} where step {expected} should be")
         run.steps.append({"loss": record.number("loss"), "step_ms": record.number("step_ms", above=0),

@@ -47,7 +47,8 @@ def claims(runs):
     return found
 
 
-def as_text(runs):
+def as_text(runs, found):
+    """`found`: the claims below the table."""
     header, body = rows(runs)
     widths = [max(len(row[i]) for row in (header, *body)) for i in range(len(header))]
 
@@ -59,5 +60,5 @@ def as_text(runs):
     text = ["Memory per rank in MiB (the fullest rank); saved: against " + runs[0].label, rule, line(header), rule]
     text += [line(row) for row in body]
     text.append(rule)
-    text += [("" if holds else "FAILED: ") + sentence for holds, sentence in claims(runs)]
+    text += [("" if holds else "FAILED: ") + sentence for holds, sentence in found]
     return "\n".join(text) + "\n"

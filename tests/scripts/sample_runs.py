@@ -20,10 +20,13 @@ def memory(stage):
     return planned
 
 
-def records(stage, steps=60):
+def records(stage, steps=60, behind=0):
+    """`behind`: the step of the checkpoint that the run went on from."""
     lines = [{"record": "run", "world": WORLD, "steps": steps, "data": {"path": "/usr/include/eigen3", "sequences": 9},
-              "model": {"layers": 4, "heads": 4, "channels": 256, "context": 128, "vocabulary": 256}}]
-    for step in range(1, steps + 1):
+              "model": {"layers": 4, "heads": 4, "channels": 256, "context": 128, "vocabulary": 256},
+              "config": {"zero_optimization.stage": {"value": stage, "origin": "file"}},
+              "resumed": {"checkpoint": f"saved/step_{behind:08}", "step": behind} if behind else None}]
+    for step in range(behind + 1, steps + 1):
         ms = 400 + 9 * stage + 11 * math.sin(step * 1.7 + stage)
         loss = 2.2 + 3.4 * math.exp(-step / 14) + 0.06 * math.sin(step * 2.3)
         lines.append({"record": "step", "step": step, "loss": float(f"{loss:.9g}"), "grad_norm": 1.5, "lr": 3e-4,

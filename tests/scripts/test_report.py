@@ -117,6 +117,53 @@ class Report(unittest.TestCase):
         self.assertTrue(all(self.inside(drawing) for drawing in drawings))
         html.parser.HTMLParser().feed(text)
 
+    def resumed(self, first, second, weights=(b"w" * 5000, b"w" * 5000), options=()):
+        """As report(), of stages 0 and 3 and of a run in two parts."""
+        files = [self.folder / name for name in ("first.jsonl", "second.jsonl", "straight", "resumed")]
+        sample_runs.write(files[0], first)
+        sample_runs.write(files[1], second)
+        for file, content in zip(files[2:], weights):
+            file.write_bytes(content)
+        return self.report([sample_runs.records(0), sample_runs.records(3)], "--resumed", *map(str, files[:2]), "--weights",
+                           *map(str, files[2:]), *options)
+
+    def test_a_run_that_went_on_is_one_that_never_ended(self):
+        page = self.folder / "page.html"
+        status, out, _ = self.resumed(sample_runs.records(0, steps=25), sample_runs.records(3, behind=25),
+                                      options=("--html", str(page)))
+        self.assertEqual(status, 0)
+        told = ("A run that was saved behind step 25 at stage 0 and went on in another process at stage 3 is one that never "
+                "ended: equal losses, digit for digit, and equal weights, all 5,000 bytes.")
+        self.assertIn(told, out)
+        lines = [re.split(r" {2,}", line) for line in out.splitlines()]
+        self.assertEqual([line[0] for line in lines if "planned" in line], ["stage 0", "stage 1", "stage 0, then 3"])
+        text = page.read_text(encoding="utf-8")
+        self.assertIn(told, text)
+        self.assertIn("saved, and gone on", text)
+        self.assertEqual(text.count("<polyline"), 3)
+        status, _, _ = self.resumed(sample_runs.records(0, steps=30), sample_runs.records(3, behind=25))
+        self.assertEqual(status, 0)  # what the first part has trained behind its checkpoint does not count
+
+    def test_a_run_that_went_on_as_another_one_is_found(self):
+        first, second = sample_runs.records(0, steps=25), sample_runs.records(3, behind=25)
+        status, out, _ = self.resumed(first, second, weights=(b"a", b"b"))
+        self.assertEqual(status, 1)
+        self.assertIn("is not one that never ended: its weights differ.", out)
+        second[5]["loss"] += 1e-8
+        status, out, _ = self.resumed(first, second)
+        self.assertEqual(status, 1)
+        self.assertIn("is not one that never ended: its losses from step 30 on differ.", out)
+        second.pop(5)
+        status, _, err = self.resumed(first, second)
+        self.assertEqual(status, 2)
+        self.assertIn("second.jsonl:6: step 31 where step 30 should be", err)
+        status, _, err = self.resumed(sample_runs.records(0, steps=24), sample_runs.records(3, behind=25))
+        self.assertEqual(status, 2)
+        self.assertRegex(err, r"second\.jsonl: goes on behind step 25, and .*first\.jsonl has steps 1 to 24")
+        status, _, err = self.report([sample_runs.records(3, behind=25)])
+        self.assertEqual(status, 2)
+        self.assertIn("goes on from step 25 of saved/step_00000025; it is compared as the second file of --resumed", err)
+
     def inside(self, drawing):
         """Every bar has an extent that can be seen, and lies within the drawing."""
         width = float(drawing.attrib["viewBox"].split()[2])
