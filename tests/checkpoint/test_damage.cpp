@@ -102,6 +102,10 @@ TEST_CASE("what can be seen before states change changes nothing") {
   check("place_00001.safetensors: its header is damaged at byte");
 
   auto text = record;
+  write_all(saves.second / "place_00002.safetensors", "of nobody");
+  CHECK(restore_fails(saves.second).error.empty());
+  fs::remove(saves.second / "place_00002.safetensors");
+
   text[text.find("\"step\"") + 8] = '7';
   write_all(saves.second / "checkpoint.json", text);
   check("checkpoint.json: is damaged: its hash is another one");
@@ -284,6 +288,9 @@ TEST_CASE("forged records are refused") {
   CHECK_THAT(forge("\"program_state\": \"\"", "\"program_state\": \"0g\""), Contains("no byte in hexadecimal"));
   CHECK_THAT(forge("\"model_seed\": \"3\"", "\"model_seed\": \"x\""), Contains("digits of a whole number below 2^64"));
   CHECK_THAT(forge("\"state_bytes\": ", "\"state_bytes\": 1"), Contains("and states have"));
+  CHECK_THAT(forge("block1.w", "__metadata__"), Contains("allowed: what a model may call a parameter"));
+  CHECK(forge("\"places\": 2", "\"places\": 16777216").empty());  // it may be so, and the files do not say so
+  CHECK_THAT(restore_fails(saves.second).error, Contains("place_00000.safetensors: its header is damaged"));
 }
 
 TEST_CASE("records of random bytes are read or refused") {

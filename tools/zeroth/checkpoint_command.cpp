@@ -27,13 +27,13 @@ namespace fs = std::filesystem;
 
 constexpr auto path_help = "A checkpoint, or a folder of them, of which it takes the one that `latest` names";
 
-struct Options {
+struct CheckpointOptions {
   fs::path path, other;
   bool json = false;
   InspectOptions inspect;
   ExportOptions weights;
 };
-using Shared = std::shared_ptr<Options>;  // lives as long as the callbacks
+using SharedOptions = std::shared_ptr<CheckpointOptions>;  // lives as long as the callbacks
 
 bool is_checkpoint(fs::path const& path) {
   std::error_code error;
@@ -41,7 +41,8 @@ bool is_checkpoint(fs::path const& path) {
 }
 
 /// A command of its own options, with a path.
-CLI::App* add(CLI::App& checkpoint, Shared const& options, char const* name, char const* what, char const* path) {
+CLI::App* add_subcommand(CLI::App& checkpoint, SharedOptions const& options, char const* name, char const* what,
+                         char const* path) {
   auto* const command = checkpoint.add_subcommand(name, what);
   command->add_option("path", options->path, path)->required();
   command->add_flag("--json", options->json, "Print JSON");
@@ -49,9 +50,10 @@ CLI::App* add(CLI::App& checkpoint, Shared const& options, char const* name, cha
 }
 
 void add_inspect(CLI::App& checkpoint, std::ostream& out) {
-  auto const options = std::make_shared<Options>();
-  auto* const command = add(checkpoint, options, "inspect", "What it is of, when and by whom it was made, how large",
-                            "A checkpoint, or a folder of them, which gives a table");
+  auto const options = std::make_shared<CheckpointOptions>();
+  auto* const command =
+      add_subcommand(checkpoint, options, "inspect", "What it is of, when and by whom it was made, how large",
+                     "A checkpoint, or a folder of them, which gives a table");
   command->add_flag("--parameters", options->inspect.parameters, "All of them; JSON always has them");
   command->add_flag("--stage-file", options->inspect.stage_file, "Every value of that of the run that saved");
   command->callback([options, &out] {
@@ -67,9 +69,9 @@ void add_inspect(CLI::App& checkpoint, std::ostream& out) {
 }
 
 void add_verify(CLI::App& checkpoint, std::ostream& out, int& status) {
-  auto const options = std::make_shared<Options>();
-  auto* const command =
-      add(checkpoint, options, "verify", "Reads every byte, and names all that is not as it was written", path_help);
+  auto const options = std::make_shared<CheckpointOptions>();
+  auto* const command = add_subcommand(checkpoint, options, "verify",
+                                       "Reads every byte, and names all that is not as it was written", path_help);
   command->footer("The exit status is 0 if the checkpoint is whole, and 1 if it is not.");
   command->callback([options, &out, &status] {
     auto const found = verify(checkpoint::find_checkpoint(options->path));
@@ -79,10 +81,10 @@ void add_verify(CLI::App& checkpoint, std::ostream& out, int& status) {
 }
 
 void add_diff(CLI::App& checkpoint, std::ostream& out, int& status) {
-  auto const options = std::make_shared<Options>();
-  auto* const command =
-      add(checkpoint, options, "diff",
-          "Whether two hold the same bits, whatever the ranks that wrote them, and where they differ", path_help);
+  auto const options = std::make_shared<CheckpointOptions>();
+  auto* const command = add_subcommand(
+      checkpoint, options, "diff",
+      "Whether two hold the same bits, whatever the ranks that wrote them, and where they differ", path_help);
   command->add_option("other", options->other, "The other one")->required();
   command->footer(
       "As with diff(1) the exit status is 0 if they are the same, 1 if not, and 2 if they cannot be compared.");
@@ -100,10 +102,10 @@ void add_diff(CLI::App& checkpoint, std::ostream& out, int& status) {
 }
 
 void add_export(CLI::App& checkpoint, std::ostream& out) {
-  auto const options = std::make_shared<Options>();
+  auto const options = std::make_shared<CheckpointOptions>();
   auto& weights = options->weights;
   auto* const command =
-      add(checkpoint, options, "export", "Its weights, as Hugging Face's libraries read them", path_help);
+      add_subcommand(checkpoint, options, "export", "Its weights, as Hugging Face's libraries read them", path_help);
   command
       ->add_option("to", weights.to,
                    "A file whose name ends with .safetensors, which is replaced, or a folder, new or empty")

@@ -62,6 +62,8 @@ class Comparison {
   void add(std::string what, std::string value, std::string other) {
     if (std::ssize(result_.values) < most_values) {
       result_.values.push_back({std::move(what), std::move(value), std::move(other)});
+    } else {
+      ++result_.values_left_out;
     }
   }
   void compare_texts(char const* what, std::string const& value, std::string const& other) {
@@ -170,7 +172,7 @@ class Comparison {
 
 CheckpointDifference compare(std::filesystem::path const& checkpoint, std::filesystem::path const& other) {
   Reader ours{checkpoint}, theirs{other};
-  CheckpointDifference result{checkpoint, other, {}, {}, 0, 0, {}};
+  CheckpointDifference result{checkpoint, other, {}, 0, {}, 0, 0, {}};
   Comparison{ours, theirs, result}.run();
   result.settings = config::changes(ours.record().stage_file, theirs.record().stage_file);
   return result;

@@ -29,6 +29,7 @@ struct ValueDifference {
 struct CheckpointDifference {
   std::filesystem::path path, other;
   std::vector<ValueDifference> values;  ///< Step, samples, data order, ..., and what only one of them has.
+  std::int64_t values_left_out = 0;     ///< More of them.
   std::vector<StateDifference> states;
   std::int64_t params = 0, elements = 0;  ///< Of states, that were compared.
   std::vector<std::string> settings;      ///< In which the stage files differ. They do not count.

@@ -15,15 +15,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string dtypes(StateDifference const& state) {
+std::string dtypes_text(StateDifference const& state) {
   return state.dtype == state.other_dtype ? std::string{name_of(state.dtype)}
                                           : fmt::format("{}, {}", name_of(state.dtype), name_of(state.other_dtype));
 }
 
-std::string table(std::vector<StateDifference> const& states) {
+std::string difference_table(std::vector<StateDifference> const& states) {
   std::vector<Row> rows{{"state of parameter", "dtype", "elements", "differ", "first", "largest difference"}};
   for (auto const& state : states) {
-    rows.push_back({fmt::format("{} of {}", escaped(state.state), escaped(state.param)), dtypes(state),
+    rows.push_back({fmt::format("{} of {}", escaped(state.state), escaped(state.param)), dtypes_text(state),
                     grouped(state.count), grouped(state.differing), state.differing > 0 ? grouped(state.first) : "",
                     fmt::format("{:.3g}", state.largest)});
   }
@@ -45,7 +45,10 @@ std::string as_text(CheckpointDifference const& difference) {
     for (auto const& [what, value, other] : difference.values) {
       text += fmt::format("{}: {}, and {}\n", what, value, other);
     }
-    text += difference.states.empty() ? "" : table(difference.states);
+    if (difference.values_left_out > 0) {
+      text += fmt::format("and {} more of the kind\n", grouped(difference.values_left_out));
+    }
+    text += difference.states.empty() ? "" : difference_table(difference.states);
   }
   if (!difference.settings.empty()) {
     text += "in the stage file of the second, which is nothing that training goes on from:\n";
@@ -62,6 +65,7 @@ std::string as_json(CheckpointDifference const& difference) {
             {"parameters", difference.params},
             {"elements", difference.elements},
             {"values", Json::array()},
+            {"values_left_out", difference.values_left_out},
             {"states", Json::array()},
             {"stage_file", difference.settings}};
   for (auto const& [what, value, other] : difference.values) {

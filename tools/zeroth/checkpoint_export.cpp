@@ -24,11 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::Reader;
 
-constexpr Dtype dtypes[] = {Dtype::fp32, Dtype::bf16, Dtype::fp16};
+constexpr Dtype exported_dtypes[] = {Dtype::fp32, Dtype::bf16, Dtype::fp16};
 
 std::optional<Dtype> dtype_named(std::string const& name) {
-  auto const* const found = std::ranges::find(dtypes, name, [](Dtype dtype) { return name_of(dtype); });
-  return found == std::end(dtypes) ? std::nullopt : std::optional{*found};
+  auto const* const found = std::ranges::find(exported_dtypes, name, [](Dtype dtype) { return name_of(dtype); });
+  return found == std::end(exported_dtypes) ? std::nullopt : std::optional{*found};
 }
 
 /// What the weights of a space are: the masters, or what is frozen.
@@ -64,7 +64,7 @@ Dtype dtype_of_masters(std::vector<SavedElements> const& weights) {
   return Dtype::fp32;
 }
 
-Dtype resolve(std::string const& asked, Reader const& reader, std::vector<SavedElements> const& weights) {
+Dtype dtype_asked_for(std::string const& asked, Reader const& reader, std::vector<SavedElements> const& weights) {
   if (asked == "master") {
     return dtype_of_masters(weights);
   }
@@ -77,7 +77,7 @@ Dtype resolve(std::string const& asked, Reader const& reader, std::vector<SavedE
                   reader.folder().string(), asked, config::in_quotes(name))};
 }
 
-void write(fs::path const& file, std::span<SavedElements> weights, Dtype dtype) {
+void write_weights(fs::path const& file, std::span<SavedElements> weights, Dtype dtype) {
   std::vector<engine::NamedShape> tensors;
   for (auto const& each : weights) {
     tensors.push_back({each.param().name, each.param().shape});
@@ -99,7 +99,7 @@ void write(fs::path const& file, std::span<SavedElements> weights, Dtype dtype) 
   writer.commit();
 }
 
-void write_folder(ExportOptions const& options, std::vector<SavedElements>& weights, Exported& result) {
+void write_weight_folder(ExportOptions const& options, std::vector<SavedElements>& weights, Exported& result) {
   std::vector<std::int64_t> bytes;
   std::vector<std::string> names;
   for (auto const& each : weights) {
@@ -109,7 +109,7 @@ void write_folder(ExportOptions const& options, std::vector<SavedElements>& weig
   WholeFolder folder{options.to};
   auto const shards = divide(bytes, options.max_shard_bytes);
   for (auto const& [name, first, last] : shards) {
-    write(folder.partial() / name, std::span{weights}.subspan(first, last - first), result.dtype);
+    write_weights(folder.partial() / name, std::span{weights}.subspan(first, last - first), result.dtype);
     result.files.push_back(name);
   }
   if (shards.size() > 1) {
@@ -129,17 +129,18 @@ Exported export_weights(fs::path const& checkpoint, ExportOptions const& options
     reader.check_file(place);  // before anything is written
   }
   auto weights = weights_in(reader);
-  Exported result{checkpoint, options.to, record.position.step, resolve(options.dtype, reader, weights), 0, 0, 0, {}};
+  Exported result{checkpoint, options.to, record.position.step, dtype_asked_for(options.dtype, reader, weights), 0, 0,
+                  0,          {}};
   result.params = std::ssize(weights);
   for (auto const& each : weights) {
     result.elements += each.count();
   }
   result.bytes = result.elements * bytes_of(result.dtype);
   if (options.to.extension() == ".safetensors") {
-    write(options.to, weights, result.dtype);
+    write_weights(options.to, weights, result.dtype);
     result.files.push_back(options.to.filename().string());
   } else {
-    write_folder(options, weights, result);
+    write_weight_folder(options, weights, result);
   }
   return result;
 }

@@ -14,19 +14,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json data_order(std::optional<SampleOrder> const& order) {
+Json data_order_as_json(std::optional<SampleOrder> const& order) {
   return order ? Json{{"samples", order->size()}, {"shuffled", order->shuffled()}, {"seed", order->seed()}}
                : Json(nullptr);
 }
 
-Json loss_scale(std::optional<optim::LossScaleState> const& state) {
+Json loss_scale_as_json(std::optional<optim::LossScaleState> const& state) {
   return state ? Json{{"scale", static_cast<double>(state->scale)},
                       {"overflows_to_halve", state->hysteresis_left},
                       {"exhausted", state->exhausted}}
                : Json(nullptr);
 }
 
-Json states(std::vector<StateFacts> const& all) {
+Json states_as_json(std::vector<StateFacts> const& all) {
   auto json = Json::array();
   for (auto const& [name, dtype, count] : all) {
     json.push_back({{"name", name}, {"dtype", name_of(dtype)}, {"elements", count}});
@@ -34,9 +34,9 @@ Json states(std::vector<StateFacts> const& all) {
   return json;
 }
 
-Json count(ParamCount const& count) { return {{"tensors", count.params}, {"elements", count.elements}}; }
+Json count_as_json(ParamCount const& count) { return {{"tensors", count.params}, {"elements", count.elements}}; }
 
-Json parameters(checkpoint::Contents const& contents) {
+Json parameters_as_json(checkpoint::Contents const& contents) {
   auto json = Json::array();
   for (auto const& space : contents.spaces) {
     for (auto const& param : space.params) {
@@ -52,14 +52,14 @@ Json parameters(checkpoint::Contents const& contents) {
 }
 
 /// As an object, unless it is none that was resolved.
-Json stage_file(std::string const& text) {
+Json stage_file_as_json(std::string const& text) {
   config::Problems problems;
   static_cast<void>(config::read_document(text, problems, config::Comments::refused));  // which limits its depth
   auto json = Json::parse(text, nullptr, false);
   return problems.empty() && !json.is_discarded() ? json : Json(text);
 }
 
-Json files(CheckpointFacts const& facts) {
+Json files_as_json(CheckpointFacts const& facts) {
   auto wrong = Json::array();
   for (auto const& [name, why] : facts.wrong) {
     wrong.push_back({{"name", name}, {"why", why}});
@@ -80,24 +80,27 @@ std::string as_json(CheckpointFacts const& facts, InspectOptions const& options)
             {"step", position.step},
             {"updates", position.applied},
             {"samples", position.samples},
-            {"data_order", data_order(record.order)},
-            {"loss_scale", loss_scale(position.loss_scale)},
+            {"data_order", data_order_as_json(record.order)},
+            {"loss_scale", loss_scale_as_json(position.loss_scale)},
             {"created", record.origin.created},
             {"version", record.origin.version},
             {"host", record.origin.host},
             {"process", record.origin.process},
             {"save_id", record.save_id},
             {"optimizer", record.optimizer},
-            {"states", states(facts.states)},
+            {"states", states_as_json(facts.states)},
             {"compute", facts.compute.empty() ? Json(nullptr) : Json(facts.compute)},
             {"model_seed", record.model_seed},
             {"rounding_seed", record.rounding_seed},
             {"program_state_bytes", record.program_state.size()},
-            {"files", files(facts)},
-            {"model", {{"all", count(facts.all)}, {"frozen", count(facts.frozen)}, {"tied", count(facts.tied)}}},
-            {"parameters", parameters(record.contents)}};
+            {"files", files_as_json(facts)},
+            {"model",
+             {{"all", count_as_json(facts.all)},
+              {"frozen", count_as_json(facts.frozen)},
+              {"tied", count_as_json(facts.tied)}}},
+            {"parameters", parameters_as_json(record.contents)}};
   if (options.stage_file) {
-    json["stage_file"] = stage_file(record.stage_file);
+    json["stage_file"] = stage_file_as_json(record.stage_file);
   }
   return safe_text(json);
 }

@@ -12,7 +12,7 @@
 namespace zeroth::tools {
 namespace {
 
-std::string data_order(std::optional<SampleOrder> const& order) {
+std::string data_order_text(std::optional<SampleOrder> const& order) {
   if (!order) {
     return "not told";
   }
@@ -20,7 +20,7 @@ std::string data_order(std::optional<SampleOrder> const& order) {
                            : fmt::format("{} in their own order", counted(order->size(), "sample"));
 }
 
-std::string loss_scale(std::optional<optim::LossScaleState> const& state) {
+std::string loss_scale_text(std::optional<optim::LossScaleState> const& state) {
   if (!state) {
     return "not dynamic";
   }
@@ -28,7 +28,7 @@ std::string loss_scale(std::optional<optim::LossScaleState> const& state) {
                      state->exhausted ? "; it was exhausted" : "");
 }
 
-std::string states(std::vector<StateFacts> const& all) {
+std::string states_text(std::vector<StateFacts> const& all) {
   std::vector<std::string> texts;
   for (auto const& [name, dtype, count] : all) {
     texts.push_back(fmt::format("{} {}", escaped(name), name_of(dtype)));
@@ -36,7 +36,7 @@ std::string states(std::vector<StateFacts> const& all) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::string model(CheckpointFacts const& facts) {
+std::string model_text(CheckpointFacts const& facts) {
   auto text = fmt::format("{} in {}", counted(facts.all.elements, "parameter"), counted(facts.all.params, "tensor"));
   if (facts.frozen.params > 0) {
     text += fmt::format("; {} in {} frozen", grouped(facts.frozen.elements), grouped(facts.frozen.params));
@@ -47,12 +47,12 @@ std::string model(CheckpointFacts const& facts) {
   return text;
 }
 
-std::string files(CheckpointFacts const& facts) {
+std::string files_text(CheckpointFacts const& facts) {
   return fmt::format("{}, written by {}; {}", counted(facts.record.contents.places, "file"),
                      counted(facts.record.contents.places, "rank"), readable_bytes(facts.bytes));
 }
 
-std::string wrong_files(CheckpointFacts const& facts) {
+std::string wrong_files_text(CheckpointFacts const& facts) {
   std::string text;
   for (auto const& [name, why] : facts.wrong) {
     text += fmt::format("damaged: {}: {}\n", name, why);
@@ -63,7 +63,7 @@ std::string wrong_files(CheckpointFacts const& facts) {
   return text.empty() ? text : "\n" + text;
 }
 
-std::string parameters(checkpoint::Contents const& contents) {
+std::string parameters_text(checkpoint::Contents const& contents) {
   std::vector<Row> rows{{"parameter", "unit", "shape", "elements", "kind"}};
   for (auto const& space : contents.spaces) {
     for (auto const& param : space.params) {
@@ -78,7 +78,7 @@ std::string parameters(checkpoint::Contents const& contents) {
   return "\n" + aligned(rows);
 }
 
-std::string stage_file(std::string const& text) {
+std::string stage_file_text(std::string const& text) {
   config::Problems problems;
   auto const values = config::read_document(text, problems);
   if (!problems.empty()) {
@@ -106,22 +106,22 @@ std::string as_text(CheckpointFacts const& facts, InspectOptions const& options)
                           record.origin.process, escaped(record.origin.host));
   text += aligned({{"updates", grouped(position.applied)},
                    {"samples", grouped(position.samples)},
-                   {"data", data_order(record.order)},
-                   {"loss scale", loss_scale(position.loss_scale)},
+                   {"data", data_order_text(record.order)},
+                   {"loss scale", loss_scale_text(position.loss_scale)},
                    {"optimizer", escaped(record.optimizer)},
-                   {"states", states(facts.states)},
+                   {"states", states_text(facts.states)},
                    {"compute", facts.compute.empty() ? "not told" : escaped(facts.compute)},
-                   {"model", model(facts)},
+                   {"model", model_text(facts)},
                    {"seeds", fmt::format("{} of initial values, {} of stochastic rounding", record.model_seed,
                                          record.rounding_seed)},
                    {"program state", readable_bytes(std::ssize(record.program_state))},
-                   {"files", files(facts)}});
-  text += wrong_files(facts);
+                   {"files", files_text(facts)}});
+  text += wrong_files_text(facts);
   if (options.parameters) {
-    text += parameters(record.contents);
+    text += parameters_text(record.contents);
   }
   if (options.stage_file) {
-    text += stage_file(record.stage_file);
+    text += stage_file_text(record.stage_file);
   }
   return text;
 }

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text_of(checkpoint::Damage const& damage) {
+std::string damage_text(checkpoint::Damage const& damage) {
   if (damage.end == 0) {
     return damage.why + "\n";
   }
@@ -32,7 +32,7 @@ std::string text_of(checkpoint::Damage const& damage) {
   return text;
 }
 
-Json json_of(checkpoint::Damage const& damage) {
+Json damage_as_json(checkpoint::Damage const& damage) {
   Json json{{"why", damage.why}};
   if (damage.end > 0) {
     json["begin"] = damage.begin;
@@ -83,7 +83,7 @@ std::string as_text(Verification const& found) {
                           std::ssize(found.damaged), counted(found.places, "file"));
   for (auto const& [name, damage] : found.damaged) {
     for (auto const& each : damage) {
-      text += fmt::format("  {}: {}", name, text_of(each));
+      text += fmt::format("  {}: {}", name, damage_text(each));
     }
   }
   if (found.read < found.places) {
@@ -106,7 +106,7 @@ std::string as_json(Verification const& found) {
   for (auto const& [name, damage] : found.damaged) {
     auto all = Json::array();
     for (auto const& each : damage) {
-      all.push_back(json_of(each));
+      all.push_back(damage_as_json(each));
     }
     json["damaged"].push_back({{"file", name}, {"damage", std::move(all)}});
   }
