@@ -2,6 +2,7 @@
 #include "comm/describe.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -50,9 +51,31 @@ std::string describe(std::chrono::nanoseconds duration) {
   return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
 }
 
-std::string describe_rank(std::string const& name, int rank, int job_rank) {
-  return rank == job_rank ? fmt::format("rank {}", rank)
-                          : fmt::format("rank {} of '{}' (rank {} of the job)", rank, name, job_rank);
+std::string describe_ranks(std::vector<int> job_ranks) {
+  std::sort(job_ranks.begin(), job_ranks.end());
+  auto const count = job_ranks.size();
+  auto const last = job_ranks.back();
+  if (count == 1) {
+    return fmt::format("rank {}", last);
+  }
+  constexpr std::size_t shown = 4;
+  bool const in_a_row = last - job_ranks.front() == static_cast<int>(count) - 1;
+  if (in_a_row && count > 2) {
+    return fmt::format("ranks {} to {}", job_ranks.front(), last);
+  }
+  if (count <= shown) {
+    job_ranks.pop_back();
+    return fmt::format("ranks {} and {}", fmt::join(job_ranks, ", "), last);
+  }
+  job_ranks.resize(shown - 1);
+  return fmt::format("ranks {}, ..., {}", fmt::join(job_ranks, ", "), last);
+}
+
+std::string describe_rank(std::string const& name, std::vector<int> const& job_ranks, int rank, int job_world) {
+  auto const job_rank = job_ranks[static_cast<std::size_t>(rank)];
+  return static_cast<int>(job_ranks.size()) == job_world
+             ? fmt::format("rank {}", job_rank)
+             : fmt::format("rank {} (of '{}': {})", job_rank, name, describe_ranks(job_ranks));
 }
 
 std::string describe_last(FlightRecorder const& recorder) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
@@ -15,8 +16,12 @@ namespace zeroth::comm {
 [[nodiscard]] std::string describe(Label const& label, Collective const& collective);
 /// "1.25 s"; milliseconds where seconds would be zero.
 [[nodiscard]] std::string describe(std::chrono::nanoseconds duration);
-/// Rank `rank` of communicator `name`: "rank 3", or "rank 1 of 'gather' (rank 3 of the job)".
-[[nodiscard]] std::string describe_rank(std::string const& name, int rank, int job_rank);
+/// "ranks 4 to 7", "ranks 1, 9, 17, ..., 1017": of a job, in order.
+[[nodiscard]] std::string describe_ranks(std::vector<int> job_ranks);
+/// Rank `rank` of communicator `name`, which has `job_ranks` of a job of `job_world`: "rank 3", and where others of the
+/// job are not in it, "rank 5 (of 'gather-group': ranks 4 to 7)".
+[[nodiscard]] std::string describe_rank(std::string const& name, std::vector<int> const& job_ranks, int rank,
+                                        int job_world);
 /// What the rank of `recorder` did last: "last started all_reduce (step, 4 fp64), transaction 7 of 'reduce', 1.25 s
 /// ago, and finished it".
 [[nodiscard]] std::string describe_last(FlightRecorder const& recorder);

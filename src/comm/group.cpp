@@ -11,11 +11,11 @@
 namespace zeroth::comm {
 
 std::string Group::describe_rank(int rank_here) const {
-  return comm::describe_rank(name, rank_here, job_rank(rank_here));
+  return comm::describe_rank(name, job_ranks, rank_here, job_world);
 }
 
 Group whole_job(std::uint64_t job, int rank, int world) {
-  Group group{mix(0, job), "world", std::vector<int>(static_cast<std::size_t>(world)), rank};
+  Group group{mix(0, job), "world", std::vector<int>(static_cast<std::size_t>(world)), rank, world};
   std::iota(group.job_ranks.begin(), group.job_ranks.end(), 0);
   return group;
 }
@@ -42,7 +42,7 @@ Group part_of(Group const& group, std::uint64_t split, std::span<SplitRequest co
     return {};
   }
   auto const ranks = ranks_of_part(requests, color);
-  Group part{mix(mix(group.id, split), static_cast<std::uint64_t>(color)), name, {}, 0};
+  Group part{mix(mix(group.id, split), static_cast<std::uint64_t>(color)), name, {}, 0, group.job_world};
   part.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), group.rank) - ranks.begin());
   std::transform(ranks.begin(), ranks.end(), std::back_inserter(part.job_ranks),
                  [&group](int rank) { return group.job_rank(rank); });

@@ -14,6 +14,7 @@ struct Group {
   std::string name;
   std::vector<int> job_ranks;  ///< [world] Rank in the job of each rank.
   int rank = 0;                ///< In it, of whoever holds this.
+  int job_world = 0;           ///< Ranks of the job.
 
   [[nodiscard]] int world() const noexcept { return static_cast<int>(job_ranks.size()); }
   [[nodiscard]] int job_rank(int rank_here) const noexcept { return job_ranks[static_cast<std::size_t>(rank_here)]; }

@@ -238,7 +238,7 @@ TEST_CASE("an abort reaches parts of the job that were split off") {
     CHECK(contains(results[rank], "the machine room is flooded"));
     CHECK(contains(results[rank], "communicator 'pair'"));
   }
-  CHECK(contains(results[2], "rank 0 of 'pair' (rank 2 of the job)"));
+  CHECK(contains(results[2], "rank 2 (of 'pair': ranks 2 and 3)"));
 }
 
 TEST_CASE("a split that not all ranks come to runs out of time") {

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "comm/describe.hpp"
 #include "zeroth/core/error.hpp"
@@ -36,7 +38,11 @@ LocalGroup::LocalGroup(std::string name, std::vector<Member> const& members, std
   }
 }
 
-std::string LocalGroup::describe_rank(int rank) { return comm::describe_rank(name_, rank, member(rank).job_rank); }
+std::string LocalGroup::describe_rank(int rank) {
+  std::vector<int> job_ranks;
+  std::ranges::transform(members_, std::back_inserter(job_ranks), &LocalMember::job_rank);
+  return comm::describe_rank(name_, job_ranks, rank, job_->world);
+}
 
 void LocalGroup::fail(std::string const& reason) {
   job_->abort.abort(reason);

@@ -38,7 +38,8 @@ struct alignas(64) LocalMember {
 
 /// What all communicators of a job share.
 struct LocalJob {
-  explicit LocalJob(int world) : waits{world} {}
+  explicit LocalJob(int of) : world{of}, waits{of} {}
+  int world;
   AbortState abort;
   HostWaits waits;
 };
@@ -62,7 +63,7 @@ class LocalGroup {
   [[nodiscard]] LocalChannel& channel(int from, int to) noexcept {
     return channels_[static_cast<std::size_t>(from) * members_.size() + static_cast<std::size_t>(to)];
   }
-  /// "rank 2", with its number in the job where that is another.
+  /// As messages name it: see describe_rank() of comm/describe.hpp.
   [[nodiscard]] std::string describe_rank(int rank);
 
   /// Brings `transaction` to the others and returns when all have brought theirs. Throws PeerError if that is not to
