@@ -28,28 +28,40 @@ struct Load {
   int steps;  ///< That a turn takes.
 };
 constexpr Load loads[] = {{"L1", 4, 256, 2}, {"L2", 1, 128, 8}};
-constexpr int stages[] = {0, 0, 1, 2, 3};
+
+/// What is timed. The first of several is what ratios are over, and the second is the same again: the noise.
+struct Variant {
+  int stage = 0;
+  std::string groups;  ///< More keys of zero_optimization, each with a comma before it.
+};
+std::vector<Variant> all_stages() { return {{0, ""}, {0, ""}, {1, ""}, {2, ""}, {3, ""}}; }
+std::vector<Variant> in_groups(int size) {
+  return {{3, ""},
+          {3, ""},
+          {3, fmt::format(R"(, "zero_hpz_partition_size": {})", size)},
+          {3, fmt::format(R"(, "mics_shard_size": {})", size)}};
+}
 
 template <class T>
-std::string stage_file(int stage, Load const& load) {
+std::string stage_file(Variant const& variant, Load const& load) {
   return fmt::format(R"({{
     "train_micro_batch_size_per_gpu": {}, "gradient_clipping": 1.0,
     "zero_optimization": {{"stage": {}, "overlap_comm": true, "reduce_bucket_size": 2e6,
-                           "stage3_prefetch_bucket_size": 4e6}}, "bf16": {{"enabled": {}}},
+                           "stage3_prefetch_bucket_size": 4e6{}}}, "bf16": {{"enabled": {}}},
     "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}} }})",
-                     load.micro_batch, stage, std::same_as<T, zeroth::bf16>);
+                     load.micro_batch, variant.stage, variant.groups, std::same_as<T, zeroth::bf16>);
 }
 
 /// One engine and its model, training.
 template <class T>
 class Runner {
  public:
-  Runner(zeroth::Job& job, gpt::Shape const& shape, gpt::Batches const& batches, int stage, Load const& load,
-         gpt::MathChoice const& choice)
+  Runner(zeroth::Job& job, gpt::Shape const& shape, gpt::Batches const& batches, Variant const& variant,
+         Load const& load, gpt::MathChoice const& choice)
       : batches_{batches},
         model_{1},
         params_{model_, shape},
-        engine_{job, model_, zeroth::Config::from_json(stage_file<T>(stage, load))},
+        engine_{job, model_, zeroth::Config::from_json(stage_file<T>(variant, load))},
         micro_steps_{engine_, params_, {}, choice, 1} {}
 
   /// Milliseconds per step that the compute thread waited for communication.
@@ -79,7 +91,8 @@ class Runner {
 
 struct Figures {
   using ByRound = std::vector<double>;
-  std::vector<ByRound> seconds{std::size(stages)}, exposed_ms{std::size(stages)};  ///< By entry of `stages`; rank 0's.
+  explicit Figures(std::size_t variants) : seconds{variants}, exposed_ms{variants} {}
+  std::vector<ByRound> seconds, exposed_ms;  ///< By variant; rank 0's.
 };
 
 gpt::Shape shape_of(Load const& load) {
@@ -94,13 +107,14 @@ gpt::Shape shape_of(Load const& load) {
 gpt::MathChoice math_for(zeroth::Dtype dtype) { return gpt::cpu::choose(gpt::MathLibrary::automatic, dtype); }
 
 template <class T>
-Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& batches) {
+Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& batches,
+                std::vector<Variant> const& variants) {
   auto const shape = shape_of(load);
-  Figures figures;
+  Figures figures{variants.size()};
   int const status = zeroth::launch({.thread_ranks = ranks}, [&](zeroth::Job& job) {
     std::vector<std::unique_ptr<Runner<T>>> runners;
-    for (int const stage : stages) {
-      runners.push_back(std::make_unique<Runner<T>>(job, shape, batches, stage, load, math_for(zeroth::dtype_of<T>)));
+    for (auto const& variant : variants) {
+      runners.push_back(std::make_unique<Runner<T>>(job, shape, batches, variant, load, math_for(zeroth::dtype_of<T>)));
       static_cast<void>(runners.back()->run(2));  // pages and caches
     }
     for (int round = 0; round < rounds; ++round) {
@@ -122,18 +136,18 @@ Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& bat
 }
 
 template <class T>
-void print(Load const& load, int ranks, Figures const& figures) {
+void print(Load const& load, int ranks, Figures const& figures, std::vector<Variant> const& variants) {
   auto const shape = shape_of(load);
   auto const& base = figures.seconds[0];
   auto const tokens = static_cast<double>(load.micro_batch * load.context * ranks * load.steps);
-  for (std::size_t i = 0; i < std::size(stages); ++i) {
+  for (std::size_t i = 0; i < variants.size(); ++i) {
     std::vector<double> ratios;
     for (std::size_t round = 0; round < base.size(); ++round) {
       ratios.push_back(figures.seconds[i][round] / base[round]);
     }
     auto const median = zeroth::bench::quantile(figures.seconds[i], 0.5);
     nlohmann::ordered_json line{
-        {"benchmark", "step_time"},
+        {"benchmark", variants[0].stage == 0 ? "step_time" : "step_time_in_groups"},
         {"load", load.name},
         {"precision", zeroth::name_of(zeroth::dtype_of<T>)},
         {"products", math_for(zeroth::dtype_of<T>).name},
@@ -142,16 +156,16 @@ void print(Load const& load, int ranks, Figures const& figures) {
         {"micro_batch", load.micro_batch},
         {"context", load.context},
         {"ranks", ranks},
-        {"stage", stages[i]},
-        {"stage_file", nlohmann::ordered_json::parse(stage_file<T>(stages[i], load))},
+        {"stage", variants[i].stage},
+        {"stage_file", nlohmann::ordered_json::parse(stage_file<T>(variants[i], load))},
         {"rounds", base.size()},
         {"step_ms", 1e3 * median / load.steps},
         {"exposed_comm_ms", zeroth::bench::quantile(figures.exposed_ms[i], 0.5)},
         {"tokens_per_s", tokens / median},
-        {"ratio_to_stage_0", zeroth::bench::quantile(ratios, 0.5)},
+        {fmt::format("ratio_to_stage_{}", variants[0].stage), zeroth::bench::quantile(ratios, 0.5)},
         {"ratio_quartiles", {zeroth::bench::quantile(ratios, 0.25), zeroth::bench::quantile(ratios, 0.75)}}};
     if (i == 0) {
-      continue;  // the base; entry 1 is stage 0 against itself
+      continue;  // the base
     }
     fmt::print("{}\n", line.dump());
   }
@@ -175,7 +189,11 @@ int main(int argc, char** argv) {
   app.add_option("--precision", precision, "of the math")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16"}));
+  int group_size = 0;
+  app.add_option("--groups", group_size, "ranks of a group: hpZ and MiCS over stage 3, in place of stages over stage 0")
+      ->check(zeroth::bench::count);
   CLI11_PARSE(app, argc, argv);
+  auto const variants = group_size > 0 ? in_groups(group_size) : all_stages();
   try {
     gpt::Corpus const corpus{text};
     for (auto const& load : loads) {
@@ -185,7 +203,7 @@ int main(int argc, char** argv) {
       gpt::Batches const batches{corpus, load.context, gpt::Order::sequential, 1};
       auto const in = [&]<class T>(T /*element*/) {
         for (int const ranks : ranks_to_measure) {
-          print<T>(load, ranks, measure<T>(load, ranks, rounds, batches));
+          print<T>(load, ranks, measure<T>(load, ranks, rounds, batches, variants), variants);
         }
       };
       precision == "bf16" ? in(zeroth::bf16{}) : in(float{});
