@@ -133,6 +133,19 @@ optim::LossScaleRules loss_scale(Values const& values) {
           .consecutive_hysteresis = values.get<"fp16.consecutive_hysteresis">()};
 }
 
+GroupSettings groups(Values const& values) {
+  auto const world = values.job().world;
+  auto const& said = values.entries[index_of<"zeroth.group_size">].value;
+  auto const* const given = said ? std::get_if<std::int64_t>(&*said) : nullptr;
+  auto const size = given != nullptr ? static_cast<int>(*given) : world;
+  bool const cut_states = values.get<"zero_optimization.mics_shard_size">() > 0;
+  return {.size = size,
+          .count = world / size,
+          .cut_parameters = cut_states || values.get<"zero_optimization.zero_hpz_partition_size">() > 1,
+          .cut_states = cut_states,
+          .two_level_sums = values.get<"zeroth.two_level_sums">()};
+}
+
 optim::StepRules step_rules(Values const& values, optim::Rule const& rule) {
   optim::StepRules rules;
   rules.betas = optim::betas_of(rule);
@@ -163,6 +176,7 @@ Settings assemble(Values const& values, optim::Own const* own) {
   settings.sums_micro_steps = settings.reduce_gradients == ReduceGradients::last_micro_step &&
                               settings.batch.accumulation > 1 && settings.precision.gradient != Dtype::fp32 &&
                               accumulates_in_fp32(values);
+  settings.groups = groups(values);
   settings.reduce_bucket_count = values.get<"zero_optimization.reduce_bucket_size">();
   settings.prefetch_count = values.get<"zero_optimization.stage3_prefetch_bucket_size">();
   settings.max_live_count = values.get<"zero_optimization.stage3_max_live_parameters">();

@@ -115,6 +115,12 @@ Value gradient_slots(Values const& values) {
   return std::int64_t{values.get<"zero_optimization.overlap_comm">() ? 2 : 1};
 }
 
+Value group_size(Values const& values) {
+  auto const parameters = values.get<"zero_optimization.zero_hpz_partition_size">();
+  auto const states = values.get<"zero_optimization.mics_shard_size">();
+  return parameters > 1 ? Value{parameters} : states > 0 ? Value{states} : Value{};
+}
+
 Value learning_rate(Values const& values) {
   auto const type = values.get<"optimizer.type">();
   return type == "Adagrad" || type == "RMSprop" ? 1e-2 : 1e-3;

@@ -64,6 +64,7 @@ Value gradient_dtype(Values const& values);
 Value skip_nonfinite(Values const& values);
 Value reduce_gradients(Values const& values);
 Value gradient_slots(Values const& values);
+Value group_size(Values const& values);
 }  // namespace derive
 
 inline constexpr double int_limit = std::numeric_limits<int>::max();
@@ -126,6 +127,11 @@ inline constexpr Key keys[] = {
   {.path = "zero_optimization.stage3_gather_16bit_weights_on_model_save", .kind = Kind::boolean, .value = false,
    .meaning = "AnyEngine::save_weights() writes weights in the compute dtype, rounded from the masters, instead of in "
               "fp32; at every stage."},
+
+  {.path = "zero_optimization.zero_hpz_partition_size", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
+   .meaning = "Stage 3 (ZeRO++ hpZ): every so many consecutive ranks are a group, and each group has all parameters, so that forward and backward gather within it; gradients and optimizer stay cut over all ranks. 1 is off."},
+  {.path = "zero_optimization.mics_shard_size", .kind = Kind::integer, .range = {-1, int_limit}, .value = -1,
+   .meaning = "Stages 1 to 3 (MiCS; FSDP's HSDP): every so many consecutive ranks are a group, and each group has all that the stage cuts; -1 is off."},
 
   {.path = "fp16.enabled", .kind = Kind::boolean, .value = false,
    .meaning = "Compute in fp16, with fp32 masters."},
@@ -220,6 +226,11 @@ inline constexpr Key keys[] = {
   {.path = "zeroth.gradient_slots", .kind = Kind::integer, .range = {1, int_limit},
    .derive = derive::gradient_slots, .why = "2 with overlap_comm, 1 without",
    .meaning = "Stages 2 and 3: units whose full gradients are held at once."},
+  {.path = "zeroth.two_level_sums", .kind = Kind::boolean, .value = false,
+   .meaning = "Gradients are summed within each group, then over groups, and rounded both times: fewer steps on many machines, other roundings than one sum has, and the same at every stage."},
+  {.path = "zeroth.group_size", .kind = Kind::integer, .range = {1, int_limit},
+   .derive = derive::group_size, .why = "zero_hpz_partition_size or mics_shard_size, else none",
+   .meaning = "With `two_level_sums`, where neither of the two keys of DeepSpeed's says it: consecutive ranks in a group."},
   {.path = "zeroth.skip_nonfinite", .kind = Kind::boolean,
    .derive = derive::skip_nonfinite, .why = "true with fp16, bf16.check_grad_overflow with bf16, false in fp32",
    .meaning = "Skip an update whose gradient is not finite, or too large for its norm to be. false is not for fp16, whose loss scale lives on it."},

@@ -188,6 +188,80 @@ std::string accumulate_dtype_is_used(Values const& values) {
              : fmt::format(R"("{}", but "{}" is reduced; allowed: "fp32"{})", dtype, reduce, other);
 }
 
+/// Of the keys that put ranks into groups: what is off leaves nothing to say.
+std::string groups_divide_the_world(std::int64_t size, Values const& values) {
+  std::int64_t const world = values.job().world;
+  if (world % size == 0) {
+    return {};
+  }
+  auto below = std::min(size, world);
+  while (world % below != 0) {
+    --below;
+  }
+  auto above = std::min(size, world);
+  while (world % above != 0) {
+    ++above;
+  }
+  auto const nearest = below == above ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
+  return fmt::format("{} does not divide {} ranks into groups; nearest: {}", size, world, nearest);
+}
+
+std::string parameters_are_cut_for_groups(Values const& values) {
+  auto const size = values.get<"zero_optimization.zero_hpz_partition_size">();
+  if (size == 1) {
+    return {};
+  }
+  if (auto const stage = values.get<"zero_optimization.stage">(); stage != 3) {
+    return fmt::format("{}, but zero_optimization.stage is {}, and parameters are cut at stage 3 alone; allowed: 1",
+                       size, stage);
+  }
+  return groups_divide_the_world(size, values);
+}
+
+std::string states_are_cut_for_groups(Values const& values) {
+  auto const size = values.get<"zero_optimization.mics_shard_size">();
+  if (size == -1) {
+    return {};
+  }
+  if (size == 0) {
+    return "0; allowed: -1, which is off, or an integer of at least 1";
+  }
+  if (values.get<"zero_optimization.stage">() == 0) {
+    return fmt::format("{}, but zero_optimization.stage is 0, and cuts nothing; allowed: -1, or stages 1 to 3", size);
+  }
+  if (auto const parameters = values.get<"zero_optimization.zero_hpz_partition_size">(); parameters > 1) {
+    return fmt::format("{}, and zero_hpz_partition_size is {}; give one of them", size, parameters);
+  }
+  return groups_divide_the_world(size, values);
+}
+
+std::string sums_of_groups_have_groups(Values const& values) {
+  if (!values.get<"zeroth.two_level_sums">()) {
+    return {};
+  }
+  auto const& size = values.entries[index_of<"zeroth.group_size">].value;
+  bool const none = size && std::holds_alternative<std::monostate>(*size);
+  return none ? "true, but there are no groups; give zeroth.group_size, or zero_optimization.zero_hpz_partition_size "
+                "or mics_shard_size"
+              : "";
+}
+
+std::string group_size_is_used(Values const& values) {
+  if (!values.in_file<"zeroth.group_size">()) {
+    return {};
+  }
+  auto const size = values.get<"zeroth.group_size">();
+  auto const of_states = derive::group_size(values);
+  if (auto const* const other = std::get_if<std::int64_t>(&of_states); other != nullptr) {
+    return *other == size
+               ? ""
+               : fmt::format("{}, but zero_optimization puts {} ranks into a group; leave this key out", size, *other);
+  }
+  return values.get<"zeroth.two_level_sums">()
+             ? groups_divide_the_world(size, values)
+             : fmt::format("{}, but nothing is done by groups; set zeroth.two_level_sums, or leave this key out", size);
+}
+
 std::string smallest_scale_is_reached_from_above(Values const& values) {
   bool const dynamic = values.get<"fp16.loss_scale">() == 0;
   auto const least = values.get<"fp16.min_loss_scale">();
@@ -279,6 +353,10 @@ constexpr Rule rules[] = {
     {index_of<"zeroth.gradient_dtype">, gradient_dtype_is_wide_or_computed},
     {index_of<"communication_data_type">, reduce_dtype_is_wide_or_gradient},
     {index_of<"data_types.grad_accum_dtype">, accumulate_dtype_is_used},
+    {index_of<"zero_optimization.zero_hpz_partition_size">, parameters_are_cut_for_groups},
+    {index_of<"zero_optimization.mics_shard_size">, states_are_cut_for_groups},
+    {index_of<"zeroth.two_level_sums">, sums_of_groups_have_groups},
+    {index_of<"zeroth.group_size">, group_size_is_used},
     {index_of<"fp16.min_loss_scale">, smallest_scale_is_reached_from_above},
     {index_of<"zeroth.skip_nonfinite">, skip_suits_the_dtype},
     {index_of<"optimizer.type">, optimizer_has_type},

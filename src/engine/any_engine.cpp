@@ -365,6 +365,7 @@ float AnyEngine::gradient_norm(AnyParam const& param) {
   });
 }
 
+int AnyEngine::place() const noexcept { return state_->exchange().rank(); }
 std::int64_t AnyEngine::micro_batch() const noexcept { return state_->settings().batch.micro; }
 Dtype AnyEngine::compute_dtype() const noexcept { return state_->settings().precision.compute; }
 Dtype AnyEngine::gradient_dtype() const noexcept { return state_->settings().precision.gradient; }

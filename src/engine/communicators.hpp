@@ -1,31 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The communicators of an engine: which it splits from its job's.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "shard/places.hpp"
+#include "shard/memory_plan.hpp"
 #include "shard/ranks.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/config/settings.hpp"
 
 namespace zeroth::engine {
 
+enum class Among : std::uint8_t { all, group, replicas };
+
+/// A communicator that an engine splits from its job's, in which places are the order.
+struct Split {
+  std::string name;
+  bool gathers = true;  ///< Or reduces.
+  Among among = Among::all;
+  /// The same for those that `rank` of the job will find there.
+  [[nodiscard]] int color(shard::Places const& places, int rank) const noexcept;
+  /// Those, in order of rank.
+  [[nodiscard]] std::vector<int> ranks_with(int rank, shard::Places const& places) const;
+};
+/// In the order in which all ranks split them.
+[[nodiscard]] std::vector<Split> splits_of(Settings const& settings, shard::PlanRequest const& request);
+
 /// Gathers and reductions have their own, so that neither waits for the other; with Settings::single_communicator both
-/// are the same, and take turns.
+/// are the same, and take turns. Groups and replicas have some where something moves among them.
 class Communicators {
  public:
   /// Collective on `job`, waits. Sets the options of `job` to those of `settings`.
-  Communicators(comm::Communicator& job, Settings const& settings, shard::Places const& places);
+  Communicators(comm::Communicator& job, Settings const& settings, shard::PlanRequest const& request);
 
   [[nodiscard]] shard::Ranks const& gather() const noexcept { return gather_; }
   [[nodiscard]] shard::Ranks const& reduce() const noexcept { return reduce_; }
   void set_options(comm::CommOptions const& options);
 
  private:
-  [[nodiscard]] shard::Ranks split(comm::Communicator& job, shard::Places const& places, std::string const& name);
-
   std::vector<std::unique_ptr<comm::Communicator>> owned_;
   shard::Ranks gather_, reduce_;
 };

@@ -13,6 +13,7 @@
 
 #include "comm/launch/job_state.hpp"
 #include "core/hash.hpp"
+#include "core/host_name.hpp"
 #include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/standard_streams.hpp"
@@ -48,7 +49,7 @@ EngineState::EngineState(Job& of, Model const& given, Config const& config)
       model{std::make_unique<model::Description>(given.description())},
       blueprint{engine::make_blueprint(given, config, of.world(), job->communicator->transport())},
       device{job->make_device()},
-      communicators{*job->communicator, blueprint.settings, shard::Places{of.world(), of.world()}},
+      communicators{*job->communicator, blueprint.settings, blueprint.request},
       doorway{blueprint.settings.check},
       exceptions_at_start_{std::uncaught_exceptions()} {
   try {
@@ -105,7 +106,8 @@ void EngineState::tell_user() const {
   if (auto const note = engine::stage_note(settings()); !note.empty()) {
     logger().info("{}{}", rank_prefix(), note);
   }
-  for (auto const& warning : {engine::prefetch_warning(blueprint), engine::sum_warning(settings())}) {
+  for (auto const& warning : {engine::prefetch_warning(blueprint), engine::sum_warning(settings()),
+                              engine::two_level_note(settings()), crossing_}) {
     if (!warning.empty()) {
       logger().warn("{}{}", rank_prefix(), warning);
     }
@@ -148,7 +150,8 @@ void EngineState::agree(Config const& config) {
   stage_file = config.to_json();
   std::random_device random;
   auto const own_id = (std::uint64_t{random()} << 32U) | random();
-  std::array const mine{model::fingerprint(*model), Fnv1a{}.characters(stage_file).value(), own_id};
+  std::array const mine{model::fingerprint(*model), Fnv1a{}.characters(stage_file).value(), own_id,
+                        Fnv1a{}.characters(host_name()).value()};
   constexpr std::array said{"models (units, parameters, shapes, options, initial values or seed)", "stage files"};
   auto const all = engine::gather(std::span<std::uint64_t const>{mine}, "start", exchange());
   for (std::size_t place = 0; place < all.size(); ++place) {
@@ -158,6 +161,12 @@ void EngineState::agree(Config const& config) {
     }
   }
   run_id = all[said.size()];
+  std::vector<std::uint64_t> machines(static_cast<std::size_t>(exchange().world()));
+  for (std::size_t place = 0; place < machines.size(); ++place) {
+    auto const rank = blueprint.request.places.rank_at(static_cast<int>(place));
+    machines[static_cast<std::size_t>(rank)] = all[(place + 1) * mine.size() - 1];
+  }
+  crossing_ = engine::crossing_warning(settings(), machines);
 }
 
 engine::Meters EngineState::meters() const {
@@ -166,8 +175,8 @@ engine::Meters EngineState::meters() const {
   now.now = device->now();
   now.waited_ms = device->compute().waited_ms() + gather_stream->host_ms() + reduce_stream->host_ms();
   now.save_ms = checkpoints ? checkpoints->waited_ms() : 0;
-  now.gathered_bytes = traffic.gathered_bytes;
-  now.reduced_bytes = traffic.reduced_bytes;
+  now.gathered = traffic.gathered;
+  now.reduced = traffic.reduced;
   now.prefetch_misses = schedule->prefetch_misses();
   now.parameter_slots = manager->parameters.slots_high_water();
   now.gradient_slots = manager->gradients.slots_high_water();
@@ -187,7 +196,7 @@ void EngineState::fail(std::exception_ptr error) noexcept {
 
 void EngineState::meet(std::string_view purpose) {
   comm::Collective const barrier{};
-  bool const gathers_first = blueprint.request.placements.parameters == shard::Placement::shard;
+  bool const gathers_first = blueprint.request.placements.parameters != shard::Placement::whole;
   for (bool const gather : {gathers_first, !gathers_first}) {
     auto const& ranks = gather ? communicators.gather() : communicators.reduce();
     ranks.all->submit(gather ? *gather_stream : *reduce_stream, {purpose, ""}, {&barrier, 1});

@@ -92,6 +92,7 @@ class EngineState {
   void tell_user() const;
 
   int exceptions_at_start_;
+  std::string crossing_;  // a warning, or empty
 };
 
 }  // namespace zeroth::detail

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <limits>
 
+#include "comm/describe.hpp"
+#include "engine/communicators.hpp"
 #include "engine/planning.hpp"
 #include "stage/policy.hpp"
 #include "zeroth/model/description.hpp"
@@ -59,15 +61,22 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   result.bytes = memory.bytes;
   result.padding = memory.padding;
   result.checkpoint_bytes = checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
-  result.shards_parameters = request.placements.parameters == Placement::shard;
-  result.shards_gradients = request.placements.gradients == Placement::shard;
-  result.shards_optimizer = request.placements.optimizer == Placement::shard;
+  result.shards_parameters = request.placements.parameters != Placement::whole;
+  result.shards_gradients = request.placements.gradients != Placement::whole;
+  result.shards_optimizer = request.placements.optimizer != Placement::whole;
+  result.parameter_ranks = shard::ranks_of(request.placements.parameters, request.places);
+  result.gradient_ranks = shard::ranks_of(request.placements.gradients, request.places);
+  result.optimizer_ranks = shard::ranks_of(request.placements.optimizer, request.places);
+  for (auto const& split : engine::splits_of(settings, request)) {
+    result.communicators.push_back({split.name, split.ranks_with(0, request.places)});
+  }
   result.parameter_slots = planned(limits.parameter_slots);
   result.gradient_slots = planned(limits.gradient_slots);
   if (limits.bucket_units < std::numeric_limits<int>::max()) {
     result.most_units_in_a_bucket = limits.bucket_units;
   }
-  result.notes = {engine::stage_note(settings), engine::sum_warning(settings), engine::prefetch_warning(blueprint)};
+  result.notes = {engine::stage_note(settings), engine::sum_warning(settings), engine::two_level_note(settings),
+                  engine::prefetch_warning(blueprint)};
   std::erase(result.notes, std::string{});
   return result;
 }
@@ -108,6 +117,22 @@ std::string dtypes_lines(Settings const& settings) {
   return text;
 }
 
+std::string groups_lines(Plan const& plan) {
+  auto const& groups = plan.settings.groups;
+  if (groups.count == 1) {
+    return {};
+  }
+  auto text =
+      fmt::format("groups: {} of {} consecutive rank{}{}\n", groups.count, groups.size, groups.size == 1 ? "" : "s",
+                  stage::sums_by_groups(plan.settings) ? "; gradients are summed within them, then over them" : "");
+  text += "communicators of rank 0:";
+  for (auto const& each : plan.communicators) {
+    text += fmt::format("{} {} ({})", &each == &plan.communicators.front() ? "" : ",", each.name,
+                        comm::describe_ranks(each.ranks));
+  }
+  return text + "\n";
+}
+
 std::string slots_lines(Plan const& plan) {
   std::string text;
   if (plan.shards_parameters) {
@@ -128,9 +153,11 @@ std::string slots_lines(Plan const& plan) {
 
 std::string decisions(Plan const& plan) {
   auto const& settings = plan.settings;
-  auto const place = [](bool shards) { return shards ? "shard" : "whole"; };
-  auto text = fmt::format("placements: parameters {}, gradients {}, optimizer {}\n", place(plan.shards_parameters),
-                          place(plan.shards_gradients), place(plan.shards_optimizer));
+  auto const place = [&](bool shards, int ranks) { return !shards ? "whole" : ranks < plan.world ? "group" : "shard"; };
+  auto text = fmt::format(
+      "placements: parameters {}, gradients {}, optimizer {}\n", place(plan.shards_parameters, plan.parameter_ranks),
+      place(plan.shards_gradients, plan.gradient_ranks), place(plan.shards_optimizer, plan.optimizer_ranks));
+  text += groups_lines(plan);
   text += dtypes_lines(settings);
   text += fmt::format("batch: {} = {} samples x {} micro-steps x {} ranks\n", settings.batch.train,
                       settings.batch.micro, settings.batch.accumulation, plan.world);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "stage/buckets.hpp"
 #include "stage/policy.hpp"
@@ -19,6 +20,17 @@ std::int64_t most_in_slots(std::int64_t units, std::int64_t largest_unit) {
   return std::min(units, model::largest_count / largest_unit) * largest_unit;
 }
 
+/// Of all communicators that reduce, which take turns.
+std::int64_t staging_bytes(shard::PlanRequest const& request, comm::Transport transport, std::int64_t largest_count) {
+  auto const of = [&](int ranks, std::int64_t count) {
+    return comm::staging_bytes(transport, ranks, request.precision.reduce, count);
+  };
+  auto const& places = request.places;
+  return request.sums_by_groups
+             ? std::max(of(places.group(), largest_count), of(places.replicas(), largest_count / places.group()))
+             : of(places.world(), largest_count);
+}
+
 }  // namespace
 
 Blueprint make_blueprint(Model const& model, Config const& config, int world, comm::Transport transport) {
@@ -31,6 +43,8 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, co
   auto limits = stage::limits_of(layout, settings);
   shard::PlanRequest request;
   request.placements = stage::placements_for(settings);
+  request.places = stage::places_for(settings);
+  request.sums_by_groups = stage::sums_by_groups(settings);
   request.precision = settings.precision;
   request.update = settings.update;
   request.several_reductions =
@@ -46,7 +60,7 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, co
   for (auto const& flat : layout.flats()) {
     largest_reduction = std::max(largest_reduction, flat.trainable.padded_count);
   }
-  request.comm_staging_bytes = comm::staging_bytes(transport, world, settings.precision.reduce, largest_reduction);
+  request.comm_staging_bytes = staging_bytes(request, transport, largest_reduction);
   request.poison = settings.poison;
   return {std::move(settings), std::move(layout), std::move(limits), std::move(request)};
 }
@@ -71,6 +85,43 @@ std::string stage_note(Settings const& settings) {
       "the file has no zeroth.reduce_gradients, and by default stages 0 and 1 reduce gradients once per update, stages "
       "2 and 3 after each of its {} micro-steps: stages round differently; \"{}\" is what stage {} does",
       settings.batch.accumulation, every ? "every_micro_step" : "last_micro_step", settings.stage);
+}
+
+std::string two_level_note(Settings const& settings) {
+  auto const reduce = settings.precision.reduce;
+  if (!stage::sums_by_groups(settings) || reduce == Dtype::fp32) {
+    return {};
+  }
+  return fmt::format(
+      "zeroth.two_level_sums rounds sums to {} twice, which loses about half as much again as one sum does; {}",
+      name_of(reduce),
+      settings.precision.master == Dtype::bf16
+          ? "communication_data_type \"fp32\" is for a file without bf16.bf16_master_weights_and_grads"
+          : "communication_data_type \"fp32\" rounds nothing on the way");
+}
+
+std::string crossing_warning(Settings const& settings, std::span<std::uint64_t const> machines) {
+  auto const& groups = settings.groups;
+  if (groups.count == 1 || groups.size == 1) {
+    return {};
+  }
+  auto const size = static_cast<std::size_t>(groups.size);
+  std::size_t most = 1;
+  std::size_t worst = 0;
+  for (std::size_t first = 0; first < machines.size(); first += size) {
+    auto const of_group = machines.subspan(first, size);
+    if (auto const count = std::set(of_group.begin(), of_group.end()).size(); count > most) {
+      most = count;
+      worst = first;
+    }
+  }
+  if (most == 1) {
+    return {};
+  }
+  return fmt::format(
+      "the group of ranks {} to {} is on {} machines: what groups do among themselves goes over the network; start the "
+      "ranks of a machine one after another, and let {} divide their number",
+      worst, worst + size - 1, most, groups.size);
 }
 
 std::string sum_warning(Settings const& settings) {

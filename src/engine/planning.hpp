@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// From a model and a stage file to everything that an engine will hold.
 #pragma once
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "shard/layout.hpp"
@@ -31,5 +33,12 @@ struct Blueprint {
 
 /// Where many micro-steps are added up in 16 bits: what is lost, and which key keeps it. Empty otherwise.
 [[nodiscard]] std::string sum_warning(Settings const& settings);
+
+/// Where sums of 16 bits are rounded twice because groups sum first: which key keeps what that loses. Empty otherwise.
+[[nodiscard]] std::string two_level_note(Settings const& settings);
+
+/// Where ranks of a group are on several machines, given what is the same for ranks of one, by rank: which group, on
+/// how many, and what that is slow at. Empty otherwise, and where nothing is done by groups.
+[[nodiscard]] std::string crossing_warning(Settings const& settings, std::span<std::uint64_t const> machines);
 
 }  // namespace zeroth::engine

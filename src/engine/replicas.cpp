@@ -18,11 +18,11 @@
 namespace zeroth::engine {
 namespace {
 
-/// "rank 1's unit "b", rank 3's unit "a" (the first of 2) differs from rank 0's": whose numbers are not the first
-/// rank's. Empty if all are the same.
-template <class Name>
+/// "rank 1's unit "b" differs from rank 0's, rank 3's unit "a" (the first of 2) differs from rank 2's": whose numbers
+/// are not those of the first rank that should have the same, `first_of` a rank. Empty if all are as they should be.
+template <class Name, class First>
 std::string deviations(std::span<std::uint64_t const> mine, char const* what, Name const& name_of_place,
-                       Exchange const& exchange) {
+                       First const& first_of, Exchange const& exchange) {
   constexpr std::string_view purpose = "replicas";
   Fnv1a of_all;
   for (auto const each : mine) {
@@ -30,30 +30,38 @@ std::string deviations(std::span<std::uint64_t const> mine, char const* what, Na
   }
   auto const hash = of_all.value();
   auto const hashes = gather(std::span{&hash, 1}, purpose, exchange);
-  if (std::ranges::all_of(hashes, [&](auto other) { return other == hashes.front(); })) {
+  std::vector<std::size_t> odd;
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
+    if (hashes[rank] != hashes[first_of(rank)]) {
+      odd.push_back(rank);
+    }
+  }
+  if (odd.empty()) {
     return {};
   }
   auto const all = gather(mine, purpose, exchange);
   std::vector<std::string> found;
-  for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
-    std::size_t first = mine.size();
+  for (auto const rank : odd) {
+    auto const first = first_of(rank);
+    std::size_t where = mine.size();
     std::size_t count = 0;
     for (auto place = mine.size(); place-- > 0;) {
-      if (all[place] != all[rank * mine.size() + place]) {
-        first = place;
+      if (all[first * mine.size() + place] != all[rank * mine.size() + place]) {
+        where = place;
         ++count;
       }
     }
-    if (count > 0) {
-      found.push_back(fmt::format("rank {}'s {} \"{}\"{}", exchange.job_rank(rank), what, name_of_place(first),
-                                  count == 1 ? "" : fmt::format(" (the first of {})", count)));
-    }
+    found.push_back(fmt::format("rank {}'s {} \"{}\"{} differs from rank {}'s", exchange.job_rank(rank), what,
+                                name_of_place(where), count == 1 ? "" : fmt::format(" (the first of {})", count),
+                                exchange.job_rank(first)));
   }
   constexpr std::size_t shown = 8;
   auto const more = found.size() > shown ? fmt::format(" and {} more ranks", found.size() - shown) : std::string{};
   found.resize(std::min(found.size(), shown));
-  return fmt::format("{}{} differs from rank {}'s", fmt::join(found, ", "), more, exchange.job_rank(0));
+  return fmt::format("{}{}", fmt::join(found, ", "), more);
 }
+
+constexpr auto first_of_all = [](std::size_t /*rank*/) { return std::size_t{0}; };
 
 /// Of a few values from the begin to the end of a tensor.
 std::uint64_t sample_of(SafetensorsReader const& reader, Tensor const& tensor, std::int64_t count) {
@@ -74,23 +82,32 @@ std::uint64_t sample_of(SafetensorsReader const& reader, Tensor const& tensor, s
 
 void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::States states,
                       std::string_view after, Exchange const& exchange) {
-  if (!manager.values.replicated() || exchange.world() == 1) {
+  if (exchange.world() == 1) {
     return;
   }
   constexpr std::int64_t piece_bytes = std::int64_t{1} << 18U;  // on its way through the host it stays in a cache
   auto const memory = exchange.device->allocate_host(piece_bytes);
   std::span const piece{memory->data(), static_cast<std::size_t>(piece_bytes)};
   auto const& flats = layout.flats();
-  std::vector<std::uint64_t> hashes;
-  for (auto const flat : flats.ids()) {
-    hashes.push_back(manager.values.hash_whole(flat, states, piece));
-  }
-  auto const found = deviations(
-      hashes, "unit", [&](std::size_t flat) -> std::string const& { return flats[id_at<shard::FlatId>(flat)].name; },
-      exchange);
-  if (!found.empty()) {
-    throw PeerError{fmt::format("{} after {}: ranks that should hold the same do not", found, after)};
-  }
+  auto const name_of = [&](std::size_t flat) -> std::string const& { return flats[id_at<shard::FlatId>(flat)].name; };
+  auto const& places = manager.memory.request().places;
+  auto const first_of_replicas = [&](std::size_t place) {
+    return static_cast<std::size_t>(places.first_replica(static_cast<int>(place)));
+  };
+  auto const compare = [&](shard::Placement placement, auto const& first_of) {
+    if (!manager.values.holds(placement)) {
+      return;
+    }
+    std::vector<std::uint64_t> hashes;
+    for (auto const flat : flats.ids()) {
+      hashes.push_back(manager.values.hash(flat, placement, states, piece));
+    }
+    if (auto const found = deviations(hashes, "unit", name_of, first_of, exchange); !found.empty()) {
+      throw PeerError{fmt::format("{} after {}: ranks that should hold the same do not", found, after)};
+    }
+  };
+  compare(shard::Placement::whole, first_of_all);
+  compare(shard::Placement::group, first_of_replicas);
 }
 
 std::vector<std::uint64_t> sample(SafetensorsReader const& reader, model::Description const& model) {
@@ -108,7 +125,8 @@ void compare_files(std::span<std::uint64_t const> samples, std::filesystem::path
   }
   auto const found = deviations(
       samples, "parameter",
-      [&](std::size_t param) -> std::string const& { return model.params[id_at<ParamId>(param)].name; }, exchange);
+      [&](std::size_t param) -> std::string const& { return model.params[id_at<ParamId>(param)].name; }, first_of_all,
+      exchange);
   if (!found.empty()) {
     throw PeerError{
         fmt::format("load_weights({}): {} in the file: all ranks must read the same", file.string(), found)};

@@ -17,9 +17,10 @@ namespace zeroth::engine {
 /// With zeroth.check, how many steps lie between two comparisons.
 inline constexpr std::int64_t replica_check_steps = 100;
 
-/// Collective, waits: compares the states that every rank holds whole; nothing where there are none. Reads them once,
-/// and exchanges 8 bytes a rank, all units' hashes only where those differ. Throws PeerError on every rank, which names
-/// the ranks that differ from rank 0, and the first unit of each. `after`: what came before, as in "after step 100".
+/// Collective, waits: compares the states that every rank holds whole, and what replicas in the groups hold; nothing
+/// where there is none. Reads them once, and exchanges 8 bytes a rank, all units' hashes only where those differ.
+/// Throws PeerError on every rank, which names the ranks that differ from the first that should hold the same, and the
+/// first unit of each. `after`: what came before, as in "after step 100".
 void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::States states,
                       std::string_view after, Exchange const& exchange);
 

@@ -33,8 +33,10 @@ void StepBook::close(std::int64_t step, Meters const& now) {
   owed.step_ms = std::chrono::duration<double, std::milli>(now.now - before_.now).count();
   owed.exposed_comm_ms = now.waited_ms - before_.waited_ms;
   owed.save_ms = now.save_ms - before_.save_ms;
-  owed.gathered_bytes = now.gathered_bytes - before_.gathered_bytes;
-  owed.reduced_bytes = now.reduced_bytes - before_.reduced_bytes;
+  owed.gathered_bytes = now.gathered.all - before_.gathered.all;
+  owed.gathered_across_groups_bytes = now.gathered.across_groups - before_.gathered.across_groups;
+  owed.reduced_bytes = now.reduced.all - before_.reduced.all;
+  owed.reduced_across_groups_bytes = now.reduced.across_groups - before_.reduced.across_groups;
   owed.prefetch_misses = now.prefetch_misses - before_.prefetch_misses;
   owed.parameter_slots_used = now.parameter_slots;
   owed.gradient_slots_used = now.gradient_slots;

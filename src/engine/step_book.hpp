@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/history.hpp"
+#include "shard/moved_bytes.hpp"
 #include "zeroth/device/timeline.hpp"
 #include "zeroth/engine/report.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -20,7 +21,8 @@ struct Meters {
   Clock::time_point now;
   double waited_ms = 0;  ///< Of the compute stream, for communication.
   double save_ms = 0;    ///< Of updates, for saves.
-  std::int64_t gathered_bytes = 0, reduced_bytes = 0, prefetch_misses = 0;
+  shard::MovedBytes gathered, reduced;
+  std::int64_t prefetch_misses = 0;
   int parameter_slots = 0, gradient_slots = 0;  ///< High-water marks.
 };
 

@@ -25,6 +25,7 @@ Gradients::Gradients(Memory& memory)
     }
   }
   transaction_.reserve(memory.flat_count());
+  whole_sums_.reserve(memory.flat_count());
   lent_.reserve(touched_.size());
 }
 
@@ -145,66 +146,137 @@ std::pair<std::byte*, Dtype> Gradients::unreduced(FlatId flat) noexcept {
   return sums_micro_steps_ ? std::pair{memory_->addresses(flat).sums, Dtype::fp32} : std::pair{slot(flat).data, dtype_};
 }
 
-void Gradients::reduce(std::span<FlatId const> flats, bool last) {
+std::byte* Gradients::converted(FlatId flat, std::byte*& free) {
   auto const dtype = memory_->request().precision.reduce;
-  transaction_.clear();
-  std::byte* conversion = memory_->conversion();
+  auto const [data, held_dtype] = unreduced(flat);
+  if (held_dtype == dtype) {
+    return data;
+  }
+  auto const count = memory_->flat(flat).trainable.padded_count;
+  memory_->kernels().convert(*stream_, free, dtype, data, held_dtype, count);
+  return std::exchange(free, free + count * bytes_of(dtype));
+}
+
+void Gradients::reduce(std::span<FlatId const> flats, bool last) {
   for (auto const flat : flats) {
     stream_->wait(*written_[flat]);
   }
   device::SpanScope const span{*stream_, "reduce", name(flats.front())};
+  whole_sums_.clear();
+  std::byte* conversion = memory_->conversion();
   for (auto const flat : flats) {
-    auto const& part = memory_->flat(flat).trainable;
-    auto [data, held_dtype] = unreduced(flat);
-    if (held_dtype != dtype) {
-      memory_->kernels().convert(*stream_, conversion, dtype, data, held_dtype, part.padded_count);
-      data = conversion;
-      conversion += part.padded_count * bytes_of(dtype);
-    }
-    if (memory_->optimizer_whole()) {
-      transaction_.push_back({.operation = Operation::all_reduce,
-                              .input = data,
-                              .output = data,
-                              .count = part.padded_count,
-                              .dtype = dtype});
-    } else {
-      auto* const own = data + part.slice(memory_->place()).begin * bytes_of(dtype);
-      transaction_.push_back({.operation = Operation::reduce_scatter,
-                              .input = data,
-                              .output = own,
-                              .count = part.shard_count,
-                              .dtype = dtype});
-    }
-    reduced_bytes_ += part.padded_count * bytes_of(dtype);
+    whole_sums_.push_back(converted(flat, conversion));
   }
-  memory_->context().reduce.all->submit(*stream_, {"backward", name(flats.front())}, transaction_);
+  sum(flats, whole_sums_);
   for (std::size_t i = 0; i < flats.size(); ++i) {
-    // Both collectives leave what the optimizer holds at their output.
-    take_over(flats[i], static_cast<std::byte*>(transaction_[i].output), last);
+    take_over(flats[i], whole_sums_[i], last);
+  }
+  if (last) {
+    share(flats);
+  }
+  for (auto const flat : flats) {
+    if (!sums_micro_steps_) {  // otherwise it was given up before
+      give_up(flat);
+    }
+    reduced_before_[flat] = last ? 0 : 1;
   }
 }
 
-/// Adds what was reduced to what the optimizer will read.
-void Gradients::take_over(FlatId flat, std::byte* reduced, bool last) {
+/// Over all ranks, in place. What is left where it is in `whole` is this rank's slice, or, by one sum for an optimizer
+/// that holds everything, everything.
+void Gradients::sum(std::span<FlatId const> flats, std::span<std::byte* const> whole) {
+  auto const dtype = memory_->request().precision.reduce;
+  auto const& ranks = memory_->context().reduce;
+  // Leaves `to` of what is held as `from`.
+  auto const scatter = [&](Placement from, Placement to) {
+    transaction_.clear();
+    for (std::size_t i = 0; i < flats.size(); ++i) {
+      auto const& part = memory_->flat(flats[i]).trainable;
+      auto const left = memory_->held(part, to);
+      transaction_.push_back({.operation = Operation::reduce_scatter,
+                              .input = whole[i] + memory_->held(part, from).begin * bytes_of(dtype),
+                              .output = whole[i] + left.begin * bytes_of(dtype),
+                              .count = left.count(),
+                              .dtype = dtype});
+    }
+    submit("backward", flats, ranks.between(to, from));
+  };
+  if (memory_->request().sums_by_groups) {
+    scatter(Placement::whole, Placement::group);
+    scatter(Placement::group, Placement::shard);
+  } else if (!memory_->optimizer_whole()) {
+    scatter(Placement::whole, Placement::shard);
+  } else {
+    transaction_.clear();
+    for (std::size_t i = 0; i < flats.size(); ++i) {
+      transaction_.push_back({.operation = Operation::all_reduce,
+                              .input = whole[i],
+                              .output = whole[i],
+                              .count = memory_->flat(flats[i]).trainable.padded_count,
+                              .dtype = dtype});
+    }
+    submit("backward", flats, *ranks.all);
+  }
+}
+
+void Gradients::submit(std::string_view purpose, std::span<FlatId const> flats, comm::Communicator& communicator) {
+  communicator.submit(*stream_, {purpose, name(flats.front())}, transaction_);
+  for (auto const& each : transaction_) {
+    auto const ranks = each.operation == Operation::all_reduce ? 1 : communicator.world();
+    reduced_bytes_.add(ranks * each.count * bytes_of(each.dtype), communicator, memory_->context().reduce);
+  }
+}
+
+/// Where the optimizer of this rank holds more than what sums leave it, it gets the rest from those that have it.
+void Gradients::share(std::span<FlatId const> flats) {
+  auto const& ranks = memory_->context().reduce;
+  auto const gather = [&](Placement from, Placement to) {
+    transaction_.clear();
+    for (auto const flat : flats) {
+      auto const& part = memory_->flat(flat).trainable;
+      auto const at = memory_->addresses(flat);
+      auto const address = [&](Range const& range) {
+        return at.reduced + (range.begin - memory_->optimized(flat).begin) * bytes_of(at.reduced_dtype);
+      };
+      auto const own = memory_->held(part, from);
+      transaction_.push_back({.operation = Operation::all_gather,
+                              .input = address(own),
+                              .output = address(memory_->held(part, to)),
+                              .count = own.count(),
+                              .dtype = at.reduced_dtype});
+    }
+    submit("share", flats, ranks.between(from, to));
+  };
+  auto const optimizer = memory_->request().placements.optimizer;
+  if (optimizer == Placement::group) {
+    gather(Placement::shard, Placement::group);
+  } else if (optimizer == Placement::whole && memory_->request().sums_by_groups) {
+    gather(Placement::shard, Placement::group);
+    gather(Placement::group, Placement::whole);
+  }
+}
+
+/// Adds what sums left of this rank to what the optimizer will read.
+void Gradients::take_over(FlatId flat, std::byte* whole, bool last) {
   auto const& part = memory_->flat(flat).trainable;
   auto const at = memory_->addresses(flat);
+  auto const reduced_dtype = memory_->request().precision.reduce;
+  auto const slice = part.slice(memory_->place());
+  bool const summed_whole = memory_->optimizer_whole() && !memory_->request().sums_by_groups;
+  auto const summed = summed_whole ? Range{0, part.padded_count} : slice;
   device::ReduceEpilogue epilogue;
-  epilogue.source = reduced;
-  epilogue.source_dtype = memory_->request().precision.reduce;
-  epilogue.destination = at.reduced;
+  epilogue.source = whole + summed.begin * bytes_of(reduced_dtype);
+  epilogue.source_dtype = reduced_dtype;
+  epilogue.destination = at.reduced + (summed.begin - memory_->optimized(flat).begin) * bytes_of(at.reduced_dtype);
   epilogue.destination_dtype = at.reduced_dtype;
-  epilogue.count = memory_->optimized(flat).count();
+  epilogue.count = summed.count();
   epilogue.accumulate = reduced_before_[flat] != 0;
   if (last) {
     epilogue.block_sums = at.block_sums;
-    epilogue.sums_begin = memory_->optimizer_whole() ? part.slice(memory_->place()).begin : 0;
+    epilogue.sums_begin = slice.begin - summed.begin;
     epilogue.sums_count = part.shard_count;
   }
   memory_->kernels().reduce_epilogue(*stream_, epilogue);
-  if (!sums_micro_steps_) {  // otherwise it was given up before
-    give_up(flat);
-  }
-  reduced_before_[flat] = last ? 0 : 1;
 }
 
 }  // namespace zeroth::shard

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shard/memory.hpp"
+#include "shard/moved_bytes.hpp"
 #include "shard/slots.hpp"
 
 namespace zeroth::shard {
@@ -39,8 +40,8 @@ class Gradients {
   void reduce(std::span<FlatId const> flats, bool last);
 
   [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }
-  /// Handed to collectives so far, of full units.
-  [[nodiscard]] std::int64_t reduced_bytes() const noexcept { return reduced_bytes_; }
+  /// Handed to collectives so far, of all their ranks.
+  [[nodiscard]] MovedBytes const& reduced_bytes() const noexcept { return reduced_bytes_; }
 
  private:
   [[nodiscard]] std::int64_t offset_bytes(ParamId param) const noexcept;
@@ -53,7 +54,12 @@ class Gradients {
   /// What is reduced, and in which dtype it is.
   [[nodiscard]] std::pair<std::byte*, Dtype> unreduced(FlatId flat) noexcept;
   void add_up(FlatId flat, bool last);
-  void take_over(FlatId flat, std::byte* reduced, bool last);
+  /// What is reduced, in the reduction's dtype: where it is, or from `free` on, which is moved behind it.
+  [[nodiscard]] std::byte* converted(FlatId flat, std::byte*& free);
+  void sum(std::span<FlatId const> flats, std::span<std::byte* const> whole);
+  void submit(std::string_view purpose, std::span<FlatId const> flats, comm::Communicator& communicator);
+  void share(std::span<FlatId const> flats);
+  void take_over(FlatId flat, std::byte* whole, bool last);
   void give_up(FlatId flat);
 
   Memory* memory_;
@@ -68,8 +74,9 @@ class Gradients {
   ById<FlatId, char> reduced_before_;                     // in this step
   ById<ParamId, char> touched_;                           // beta is 1
   std::vector<ParamId> lent_;                             // whose gradients are being written to copies
+  std::vector<std::byte*> whole_sums_;                    // of what is being reduced
   std::vector<comm::Collective> transaction_;
-  std::int64_t reduced_bytes_ = 0;
+  MovedBytes reduced_bytes_;
 };
 
 }  // namespace zeroth::shard

@@ -2,6 +2,8 @@
 #include "shard/memory.hpp"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 namespace zeroth::shard {
 
@@ -23,23 +25,51 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
       slots_{context.device->allocate(Category::slots, plan_.bytes.slots)},
       scratch_{context.device->allocate(Category::scratch, plan_.bytes.scratch)},
       updated_{events_by_flat(context)} {
-  auto& gather = *context.gather.group;
-  auto& reduce = *context.reduce.all;
-  registrations_.push_back(gather.register_memory(*parameters_));
-  registrations_.push_back(gather.register_memory(*slots_));
-  if (&reduce != &gather) {
-    registrations_.push_back(reduce.register_memory(*slots_));
+  register_memory();
+  // Transactions of one stream run one after another, whichever communicator they are on.
+  std::span const staging{scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)};
+  for (auto* const communicator : {context.reduce.all, context.reduce.group, context.reduce.replicas}) {
+    if (communicator != nullptr) {
+      communicator->set_staging(staging);
+    }
   }
-  registrations_.push_back(reduce.register_memory(*gradients_));
-  reduce.set_staging({scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)});
+}
+
+void Memory::register_memory() {
+  std::vector<std::pair<comm::Communicator*, device::Memory*>> known;
+  auto const add = [&](comm::Communicator& communicator, device::Memory& memory) {
+    if (std::ranges::find(known, std::pair{&communicator, &memory}) == known.end()) {
+      known.emplace_back(&communicator, &memory);
+      registrations_.push_back(communicator.register_memory(memory));
+    }
+  };
+  auto const& [gather, reduce] = std::tie(context_.gather, context_.reduce);
+  auto const& placements = request_.placements;
+  auto& gathers = gather.between(placements.parameters, Placement::whole);
+  add(gathers, *parameters_);
+  add(gathers, *slots_);
+  if (placements.parameters == Placement::whole) {
+    add(gather.between(placements.optimizer, Placement::whole), *parameters_);
+  } else if (placements.parameters != placements.optimizer) {
+    add(*reduce.replicas, *parameters_);
+  }
+  for (auto* const sums :
+       request_.sums_by_groups ? std::vector{reduce.group, reduce.replicas} : std::vector{reduce.all}) {
+    add(*sums, *slots_);
+    add(*sums, *gradients_);
+  }
+  if (placements.optimizer == Placement::group) {
+    add(*reduce.replicas, *gradients_);
+  }
 }
 
 Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   auto const& at = plan_.flats[flat];
   auto const& precision = request_.precision;
-  // Where the optimizer's elements begin in memory that holds the whole.
+  // Where the optimizer's elements begin in memory that holds the whole, and among the parameters.
   auto const own = optimized(flat).begin;
-  auto const own_parameters = parameters_whole() ? own * bytes_of(precision.compute) : 0;
+  auto const own_parameters =
+      (own - held(this->flat(flat).trainable, request_.placements.parameters).begin) * bytes_of(precision.compute);
   Addresses result{};
   result.parameters = parameters_->data() + at.parameters;
   result.gradient = at.gradient < 0 ? nullptr : gradients_->data() + at.gradient;
@@ -77,7 +107,7 @@ std::span<float> Memory::transfer() const noexcept {
 }
 
 Range Memory::optimized(FlatId flat) const noexcept {
-  return held(this->flat(flat).trainable, request_.placements.optimizer, place());
+  return held(this->flat(flat).trainable, request_.placements.optimizer);
 }
 
 }  // namespace zeroth::shard

@@ -75,12 +75,18 @@ class Memory {
   [[nodiscard]] bool parameters_whole() const noexcept { return request_.placements.parameters == Placement::whole; }
   [[nodiscard]] bool gradients_whole() const noexcept { return request_.placements.gradients == Placement::whole; }
   [[nodiscard]] bool optimizer_whole() const noexcept { return request_.placements.optimizer == Placement::whole; }
+  /// Elements of `part` that this rank holds under `placement`.
+  [[nodiscard]] Range held(Part const& part, Placement placement) const noexcept {
+    return shard::held(part, placement, request_.places, place());
+  }
   /// Elements of `flat`'s trainable part that the optimizer of this rank holds.
   [[nodiscard]] Range optimized(FlatId flat) const noexcept;
   /// On the compute stream: `flat`'s parameters were updated.
   [[nodiscard]] device::Event& updated(FlatId flat) const noexcept { return *updated_[flat]; }
 
  private:
+  void register_memory();
+
   ManagerContext context_;
   PlanRequest request_;
   MemoryPlan plan_;

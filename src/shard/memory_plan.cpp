@@ -35,15 +35,23 @@ struct Held {
   }
 };
 
-Held held_by_each(Part const& part, Placement placement, int world) noexcept {
-  auto const count = held(part, placement, 0).count();
-  auto const share = placement == Placement::whole ? part.used_count : (part.used_count + world - 1) / world;
-  return {count, count - share};
+Held held_by_each(Part const& part, Placement placement, Places const& places) noexcept {
+  auto const count = held(part, placement, places, 0).count();
+  auto const ranks = ranks_of(placement, places);
+  return {count, count - (part.used_count + ranks - 1) / ranks};
 }
 
 }  // namespace
 
-Range held(Part const& part, Placement placement, int place) noexcept {
+int ranks_of(Placement placement, Places const& places) noexcept {
+  return placement == Placement::whole ? 1 : placement == Placement::group ? places.group() : places.world();
+}
+
+Range held(Part const& part, Placement placement, Places const& places, int place) noexcept {
+  if (placement == Placement::group) {
+    auto const count = places.replicas() * part.shard_count;
+    return {places.piece_of(place) * count, (places.piece_of(place) + 1) * count};
+  }
   return placement == Placement::whole ? Range{0, part.padded_count} : part.slice(place);
 }
 
@@ -67,10 +75,10 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
   for (auto const& flat : layout.flats()) {
     FlatOffsets at;
     auto const& part = flat.trainable;
-    auto const updated = held_by_each(part, placements.optimizer, layout.world());
+    auto const updated = held_by_each(part, placements.optimizer, request.places);
     at.parameters = take(parameters, plan.padding.parameters,
-                         held_by_each(part, placements.parameters, layout.world()) +
-                             held_by_each(flat.frozen, placements.parameters, layout.world()),
+                         held_by_each(part, placements.parameters, request.places) +
+                             held_by_each(flat.frozen, placements.parameters, request.places),
                          precision.compute);
     if (precision.has_master()) {
       at.master = take(optimizer, plan.padding.optimizer, updated, precision.master);
@@ -78,7 +86,7 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
     for (std::size_t k = 0; k < static_cast<std::size_t>(state_count); ++k) {
       at.states[k] = take(optimizer, plan.padding.optimizer, updated, precision.states);
     }
-    auto const whole = held_by_each(part, Placement::whole, layout.world());
+    auto const whole = held_by_each(part, Placement::whole, request.places);
     if (gradients_whole) {
       at.gradient = take(gradients, plan.padding.gradients, whole, precision.gradient);
     }

@@ -7,6 +7,7 @@
 
 #include "shard/layout.hpp"
 #include "shard/placement.hpp"
+#include "shard/places.hpp"
 #include "shard/slots.hpp"
 #include "zeroth/config/settings.hpp"
 #include "zeroth/device/memory.hpp"
@@ -16,6 +17,8 @@ namespace zeroth::shard {
 /// What a plan is made from.
 struct PlanRequest {
   Placements placements;
+  Places places{1, 1};          ///< Of the ranks that the layout is cut for.
+  bool sums_by_groups = false;  ///< Gradients are summed within groups, then over groups.
   PrecisionSettings precision;
   optim::Update update;
   bool several_reductions = false;  ///< In a step: then their results are summed up beside what backward writes.
@@ -29,7 +32,7 @@ struct PlanRequest {
 
 /// Where a flat unit's states start, in bytes from the start of their category's memory. -1: there is none.
 struct FlatOffsets {
-  std::int64_t parameters = -1;  ///< compute dtype; the whole or this rank's slices: trainable, then frozen
+  std::int64_t parameters = -1;  ///< compute dtype; the whole or what this rank has: trainable, then frozen
   std::int64_t master = -1;      ///< master dtype, trainable; -1 where the parameters are the master
   /// dtype of states, trainable; as many as the rule keeps, then -1
   std::array<std::int64_t, optim::most_states> states = [] {
@@ -63,7 +66,10 @@ struct MemoryPlan {
 
 [[nodiscard]] MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request);
 
+/// Among how many ranks one copy is cut.
+[[nodiscard]] int ranks_of(Placement placement, Places const& places) noexcept;
+
 /// The elements of `part` that the rank at `place` holds under `placement`.
-[[nodiscard]] Range held(Part const& part, Placement placement, int place) noexcept;
+[[nodiscard]] Range held(Part const& part, Placement placement, Places const& places, int place) noexcept;
 
 }  // namespace zeroth::shard

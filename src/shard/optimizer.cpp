@@ -110,7 +110,7 @@ void Optimizer::update(FlatId flat) {
     memory_->kernels().update(compute, args);
   }
   compute.record(memory_->updated(flat));
-  memory_->context().gather.group->recorder().note("update", "step", name);
+  memory_->context().gather.all->recorder().note("update", "step", name);
 }
 
 optim::StepSums Optimizer::sum_evaluation(optim::StepSums const& mine) { return sum("evaluation", {}, mine, {}); }

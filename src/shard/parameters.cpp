@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shard/parameters.hpp"
 
+#include <algorithm>
+
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::shard {
@@ -10,7 +12,7 @@ using comm::Operation;
 Parameters::Parameters(Memory& memory)
     : memory_{&memory},
       stream_{memory.context().gather_stream},
-      comm_{memory.context().gather.group},
+      comm_{&memory.context().gather.between(memory.request().placements.parameters, Placement::whole)},
       dtype_{memory.request().precision.compute},
       poison_{memory.request().poison},
       pool_{*memory.context().device, memory.request().parameter_slots, memory.parameter_slots(), bytes_of(dtype_)},
@@ -20,7 +22,10 @@ Parameters::Parameters(Memory& memory)
       whole_.push_back(slot_of_its_own(*memory.context().device, memory.addresses(flat).parameters, flat));
     }
   }
-  transaction_.reserve(2);
+  if (publishes_to_replicas()) {
+    published_ = events_by_flat(memory.context());
+  }
+  transaction_.reserve(std::max(std::size_t{2}, memory.flat_count()));
 }
 
 Slot& Parameters::slot(FlatId flat) noexcept { return memory_->parameters_whole() ? whole_[flat] : *pool_.find(flat); }
@@ -37,6 +42,9 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   auto const& unit = memory_->flat(flat);
   stream_->wait(*slot->free);
   stream_->wait(memory_->updated(flat));
+  if (!published_.empty()) {
+    stream_->wait(*published_[flat]);
+  }
   if (poison_) {
     memory_->kernels().fill(*stream_, slot->data, pool_.slot_bytes(flat), 0xff);
   }
@@ -44,13 +52,13 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   std::byte const* source = memory_->addresses(flat).parameters;
   std::byte* destination = slot->data;
   for (auto const* part : {&unit.trainable, &unit.frozen}) {
-    if (part->shard_count > 0) {
+    if (auto const count = memory_->held(*part, memory_->request().placements.parameters).count(); count > 0) {
       transaction_.push_back({.operation = Operation::all_gather,
                               .input = source,
                               .output = destination,
-                              .count = part->shard_count,
+                              .count = count,
                               .dtype = dtype_});
-      source += part->shard_count * bytes_of(dtype_);
+      source += count * bytes_of(dtype_);
       destination += part->padded_count * bytes_of(dtype_);
     }
   }
@@ -59,7 +67,7 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
     comm_->submit(*stream_, {purpose, unit.name}, transaction_);
   }
   stream_->record(*slot->ready);
-  gathered_bytes_ += unit.padded_count() * bytes_of(dtype_);
+  gathered_bytes_.add(unit.padded_count() * bytes_of(dtype_), *comm_, memory_->context().gather);
   return true;
 }
 
@@ -105,25 +113,41 @@ std::byte const* Parameters::address(ParamId param) noexcept {
   return data + location.offset * bytes_of(dtype_);
 }
 
-void Parameters::publish(FlatId flat) {
-  if (!memory_->parameters_whole() || memory_->optimizer_whole()) {
+bool Parameters::publishes_to_replicas() const noexcept {
+  auto const& [parameters, gradients, optimizer] = memory_->request().placements;
+  return parameters == Placement::group && optimizer == Placement::shard;
+}
+
+void Parameters::publish(std::span<FlatId const> flats) {
+  auto const& [parameters, gradients, optimizer] = memory_->request().placements;
+  if (parameters == optimizer || flats.empty()) {
     return;
   }
-  auto& slot = this->slot(flat);
-  auto const& part = memory_->flat(flat).trainable;
-  stream_->wait(memory_->updated(flat));
-  auto const* const own = slot.data + part.slice(memory_->place()).begin * bytes_of(dtype_);
-  transaction_.assign(1, {.operation = Operation::all_gather,
-                          .input = own,
-                          .output = slot.data,
-                          .count = part.shard_count,
-                          .dtype = dtype_});
-  {
-    device::SpanScope const span{*stream_, "publish", name(flat)};
-    comm_->submit(*stream_, {"publish", name(flat)}, transaction_);
+  // Beside the gathers of the next forward, in which the reduce stream has nothing else to do.
+  bool const to_replicas = publishes_to_replicas();
+  auto const& ranks = to_replicas ? memory_->context().reduce : memory_->context().gather;
+  auto& stream = to_replicas ? *memory_->context().reduce_stream : *stream_;
+  auto& holders = ranks.between(optimizer, parameters);
+  transaction_.clear();
+  for (auto const flat : flats) {
+    auto const held = memory_->held(memory_->flat(flat).trainable, parameters);
+    auto const updated = memory_->optimized(flat);
+    auto* const data = memory_->addresses(flat).parameters;
+    stream.wait(memory_->updated(flat));
+    transaction_.push_back({.operation = Operation::all_gather,
+                            .input = data + (updated.begin - held.begin) * bytes_of(dtype_),
+                            .output = data,
+                            .count = updated.count(),
+                            .dtype = dtype_});
+    gathered_bytes_.add(held.count() * bytes_of(dtype_), holders, ranks);
   }
-  stream_->record(*slot.ready);
-  gathered_bytes_ += part.padded_count * bytes_of(dtype_);
+  {
+    device::SpanScope const span{stream, "publish", name(flats.front())};
+    holders.submit(stream, {"publish", name(flats.front())}, transaction_);
+  }
+  for (auto const flat : flats) {
+    stream.record(to_replicas ? *published_[flat] : *slot(flat).ready);
+  }
 }
 
 void Parameters::drop(Drop what) noexcept {
@@ -138,6 +162,9 @@ void Parameters::drop(Drop what) noexcept {
 void Parameters::await_gathers() {
   stream_->record(*gathers_done_);
   memory_->compute().wait(*gathers_done_);
+  for (auto const& published : published_) {
+    memory_->compute().wait(*published);
+  }
 }
 
 }  // namespace zeroth::shard

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "shard/memory.hpp"
+#include "shard/moved_bytes.hpp"
 #include "shard/slots.hpp"
 
 namespace zeroth::shard {
 
 enum class Drop : std::uint8_t { trainable, all };
 
-/// Gathers and publishes run on the gather stream.
+/// Gathers and publishes run on the gather stream; what is published among replicas, on the reduce stream.
 class Parameters {
  public:
   explicit Parameters(Memory& memory);
@@ -38,18 +39,21 @@ class Parameters {
   /// Address of a parameter of a unit that is pinned and was awaited. With poison of a copy, NaN after the last
   /// release.
   [[nodiscard]] std::byte const* address(ParamId param) noexcept;
-  /// Hands this rank's updated slice to all, where parameters are whole and the optimizer is not.
-  void publish(FlatId flat);
+  /// Hands what this rank has updated, in one transaction, to those that hold it too: where parameters are held coarser
+  /// than the optimizer.
+  void publish(std::span<FlatId const> flats);
+  /// Are they other groups' ranks, each of which gathers with its group afterwards?
+  [[nodiscard]] bool publishes_to_replicas() const noexcept;
   /// Gathered copies of trainable units, or of all, are no longer valid.
   void drop(Drop what) noexcept;
-  /// Makes the compute stream wait until no rank reads this rank's slices any more.
+  /// Makes the compute stream wait until no rank reads this rank's slices any more, and all that was published is here.
   void await_gathers();
 
   /// How often a gathered unit was evicted or dropped so far.
   [[nodiscard]] std::int64_t evictions() const noexcept { return pool_.unbound(); }
   [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }
-  /// Handed to collectives so far, of full units.
-  [[nodiscard]] std::int64_t gathered_bytes() const noexcept { return gathered_bytes_; }
+  /// Handed to collectives so far, of all their ranks.
+  [[nodiscard]] MovedBytes const& gathered_bytes() const noexcept { return gathered_bytes_; }
 
  private:
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
@@ -58,14 +62,16 @@ class Parameters {
 
   Memory* memory_;
   device::Stream* stream_;
-  comm::Communicator* comm_;
+  comm::Communicator* comm_;  // of gathers
   Dtype dtype_;
   bool poison_;
   SlotPool pool_;
   ById<FlatId, Slot> whole_;  // where parameters are whole
+  /// On the reduce stream: this rank has what its replicas updated. Where parameters are cut among a group.
+  ById<FlatId, std::unique_ptr<device::Event>> published_;
   std::unique_ptr<device::Event> gathers_done_;
   std::vector<comm::Collective> transaction_;
-  std::int64_t gathered_bytes_ = 0;
+  MovedBytes gathered_bytes_;
 };
 
 }  // namespace zeroth::shard

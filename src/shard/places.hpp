@@ -23,6 +23,10 @@ class Places {
   [[nodiscard]] int replicas() const noexcept { return replicas_; }  ///< Groups.
   [[nodiscard]] int group_of(int rank) const noexcept { return rank / group_; }
   [[nodiscard]] int place_of(int rank) const noexcept { return rank % group_ * replicas_ + rank / group_; }
+  /// Of the pieces that are cut among a group, in order, which one the ranks at `place` and its replicas hold.
+  [[nodiscard]] int piece_of(int place) const noexcept { return place / replicas_; }
+  /// The first place of those that are replicas of each other, `place` among them.
+  [[nodiscard]] int first_replica(int place) const noexcept { return place - place % replicas_; }
   [[nodiscard]] int rank_at(int place) const noexcept { return place % replicas_ * group_ + place / replicas_; }
 
  private:

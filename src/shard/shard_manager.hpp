@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Owns a rank's parameters, gradients and optimizer states.
 #pragma once
-#include <cstdint>
-
 #include "shard/gradients.hpp"
 #include "shard/memory.hpp"
 #include "shard/optimizer.hpp"
@@ -12,9 +10,9 @@
 
 namespace zeroth::shard {
 
-/// Bytes handed to collectives, of full units.
+/// Handed to collectives.
 struct Traffic {
-  std::int64_t gathered_bytes = 0, reduced_bytes = 0;
+  MovedBytes gathered, reduced;
 };
 
 /// Verbs are enqueued, in program order on every rank; none blocks the host on a GPU, and on the CPU only those that

@@ -27,10 +27,9 @@ std::vector<OwnSlice> Slices::frozen(FlatId flat) const {
     return {};
   }
   auto const placement = memory_->request().placements.parameters;
-  auto const place = memory_->place();
   auto const dtype = memory_->request().precision.compute;
-  auto const before = held(unit.trainable, placement, place).count() + unit.frozen.slice(place).begin -
-                      held(unit.frozen, placement, place).begin;
+  auto const before = memory_->held(unit.trainable, placement).count() + unit.frozen.slice(memory_->place()).begin -
+                      memory_->held(unit.frozen, placement).begin;
   return {{"frozen", memory_->addresses(flat).parameters + before * bytes_of(dtype), dtype}};
 }
 
@@ -50,34 +49,39 @@ void Slices::spread() {
   for (auto const flat : memory_->layout().flats().ids()) {
     auto const& unit = memory_->flat(flat);
     auto const at = memory_->addresses(flat);
-    if (memory_->parameters_whole()) {
-      gather(flat, at.parameters, unit.trainable, precision.compute);
-      gather(flat, at.parameters + unit.trainable.padded_count * bytes_of(precision.compute), unit.frozen,
-             precision.compute);
+    auto const& placements = memory_->request().placements;
+    gather(flat, at.parameters, unit.trainable, placements.parameters, precision.compute);
+    auto const trainable = memory_->held(unit.trainable, placements.parameters).count();
+    gather(flat, at.parameters + trainable * bytes_of(precision.compute), unit.frozen, placements.parameters,
+           precision.compute);
+    if (precision.has_master()) {
+      gather(flat, at.master, unit.trainable, placements.optimizer, precision.master);
     }
-    if (memory_->optimizer_whole()) {
-      if (precision.has_master()) {
-        gather(flat, at.master, unit.trainable, precision.master);
-      }
-      for (int k = 0; k < optim::state_count(memory_->request().update.rule); ++k) {
-        gather(flat, at.states[static_cast<std::size_t>(k)], unit.trainable, precision.states);
-      }
+    for (int k = 0; k < optim::state_count(memory_->request().update.rule); ++k) {
+      gather(flat, at.states[static_cast<std::size_t>(k)], unit.trainable, placements.optimizer, precision.states);
     }
   }
   memory_->context().gather_stream->synchronize();
+  memory_->context().reduce_stream->synchronize();
 }
 
-void Slices::gather(FlatId flat, std::byte* whole, Part const& part, Dtype dtype) {
-  if (part.padded_count == 0) {
+/// From all ranks' slices of `part` to what this one holds of it under `placement`, from `data` on.
+void Slices::gather(FlatId flat, std::byte* data, Part const& part, Placement placement, Dtype dtype) {
+  if (part.padded_count == 0 || placement == Placement::shard) {
     return;
   }
   auto const& context = memory_->context();
+  bool const from_replicas = placement == Placement::group;
+  auto const before = part.slice(memory_->place()).begin - memory_->held(part, placement).begin;
   std::array const transaction{comm::Collective{.operation = comm::Operation::all_gather,
-                                                .input = whole + part.slice(memory_->place()).begin * bytes_of(dtype),
-                                                .output = whole,
+                                                .input = data + before * bytes_of(dtype),
+                                                .output = data,
                                                 .count = part.shard_count,
                                                 .dtype = dtype}};
-  context.gather.all->submit(*context.gather_stream, {"restore", memory_->flat(flat).name}, transaction);
+  (from_replicas ? context.reduce : context.gather)
+      .between(Placement::shard, placement)
+      .submit(*(from_replicas ? context.reduce_stream : context.gather_stream), {"restore", memory_->flat(flat).name},
+              transaction);
 }
 
 }  // namespace zeroth::shard

@@ -26,11 +26,11 @@ class Slices {
   /// Of the frozen part: its compute copy. None where there is no such part.
   [[nodiscard]] std::vector<OwnSlice> frozen(FlatId flat) const;
   /// Once all ranks have written to their own slices: rounds masters to compute copies, and gathers what ranks hold
-  /// whole. Collective. Waits. Copies in slots are not touched: see Parameters::drop().
+  /// of others. Collective. Waits. Copies in slots are not touched: see Parameters::drop().
   void spread();
 
  private:
-  void gather(FlatId flat, std::byte* whole, Part const& part, Dtype dtype);
+  void gather(FlatId flat, std::byte* data, Part const& part, Placement placement, Dtype dtype);
 
   Memory* memory_;
 };

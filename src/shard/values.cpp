@@ -2,6 +2,7 @@
 #include "shard/values.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/lane_hash.hpp"
 
@@ -28,14 +29,20 @@ Part const& Values::part_of(Location const& location) const noexcept {
 
 Range Values::slice_of(ParamId param, int place) const noexcept {
   auto const& location = memory_->layout().location(param);
-  auto const slice = part_of(location).slice(place);
-  auto const count = memory_->model().params[param].count;
-  auto const begin = std::clamp(slice.begin - location.in_part, std::int64_t{0}, count);
-  return {begin, std::clamp(slice.end - location.in_part, begin, count)};
+  return of_param(param, part_of(location).slice(place));
 }
 
-Range Values::held_of(ParamId param) const noexcept {
-  return replicated() ? Range{0, memory_->model().params[param].count} : slice_of(param, memory_->place());
+Range Values::held_of(ParamId param) const noexcept {  // the optimizer holds nothing that is not among these
+  auto const& part = part_of(memory_->layout().location(param));
+  return of_param(param, memory_->held(part, memory_->request().placements.parameters));
+}
+
+/// Of elements of its part, those of `param`, from its first one.
+Range Values::of_param(ParamId param, Range const& of_part) const noexcept {
+  auto const start = memory_->layout().location(param).in_part;
+  auto const count = memory_->model().params[param].count;
+  auto const begin = std::clamp(of_part.begin - start, std::int64_t{0}, count);
+  return {begin, std::clamp(of_part.end - start, begin, count)};
 }
 
 void Values::initialise() {
@@ -57,9 +64,9 @@ void Values::initialise() {
 Values::Copy Values::compute_copy(Location const& location) const noexcept {
   auto const& flat = memory_->flat(location.flat);
   auto const placement = memory_->request().placements.parameters;
-  auto const before = location.trainable ? 0 : held(flat.trainable, placement, memory_->place()).count();
+  auto const before = location.trainable ? 0 : memory_->held(flat.trainable, placement).count();
   return {memory_->addresses(location.flat).parameters + before * bytes_of(memory_->request().precision.compute),
-          held(part_of(location), placement, memory_->place())};
+          memory_->held(part_of(location), placement)};
 }
 
 void Values::store(ParamId param, std::int64_t first, std::span<float const> values) {
@@ -104,10 +111,15 @@ void Values::read(Copy const& copy, Dtype dtype, std::int64_t first, std::span<f
   memory_->compute().synchronize();
 }
 
-std::uint64_t Values::hash_whole(FlatId flat, States states, std::span<std::byte> piece) {
+bool Values::holds(Placement placement) const noexcept {
+  auto const& placements = memory_->request().placements;
+  return placements.parameters == placement || placements.optimizer == placement;
+}
+
+std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std::span<std::byte> piece) {
   auto& compute = memory_->compute();
   auto const& unit = memory_->flat(flat);
-  auto const& precision = memory_->request().precision;
+  auto const& [precision, placements] = std::tie(memory_->request().precision, memory_->request().placements);
   auto const at = memory_->addresses(flat);
   LaneHash hash;
   auto const add = [&](std::byte const* data, std::int64_t count, Dtype dtype) {
@@ -121,11 +133,12 @@ std::uint64_t Values::hash_whole(FlatId flat, States states, std::span<std::byte
       left -= bytes;
     }
   };
-  if (memory_->parameters_whole()) {
-    add(at.parameters, unit.padded_count(), precision.compute);
+  if (placements.parameters == placement) {
+    add(at.parameters, memory_->held(unit.trainable, placement).count() + memory_->held(unit.frozen, placement).count(),
+        precision.compute);
   }
-  if (memory_->optimizer_whole()) {
-    auto const count = unit.trainable.padded_count;
+  if (placements.optimizer == placement) {
+    auto const count = memory_->optimized(flat).count();
     if (precision.has_master()) {
       add(at.master, count, precision.master);
     }

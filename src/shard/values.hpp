@@ -33,11 +33,11 @@ class Values {
   /// Memory of the device for a piece of a shard on its way to a file.
   [[nodiscard]] std::span<float> transfer() noexcept { return memory_->transfer(); }
 
-  /// Does every rank hold some state whole?
-  [[nodiscard]] bool replicated() const noexcept { return memory_->parameters_whole() || memory_->optimizer_whole(); }
-  /// Of all that every rank holds whole of `flat`, once nothing writes to it any more; equal on all ranks. Waits.
-  /// `piece` is of Device::allocate_host().
-  [[nodiscard]] std::uint64_t hash_whole(FlatId flat, States states, std::span<std::byte> piece);
+  /// Is some state held so?
+  [[nodiscard]] bool holds(Placement placement) const noexcept;
+  /// Of all that is held so of `flat`, once nothing writes to it any more; equal on all ranks that hold the same: all,
+  /// or replicas. Waits. `piece` is of Device::allocate_host().
+  [[nodiscard]] std::uint64_t hash(FlatId flat, Placement placement, States states, std::span<std::byte> piece);
 
  private:
   /// Elements `held` of a part, from `data` on.
@@ -46,6 +46,7 @@ class Values {
     Range held;
   };
   void read(Copy const& copy, Dtype dtype, std::int64_t first, std::span<float> values);
+  [[nodiscard]] Range of_param(ParamId param, Range const& of_part) const noexcept;
   [[nodiscard]] Part const& part_of(Location const& location) const noexcept;
   [[nodiscard]] Copy compute_copy(Location const& location) const noexcept;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 namespace zeroth::simulate {
 namespace {
@@ -15,11 +16,10 @@ struct Topology {
   double bytes_per_s;  ///< Of the slowest link that a ring over all ranks crosses.
 };
 
-Topology topology_of(int world, Machine const& machine) noexcept {
-  int const nodes = (world + machine.ranks_per_node - 1) / machine.ranks_per_node;
-  double const slowest =
-      nodes > 1 ? std::min(machine.node_bytes_per_s, machine.network_bytes_per_s) : machine.node_bytes_per_s;
-  return {world, nodes, std::min(world, machine.ranks_per_node), slowest};
+Topology topology_of(Reach const& reach, Machine const& machine) noexcept {
+  double const network = reach.network_share * machine.network_bytes_per_s;
+  double const slowest = reach.nodes > 1 ? std::min(machine.node_bytes_per_s, network) : machine.node_bytes_per_s;
+  return {reach.ranks, reach.nodes, reach.ranks_per_node, slowest};
 }
 
 double transfer_us(double bytes, Topology const& topology, Protocol const& protocol) noexcept {
@@ -56,12 +56,27 @@ CollectiveCost alone(comm::Collective const& collective, double bytes, Machine c
 
 }  // namespace
 
-CollectiveCost cost_of(comm::Collective const& collective, int world, Machine const& machine) {
+Reach reach_of(std::span<int const> job_ranks, int world, Machine const& machine) {
+  std::map<int, int> on_node;
+  for (auto const rank : job_ranks) {
+    ++on_node[rank / machine.ranks_per_node];
+  }
+  Reach reach{.ranks = static_cast<int>(job_ranks.size()), .nodes = static_cast<int>(on_node.size())};
+  for (auto const& [node, ranks] : on_node) {
+    int const all = std::min(machine.ranks_per_node, world - node * machine.ranks_per_node);
+    reach.ranks_per_node = std::max(reach.ranks_per_node, ranks);
+    reach.network_share = std::min(reach.network_share, static_cast<double>(ranks) / all);
+  }
+  return reach;
+}
+
+CollectiveCost cost_of(comm::Collective const& collective, Reach const& reach, Machine const& machine) {
+  int const world = reach.ranks;
   auto const block = static_cast<double>(collective.count * bytes_of(collective.dtype));
   if (world == 1) {
     return alone(collective, block, machine);
   }
-  auto const topology = topology_of(world, machine);
+  auto const topology = topology_of(reach, machine);
   auto const by_rings = [&](int rounds, double sent) {
     auto best = never;
     for (auto const& protocol : machine.ring) {

@@ -8,7 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "comm/group.hpp"
 #include "comm/launch/job_state.hpp"
+#include "engine/communicators.hpp"
+#include "engine/planning.hpp"
 #include "simulate/rank_threads.hpp"
 #include "simulate/virtual_communicator.hpp"
 #include "simulate/virtual_device.hpp"
@@ -152,13 +155,22 @@ void check(Model const& model, int world, std::span<UnitWork const> work, Option
   }
 }
 
+/// What the engine of each rank will split.
+ExpectedSplits splits_of_engine(Model const& model, Config const& config, int world) {
+  auto const blueprint = engine::make_blueprint(model, config, world, comm::Transport::local);
+  auto const places = blueprint.request.places;
+  return [places, splits = engine::splits_of(blueprint.settings, blueprint.request)](std::size_t split, int rank) {
+    return comm::SplitRequest{splits.at(split).color(places, rank), places.place_of(rank)};
+  };
+}
+
 }  // namespace
 
 Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
                Machine const& machine, Options const& options) {
   check(model, world, work, options);
   auto const simulated = static_cast<std::size_t>(options.all_ranks ? world : 1);
-  VirtualJob job{machine, world, static_cast<int>(simulated)};
+  VirtualJob job{machine, world, static_cast<int>(simulated), splits_of_engine(model, config, world)};
   auto const traced = options.timelines ? simulated : 0;
   std::vector<Timeline> timelines(traced);
   std::vector<Simulation> results(simulated);

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A communicator that only takes time. What a rank brings, all others are taken to have brought too.
+/// Communicators that only take time. What a rank brings, all others are taken to have brought too.
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/abort_state.hpp"
 #include "comm/barrier.hpp"
+#include "comm/group.hpp"
+#include "simulate/collective_cost.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 #include "zeroth/simulate/machine.hpp"
@@ -30,11 +35,14 @@ class VirtualBarrier {
   std::array<std::vector<double>, 2> times_us_;
 };
 
+/// What `rank` will ask of the job's split number `split`, from 0: most ranks do not exist to say so.
+using ExpectedSplits = std::function<comm::SplitRequest(std::size_t split, int rank)>;
+
 /// What the communicators of all simulated ranks share.
 class VirtualJob {
  public:
-  /// `simulated` ranks, the first of `world`, exist.
-  VirtualJob(Machine const& machine, int world, int simulated);
+  /// `simulated` ranks, the first of `world` or all, exist. Without `splits` each is one of all ranks, in order.
+  VirtualJob(Machine const& machine, int world, int simulated, ExpectedSplits splits = {});
   /// Rank's communicator of all ranks.
   [[nodiscard]] std::unique_ptr<comm::Communicator> communicator(int rank);
   void abort(std::string const& reason) noexcept { abort_.abort(reason); }
@@ -45,27 +53,31 @@ class VirtualJob {
   struct alignas(64) Rank {
     std::shared_ptr<comm::FlightRecorder> recorder;
     std::int64_t bytes_sent = 0;
-    std::size_t communicators = 0;
+    std::size_t splits = 0;
   };
-  /// All ranks split in the same order, so that the n-th communicators of all ranks belong together.
-  [[nodiscard]] std::shared_ptr<VirtualBarrier> next_barrier(Rank& rank);
+  /// All ranks split in the same order: those of the same split and color belong together.
+  [[nodiscard]] std::shared_ptr<VirtualBarrier> barrier(std::size_t split, int color, std::size_t ranks);
+  /// Those of split number `split` of all ranks. Throws ContractError where `mine` is not what was expected of `rank`.
+  [[nodiscard]] std::vector<comm::SplitRequest> requests(std::size_t split, int rank, comm::SplitRequest mine) const;
 
   Machine const& machine_;
   int world_;
+  ExpectedSplits splits_;
   comm::AbortState abort_;
   std::vector<Rank> ranks_;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<VirtualBarrier>> barriers_;
+  std::map<std::pair<std::size_t, int>, std::shared_ptr<VirtualBarrier>> barriers_;
 };
 
 class VirtualCommunicator final : public comm::Communicator {
  public:
-  VirtualCommunicator(VirtualJob& job, int rank, std::string name);
-  [[nodiscard]] int rank() const noexcept override { return rank_; }
-  [[nodiscard]] int world() const noexcept override { return job_.world_; }
-  [[nodiscard]] int job_rank(int rank) const noexcept override { return rank; }
+  /// `group` with `barrier` of those of its ranks that exist.
+  VirtualCommunicator(VirtualJob& job, comm::Group group, std::shared_ptr<VirtualBarrier> barrier);
+  [[nodiscard]] int rank() const noexcept override { return group_.rank; }
+  [[nodiscard]] int world() const noexcept override { return group_.world(); }
+  [[nodiscard]] int job_rank(int rank) const noexcept override { return group_.job_rank(rank); }
   [[nodiscard]] comm::Transport transport() const noexcept override { return comm::Transport::local; }
-  [[nodiscard]] std::string const& name() const noexcept override { return name_; }
+  [[nodiscard]] std::string const& name() const noexcept override { return group_.name; }
   [[nodiscard]] comm::FlightRecorder& recorder() noexcept override { return *mine_.recorder; }
   void set_options(comm::CommOptions const& /*options*/) override {}
   void set_staging(std::span<std::byte> /*staging*/) override {}
@@ -74,13 +86,13 @@ class VirtualCommunicator final : public comm::Communicator {
  private:
   void do_submit(device::Stream& stream, comm::Label const& label,
                  std::span<comm::Collective const> collectives) override;
-  /// Of all ranks in the same order only: throws ContractError otherwise.
+  /// Of a job's communicator, as it expects it: throws ContractError otherwise.
   [[nodiscard]] std::unique_ptr<comm::Communicator> do_split(int color, int key, std::string const& name) override;
 
   VirtualJob& job_;
   VirtualJob::Rank& mine_;
-  int rank_;
-  std::string name_;
+  comm::Group group_;
+  Reach reach_;
   std::shared_ptr<VirtualBarrier> barrier_;
 };
 

@@ -98,9 +98,10 @@ bool VirtualStream::in_line() const noexcept {
 void VirtualStream::communicate(double begin_us, CollectiveCost const& cost) {
   double const reached = start();
   // Whatever comes starts later than what the host does now.
-  device_.links_.forget_before(device_.host_us_);
+  auto& links = cost.on_network ? device_.network_ : device_.links_;
+  links.forget_before(device_.host_us_);
   device_.math_.forget_before(device_.host_us_);
-  *clock_us_ = device_.links_.send(begin_us + cost.latency_us, cost.transfer_us);
+  *clock_us_ = links.send(begin_us + cost.latency_us, cost.transfer_us);
   if (in_line()) {
     in_line_us_ += *clock_us_ - reached;
   } else if (cost.takes_compute) {

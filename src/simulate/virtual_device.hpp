@@ -90,7 +90,7 @@ class VirtualDevice final : public device::Device {
   device::Ledger ledger_;
   Timeline* timeline_ = nullptr;
   double host_us_ = 0;
-  Links links_;
+  Links links_, network_;  // within a node, and between nodes
   BusyTimes math_;
   std::vector<std::shared_ptr<BusyTimes>> collectives_;  ///< By stream.
   double owed_us_ = 0;  ///< What collectives took from math that had been enqueued before them.

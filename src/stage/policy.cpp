@@ -31,7 +31,26 @@ Placements placements_for(Settings const& settings) {
   if (backward_adds_up) {
     placements.gradients = Placement::whole;
   }
+  auto const& groups = settings.groups;
+  auto const cut_for_groups = [&](Placement& placement, bool asked) {
+    if (asked && placement == Placement::shard && groups.count > 1) {
+      placement = groups.size == 1 ? Placement::whole : Placement::group;
+    }
+  };
+  cut_for_groups(placements.parameters, groups.cut_parameters);
+  cut_for_groups(placements.gradients, groups.cut_states);
+  cut_for_groups(placements.optimizer, groups.cut_states);
   return placements;
+}
+
+shard::Places places_for(Settings const& settings) {
+  auto const& [size, count, cut_parameters, cut_states, two_level_sums] = settings.groups;
+  return {size * count, size};
+}
+
+bool sums_by_groups(Settings const& settings) noexcept {
+  auto const& groups = settings.groups;
+  return groups.two_level_sums && groups.size > 1 && groups.count > 1;
 }
 
 }  // namespace zeroth::stage

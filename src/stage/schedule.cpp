@@ -23,7 +23,7 @@ namespace {
 
 /// Nothing is gathered ahead where parameters are whole.
 PrefetchBudget budget_of(Settings const& settings) {
-  bool const gathers = placements_for(settings).parameters == Placement::shard;
+  bool const gathers = placements_for(settings).parameters != Placement::whole;
   return gathers ? PrefetchBudget{settings.prefetch_count, settings.max_live_count} : PrefetchBudget{};
 }
 
@@ -35,11 +35,11 @@ ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings) 
   ScheduleLimits limits;
   limits.bucket_count = settings.reduce_bucket_count;
   limits.bucket_units = std::numeric_limits<int>::max();
-  if (placements.parameters == Placement::shard) {
+  if (placements.parameters != Placement::whole) {
     limits.parameter_slots = order.parameter_slots();
     limits.shortage = order.shortage();
   }
-  if (placements.gradients == Placement::shard) {
+  if (placements.gradients != Placement::whole) {
     limits.gradient_slots = order.gradient_slots(settings.gradient_slots);
     if (!settings.sums_micro_steps) {  // otherwise slots are given up before there is a bucket
       // Half of the slots are on their way while backward fills the other half.
@@ -54,11 +54,13 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
     : layout_{&layout},
       manager_{&manager},
       order_{layout, budget_of(settings)},
-      gathers_{placements_for(settings).parameters == Placement::shard},
+      gathers_{placements_for(settings).parameters != Placement::whole},
+      bucket_count_{limits.bucket_count},
       buckets_{layout, limits.bucket_count, limits.bucket_units},
       first_used_(layout.flats().size(), 0),
       users_left_(layout.flats().size(), 0) {
   ahead_.reserve(layout.flats().size());
+  updated_.reserve(layout.flats().size());
 }
 
 void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool last) {
@@ -214,15 +216,32 @@ void Schedule::update() {
       first_used_[flat] = 1;
     }
   }
+  // Replicas are as far apart as ranks can be: what they are handed goes in transactions that are worth it.
+  std::int64_t const most = manager_->parameters.publishes_to_replicas() ? bucket_count_ : 0;
+  std::int64_t count = 0;
   auto const completion = layout_->completion_order();
   for (auto flat = completion.rbegin(); flat != completion.rend(); ++flat) {
+    auto const more = layout_->flats()[*flat].trainable.padded_count;
+    if (count > most - more) {
+      publish();
+      count = 0;
+    }
     manager_->optimizer.update(*flat);
-    manager_->parameters.publish(*flat);
+    updated_.push_back(*flat);
+    count += more;
+  }
+  publish();
+}
+
+void Schedule::publish() {
+  manager_->parameters.publish(updated_);
+  for (auto const flat : updated_) {
     // What the next pass uses first is on its way while the rest is still being updated.
-    if (first_used_[*flat] != 0 && !manager_->parameters.gathered(*flat)) {
-      gather(*flat, "forward");
+    if (first_used_[flat] != 0 && !manager_->parameters.gathered(flat)) {
+      gather(flat, "forward");
     }
   }
+  updated_.clear();
 }
 
 }  // namespace zeroth::stage

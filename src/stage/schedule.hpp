@@ -60,6 +60,7 @@ class Schedule {
   /// As gather, but takes no slot from what is used sooner: false then.
   [[nodiscard]] bool gather_ahead(shard::FlatId flat, std::string_view purpose);
   void prefetch(std::string_view purpose);
+  void publish();
   void reduce(Buckets::Bucket bucket);
   void open_gradients(UnitId unit);
   void close_gradients(Turn const& turn);
@@ -68,6 +69,7 @@ class Schedule {
   shard::ShardManager* manager_;
   Order order_;
   bool gathers_;  ///< Parameters are not whole.
+  std::int64_t bucket_count_;
   Buckets buckets_;
   PassKind pass_ = PassKind::training;
   std::int64_t position_ = 0, end_ = 0;
@@ -75,6 +77,7 @@ class Schedule {
   ById<shard::FlatId, char> first_used_;         // forward begins with it
   ById<shard::FlatId, std::size_t> users_left_;  // units whose backward turns are to come or not over
   std::vector<shard::FlatId> ahead_;
+  std::vector<shard::FlatId> updated_;  // and not published yet
   /// For what turn everything ahead was gathered, and how many gathered units had been evicted by then.
   struct Prefetched {
     PassKind pass = PassKind::training;

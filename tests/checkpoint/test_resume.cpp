@@ -189,6 +189,36 @@ TEST_CASE("every sample comes once per epoch, where steps are lost, and with oth
   CHECK(epochs[2].size() == 233 - 2 * 97);
 }
 
+TEST_CASE("a run goes on between groups and none, and between groups of other sizes") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  auto const text = [&](int stage, char const* keys) {
+    return Config::from_json(varied_file(types, stage)).with(keys);
+  };
+  std::vector<std::pair<char const*, Config>> const files{
+      {"stage 0", text(0, "{}")},
+      {"stage 3", text(3, "{}")},
+      {"hpZ 2", text(3, R"({"zero_optimization": {"zero_hpz_partition_size": 2}})")},
+      {"MiCS 2 at stage 3", text(3, R"({"zero_optimization": {"mics_shard_size": 2}})")},
+      {"MiCS 3 at stage 1", text(1, R"({"zero_optimization": {"mics_shard_size": 3}})")}};
+  auto const straight = [&] {
+    Folder const folder;
+    auto const run = train(6, files[0].second, saving(folder / "straight", steps, steps));
+    return std::pair{bits_behind(3, run), states_in(folder / "straight/step_00000006")};
+  }();
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    auto const& [saved, first] = files[i];
+    for (auto const j : {(i + 1) % files.size(), (i + 3) % files.size()}) {
+      auto const& [restored, second] = files[j];
+      INFO(fmt::format("{}, saved in {}, restored in {}", types.name, saved, restored));
+      Folder const folder;
+      train(6, first, saving(folder / "first", 3, 3));
+      auto const resumed = train(6, second, resuming(folder / "first", steps, folder / "second"));
+      REQUIRE(bits_behind(3, resumed) == straight.first);
+      REQUIRE(states_in(folder / "second/step_00000006") == straight.second);
+    }
+  }
+}
+
 TEST_CASE("a run that saves is one that does not") {
   auto const types = GENERATE(fp32_types, bf16_types, fp16_types, bf16_masters_and_moments);
   for (int stage = 0; stage <= 3; ++stage) {

@@ -192,6 +192,28 @@ TEST_CASE("DeepSpeed's other keys are accepted where they ask for nothing but wh
   )")) == "");
 }
 
+TEST_CASE("Groups are what the keys of DeepSpeed's or zeroth.group_size say, and otherwise all ranks") {
+  auto const groups = [](char const* members) { return settings_of(members, 8).groups; };
+  auto const none = groups("");
+  CHECK(none.size == 8);
+  CHECK(none.count == 1);
+  auto const hpz = groups(R"("zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4, "mics_shard_size": -1})");
+  CHECK(hpz.size == 4);
+  CHECK(hpz.count == 2);
+  CHECK(hpz.cut_parameters);
+  CHECK_FALSE(hpz.cut_states);
+  CHECK_FALSE(hpz.two_level_sums);
+  auto const mics = groups(R"("zero_optimization": {"stage": 1, "mics_shard_size": 2}, "zeroth": {"group_size": 2})");
+  CHECK(mics.size == 2);
+  CHECK(mics.count == 4);
+  CHECK(mics.cut_parameters);
+  CHECK(mics.cut_states);
+  auto const sums = groups(R"("zeroth": {"two_level_sums": true, "group_size": 8})");
+  CHECK(sums.size == 8);
+  CHECK(sums.two_level_sums);
+  CHECK_FALSE(sums.cut_parameters);
+}
+
 TEST_CASE("Loss is scaled for fp16 only") {
   auto const fp16 = [](char const* more) {
     return settings_of(fmt::format(R"("fp16": {{"enabled": true{}}})", more)).rules;

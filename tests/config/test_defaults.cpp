@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An empty file means what it means to DeepSpeed 0.19, but for the differences that are listed here and in
-/// docs/config.md.
+/// An empty file means what it means to DeepSpeed 0.19, and to 0.18, which had MiCS, but for the differences that are
+/// listed here and in docs/config.md.
 #include <map>
 #include <set>
 
@@ -21,6 +21,7 @@ char const* const deepspeed = R"({
   "zero_optimization.stage": 0, "zero_optimization.reduce_bucket_size": 500000000,
   "zero_optimization.overlap_comm": null, "zero_optimization.stage3_prefetch_bucket_size": 50000000,
   "zero_optimization.stage3_max_live_parameters": 1000000000,
+  "zero_optimization.zero_hpz_partition_size": 1, "zero_optimization.mics_shard_size": -1,
   "fp16.enabled": false, "fp16.loss_scale": 0.0, "fp16.initial_scale_power": 16, "fp16.loss_scale_window": 1000,
   "fp16.hysteresis": 2, "fp16.consecutive_hysteresis": false, "fp16.min_loss_scale": 1,
   "bf16.enabled": false, "bf16.check_grad_overflow": true,

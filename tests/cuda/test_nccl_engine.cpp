@@ -5,6 +5,7 @@
 #include <barrier>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/contribute.hpp"
@@ -85,6 +86,32 @@ TEST_CASE("ranks that communicate by NCCL train as threads on the CPU do") {
       INFO(fmt::format("{}, stage {}, overlap {}", types.name, stage, overlap));
       auto const text = file(types, stage, overlap);
       REQUIRE(bits_of(train_by_nccl(4, text)) == bits_of(train_on_cpu(4, text)));
+    }
+  }
+}
+
+TEST_CASE(
+    "ranks in groups by NCCL train as threads on the CPU do without groups, and hand NCCL the bytes of the formulas") {
+  for (bool const two_levels : {false, true}) {
+    for (auto const& [stage, keys] : {std::pair{3, R"(, "zero_hpz_partition_size": 2)"},
+                                      {3, R"(, "mics_shard_size": 2)"},
+                                      {2, R"(, "mics_shard_size": 2)"},
+                                      {1, R"(, "mics_shard_size": 2)"}}) {
+      INFO(fmt::format("stage {}{}, two levels: {}", stage, keys, two_levels));
+      auto const* const more = two_levels ? R"(, "two_level_sums": true, "group_size": 2)" : "";
+      for (auto const* const shared : {"", R"(, "single_communicator": true)"}) {
+        auto const flat = file(all_types[1], stage, true, fmt::format("{}{}", more, shared));
+        auto const grouped = train_by_nccl(4, with_zero_keys(flat, keys));
+        auto const on_cpu = train_on_cpu(4, with_zero_keys(flat, keys));
+        REQUIRE(bits_of(grouped) == bits_of(train_on_cpu(4, flat)));
+        for (std::size_t step = 0; step < grouped.reports.size(); ++step) {
+          CHECK(grouped.reports[step].gathered_bytes == on_cpu.reports[step].gathered_bytes);
+          CHECK(grouped.reports[step].gathered_across_groups_bytes ==
+                on_cpu.reports[step].gathered_across_groups_bytes);
+          CHECK(grouped.reports[step].reduced_bytes == on_cpu.reports[step].reduced_bytes);
+          CHECK(grouped.reports[step].reduced_across_groups_bytes == on_cpu.reports[step].reduced_across_groups_bytes);
+        }
+      }
     }
   }
 }

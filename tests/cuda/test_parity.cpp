@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
 #include "cuda/cuda_access.hpp"
 #include "cuda/gpus.hpp"
@@ -67,6 +68,20 @@ TEST_CASE("ranks on one GPU give the CPU's bits") {
         }
       }
     }
+  }
+}
+
+TEST_CASE("ranks in groups on a GPU give the bits of the stage without groups on the CPU") {
+  auto const types = GENERATE_COPY(all_types[0], all_types[1], all_types[6]);
+  for (auto const& [stage, keys] : {std::pair{3, R"(, "zero_hpz_partition_size": 2)"},
+                                    {3, R"(, "mics_shard_size": 2)"},
+                                    {1, R"(, "mics_shard_size": 2)"}}) {
+    INFO(fmt::format("{}, stage {}{}", types.name, stage, keys));
+    auto const flat = file(types, stage, 2, movements[stage % 3], R"(, "poison": true)");
+    REQUIRE(bits_of(train_on_gpu(4, with_zero_keys(flat, keys), {.delays = 5})) == bits_of(train_on_cpu(4, flat)));
+    auto const more = R"(, "two_level_sums": true, "group_size": 2)";
+    auto const two_levels = file(types, stage, 2, movements[1], more);
+    REQUIRE(bits_of(train_on_gpu(4, with_zero_keys(two_levels, keys), {})) == bits_of(train_on_cpu(4, two_levels)));
   }
 }
 

@@ -38,4 +38,10 @@ inline RunJob threads_on(MakeDevice make_device) {
 }
 inline Trained train_on_cpu(int world, std::string const& text) { return train_by(threads_on({}), world, text); }
 
+/// A stage file with more of `"zero_optimization": {"stage": N`, each key with a comma before it.
+inline std::string with_zero_keys(std::string text, std::string const& keys) {
+  std::string const before = R"("zero_optimization": {"stage": )";
+  return text.insert(text.find(before) + before.size() + 1, keys);
+}
+
 }  // namespace zeroth::testing

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/planning.hpp"
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
@@ -210,6 +211,23 @@ TEST_CASE("the plan in words tells every category and every decision") {
       words(3, {.zeroth = R"(, "reduce_gradients": "last_micro_step")"}),
       Contains("gradients are whole: with zeroth.reduce_gradients last_micro_step they are held between micro-steps") &&
           Contains("micro-steps add up in fp32 (zeroth.gradient_dtype), and are reduced once"));
+}
+
+TEST_CASE("a group on several machines is warned of, and 16 bits that are rounded twice are noted") {
+  auto const settings = [](char const* zero, char const* zeroth, char const* more = "") {
+    return small_config(3, {.zero = zero, .zeroth = zeroth, .more = more}).settings(8, 1);
+  };
+  auto const hpz = settings(R"(, "zero_hpz_partition_size": 4)", "");
+  using Machines = std::vector<std::uint64_t>;
+  CHECK(engine::crossing_warning(hpz, Machines{1, 1, 1, 1, 2, 2, 2, 2}) == "");
+  CHECK(engine::crossing_warning(hpz, Machines{1, 1, 1, 1, 1, 1, 1, 1}) == "");
+  CHECK_THAT(engine::crossing_warning(hpz, Machines{1, 1, 1, 1, 2, 2, 3, 2}),
+             Contains("the group of ranks 4 to 7 is on 2 machines"));
+  CHECK(engine::crossing_warning(settings("", ""), Machines{1, 2, 3, 4, 5, 6, 7, 8}) == "");
+  auto const two_levels = R"(, "two_level_sums": true, "group_size": 2)";
+  CHECK(engine::two_level_note(settings("", two_levels)) == "");
+  CHECK_THAT(engine::two_level_note(settings("", two_levels, R"(, "bf16": {"enabled": true})")),
+             Contains("rounds sums to bf16 twice") && Contains("communication_data_type \"fp32\""));
 }
 
 TEST_CASE("sums in fp32 beside 16-bit gradients cost four bytes an element, at every stage") {

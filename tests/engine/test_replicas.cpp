@@ -18,13 +18,14 @@ namespace {
 using Catch::Contains;
 
 /// A model whose second unit starts as `value` says on rank `job.rank()`.
-Outcome built_with(int world, int stage, std::function<float(int rank, std::int64_t element)> const& value) {
+Outcome built_with(int world, int stage, std::function<float(int rank, std::int64_t element)> const& value,
+                   SmallFile const& file = {}) {
   return run_job(world, [&](Job& job) {
     Model model;
     auto const of_rank = PerElement{[&, rank = job.rank()](std::int64_t element) { return value(rank, element); }};
     static_cast<void>(model.param(model.unit("first"), "a", {200}, Normal{1}));
     static_cast<void>(model.param(model.unit("second"), "b", {300}, of_rank));
-    Engine<float> const engine{job, model, small_config(stage)};
+    Engine<float> const engine{job, model, small_config(stage, file)};
   });
 }
 
@@ -64,12 +65,13 @@ void save_changed(std::filesystem::path const& original, std::filesystem::path c
   write_file(changed, file.bytes());
 }
 
-/// Rank 1 of two loads another file than rank 0.
-Outcome load_different(int stage, std::filesystem::path const& mine, std::filesystem::path const& other) {
-  return run_job(2, [&](Job& job) {
+/// The last rank loads another file than the others.
+Outcome load_different(int stage, std::filesystem::path const& mine, std::filesystem::path const& other, int world = 2,
+                       SmallFile const& file = {}) {
+  return run_job(world, [&](Job& job) {
     SmallModel const small;
-    Engine<float> engine{job, small.model, small_config(stage)};
-    engine.load_weights(job.rank() == 0 ? mine : other);
+    Engine<float> engine{job, small.model, small_config(stage, file)};
+    engine.load_weights(job.rank() < world - 1 ? mine : other);
   });
 }
 
@@ -94,6 +96,25 @@ TEST_CASE("one element that starts differently is found where parameters are who
         built_with(3, stage, [](int rank, std::int64_t element) { return rank == 1 && element == 20 ? 1.0F : 2.0F; }),
         "rank 1's unit \"second\" differs from rank 0's after initialisation");
   }
+}
+
+TEST_CASE("one element that starts differently is found among replicas, in every group") {
+  // Of 512 elements, ranks 0 and 2 have the first half of what is cut among two, ranks 1 and 3 the other.
+  auto const differs = [](int rank, std::int64_t at) {
+    return [=](int of, std::int64_t element) { return of == rank && element == at ? 1.0F : 2.0F; };
+  };
+  for (auto const* const zero : {R"(, "zero_hpz_partition_size": 2)", R"(, "mics_shard_size": 2)"}) {
+    INFO(zero);
+    check_all(
+        built_with(4, 3, differs(2, 20), {.zero = zero}),
+        "rank 2's unit \"second\" differs from rank 0's after initialisation: ranks that should hold the same do not");
+    check_all(built_with(4, 3, differs(3, 280), {.zero = zero}),
+              "rank 3's unit \"second\" differs from rank 1's after initialisation");
+    CHECK(messages_of(built_with(4, 3, differs(2, 280), {.zero = zero})).empty());  // which rank 2 does not have
+  }
+  // Masters and states of replicas, beside parameters that all have whole.
+  check_all(built_with(4, 1, differs(3, 20), {.zero = R"(, "mics_shard_size": 2)"}),
+            "rank 3's unit \"second\" differs from rank 0's after initialisation");
 }
 
 TEST_CASE("an initialiser that is no function of the index ends every rank") {
@@ -133,6 +154,11 @@ TEST_CASE("ranks that load different files are told so") {
       check_all(load_different(stage, original, other),
                 "rank 1's unit \"block1\" differs from rank 0's after load_weights()");
     }
+  }
+  save_changed(original, other, [](auto& values) { values[280] += 0.001F; });
+  for (auto const* const zero : {R"(, "zero_hpz_partition_size": 2)", R"(, "mics_shard_size": 2)"}) {
+    check_all(load_different(3, original, other, 4, {.zero = zero}),
+              "rank 3's unit \"block1\" differs from rank 1's after load_weights()");
   }
 }
 

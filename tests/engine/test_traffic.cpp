@@ -111,6 +111,76 @@ TEST_CASE("bytes in reports are those of the collectives that were submitted") {
 }
 
 TEST_CASE(
+    "in groups, bytes within and across them are those of the formulas, and of the collectives that were submitted") {
+  // Six ranks in groups of three. With slices of 128, each unit has 768 trainable elements, and the second 768 frozen.
+  constexpr std::int64_t w = 3 * 768 * 4;
+  constexpr std::int64_t f = 768 * 4;
+  // Of two sizes of slots, one each: backward finds the second and the last unit where forward left them.
+  constexpr std::int64_t by_units = w + f + 768 * 4;
+  struct Case {
+    int stage;
+    char const* zero;
+    char const* zeroth;
+    std::int64_t gathered, gathered_across, reduced, reduced_across;
+  };
+  auto const* const hpz = R"(, "stage3_prefetch_bucket_size": 0, "zero_hpz_partition_size": 3)";
+  auto const* const mics = R"(, "stage3_prefetch_bucket_size": 0, "mics_shard_size": 3)";
+  auto const* const two_levels = R"(, "two_level_sums": true)";
+  for (auto const& each : {
+           // Parameters within, what was updated across: a third of it is what a rank holds.
+           Case{3, hpz, "", by_units + w / 3, w / 3, w, w},
+           Case{3, hpz, two_levels, by_units + w / 3, w / 3, w + w / 3, w / 3},
+           // Sums across, their slices once more to replicas; all gathers within.
+           Case{3, mics, "", by_units, 0, w + w / 3, w + w / 3},
+           Case{3, mics, two_levels, by_units, 0, w + 2 * (w / 3), 2 * (w / 3)},
+           Case{1, R"(, "mics_shard_size": 3)", "", w, 0, w + w / 3, w + w / 3},
+           // Stage 0 with sums of groups: two scatters, two gathers.
+           Case{0, "", R"(, "two_level_sums": true, "group_size": 3)", 0, 0, 2 * w + 2 * (w / 3), 2 * (w / 3)},
+       }) {
+    INFO(fmt::format("stage {}{}{}", each.stage, each.zero, each.zeroth));
+    auto const config = small_config(each.stage, {.accumulation = 1, .zero = each.zero, .zeroth = each.zeroth});
+    std::vector<std::string> problems(6);
+    auto const seen = run(6, config, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
+      auto& recorder = job.communicator().recorder();
+      auto const before = recorder.snapshot().size();
+      Seen mine;
+      for (int step = 0; step < 2; ++step) {
+        all_micro_steps(engine, small);
+        if (auto const report = engine.step()) {
+          mine.reports.push_back(*report);
+        }
+      }
+      mine.reports.push_back(engine.finish().value());
+      std::int64_t gathered = 0, reduced = 0;
+      auto const records = recorder.snapshot();
+      for (auto record = before; record < records.size(); ++record) {
+        std::string_view const what{records[record].what};
+        std::string_view const purpose{records[record].purpose};
+        std::string_view const communicator{records[record].communicator};
+        auto const ranks = communicator.ends_with("-group") ? 3 : communicator.ends_with("-replicas") ? 2 : 6;
+        auto const bytes = ranks * records[record].count * bytes_of(records[record].dtype);
+        (purpose == "share" || what == "reduce_scatter" ? reduced : gathered) +=
+            what == "all_gather" || what == "reduce_scatter" ? bytes : 0;
+      }
+      if (gathered != 2 * each.gathered || reduced != 2 * each.reduced) {
+        problems[static_cast<std::size_t>(job.rank())] = fmt::format("counted {} and {}, expected {} and {}", gathered,
+                                                                     reduced, 2 * each.gathered, 2 * each.reduced);
+      }
+      return mine;
+    });
+    CHECK(problems == std::vector<std::string>(6));
+    for (auto const& of_rank : seen) {
+      for (auto const& report : of_rank.reports) {
+        CHECK(report.gathered_bytes == each.gathered);
+        CHECK(report.gathered_across_groups_bytes == each.gathered_across);
+        CHECK(report.reduced_bytes == each.reduced);
+        CHECK(report.reduced_across_groups_bytes == each.reduced_across);
+      }
+    }
+  }
+}
+
+TEST_CASE(
     "in declared order prefetch misses nothing after the first unit, and without prefetch every gather is a miss") {
   for (bool const overlap : {false, true}) {
     for (int const accumulation : {1, 3}) {

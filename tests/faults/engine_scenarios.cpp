@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine_scenarios.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "engine/small_model.hpp"
@@ -46,6 +48,30 @@ void evaluate_alone(Job& job, int stage) {
         pass.report_loss(1);
       }
     }
+  }
+}
+
+void train_in_groups(Job& job, GroupFault fault) {
+  SmallModel const small;
+  auto const config = small_config(3).with(R"({"zero_optimization": {
+      "zero_hpz_partition_size": 2, "overlap_comm": false, "stage3_prefetch_bucket_size": 0},
+      "zeroth": {"timeout_ms": 3000}})");
+  Engine<float> engine{job, small.model, config};
+  for (int step = 0; step < steps; ++step) {
+    for (auto micro : engine.micro_steps()) {
+      bool const now = step == 1 && fault != GroupFault::none;
+      if (now && job.rank() < 2) {
+        std::this_thread::sleep_for(std::chrono::seconds{1});
+      }
+      if (now && job.rank() == 3 && fault == GroupFault::throws) {
+        throw std::runtime_error{"the data are gone"};
+      }
+      while (now && job.rank() == 3 && fault == GroupFault::freezes) {
+        std::this_thread::sleep_for(std::chrono::seconds{1});
+      }
+      micro_step_in_order(micro, small, now && job.rank() == 3);
+    }
+    static_cast<void>(engine.step());
   }
 }
 

@@ -216,6 +216,22 @@ TEST_CASE("processes whose engines are used in different ways are told so, at st
   }
 }
 
+TEST_CASE("what befalls processes of one group ends all, with the group's name") {
+  auto const output_of = [](std::vector<std::string> const& arguments) {
+    Folder const folder;
+    Child child{fault_program_under_mpi(4, arguments, folder)};
+    check_failed(child.wait());
+    return child.output();
+  };
+  CHECK_THAT(output_of({"throw_in_a_group"}), Contains("zeroth: [rank 3/4] the data are gone\n"));
+  CHECK_THAT(output_of({"freeze_in_a_group", "--grace", "1000"}),
+             Contains("rank 2 (of 'gather-group': ranks 2 and 3) waited ") &&
+                 Contains("all_gather (forward of unit 'block0'") && Contains("missing: rank 3"));
+  CHECK_THAT(output_of({"diverge_in_a_group"}),
+             Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
+                 Contains("rank 3 (of 'gather-group': ranks 2 and 3) in its transaction"));
+}
+
 TEST_CASE("a process that is stopped before MPI starts is missed in time, and ended") {
   Folder const folder;
   Child child{fault_program_under_mpi(2, {"fine", "--stopped", "1", "--join-timeout", "500"}, folder)};

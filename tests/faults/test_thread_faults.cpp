@@ -142,6 +142,35 @@ TEST_CASE("a rank that is frozen in its own code is missed, named and left behin
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "missing: rank 1") == "");
 }
 
+TEST_CASE("what befalls one group ends all, with the group's name") {
+  auto const output_of = [](std::vector<std::string> const& arguments) {
+    Folder const folder;
+    Child child{fault_program(arguments, folder)};
+    check_failed(child.wait());
+    return child.output();
+  };
+  Folder const folder;
+  Child fine{fault_program({"groups"}, folder)};
+  CHECK(fine.wait().status == 0);
+  auto const thrown = output_of({"throw_in_a_group"});
+  CAPTURE(thrown);
+  CHECK(count_of(thrown, "zeroth: [rank 3/4] the data are gone\n") == 1);
+  CHECK_THAT(thrown, Contains("launch has returned."));
+  auto const frozen = output_of({"freeze_in_a_group", "--grace", "1000"});
+  CAPTURE(frozen);
+  CHECK_THAT(frozen, Contains("rank 2 (of 'gather-group': ranks 2 and 3) waited ") &&
+                         Contains("all_gather (forward of unit 'block0'") &&
+                         Contains("of communicator 'gather-group'") &&
+                         Contains("missing: rank 3 (of 'gather-group': ranks 2 and 3)") &&
+                         Contains("rank 3 did not end within 1.00 s"));
+  auto const diverged = output_of({"diverge_in_a_group"});
+  CAPTURE(diverged);
+  CHECK_THAT(diverged, Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
+                           Contains("rank 3 (of 'gather-group': ranks 2 and 3) in its transaction") &&
+                           Contains("all_gather (forward of unit 'block1'"));
+  CHECK(count_of(diverged, "do different things") == 1);
+}
+
 TEST_CASE("ranks that do different things are told so, once") {
   Folder const folder;
   Child child{fault_program({"out_of_order"}, folder)};

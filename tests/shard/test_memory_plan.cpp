@@ -63,6 +63,7 @@ SlotCounts some_slots(Layout const& layout, bool trainable_only) {
 PlanRequest request_for(Layout const& layout, int stage, PrecisionSettings const& precision, bool several) {
   PlanRequest request;
   request.placements = stages[stage];
+  request.places = {layout.world(), layout.world()};
   request.precision = precision;
   request.several_reductions = several;
   if (request.placements.parameters == Placement::shard) {
@@ -156,7 +157,7 @@ bool states_are_apart(Layout const& layout, PlanRequest const& request, MemoryPl
     auto const& flat = layout.flats()[f];
     auto const& part = flat.trainable;
     auto const held = [&](shard::Part const& of, Placement placement) {
-      return shard::held(of, placement, layout.world() - 1).count();
+      return shard::held(of, placement, request.places, layout.world() - 1).count();
     };
     auto const updated = held(part, request.placements.optimizer);
     add(parameters, at.parameters,
@@ -307,8 +308,44 @@ TEST_CASE("what a rank holds of a part is all of it or its slice") {
   static_cast<void>(model.param(unit, "w", {1000}, Constant{0}));
   Layout const layout{model.description(), 3};
   auto const& part = layout.flats().front().trainable;
-  CHECK(shard::held(part, Placement::whole, 2) == shard::Range{0, part.padded_count});
-  CHECK(shard::held(part, Placement::shard, 2) == part.slice(2));
+  CHECK(shard::held(part, Placement::whole, {3, 3}, 2) == shard::Range{0, part.padded_count});
+  CHECK(shard::held(part, Placement::shard, {3, 3}, 2) == part.slice(2));
+}
+
+TEST_CASE("what a rank holds of a group's is its slice and its replicas', which are neighbours") {
+  Model model;
+  auto const unit = model.unit("u");
+  static_cast<void>(model.param(unit, "w", {2500}, Constant{0}));
+  static_cast<void>(model.param(unit, "fixed", {300}, Constant{0}, {.trainable = false}));
+  Layout const layout{model.description(), 6};
+  auto const& part = layout.flats().front().trainable;
+  for (int const size : {2, 3}) {
+    shard::Places const places{6, size};
+    for (int rank = 0; rank < 6; ++rank) {
+      auto const place = places.place_of(rank);
+      auto const held = shard::held(part, Placement::group, places, place);
+      INFO(fmt::format("rank {} in a group of {}", rank, size));
+      CHECK(held.count() * size == part.padded_count);
+      CHECK(held.begin == rank % size * held.count());
+      CHECK(part.slice(place).begin >= held.begin);
+      CHECK(part.slice(place).end <= held.end);
+    }
+    auto request = request_for(layout, 3, {}, false);
+    request.places = places;
+    request.placements = {Placement::group, Placement::shard, Placement::shard};
+    auto const hpz = shard::plan_memory(layout, request).bytes;
+    request.placements = {Placement::group, Placement::group, Placement::group};
+    auto const mics = shard::plan_memory(layout, request).bytes;
+    auto const all = layout.flats().front().padded_count();
+    CHECK(hpz.parameters == 4 * all / size);
+    CHECK(hpz.gradients == 4 * part.padded_count / 6);
+    CHECK(hpz.optimizer == 8 * part.padded_count / 6);
+    CHECK(mics.parameters == hpz.parameters);
+    CHECK(mics.gradients == 4 * part.padded_count / size);
+    CHECK(mics.optimizer == 8 * part.padded_count / size);
+    CHECK(shard::plan_memory(layout, request).padding.optimizer ==
+          8 * (part.padded_count / size - (2500 + size - 1) / size));
+  }
 }
 
 }  // namespace zeroth::testing

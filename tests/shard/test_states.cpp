@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Parameters, gradients and decisions, each alone on a memory of its own, on two ranks.
 #include <fmt/format.h>
+#include <array>
 
 #include <algorithm>
 #include <functional>
@@ -76,8 +77,8 @@ struct Rank {
         memory{{.device = device.get(),
                 .gather_stream = gather_stream.get(),
                 .reduce_stream = reduce_stream.get(),
-                .gather = {.all = gather.get(), .group = gather.get(), .replicas = nullptr},
-                .reduce = {.all = reduce.get(), .group = reduce.get(), .replicas = nullptr},
+                .gather = {.all = gather.get()},
+                .reduce = {.all = reduce.get()},
                 .model = &model.description(),
                 .layout = &layout},
                request(placements)} {}
@@ -152,7 +153,7 @@ TEST_CASE("parameters: gathered whole into slots, one at a time, until they are 
     parameters.await_gathers();
     auto const bytes = 2 * rank.memory.flat(0_flat).padded_count() * bytes_of(Dtype::fp32);
     bool const counted = parameters.evictions() == 2 && parameters.slots_high_water() == 1;
-    return counted && parameters.gathered_bytes() == bytes && !parameters.gathered(1_flat) ? "" : "counted wrongly";
+    return counted && parameters.gathered_bytes().all == bytes && !parameters.gathered(1_flat) ? "" : "counted wrongly";
   };
   CHECK(on_two_ranks(body) == nothing);
 }
@@ -168,7 +169,7 @@ TEST_CASE("parameters that are whole need no gather, and are published by slices
     auto const own = rank.memory.flat(0_flat).trainable.slice(rank.gather->rank());
     std::fill(whole + own.begin, whole + own.end, static_cast<float>(rank.gather->rank() + 7));
     rank.memory.compute().record(rank.memory.updated(0_flat));
-    parameters.publish(0_flat);
+    parameters.publish(std::array{0_flat});
     parameters.pin(0_flat);
     parameters.await(0_flat, "forward");
     auto const values = floats(parameters.address(0_param), elements);
@@ -219,7 +220,7 @@ TEST_CASE("gradients: contributions add up, what had none is zero, ranks' are su
     if (!gradients.begin(flat) || gradients.contribute(used).beta != 0) {
       return "after a reduction contributions do not begin again";
     }
-    return gradients.reduced_bytes() == part.padded_count * bytes_of(Dtype::fp32) ? "" : "counted wrongly";
+    return gradients.reduced_bytes().all == part.padded_count * bytes_of(Dtype::fp32) ? "" : "counted wrongly";
   };
   CHECK(on_two_ranks(body) == nothing);
 }

@@ -91,6 +91,36 @@ TEST_CASE("A simulated step moves what a real one moves, and holds what it holds
   }
 }
 
+TEST_CASE("A simulated step in groups moves what a real one moves, and holds what it holds") {
+  struct Case {
+    int stage;
+    char const* zero;
+    char const* zeroth;
+  };
+  for (auto const& [stage, zero, zeroth] :
+       {Case{3, R"(, "zero_hpz_partition_size": 2)", ""}, Case{3, R"(, "mics_shard_size": 3)", ""},
+        Case{2, R"(, "mics_shard_size": 2)", R"(, "two_level_sums": true)"}, Case{1, R"(, "mics_shard_size": 6)", ""},
+        Case{3, R"(, "zero_hpz_partition_size": 3)", R"(, "two_level_sums": true, "single_communicator": true)"},
+        Case{0, "", R"(, "two_level_sums": true, "group_size": 3)"}}) {
+    INFO("stage " << stage << zero << zeroth);
+    testing::SmallFile const file{.accumulation = 2, .zero = zero, .zeroth = zeroth};
+    auto const real = train(stage, 6, file);
+    SmallModel const small;
+    Options every_rank;
+    every_rank.all_ranks = true;
+    for (auto const& options : {Options{}, every_rank}) {
+      auto const simulated = run(small.model, small_config(stage, file), 6, work(), machine(fast), options);
+      auto const& expected = real.reports.back();
+      CHECK(simulated.report.gathered_bytes == expected.gathered_bytes);
+      CHECK(simulated.report.gathered_across_groups_bytes == expected.gathered_across_groups_bytes);
+      CHECK(simulated.report.reduced_bytes == expected.reduced_bytes);
+      CHECK(simulated.report.reduced_across_groups_bytes == expected.reduced_across_groups_bytes);
+      CHECK(simulated.memory == real.peak);
+      CHECK(simulated.memory == plan(small.model, small_config(stage, file), 6).bytes);
+    }
+  }
+}
+
 TEST_CASE("With free collectives a step takes what its math takes") {
   for (int const stage : {0, 1, 2, 3}) {
     SmallModel const small;
@@ -299,8 +329,14 @@ TEST_CASE("Virtual devices, streams and communicators refuse what they cannot be
   VirtualJob job{some, 4, 1};
   auto const world = job.communicator(0);
   CHECK(world->split(0, 0, "same")->world() == 4);
-  CHECK_THROWS_WITH(world->split(1, 0, "half"), Contains("split(1, 0) of a simulated communicator"));
-  CHECK_THROWS_WITH(world->split(0, 3, "turned"), Contains("only of all ranks, in order"));
+  CHECK_THROWS_WITH(world->split(1, 0, "half"),
+                    Contains("split(1, 0) of a simulated communicator by rank 0, of which split(0, 0) was expected"));
+  CHECK_THROWS_WITH(world->split(0, 3, "turned"), Contains("of which split(0, 0) was expected"));
+  VirtualJob in_pairs{some, 4, 1, [](std::size_t, int rank) { return comm::SplitRequest{rank / 2, 1 - rank % 2}; }};
+  auto const pair = in_pairs.communicator(0)->split(0, 1, "pair");
+  CHECK(pair->world() == 2);
+  CHECK(pair->rank() == 1);
+  CHECK(pair->job_rank(0) == 1);
 }
 
 }  // namespace zeroth::simulate

@@ -58,6 +58,31 @@ TEST_CASE("gradients are whole where micro-steps add up before they are reduced"
   }
 }
 
+TEST_CASE("what groups have for themselves is cut among them, where that is neither everything nor one rank's") {
+  auto const in_groups = [](int stage, int size, int count, bool states) {
+    auto settings = settings_of(stage, 1, ReduceGradients::every_micro_step);
+    settings.groups = {.size = size, .count = count, .cut_parameters = true, .cut_states = states};
+    return placements_for(settings);
+  };
+  CHECK(in_groups(3, 4, 2, false) == Placements{Placement::group, Placement::shard, Placement::shard});
+  CHECK(in_groups(3, 4, 2, true) == Placements{Placement::group, Placement::group, Placement::group});
+  CHECK(in_groups(2, 4, 2, true) == Placements{Placement::whole, Placement::group, Placement::group});
+  CHECK(in_groups(1, 4, 2, true) == Placements{Placement::whole, Placement::whole, Placement::group});
+  for (int const stage : {1, 2, 3}) {
+    CHECK(in_groups(stage, 8, 1, true) == placements_of(stage));  // one group
+    CHECK(in_groups(stage, 1, 8, true) == placements_of(0));      // each rank by itself
+  }
+  Settings settings;
+  settings.groups = {.size = 4, .count = 2, .two_level_sums = true};
+  CHECK(stage::sums_by_groups(settings));
+  CHECK(stage::places_for(settings).group() == 4);
+  CHECK(stage::places_for(settings).world() == 8);
+  settings.groups = {.size = 1, .count = 8, .two_level_sums = true};
+  CHECK_FALSE(stage::sums_by_groups(settings));  // which would be one sum
+  settings.groups = {.size = 8, .count = 1, .two_level_sums = true};
+  CHECK_FALSE(stage::sums_by_groups(settings));
+}
+
 TEST_CASE("gradients that are summed up in fp32 stay where their stage has them, and buckets need no slots") {
   auto const layout = layout_of({1000, 1000, 1000, 1000});
   for (int stage = 0; stage <= 3; ++stage) {

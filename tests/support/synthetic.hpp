@@ -90,7 +90,7 @@ struct TrainOptions {
   int steps = 4;
   bool skips = true;           ///< Ranks skip the expert in some micro-steps, and a whole micro-step.
   bool evaluates = true;       ///< Between steps and between micro-steps.
-  float overflow_at_step = 0;  ///< On the last rank alone a gradient of this step is infinite. 0: never.
+  float overflow_at_step = 0;  ///< At the last place alone a gradient of this step is infinite. 0: never.
   bool waits = false;          ///< Sleeps in odd places.
   /// Before the first step: how many were made already, by whoever saved what this restores.
   std::function<int(AnyEngine&)> begin = [](AnyEngine&) { return 0; };
@@ -138,12 +138,12 @@ template <Element T, GradientOf<T> G>
 class Trainer {
  public:
   Trainer(Job& job, SyntheticModel const& synthetic, Config const& config, TrainOptions const& options)
-      : rank_{job.rank()},
-        world_{job.world()},
+      : world_{job.world()},
         synthetic_{synthetic},
         options_{options},
         engine_{job, synthetic.model, config},
-        access_{options.access(engine_.compute_stream())} {}
+        access_{options.access(engine_.compute_stream())},
+        place_{engine_.place()} {}
 
   Trained run() {
     for (int step = options_.begin(engine_) + 1; step <= options_.steps; ++step) {
@@ -152,7 +152,7 @@ class Trainer {
       for (auto pass = passes.begin(); pass != passes.end(); ++pass, ++micro_index) {
         {
           auto micro = *pass;
-          if (options_.skips && step == 2 && micro_index == 0 && rank_ == world_ - 1 && world_ > 1) {
+          if (options_.skips && step == 2 && micro_index == 0 && place_ == world_ - 1 && world_ > 1) {
             micro.skip();
           } else {
             train(micro, step, micro_index);
@@ -163,7 +163,7 @@ class Trainer {
         }  // before the step's other micro-steps
       }
       if (options_.waits) {
-        pause_somewhere(static_cast<unsigned>(step * 31 + rank_));
+        pause_somewhere(static_cast<unsigned>(step * 31 + place_));
       }
       if (auto const report = engine_.step()) {
         result_.reports.push_back(*report);
@@ -224,7 +224,7 @@ class Trainer {
   void train(MicroStep<T, G>& micro, int step, int micro_index) {
     auto const& blocks = synthetic_.blocks;
     auto const sample = micro.first_sample();
-    bool const skips_expert = options_.skips && (rank_ + micro_index + step) % 2 == 0;
+    bool const skips_expert = options_.skips && (place_ + micro_index + step) % 2 == 0;
     if (skips_expert) {
       micro.skip(blocks[SyntheticModel::expert_index].unit);
     }
@@ -238,7 +238,7 @@ class Trainer {
         state = std::tanh(state + read(p, blocks[b]));
       }
       if (options_.waits) {
-        pause_somewhere(static_cast<unsigned>(b) * 17U + static_cast<unsigned>(rank_));
+        pause_somewhere(static_cast<unsigned>(b) * 17U + static_cast<unsigned>(place_));
       }
     }
     float const seed = micro.report_loss(static_cast<float>(1 + state), {.weight = micro_index == 1 ? 0.5F : 1.0F});
@@ -250,7 +250,7 @@ class Trainer {
         auto const p = micro.backward(blocks[b].unit);
         state = std::tanh(state + read(p, blocks[b]));  // as recomputation would
         for (auto const& param : blocks[b].trained) {
-          bool const overflow = static_cast<float>(step) == options_.overflow_at_step && rank_ == world_ - 1 && b == 1;
+          bool const overflow = static_cast<float>(step) == options_.overflow_at_step && place_ == world_ - 1 && b == 1;
           add(p, param, state, sample + use, seed, overflow);
         }
       }
@@ -264,7 +264,7 @@ class Trainer {
         auto const p = pass.forward(block.unit);
         state = std::tanh(state + read(p, block));
       }
-      pass.report_loss(static_cast<float>(state + 2), {.weight = rank_ == 0 ? 2.0F : 1.0F});
+      pass.report_loss(static_cast<float>(state + 2), {.weight = place_ == 0 ? 2.0F : 1.0F});
     }
     result_.evaluations.push_back(evaluation.mean_loss());
   }
@@ -290,11 +290,12 @@ class Trainer {
     }
   }
 
-  int rank_, world_;
+  int world_;
   SyntheticModel const& synthetic_;
   TrainOptions options_;
   Engine<T, G> engine_;
   std::unique_ptr<Access> access_;
+  int place_;  // what ranks do differently follows it
   Trained result_;
 };
 

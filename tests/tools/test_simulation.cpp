@@ -41,6 +41,54 @@ std::string overlapping(int stage, int accumulation = 1) {
 }
 bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
+TEST_CASE("On 1,024 H100, groups of a machine's ranks with sums of their own take less than half of stage 3's step") {
+  auto const step_ms = [](std::string const& zero, std::string const& zeroth) {
+    Case const with{.config = fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}},
+                        "zero_optimization": {{"stage": 3, "overlap_comm": true{}}}, "zeroth": {{{}}}}})",
+                                          zero, zeroth),
+                    .world = 1024};
+    auto request = request_of(with);
+    request.context = 2048;
+    return at(simulate_stages(read_model({.model = "7.5B"}), request), 3).step_ms;
+  };
+  auto const flat = step_ms("", "");
+  auto const hpz = step_ms(R"(, "zero_hpz_partition_size": 8)", "");
+  auto const hpz_two_levels = step_ms(R"(, "zero_hpz_partition_size": 8)", R"("two_level_sums": true)");
+  auto const mics = step_ms(R"(, "mics_shard_size": 8)", R"("two_level_sums": true)");
+  CHECK(hpz_two_levels <= 0.45 * flat);
+  CHECK(hpz < 0.6 * flat);
+  CHECK(hpz_two_levels < mics);
+  // What docs/groups.md has.
+  CHECK(flat == Approx(553.8).epsilon(1e-3));
+  CHECK(hpz_two_levels == Approx(227.5).epsilon(1e-3));
+}
+
+TEST_CASE("What the tool says of groups: who is among whom, on how many nodes, and other stages without them") {
+  auto const config = R"({"train_micro_batch_size_per_gpu": 1, "zeroth": {"two_level_sums": false},
+                          "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 16}})";
+  Case const with{.config = config, .world = 64};
+  auto const simulations = simulated(with);
+  auto const text = as_text(simulations, request_of(with));
+  INFO(text);
+  CHECK(contains(text, "parameters are cut among groups of 16, each on up to 2 nodes"));
+  CHECK_FALSE(contains(text, "refused"));
+  auto const plan = zeroth::plan(simulations.model.model, Config::from_json(config), 64);
+  CHECK(plan.parameter_ranks == 16);
+  CHECK(plan.optimizer_ranks == 64);
+  REQUIRE(plan.communicators.size() == 4);
+  CHECK(plan.communicators[1].name == "gather-group");
+  CHECK(plan.communicators[1].ranks.size() == 16);
+  CHECK(plan.communicators[3].name == "reduce-replicas");
+  CHECK(plan.communicators[3].ranks == std::vector{0, 16, 32, 48});
+  auto const explained = explain_plan(plan);
+  INFO(explained);
+  CHECK(contains(explained,
+                 "placements: parameters group, gradients shard, optimizer shard\n"
+                 "groups: 4 of 16 consecutive ranks\n"
+                 "communicators of rank 0: gather (ranks 0 to 63), gather-group (ranks 0 to 15), reduce (ranks "
+                 "0 to 63), reduce-replicas (ranks 0, 16, 32 and 48)\n"));
+}
+
 TEST_CASE("In JSON, what a simulation says of a stage agrees with itself and with the plan") {
   for (auto const& [world, accumulation] : {std::pair{1, 1}, {8, 2}, {48, 1}}) {
     Case const with{.config = overlapping(3, accumulation), .world = world};

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include <zeroth/core/error.hpp>
 #include <zeroth/simulate/simulate.hpp>
 
@@ -17,7 +19,10 @@ PlanInput changed(PlanInput const& input, std::string const& changes) {
 }
 
 Config at_stage(Config const& config, int stage) {
-  return config.with(fmt::format(R"({{"zero_optimization": {{"stage": {}}}}})", stage));
+  std::string_view const no_groups = stage == 0  ? R"(, "zero_hpz_partition_size": 1, "mics_shard_size": -1)"
+                                     : stage < 3 ? R"(, "zero_hpz_partition_size": 1)"
+                                                 : "";
+  return config.with(fmt::format(R"({{"zero_optimization": {{"stage": {}{}}}}})", stage, no_groups));
 }
 
 PlanInput at_stage(PlanInput const& input, int stage) {

@@ -33,7 +33,7 @@ struct StagePlan {
 [[nodiscard]] Plan plan_of(PlanInput const& input);
 /// `input` with changes of its file; see Config::with.
 [[nodiscard]] PlanInput changed(PlanInput const& input, std::string const& changes);
-/// Another stage, everything else as the file says.
+/// Another stage, everything else as the file says, but for groups that have what this stage does not cut.
 [[nodiscard]] Config at_stage(Config const& config, int stage);
 [[nodiscard]] PlanInput at_stage(PlanInput const& input, int stage);
 /// Stages 0 to 3. Throws ConfigError if the file does not suit the world at its own stage; at another one that is

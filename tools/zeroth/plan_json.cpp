@@ -61,6 +61,16 @@ std::string as_json(PlanResult const& result) {
   json["stage"] = stage_asked_for(result);
   json["checkpoint"] = asked_for.checkpoint_bytes;
   json["notes"] = asked_for.notes;
+  if (auto const& groups = asked_for.settings.groups; groups.count > 1) {
+    json["groups"] = {{"size", groups.size},
+                      {"count", groups.count},
+                      {"parameter_ranks", asked_for.parameter_ranks},
+                      {"gradient_ranks", asked_for.gradient_ranks},
+                      {"optimizer_ranks", asked_for.optimizer_ranks}};
+    for (auto const& each : asked_for.communicators) {
+      json["groups"]["communicators"].push_back({{"name", each.name}, {"ranks", each.ranks}});
+    }
+  }
   if (result.device_bytes) {
     json["device_memory"] = *result.device_bytes;
   }

@@ -50,4 +50,14 @@ std::string readable_bytes(std::int64_t bytes) {
   return fmt::format("{} {}", in(scale, amount), scale.name);
 }
 
+std::string about_groups(GroupSettings const& groups) {
+  if (groups.count == 1) {
+    return {};
+  }
+  auto const* const what = groups.cut_states       ? "all that is cut is cut among groups"
+                           : groups.cut_parameters ? "parameters are cut among groups"
+                                                   : "groups";
+  return fmt::format(", {} of {}{}", what, groups.size, groups.two_level_sums ? " with sums of their own" : "");
+}
+
 }  // namespace zeroth::tools

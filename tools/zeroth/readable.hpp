@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <zeroth/config/settings.hpp>
+
 namespace zeroth::tools {
 
 /// 1234567 as 1,234,567.
@@ -27,5 +29,8 @@ struct Scale {
 
 /// "1.50 GiB", "12.00 MiB" or "100 B".
 [[nodiscard]] std::string readable_bytes(std::int64_t bytes);
+
+/// ", parameters are cut among groups of 8 with sums of their own"; empty where nothing is done by groups.
+[[nodiscard]] std::string about_groups(GroupSettings const& groups);
 
 }  // namespace zeroth::tools

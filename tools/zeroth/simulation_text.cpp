@@ -32,17 +32,28 @@ Scales scales_of(Simulations const& simulations) {
   return {scale_of_ms(least_ms), scale_of_bytes(least_bytes)};
 }
 
+/// ", each on 1 node", or on several.
+std::string where_groups_are(GroupSettings const& groups, int ranks_per_node) {
+  int most = 0;
+  for (int group = 0; group < groups.count && groups.count > 1; ++group) {
+    auto const first = group * groups.size;
+    most = std::max(most, (first + groups.size - 1) / ranks_per_node - first / ranks_per_node + 1);
+  }
+  return most == 0 ? std::string{} : fmt::format(", each on {}{}", most > 1 ? "up to " : "", counted(most, "node"));
+}
+
 std::string headline(Simulations const& simulations, SimulationRequest const& request) {
   auto const& settings = simulations.plan.settings;
   auto const& machine = request.machine;
   return fmt::format(
       "{}: {} in {}; {}\n"
-      "{}: stage {} in {}{}\n"
+      "{}: stage {} in {}{}{}{}\n"
       "{} on {}, {} per node; math at {:.3g} % of {:.4g} TFLOP/s\n"
       "{} a step: {} x {} x {} x {}{}\n\n",
       simulations.model.name, counted(simulations.plan.parameter_count, "parameter"),
       counted(simulations.plan.units, "unit"), simulations.model.about, name_of_config(request.config_file),
       settings.stage, name_of(settings.precision.compute), settings.overlap_comm ? ", overlap" : ", no overlap",
+      about_groups(settings.groups), where_groups_are(settings.groups, machine.ranks_per_node),
       counted(request.world, "rank"), machine.name, machine.ranks_per_node, 100 * machine.math_efficiency,
       1e-12 * machine.peak(settings.precision.compute), counted(simulations.tokens_per_step, "token"),
       counted(request.world, "rank"), counted(settings.batch.accumulation, "micro-step"),

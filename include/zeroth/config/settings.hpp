@@ -35,6 +35,16 @@ struct PrecisionSettings {
   [[nodiscard]] bool has_master() const noexcept { return master != compute; }
 };
 
+/// Groups of consecutive ranks: zero_hpz_partition_size, mics_shard_size, two_level_sums. Each group has what is cut
+/// among its ranks once.
+struct GroupSettings {
+  int size = 1;                 ///< Ranks of a group; all of them where nothing is done by groups.
+  int count = 1;                ///< Groups.
+  bool cut_parameters = false;  ///< Are parameters cut among a group? Otherwise among all ranks, where the stage cuts.
+  bool cut_states = false;      ///< Likewise gradients and the optimizer's states, and parameters with them.
+  bool two_level_sums = false;  ///< Gradients are summed within groups, then over groups.
+};
+
 /// Of save() and restore(): zeroth.checkpoint.
 struct CheckpointSettings {
   std::int64_t buffer_bytes = 16'777'216;  ///< Of the host, on each rank.
@@ -53,6 +63,7 @@ struct Settings {
   /// backward writes; otherwise backward adds to what it wrote before.
   bool sums_micro_steps = false;
 
+  GroupSettings groups;                            ///< See there.
   std::int64_t reduce_bucket_count = 500'000'000;  ///< Elements.
   std::int64_t prefetch_count = 50'000'000;        ///< Elements ahead of the unit in use. 0: no prefetch.
   std::int64_t max_live_count = 1'000'000'000;     ///< Elements gathered at once; the unit in use always fits.

@@ -119,6 +119,10 @@ class ZEROTH_EXPORT AnyEngine {
   /// The same of one trainable parameter, from fp64 sums on the host, which reads the whole slice.
   [[nodiscard]] float gradient_norm(AnyParam const& param);
 
+  /// Which of the ranks' shares of a batch is this one's, from 0: its rank, unless the stage file puts ranks into
+  /// groups, whose ranks are then renumbered for all that has an order: samples, sums and slices. For a program that
+  /// deals out samples itself; AnyPass::first_sample() has it in. Not collective.
+  [[nodiscard]] int place() const noexcept;
   [[nodiscard]] std::int64_t micro_batch() const noexcept;  ///< Samples per rank and pass. Not collective.
   [[nodiscard]] Dtype compute_dtype() const noexcept;       ///< Of parameters in guards. Not collective.
   [[nodiscard]] Dtype gradient_dtype() const noexcept;      ///< Of gradients in guards. Not collective.

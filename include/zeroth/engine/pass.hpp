@@ -47,8 +47,8 @@ class ZEROTH_EXPORT AnyPass {
   /// suffice. Throws ContractError otherwise, and while a forward guard of this unit is open. Waits on the CPU until
   /// the unit is there.
   [[nodiscard]] AnyForward forward(Unit unit) { return AnyForward{open_forward(unit)}; }
-  /// Where this rank's batch starts in the sample stream that all ranks share. Order: step, micro-step, rank; every
-  /// evaluation has a stream of its own. Not collective.
+  /// Where this rank's batch starts in the sample stream that all ranks share. Order: step, micro-step,
+  /// AnyEngine::place(); every evaluation has a stream of its own. Not collective.
   [[nodiscard]] std::int64_t first_sample() const noexcept;
   /// Adds to `metric` of this step or evaluation: correct answers and answers, say. Travels with the loss, as doubles
   /// that are there from the start: no collective more. As often as wanted until the pass ends, and not on every rank

@@ -26,6 +26,12 @@ struct PlannedSlots {
   std::int64_t flat_units = 0;      ///< That take turns in them.
 };
 
+/// Among whom an engine moves something.
+struct PlannedCommunicator {
+  std::string name;        ///< As messages call it.
+  std::vector<int> ranks;  ///< Rank 0 and those that are in it with rank 0. Every rank is in one of this name.
+};
+
 /// The same on every rank. A flat unit is what is gathered and reduced together: a unit's own parameters, or one that
 /// several units use.
 struct Plan {
@@ -44,9 +50,13 @@ struct Plan {
   MemoryBytes padding;
   /// Of the states in a checkpoint, in all its files: what AnyEngine::save() writes. Headers and hashes come to it.
   std::int64_t checkpoint_bytes = 0;
-  bool shards_parameters = false;             ///< Stage 3. Otherwise every rank holds all of them.
-  bool shards_gradients = false;              ///< Stages 2 and 3. Otherwise every rank holds all of them.
-  bool shards_optimizer = false;              ///< Stages 1 to 3. Otherwise every rank holds all of its states.
+  bool shards_parameters = false;                  ///< Stage 3. Otherwise every rank holds all of them.
+  bool shards_gradients = false;                   ///< Stages 2 and 3. Otherwise every rank holds all of them.
+  bool shards_optimizer = false;                   ///< Stages 1 to 3. Otherwise every rank holds all of its states.
+  int parameter_ranks = 1;                         ///< That one copy is cut among: 1, those of a group, or all.
+  int gradient_ranks = 1;                          ///< Likewise.
+  int optimizer_ranks = 1;                         ///< Likewise.
+  std::vector<PlannedCommunicator> communicators;  ///< In the order in which ranks split them from their job's.
   std::vector<PlannedSlots> parameter_slots;  ///< Where units are gathered to, largest first; none if they are whole.
   std::vector<PlannedSlots> gradient_slots;   ///< Where gradients wait to be reduced, as well.
   std::optional<int> most_units_in_a_bucket;  ///< Where zeroth.gradient_slots limits it.

@@ -57,8 +57,13 @@ struct StepReport {
   double step_ms = 0;                ///< From the call of step() before to this step's.
   double exposed_comm_ms = 0;        ///< The compute stream's waits for communication, or what ran in line.
   double save_ms = 0;                ///< Updates' waits for a save that still read what they were to write.
-  std::int64_t gathered_bytes = 0;   ///< Of full units, as handed to all-gathers by this rank.
-  std::int64_t reduced_bytes = 0;    ///< Of full units, as handed to reductions by this rank.
+  /// That this rank's all-gathers of parameters brought together: full units, or with groups what each holds of one.
+  std::int64_t gathered_bytes = 0;
+  std::int64_t gathered_across_groups_bytes = 0;  ///< Of those, between ranks of different groups.
+  /// That this rank's reductions summed: full units, or with groups what sums within one left; and what was gathered
+  /// of sums.
+  std::int64_t reduced_bytes = 0;
+  std::int64_t reduced_across_groups_bytes = 0;  ///< Of those, between ranks of different groups.
   std::int64_t prefetch_misses = 0;  ///< Units whose gather began only when they were asked for.
   int parameter_slots_used = 0;      ///< At most at one time, since the engine was built.
   int gradient_slots_used = 0;       ///< At most at one time, since the engine was built.

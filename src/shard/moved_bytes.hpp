@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What was handed to collectives, and how far it went.
+#pragma once
+#include <cstdint>
+
+#include "shard/ranks.hpp"
+
+namespace zeroth::shard {
+
+/// Of the whole that all ranks of a collective bring or get together.
+struct MovedBytes {
+  std::int64_t all = 0;
+  std::int64_t across_groups = 0;  ///< Of `all`, what ranks of different groups moved; zero where there is one group.
+
+  void add(std::int64_t bytes, comm::Communicator const& among, Ranks const& ranks) noexcept {
+    all += bytes;
+    across_groups += &among == ranks.group || !ranks.in_groups ? 0 : bytes;
+  }
+};
+
+}  // namespace zeroth::shard

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Processes under MPI, in groups, train what threads do at stage 0, bit for bit, with sums in one level and in two, in
+/// memory that was planned. Run by mpirun; every rank compares itself with a job of as many threads in its own process.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "groups.hpp"
+#include "support/catch.hpp"
+#include "support/synthetic.hpp"
+#include "train.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+TEST_CASE("processes in groups have the bits of stage 0 on threads") {
+  auto const types = GENERATE(fp32_types, bf16_types);
+  auto const two_levels = GENERATE(false, true);
+  auto const* const reduce = (types.name == fp32_types.name) == two_levels ? "every_micro_step" : "last_micro_step";
+  auto const plain = [&](Movement const& move) { return Config::from_json(file(types, 0, 2, reduce, move)); };
+  std::size_t next = 0;
+  for (auto const& grouping : groupings) {
+    Trained mine;
+    int world = 0;
+    int size = 0;
+    auto const& move = movements[next++ % std::size(movements)];
+    int const status = launch({.transport = comm::Transport::mpi}, [&](Job& job) {
+      world = job.world();
+      size = world == 6 ? 3 : 2;
+      mine = train_synthetic(job, in_groups(plain(move), grouping, size, two_levels), {});
+    });
+    REQUIRE(status == 0);
+    INFO(fmt::format("{} ranks, {}, {}, {}, two levels: {}", world, types.name, reduce, grouping.name(size),
+                     two_levels));
+    auto const theirs = train(world, in_groups(plain(movements[1]), stages_alone[0], size, two_levels));
+    CHECK(mine.reports.size() == 4);
+    CHECK(bits_of(mine) == bits_of(theirs));
+    CHECK(mine.planned == mine.peak);
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::testing
