@@ -49,7 +49,7 @@ def by_names(files):
     states = {}
     for name, parts in slices.items():
         parts.sort()
-        assert [first for first, *_ in parts] == [0] + [end for _, end, *_ in parts[:-1]], f"{name} has gaps"
+        assert [first for first, *_ in parts] == [0, *(end for _, end, *_ in parts[:-1])], f"{name} has gaps"
         states[name] = (parts[0][2], b"".join(data for *_, data in parts))
     return states
 
