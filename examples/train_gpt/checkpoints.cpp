@@ -36,6 +36,9 @@ void prepare_checkpoints(Options const& options) {
     return;
   }
   std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
+    throw zeroth::ConfigError{fmt::format("--checkpoint {}: is something else than a folder", folder.string())};
+  }
   fs::create_directories(folder, error);
   if (error) {
     refuse(folder, error);

@@ -49,17 +49,25 @@ CLI::Validator within(Extents const& allowed) {
                         "INT from " + bounds};
 }
 
+/// A name: a shell's variable that is not set is none.
+CLI::Validator not_empty() {
+  return CLI::Validator{[](std::string const& text) { return text.empty() ? "is empty; allowed: a path" : ""; },
+                        "PATH"};
+}
+
 void declare_checkpoints(CLI::App& app, Options& o) {
   app.add_option(
-      "--checkpoint", o.checkpoint,
-      "Folder of checkpoints. One is saved after the last step, and where SIGTERM, SIGUSR1 or Ctrl-C ends the "
-      "run before that; the exit status is then 75");
+         "--checkpoint", o.checkpoint,
+         "Folder of checkpoints. One is saved after the last step, and where SIGTERM, SIGUSR1 or Ctrl-C ends the "
+         "run before that; the exit status is then 75")
+      ->check(not_empty());
   app.add_option("--save-every", o.save_every, "Save after every so many steps as well")->check(at_least(1));
   app.add_option("--keep", o.keep, "Checkpoints that stay, the newest; 0: all [zeroth.checkpoint.keep of --config]")
       ->check(at_least(0));
   app.add_option("--resume", o.resume,
                  "Go on from a checkpoint, or from the last one in a folder of them; auto: from the newest in "
-                 "--checkpoint that can be used, and from the beginning where there is none");
+                 "--checkpoint that can be used, and from the beginning where there is none")
+      ->check(not_empty());
   app.add_option(
          "--max-restarts", o.max_restarts,
          "Failures in a row, without a new checkpoint, after which ranks that are threads go on from the newest "

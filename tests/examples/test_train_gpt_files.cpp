@@ -150,6 +150,8 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--resume", "auto"}, {"--resume auto: needs --checkpoint"}},
            {{"--config", "c", "--data", "t", "--checkpoint", "d", "--save-every", "0"}, {"--save-every", "at least 1"}},
            {{"--config", "c", "--data", "t", "--checkpoint", "d", "--keep", "-1"}, {"--keep", "at least 0"}},
+           {{"--config", "c", "--data", "t", "--resume", ""}, {"--resume", "is empty; allowed: a path"}},
+           {{"--config", "c", "--data", "t", "--checkpoint", ""}, {"--checkpoint", "is empty; allowed: a path"}},
            {{"--config", "c", "--data", "t", "--resume", "d", "--init", "m"}, {"--init", "those of --resume d: leave"}},
            {{"--config", "c", "--data", "t", "--resume", "d", "--save-initial", "m"}, {"--save-initial", "--resume d"}},
            {{"--config", "c", "--data", "t", "--checkpoint", "d", "--resume", "d", "--max-restarts", "1"},

@@ -72,6 +72,24 @@ TEST_CASE("on a terminal a step is written over the one before, and the last lin
   CHECK(text.find('\n') == text.size() - 1);
 }
 
+TEST_CASE("what is said below the steps has a line of its own") {
+  int ours = -1, theirs = -1;
+  REQUIRE(::openpty(&ours, &theirs, nullptr, nullptr, nullptr) == 0);
+  {
+    Redirected const redirected{theirs};
+    gpt::Progress progress{20, 1024};
+    zeroth::StepReport report;
+    report.step_ms = 512;
+    progress.say("begins\n");
+    progress.show(report, 3 << 20);
+    progress.say("stopped\n");
+  }
+  ::close(theirs);
+  auto const text = read_all(ours);
+  CHECK(text.starts_with("begins\r\n\r\x1b[Kstep 0/20"));
+  CHECK(text.ends_with("MiB per rank\r\nstopped\r\n"));
+}
+
 TEST_CASE("on a terminal that a launcher made every step has a line") {
   auto const* const variable = GENERATE("OMPI_COMM_WORLD_RANK", "PMIX_RANK");
   int ours = -1, theirs = -1;

@@ -146,7 +146,8 @@ TEST_CASE("what the command line asks for is done or refused, with what to do") 
             "--checkpoint saved: has step_00000002 of another run, which this one would mix with "
             "its own: --resume auto goes on from it, and a run that begins anew needs"},
            {"--checkpoint saved --resume other", "and a run that begins with other needs another folder"},
-           {"--checkpoint file", "--checkpoint file: cannot be written: ", 1},
+           {"--checkpoint file", "--checkpoint file: is something else than a folder"},
+           {"--checkpoint file/in", "--checkpoint file/in: cannot be written: Not a directory", 1},
            {"--resume nowhere", "nowhere: there is no such folder", 1},
        }) {
     CHECK_THAT(output_of(place, small + "--steps 3 " + row.more, row.status), Contains(row.why));
