@@ -5,6 +5,7 @@
 ///
 /// bench_collectives [ROUNDS [largest MIB, 64]]                 2 ranks as threads, then 4
 /// mpirun -n RANKS bench_collectives [ROUNDS [MIB]]             ranks as processes, over MPI
+/// zeroth run --transport tcp --ranks RANKS -- bench_collectives [ROUNDS [MIB]]    the same, over tcp
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>

@@ -14,10 +14,22 @@ if(NOT ZEROTH_MPIRUN)
   message(STATUS "Zeroth: no mpirun: tests across processes are left out")
 endif()
 
-# zeroth_mpi_test(name RANKS 1 2 ... SOURCES ... [LABELS ...] [ARGS ...] [LIBRARIES ...] [TIMEOUT seconds])
-# One Catch2 program, run as one test per number of ranks; every rank must succeed.
+# zeroth_mpi_test(name RANKS 1 2 ... [TCP 2 ...] SOURCES ... [LABELS ...] [ARGS ...] [LIBRARIES ...] [TIMEOUT seconds])
+# One Catch2 program, run as one test per number of ranks; every rank must succeed. With TCP 2 3 ... also without MPI, by
+# `zeroth run --transport tcp`, as tests of the name with tcp instead of mpi.
 function(zeroth_mpi_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "RANKS;SOURCES;LABELS;ARGS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT" "RANKS;TCP;SOURCES;LABELS;ARGS;LIBRARIES" ${ARGN})
+  if(ZEROTH_BUILD_TOOLS AND arg_TCP)
+    if(NOT ZEROTH_MPIRUN)
+      zeroth_test_program(${name} SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
+    endif()
+    string(REPLACE mpi tcp tcp_name ${name})
+    foreach(ranks ${arg_TCP})
+      add_test(NAME ${tcp_name}_${ranks} COMMAND zeroth_tool run --transport tcp --ranks ${ranks} --
+                                                 $<TARGET_FILE:test_${name}> ${arg_ARGS})
+      set_tests_properties(${tcp_name}_${ranks} PROPERTIES LABELS "cpu;slow;${arg_LABELS}" TIMEOUT 900 PROCESSORS 2)
+    endforeach()
+  endif()
   if(NOT ZEROTH_MPIRUN)
     return()
   endif()

@@ -116,9 +116,9 @@ void declare(CLI::App& app, Options& o, Words& words) {
       "Write the model after the last step (Hugging Face's format); without --checkpoint also where the run is "
       "stopped before that");
   app.add_option("--init", o.init, "Begin with a model folder's weights; it also says the shapes");
-  app.add_option(
-         "--comm", words.comm,
-         "What ranks talk through; auto: local for threads, and for a launcher's processes nccl on GPUs, mpi elsewhere")
+  app.add_option("--comm", words.comm,
+                 "What ranks talk through; auto: local for threads, for processes nccl on GPUs, else mpi if the "
+                 "launcher starts it, else tcp")
       ->check(CLI::IsMember{transport_words()})
       ->capture_default_str();
   app.add_option("--device", words.device, "What each rank computes on; cuda: the GPU of its local rank")

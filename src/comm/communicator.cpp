@@ -192,7 +192,8 @@ void check(CommOptions const& options) {
 std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int64_t largest_count) {
   ZEROTH_EXPECTS(world > 0, fmt::format("staging of a world of {} ranks", world));
   ZEROTH_EXPECTS(largest_count >= 0, fmt::format("staging for {} elements", largest_count));
-  return transport == Transport::mpi ? mpi_staging_bytes(world, dtype, largest_count) : 0;
+  bool const stages = transport == Transport::mpi || transport == Transport::tcp;
+  return stages ? host_staging_bytes(world, dtype, largest_count) : 0;
 }
 
 void Communicator::submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {

@@ -11,7 +11,7 @@ constexpr std::int64_t page_bytes = 4096;
 
 }  // namespace
 
-std::int64_t mpi_staging_bytes(int world, Dtype dtype, std::int64_t largest_count) noexcept {
+std::int64_t host_staging_bytes(int world, Dtype dtype, std::int64_t largest_count) noexcept {
   if (world <= 1 || largest_count <= 0) {
     return 0;
   }

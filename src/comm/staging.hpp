@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Scratch memory of the mpi backend, as arithmetic.
+/// Scratch memory of the backends whose hosts reduce what other processes sent, as arithmetic.
 #pragma once
 #include <cstdint>
 
@@ -10,6 +10,6 @@ namespace zeroth::comm {
 /// Bytes of the receive buffer through which `world` ranks reduce at most `largest_count` elements: all of them where
 /// they are few, otherwise a buffer that is used again chunk by chunk. Zero where there is nobody to receive from.
 /// A whole number of equal blocks, one per rank.
-[[nodiscard]] std::int64_t mpi_staging_bytes(int world, Dtype dtype, std::int64_t largest_count) noexcept;
+[[nodiscard]] std::int64_t host_staging_bytes(int world, Dtype dtype, std::int64_t largest_count) noexcept;
 
 }  // namespace zeroth::comm

@@ -18,7 +18,7 @@ struct Named {
   std::string_view name;
 };
 constexpr std::array table{Named{Transport::local, "local"}, Named{Transport::mpi, "mpi"},
-                           Named{Transport::nccl, "nccl"}};
+                           Named{Transport::nccl, "nccl"}, Named{Transport::tcp, "tcp"}};
 
 }  // namespace
 

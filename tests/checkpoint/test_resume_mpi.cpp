@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Processes under MPI save what threads do, and go on from what either has saved. Run by mpirun.
+/// Processes save what threads do, and go on from what either has saved. Run by mpirun, and by zeroth run over tcp.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "runs.hpp"
+#include "support/process_transport.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -14,10 +15,10 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int at = 3, steps = 6;
 
-/// One for all processes that one mpirun has started. The last to leave removes it.
+/// One for all processes that one launcher has started. The last to leave removes it.
 class SharedFolder {
  public:
-  SharedFolder() : path_{fs::temp_directory_path() / fmt::format("zeroth-test-mpi-{}", ::getppid())} {
+  SharedFolder() : path_{fs::temp_directory_path() / fmt::format("zeroth-test-processes-{}", ::getppid())} {
     fs::create_directories(path_);
   }
   SharedFolder(SharedFolder const&) = delete;
@@ -38,9 +39,9 @@ struct OfOneRank {
 };
 
 /// Nobody leaves before all have come, so that all see what was saved.
-OfOneRank train_under_mpi(std::string const& text, TrainOptions const& options) {
+OfOneRank train_as_processes(std::string const& text, TrainOptions const& options) {
   OfOneRank result;
-  int const status = launch({.transport = comm::Transport::mpi}, [&](Job& job) {
+  int const status = launch({.transport = process_transport()}, [&](Job& job) {
     result = {job.rank(), job.world(), train_synthetic(job, Config::from_json(text), options)};
     double one = 1;
     job.sum({&one, 1});
@@ -60,15 +61,15 @@ TEST_CASE("processes and threads go on from each other's checkpoints, bit for bi
     auto const name = [&](char const* what) { return fmt::format("{}{}", what, stage); };
     // What each process does alone, with threads, is in a folder of its own.
     Folder const own;
-    train_under_mpi(text, saving(shared / name("first"), at, at));
-    auto const resumed = train_under_mpi(varied_file(types[stage], 3 - stage),
-                                         resuming(shared / name("first"), steps, shared / name("second")));
+    train_as_processes(text, saving(shared / name("first"), at, at));
+    auto const resumed = train_as_processes(varied_file(types[stage], 3 - stage),
+                                            resuming(shared / name("first"), steps, shared / name("second")));
     auto const straight = train(resumed.world, text, saving(own / "straight", steps, steps));
     CHECK(bits_behind(at, resumed.trained) == bits_behind(at, straight));
     CHECK(states_in(shared / name("second") / "step_00000006") == states_in(own / "straight/step_00000006"));
     auto const on_threads = train(resumed.world, text, resuming(shared / name("first"), steps, own / "threads"));
     CHECK(bits_behind(at, on_threads) == bits_behind(at, straight));
-    train_under_mpi(text, {.steps = 1});  // nobody removes or overtakes what another still reads
+    train_as_processes(text, {.steps = 1});  // nobody removes or overtakes what another still reads
   }
 }
 

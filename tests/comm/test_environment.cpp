@@ -159,7 +159,12 @@ TEST_CASE("a launcher's processes are ranks, and otherwise threads are") {
       {"mpirun of one process", mpirun_of_1, std::nullopt, true, mpi, 1},
       {"mpirun of one process, local", mpirun_of_1, local, true, local, 4},
       {"mpirun of one process, without MPI", mpirun_of_1, std::nullopt, false, local, 1},
-      {"torchrun", torchrun_of_4, std::nullopt, true, mpi, 1},
+      {"mpirun, without MPI", mpirun_of_4, std::nullopt, false, tcp, 1},
+      {"mpirun, tcp", mpirun_of_4, tcp, true, tcp, 1},
+      {"torchrun", torchrun_of_4, std::nullopt, true, tcp, 1},
+      {"torchrun, without MPI", torchrun_of_4, std::nullopt, false, tcp, 1},
+      {"torchrun, mpi", torchrun_of_4, mpi, true, mpi, 1},
+      {"torchrun of one process, tcp", torchrun_of_1, tcp, true, tcp, 1},
       {"torchrun of one process", torchrun_of_1, std::nullopt, true, local, 1},
       {"torchrun of one process, mpi", torchrun_of_1, mpi, true, mpi, 1},
   };
@@ -236,7 +241,9 @@ TEST_CASE("what cannot be run is refused") {
              Contains("local was asked for") && Contains("mpirun (Open MPI)") && Contains("rank 1 of 4"));
   CHECK_THAT(error_of({.transport = Transport::mpi}, std::nullopt, false),
              Contains("mpi was asked for") && Contains("built without"));
-  CHECK_THAT(error_of({}, mpirun, false), Contains("rank 1 of 4") && Contains("built without MPI"));
+  CHECK_THAT(error_of({.transport = Transport::mpi}, mpirun, false), Contains("built without"));
+  CHECK_THAT(error_of({.transport = Transport::tcp}, std::nullopt, true),
+             Contains("tcp was asked for") && Contains("no launcher started this process"));
 }
 
 TEST_CASE("ranks on GPUs are refused where they cannot run, or would share a GPU unasked") {
@@ -245,6 +252,7 @@ TEST_CASE("ranks on GPUs are refused where they cannot run, or would share a GPU
   };
   CHECK_THAT(refused({Transport::local, 1}, false, -1), Contains("built without CUDA"));
   CHECK_THAT(refused({Transport::mpi, 1}, false, 8), Contains("mpi, which works in memory of the host"));
+  CHECK_THAT(refused({Transport::tcp, 1}, false, 8), Contains("tcp, which works in memory of the host"));
   CHECK_THAT(refused({Transport::local, 1}, false, 0), Contains("sees no GPU: the driver is too old"));
   CHECK_THAT(refused({Transport::local, 4}, false, 2),
              Contains("4 ranks on 2 GPUs: start at most 2, or set LaunchOptions::share_devices"));

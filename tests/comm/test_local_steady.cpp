@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "comm/local_ranks.hpp"
+#include "comm/tcp_ranks.hpp"
 #include "comm/transaction.hpp"
 #include "comm/trial.hpp"
 #include "support/allocations.hpp"
@@ -12,54 +12,62 @@
 namespace zeroth::comm::conformance {
 namespace {
 
+constexpr int world = 3;
+
+/// Runs on every rank; rank 0 counts what all of them allocate.
+std::string run_steadily(Rank& rank, std::int64_t& allocated) {
+  auto& communicator = rank.communicator;
+  int const me = communicator.rank();
+  auto const part = communicator.split(0, me, "second");
+  auto const one = rank.device.make_stream("one", device::Overlap::on);
+  auto const other = rank.device.make_stream("other", device::Overlap::on);
+  std::deque<Trial> trials;
+  std::vector<Collective> list, list_of_part;
+  for (auto const operation : {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
+                               Operation::broadcast, Operation::all_to_all, Operation::gather, Operation::scatter}) {
+    for (auto* each : {&list, &list_of_part}) {
+      each->push_back(trials.emplace_back(*rank.memory, Probe{operation, Dtype::bf16, 1009}, me, world).collective());
+    }
+  }
+  std::vector<float> sent(100), received(100);
+  list.push_back({Operation::send, sent.data(), nullptr, 100, Dtype::fp32, (me + 1) % world});
+  list.push_back({Operation::receive, nullptr, received.data(), 100, Dtype::fp32, (me + 2) % world});
+  auto const step = [&] {
+    for (int i = 0; i < 10; ++i) {
+      communicator.submit(*one, {"step", "first"}, list);
+      part->submit(*other, {"step", "second"}, list_of_part);
+    }
+    communicator.barrier(*one, {"step", ""});
+    part->barrier(*other, {"step", ""});
+  };
+  step();
+  step();
+  communicator.barrier(*one, {"count", ""});
+  auto const before = test::allocation_count();
+  communicator.barrier(*one, {"count", ""});
+  for (int i = 0; i < 20; ++i) {
+    step();
+  }
+  auto const after = test::allocation_count();
+  communicator.barrier(*one, {"count", ""});
+  if (me == 0) {
+    allocated = after - before;
+  }
+  std::string problem;
+  for (auto const& trial : trials) {
+    problem += trial.problem();
+  }
+  return problem;
+}
+
 TEST_CASE("a steady program allocates nothing in its communicators") {
-  constexpr int world = 3;
   std::int64_t allocated = -1;
-  auto const problems = run_ranks(world, [&](Rank& rank) {
-    auto& communicator = rank.communicator;
-    int const me = communicator.rank();
-    auto const part = communicator.split(0, me, "second");
-    auto const one = rank.device.make_stream("one", device::Overlap::on);
-    auto const other = rank.device.make_stream("other", device::Overlap::on);
-    std::deque<Trial> trials;
-    std::vector<Collective> list, list_of_part;
-    for (auto const operation : {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
-                                 Operation::broadcast, Operation::all_to_all, Operation::gather, Operation::scatter}) {
-      for (auto* each : {&list, &list_of_part}) {
-        each->push_back(trials.emplace_back(*rank.memory, Probe{operation, Dtype::bf16, 1009}, me, world).collective());
-      }
-    }
-    std::vector<float> sent(100), received(100);
-    list.push_back({Operation::send, sent.data(), nullptr, 100, Dtype::fp32, (me + 1) % world});
-    list.push_back({Operation::receive, nullptr, received.data(), 100, Dtype::fp32, (me + 2) % world});
-    auto const step = [&] {
-      for (int i = 0; i < 10; ++i) {
-        communicator.submit(*one, {"step", "first"}, list);
-        part->submit(*other, {"step", "second"}, list_of_part);
-      }
-      communicator.barrier(*one, {"step", ""});
-      part->barrier(*other, {"step", ""});
-    };
-    step();
-    step();
-    communicator.barrier(*one, {"count", ""});
-    auto const before = test::allocation_count();
-    communicator.barrier(*one, {"count", ""});
-    for (int i = 0; i < 20; ++i) {
-      step();
-    }
-    auto const after = test::allocation_count();
-    communicator.barrier(*one, {"count", ""});
-    if (me == 0) {
-      allocated = after - before;
-    }
-    std::string problem;
-    for (auto const& trial : trials) {
-      problem += trial.problem();
-    }
-    return problem;
-  });
-  for (auto const& problem : problems) {
+  auto const body = [&](Rank& rank) { return run_steadily(rank, allocated); };
+  auto const way = GENERATE(0, 1, 2);
+  CAPTURE(way);
+  for (auto const& problem :
+       way == 0 ? run_ranks(world, body)
+                : run_tcp_ranks(world, way == 1 ? WithinMachine::memory : WithinMachine::network, body)) {
     CHECK(problem == "");
   }
   CHECK(allocated == 0);

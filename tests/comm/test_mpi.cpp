@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by mpirun. Under mpi the launch runs its ranks on the calling thread, so assertions are allowed in there.
+// Run by mpirun, and by zeroth run over tcp. The launch runs its ranks on the calling thread, so assertions are allowed
+// in there.
 #include <array>
 #include <cstdint>
 #include <vector>
 
 #include "comm/conformance.hpp"
 #include "support/catch.hpp"
+#include "support/process_transport.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/device/cpu.hpp"
@@ -13,21 +15,21 @@
 namespace zeroth::comm::conformance {
 namespace {
 
-int launch_mpi(std::function<void(Rank&)> const& body) {
-  return launch({.transport = Transport::mpi}, [&](Job& job) {
+int launch_processes(std::function<void(Rank&)> const& body) {
+  return launch({.transport = testing::process_transport()}, [&](Job& job) {
     auto const device = device::make_cpu_device();
     Rank rank{job.communicator(), *device};
     body(rank);
   });
 }
 
-TEST_CASE("the mpi communicator conforms") {
+TEST_CASE("communicators of processes conform") {
   bool const check = GENERATE(false, true);
   bool const with_staging = GENERATE(true, false);
-  int const status = launch_mpi([&](Rank& rank) {
+  int const status = launch_processes([&](Rank& rank) {
     auto& communicator = rank.communicator;
-    std::vector<std::byte> staging(
-        static_cast<std::size_t>(staging_bytes(Transport::mpi, communicator.world(), Dtype::fp64, largest_count)));
+    std::vector<std::byte> staging(static_cast<std::size_t>(
+        staging_bytes(communicator.transport(), communicator.world(), Dtype::fp64, largest_count)));
     if (with_staging) {
       communicator.set_staging(staging);
     }
@@ -41,7 +43,7 @@ TEST_CASE("the mpi communicator conforms") {
 }
 
 TEST_CASE("staging that is too small is refused before anything is enqueued") {
-  int const status = launch_mpi([](Rank& rank) {
+  int const status = launch_processes([](Rank& rank) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
     std::vector<double> data(1200, 1.0);
     std::array<std::byte, 16> staging{};
@@ -57,7 +59,7 @@ TEST_CASE("staging that is too small is refused before anything is enqueued") {
 }
 
 TEST_CASE("reductions in many chunks are exact") {
-  int const status = launch_mpi([](Rank& rank) {
+  int const status = launch_processes([](Rank& rank) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
     // 8 MiB of staging hold a part of this; the count leaves a tail that no slice takes.
     std::int64_t const count = (std::int64_t{5} << 20) + 3;
@@ -80,9 +82,9 @@ TEST_CASE("reductions in many chunks are exact") {
 TEST_CASE("a process launches several jobs one after another") {
   for (int job_number = 0; job_number < 3; ++job_number) {
     int ran = 0;
-    int const status = launch({.thread_ranks = 7}, [&ran](Job& job) {
+    int const status = launch({.thread_ranks = 7, .transport = testing::process_transport()}, [&ran](Job& job) {
       ++ran;
-      CHECK(job.communicator().transport() == Transport::mpi);
+      CHECK(job.communicator().transport() == testing::process_transport());
       CHECK(job.rank() == job.communicator().rank());
       CHECK(job.world() == job.communicator().world());
       CHECK(job.local_rank() == job.rank());  // on one machine

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job in which something goes wrong, for the tests beside it: fault_program SCENARIO [--ranks N] [--comm local|mpi]
+// A job in which something goes wrong, for the tests beside it: fault_program SCENARIO [--ranks N] [--comm
+// local|mpi|tcp]
 // [--timeout MS] [--grace MS] [--stop-grace MS] [--join-timeout MS] [--threads N] [--stopped RANK]. Ranks are threads
 // or, under mpirun, processes. "Odd" is rank 1. The timeout is that of all steps after the third: until then ranks come
 // when they come. Threads are how many can be made. The process that is to become rank RANK stops before it does.

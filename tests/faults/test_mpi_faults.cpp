@@ -300,7 +300,7 @@ TEST_CASE("threads are refused where mpirun started several processes") {
 
 TEST_CASE("variables of a launcher that MPI knows nothing of are refused") {
   Folder const folder;
-  auto options = fault_program({"fine"}, folder);
+  auto options = fault_program({"fine", "--comm", "mpi"}, folder);
   options.environment = {{"RANK", "1"}, {"WORLD_SIZE", "4"}};
   Child child{options};
   auto const ending = child.wait();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Processes under MPI train what threads do, bit for bit: at every stage, dtype and reduction rule. Run by mpirun;
-/// every rank compares itself with a job of as many threads in its own process.
+/// Processes train what threads do, bit for bit: at every stage, dtype and reduction rule. Run by mpirun, and by zeroth
+/// run over tcp; every rank compares itself with a job of as many threads in its own process.
 #include <fmt/format.h>
 
 #include <string>
@@ -10,6 +10,7 @@
 #include "stage_files.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
+#include "support/process_transport.hpp"
 #include "support/synthetic.hpp"
 
 namespace zeroth::testing {
@@ -20,10 +21,10 @@ struct OfOneRank {
   Trained trained;
 };
 
-OfOneRank train_under_mpi(std::string const& text) {
+OfOneRank train_as_processes(std::string const& text) {
   auto const config = Config::from_json(text);
   OfOneRank result;
-  int const status = launch({.transport = comm::Transport::mpi}, [&](Job& job) {
+  int const status = launch({.transport = process_transport()}, [&](Job& job) {
     result = {job.rank(), job.world(), train_synthetic(job, config, {})};
   });
   REQUIRE(status == 0);
@@ -44,7 +45,7 @@ TEST_CASE("processes and threads are bit-equal at every stage") {
   auto const* const reduce = GENERATE("every_micro_step", "last_micro_step");
   for (int stage = 0; stage <= 3; ++stage) {
     auto const& move = movements[stage % 2 == 0 ? 0 : 2];
-    auto const mine = train_under_mpi(file(types, stage, 2, reduce, move));
+    auto const mine = train_as_processes(file(types, stage, 2, reduce, move));
     auto const theirs = train_on_threads(mine.world, mine.rank, file(types, 0, 2, reduce, movements[1]));
     INFO(fmt::format("rank {} of {}, {}, {}, stage {}", mine.rank, mine.world, types.name, reduce, stage));
     CHECK(mine.trained.reports.size() == 4);
@@ -53,11 +54,10 @@ TEST_CASE("processes and threads are bit-equal at every stage") {
   }
 }
 
-TEST_CASE("parts of a job under MPI train what jobs of threads of their size do") {
+TEST_CASE("parts of a job of processes train what jobs of threads of their size do") {
   for (int stage = 0; stage <= 3; ++stage) {
     OfPart mine;
-    int const status =
-        launch({.transport = comm::Transport::mpi}, [&](Job& job) { mine = train_in_parts(job, stage); });
+    int const status = launch({.transport = process_transport()}, [&](Job& job) { mine = train_in_parts(job, stage); });
     REQUIRE(status == 0);
     std::vector<std::vector<std::uint32_t>> plain(static_cast<std::size_t>(mine.world));
     auto const outcome = run_job(

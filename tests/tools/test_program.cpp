@@ -36,6 +36,7 @@ TEST_CASE("Messages in memory that ranks exchange by MPI are planned for") {
   };
   CHECK(scratch("mpi") > scratch("local"));
   CHECK(scratch("nccl") == scratch("local"));
+  CHECK(scratch("tcp") == scratch("mpi"));
 }
 
 TEST_CASE("Every stage file in configs/ can be planned, and says its own stage") {
@@ -90,7 +91,7 @@ TEST_CASE("Command lines that say nothing or too much are refused") {
   check_refused("plan --ranks 4 --model 124M --parameters 5", "is required and 2 were given");
   check_refused("plan --model 124M", "--ranks is required");
   check_refused("plan --model 124M --ranks 4 --units 3", "--units requires --parameters");
-  check_refused("plan --model 124M --ranks 4 --comm tcp", "--comm: tcp not in {local,mpi,nccl}");
+  check_refused("plan --model 124M --ranks 4 --comm gloo", "--comm: gloo not in {local,mpi,nccl,tcp}");
   check_refused("plan --model 124M --ranks 4 --jsom", "--jsom");
 }
 

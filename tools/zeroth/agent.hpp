@@ -17,7 +17,7 @@ struct AgentOptions {
   comm::Transport transport = comm::Transport::local;
   std::string mpirun = "mpirun";     ///< Words between blanks, to which "-n RANKS PROGRAM ..." is appended.
   std::filesystem::path checkpoint;  ///< Whose file `latest` changes when there is progress; empty: nobody tells.
-  std::chrono::seconds grace{15};    ///< With nccl: for the other processes to end, after one has failed.
+  std::chrono::seconds grace{15};    ///< With nccl and tcp: for the other processes to end, after one has failed.
   std::vector<std::string> program;  ///< With its arguments.
 };
 

@@ -46,7 +46,7 @@ void add_plan_command(CLI::App& app, std::ostream& out) {
   add_job_options(*command, options->job);
   command->add_option("--device-memory", options->device_memory_gib, "GiB of a rank, to fit into")
       ->check(positive_up_to(1e6));
-  command->add_option("--comm", options->comm, "What ranks talk through; mpi stages messages in memory")
+  command->add_option("--comm", options->comm, "What ranks talk through; mpi and tcp stage messages in memory")
       ->check(CLI::IsMember{comm::transport_names()})
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON, in bytes");

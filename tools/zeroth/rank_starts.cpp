@@ -71,7 +71,8 @@ std::vector<Start> rank_starts(AgentOptions const& options, int ranks, int attem
   switch (options.transport) {
     case comm::Transport::local: return {{options.program, {{"ZEROTH_THREAD_RANKS", std::to_string(ranks)}}}};
     case comm::Transport::mpi: return under_mpirun(options, ranks);
-    case comm::Transport::nccl: break;
+    case comm::Transport::nccl:
+    case comm::Transport::tcp: break;
   }
   return as_torchrun(options, ranks, attempt);
 }

@@ -65,12 +65,14 @@ void add_run_command(CLI::App& app, int& status) {
   command->add_option("--checkpoint", agent.checkpoint,
                       "Folder whose file `latest` changes when there is progress; without it there never is");
   command
-      ->add_option("--transport", options->transport,
-                   "local: threads of one process; mpi: mpirun's processes; nccl: processes as torchrun starts them")
+      ->add_option(
+          "--transport", options->transport,
+          "local: threads of one process; mpi: mpirun's processes; nccl, tcp: processes as torchrun starts them")
       ->check(CLI::IsMember(comm::transport_names()))
       ->capture_default_str();
   command->add_option("--mpirun", agent.mpirun, "With mpi: the command, with its options")->capture_default_str();
-  command->add_option("--grace", options->grace_s, "With nccl: seconds for the others to end after one has failed")
+  command
+      ->add_option("--grace", options->grace_s, "With nccl and tcp: seconds for the others to end after one has failed")
       ->transform(whole_from(0, longest_grace_s))
       ->capture_default_str();
   command->add_option("program", agent.program, "The program and its arguments, behind --")->required();

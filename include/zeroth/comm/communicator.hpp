@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Collectives among a fixed group of ranks, in stream order. Backends: local (threads), mpi, nccl.
+/// Collectives among a fixed group of ranks, in stream order. Backends: local (threads), mpi, nccl, tcp.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -90,15 +90,15 @@ struct Label {
   std::string_view unit;     ///< At most 47 characters are shown.
 };
 
-/// How bytes move: between threads of this process, by MPI, by NCCL.
-enum class Transport : std::uint8_t { local, mpi, nccl };
+/// How bytes move: between threads of this process, by MPI, by NCCL, by sockets and each other's memory.
+enum class Transport : std::uint8_t { local, mpi, nccl, tcp };
 /// As it is written here, for messages and records.
 [[nodiscard]] ZEROTH_EXPORT std::string_view name_of(Transport transport) noexcept;
 
 /// Does a communicator of `transport` reduce elements of `dtype` by `reduce`? If not, submit() refuses it with
-/// ContractError. local and mpi have every operator on every dtype that it is defined for, see Reduce, with the same
-/// bits; local on streams of GPUs has sums only. NCCL has sum, product, maximum, minimum and average; the order and the
-/// roundings, and what becomes of NaNs, are NCCL's.
+/// ContractError. local, mpi and tcp have every operator on every dtype that it is defined for, see Reduce, with the
+/// same bits; local on streams of GPUs has sums only. NCCL has sum, product, maximum, minimum and average; the order
+/// and the roundings, and what becomes of NaNs, are NCCL's.
 [[nodiscard]] constexpr bool supports(Transport transport, Reduce reduce, Dtype dtype) noexcept {
   return is_defined(reduce, dtype) && (transport != Transport::nccl || reduce <= Reduce::average);
 }

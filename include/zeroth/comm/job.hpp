@@ -78,9 +78,10 @@ struct LaunchOptions {
   /// whatever is given here. Under a launcher of one process, asking for local runs threads all the same. `zeroth run`
   /// says how many in ZEROTH_THREAD_RANKS, which counts instead. Up to 4096.
   int thread_ranks = 1;
-  /// Empty: if a launcher started several processes, nccl on GPUs and mpi elsewhere; mpi if the launcher is MPI's own;
-  /// otherwise local. Refused: local where a launcher started several, what the library was built without, nccl on the
-  /// CPU or without a launcher, and mpi on GPUs.
+  /// Empty: if a launcher started several processes, nccl on GPUs; elsewhere mpi if the launcher starts MPI (mpirun,
+  /// mpiexec, srun with PMI or PMIx) and the library was built with it, and tcp otherwise. If it started one, mpi or
+  /// local alike. Without a launcher local. Refused: local where a launcher started several, what the library was built
+  /// without, nccl on the CPU, nccl and tcp without a launcher, and mpi and tcp on GPUs.
   std::optional<comm::Transport> transport = std::nullopt;
   /// What ranks compute on. With cuda, thread rank r is on GPU r, counted modulo the GPUs that the process sees; a
   /// process that is a rank is on the GPU of its local rank, or on the only one that it sees. Refused: cuda where the
@@ -89,8 +90,8 @@ struct LaunchOptions {
   /// With cuda: more thread ranks than GPUs are wanted, several to a GPU. Refused otherwise: they would only share its
   /// memory. With nccl, which takes one rank for each GPU, it is refused itself.
   bool share_devices = false;
-  /// With mpi and nccl: how long ranks may take to come, and then to make their first communicator. After that those
-  /// who have come end, and name those who have not, unless it is MPI itself that starts and does not say.
+  /// With mpi, nccl and tcp: how long ranks may take to come, and then to make their first communicator. After that
+  /// those who have come end, and name those who have not, unless it is MPI itself that starts and does not say.
   std::chrono::milliseconds join_timeout{300'000};
   /// How long a rank may take to end after another one has failed, before the process is ended under it.
   std::chrono::milliseconds failure_grace{5000};
@@ -112,13 +113,15 @@ ZEROTH_EXPORT int launch(LaunchOptions const& options, std::function<void(Job&)>
 /// Failure: what one rank throws ends all ranks, with PeerError where they wait for others. The last collectives of
 /// every rank are written as zeroth_flight_rank<R>.json. A rank that does not end by itself is named, and the process
 /// ends with the status that launch() would return. Across processes a failed job ends in here, by MPI_Abort, or with
-/// nccl by the end of each process, so that none is left behind; each ends with the status of what its rank threw.
+/// nccl and tcp by the end of each process, so that none is left behind; each ends with the status of what its rank
+/// threw.
 /// Signals, while it runs: the first Ctrl-C requests a stop, a second one ends the process with status 130. The first
 /// SIGTERM does as well; a second one, or LaunchOptions::stop_grace, ends the process by SIGTERM, after the flight
 /// records. A program that handles SIGTERM by itself is only given those first. SIGUSR1, which batch systems send some
 /// time ahead, is to a program that does not handle it as the first SIGTERM, however often it comes. A signal that was
 /// ignored stays so. In the pauses between restarts signals do what they did before.
-/// Threads: one launch at a time. With mpi and nccl, ranks are processes and `rank_main` runs on the calling thread.
+/// Threads: one launch at a time. With mpi, nccl and tcp, ranks are processes and `rank_main` runs on the
+/// calling thread.
 template <class F>
   requires std::invocable<F const&, Job&>
 [[nodiscard]] int launch(LaunchOptions const& options, F const& rank_main) {

@@ -10,7 +10,8 @@
 
 namespace zeroth::comm {
 
-/// "local", "mpi", "nccl": of all transports, in the order of Transport, whichever of them the library was built with.
+/// "local", "mpi", "nccl", "tcp": of all transports, in the order of Transport, whichever of them the library was built
+/// with.
 [[nodiscard]] ZEROTH_EXPORT std::vector<std::string> transport_names();
 /// The transport of that name. Throws ConfigError, which lists the names, for another.
 [[nodiscard]] ZEROTH_EXPORT Transport transport_named(std::string_view name);

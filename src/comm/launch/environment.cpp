@@ -187,6 +187,9 @@ std::optional<LaunchedRank> find_launched_rank(Variables const& variable) {
   }
   auto const from_mpich = read(mpich, variable);
   auto from_slurm = variable(slurm.world) == nullptr ? std::nullopt : read(slurm, variable);
+  if (from_slurm) {
+    from_slurm->starts_mpi = variable("PMIX_RANK") != nullptr;  // srun --mpi=pmix
+  }
   if (from_mpich && !is_srun(*from_mpich, from_slurm)) {
     return from_mpich;
   }
@@ -226,8 +229,7 @@ LaunchPlan plan_nccl(LaunchOptions const& options, std::optional<LaunchedRank> c
   if (options.device != DeviceKind::cuda) {
     throw ConfigError{
         "transport nccl was asked for, but LaunchOptions::device is not cuda: NCCL works in memory of GPUs; ask for "
-        "mpi "
-        "or local, or set the device"};
+        "tcp, mpi or local, or set the device"};
   }
   if (!launched) {
     throw ConfigError{
@@ -260,22 +262,32 @@ LaunchPlan plan_launch(LaunchOptions const& options, std::optional<LaunchedRank>
     return plan_nccl(options, launched);
   }
   if (several && options.transport == Transport::local) {
-    throw ConfigError{fmt::format(
-        "transport local was asked for, but {} started this process as rank {} of {} ({}): "
-        "ask for {}, or start one process alone",
-        launched->launcher, launched->rank, launched->world, launched->variables, on_gpus ? "nccl" : "mpi")};
-  }
-  bool const needs_mpi = several || options.transport == Transport::mpi;
-  if (needs_mpi && !has_mpi) {
     throw ConfigError{
-        several ? fmt::format("{} started this process as rank {} of {} ({}), but this library was built without MPI, "
-                              "by which processes communicate: build it where CMake finds MPI, or run ranks as threads",
-                              launched->launcher, launched->rank, launched->world, launched->variables)
-                : "transport mpi was asked for, but this library was built without it: build it where CMake finds MPI, "
-                  "or ask for local"};
+        fmt::format("transport local was asked for, but {} started this process as rank {} of {} ({}): "
+                    "ask for {}, or start one process alone",
+                    launched->launcher, launched->rank, launched->world, launched->variables,
+                    on_gpus   ? "nccl"
+                    : has_mpi ? "tcp or mpi"
+                              : "tcp")};
   }
-  if (needs_mpi) {
-    return {Transport::mpi, 1};
+  if (options.transport == Transport::tcp && !launched) {
+    throw ConfigError{
+        "transport tcp was asked for, but no launcher started this process: start processes with zeroth run "
+        "--transport "
+        "tcp, torchrun, srun or mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each, or ask for "
+        "local"};
+  }
+  if (options.transport == Transport::mpi && !has_mpi) {
+    throw ConfigError{
+        "transport mpi was asked for, but this library was built without it: build it where CMake finds MPI, or ask "
+        "for "
+        "tcp or local"};
+  }
+  if (options.transport == Transport::mpi || options.transport == Transport::tcp) {
+    return {*options.transport, 1};
+  }
+  if (several) {
+    return {has_mpi && launched->starts_mpi ? Transport::mpi : Transport::tcp, 1};
   }
   if (!launched || options.transport == Transport::local) {
     if (options.thread_ranks > most_thread_ranks) {

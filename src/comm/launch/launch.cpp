@@ -5,6 +5,7 @@
 #include "comm/launch/environment.hpp"
 #include "comm/launch/nccl_job.hpp"
 #include "comm/launch/placing.hpp"
+#include "comm/launch/tcp_job.hpp"
 #include "comm/launch/thread_job.hpp"
 #include "comm/rank_error.hpp"
 #include "zeroth/comm/job.hpp"
@@ -34,6 +35,9 @@ int run(comm::LaunchPlan const& plan, LaunchOptions options, std::optional<comm:
     return comm::run_process_job(options, launched, rank_main);
   }
 #endif
+  if (plan.transport == comm::Transport::tcp) {
+    return comm::run_tcp_job(options, *launched, rank_main);
+  }
   if (plan.transport == comm::Transport::nccl) {
     return comm::run_nccl_job(options, *launched, rank_main);
   }

@@ -35,10 +35,11 @@ void check_cuda(LaunchPlan const& plan, bool share_devices, int gpus, std::strin
         "LaunchOptions::device is cuda, but the library was built without CUDA; configure it with "
         "-DZEROTH_ENABLE_CUDA=ON, or run on the cpu"};
   }
-  if (plan.transport == Transport::mpi) {
+  if (plan.transport == Transport::mpi || plan.transport == Transport::tcp) {
     throw ConfigError{
-        "LaunchOptions::device is cuda, but its transport is mpi, which works in memory of the host; processes on GPUs "
-        "use nccl, and threads of one process local"};
+        fmt::format("LaunchOptions::device is cuda, but its transport is {}, which works in memory of the host; "
+                    "processes on GPUs use nccl, and threads of one process local",
+                    name_of(plan.transport))};
   }
   if (plan.transport == Transport::nccl) {
     if (share_devices) {

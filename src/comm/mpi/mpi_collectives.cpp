@@ -57,9 +57,9 @@ std::int64_t MpiCollectives::staging_for(Collective const& collective, int world
     case Operation::all_reduce:
       return collective.count * bytes_of(collective.dtype) <= small_bytes
                  ? 0
-                 : mpi_staging_bytes(world, collective.dtype, collective.count);
-    case Operation::reduce: return mpi_staging_bytes(world, collective.dtype, collective.count);
-    case Operation::reduce_scatter: return mpi_staging_bytes(world, collective.dtype, world * collective.count);
+                 : host_staging_bytes(world, collective.dtype, collective.count);
+    case Operation::reduce: return host_staging_bytes(world, collective.dtype, collective.count);
+    case Operation::reduce_scatter: return host_staging_bytes(world, collective.dtype, world * collective.count);
     default: return 0;
   }
 }
@@ -151,7 +151,7 @@ void MpiCollectives::exchange(void const* mine, void* all, std::int64_t bytes) {
 void MpiCollectives::fold_blocks(Blocks const& blocks, std::span<std::byte> staging) {
   Blocks chunked = blocks;
   std::int64_t const full_count = blocks.root < 0 ? world_ * blocks.count : blocks.count;
-  std::int64_t const place_count = mpi_staging_bytes(world_, blocks.dtype, full_count) / blocks.bytes_of(world_);
+  std::int64_t const place_count = host_staging_bytes(world_, blocks.dtype, full_count) / blocks.bytes_of(world_);
   bool const whole = world_ == 1 || blocks.count <= place_count;
   chunked.halves = !whole && place_count > 1 ? 2 : 1;
   chunked.chunk_count = whole ? blocks.count : place_count / chunked.halves;

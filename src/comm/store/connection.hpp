@@ -21,6 +21,8 @@ class Connection {
       : socket_{std::move(socket)}, most_body_bytes_{most_body_bytes} {}
 
   [[nodiscard]] Descriptor const& socket() const noexcept { return socket_; }
+  /// For who goes on without frames: all that has come was one of them, and all was sent.
+  [[nodiscard]] Descriptor release() && noexcept { return std::move(socket_); }
   /// What poll() should look for.
   [[nodiscard]] short events() const noexcept;
   void set_most_body_bytes(std::size_t bytes) noexcept { most_body_bytes_ = bytes; }

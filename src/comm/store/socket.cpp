@@ -3,6 +3,9 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,6 +19,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <set>
 #include <system_error>
 
 #include "zeroth/core/error.hpp"
@@ -34,11 +38,11 @@ struct Resolution {
   std::string problem;
 };
 
-Resolution resolve(std::string const& host, int port) {
+Resolution resolve(std::string const& host, int port, int flags = 0) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_NUMERICSERV;
+  wanted.ai_flags = AI_NUMERICSERV | flags;
   addrinfo* found = nullptr;
   int const code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found);
   Resolution resolution;
@@ -97,6 +101,13 @@ std::optional<SocketAddress> loopback_address(std::string const& host, int port)
   return std::nullopt;
 }
 
+/// Empty for what is none.
+std::string number_of(sockaddr const* address, socklen_t bytes) {
+  std::array<char, NI_MAXHOST> host{};
+  bool const is_one = ::getnameinfo(address, bytes, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) == 0;
+  return is_one ? host.data() : std::string{};
+}
+
 std::string words_of(SocketAddress& address) {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};
@@ -143,22 +154,17 @@ bool is_connected_to_itself(int socket) {
 }
 
 /// 0, or the reason as errno has it.
+int start_to_connect(Descriptor const& socket, addrinfo const& address) {
+  bool const begun =
+      ::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0 || errno == EINPROGRESS || errno == EINTR;
+  return begun ? 0 : errno;
+}
+
 int try_to_connect(Descriptor const& socket, addrinfo const& address, Clock::time_point deadline) {
-  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
-    if (errno != EINPROGRESS && errno != EINTR) {
-      return errno;
-    }
-    if (!await_socket(socket, POLLOUT, deadline)) {
-      return ETIMEDOUT;
-    }
-    int error = 0;
-    socklen_t bytes = sizeof error;
-    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
-    if (error != 0) {
-      return error;
-    }
+  if (int const error = start_to_connect(socket, address); error != 0) {
+    return error;
   }
-  return is_connected_to_itself(socket.get()) ? ECONNREFUSED : 0;
+  return await_socket(socket, POLLOUT, deadline) ? connect_error(socket) : ETIMEDOUT;
 }
 
 }  // namespace
@@ -185,6 +191,62 @@ Descriptor listen_at(std::string const& host, int port, int& error) {
     socket = try_to_listen(address, error);
   }
   return socket;
+}
+
+Descriptor listen_on(std::string const& address, int port, int& error) {
+  auto const resolution = resolve(address, port, AI_NUMERICHOST | AI_PASSIVE);
+  if (!resolution.addresses) {
+    error = EADDRNOTAVAIL;
+    return {};
+  }
+  SocketAddress place;
+  place.bytes = resolution.addresses->ai_addrlen;
+  std::memcpy(&place.storage, resolution.addresses->ai_addr, place.bytes);
+  return try_to_listen(place, error);
+}
+
+bool is_loopback(std::string const& host) { return loopback_address(host, 0).has_value(); }
+
+Ends ends_of(Descriptor const& socket) {
+  SocketAddress mine;
+  SocketAddress theirs;
+  if (::getsockname(socket.get(), mine.get(), &mine.bytes) != 0 ||
+      ::getpeername(socket.get(), theirs.get(), &theirs.bytes) != 0) {
+    return {};
+  }
+  return {number_of(mine.get(), mine.bytes), number_of(theirs.get(), theirs.bytes)};
+}
+
+std::string address_of_interface(std::string const& name) {
+  ifaddrs* found = nullptr;
+  if (::getifaddrs(&found) != 0) {
+    throw SystemError{"getifaddrs failed: " + error_text(errno)};
+  }
+  std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> const all{found, &::freeifaddrs};
+  std::string four;
+  std::string six;
+  std::set<std::string> names;
+  for (auto const* each = all.get(); each != nullptr; each = each->ifa_next) {
+    names.insert(each->ifa_name);
+    bool const fits = name.empty() ? (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0
+                                   : name == each->ifa_name;
+    if (!fits || each->ifa_addr == nullptr) {
+      continue;
+    }
+    if (each->ifa_addr->sa_family == AF_INET && four.empty()) {
+      four = number_of(each->ifa_addr, sizeof(sockaddr_in));
+    } else if (each->ifa_addr->sa_family == AF_INET6 && six.empty() &&
+               !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<sockaddr_in6 const*>(each->ifa_addr)->sin6_addr)) {
+      six = number_of(each->ifa_addr, sizeof(sockaddr_in6));
+    }
+  }
+  if (four.empty() && six.empty()) {
+    throw ConfigError{fmt::format("{}: this machine's interfaces are {}",
+                                  name.empty() ? std::string{"no interface but loopback has an address"}
+                                               : fmt::format("interface '{}' has no address", name),
+                                  fmt::join(names, ", "))};
+  }
+  return four.empty() ? six : four;
 }
 
 int port_of(Descriptor const& listener) {
@@ -228,6 +290,27 @@ Attempt connect_to(std::string const& host, int port, Clock::time_point deadline
     }
   }
   return attempt;
+}
+
+Attempt begin_to_connect(std::string const& address, int port) {
+  auto const resolution = resolve(address, port, AI_NUMERICHOST);
+  if (!resolution.addresses) {
+    return {{}, resolution.problem};
+  }
+  Descriptor socket{::socket(resolution.addresses->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+  int const error = socket ? start_to_connect(socket, *resolution.addresses) : errno;
+  if (error != 0) {
+    return {{}, error_text(error)};
+  }
+  send_at_once(socket.get());
+  return {std::move(socket), {}};
+}
+
+int connect_error(Descriptor const& socket) {
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+  return error == 0 && is_connected_to_itself(socket.get()) ? ECONNREFUSED : error;
 }
 
 std::pair<Descriptor, Descriptor> socket_pair() {

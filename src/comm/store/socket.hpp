@@ -34,7 +34,19 @@ class Descriptor {
 /// Listens at `port`, or at a free one if that is 0: on the loopback interface alone if `host` is a loopback address or
 /// "localhost", on every interface, IPv6 and IPv4, otherwise. Nothing where the system refuses; `error` is errno then.
 [[nodiscard]] Descriptor listen_at(std::string const& host, int port, int& error);
+/// As listen_at(), at one address of this machine, a number.
+[[nodiscard]] Descriptor listen_on(std::string const& address, int port, int& error);
 [[nodiscard]] int port_of(Descriptor const& listener);
+/// Is `host` a loopback address, or "localhost"?
+[[nodiscard]] bool is_loopback(std::string const& host);
+/// Both ends of a connection, numbers without their ports.
+struct Ends {
+  std::string here, there;
+};
+[[nodiscard]] Ends ends_of(Descriptor const& socket);
+/// The first address of this machine's interface `name`, IPv4 before IPv6 and none of a link alone; where `name` is
+/// empty of the first interface that is up and is no loopback. Throws ConfigError that lists the interfaces.
+[[nodiscard]] std::string address_of_interface(std::string const& name);
 
 struct Arrival {
   Descriptor socket;
@@ -50,6 +62,11 @@ struct Attempt {
 };
 /// Tries every address of `host`, each for a few seconds at most. A name may take the resolver longer than `deadline`.
 [[nodiscard]] Attempt connect_to(std::string const& host, int port, Clock::time_point deadline);
+
+/// Begins to connect to an address, a number; connect_error() tells how that went once the socket can be written to.
+[[nodiscard]] Attempt begin_to_connect(std::string const& address, int port);
+/// 0, or the reason as errno has it.
+[[nodiscard]] int connect_error(Descriptor const& socket);
 
 /// Both ends of a connection inside this process.
 [[nodiscard]] std::pair<Descriptor, Descriptor> socket_pair();

@@ -129,6 +129,7 @@ struct Store::State {
 
   StoreOptions options;
   int port = 0;
+  Ends ends;
   int const exceptions_at_birth = std::uncaught_exceptions();
   Descriptor wake = make_wake();
   std::optional<StoreServer> server;  // on rank 0
@@ -161,6 +162,7 @@ Store::State::State(StoreOptions const& given) : options{given}, port{given.at.p
     auto joined = join_store(options);
     options.heartbeat_timeout = joined.heartbeat_timeout;
     connection.emplace(std::move(joined.connection));
+    ends = ends_of(connection->socket());
   }
   client.emplace(
       std::move(*connection),
@@ -315,6 +317,7 @@ Store::~Store() {
 int Store::rank() const noexcept { return state_->options.rank; }
 int Store::world() const noexcept { return state_->options.world; }
 int Store::port() const noexcept { return state_->port; }
+Ends const& Store::ends() const noexcept { return state_->ends; }
 
 void Store::set(std::string_view key, std::string_view value) {
   check_name("a key", key);

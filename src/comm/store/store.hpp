@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/job_failure.hpp"
+#include "comm/store/socket.hpp"
 #include "zeroth/core/clock.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -68,6 +69,8 @@ class Store {
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int world() const noexcept;
   [[nodiscard]] int port() const noexcept;  ///< At which rank 0 listens.
+  /// The address from which this rank reached rank 0, and that at which it did, numbers; empty on rank 0.
+  [[nodiscard]] Ends const& ends() const noexcept;
 
   void set(std::string_view key, std::string_view value);
   /// A key that goes when it has been read `reads` times, 1 or more.

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What two ranks call the queues between them.
+#pragma once
+#include <atomic>
+#include <compare>
+#include <cstdint>
+
+#include "comm/tcp/bell.hpp"
+
+namespace zeroth::comm {
+
+/// Of one communicator: what is shown under one tag to one rank is taken by it in the same order, whatever happens
+/// under others.
+enum class Tag : std::uint8_t { blocks, messages, from_senders, from_receivers };
+constexpr int tag_count = 4;
+
+struct Channel {
+  std::uint64_t communicator = 0;
+  Tag tag = Tag::blocks;
+  auto operator<=>(Channel const&) const = default;
+};
+
+/// Where a thread says that it is done with memory of a waiting one. Both outlive that.
+struct Notice {
+  std::atomic<bool>* done = nullptr;
+  Bell* bell = nullptr;
+  void give() const noexcept {
+    Bell& wakes = *bell;  // who sees `done` may end what holds this
+    done->store(true, std::memory_order_release);
+    wakes.ring();
+  }
+};
+
+}  // namespace zeroth::comm

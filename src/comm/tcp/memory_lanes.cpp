@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/tcp/memory_lanes.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "comm/tcp/peer_memory.hpp"
+#include "core/bytes_at.hpp"
+#include "core/counter.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+constexpr std::size_t line = 64;  // of a cache: who waits does not slow down who works
+constexpr std::uint32_t most_shown = 4;
+
+}  // namespace
+
+struct MemoryLanes::Row {
+  alignas(line) Bell bell;
+  std::int32_t process = 0;
+  std::atomic<bool> attached{false}, withdrawn{false};
+};
+
+/// Numbers count from 0, modulo 2^32.
+struct MemoryLanes::Lane {
+  struct Slot {
+    std::uint64_t address = 0;
+    std::int64_t bytes = 0;
+    std::array<std::byte, most_inline_bytes> few{};
+  };
+  alignas(line) std::atomic<std::uint32_t> shown{0};
+  alignas(line) std::atomic<std::uint32_t> taken{0};
+  std::array<Slot, most_shown> slots;
+};
+
+std::size_t MemoryLanes::bytes_of(int members) noexcept {
+  auto const count = static_cast<std::size_t>(members);
+  return count * sizeof(Row) + count * count * tag_count * sizeof(Lane);
+}
+
+// All bytes are zero at first, which is how an empty lane and a row begin.
+MemoryLanes::MemoryLanes(int members, int me) : members_{members}, me_{me} {
+  file_ = Descriptor{::memfd_create("zeroth lanes", MFD_CLOEXEC)};
+  if (!file_ || ::ftruncate(file_.get(), static_cast<off_t>(bytes_of(members))) != 0) {
+    throw SystemError{fmt::format("memory of {} bytes to share: {}", bytes_of(members), error_text(errno))};
+  }
+  map();
+}
+
+MemoryLanes::MemoryLanes(std::string const& path, int members, int me) : members_{members}, me_{me} {
+  file_ = Descriptor{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
+  if (!file_) {
+    throw SystemError{fmt::format("{}, which another rank shares, cannot be opened: {}", path, error_text(errno))};
+  }
+  map();
+}
+
+void MemoryLanes::map() {
+  void* const pages = ::mmap(nullptr, bytes_of(members_), PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+  if (pages == MAP_FAILED) {
+    throw SystemError{fmt::format("mmap of {} bytes to share: {}", bytes_of(members_), error_text(errno))};
+  }
+  base_ = static_cast<std::byte*>(pages);
+  needed_.resize(static_cast<std::size_t>(members_ * tag_count));
+  row(me_).process = ::getpid();
+  row(me_).attached.store(true, std::memory_order_release);
+}
+
+MemoryLanes::~MemoryLanes() { ::munmap(base_, bytes_of(members_)); }
+
+std::string MemoryLanes::path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), file_.get()); }
+
+bool MemoryLanes::all_attached() const noexcept {
+  for (int member = 0; member < members_; ++member) {
+    if (!row(member).attached.load(std::memory_order_acquire)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Bell& MemoryLanes::bell() noexcept { return row(me_).bell; }
+
+MemoryLanes::Row& MemoryLanes::row(int member) const noexcept {
+  return *std::launder(reinterpret_cast<Row*>(base_ + static_cast<std::size_t>(member) * sizeof(Row)));
+}
+
+MemoryLanes::Lane& MemoryLanes::lane(int from, int to, Tag tag) const noexcept {
+  auto const index = static_cast<std::size_t>((from * members_ + to) * tag_count + static_cast<int>(tag));
+  return *std::launder(
+      reinterpret_cast<Lane*>(base_ + static_cast<std::size_t>(members_) * sizeof(Row) + index * sizeof(Lane)));
+}
+
+bool MemoryLanes::show(int to, Tag tag, void const* data, std::int64_t bytes) noexcept {
+  auto& shown_here = lane(me_, to, tag);
+  auto const number = shown_here.shown.load(std::memory_order_relaxed);
+  if (number - shown_here.taken.load(std::memory_order_acquire) >= most_shown) {
+    return false;
+  }
+  auto& slot = shown_here.slots[number % most_shown];
+  auto& needed_here = needed_[static_cast<std::size_t>(to * tag_count + static_cast<int>(tag))];
+  slot.address = reinterpret_cast<std::uint64_t>(data);
+  slot.bytes = bytes;
+  if (bytes > most_inline_bytes) {
+    needed_here = number + 1;
+  } else {
+    if (has_taken(to, tag)) {
+      needed_here = shown_here.taken.load(std::memory_order_relaxed);  // or 2^31 numbers later it would seem ahead
+    }
+    std::copy_n(static_cast<std::byte const*>(data), bytes, slot.few.begin());
+  }
+  shown_here.shown.store(number + 1, std::memory_order_release);
+  row(to).bell.ring();
+  return true;
+}
+
+bool MemoryLanes::has_taken(int to, Tag tag) const noexcept {
+  return Counter::reached(lane(me_, to, tag).taken.load(std::memory_order_acquire),
+                          needed_[static_cast<std::size_t>(to * tag_count + static_cast<int>(tag))]);
+}
+
+bool MemoryLanes::take(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes, void* to,
+                       bool last) {
+  auto& theirs = lane(from, me_, tag);
+  if (theirs.taken.load(std::memory_order_relaxed) != number ||
+      !Counter::reached(theirs.shown.load(std::memory_order_acquire), number + 1)) {
+    return false;
+  }
+  auto const& slot = theirs.slots[number % most_shown];
+  if (offset + bytes > slot.bytes) {
+    throw SystemError{
+        fmt::format("{} bytes at {} are needed of another rank, which shows {}: do all ranks run the same "
+                    "program, at the same counts?",
+                    bytes, offset, slot.bytes)};
+  }
+  if (slot.bytes <= most_inline_bytes) {
+    std::copy_n(slot.few.begin() + offset, bytes, static_cast<std::byte*>(to));
+  } else {
+    if (read_memory(row(from).process, slot.address + static_cast<std::uint64_t>(offset), to, bytes) != 0) {
+      return false;
+    }
+    // Where its owner has given up this memory since, it said so first, and what was copied may be anything.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (row(from).withdrawn.load(std::memory_order_acquire)) {
+      return false;
+    }
+  }
+  if (last) {
+    theirs.taken.store(number + 1, std::memory_order_release);
+    row(from).bell.ring();
+  }
+  return true;
+}
+
+void MemoryLanes::withdraw() noexcept { row(me_).withdrawn.store(true, std::memory_order_seq_cst); }
+
+}  // namespace zeroth::comm

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How the ranks of one communicator that are on one machine show each other where their bytes are.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/store/socket.hpp"
+#include "comm/tcp/bell.hpp"
+#include "comm/tcp/channel.hpp"
+
+namespace zeroth::comm {
+
+/// A few pages that all of them map: for every pair and tag a short queue of addresses, for each rank a bell. A few
+/// bytes lie in the queue themselves; more are read by their receiver out of the sender's process, once. Here ranks are
+/// numbered among the `members`.
+///
+/// Threads: one at a time calls as rank `me`; withdraw() is for any.
+class MemoryLanes {
+ public:
+  static constexpr std::int64_t most_inline_bytes = 512;
+
+  /// Makes the pages. The others open path() while this lives.
+  MemoryLanes(int members, int me);
+  /// Maps those that another process has made. Throws SystemError.
+  MemoryLanes(std::string const& path, int members, int me);
+  ~MemoryLanes();
+  MemoryLanes(MemoryLanes const&) = delete;
+  MemoryLanes& operator=(MemoryLanes const&) = delete;
+
+  [[nodiscard]] std::string path() const;
+  [[nodiscard]] bool all_attached() const noexcept;
+  [[nodiscard]] Bell& bell() noexcept;  ///< Of this rank: rung whenever one of the others has shown or taken something.
+
+  /// Shows `bytes` at `data`, which stay as they are until they are has_taken(). False if the queue is full.
+  [[nodiscard]] bool show(int to, Tag tag, void const* data, std::int64_t bytes) noexcept;
+  /// Whether `to` needs no memory of this rank any more.
+  [[nodiscard]] bool has_taken(int to, Tag tag) const noexcept;
+  /// Copies a part of what `from` shows as number `number`, from 0, under `tag`; `last` lets it go. False if it is not
+  /// there yet, or `from` is gone or has withdrawn it: who waits for it waits for the job's failure. Throws SystemError
+  /// where there are fewer bytes than that.
+  [[nodiscard]] bool take(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes, void* to,
+                          bool last);
+  /// From here on nobody takes what lies in this rank's memory, or notices if he did.
+  void withdraw() noexcept;
+
+ private:
+  struct Row;
+  struct Lane;
+  [[nodiscard]] static std::size_t bytes_of(int members) noexcept;
+  void map();
+  [[nodiscard]] Row& row(int member) const noexcept;
+  [[nodiscard]] Lane& lane(int from, int to, Tag tag) const noexcept;
+
+  int members_, me_;
+  Descriptor file_;
+  std::byte* base_ = nullptr;
+  std::vector<std::uint32_t> needed_;  // [members * tags]: how many must be taken until this rank's memory is free
+};
+
+}  // namespace zeroth::comm

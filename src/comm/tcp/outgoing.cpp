@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/tcp/outgoing.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "core/logger.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+constexpr std::chrono::seconds patience_per_try{5};
+constexpr std::chrono::milliseconds between_tries{100};
+constexpr std::chrono::seconds silence_before_log{10};
+
+}  // namespace
+
+int Outgoing::socket() const noexcept { return hall_ ? hall_->socket().get() : socket_.get(); }
+
+short Outgoing::events() const noexcept {
+  switch (state_) {
+    case State::connecting: return POLLOUT;
+    case State::greeting: return hall_->events();
+    case State::open:
+      return static_cast<short>(POLLIN | (stuck_ ? POLLOUT : 0));  // there is nothing to read but an end
+    default: return 0;
+  }
+}
+
+Clock::time_point Outgoing::next_deadline() const noexcept {
+  switch (state_) {
+    case State::silent: return first_try_ == Clock::time_point{} ? Clock::time_point::max() : try_again_;
+    case State::connecting:
+    case State::greeting: return give_up_;
+    default: return Clock::time_point::max();
+  }
+}
+
+void Outgoing::say(WireHead const& head, std::string words) {
+  if (state_ != State::over) {
+    said_.push({head, std::move(words)});
+  }
+}
+
+void Outgoing::advance(Clock::time_point now, std::function<std::optional<Piece>()> const& next) {
+  if (state_ == State::silent && now >= try_again_) {
+    dial(now);
+  }
+  if (state_ == State::connecting && await_socket(socket_, POLLOUT, {})) {
+    if (int const error = connect_error(socket_); error != 0) {
+      retry(now, error_text(error));
+    } else {
+      greet();
+    }
+  }
+  if (state_ == State::greeting) {
+    read_answer(now);
+  }
+  if ((state_ == State::connecting || state_ == State::greeting) && now >= give_up_) {
+    retry(now, state_ == State::greeting ? "it took the connection and said nothing" : error_text(ETIMEDOUT));
+  }
+  if (state_ == State::open) {
+    look_for_end();
+  }
+  if (state_ == State::open) {
+    send(next);
+  }
+}
+
+// ---- how it comes to be ---------------------------------------------------------------------------------------------
+
+void Outgoing::dial(Clock::time_point now) {
+  first_try_ = first_try_ == Clock::time_point{} ? now : first_try_;
+  auto attempt = begin_to_connect(at_.host, at_.port);
+  if (!attempt.socket) {
+    return retry(now, attempt.problem);
+  }
+  socket_ = std::move(attempt.socket);
+  state_ = State::connecting;
+  give_up_ = now + patience_per_try;
+}
+
+void Outgoing::retry(Clock::time_point now, std::string const& why) {
+  state_ = State::silent;
+  hall_.reset();
+  socket_ = {};
+  try_again_ = now + between_tries;
+  if (!has_warned_ && now - first_try_ >= silence_before_log) {
+    has_warned_ = true;
+    logger().warn("{}rank {} cannot be reached at {} yet: {}", rank_prefix(), greeting_.to, where(), why);
+  }
+}
+
+void Outgoing::greet() {
+  hall_.emplace(std::move(socket_), most_greeting_bytes);
+  hall_->send(Kind::hello, 0, encode(greeting_));
+  state_ = State::greeting;
+}
+
+void Outgoing::read_answer(Clock::time_point now) {
+  hall_->flush();
+  bool const open = hall_->receive();
+  try {
+    auto const frame = hall_->next();
+    if (!frame) {
+      return open ? void() : retry(now, "it took the connection and closed it");
+    }
+    BodyReader body{frame->body};
+    if (frame->kind == Kind::refusal) {
+      return end("it refused this process: " + body.text(most_greeting_bytes), false);
+    }
+    if (frame->kind != Kind::welcome || body.text(most_token_bytes) != greeting_.token) {
+      throw BadFrame{"no welcome of this job"};
+    }
+    socket_ = std::move(*hall_).release();
+    hall_.reset();
+    state_ = State::open;
+  } catch (BadFrame const& bad) {
+    end(fmt::format("what answers there is no rank of this job: it sent {}", bad.what()), false);
+  }
+}
+
+// ---- what it says ---------------------------------------------------------------------------------------------------
+
+void Outgoing::look_for_end() {
+  char byte = 0;
+  auto const bytes = ::recv(socket_.get(), &byte, 1, MSG_DONTWAIT);
+  if (bytes == 0) {
+    end("it closed the connection", true);
+  } else if (bytes > 0) {
+    end("it answered where nothing is to be answered", false);
+  } else if (errno != EAGAIN && errno != EINTR) {
+    end(error_text(errno), true);
+  }
+}
+
+void Outgoing::send(std::function<std::optional<Piece>()> const& next) {
+  constexpr std::size_t most_at_once = 1 << 20;  // then others have their turn
+  stuck_ = false;
+  for (std::size_t sent = 0; sent < most_at_once;) {
+    if (!sending_ && !take(next)) {
+      return;
+    }
+    std::size_t const before = sent_;
+    bool const more = send_some();
+    sent += sent_ - before;
+    if (!more) {
+      stuck_ = true;
+      return;
+    }
+    if (sent_ == wire_head_bytes + bytes_) {
+      sending_ = false;
+      if (after_.done != nullptr) {
+        after_.give();
+      }
+    }
+  }
+  stuck_ = true;  // the system may take more: poll() says so at once
+}
+
+bool Outgoing::take(std::function<std::optional<Piece>()> const& next) {
+  WireHead head;
+  after_ = {};
+  if (!said_.empty()) {
+    head = said_.front().head;
+    text_ = std::move(said_.front().text);
+    head.bytes = static_cast<std::uint32_t>(text_.size());
+    data_ = reinterpret_cast<std::byte const*>(text_.data());
+    said_.pop();
+  } else if (auto const piece = next()) {
+    head = piece->head;
+    data_ = piece->data;
+    after_ = piece->after;
+  } else {
+    return false;
+  }
+  head_ = encode(head);
+  bytes_ = head.bytes;
+  sent_ = 0;
+  sending_ = true;
+  return true;
+}
+
+/// False where the system takes no more for now, or never.
+bool Outgoing::send_some() {
+  std::size_t const head_sent = std::min(sent_, head_.size());
+  std::size_t const data_sent = sent_ - head_sent;
+  std::array<iovec, 2> parts{iovec{head_.data() + head_sent, head_.size() - head_sent},
+                             iovec{const_cast<std::byte*>(data_) + data_sent, bytes_ - data_sent}};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = bytes_ == data_sent ? 1 : 2;
+  auto const bytes = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+  if (bytes < 0 && errno != EAGAIN && errno != EINTR) {
+    end(error_text(errno), true);
+    return false;
+  }
+  sent_ += static_cast<std::size_t>(std::max<ssize_t>(bytes, 0));
+  return bytes > 0 || errno == EINTR;
+}
+
+void Outgoing::end(std::string const& why, bool cut) {
+  close();
+  problem_ = why;
+  was_cut_ = cut;
+}
+
+void Outgoing::close() noexcept {
+  state_ = State::over;
+  hall_.reset();
+  socket_ = {};
+  said_.clear();
+  sending_ = stuck_ = false;
+  after_ = {};
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The connection on which this rank speaks to another one: it dials when it first has something to say.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "comm/store/connection.hpp"
+#include "comm/store/socket.hpp"
+#include "comm/tcp/fifo.hpp"
+#include "comm/tcp/wire.hpp"
+#include "zeroth/core/clock.hpp"
+
+namespace zeroth::comm {
+
+struct Endpoint {
+  std::string host;  ///< A number, not a name.
+  int port = 0;
+};
+
+/// A message: its head, and bytes that stay where they are until it is sent.
+struct Piece {
+  WireHead head;
+  std::byte const* data = nullptr;
+  Notice after{};  ///< Given once the system has taken all of it, if there is one.
+};
+
+/// One thread at a time; nothing waits.
+class Outgoing {
+ public:
+  Outgoing(Endpoint at, Greeting greeting) : at_{std::move(at)}, greeting_{std::move(greeting)} {}
+
+  [[nodiscard]] int socket() const noexcept;
+  [[nodiscard]] short events() const noexcept;
+  [[nodiscard]] Clock::time_point next_deadline() const noexcept;
+
+  void say(WireHead const& head, std::string words = {});
+  /// Dials, greets, and sends what say() queued and `next` gives, as much as the system takes. Until it is open `next`
+  /// is not asked.
+  void advance(Clock::time_point now, std::function<std::optional<Piece>()> const& next);
+  void close() noexcept;
+
+  [[nodiscard]] std::string where() const { return address_of(at_.host, at_.port); }
+  /// Why there will be no more; empty while there is hope.
+  [[nodiscard]] std::string const& problem() const noexcept { return problem_; }
+  /// It was up, and the other side or the system ended it, which may be because that rank has ended.
+  [[nodiscard]] bool was_cut() const noexcept { return was_cut_; }
+
+ private:
+  enum class State : std::uint8_t { silent, connecting, greeting, open, over };
+  struct Words {
+    WireHead head;
+    std::string text;
+  };
+  void dial(Clock::time_point now);
+  void retry(Clock::time_point now, std::string const& why);
+  void greet();
+  void read_answer(Clock::time_point now);
+  void look_for_end();
+  void send(std::function<std::optional<Piece>()> const& next);
+  [[nodiscard]] bool take(std::function<std::optional<Piece>()> const& next);
+  [[nodiscard]] bool send_some();
+  void end(std::string const& why, bool cut);
+
+  Endpoint at_;
+  Greeting greeting_;
+  State state_ = State::silent;
+  Descriptor socket_;
+  std::optional<Connection> hall_;  ///< While it greets.
+  Fifo<Words> said_;
+  // what is being sent
+  bool sending_ = false, stuck_ = false;
+  std::array<char, wire_head_bytes> head_{};
+  std::string text_;
+  std::byte const* data_ = nullptr;
+  std::size_t bytes_ = 0, sent_ = 0;
+  Notice after_{};
+  Clock::time_point try_again_{}, give_up_{}, first_try_{};
+  bool has_warned_ = false, was_cut_ = false;
+  std::string problem_;
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The tcp backend: ranks are processes that need no MPI.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "comm/host_communicator.hpp"
+#include "comm/tcp/tcp_collectives.hpp"
+#include "comm/tcp/tcp_session.hpp"
+#include "comm/tcp/transfers.hpp"
+
+namespace zeroth::comm {
+
+/// A communicator of all ranks of the job, with all other ranks.
+[[nodiscard]] std::unique_ptr<Communicator> make_tcp(std::shared_ptr<TcpSession> session,
+                                                     CommOptions const& options = {});
+
+class TcpCommunicator final : public HostCommunicator {
+ public:
+  TcpCommunicator(std::shared_ptr<TcpSession> session, Group group, std::shared_ptr<MemoryLanes> lanes,
+                  CommOptions const& options);
+  ~TcpCommunicator() override { end(); }
+
+  [[nodiscard]] Transport transport() const noexcept override { return Transport::tcp; }
+
+ private:
+  [[nodiscard]] std::int64_t staging_for(Collective const& collective) const noexcept override {
+    return TcpCollectives::staging_for(collective, world());
+  }
+  void exchange(void const* mine, void* all, std::int64_t bytes) override {
+    collectives_.all_gather(mine, static_cast<std::byte*>(all), bytes);
+  }
+  void exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
+                           std::int64_t bytes) override {
+    collectives_.exchange_with_peers(messages, said, heard, bytes);
+  }
+  void run(Collective const& collective, std::span<std::byte> staging) override {
+    collectives_.run(collective, staging);
+  }
+  void start_messages(std::span<Collective const> messages) override { transfers_.start_messages(messages); }
+  void await_messages() override;
+  [[nodiscard]] std::unique_ptr<Communicator> make_part(SplitRequest const& request, Group part) override;
+
+  std::shared_ptr<TcpSession> session_;
+  Group group_;
+  Transfers transfers_;
+  TcpCollectives collectives_;
+};
+
+}  // namespace zeroth::comm

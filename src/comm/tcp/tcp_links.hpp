@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The connections of one rank to all others, and the one thread that moves bytes over them.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/tcp/door.hpp"
+#include "comm/tcp/incoming.hpp"
+#include "comm/tcp/outgoing.hpp"
+
+namespace zeroth::comm {
+
+/// Nothing is sent that the other side has not asked for, so nothing arrives that has no place. A rank speaks on the
+/// connection that it dialled and listens on the one that was dialled to it; it dials when it first has something to
+/// say. Blocks go in pieces, those of several channels in turns.
+///
+/// Threads: any may call anything; none waits. halt() ends all use of what show() and want() were given.
+class TcpLinks {
+ public:
+  /// Called on the thread, which holds no lock then.
+  struct Handlers {
+    /// What WireKind::left, question and answer say.
+    std::function<void(int from, WireHead const& head, std::string const& words)> hear;
+    /// A connection is over for good.
+    std::function<void(int rank, std::string const& why)> broken;
+  };
+  TcpLinks(Door::Options door, std::vector<Endpoint> const& ranks, Handlers handlers);
+  ~TcpLinks();
+  TcpLinks(TcpLinks const&) = delete;
+  TcpLinks& operator=(TcpLinks const&) = delete;
+
+  /// Shows `bytes` at `data` to rank `to`, until it has let them go: then `notice`.
+  void show(int to, Channel const& channel, void const* data, std::int64_t bytes, Notice const& notice);
+  /// Asks rank `from` for a part of what it shows next under `channel`, or is to show; `last` lets that go. `notice`
+  /// when all has come.
+  void want(int from, Channel const& channel, std::int64_t offset, std::int64_t bytes, void* to, bool last,
+            Notice const& notice);
+  void say(int to, WireHead const& head, std::string words = {});
+  void forget(std::uint64_t communicator);  ///< Its channels, on which nothing is under way.
+  void expect_end(bool expected);           ///< Whether a rank may close its connections now.
+  void halt() noexcept;
+
+ private:
+  struct Shown {
+    std::byte const* data = nullptr;
+    std::int64_t bytes = 0;
+    Notice notice{};
+  };
+  struct Want {
+    std::int64_t offset = 0, left = 0;
+    bool last = false;
+  };
+  struct Awaited {
+    std::byte* to = nullptr;
+    std::int64_t left = 0;
+    Notice notice{};
+  };
+  struct Queue {
+    Fifo<Shown> shown;      // by this rank
+    Fifo<Want> wants;       // of the other one
+    Fifo<Awaited> awaited;  // by this rank
+    bool in_turn = false;
+  };
+  struct Peer {
+    explicit Peer(Endpoint const& at, Greeting const& greeting) : out{at, greeting} {}
+    Outgoing out;
+    Incoming in;
+    std::map<Channel, Queue> queues;
+    Fifo<Channel> turns;  // what can be sent
+    std::string broken;   // why, since `broken_at`
+    Clock::time_point broken_at{};
+    bool is_told = false;
+  };
+  struct Heard {
+    int from = 0;
+    WireHead head;
+    std::string words;
+  };
+
+  void loop() noexcept;
+  void wait_for_sockets();
+  void serve_sockets();
+  void advance_out(Peer& peer);
+  void advance_in(int rank);
+  void serve(Peer& peer, Channel const& channel, Queue& queue);
+  [[nodiscard]] std::optional<Piece> next_piece(Peer& peer);
+  void break_off(Peer& peer, std::string const& why, bool at_once);
+  void tell();
+  void wake() const noexcept;
+  [[nodiscard]] Peer& peer(int rank) noexcept { return *peers_[static_cast<std::size_t>(rank)]; }
+
+  Handlers handlers_;
+  Descriptor wake_;
+
+  std::mutex mutex_;
+  Door door_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // [world]
+  bool halted_ = false, ending_ = false, end_expected_ = false;
+  std::vector<Heard> heard_;
+
+  // the thread's own
+  std::vector<pollfd> entries_;
+  Clock::time_point deadline_{};
+  std::thread thread_;
+};
+
+}  // namespace zeroth::comm

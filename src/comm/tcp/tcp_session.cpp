@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/tcp/tcp_session.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <iterator>
+#include <numeric>
+#include <random>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "comm/describe.hpp"
+#include "comm/rank_error.hpp"
+#include "comm/store/frame.hpp"
+#include "comm/tcp/peer_memory.hpp"
+#include "core/logger.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/core/standard_streams.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds patience_for_answers{1000};
+constexpr milliseconds patience_for_silence{300};  // launchers kill a second after SIGTERM
+constexpr milliseconds long_enough{std::chrono::hours{24 * 365}};
+
+/// Where this rank listens, and the address by which others reach it; empty: that by which they reach rank 0.
+struct Place {
+  Descriptor listener;
+  std::string host;
+};
+
+Place listen(TcpOptions const& options, std::string const& interface_address, Store& store) {
+  int error = 0;
+  Place place;
+  if (!interface_address.empty()) {
+    place = {listen_on(interface_address, 0, error), interface_address};
+  } else {
+    auto const& host = options.rendezvous.at.host;
+    place = {listen_at(host, 0, error), store.ends().here};
+    if (!is_loopback(host) && options.rendezvous.rank != 0 && is_loopback(place.host)) {
+      place.host = address_of_interface("");  // it is on rank 0's machine, and others need not be
+    }
+  }
+  if (!place.listener) {
+    throw SystemError{"no port to listen at for the other ranks: " + error_text(error)};
+  }
+  return place;
+}
+
+}  // namespace
+
+TcpSession::TcpSession(TcpOptions options)
+    : rank_{options.rendezvous.rank},
+      world_{options.rendezvous.world},
+      recorder_{std::make_shared<FlightRecorder>(rank_, world_)},
+      sample_{(std::uint64_t{std::random_device{}()} << 32U) | std::random_device{}()} {
+  options.rendezvous.on_failure = [this](JobFailure const& failure) { end_all_use(failure); };
+  std::string interface_address;
+  if (!options.interface.empty() && options.rendezvous.problem.empty()) {
+    try {
+      interface_address = address_of_interface(options.interface);
+    } catch (...) {
+      options.rendezvous.problem = "ZEROTH_INTERFACE in the environment: " + describe_current_exception().bare;
+    }
+  }
+  allow_reading();
+  rendezvous_.emplace(options.rendezvous);
+  try {
+    auto place = listen(options, interface_address, rendezvous_->store());
+    ranks_.resize(static_cast<std::size_t>(world_));
+    auto& mine = ranks_[static_cast<std::size_t>(rank_)];
+    mine.at = {place.host, port_of(place.listener)};
+    meet(options);
+    choose_ways(options);
+    std::vector<Endpoint> ends;
+    std::transform(ranks_.begin(), ranks_.end(), std::back_inserter(ends),
+                   [](Neighbour const& each) { return each.at; });
+    links_ = std::make_unique<TcpLinks>(
+        Door::Options{std::move(place.listener), options.rendezvous.at.token, rank_, world_}, ends,
+        TcpLinks::Handlers{
+            [this](int from, WireHead const& head, std::string const& words) { hear(from, head, words); },
+            [this](int rank, std::string const& why) {
+              fail(rank_, fmt::format("rank {} lost rank {}: {}", rank_, rank, why));
+            }});
+    std::scoped_lock const lock{mutex_};
+    linked_ = links_.get();
+    if (failure_) {
+      linked_->halt();
+    }
+  } catch (...) {  // before the store's end tells the others less
+    rendezvous_->store().abort(fmt::format("rank {} failed: {}", rank_, describe_current_exception().bare));
+    throw;
+  }
+}
+
+TcpSession::~TcpSession() {
+  {
+    std::scoped_lock const lock{mutex_};
+    linked_ = nullptr;  // the store's thread may still tell of a failure
+  }
+  links_.reset();
+}
+
+// ---- who is where ---------------------------------------------------------------------------------------------------
+
+void TcpSession::meet(TcpOptions const& options) {
+  auto const& mine = ranks_[static_cast<std::size_t>(rank_)];
+  auto const all = rendezvous_->store().gather("tcp ranks",
+                                               Body{}
+                                                   .text(mine.at.host)
+                                                   .number(static_cast<std::uint64_t>(mine.at.port))
+                                                   .text(memory_domain())
+                                                   .number(static_cast<std::uint64_t>(::getpid()))
+                                                   .number(reinterpret_cast<std::uint64_t>(&sample_))
+                                                   .number(sample_)
+                                                   .take(),
+                                               options.rendezvous.join_timeout);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    BodyReader reader{all[rank]};
+    auto& each = ranks_[rank];
+    each.at.host = reader.text(most_value_bytes);
+    each.at.port = static_cast<int>(reader.number(1, 65535));
+    each.domain = reader.text(most_value_bytes);
+    each.process = static_cast<int>(reader.number());
+    each.sample_at = reader.number();
+    each.sample = reader.number();
+    if (each.at.host.empty()) {  // rank 0
+      each.at.host = rendezvous_->store().ends().there;
+    }
+  }
+}
+
+/// Empty if this rank can read the memory of all others that are on its machine.
+std::string TcpSession::why_unreadable(std::vector<Neighbour> const& ranks) const {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    auto const& each = ranks[rank];
+    if (each.domain != ranks[static_cast<std::size_t>(rank_)].domain) {
+      continue;
+    }
+    std::uint64_t read = 0;
+    int const error = read_memory(each.process, each.sample_at, &read, sizeof read);
+    if (error != 0 || read != each.sample) {
+      return fmt::format("rank {} cannot read the memory of rank {} on its machine: {}", rank_, rank,
+                         error != 0 ? error_text(error) : "it holds something else");
+    }
+  }
+  return {};
+}
+
+void TcpSession::choose_ways(TcpOptions const& options) {
+  bool const wanted = options.within_machine == WithinMachine::memory;
+  auto const problem = wanted ? why_unreadable(ranks_) : std::string{"so asked for"};
+  auto const verdicts =
+      rendezvous_->store().gather("tcp memory", problem.substr(0, most_value_bytes), options.rendezvous.join_timeout);
+  std::set<std::string> machines;
+  std::string why;
+  for (std::size_t rank = 0; rank < verdicts.size(); ++rank) {
+    ranks_[rank].shares_memory = verdicts[rank].empty();
+    machines.insert(ranks_[rank].domain);
+    why = why.empty() ? verdicts[rank] : why;
+  }
+  if (rank_ == 0) {
+    bool const bad = !why.empty() && wanted;
+    logger().log(
+        bad ? spdlog::level::warn : spdlog::level::info, "{} ranks over tcp on {} machine{}; within a machine {}",
+        world_, machines.size(), machines.size() == 1 ? "" : "s",
+        why.empty() ? "blocks are read out of each other's memory" : fmt::format("over the network too: {}", why));
+  }
+}
+
+int TcpSession::local_rank() const noexcept {
+  auto const& mine = ranks_[static_cast<std::size_t>(rank_)].domain;
+  return static_cast<int>(std::count_if(ranks_.begin(), ranks_.begin() + rank_,
+                                        [&](Neighbour const& each) { return each.domain == mine; }));
+}
+
+std::vector<int> TcpSession::members_here(Group const& group) const {
+  auto const& mine = ranks_[static_cast<std::size_t>(rank_)];
+  std::vector<int> members;
+  for (int rank = 0; rank < group.world(); ++rank) {
+    auto const& each = ranks_[static_cast<std::size_t>(group.job_rank(rank))];
+    if (rank == group.rank || (each.domain == mine.domain && each.shares_memory && mine.shares_memory)) {
+      members.push_back(rank);
+    }
+  }
+  return members;
+}
+
+std::shared_ptr<MemoryLanes> TcpSession::share_lanes(Group const& group, milliseconds timeout) {
+  try {
+    return try_to_share_lanes(group, timeout);
+  } catch (std::exception const& error) {  // so that nobody waits for this rank
+    fail(rank_, fmt::format("rank {} failed to make communicator '{}': {}", rank_, group.name, error.what()));
+    throw;
+  }
+}
+
+std::shared_ptr<MemoryLanes> TcpSession::try_to_share_lanes(Group const& group, milliseconds timeout) {
+  auto const members = members_here(group);
+  auto const count = static_cast<int>(members.size());
+  auto const me = static_cast<int>(std::find(members.begin(), members.end(), group.rank) - members.begin());
+  auto const key = fmt::format("tcp lanes {:016x} {}", group.id, group.job_rank(members.front()));
+  auto const lanes = me == 0 ? std::make_shared<MemoryLanes>(count, 0)
+                             : std::make_shared<MemoryLanes>(rendezvous_->store().get(key, timeout), count, me);
+  {
+    std::scoped_lock const lock{mutex_};
+    std::erase_if(lanes_, [](auto const& each) { return each.expired(); });
+    lanes_.push_back(lanes);
+    if (failure_) {
+      lanes->withdraw();
+    }
+  }
+  if (me == 0 && count > 1) {
+    rendezvous_->store().set_for(count - 1, key, lanes->path());
+    auto const deadline = Clock::now() + timeout;
+    while (!lanes->all_attached()) {  // until then it must not go
+      if (auto const failed = failure()) {
+        throw PeerError{failed->reason};
+      }
+      if (Clock::now() >= deadline) {
+        throw PeerError{fmt::format("not all ranks of communicator '{}' on this machine came within {}", group.name,
+                                    describe(timeout))};
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds{100});
+    }
+  }
+  return lanes;
+}
+
+// ---- failure --------------------------------------------------------------------------------------------------------
+
+void TcpSession::fail(int origin, std::string const& reason) noexcept {
+  auto& store = rendezvous_->store();
+  store.abort(reason);
+  try {
+    end_all_use(store.failure().value_or(JobFailure{origin, reason}));
+  } catch (std::exception const& error) {
+    print_error(error.what());
+  }
+}
+
+/// On the store's thread, or that of the one who fails.
+void TcpSession::end_all_use(JobFailure const& failure) noexcept {
+  std::scoped_lock const lock{mutex_};
+  for (auto const& each : lanes_) {
+    if (auto const lanes = each.lock()) {
+      lanes->withdraw();
+    }
+  }
+  if (linked_ != nullptr) {
+    linked_->halt();
+  }
+  try {
+    failure_ = failure_.value_or(failure);
+  } catch (std::exception const&) {  // without memory for the reason the job ends all the same
+    failure_.emplace().origin = failure.origin;
+  }
+}
+
+std::optional<JobFailure> TcpSession::failure() const {
+  std::scoped_lock const lock{mutex_};
+  return failure_;
+}
+
+std::uint64_t TcpSession::next_job() {
+  links_->expect_end(false);
+  return ++job_count_;
+}
+
+void TcpSession::await_all() {
+  links_->expect_end(true);
+  static_cast<void>(rendezvous_->store().gather("tcp end", {}, long_enough));
+}
+
+// ---- what ranks tell each other beside ------------------------------------------------------------------------------
+
+void TcpSession::enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) {
+  std::scoped_lock const lock{mutex_};
+  begun_[communicator] = &begun;
+}
+
+void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) {
+  {
+    std::scoped_lock const lock{mutex_};
+    begun_.erase(communicator);
+    leavers_.leave(communicator, ranks.size() - 1);
+  }
+  links_->forget(communicator);
+  for (int const rank : ranks) {
+    if (rank != rank_) {
+      links_->say(rank, {.kind = WireKind::left, .communicator = communicator, .offset = last});
+    }
+  }
+}
+
+std::vector<Leaver> TcpSession::who_left(std::uint64_t communicator) const {
+  std::scoped_lock const lock{mutex_};
+  return leavers_.of(communicator);
+}
+
+void TcpSession::hear(int from, WireHead const& head, std::string const& words) {
+  if (head.kind == WireKind::question) {
+    std::uint64_t begun = 0;
+    {
+      std::scoped_lock const lock{mutex_};
+      auto const found = begun_.find(head.communicator);
+      begun = found == begun_.end() ? 0 : found->second->load(std::memory_order_acquire);
+    }
+    return links_->say(from, {.kind = WireKind::answer, .offset = head.offset, .length = begun},
+                       describe_last(*recorder_).substr(0, most_words_bytes));
+  }
+  std::scoped_lock const lock{mutex_};
+  if (head.kind == WireKind::left) {
+    leavers_.add(head.communicator, {from, head.offset});
+  } else if (auto const inquiry = inquiries_.find(head.offset); inquiry != inquiries_.end()) {
+    for (auto& place : inquiry->second->places) {
+      if (place.rank == from && !place.answered) {
+        place = {from, true, head.length, words};
+        inquiry->second->answers.add();
+      }
+    }
+  }
+}
+
+std::vector<Whereabouts> TcpSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
+  return ask(communicator, ranks, patience_for_answers);
+}
+
+std::vector<Whereabouts> TcpSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                         milliseconds patience) {
+  auto const inquiry = std::make_shared<Inquiry>();
+  std::transform(ranks.begin(), ranks.end(), std::back_inserter(inquiry->places), [](int rank) {
+    return Whereabouts{rank, false, 0, {}};
+  });
+  std::uint64_t number = 0;
+  {
+    std::scoped_lock const lock{mutex_};
+    number = ++inquiry_count_;
+    inquiries_[number] = inquiry;
+  }
+  for (int const rank : ranks) {
+    links_->say(rank, {.kind = WireKind::question, .communicator = communicator, .offset = number});
+  }
+  (void)inquiry->answers.wait_until(static_cast<std::uint32_t>(ranks.size()), Clock::now() + patience);
+  std::scoped_lock const lock{mutex_};
+  inquiries_.erase(number);
+  return inquiry->places;
+}
+
+std::string TcpSession::describe_silent() {
+  std::vector<int> others(static_cast<std::size_t>(world_));
+  std::iota(others.begin(), others.end(), 0);
+  std::erase(others, rank_);
+  constexpr std::uint64_t no_communicator = 0;
+  auto places = ask(no_communicator, others, patience_for_silence);
+  std::erase_if(places, &Whereabouts::answered);
+  if (places.empty() || failure()) {
+    return {};
+  }
+  return fmt::format("no answer from rank {}{}", places.front().rank,
+                     places.size() == 1 ? std::string{} : fmt::format(" and {} more", places.size() - 1));
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the tcp communicators of one rank share: the store in which ranks met, the ways to each other, the job's end.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "comm/host_job.hpp"
+#include "comm/store/rendezvous.hpp"
+#include "comm/tcp/memory_lanes.hpp"
+#include "comm/tcp/tcp_links.hpp"
+#include "core/counter.hpp"
+#include "zeroth/comm/flight_recorder.hpp"
+
+namespace zeroth::comm {
+
+/// How blocks move between ranks of one machine.
+enum class WithinMachine : std::uint8_t {
+  memory,   ///< Read out of each other's processes where the kernel allows it; otherwise as `network`.
+  network,  ///< As between machines.
+};
+
+struct TcpOptions {
+  RendezvousOptions rendezvous;  ///< on_failure is set here.
+  /// The network interface of this machine at which ranks reach this one. Empty: the loopback interface where the job
+  /// is on one machine, and otherwise the one by which this rank reached rank 0.
+  std::string interface = {};
+  WithinMachine within_machine = WithinMachine::memory;
+};
+
+/// One per rank; outlives its communicators. Any thread may call anything.
+class TcpSession final : public HostJob {
+ public:
+  /// Waits until all ranks are here. Throws as Rendezvous does; ConfigError, on all ranks, where one of them has no
+  /// such interface, and SystemError where it cannot listen.
+  explicit TcpSession(TcpOptions options);
+  ~TcpSession() override;
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int world() const noexcept { return world_; }
+  [[nodiscard]] int local_rank() const noexcept;  ///< Among those of its machine.
+  [[nodiscard]] std::shared_ptr<FlightRecorder> const& recorder() const noexcept override { return recorder_; }
+  [[nodiscard]] TcpLinks& links() noexcept { return *links_; }
+
+  /// The ranks of `group` whose memory this rank reads, and who read its own: by their ranks there, this one among
+  /// them.
+  [[nodiscard]] std::vector<int> members_here(Group const& group) const;
+  /// What they map, if they are several. All of them call it for every communicator, in the same order; waits for them.
+  [[nodiscard]] std::shared_ptr<MemoryLanes> share_lanes(Group const& group, std::chrono::milliseconds timeout);
+
+  void fail(int origin, std::string const& reason) noexcept override;
+  [[nodiscard]] std::optional<JobFailure> failure() const override;
+  /// A number that names one of this rank's jobs, and the same job on all ranks.
+  [[nodiscard]] std::uint64_t next_job();
+  /// Waits until all ranks have come here, however long they take: then connections may end. Throws PeerError when the
+  /// job has failed.
+  void await_all();
+
+  void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override;
+  void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) override;
+  [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override;
+  [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
+  /// As MpiSession::describe_silent().
+  [[nodiscard]] std::string describe_silent();
+
+ private:
+  struct Inquiry {
+    std::vector<Whereabouts> places;
+    Counter answers;
+  };
+  struct Neighbour {
+    Endpoint at;
+    std::string domain;  ///< See memory_domain().
+    int process = 0;
+    std::uint64_t sample_at = 0, sample = 0;
+    bool shares_memory = false;
+  };
+  [[nodiscard]] std::shared_ptr<MemoryLanes> try_to_share_lanes(Group const& group, std::chrono::milliseconds timeout);
+  void meet(TcpOptions const& options);
+  void choose_ways(TcpOptions const& options);
+  [[nodiscard]] std::string why_unreadable(std::vector<Neighbour> const& ranks) const;
+  void end_all_use(JobFailure const& failure) noexcept;
+  void hear(int from, WireHead const& head, std::string const& words);
+  [[nodiscard]] std::vector<Whereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                             std::chrono::milliseconds patience);
+
+  int rank_, world_;
+  std::shared_ptr<FlightRecorder> recorder_;
+  std::uint64_t sample_;  ///< What others read to see whether they can.
+  std::atomic<std::uint64_t> job_count_{0};
+  std::vector<Neighbour> ranks_;  // [world]
+
+  mutable std::mutex mutex_;
+  std::optional<JobFailure> failure_;
+  std::map<std::uint64_t, std::atomic<std::uint64_t> const*> begun_;
+  std::vector<std::weak_ptr<MemoryLanes>> lanes_;
+  Leavers leavers_;
+  std::map<std::uint64_t, std::shared_ptr<Inquiry>> inquiries_;
+  std::uint64_t inquiry_count_ = 0;
+  TcpLinks* linked_ = nullptr;  ///< Once there are links.
+
+  std::optional<Rendezvous> rendezvous_;
+  std::unique_ptr<TcpLinks> links_;
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/tcp/transfers.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "device/rank_fold.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+/// How long a rank looks for the others before it sleeps, where each has a core.
+constexpr std::chrono::microseconds patience{50};
+
+}  // namespace
+
+Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<MemoryLanes> lanes, Await await)
+    : session_{session},
+      group_{group},
+      lanes_{std::move(lanes)},
+      await_{std::move(await)},
+      member_of_(static_cast<std::size_t>(group.world()), -1),
+      begun_(static_cast<std::size_t>(group.world() * tag_count)),
+      full_(static_cast<std::size_t>(group.world())) {
+  auto const members = session.members_here(group);
+  for (std::size_t member = 0; member < members.size(); ++member) {
+    member_of_[static_cast<std::size_t>(members[member])] = static_cast<int>(member);
+  }
+  for (int rank = 0; rank < group.world(); ++rank) {
+    if (!is_here(rank)) {
+      remote_.push_back(rank);
+    }
+  }
+  spins_ = members.size() <= std::thread::hardware_concurrency();
+}
+
+// ---- blocks ---------------------------------------------------------------------------------------------------------
+
+bool Transfers::show_if_room(int to, Tag tag, void const* data, std::int64_t bytes) {
+  if (is_here(to)) {
+    return lanes_->show(member_of(to), tag, data, bytes);
+  }
+  auto free = std::find_if(sent_.begin(), sent_.end(),
+                           [](auto const& each) { return each->done.load(std::memory_order_acquire); });
+  if (free == sent_.end()) {
+    free = sent_.insert(sent_.end(), std::make_unique<Sent>());
+  }
+  (*free)->tag = tag;
+  (*free)->done.store(false, std::memory_order_relaxed);
+  session_.links().show(group_.job_rank(to), {group_.id, tag}, data, bytes, {&(*free)->done, &lanes_->bell()});
+  return true;
+}
+
+void Transfers::show(int to, Tag tag, void const* data, std::int64_t bytes) {
+  auto const shown = [&] { return show_if_room(to, tag, data, bytes); };
+  wait(std::ref(shown));
+}
+
+bool Transfers::all_let_go(Tag tag) const {
+  for (int rank = 0; rank < group_.world(); ++rank) {
+    if (is_here(rank) && !lanes_->has_taken(member_of(rank), tag)) {
+      return false;
+    }
+  }
+  return std::all_of(sent_.begin(), sent_.end(), [tag](auto const& each) {
+    return each->tag != tag || each->done.load(std::memory_order_acquire);
+  });
+}
+
+void Transfers::begin(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last) {
+  part.from = from;
+  part.tag = tag;
+  part.offset = offset;
+  part.bytes = bytes;
+  part.to = to;
+  part.last = last;
+  part.done.store(false, std::memory_order_relaxed);
+  if (is_here(from)) {
+    auto& begun = begun_[index(from, tag)];
+    part.number = begun;
+    begun += last ? 1 : 0;
+  } else {
+    session_.links().want(group_.job_rank(from), {group_.id, tag}, offset, bytes, to, last,
+                          {&part.done, &lanes_->bell()});
+  }
+}
+
+bool Transfers::has_come(Part& part) {
+  if (!part.done.load(std::memory_order_acquire) && is_here(part.from) &&
+      lanes_->take(member_of(part.from), part.tag, part.number, part.offset, part.bytes, part.to, part.last)) {
+    part.done.store(true, std::memory_order_relaxed);
+  }
+  return part.done.load(std::memory_order_acquire);
+}
+
+void Transfers::wait(Holds const& holds) {
+  auto& bell = lanes_->bell();
+  auto const wait_until = [&](Clock::time_point until) {
+    while (true) {
+      auto const seen = bell.value();
+      if (holds()) {
+        return true;
+      }
+      (void)messages_done();  // another rank may need them before it comes to what is waited for here
+      auto const now = Clock::now();
+      if (now >= until) {
+        return false;
+      }
+      for (auto const end = now + patience; spins_ && bell.value() == seen && Clock::now() < end;) {
+      }
+      bell.wait(seen, until);
+    }
+  };
+  await_(std::ref(wait_until));
+}
+
+// ---- messages -------------------------------------------------------------------------------------------------------
+
+void Transfers::start_messages(std::span<Collective const> messages) {
+  copy_own_messages(messages);
+  message_count_ = 0;
+  for (auto const& each : messages) {
+    if (each.peer == group_.rank) {
+      continue;
+    }
+    if (message_count_ == messages_.size()) {
+      messages_.push_back(std::make_unique<Message>());
+    }
+    auto& message = *messages_[message_count_++];
+    message.what = &each;
+    message.begun = message.done = false;
+  }
+  (void)messages_done();
+}
+
+/// Those to oneself, which go in pairs.
+void Transfers::copy_own_messages(std::span<Collective const> messages) const {
+  auto const is_own = [&](Collective const& each, Operation operation) {
+    return each.operation == operation && each.peer == group_.rank;
+  };
+  auto receive = messages.begin();
+  for (auto const& send : messages) {
+    if (is_own(send, Operation::send)) {
+      receive = std::find_if(receive, messages.end(),
+                             [&](Collective const& each) { return is_own(each, Operation::receive); });
+      if (receive != messages.end()) {
+        device::copy_bytes(receive->output, send.input, send.count * bytes_of(send.dtype));
+        ++receive;
+      }
+    }
+  }
+}
+
+void Transfers::advance(Message& message) {
+  auto const& what = *message.what;
+  std::int64_t const bytes = what.count * bytes_of(what.dtype);
+  if (what.operation == Operation::send) {
+    bool const full = full_[static_cast<std::size_t>(what.peer)];  // what is submitted first is shown first
+    message.done = !full && show_if_room(what.peer, Tag::messages, what.input, bytes);
+    full_[static_cast<std::size_t>(what.peer)] = !message.done;
+    return;
+  }
+  if (!message.begun) {
+    message.begun = true;
+    begin(message.part, what.peer, Tag::messages, 0, bytes, what.output, true);
+  }
+  message.done = has_come(message.part);
+}
+
+bool Transfers::messages_done() {
+  bool all = true;
+  full_.assign(full_.size(), false);
+  for (std::size_t i = 0; i < message_count_; ++i) {
+    if (auto& message = *messages_[i]; !message.done) {
+      advance(message);
+      all = all && message.done;
+    }
+  }
+  if (all && all_let_go(Tag::messages)) {
+    message_count_ = 0;
+  }
+  return all && message_count_ == 0;
+}
+
+}  // namespace zeroth::comm

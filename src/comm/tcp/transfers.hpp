@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What one communicator of this rank shows to the others and takes from them, whatever lies between.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "comm/tcp/channel.hpp"
+#include "comm/tcp/memory_lanes.hpp"
+#include "comm/tcp/tcp_session.hpp"
+#include "zeroth/comm/communicator.hpp"
+
+namespace zeroth::comm {
+
+/// A rank shows memory to another one, which takes it, in as many parts as it likes. Ranks are those of `group`.
+/// One transaction at a time, on the thread that the stream gives; that thread copies what is on this machine, and the
+/// session's thread moves what is not.
+class Transfers {
+ public:
+  using Holds = std::function<bool()>;
+  using WaitUntil = std::function<bool(Clock::time_point)>;
+  /// Waits until the function says that it is over, or throws.
+  using Await = std::function<void(WaitUntil const&)>;
+
+  /// A part of what a rank shows. It stays where it is until it is there.
+  class Part {
+   public:
+    Part() = default;
+    Part(Part const&) = delete;
+    Part& operator=(Part const&) = delete;
+    ~Part() = default;
+
+   private:
+    friend class Transfers;
+    int from = 0;
+    Tag tag = Tag::blocks;
+    std::int64_t offset = 0, bytes = 0;
+    void* to = nullptr;
+    bool last = false;
+    std::uint32_t number = 0;  // of what is shown
+    std::atomic<bool> done{true};
+  };
+
+  Transfers(TcpSession& session, Group const& group, std::shared_ptr<MemoryLanes> lanes, Await await);
+
+  /// Are all ranks on this machine, and read each other's memory?
+  [[nodiscard]] bool within_memory() const noexcept { return remote_.empty(); }
+
+  /// Shows `bytes` at `data` to rank `to`: they stay as they are until all_let_go(tag).
+  void show(int to, Tag tag, void const* data, std::int64_t bytes);
+  /// The same without waiting; false if `to` has to take something first.
+  [[nodiscard]] bool show_if_room(int to, Tag tag, void const* data, std::int64_t bytes);
+  [[nodiscard]] bool all_let_go(Tag tag) const;
+
+  /// Begins to take `bytes` from `offset` on of what `from` shows next under `tag`; the `last` part lets it go.
+  void begin(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last);
+  /// Has it come? Where it lies in a process of this machine, this copies it, which takes as long as it takes.
+  [[nodiscard]] bool has_come(Part& part);
+
+  /// Waits until `holds`, which is asked whenever something may have changed.
+  void wait(Holds const& holds);
+
+  /// Sends and receives under way beside all else, until messages_done(). The list outlives that.
+  void start_messages(std::span<Collective const> messages);
+  [[nodiscard]] bool messages_done();
+
+ private:
+  struct Message {
+    Collective const* what = nullptr;
+    bool begun = false, done = false;
+    Part part;
+  };
+  struct Sent {
+    Tag tag = Tag::blocks;
+    std::atomic<bool> done{true};
+  };
+  [[nodiscard]] bool is_here(int rank) const noexcept { return member_of_[static_cast<std::size_t>(rank)] >= 0; }
+  [[nodiscard]] int member_of(int rank) const noexcept { return member_of_[static_cast<std::size_t>(rank)]; }
+  void advance(Message& message);
+  void copy_own_messages(std::span<Collective const> messages) const;
+  [[nodiscard]] std::size_t index(int rank, Tag tag) const noexcept {
+    return static_cast<std::size_t>(rank * tag_count + static_cast<int>(tag));
+  }
+
+  TcpSession& session_;
+  Group const& group_;
+  std::shared_ptr<MemoryLanes> lanes_;
+  Await await_;
+  std::vector<int> member_of_;                      // [world]: among those of this machine, or -1
+  std::vector<int> remote_;                         // the others
+  std::vector<std::uint32_t> begun_;                // [world * tags]: how much of what is shown here is being let go
+  std::vector<std::unique_ptr<Sent>> sent_;         // what the network has not let go yet; free where done
+  std::vector<std::unique_ptr<Message>> messages_;  // used again
+  std::size_t message_count_ = 0;
+  std::vector<bool> full_;  // [world], scratch: to whom there is no room for messages now
+  bool spins_;
+};
+
+}  // namespace zeroth::comm

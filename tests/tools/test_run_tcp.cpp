@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/// `zeroth run --transport tcp`: ranks that are processes without MPI, and what becomes of them.
+#include <csignal>
+#include <utility>
+
+#include "run_support.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+constexpr int world = 3;
+
+/// tests/faults' program, which finds its transport by itself, within the machine by memory or by the network.
+Child::Options ranks(Words scenario, Folder const& folder, char const* within = "memory") {
+  scenario.insert(scenario.end(), {"--grace", "1000"});  // who was killed does not say why
+  auto options = zeroth_run_ranks({"--transport", "tcp", "--ranks", "3", "--grace", "10"}, scenario, folder);
+  options.environment["ZEROTH_WITHIN_MACHINE"] = within;
+  return options;
+}
+
+std::string failed(Child& child) {
+  auto const ending = child.wait();
+  CHECK(ending.in_time);
+  CHECK(ending.status != 0);
+  return child.output();
+}
+
+int process_of(std::string const& output, int rank) {
+  return number_behind(output, "rank " + std::to_string(rank) + " is process ");
+}
+
+TEST_CASE("processes over tcp end with status 0, or with what the rank says that fails first") {
+  auto const* const within = GENERATE("memory", "network");
+  for (auto const& [scenario, status] : {std::pair{"fine", 0}, std::pair{"wrong", 2}, std::pair{"throw", 1}}) {
+    Folder const folder;
+    Child child{ranks({scenario}, folder, within)};
+    auto const ending = child.wait();
+    CAPTURE(scenario, within, child.output());
+    CHECK(ending.status == status);
+    CHECK(count_of(child.output(), "launch has returned.") == (status == 0 ? world : 0));
+    CHECK(count_of(child.output(), "zeroth: [rank 1/3] the data are gone\n") == (status == 1 ? 1 : 0));
+  }
+}
+
+TEST_CASE("a process over tcp that is killed, or exits, ends all with its name") {
+  auto const* const within = GENERATE("memory", "network");
+  Folder const folder;
+  Child child{ranks({"steps"}, folder, within)};
+  REQUIRE(child.wait_for("is under way.", world));
+  ::kill(process_of(child.output(), 1), SIGKILL);
+  CAPTURE(within);
+  CHECK_THAT(failed(child), Contains("rank 1 on ") && Contains("ended without leaving the job"));
+  Folder const other;
+  Child exits{ranks({"exit"}, other, within)};
+  CHECK_THAT(failed(exits), Contains("rank 1 on ") && Contains("ended without leaving the job"));
+}
+
+TEST_CASE("a process over tcp that is stopped, busy elsewhere or gone is missed within the timeout, and named") {
+  auto const* const within = GENERATE("memory", "network");
+  CAPTURE(within);
+  Folder const folder;
+  Child child{ranks({"steps", "--timeout", "2000"}, folder, within)};
+  REQUIRE(child.wait_for("is under way.", world));
+  int const stopped = process_of(child.output(), 1);
+  ::kill(stopped, SIGSTOP);
+  CHECK_THAT(failed(child), Contains(" waited ") && Contains("missing: rank 1, which does not answer"));
+  CHECK(is_gone(stopped));
+  for (auto const& [scenario, words] :
+       {std::pair{"freeze", "missing: rank 1, which last started all_reduce (step of unit 'h.3', 2 fp32)"},
+        std::pair{"leave", "rank 1 left"},
+        std::pair{"out_of_order", "rank 1 in its transaction 4 does broadcast (forward of unit 'h.4', 1 fp32"}}) {
+    Folder const own;
+    Child other{ranks({scenario, "--timeout", "2000"}, own, within)};
+    CHECK_THAT(failed(other), Contains(words));
+  }
+}
+
+TEST_CASE("variables that make no sense are refused on all ranks over tcp") {
+  Folder const folder;
+  for (auto const& [name, value, words] :
+       {std::array{"ZEROTH_WITHIN_MACHINE", "shm",
+                   "ZEROTH_WITHIN_MACHINE='shm' in the environment: allowed are memory"},
+        std::array{"ZEROTH_INTERFACE", "no such",
+                   "interface 'no such' has no address: this machine's interfaces are"}}) {
+    auto options = ranks({"fine"}, folder);
+    options.environment[name] = value;
+    Child child{options};
+    auto const ending = child.wait();
+    CAPTURE(child.output());
+    CHECK(ending.status == 2);
+    CHECK_THAT(child.output(), Contains("cannot take part: ") && Contains(words));
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::testing
