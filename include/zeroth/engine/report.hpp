@@ -52,11 +52,11 @@ struct StepReport {
   /// fp32 holds, as they do where one is 1.8e19. What then happens zeroth.skip_nonfinite says: by default 16-bit
   /// training skips the update, and fp32 goes on.
   bool nonfinite = false;
-  bool skipped = false;              ///< No rank updated: see `nonfinite`, or nothing had any weight.
-  bool stop = false;                 ///< Some rank asked to stop; all ranks read it at the same step.
-  double step_ms = 0;                ///< From the call of step() before to this step's.
-  double exposed_comm_ms = 0;        ///< The compute stream's waits for communication, or what ran in line.
-  double save_ms = 0;                ///< Updates' waits for a save that still read what they were to write.
+  bool skipped = false;        ///< No rank updated: see `nonfinite`, or nothing had any weight.
+  bool stop = false;           ///< Some rank asked to stop; all ranks read it at the same step.
+  double step_ms = 0;          ///< From the call of step() before to this step's.
+  double exposed_comm_ms = 0;  ///< The compute stream's waits for communication, or what ran in line.
+  double save_ms = 0;          ///< Updates' waits for a save that still read what they were to write.
   /// That this rank's all-gathers of parameters brought together: full units, or with groups what each holds of one.
   std::int64_t gathered_bytes = 0;
   std::int64_t gathered_across_groups_bytes = 0;  ///< Of those, between ranks of different groups.
@@ -64,9 +64,9 @@ struct StepReport {
   /// of sums.
   std::int64_t reduced_bytes = 0;
   std::int64_t reduced_across_groups_bytes = 0;  ///< Of those, between ranks of different groups.
-  std::int64_t prefetch_misses = 0;  ///< Units whose gather began only when they were asked for.
-  int parameter_slots_used = 0;      ///< At most at one time, since the engine was built.
-  int gradient_slots_used = 0;       ///< At most at one time, since the engine was built.
+  std::int64_t prefetch_misses = 0;              ///< Units whose gather began only when they were asked for.
+  int parameter_slots_used = 0;                  ///< At most at one time, since the engine was built.
+  int gradient_slots_used = 0;                   ///< At most at one time, since the engine was built.
 };
 
 }  // namespace zeroth
