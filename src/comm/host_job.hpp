@@ -3,6 +3,7 @@
 /// is.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,6 +16,11 @@
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
+
+/// How long a rank that waits in vain waits for the others' answers to where they are; and one that is about to end for
+/// those that are silent: launchers kill a second after SIGTERM.
+inline constexpr std::chrono::milliseconds patience_for_whereabouts{1000};
+inline constexpr std::chrono::milliseconds patience_for_silence{300};
 
 /// One per rank and transport; outlives its communicators. Any thread may call anything.
 class HostJob {

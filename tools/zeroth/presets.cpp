@@ -18,7 +18,7 @@ constexpr std::int64_t gpt2_vocabulary = 50257;      // GPT-3's too
 constexpr std::int64_t megatron_vocabulary = 51200;  // GPT-2's, padded
 constexpr std::int64_t opt_vocabulary = 50272;
 
-constexpr std::string_view gpt2 = "GPT-2, Radford et al. 2019, table 2";
+constexpr std::string_view gpt2_paper = "GPT-2, Radford et al. 2019, table 2";
 constexpr std::string_view gpt3 = "GPT-3, Brown et al. 2020, table 2.1";
 constexpr std::string_view opt = "OPT, Zhang et al. 2022, table 1";
 constexpr std::string_view megatron = "Megatron-LM, Narayanan et al. 2021, table 1";
@@ -26,10 +26,10 @@ constexpr std::string_view megatron = "Megatron-LM, Narayanan et al. 2021, table
 constexpr std::string_view zero = "a size of ZeRO, Rajbhandari et al. 2020, table 1, with a depth that makes it";
 
 constexpr Preset known[] = {
-    {"124M", 12, 12, 768, 1024, gpt2_vocabulary, gpt2},
-    {"355M", 24, 16, 1024, 1024, gpt2_vocabulary, gpt2},
-    {"774M", 36, 20, 1280, 1024, gpt2_vocabulary, gpt2},
-    {"1.5B", 48, 25, 1600, 1024, gpt2_vocabulary, gpt2},
+    {"124M", 12, 12, 768, 1024, gpt2_vocabulary, gpt2_paper},
+    {"355M", 24, 16, 1024, 1024, gpt2_vocabulary, gpt2_paper},
+    {"774M", 36, 20, 1280, 1024, gpt2_vocabulary, gpt2_paper},
+    {"1.5B", 48, 25, 1600, 1024, gpt2_vocabulary, gpt2_paper},
     {"2.7B", 32, 32, 2560, 2048, gpt2_vocabulary, gpt3},
     {"6.7B", 32, 32, 4096, 2048, gpt2_vocabulary, gpt3},
     {"7.5B", 36, 32, 4096, 2048, megatron_vocabulary, megatron},

@@ -19,10 +19,8 @@ namespace {
 using std::chrono::milliseconds;
 using MessageKind = ControlMessage::Kind;
 
-constexpr milliseconds patience_for_answers{1000};
-constexpr milliseconds patience_for_silence{300};  // launchers kill a second after SIGTERM
-constexpr milliseconds patience_for_notes{500};    // a frozen rank takes no note
-constexpr milliseconds patience_for_halt{2000};    // the MPI thread itself may be stuck in a call that waits
+constexpr milliseconds patience_for_notes{500};  // a frozen rank takes no note
+constexpr milliseconds patience_for_halt{2000};  // the MPI thread itself may be stuck in a call that waits
 
 std::string_view name_of_level(int level) noexcept {
   return level == MPI_THREAD_SINGLE       ? "MPI_THREAD_SINGLE"
@@ -310,7 +308,7 @@ std::vector<Leaver> MpiSession::who_left(std::uint64_t communicator) const {
 }
 
 std::vector<Whereabouts> MpiSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
-  return ask(communicator, ranks, patience_for_answers);
+  return ask(communicator, ranks, patience_for_whereabouts);
 }
 
 std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,

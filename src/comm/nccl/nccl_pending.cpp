@@ -12,7 +12,7 @@
 namespace zeroth::comm {
 namespace {
 
-constexpr std::size_t expected_at_a_time = 64;
+constexpr std::size_t pending_at_a_time = 64;
 
 /// An event that fails to answer belongs to a GPU that has failed: its device says so, and nothing comes of it here.
 bool has_passed(cudaEvent_t event) noexcept {
@@ -45,7 +45,7 @@ void NcclPending::add_one() {
 
 /// Those that have ended are used again before more are made, whether or not the watch has seen them.
 NcclPending::Work& NcclPending::free_one() {
-  while (all_.size() < expected_at_a_time) {
+  while (all_.size() < pending_at_a_time) {
     add_one();
   }
   if (free_.empty()) {

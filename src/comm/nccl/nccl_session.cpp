@@ -26,8 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds patience_for_answers{3000};
-constexpr milliseconds long_enough{std::chrono::hours{24 * 365}};
+constexpr milliseconds patience_for_their_answers{3000};
 constexpr std::size_t barrier_word_count = 256;
 constexpr std::size_t most_links_told = 64;
 constexpr std::size_t most_words_bytes = 2048;
@@ -187,7 +186,7 @@ std::vector<std::string> NcclSession::gather(std::string const& name, std::vecto
   return values;
 }
 
-void NcclSession::await_all() { static_cast<void>(rendezvous_->store().gather("nccl end", {}, long_enough)); }
+void NcclSession::await_all() { static_cast<void>(rendezvous_->store().gather("nccl end", {}, until_the_job_ends)); }
 
 std::string NcclSession::describe_whereabouts() const {
   auto links = watch_ ? watch_->links() : std::vector<std::shared_ptr<NcclLink>>{};
@@ -206,7 +205,7 @@ void NcclSession::answer() noexcept {
   this_rank() = {rank_, world_, {}};
   try {
     auto& store = rendezvous_->store();
-    static_cast<void>(store.get(question_for(rank_), long_enough));
+    static_cast<void>(store.get(question_for(rank_), until_the_job_ends));
     if (!ending_.load(std::memory_order_acquire)) {
       store.set(answer_of(rank_), describe_whereabouts());
     }
@@ -216,7 +215,7 @@ void NcclSession::answer() noexcept {
 
 std::vector<Whereabouts> NcclSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
   auto& store = rendezvous_->store();
-  auto const deadline = Clock::now() + patience_for_answers;
+  auto const deadline = Clock::now() + patience_for_their_answers;
   for (int const rank : ranks) {
     try {
       store.set(question_for(rank), {});

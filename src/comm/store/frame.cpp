@@ -3,13 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 namespace zeroth::comm {
 namespace {
 
 constexpr std::string_view magic = "zeroth store";
-constexpr std::uint64_t most_ranks = std::numeric_limits<std::int32_t>::max();
 
 template <std::size_t N>
 void write(std::uint64_t value, char* to) noexcept {

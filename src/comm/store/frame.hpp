@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -38,6 +39,7 @@ constexpr std::size_t most_name_bytes = 256;  ///< Of keys, gathers and hosts.
 constexpr std::size_t most_value_bytes = 4096;
 constexpr std::size_t most_hello_bytes = 1024;
 constexpr std::size_t most_call_bytes = 8192;
+constexpr std::uint64_t most_ranks = std::numeric_limits<std::int32_t>::max();
 constexpr std::uint64_t longest_wait_ms = std::uint64_t{1} << 40;  ///< Of every time that a message gives.
 /// What a rank takes from rank 0: the values of all ranks.
 [[nodiscard]] constexpr std::size_t most_answer_bytes(int world) noexcept {

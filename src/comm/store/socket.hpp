@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// TCP sockets that neither block, nor reach child processes, nor raise SIGPIPE.
 #pragma once
+#include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +11,13 @@
 #include "zeroth/core/clock.hpp"
 
 namespace zeroth::comm {
+
+/// Who listens keeps so many that have said nothing yet, beside the ranks that may come at once, and rests so long when
+/// the system gives it no more.
+inline constexpr std::size_t most_idle_strangers = 64;
+inline constexpr std::chrono::milliseconds rest_after_refused_accept{200};
+/// Who dials in vain for so long logs it.
+inline constexpr std::chrono::seconds silence_before_log{10};
 
 /// Owns a file descriptor.
 class Descriptor {

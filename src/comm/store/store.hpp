@@ -22,6 +22,9 @@ struct LateError final : PeerError {
   using PeerError::PeerError;
 };
 
+/// For calls that end with the job at the latest.
+inline constexpr std::chrono::milliseconds until_the_job_ends{std::chrono::hours{24 * 365}};
+
 struct StoreAddress {
   std::string host = {};      ///< Rank 0's, as all others reach it. A loopback address keeps the job on one machine.
   int port = 0;               ///< 0, on rank 0: any free one, see Store::port().

@@ -22,7 +22,6 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
-constexpr std::chrono::seconds silence_before_log{10};
 
 std::string place_of(StoreOptions const& options) {
   return fmt::format("{}{}", address_of(options.at.host, options.at.port),

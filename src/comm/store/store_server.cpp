@@ -17,8 +17,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds patience_with_strangers{5};
-constexpr std::size_t most_idle_strangers = 64;  // beside the ranks that are still expected
-constexpr milliseconds rest_after_refused_accept{200};
 constexpr int most_strangers_logged = 20;
 /// What may wait for a rank that does not read.
 constexpr std::size_t most_waiting_bytes = std::size_t{256} << 20;

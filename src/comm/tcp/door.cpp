@@ -13,8 +13,6 @@
 namespace zeroth::comm {
 namespace {
 
-constexpr std::size_t most_idle_strangers = 64;  // beside the ranks that may come at once
-constexpr std::chrono::milliseconds rest_after_refused_accept{200};
 constexpr int most_logged = 20;
 
 }  // namespace

@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::chrono::seconds patience_per_try{5};
 constexpr std::chrono::milliseconds between_tries{100};
-constexpr std::chrono::seconds silence_before_log{10};
 
 }  // namespace
 

@@ -12,7 +12,7 @@ namespace zeroth::comm {
 namespace {
 
 /// Up to here it is cheaper that all ranks get everything and add it up themselves: one message time instead of two.
-constexpr std::int64_t small_bytes = MemoryLanes::most_inline_bytes;
+constexpr std::int64_t inline_bytes = MemoryLanes::most_inline_bytes;
 /// Of what lies in memory: a part of every rank, taken and summed before the caches lose it.
 constexpr std::int64_t cached_bytes = 256 << 10;
 
@@ -49,13 +49,13 @@ TcpCollectives::TcpCollectives(Transfers& transfers, int rank, int world)
     : transfers_{transfers},
       rank_{rank},
       world_{world},
-      small_(static_cast<std::size_t>(world * small_bytes)),
+      small_(static_cast<std::size_t>(world * inline_bytes)),
       inputs_(static_cast<std::size_t>(world)) {}
 
 std::int64_t TcpCollectives::staging_for(Collective const& collective, int world) noexcept {
   switch (collective.operation) {
     case Operation::all_reduce:
-      return collective.count * bytes_of(collective.dtype) <= small_bytes
+      return collective.count * bytes_of(collective.dtype) <= inline_bytes
                  ? 0
                  : host_staging_bytes(world, collective.dtype, collective.count);
     case Operation::reduce: return host_staging_bytes(world, collective.dtype, collective.count);
@@ -230,7 +230,7 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
 /// small ones.
 void TcpCollectives::all_reduce(Collective const& collective, std::span<std::byte> staging) {
   std::int64_t const element = bytes_of(collective.dtype);
-  bool const small = collective.count * element <= small_bytes;
+  bool const small = collective.count * element <= inline_bytes;
   std::int64_t const slice = small ? 0 : collective.count / world_;
   if (slice > 0) {
     std::byte* const mine = bytes_at(collective.output, rank_ * slice * element);
@@ -239,7 +239,7 @@ void TcpCollectives::all_reduce(Collective const& collective, std::span<std::byt
         staging);
     all_gather(mine, bytes_at(collective.output, 0), slice * element);
   }
-  std::int64_t const step = small_bytes / element;
+  std::int64_t const step = inline_bytes / element;
   for (std::int64_t first = slice * world_; first < collective.count; first += step) {
     all_reduce_small(bytes_at(collective.input, first * element), bytes_at(collective.output, first * element),
                      std::min(step, collective.count - first), collective.reduce, collective.dtype);

@@ -44,7 +44,7 @@ class TcpCollectives {
   Transfers& transfers_;
   int rank_, world_;
   std::vector<std::unique_ptr<Transfers::Part>> parts_;  // used again
-  std::vector<std::byte> small_;                         // [world * small_bytes]
+  std::vector<std::byte> small_;                         // [world * inline_bytes]
   std::vector<void const*> inputs_;                      // [world], scratch of one fold
 };
 

@@ -27,10 +27,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds patience_for_answers{1000};
-constexpr milliseconds patience_for_silence{300};  // launchers kill a second after SIGTERM
-constexpr milliseconds long_enough{std::chrono::hours{24 * 365}};
-
 /// Where this rank listens, and the address by which others reach it; empty: that by which they reach rank 0.
 struct Place {
   Descriptor listener;
@@ -277,7 +273,7 @@ std::uint64_t TcpSession::next_job() {
 
 void TcpSession::await_all() {
   links_->expect_end(true);
-  static_cast<void>(rendezvous_->store().gather("tcp end", {}, long_enough));
+  static_cast<void>(rendezvous_->store().gather("tcp end", {}, until_the_job_ends));
 }
 
 // ---- what ranks tell each other beside ------------------------------------------------------------------------------
@@ -315,7 +311,7 @@ void TcpSession::hear(int from, WireHead const& head, std::string const& words) 
       begun = found == begun_.end() ? 0 : found->second->load(std::memory_order_acquire);
     }
     return links_->say(from, {.kind = WireKind::answer, .offset = head.offset, .length = begun},
-                       describe_last(*recorder_).substr(0, most_words_bytes));
+                       describe_last(*recorder_).substr(0, most_whereabouts_bytes));
   }
   std::scoped_lock const lock{mutex_};
   if (head.kind == WireKind::left) {
@@ -331,7 +327,7 @@ void TcpSession::hear(int from, WireHead const& head, std::string const& words) 
 }
 
 std::vector<Whereabouts> TcpSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
-  return ask(communicator, ranks, patience_for_answers);
+  return ask(communicator, ranks, patience_for_whereabouts);
 }
 
 std::vector<Whereabouts> TcpSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,

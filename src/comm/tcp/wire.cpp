@@ -13,8 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "heads are copied as they lie in memory");
 
-constexpr std::string_view magic = "zeroth tcp";
-constexpr std::uint64_t most_ranks = std::numeric_limits<std::int32_t>::max();
+constexpr std::string_view wire_magic = "zeroth tcp";
 
 }  // namespace
 
@@ -45,7 +44,7 @@ WireHead decode_wire_head(std::array<char, wire_head_bytes> const& bytes) {
     throw BadFrame{fmt::format("a message of unknown kind {}, tag {}", kind, tag)};
   }
   std::uint32_t const most = head.kind == WireKind::data     ? most_piece_bytes
-                             : head.kind == WireKind::answer ? most_words_bytes
+                             : head.kind == WireKind::answer ? most_whereabouts_bytes
                                                              : 0;
   if (head.bytes > most) {
     throw BadFrame{fmt::format("a message that announces {} bytes, where {} are allowed", head.bytes, most)};
@@ -59,7 +58,7 @@ WireHead decode_wire_head(std::array<char, wire_head_bytes> const& bytes) {
 
 std::string encode(Greeting const& greeting) {
   return Body{}
-      .text(magic)
+      .text(wire_magic)
       .number(greeting.version)
       .text(greeting.token)
       .number(static_cast<std::uint64_t>(greeting.from))
@@ -70,7 +69,7 @@ std::string encode(Greeting const& greeting) {
 
 Greeting decode_greeting(std::string_view body) {
   BodyReader reader{body};
-  if (reader.text(magic.size()) != magic) {
+  if (reader.text(wire_magic.size()) != wire_magic) {
     throw BadFrame{"the greeting of another program"};
   }
   Greeting greeting;

@@ -16,7 +16,7 @@ namespace zeroth::comm {
 constexpr std::uint64_t tcp_version = 1;
 constexpr std::size_t wire_head_bytes = 32;
 constexpr std::uint32_t most_piece_bytes = 1 << 18;  ///< Of a block at a time, so that others are sent beside it.
-constexpr std::uint32_t most_words_bytes = 1500;
+constexpr std::uint32_t most_whereabouts_bytes = 1500;
 
 enum class WireKind : std::uint8_t {
   want = 1,  ///< `length` bytes from `offset` on of what you show me next under the channel; `last`: then let it go.
