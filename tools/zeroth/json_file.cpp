@@ -20,7 +20,7 @@ using config::Node;
 constexpr std::int64_t largest_extent = 1'000'000'000;
 constexpr std::int64_t largest_shape_extent = std::int64_t{1} << 53U;
 
-std::optional<std::int64_t> whole_number(Node const& node, std::int64_t most) {
+std::optional<std::int64_t> whole_number_of(Node const& node, std::int64_t most) {
   auto const* const number = std::get_if<config::Number>(&node.value);
   bool const fits = number != nullptr && number->integer && *number->integer >= 1 && *number->integer <= most;
   return fits ? number->integer : std::nullopt;
@@ -77,7 +77,7 @@ std::int64_t JsonObject::extent(char const* key, std::optional<std::int64_t> oth
     return *otherwise;
   }
   auto const allowed = fmt::format("a whole number from 1 to {}", largest_extent);
-  auto const value = whole_number(member(key, allowed), largest_extent);
+  auto const value = whole_number_of(member(key, allowed), largest_extent);
   if (!value) {
     refuse(key, allowed);
   }
@@ -143,7 +143,7 @@ std::vector<std::int64_t> JsonObject::shape(char const* key) const {
     refuse(key, allowed);
   }
   for (auto const& item : *list) {
-    auto const extent = whole_number(item, largest_shape_extent);
+    auto const extent = whole_number_of(item, largest_shape_extent);
     if (!extent) {
       refuse(key, allowed);
     }
