@@ -28,7 +28,8 @@ constexpr std::uint32_t most_shown = 4;
 struct MemoryLanes::Row {
   alignas(line) Bell bell;
   std::int32_t process = 0;
-  std::atomic<bool> attached{false}, withdrawn{false};
+  std::atomic<bool> attached{false};
+  std::atomic<std::uint32_t> withdrawn{0};  // 1: its rank lets nobody read its memory any more
 };
 
 /// Numbers count from 0, modulo 2^32.
@@ -150,8 +151,8 @@ bool MemoryLanes::take(int from, Tag tag, std::uint32_t number, std::int64_t off
       return false;
     }
     // Where its owner has given up this memory since, it said so first, and what was copied may be anything.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (row(from).withdrawn.load(std::memory_order_acquire)) {
+    // To add nothing keeps the look behind the copy, as a load would not.
+    if (row(from).withdrawn.fetch_add(0, std::memory_order_seq_cst) != 0) {
       return false;
     }
   }
@@ -162,6 +163,6 @@ bool MemoryLanes::take(int from, Tag tag, std::uint32_t number, std::int64_t off
   return true;
 }
 
-void MemoryLanes::withdraw() noexcept { row(me_).withdrawn.store(true, std::memory_order_seq_cst); }
+void MemoryLanes::withdraw() noexcept { row(me_).withdrawn.store(1, std::memory_order_seq_cst); }
 
 }  // namespace zeroth::comm
