@@ -44,8 +44,12 @@ def materialise(model, weights):
             parameter.copy_(tensor)
 
 
-def torch_step(model, fused, autocast=False):
-    optimizer = torch.optim.AdamW(groups(model), fused=fused, **adam_arguments())
+def adamw(model, fused):
+    return torch.optim.AdamW(groups(model), fused=fused, **adam_arguments())
+
+
+def torch_step(model, fused, autocast=False, optimizer=None):
+    optimizer = optimizer or adamw(model, fused)
 
     def step(inputs, targets):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
@@ -66,7 +70,7 @@ def ddp(load, weights, tuned, precision):
     return torch_step(DistributedDataParallel(model, **options), fused=tuned or None, autocast=precision == "bf16")
 
 
-def fsdp2(load, weights, tuned, precision):
+def fsdp2_model(load, weights, tuned, precision):
     model = empty_model(load)
     mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
     dtype = torch.bfloat16 if precision == "bf16" else None
@@ -79,7 +83,11 @@ def fsdp2(load, weights, tuned, precision):
             earlier.set_modules_to_forward_prefetch([later])
             later.set_modules_to_backward_prefetch([earlier])
     materialise(model, weights)
-    return torch_step(model, fused=tuned or None)
+    return model
+
+
+def fsdp2(load, weights, tuned, precision):
+    return torch_step(fsdp2_model(load, weights, tuned, precision), fused=tuned or None)
 
 
 def deepspeed_config(load, stage, tuned, precision):
@@ -111,32 +119,38 @@ def set_masters(model, weights):
         safe_set_full_fp32_param(parameter, weights[name].expand(shape))
 
 
+def deepspeed_engine(load, weights, stage, tuned, precision, more=None):
+    """`more`: sections of its file beside those that all turns have."""
+    import deepspeed
+    from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+    config = deepspeed_config(load, stage, tuned, precision) | (more or {})
+    if stage == 3:
+        with deepspeed.zero.Init(config_dict_or_path=config):
+            model = gpt.Gpt(load)
+        load_partitioned(model, weights)
+    else:
+        model = empty_model(load)
+        materialise(model, weights)
+    optimizer = DeepSpeedCPUAdam(groups(model), adamw_mode=True, **adam_arguments())
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+    if precision == "bf16":
+        set_masters(engine.module, weights)
+    return engine
+
+
+def deepspeed_step(engine):
+    def step(inputs, targets):
+        loss = engine(inputs, targets)
+        engine.backward(loss)
+        engine.step()
+        return loss.item()
+
+    return step
+
+
 def deepspeed(stage):
-    def make(load, weights, tuned, precision):
-        import deepspeed
-        from deepspeed.ops.adam import DeepSpeedCPUAdam
-
-        config = deepspeed_config(load, stage, tuned, precision)
-        if stage == 3:
-            with deepspeed.zero.Init(config_dict_or_path=config):
-                model = gpt.Gpt(load)
-            load_partitioned(model, weights)
-        else:
-            model = empty_model(load)
-            materialise(model, weights)
-        optimizer = DeepSpeedCPUAdam(groups(model), adamw_mode=True, **adam_arguments())
-        engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
-        if precision == "bf16":
-            set_masters(engine.module, weights)
-
-        def step(inputs, targets):
-            loss = engine(inputs, targets)
-            engine.backward(loss)
-            engine.step()
-            return loss.item()
-
-        return step
-    return make
+    return lambda load, weights, tuned, precision: deepspeed_step(deepspeed_engine(load, weights, stage, tuned, precision))
 
 
 MAKERS = {"ddp": ddp, "fsdp2": fsdp2, "deepspeed1": deepspeed(1), "deepspeed2": deepspeed(2), "deepspeed3": deepspeed(3)}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the ranks of one turn and brings back what they measured: {"step_ms", "losses", "peak_bytes", ...}."""
 
+import importlib
 import json
 import multiprocessing
 import os
@@ -118,21 +119,25 @@ class Peers:
         words = ["--peer", peer, "--variant", variant, "--load", load_name, "--precision", precision, "--steps",
                  load.steps, "--initial", self.folder / "initial", "--data", self.data, "--out", out]
         words = [str(word) for word in words]
-        if self.launcher == "fork":
-            self._fork(words, world, log)
-        else:
-            run_program([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", world,
-                         HERE / "train.py", *words], log, self.limit_s)
+        self.ranks("train", words, world, log)
         ranks = [json.loads(pathlib.Path(f"{out}.{rank}.json").read_text(encoding="utf-8")) for rank in range(world)]
         means = [sum(losses) / world for losses in zip(*(rank["losses"] for rank in ranks))]
         return {"step_ms": ranks[0]["step_ms"], "losses": means, "peak_bytes": [rank["peak_bytes"] for rank in ranks],
                 "idle_bytes": [rank["idle_bytes"] for rank in ranks], "bare_bytes": [rank["bare_bytes"] for rank in ranks],
                 "versions": ranks[0]["versions"]}
 
-    def _fork(self, words, world, log):
+    def ranks(self, module, words, world, log):
+        """Runs main(words) of `module` on every rank."""
+        if self.launcher == "fork":
+            self._fork(module, words, world, log)
+        else:
+            run_program([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", world,
+                         HERE / f"{module}.py", *words], log, self.limit_s)
+
+    def _fork(self, module, words, world, log):
         log.write_bytes(b"")
         port = free_port()
-        processes = [self.context.Process(target=forked_rank, args=(rank, world, port, words, str(log)))
+        processes = [self.context.Process(target=forked_rank, args=(module, rank, world, port, words, str(log)))
                      for rank in range(world)]
         for process in processes:
             process.start()
@@ -168,11 +173,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def forked_rank(rank, world, port, words, log):
+def forked_rank(module, rank, world, port, words, log):
     out = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(out, 1)
     os.dup2(out, 2)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    import train
-    train.main(words)
+    importlib.import_module(module).main(words)
