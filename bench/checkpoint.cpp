@@ -42,7 +42,7 @@ using zeroth::bench::quantile;
 struct Options {
   fs::path folder;
   int rounds = 5, ranks = 4, other_ranks = 2, stage = 3;
-  std::int64_t buffer_bytes = 16'777'216;
+  std::int64_t buffer_bytes = 0;
   bool with_steps = true;
 };
 

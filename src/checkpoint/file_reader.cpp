@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "checkpoint/hashes.hpp"
+#include "checkpoint/read_ahead.hpp"
 #include "core/block_file.hpp"
 #include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
@@ -23,6 +24,9 @@ std::byte* allocate_blocks(std::int64_t bytes) {
   auto* const memory = std::aligned_alloc(static_cast<std::size_t>(block_bytes), static_cast<std::size_t>(bytes));
   return memory != nullptr ? static_cast<std::byte*>(memory) : throw std::bad_alloc{};
 }
+
+/// That are read at once: one half of the buffer is used while the other one is filled.
+constexpr std::int64_t part_bytes = Reader::buffer_bytes / 2;
 
 [[nodiscard]] std::int64_t end_of(Piece const& piece) noexcept { return piece.begin + piece.bytes; }
 
@@ -95,25 +99,24 @@ void Reader::check_file(int place) {
   }
 }
 
-/// Into the buffer: bytes [begin, end) of the data, which begin at a multiple of hashed_bytes, and end at one or with
-/// the data.
-void Reader::read_bytes(int place, Checked const& file, std::int64_t begin, std::int64_t end) {
-  buffered_.place = -1;
+/// Bytes [begin, end) of the data, which begin at a multiple of hashed_bytes, and end at one or with the data.
+void Reader::read_bytes(int place, Checked const& file, std::int64_t begin, std::int64_t end, std::byte* to) {
   auto const& input = open(place);
   if (direct_) {
     open_->go_direct();
   }
-  std::span const buffer{buffer_, static_cast<std::size_t>(whole_blocks(end - begin))};
-  if (static_cast<std::int64_t>(input.read_some(file.data_begin + begin, buffer)) < end - begin) {
+  std::span const memory{to, static_cast<std::size_t>(whole_blocks(end - begin))};
+  if (static_cast<std::int64_t>(input.read_some(file.data_begin + begin, memory)) < end - begin) {
     throw Unreadable{"has become shorter"};
   }
 }
 
 /// Of what was just read: where those parts begin whose hash is another one.
-std::vector<std::int64_t> Reader::damaged_in(Checked const& file, std::int64_t begin, std::int64_t end) const {
+std::vector<std::int64_t> Reader::damaged_in(Checked const& file, std::int64_t begin, std::int64_t end,
+                                             std::byte const* bytes) {
   std::vector<std::int64_t> damaged;
   for (auto at = begin; at < end; at += hashed_bytes) {
-    std::span const part{buffer_ + (at - begin), static_cast<std::size_t>(std::min(hashed_bytes, end - at))};
+    std::span const part{bytes + (at - begin), static_cast<std::size_t>(std::min(hashed_bytes, end - at))};
     if (xxh3(part) != file.hashes[static_cast<std::size_t>(at / hashed_bytes)]) {
       damaged.push_back(at);
     }
@@ -121,24 +124,61 @@ std::vector<std::int64_t> Reader::damaged_in(Checked const& file, std::int64_t b
   return damaged;
 }
 
-/// As read_bytes(), unless they are there.
+void Reader::expect_undamaged(int place, std::int64_t begin, std::int64_t end, std::byte const* bytes) const {
+  auto const& file = checked_.at(place);
+  for (auto const at : damaged_in(file, begin, end, bytes)) {
+    auto const part_end = std::min(at + hashed_bytes, end);
+    refuse(place, fmt::format("is damaged between bytes {} and {}: their hash is another one: {}", file.data_begin + at,
+                              file.data_begin + part_end, what_is_at(place, at, part_end)));
+  }
+}
+
+/// Into the buffer, unless they are there.
 void Reader::read_checked(int place, std::int64_t begin, std::int64_t end) {
   if (buffered_.place == place && buffered_.begin == begin && end_of(buffered_) >= end) {
     return;
   }
+  buffered_.place = -1;
   check_file(place);
   try {
-    auto const& file = checked(place);
-    read_bytes(place, file, begin, end);
-    for (auto const at : damaged_in(file, begin, end)) {
-      auto const part_end = std::min(at + hashed_bytes, end);
-      refuse(place, fmt::format("is damaged between bytes {} and {}: their hash is another one: {}",
-                                file.data_begin + at, file.data_begin + part_end, what_is_at(place, at, part_end)));
-    }
+    read_bytes(place, checked(place), begin, end, buffer_);
   } catch (Unreadable const& error) {
     refuse(place, fmt::format("{}: {}", error.what(), what_is_at(place, begin, end)));
   }
+  expect_undamaged(place, begin, end, buffer_);
   buffered_ = {place, begin, end - begin};
+}
+
+/// Calls `take(part, bytes)` for every part, in order, once its hashes are those that were written. The next part is
+/// read meanwhile, if there is one.
+void Reader::read_parts(std::span<Piece const> parts, std::function<void(Piece const&, std::byte const*)> const& take) {
+  if (parts.empty()) {
+    return;
+  }
+  if (parts.size() == 1) {
+    read_checked(parts[0].place, parts[0].begin, end_of(parts[0]));
+    return take(parts[0], buffer_);
+  }
+  buffered_.place = -1;
+  for (auto const& part : parts) {
+    check_file(part.place);  // now: the thread that reads ahead has the open file for itself
+  }
+  auto const read = [&](std::size_t index, std::span<std::byte> memory) {
+    auto const& part = parts[index];
+    read_bytes(part.place, checked_.at(part.place), part.begin, end_of(part), memory.data());
+    return static_cast<std::size_t>(part.bytes);
+  };
+  ReadAhead ahead{parts.size(), {buffer_, static_cast<std::size_t>(buffer_bytes)}, read};
+  for (auto const& part : parts) {
+    std::span<std::byte const> bytes;
+    try {
+      bytes = ahead.next();
+    } catch (Unreadable const& error) {
+      refuse(part.place, fmt::format("{}: {}", error.what(), what_is_at(part.place, part.begin, end_of(part))));
+    }
+    expect_undamaged(part.place, part.begin, end_of(part), bytes.data());
+    take(part, bytes.data());
+  }
 }
 
 void Reader::read(std::span<Piece const> pieces, TakeBytes const& take) {
@@ -147,31 +187,40 @@ void Reader::read(std::span<Piece const> pieces, TakeBytes const& take) {
   std::ranges::sort(order, {}, [&](std::size_t i) { return std::tuple{pieces[i].place, pieces[i].begin}; });
   auto const down = [](std::int64_t at) { return at / hashed_bytes * hashed_bytes; };
   auto const up = [&](std::int64_t at) { return std::min(down(at + hashed_bytes - 1), record_.contents.state_bytes); };
+  std::vector<Piece> parts;
   for (std::size_t first = 0; first < order.size();) {
     auto const place = pieces[order[first]].place;
-    auto const begin = down(pieces[order[first]].begin);
+    auto begin = down(pieces[order[first]].begin);
     auto end = up(end_of(pieces[order[first]]));
-    auto last = first + 1;
-    for (; last < order.size() && pieces[order[last]].place == place && down(pieces[order[last]].begin) <= end;
-         ++last) {
-      end = std::max(end, up(end_of(pieces[order[last]])));
+    for (++first;
+         first < order.size() && pieces[order[first]].place == place && down(pieces[order[first]].begin) <= end;
+         ++first) {
+      end = std::max(end, up(end_of(pieces[order[first]])));
     }
-    for (auto part = begin; part < end; part += buffer_bytes) {
-      auto const part_end = std::min(part + buffer_bytes, end);
-      read_checked(place, part, part_end);
-      for (auto each = first; each < last && pieces[order[each]].begin < part_end; ++each) {
-        auto const& piece = pieces[order[each]];
-        auto const from = std::max(piece.begin, part);
-        auto const count = std::min(end_of(piece), part_end) - from;
-        if (count > 0) {
-          take(order[each], from - piece.begin, {buffer_ + (from - part), static_cast<std::size_t>(count)});
-        } else if (each == first) {
-          ++first;  // it ended before this part
-        }
+    for (; begin < end; begin += part_bytes) {
+      parts.push_back({place, begin, std::min(part_bytes, end - begin)});
+    }
+  }
+  std::size_t first = 0;  // those before it are all read
+  read_parts(parts, [&](Piece const& part, std::byte const* bytes) {
+    auto const is_before = [&](Piece const& piece) {
+      return piece.place < part.place || (piece.place == part.place && end_of(piece) <= part.begin);
+    };
+    while (first < order.size() && is_before(pieces[order[first]])) {
+      ++first;
+    }
+    for (auto each = first; each < order.size(); ++each) {
+      auto const& piece = pieces[order[each]];
+      if (piece.place != part.place || piece.begin >= end_of(part)) {
+        break;
+      }
+      auto const from = std::max(piece.begin, part.begin);
+      auto const count = std::min(end_of(piece), end_of(part)) - from;
+      if (count > 0) {
+        take(order[each], from - piece.begin, {bytes + (from - part.begin), static_cast<std::size_t>(count)});
       }
     }
-    first = last;
-  }
+  });
 }
 
 void Reader::read(Space const& space, SavedState const& state, std::int64_t first, std::span<std::byte> to) {
@@ -195,11 +244,12 @@ void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Dama
     }
     all.back().end = file.data_begin + end;
   };
+  buffered_.place = -1;
   for (std::int64_t begin = 0; begin < record_.contents.state_bytes; begin += buffer_bytes) {
     auto const end = std::min(begin + buffer_bytes, record_.contents.state_bytes);
     try {
-      read_bytes(place, file, begin, end);
-      for (auto const at : damaged_in(file, begin, end)) {
+      read_bytes(place, file, begin, end, buffer_);
+      for (auto const at : damaged_in(file, begin, end, buffer_)) {
         add(at, std::min(at + hashed_bytes, end), "is damaged: its hash is another one");
       }
     } catch (Unreadable const& error) {

@@ -11,7 +11,8 @@ namespace zeroth::checkpoint {
 
 FileWriter::FileWriter(std::filesystem::path const& path, std::int64_t bytes, Direct direct, std::span<std::byte> pool)
     : file_{"checkpoint file", path, whole_blocks(bytes), direct}, bytes_{bytes} {
-  constexpr auto size = static_cast<std::size_t>(piece_bytes);
+  auto const half = pool.size() / 2 / block_bytes * block_bytes;
+  auto const size = std::min(static_cast<std::size_t>(piece_bytes), half);
   for (; pool.size() >= size; pool = pool.subspan(size)) {
     free_.push(pool.first(size));
   }
@@ -37,20 +38,25 @@ void FileWriter::run() {
     if (ends_) {
       return;
     }
-    auto const full = full_.front();
+    auto const full = std::move(full_.front());
     full_.pop();
     writing_ = true;
     lock.unlock();
     std::exception_ptr error;
     try {
       file_.write(full.position, full.blocks);
+      if (full.action) {
+        full.action();
+      }
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
     writing_ = false;
     error_ = error;
-    free_.push({full.blocks.data(), static_cast<std::size_t>(piece_bytes)});
+    if (!full.piece.empty()) {
+      free_.push(full.piece);
+    }
     changed_.notify_all();
   }
 }
@@ -83,13 +89,36 @@ void FileWriter::filled(std::size_t bytes) {
 void FileWriter::hand_over() {
   auto const blocks = static_cast<std::size_t>(whole_blocks(static_cast<std::int64_t>(used_)));
   std::ranges::fill(current_.subspan(used_, blocks - used_), std::byte{0});
-  {
-    std::lock_guard const lock{mutex_};
-    full_.push({current_.first(blocks), position_});
-  }
-  changed_.notify_all();
+  push({.blocks = current_.first(blocks), .position = position_, .piece = current_, .action = {}});
   position_ += static_cast<std::int64_t>(used_);
   current_ = {};
+  used_ = 0;
+}
+
+void FileWriter::push(Full full) {
+  {
+    std::lock_guard const lock{mutex_};
+    rethrow();
+    full_.push(std::move(full));
+  }
+  changed_.notify_all();
+}
+
+std::size_t FileWriter::to_next_block() const noexcept {
+  auto const at = position_ + static_cast<std::int64_t>(used_);
+  return static_cast<std::size_t>(whole_blocks(at) - at);
+}
+
+void FileWriter::lend(std::span<std::byte const> blocks) {
+  if (used_ > 0) {
+    hand_over();
+  }
+  push({.blocks = blocks, .position = position_, .piece = {}, .action = {}});
+  position_ += std::ssize(blocks);
+}
+
+void FileWriter::after_lent(std::function<void()> action) {
+  push({.blocks = {}, .position = position_, .piece = {}, .action = std::move(action)});
 }
 
 void FileWriter::append(std::span<std::byte const> bytes) {

@@ -20,7 +20,9 @@ class HashTable {
   HashTable(HashTable const&) = delete;
   HashTable& operator=(HashTable const&) = delete;
   void add(std::span<std::byte const> bytes);
-  /// Of all that was added.
+  /// Begins anew.
+  void clear() noexcept;
+  /// Of all that was added since.
   [[nodiscard]] std::vector<std::uint64_t> finish();
 
  private:

@@ -5,8 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "checkpoint/file_writer.hpp"
-#include "checkpoint/hashes.hpp"
 #include "core/start_thread.hpp"
 #include "device/kernels.hpp"
 
@@ -15,11 +13,24 @@ namespace {
 
 struct Cancelled {};
 
+/// Less is copied: a transfer costs as much as copying some dozens of KiB.
+constexpr std::size_t least_lent = std::size_t{64} << 10U;
+
 }  // namespace
 
-Saver::Saver(device::Device& device, std::int64_t pool_bytes)
+std::int64_t staging_bytes(bool host_holds_states, std::int64_t buffer_bytes) noexcept {
+  constexpr auto beside_lent = std::int64_t{1} << 20U;
+  constexpr auto by_default = 4 * piece_bytes;
+  if (buffer_bytes == 0) {
+    return host_holds_states ? beside_lent : by_default;
+  }
+  return std::max(buffer_bytes / piece_bytes, std::int64_t{2}) * piece_bytes;
+}
+
+Saver::Saver(device::Device& device, std::int64_t buffer_bytes)
     : device_{device},
-      pool_{device.allocate_host(std::max(pool_bytes / piece_bytes, std::int64_t{2}) * piece_bytes)},
+      lends_{buffer_bytes == 0 && device.has_host_memory()},
+      pool_{device.allocate_host(staging_bytes(device.has_host_memory(), buffer_bytes))},
       begun_{device.make_event()},
       stream_{device.make_stream("save", device::Overlap::on)} {
   thread_ = start_thread("saving", [this, rank = this_rank()] {
@@ -105,26 +116,54 @@ void Saver::write_file(FileTask const& task) {
   auto const bytes = static_cast<std::int64_t>(task.header.size()) + task.contents->state_bytes + table_bytes;
   FileWriter file{task.path, bytes, task.direct, {pool_->data(), static_cast<std::size_t>(pool_->bytes())}};
   file.append(std::as_bytes(std::span{task.header}));
-  HashTable hashes;
+  hashes_.clear();
+  stream_->synchronize();  // what is lent is read by this thread, not by the stream
   std::size_t done = 0;
   for (auto const& source : task.sources) {
     for (std::span left{source.data, static_cast<std::size_t>(source.bytes)}; !left.empty();) {
       if (cancelled_) {
         throw Cancelled{};
       }
-      auto const room = file.room();
-      auto const count = std::min(room.size(), left.size());
-      copy(room.data(), left.data(), count, source.unit);
-      if (left = left.subspan(count); left.empty()) {
-        note_read(++done);
-      }
-      hashes.add(room.first(count));
-      file.filled(count);
+      auto const count = lends_ ? lend_some(file, left, source.unit) : copy_some(file, left, source.unit, left.size());
+      left = left.subspan(count);
+    }
+    ++done;
+    if (lends_) {
+      file.after_lent([this, done] { note_read(done); });
+    } else {
+      note_read(done);
     }
   }
-  auto const table = hashes.finish();
+  auto const table = hashes_.finish();
   file.append(std::as_bytes(std::span{table}));
   file.finish();
+}
+
+std::size_t Saver::copy_some(FileWriter& file, std::span<std::byte const> left, std::string_view unit,
+                             std::size_t most) {
+  auto const room = file.room();
+  auto const count = std::min({room.size(), left.size(), most});
+  copy(room.data(), left.data(), count, unit);
+  hashes_.add(room.first(count));
+  file.filled(count);
+  return count;
+}
+
+/// Blocks of the file are lent; what is before the first and behind the last one is copied, and so is what is small.
+std::size_t Saver::lend_some(FileWriter& file, std::span<std::byte const> left, std::string_view unit) {
+  auto const head = file.to_next_block();
+  if (left.size() < head + least_lent || !file.takes(left.data() + head)) {
+    return copy_some(file, left, unit, left.size());
+  }
+  if (head > 0) {
+    return copy_some(file, left, unit, head);
+  }
+  constexpr auto block = static_cast<std::size_t>(block_bytes);
+  auto const blocks = left.first(std::min(left.size() / block * block, static_cast<std::size_t>(piece_bytes)));
+  device::SpanScope const span{*stream_, "save", unit};
+  hashes_.add(blocks);
+  file.lend(blocks);
+  return blocks.size();
 }
 
 void Saver::copy(std::byte* to, std::byte const* from, std::size_t bytes, std::string_view unit) {

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "checkpoint/arrangement.hpp"
+#include "checkpoint/file_writer.hpp"
+#include "checkpoint/hashes.hpp"
 #include "core/block_file.hpp"
 #include "zeroth/checkpoint/contents.hpp"
 #include "zeroth/device/device.hpp"
@@ -32,13 +34,17 @@ struct FileTask {
   std::function<void()> prepare;  ///< Comes first.
 };
 
+/// Of the host, that a rank's saves take for `zeroth.checkpoint.buffer_bytes`. Where that is 0 and the host holds the
+/// states, they are written from where they lie, and only what is not aligned or is small goes through pieces.
+[[nodiscard]] std::int64_t staging_bytes(bool host_holds_states, std::int64_t buffer_bytes) noexcept;
+
 /// Has a thread and a stream of its own. Calls are the owner's, and none waits but those that say so.
 class Saver {
  public:
   enum class State : std::uint8_t { idle, writing, written, committing, committed, failed };
 
-  /// `pool_bytes` of memory for pieces on their way to the disk, at least two of them.
-  Saver(device::Device& device, std::int64_t pool_bytes);
+  /// `buffer_bytes` of memory for pieces on their way to the disk, at least two of them; 0: see staging_bytes().
+  Saver(device::Device& device, std::int64_t buffer_bytes);
   Saver(Saver const&) = delete;
   Saver& operator=(Saver const&) = delete;
   ~Saver();  ///< Waits for what is under way, which it cancels.
@@ -63,10 +69,13 @@ class Saver {
   void do_work(std::function<void()> const& work, State after);
   void write_file(FileTask const& task);
   void post(std::function<void()> work, State during, State after);
+  std::size_t copy_some(FileWriter& file, std::span<std::byte const> left, std::string_view unit, std::size_t most);
+  std::size_t lend_some(FileWriter& file, std::span<std::byte const> left, std::string_view unit);
   void copy(std::byte* to, std::byte const* from, std::size_t bytes, std::string_view unit);
   void note_read(std::size_t count);
 
   device::Device& device_;
+  bool const lends_;  // states to the disk, where they lie
   std::unique_ptr<device::Memory> pool_;
   std::unique_ptr<device::Event> begun_;
   std::unique_ptr<device::Stream> stream_;
@@ -79,6 +88,7 @@ class Saver {
   std::size_t sources_ = 0, read_ = 0;
   std::exception_ptr failure_;
   bool ends_ = false;
+  HashTable hashes_;  // of the file that is written
   std::thread thread_;
 };
 

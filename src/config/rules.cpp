@@ -337,6 +337,14 @@ std::string warmup_ends_before_schedule(Values const& values) {
              : fmt::format("{} is less than scheduler.params.warmup_num_steps, {}", total, warmup);
 }
 
+std::string buffer_holds_pieces(Values const& values) {
+  constexpr std::int64_t least = 8'388'608;
+  auto const bytes = values.get<"zeroth.checkpoint.buffer_bytes">();
+  return bytes == 0 || bytes >= least
+             ? std::string{}
+             : fmt::format("{}; allowed: 0 (no copies), or an integer of at least {}", bytes, least);
+}
+
 struct Rule {
   std::size_t key;  ///< Where the problem is reported.
   std::string (*broken)(Values const& values);
@@ -362,6 +370,7 @@ constexpr Rule rules[] = {
     {index_of<"optimizer.type">, optimizer_has_type},
     {index_of<"optimizer.params.adam_w_mode">, adamw_is_decoupled},
     {index_of<"optimizer.params.nesterov">, nesterov_has_momentum},
+    {index_of<"zeroth.checkpoint.buffer_bytes">, buffer_holds_pieces},
     {index_of<"scheduler.type">, scheduler_has_type},
     {index_of<"scheduler.params.total_num_steps">, scheduler_has_end},
     {index_of<"scheduler.params.total_num_steps">, warmup_ends_before_schedule},

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +13,21 @@
 #include "zeroth/core/error.hpp"
 
 namespace zeroth {
+namespace {
+
+/// What direct transfers of this file ask of memory, as the system says; where it does not, what suits all disks.
+std::uintptr_t alignment_of_direct_memory([[maybe_unused]] int descriptor) noexcept {
+#if defined(STATX_DIOALIGN)
+  struct statx status {};
+  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && (status.stx_mask & STATX_DIOALIGN) != 0 &&
+      status.stx_dio_mem_align != 0) {
+    return status.stx_dio_mem_align;
+  }
+#endif
+  return static_cast<std::uintptr_t>(block_bytes);
+}
+
+}  // namespace
 
 BlockFile::BlockFile(std::string_view what, std::filesystem::path path, std::int64_t bytes, Direct direct)
     : what_{what}, path_{std::move(path)} {
@@ -20,8 +36,9 @@ BlockFile::BlockFile(std::string_view what, std::filesystem::path path, std::int
   if (descriptor_ < 0) {
     refuse(errno);
   }
-  if (direct == Direct::on) {  // where that is refused, through the cache
-    static_cast<void>(::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) | O_DIRECT));
+  if (direct == Direct::on &&  // where that is refused, through the cache
+      ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) | O_DIRECT) == 0) {
+    memory_alignment_ = alignment_of_direct_memory(descriptor_);
   }
   try {
     make_room(bytes);
@@ -49,6 +66,10 @@ void BlockFile::make_room(std::int64_t bytes) const {
   if (error != 0 && error != EOPNOTSUPP && error != ENOSYS) {
     refuse(error);
   }
+}
+
+bool BlockFile::takes(std::byte const* data) const noexcept {
+  return reinterpret_cast<std::uintptr_t>(data) % memory_alignment_ == 0;
 }
 
 void BlockFile::write(std::int64_t position, std::span<std::byte const> blocks) {

@@ -29,7 +29,9 @@ class BlockFile {
   BlockFile(BlockFile const&) = delete;
   BlockFile& operator=(BlockFile const&) = delete;
   ~BlockFile();
-  /// From byte `position` on. Memory, position and size are multiples of block_bytes.
+  /// Can memory that begins at `data` be written from? What is aligned to block_bytes always can.
+  [[nodiscard]] bool takes(std::byte const* data) const noexcept;
+  /// From byte `position` on. Position and size are multiples of block_bytes, and takes(blocks.data()).
   void write(std::int64_t position, std::span<std::byte const> blocks);
   /// The file has `bytes`, and all of them are on the disk.
   void finish(std::int64_t bytes);
@@ -41,6 +43,7 @@ class BlockFile {
   std::string what_;
   std::filesystem::path path_;
   int descriptor_ = -1;
+  std::uintptr_t memory_alignment_ = 1;
 };
 
 }  // namespace zeroth

@@ -15,6 +15,7 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) override {
     return std::make_unique<PageMemory>(ledger_, category, bytes);
   }
+  [[nodiscard]] bool has_host_memory() const noexcept override { return true; }
   [[nodiscard]] std::unique_ptr<Memory> allocate_host(std::int64_t bytes) override {
     return std::make_unique<HostMemory>(bytes);
   }

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 
+#include "checkpoint/saver.hpp"
 #include "comm/describe.hpp"
 #include "engine/communicators.hpp"
 #include "engine/planning.hpp"
@@ -192,8 +193,11 @@ std::string explain_plan(Plan const& plan) {
   text += fmt::format("  slots      {}\n", megabytes(plan.bytes.slots));
   text += fmt::format("  scratch    {}\n", megabytes(plan.bytes.scratch));
   text += fmt::format("  total      {}\n", megabytes(plan.bytes.total()));
-  text += fmt::format("a checkpoint takes {} on the disk, and {} of the host on each rank while it is saved\n",
-                      megabytes(plan.checkpoint_bytes), megabytes(plan.settings.checkpoint.buffer_bytes));
+  auto const asked = plan.settings.checkpoint.buffer_bytes;
+  text +=
+      fmt::format("a checkpoint takes {} on the disk, and {} of the host on each rank while it is saved{}\n",
+                  megabytes(plan.checkpoint_bytes), megabytes(checkpoint::staging_bytes(true, asked)),
+                  asked == 0 ? fmt::format(" ({} on a GPU)", megabytes(checkpoint::staging_bytes(false, asked))) : "");
   return text;
 }
 

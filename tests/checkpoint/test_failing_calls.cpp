@@ -179,16 +179,18 @@ TEST_CASE("a process that is killed at any call leaves the checkpoint before, or
 }
 
 TEST_CASE("a slow disk holds updates up, which say so, and nothing else") {
+  auto const* const buffer_bytes = GENERATE("0", "8388608");
+  INFO(buffer_bytes);
   Folder const folder;
   std::vector<std::vector<double>> waited(2);
-  FailPoints::slow_down(std::chrono::milliseconds{50});
+  FailPoints::slow_down(std::chrono::milliseconds{300});  // beyond what a busy machine takes for a step
   auto const outcome = run_job(2, [&](Job& job) {
     Model model{1};
     auto const unit = model.unit("large");
     auto const weight =
         model.param(unit, "w", {4'000'000}, Constant{1});  // a rank's part of which is three times its buffer
-    Engine<float> engine{
-        job, model, small_config(3, {.accumulation = 1, .zeroth = R"(, "checkpoint": {"buffer_bytes": 8388608})"})};
+    auto const section = fmt::format(R"(, "checkpoint": {{"buffer_bytes": {}}})", buffer_bytes);
+    Engine<float> engine{job, model, small_config(3, {.accumulation = 1, .zeroth = section.c_str()})};
     static_cast<void>(engine.save(folder.path()));
     auto& mine = waited[static_cast<std::size_t>(job.rank())];
     for (int step = 0; step < 4; ++step) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runs.hpp"
+#include "saved.hpp"
 #include "small_run.hpp"
 #include "support/log.hpp"
 #include "zeroth/checkpoint/folder.hpp"
@@ -59,6 +60,56 @@ TEST_CASE("a save is there a few steps later, without anybody who waits for it")
     CHECK(steps_until_done >= 3);  // written by the first at the earliest, named by the second, known in the third
     CHECK(latest_in(folder.path()) == "step_00000000");
     CHECK(folder.contents() == ".lock latest step_00000000 ");
+  }
+}
+
+TEST_CASE("states that are written from where they lie are those that are copied first") {
+  // Slices of which some are large and begin and end anywhere, and others are next to nothing.
+  std::vector<std::int64_t> const counts{300'000, 7, 129, 1'500'001, 40'000, 1, 65'536};
+  auto const saved_with = [&](std::string const& section, bool waits) {
+    Folder const folder;
+    auto const outcome = run_job(3, [&](Job& job) {
+      Model model{1};
+      std::vector<std::pair<Unit, Param<1>>> params;
+      for (auto const count : counts) {
+        auto const unit = model.unit(fmt::format("of {}", count));
+        params.emplace_back(unit, model.param(unit, fmt::format("w{}", count), {count}, Normal{1}));
+      }
+      Engine<float> engine{job, model, small_config(2, {.accumulation = 1, .zeroth = section.c_str()})};
+      auto const step = [&] {
+        for (auto micro : engine.micro_steps()) {
+          for (auto const& [unit, param] : params) {
+            auto const p = micro.forward(unit);
+          }
+          float const seed = micro.report_loss(1);
+          for (auto at = params.rbegin(); at != params.rend(); ++at) {
+            auto const p = micro.backward(at->first);
+            auto const grad = p.grad(at->second);
+            for (std::size_t i = 0; i < static_cast<std::size_t>(p[at->second].count()); ++i) {
+              grad.data()[i] = seed * static_cast<float>(i % 17);
+            }
+          }
+        }
+        engine.step();
+      };
+      step();
+      step();
+      auto saving = engine.save(folder.path());
+      for (int beside = 0; !waits && beside < 3; ++beside) {
+        step();  // changes what is being saved
+      }
+      saving.wait();
+    });
+    REQUIRE(messages_of(outcome) == "");
+    return states_in(folder / "step_00000002");
+  };
+  auto const expected = saved_with(R"(, "checkpoint": {"buffer_bytes": 8388608})", true);
+  for (std::string const direct : {"true", "false"}) {
+    for (std::string const bytes : {"0", "8388608"}) {
+      auto const section = R"(, "checkpoint": {"buffer_bytes": )" + bytes + R"(, "direct_io": )" + direct + "}";
+      INFO(section);
+      CHECK(saved_with(section, false) == expected);
+    }
   }
 }
 

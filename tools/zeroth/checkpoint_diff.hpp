@@ -37,7 +37,7 @@ struct CheckpointDifference {
   [[nodiscard]] bool same() const noexcept { return values.empty() && states.empty(); }
 };
 
-/// Of the folders of two checkpoints. Takes 16 MiB. Throws SystemError for what cannot be read or is damaged.
+/// Of the folders of two checkpoints. Takes 24 MiB. Throws SystemError for what cannot be read or is damaged.
 [[nodiscard]] CheckpointDifference compare(std::filesystem::path const& checkpoint, std::filesystem::path const& other);
 [[nodiscard]] std::string as_text(CheckpointDifference const& difference);
 [[nodiscard]] std::string as_json(CheckpointDifference const& difference);

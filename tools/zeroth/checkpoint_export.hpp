@@ -26,7 +26,7 @@ struct Exported {
 };
 
 /// Of the folder of a checkpoint: masters and frozen parameters, under their names, each once. There when all of it is
-/// on the disk, or not at all. Takes some 20 MiB, whatever the model. Throws SystemError.
+/// on the disk, or not at all. Takes some 24 MiB, whatever the model. Throws SystemError.
 [[nodiscard]] Exported export_weights(std::filesystem::path const& checkpoint, ExportOptions const& options);
 [[nodiscard]] std::string as_text(Exported const& exported);
 [[nodiscard]] std::string as_json(Exported const& exported);

@@ -27,7 +27,7 @@ struct Verification {
   [[nodiscard]] bool whole() const noexcept { return no_record.empty() && damaged.empty(); }
 };
 
-/// Of the folder of a checkpoint. Takes 4 MiB, and what it found.
+/// Of the folder of a checkpoint. Takes 8 MiB, and what it found.
 [[nodiscard]] Verification verify(std::filesystem::path const& checkpoint);
 [[nodiscard]] std::string as_text(Verification const& found);
 [[nodiscard]] std::string as_json(Verification const& found);

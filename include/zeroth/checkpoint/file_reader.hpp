@@ -30,15 +30,16 @@ struct Damage {
   Extents extents;         ///< What these bytes are of.
 };
 
-/// One checkpoint. Throws SystemError naming file, state, parameter and elements, whatever is wrong with it. Takes 4
-/// MiB of memory, and a table of hashes for each file that is read. For one thread at a time.
+/// One checkpoint. Throws SystemError naming file, state, parameter and elements, whatever is wrong with it. Takes 8
+/// MiB of memory, and a table of hashes for each file that is read; while it reads much, a thread of its own is ahead
+/// of what the caller does with the bytes. For one thread at a time.
 class ZEROTH_EXPORT Reader {
  public:
   /// Reads the record of the checkpoint in `folder`. `direct`: files are read past the system's cache, where that can
   /// be.
   /// `buffer`: memory of buffer_bytes that is aligned to 4096, for bytes on their way; otherwise it has its own.
   explicit Reader(std::filesystem::path folder, bool direct = true, std::span<std::byte> buffer = {});
-  static constexpr std::int64_t buffer_bytes = 4 * hashed_bytes;  ///< As above.
+  static constexpr std::int64_t buffer_bytes = 8 * hashed_bytes;  ///< As above.
   Reader(Reader const&) = delete;
   Reader& operator=(Reader const&) = delete;
   ~Reader();
@@ -68,10 +69,13 @@ class ZEROTH_EXPORT Reader {
   [[nodiscard]] Checked const& checked(int place);
   [[nodiscard]] Checked look(int place);
   [[nodiscard]] InputFile const& open(int place);
-  void read_bytes(int place, Checked const& file, std::int64_t begin, std::int64_t end);
-  [[nodiscard]] std::vector<std::int64_t> damaged_in(Checked const& file, std::int64_t begin, std::int64_t end) const;
+  void read_bytes(int place, Checked const& file, std::int64_t begin, std::int64_t end, std::byte* to);
+  [[nodiscard]] static std::vector<std::int64_t> damaged_in(Checked const& file, std::int64_t begin, std::int64_t end,
+                                                            std::byte const* bytes);
+  void expect_undamaged(int place, std::int64_t begin, std::int64_t end, std::byte const* bytes) const;
   void add_damage_of_data(int place, Checked const& file, std::vector<Damage>& all);
   void read_checked(int place, std::int64_t begin, std::int64_t end);
+  void read_parts(std::span<Piece const> parts, std::function<void(Piece const&, std::byte const*)> const& take);
   [[nodiscard]] std::string what_is_at(int place, std::int64_t begin, std::int64_t end) const;
   [[noreturn]] void refuse(int place, std::string_view why) const;
 

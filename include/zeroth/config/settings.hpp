@@ -47,9 +47,9 @@ struct GroupSettings {
 
 /// Of save() and restore(): zeroth.checkpoint.
 struct CheckpointSettings {
-  std::int64_t buffer_bytes = 16'777'216;  ///< Of the host, on each rank.
-  std::int64_t keep = 0;                   ///< The newest; 0: all.
-  bool direct_io = true;                   ///< Past the system's cache of files.
+  std::int64_t buffer_bytes = 0;  ///< Of the host, on each rank; 0: states are written from where they lie.
+  std::int64_t keep = 0;          ///< The newest; 0: all.
+  bool direct_io = true;          ///< Past the system's cache of files.
 };
 
 /// All of it, for one world size.

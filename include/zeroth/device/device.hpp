@@ -108,6 +108,8 @@ class ZEROTH_EXPORT Device {
   [[nodiscard]] virtual std::string name() const = 0;  ///< "cpu", "cuda:3"
   /// Throws SystemError naming category and bytes if the memory is not to be had. Zero bytes are allowed.
   [[nodiscard]] virtual std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) = 0;
+  /// Whether the host reads and writes what allocate() gives as its own.
+  [[nodiscard]] virtual bool has_host_memory() const noexcept { return false; }
   /// Memory that both the host and this device read and write, for the few numbers and pieces of files that they
   /// exchange: where a Kernels call or a collective takes an address, one in here will do. Zero-filled, aligned to 4096
   /// bytes. The host's, so in no ledger. Throws as allocate().

@@ -89,10 +89,11 @@ class ZEROTH_EXPORT AnyEngine {
   /// how far it has come. It becomes `folder`/step_00001000, by the number of steps, once all of it is on the disk, two
   /// steps later at the earliest, or in finish() or Saving::wait(). Between steps; the same folder on all ranks, which
   /// must see the same one. Returns at once, unless an earlier save is under way, for which it waits; the files are
-  /// written beside training, and an update waits only until what it writes to has been read: StepReport::save_ms. On a
-  /// GPU the host waits for that. A save that fails leaves training and all checkpoints as they were, is logged, and is
-  /// thrown, once, by what comes first of Saving::wait(), the next save() and finish(). Takes
-  /// zeroth.checkpoint.buffer_bytes of the host. Throws ContractError for options that are not allowed.
+  /// written beside training, and an update waits only until what it writes to has been read, or written, as
+  /// zeroth.checkpoint.buffer_bytes says: StepReport::save_ms. On a GPU the host waits for that. A save that fails
+  /// leaves training and all checkpoints as they were, is logged, and is thrown, once, by what comes first of
+  /// Saving::wait(), the next save() and finish(). Takes zeroth.checkpoint.buffer_bytes of the host, or 1 MiB (16 MiB
+  /// with a GPU) where that is 0. Throws ContractError for options that are not allowed.
   Saving save(std::filesystem::path const& folder, SaveOptions const& options = {});
   /// Takes all states from a checkpoint, of any stage and number of ranks: `path`, or the one that `path`/latest names.
   /// Before the first step or between steps, once finish() has given the last report. Collective. Waits. Every rank
