@@ -75,7 +75,7 @@ TEST_CASE("states that are written from where they lie are those that are copied
         auto const unit = model.unit(fmt::format("of {}", count));
         params.emplace_back(unit, model.param(unit, fmt::format("w{}", count), {count}, Normal{1}));
       }
-      Engine<float> engine{job, model, small_config(2, {.accumulation = 1, .zeroth = section.c_str()})};
+      Engine<float> engine{job, model, small_config(2, {.accumulation = 1, .zeroth = section})};
       auto const step = [&] {
         for (auto micro : engine.micro_steps()) {
           for (auto const& [unit, param] : params) {
@@ -106,7 +106,7 @@ TEST_CASE("states that are written from where they lie are those that are copied
   auto const expected = saved_with(R"(, "checkpoint": {"buffer_bytes": 8388608})", true);
   for (std::string const direct : {"true", "false"}) {
     for (std::string const bytes : {"0", "8388608"}) {
-      auto const section = R"(, "checkpoint": {"buffer_bytes": )" + bytes + R"(, "direct_io": )" + direct + "}";
+      auto const section = fmt::format(R"(, "checkpoint": {{"buffer_bytes": {}, "direct_io": {}}})", bytes, direct);
       INFO(section);
       CHECK(saved_with(section, false) == expected);
     }
