@@ -23,6 +23,11 @@ namespace {
 constexpr std::size_t line = 64;  // of a cache: who waits does not slow down who works
 constexpr std::uint32_t most_shown = 4;
 
+/// Of those that one rank shows the others.
+std::size_t queue_of(int to, Tag tag) noexcept {
+  return static_cast<std::size_t>(to) * tag_count + static_cast<std::size_t>(tag);
+}
+
 }  // namespace
 
 struct MemoryLanes::Row {
@@ -72,7 +77,7 @@ void MemoryLanes::map() {
     throw SystemError{fmt::format("mmap of {} bytes to share: {}", bytes_of(members_), error_text(errno))};
   }
   base_ = static_cast<std::byte*>(pages);
-  needed_.resize(static_cast<std::size_t>(members_ * tag_count));
+  needed_.resize(static_cast<std::size_t>(members_) * tag_count);
   row(me_).process = ::getpid();
   row(me_).attached.store(true, std::memory_order_release);
 }
@@ -97,7 +102,9 @@ MemoryLanes::Row& MemoryLanes::row(int member) const noexcept {
 }
 
 MemoryLanes::Lane& MemoryLanes::lane(int from, int to, Tag tag) const noexcept {
-  auto const index = static_cast<std::size_t>((from * members_ + to) * tag_count + static_cast<int>(tag));
+  auto const index =
+      (static_cast<std::size_t>(from) * static_cast<std::size_t>(members_) + static_cast<std::size_t>(to)) * tag_count +
+      static_cast<std::size_t>(tag);
   return *std::launder(
       reinterpret_cast<Lane*>(base_ + static_cast<std::size_t>(members_) * sizeof(Row) + index * sizeof(Lane)));
 }
@@ -109,7 +116,7 @@ bool MemoryLanes::show(int to, Tag tag, void const* data, std::int64_t bytes) no
     return false;
   }
   auto& slot = shown_here.slots[number % most_shown];
-  auto& needed_here = needed_[static_cast<std::size_t>(to * tag_count + static_cast<int>(tag))];
+  auto& needed_here = needed_[queue_of(to, tag)];
   slot.address = reinterpret_cast<std::uint64_t>(data);
   slot.bytes = bytes;
   if (bytes > most_inline_bytes) {
@@ -126,8 +133,7 @@ bool MemoryLanes::show(int to, Tag tag, void const* data, std::int64_t bytes) no
 }
 
 bool MemoryLanes::has_taken(int to, Tag tag) const noexcept {
-  return Counter::reached(lane(me_, to, tag).taken.load(std::memory_order_acquire),
-                          needed_[static_cast<std::size_t>(to * tag_count + static_cast<int>(tag))]);
+  return Counter::reached(lane(me_, to, tag).taken.load(std::memory_order_acquire), needed_[queue_of(to, tag)]);
 }
 
 bool MemoryLanes::take(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes, void* to,

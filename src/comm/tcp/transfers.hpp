@@ -84,7 +84,7 @@ class Transfers {
   void advance(Message& message);
   void copy_own_messages(std::span<Collective const> messages) const;
   [[nodiscard]] std::size_t index(int rank, Tag tag) const noexcept {
-    return static_cast<std::size_t>(rank * tag_count + static_cast<int>(tag));
+    return static_cast<std::size_t>(rank) * tag_count + static_cast<std::size_t>(tag);
   }
 
   TcpSession& session_;
