@@ -137,7 +137,7 @@ TEST_CASE("a command line of zeroth run that is wrong is refused with status 2")
                           Row{{"--ranks", "0"}, {"true"}, "--ranks: 0: allowed: a whole number from 1 to 4096"},
                           Row{three_ranks + Words{"--min-ranks", "4"}, {"true"}, "--min-ranks: 4: allowed: up to"},
                           Row{three_ranks + Words{"--max-restarts", "-1"}, {"true"}, "--max-restarts: -1: allowed"},
-                          Row{three_ranks + Words{"--transport", "tcp"}, {"true"}, "--transport: tcp not in {local"},
+                          Row{three_ranks + Words{"--transport", "gloo"}, {"true"}, "--transport: gloo not in {local"},
                           Row{three_ranks + Words{"--mpirun", " "}, {"true"}, "--mpirun: names no command"},
                           Row{three_ranks, {"./no such"}, "zeroth run: ./no such cannot be run: No such file"},
                           Row{three_ranks, {"/"}, "zeroth run: / cannot be run: Permission denied"}}) {

@@ -155,9 +155,11 @@ class Comparison {
                               : x != y && !(std::isnan(x) && std::isnan(y));
       if (differ) {
         difference.first = difference.differing++ == 0 ? first + static_cast<std::int64_t>(i) : difference.first;
-        auto const apart = x == y ? 0 : std::abs(x - y);
-        difference.largest =
-            std::max(difference.largest, std::isnan(apart) ? std::numeric_limits<double>::infinity() : apart);
+        auto const apart = x == y ? 0.0 : std::abs(x - y);
+        difference.largest = std::max(difference.largest, apart);
+        if (std::isnan(apart)) {
+          difference.largest = std::numeric_limits<double>::infinity();
+        }
       }
     }
   }

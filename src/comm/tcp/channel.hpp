@@ -17,7 +17,7 @@ constexpr int tag_count = 4;
 struct Channel {
   std::uint64_t communicator = 0;
   Tag tag = Tag::blocks;
-  auto operator<=>(Channel const&) const = default;
+  auto operator<=>(Channel const&) const = default;  // NOLINT(modernize-use-nullptr): the 0 is the compiler's own
 };
 
 /// Where a thread says that it is done with memory of a waiting one. Both outlive that.

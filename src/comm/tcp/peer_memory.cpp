@@ -20,6 +20,7 @@ int read_memory(int process, std::uint64_t address, void* to, std::int64_t bytes
   for (std::int64_t done = 0; done < bytes;) {
     auto const part = static_cast<std::size_t>(std::min(most_at_once, bytes - done));
     iovec const local{bytes_at(to, done), part};
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): it is another process's
     iovec const remote{reinterpret_cast<void*>(address + static_cast<std::uint64_t>(done)), part};
     auto const copied = ::process_vm_readv(process, &local, 1, &remote, 1, 0);
     if (copied <= 0) {

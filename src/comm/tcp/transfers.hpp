@@ -27,16 +27,13 @@ class Transfers {
   /// Waits until the function says that it is over, or throws.
   using Await = std::function<void(WaitUntil const&)>;
 
-  /// A part of what a rank shows. It stays where it is until it is there.
-  class Part {
-   public:
+  /// A part of what a rank shows, and for this class alone what is in it. It stays where it is until it is there.
+  struct Part {
     Part() = default;
     Part(Part const&) = delete;
     Part& operator=(Part const&) = delete;
     ~Part() = default;
 
-   private:
-    friend class Transfers;
     int from = 0;
     Tag tag = Tag::blocks;
     std::int64_t offset = 0, bytes = 0;
