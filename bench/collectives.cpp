@@ -42,15 +42,17 @@ using Seconds = std::vector<std::vector<double>>;
 
 class RankLoop {
  public:
-  RankLoop(Load const& load, comm::Communicator& communicator)
+  RankLoop(Load const& load, Job& job)
       : load_{load},
-        communicator_{communicator},
+        communicator_{job.communicator()},
+        device_{job.make_device()},
         memory_{device_->allocate(device::Category::scratch, load.full_bytes)},
         spare_{device_->allocate(device::Category::scratch, load.full_bytes)},
         staging_{device_->allocate(device::Category::scratch,
-                                   comm::staging_bytes(communicator.transport(), load.ranks, Dtype::fp32,
+                                   comm::staging_bytes(communicator_.transport(), load.ranks, Dtype::fp32,
                                                        load.full_bytes / bytes_of(Dtype::fp32)))},
-        stream_{device_->make_stream("bench", device::Overlap::on)} {
+        stream_{device_->make_stream("bench", device::Overlap::on)},
+        known_{communicator_.register_memory(*memory_)} {
     for (auto* each : {&memory_, &spare_}) {
       std::memset((*each)->data(), 0, static_cast<std::size_t>(load.full_bytes));
     }
@@ -98,9 +100,10 @@ class RankLoop {
 
   Load load_;
   comm::Communicator& communicator_;
-  std::unique_ptr<device::Device> device_ = device::make_cpu_device();
+  std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Memory> memory_, spare_, staging_;
   std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<comm::Registration> known_;
 };
 
 void report(Load const& load, comm::Transport transport, char const* name, std::vector<double> const& subject,
@@ -134,7 +137,7 @@ void run_rank(Job& job, int rounds, std::int64_t largest_bytes, std::atomic<comm
     if (load.full_bytes > largest_bytes) {
       continue;
     }
-    auto const seconds = RankLoop{load, communicator}.run();
+    auto const seconds = RankLoop{load, job}.run();
     if (job.rank() == 0) {
       report(load, transport, "all_gather", seconds[all_gather], seconds[plain_memcpy]);
       report(load, transport, "reduce_scatter", seconds[reduce_scatter], seconds[plain_memcpy]);

@@ -80,6 +80,19 @@ std::unique_ptr<Communicator> HostCommunicator::do_split(int color, int key, std
   return part;
 }
 
+std::unique_ptr<Registration> HostCommunicator::do_register(device::Memory const& memory) {
+  if (!wants_memory()) {
+    return nullptr;
+  }
+  Transaction& transaction = pool_.take({"register", "memory"}, {}, options_.timeout);
+  std::unique_ptr<Registration> registration;
+  in_order(++tickets_, transaction, [&] {
+    compare(transaction, {});
+    registration = make_known(memory);
+  });
+  return registration;
+}
+
 // ---- running, on the stream's thread --------------------------------------------------------------------------------
 
 template <class Work>

@@ -77,11 +77,16 @@ class HostCommunicator : public Communicator {
   virtual void await_messages() = 0;
   /// The communicator of `part`, in which a split puts this rank; null if it has no ranks. All ranks of this one come.
   [[nodiscard]] virtual std::unique_ptr<Communicator> make_part(SplitRequest const& request, Group part) = 0;
+  /// Whether this transport gains by registered memory; the same on all ranks.
+  [[nodiscard]] virtual bool wants_memory() const noexcept { return false; }
+  /// Makes it known. All ranks of this communicator come.
+  [[nodiscard]] virtual std::unique_ptr<Registration> make_known(device::Memory const& /*memory*/) { return nullptr; }
 
   static constexpr std::chrono::milliseconds poll_interval{10};
 
   void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) final;
   [[nodiscard]] std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) final;
+  [[nodiscard]] std::unique_ptr<Registration> do_register(device::Memory const& memory) final;
   [[nodiscard]] std::span<std::byte> find_staging(Label const& label, std::span<Collective const> collectives);
 
   // on the stream's thread

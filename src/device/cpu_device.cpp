@@ -11,9 +11,11 @@ namespace {
 
 class CpuDevice final : public Device {
  public:
+  explicit CpuDevice(CpuBuffers buffers) : pages_{buffers == CpuBuffers::registrable ? Pages::shared : Pages::all} {}
+
   [[nodiscard]] std::string name() const override { return "cpu"; }
   [[nodiscard]] std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) override {
-    return std::make_unique<PageMemory>(ledger_, category, bytes);
+    return std::make_unique<PageMemory>(ledger_, category, bytes, pages_);
   }
   [[nodiscard]] bool has_host_memory() const noexcept override { return true; }
   [[nodiscard]] std::unique_ptr<Memory> allocate_host(std::int64_t bytes) override {
@@ -33,6 +35,7 @@ class CpuDevice final : public Device {
   void set_timeline(Timeline* timeline) noexcept override { observer_.timeline = timeline; }
 
  private:
+  Pages pages_;
   Failure failure_;
   std::deque<Progress> progress_;
   Observer observer_;
@@ -43,6 +46,6 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cpu_device() { return std::make_unique<CpuDevice>(); }
+std::unique_ptr<Device> make_cpu_device(CpuBuffers buffers) { return std::make_unique<CpuDevice>(buffers); }
 
 }  // namespace zeroth::device

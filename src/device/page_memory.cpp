@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
@@ -10,16 +11,43 @@
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::device {
+namespace {
+
+/// A descriptor, or -1 and errno.
+int file_without_name(std::int64_t bytes) noexcept {
+  int const file = ::memfd_create("zeroth memory", MFD_CLOEXEC);
+  if (file >= 0 && ::ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+    int const error = errno;
+    ::close(file);
+    errno = error;
+    return -1;
+  }
+  return file;
+}
+
+}  // namespace
 
 PageMemory::PageMemory(Ledger& ledger, Category category, std::int64_t bytes, Pages pages)
     : ledger_{ledger}, category_{category} {
   ZEROTH_EXPECTS(bytes >= 0, fmt::format("allocate({}, {}): bytes must not be negative", name_of(category), bytes));
+  auto const refuse = [&](char const* call) {
+    int const error = errno;
+    if (file_ >= 0) {
+      ::close(file_);
+    }
+    throw SystemError{fmt::format("{} refused {} bytes for {}: {}", call, bytes, name_of(category),
+                                  std::generic_category().message(error))};
+  };
   if (bytes > 0) {
-    int const flags = MAP_PRIVATE | MAP_ANONYMOUS | (pages == Pages::touched ? MAP_NORESERVE : 0);
-    void* const mapped = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, flags, -1, 0);
+    bool const shared = pages == Pages::shared;
+    file_ = shared ? file_without_name(bytes) : -1;
+    if (shared && file_ < 0) {
+      refuse("memfd_create");
+    }
+    int const flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | (pages == Pages::touched ? MAP_NORESERVE : 0);
+    void* const mapped = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, flags, file_, 0);
     if (mapped == MAP_FAILED) {
-      throw SystemError{fmt::format("mmap refused {} bytes for {}: {}", bytes, name_of(category),
-                                    std::generic_category().message(errno))};
+      refuse("mmap");
     }
     data_ = static_cast<std::byte*>(mapped);
   }
@@ -31,6 +59,9 @@ PageMemory::~PageMemory() {
   ledger_.remove(category_, bytes_);
   if (data_ != nullptr) {
     munmap(data_, static_cast<std::size_t>(bytes_));
+  }
+  if (file_ >= 0) {
+    ::close(file_);
   }
 }
 

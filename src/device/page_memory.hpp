@@ -8,8 +8,11 @@
 
 namespace zeroth::device {
 
-/// May the system refuse pages that it could not all have at once, or are most never touched?
-enum class Pages : bool { all, touched };
+enum class Pages : std::uint8_t {
+  all,      ///< The system refuses what it could not all have at once.
+  touched,  ///< Most are never touched.
+  shared,   ///< As all; they are those of a file without a name, which other processes may map.
+};
 
 class PageMemory final : public Memory {
  public:
@@ -17,9 +20,13 @@ class PageMemory final : public Memory {
   PageMemory(Ledger& ledger, Category category, std::int64_t bytes, Pages pages = Pages::all);
   ~PageMemory() override;
 
+  [[nodiscard]] bool registrable() const noexcept override { return file_ >= 0; }
+  [[nodiscard]] int file() const noexcept { return file_; }  ///< Of shared pages, its descriptor; otherwise -1.
+
  private:
   Ledger& ledger_;
   Category category_;
+  int file_ = -1;
 };
 
 }  // namespace zeroth::device

@@ -15,6 +15,7 @@
 #include "comm/barrier.hpp"
 #include "comm/describe.hpp"
 #include "comm/host_communicator.hpp"
+#include "comm/roll_call.hpp"
 #include "device/rank_fold.hpp"
 
 namespace zeroth::comm::conformance {
@@ -55,31 +56,24 @@ class BoardJob final : public HostJob {
     return site_.failure;
   }
   void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override {
-    std::scoped_lock const lock{site_.mutex};
-    begun_[communicator] = &begun;
+    roll_call_.enter(communicator, begun);
   }
   void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) override {
-    std::scoped_lock const lock{site_.mutex};
-    begun_.erase(communicator);
-    leavers_.leave(communicator, ranks.size() - 1);
+    roll_call_.leave(communicator, ranks.size() - 1);
     for (int const rank : ranks) {
       if (rank != rank_) {
-        site_.jobs[static_cast<std::size_t>(rank)]->leavers_.add(communicator, {rank_, last});
+        site_.jobs[static_cast<std::size_t>(rank)]->roll_call_.note_leaver(communicator, {rank_, last});
       }
     }
   }
   [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override {
-    std::scoped_lock const lock{site_.mutex};
-    return leavers_.of(communicator);
+    return roll_call_.who_left(communicator);
   }
   [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override {
-    std::scoped_lock const lock{site_.mutex};
     std::vector<Whereabouts> places;
     for (int const rank : ranks) {
       auto const& other = *site_.jobs[static_cast<std::size_t>(rank)];
-      auto const begun = other.begun_.find(communicator);
-      places.push_back({rank, true, begun == other.begun_.end() ? 0 : begun->second->load(std::memory_order_acquire),
-                        describe_last(*other.recorder_)});
+      places.push_back({rank, true, other.roll_call_.begun(communicator), describe_last(*other.recorder_)});
     }
     return places;
   }
@@ -94,8 +88,7 @@ class BoardJob final : public HostJob {
   BoardSite& site_;
   int rank_;
   std::shared_ptr<FlightRecorder> recorder_;
-  std::map<std::uint64_t, std::atomic<std::uint64_t> const*> begun_;
-  Leavers leavers_;
+  RollCall roll_call_;
 };
 
 class BoardCommunicator final : public HostCommunicator {

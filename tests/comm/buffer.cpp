@@ -28,18 +28,22 @@ Workspace::Place Workspace::take(std::int64_t bytes) {
   std::int64_t const needed = (std::max<std::int64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   auto const found = std::find_if(pieces_.begin(), pieces_.end(),
                                   [&](auto const& each) { return each->device->bytes() - each->used >= needed; });
-  auto* piece = found == pieces_.end() ? nullptr : found->get();
-  if (piece == nullptr) {
-    auto const size = std::max(needed, piece_bytes);
-    pieces_.push_back(std::make_unique<Piece>());
-    piece = pieces_.back().get();
-    piece->device = device_.allocate(device::Category::scratch, size);
-    piece->host = device_.allocate_host(size);
-  }
-  Place const place{piece->device->data() + piece->used, piece->host->data() + piece->used};
-  piece->used += needed;
+  auto& piece = found == pieces_.end() ? add_piece(std::max(needed, piece_bytes)) : **found;
+  Place const place{piece.device->data() + piece.used, piece.host->data() + piece.used};
+  piece.used += needed;
   ++live_;
   return place;
+}
+
+Workspace::Piece& Workspace::add_piece(std::int64_t bytes) {
+  auto& piece = *pieces_.emplace_back(std::make_unique<Piece>());
+  piece.device = device_.allocate(device::Category::scratch, bytes);
+  piece.host = device_.allocate_host(bytes);
+  return piece;
+}
+
+device::Memory const& Workspace::first_piece() {
+  return *(pieces_.empty() ? add_piece(piece_bytes) : *pieces_.front()).device;
 }
 
 void Workspace::give_back() noexcept {

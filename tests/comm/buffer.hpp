@@ -27,6 +27,8 @@ class Workspace {
   /// Aligned to 64 bytes. Valid until as many places were returned as were taken.
   [[nodiscard]] Place take(std::int64_t bytes);
   void give_back() noexcept;
+  /// The first of the large pieces, which nearly all of it lies in.
+  [[nodiscard]] device::Memory const& first_piece();
   /// Copies between a place's two sides. Waits.
   void upload(Place const& place, std::int64_t bytes);
   void download(Place const& place, std::int64_t bytes);
@@ -36,6 +38,7 @@ class Workspace {
     std::unique_ptr<device::Memory> device, host;
     std::int64_t used = 0;
   };
+  [[nodiscard]] Piece& add_piece(std::int64_t bytes);
   [[nodiscard]] device::Stream& stream();
 
   device::Device& device_;

@@ -39,7 +39,7 @@ namespace zeroth::comm::conformance {
 /// As run_ranks() of local ranks, over tcp. `body` may let the job fail.
 template <class Body>
 [[nodiscard]] std::vector<std::string> run_tcp_ranks(int world, WithinMachine within, Body const& body,
-                                                     CommOptions const& options = {}) {
+                                                     CommOptions const& options = {}, Platform const& platform = {}) {
   auto sessions = [&] {
     std::vector<std::shared_ptr<TcpSession>> all;
     all = tcp_sessions(world, within);
@@ -52,7 +52,7 @@ template <class Body>
       threads.emplace_back([&, rank] { communicators[rank] = make_tcp(sessions[rank], options); });
     }
   }
-  auto const problems = run_ranks(std::move(communicators), body);
+  auto const problems = run_ranks(std::move(communicators), body, platform);
   std::vector<std::jthread> threads;  // rank 0's store waits for the others to leave
   for (auto& session : sessions) {
     threads.emplace_back([mine = std::move(session)]() mutable {

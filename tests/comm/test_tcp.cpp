@@ -1,24 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks are threads, each with a session, sockets and a store of its own: what processes have, without the processes.
-#include <array>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "comm/tcp/memory_lanes.hpp"
 #include "comm/tcp_ranks.hpp"
+#include "device/page_memory.hpp"
 #include "support/catch.hpp"
 #include "support/sanitized.hpp"
+#include "zeroth/core/error.hpp"
 
 namespace zeroth::comm::conformance {
 namespace {
 
+enum class Way : std::uint8_t { registered, memory, network };
+Way one_way() { return GENERATE(Way::registered, Way::memory, Way::network); }
+WithinMachine within_machine(Way way) { return way == Way::network ? WithinMachine::network : WithinMachine::memory; }
+Platform platform(Way way) {
+  auto const buffers = way == Way::registered ? device::CpuBuffers::registrable : device::CpuBuffers::plain;
+  return {.make_device = [buffers](int) { return device::make_cpu_device(buffers); }};
+}
 WithinMachine either_way() { return GENERATE(WithinMachine::memory, WithinMachine::network); }
-char const* name_of(WithinMachine within) { return within == WithinMachine::memory ? "memory" : "network"; }
+char const* name_of(Way way) {
+  return way == Way::registered ? "registered memory" : way == Way::memory ? "memory" : "network";
+}
+char const* name_of(WithinMachine within) {
+  return name_of(within == WithinMachine::memory ? Way::memory : Way::network);
+}
 
-TEST_CASE("the tcp communicator conforms, by each other's memory and over the network") {
-  auto const within = either_way();
+TEST_CASE("the tcp communicator conforms, by memory that all map, by each other's memory and over the network") {
+  auto const way = one_way();
   int const world = testing::sanitized ? GENERATE(1, 3) : GENERATE(1, 2, 3, 4);
   bool const check = world != 2;
-  auto const problems = run_tcp_ranks(world, within, [&](Rank& rank) {
+  auto const conform = [&](Rank& rank) {
+    auto const known = rank.communicator.register_memory(rank.memory->first_piece());
+    if ((known != nullptr) != (way == Way::registered && world > 1)) {
+      return std::string{"memory was registered, or was not"};
+    }
     std::vector<std::byte> staging(
         static_cast<std::size_t>(staging_bytes(Transport::tcp, world, Dtype::fp64, largest_count)));
     rank.communicator.set_staging(staging);
@@ -31,9 +51,9 @@ TEST_CASE("the tcp communicator conforms, by each other's memory and over the ne
     }
     rank.communicator.set_staging({});
     return all;
-  });
-  for (auto const& problem : problems) {
-    CAPTURE(name_of(within), world);
+  };
+  for (auto const& problem : run_tcp_ranks(world, within_machine(way), conform, {}, platform(way))) {
+    CAPTURE(name_of(way), world);
     CHECK(problem == "");
   }
 }
@@ -52,13 +72,15 @@ TEST_CASE("faults end every rank over tcp, and name who is missing or did someth
 }
 
 TEST_CASE("reductions in many chunks are exact over tcp") {
-  auto const within = either_way();
+  auto const way = one_way();
   constexpr int world = 3;
   // 8 MiB of staging hold a part of this; the count leaves a tail that no slice takes.
   constexpr std::int64_t count = (std::int64_t{3} << 20) + 2;
-  auto const wrong = run_tcp_ranks(world, within, [&](Rank& rank) {
+  auto const reduce = [&](Rank& rank) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
-    std::vector<std::int32_t> data(static_cast<std::size_t>(count));
+    auto const memory = rank.device.allocate(device::Category::gradients, count * bytes_of(Dtype::int32));
+    auto const known = rank.communicator.register_memory(*memory);
+    std::span const data{reinterpret_cast<std::int32_t*>(memory->data()), static_cast<std::size_t>(count)};
     for (std::int64_t i = 0; i < count; ++i) {
       data[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i * (rank.communicator.rank() + 1));
     }
@@ -69,11 +91,70 @@ TEST_CASE("reductions in many chunks are exact over tcp") {
       differing += data[static_cast<std::size_t>(i)] == static_cast<std::int32_t>(i * 6) ? 0 : 1;
     }
     return differing == 0 ? std::string{} : std::to_string(differing);
-  });
-  for (auto const& problem : wrong) {
-    CAPTURE(name_of(within));
+  };
+  for (auto const& problem : run_tcp_ranks(world, within_machine(way), reduce, {}, platform(way))) {
+    CAPTURE(name_of(way));
     CHECK(problem == "");
   }
+}
+
+/// Two ranks' lanes, in one process.
+struct TwoLanes {
+  MemoryLanes first{2, 0};
+  MemoryLanes second{first.path(), 2, 1};
+  std::vector<std::byte> landing = std::vector<std::byte>(4096);
+  std::uint32_t number = 0;
+
+  /// Where the second rank finds what the first one shows.
+  std::byte const* find(device::Memory const& memory) {
+    REQUIRE(first.show(1, Tag::blocks, memory.data(), 4096));
+    auto const* const at = second.borrow(0, Tag::blocks, number, 0, 4096, landing.data());
+    REQUIRE(second.let_go(0, Tag::blocks, number));
+    ++number;
+    return at;
+  }
+};
+
+TEST_CASE("registered memory is read where it is, for as long as its owner says") {
+  TwoLanes lanes;
+  device::Ledger ledger;
+  device::PageMemory const memory{ledger, device::Category::slots, 8192, device::Pages::shared};
+  memory.data()[5] = std::byte{7};
+  auto const address = reinterpret_cast<std::uint64_t>(memory.data());
+
+  CHECK(lanes.find(memory) == lanes.landing.data());  // nobody knows it yet
+  CHECK(lanes.landing[5] == std::byte{7});
+
+  auto const number = lanes.first.windows().begin(address, 8192);
+  lanes.second.windows().open(number, 0, "/proc/self/fd/" + std::to_string(memory.file()), address, 8192);
+  auto const* const here = lanes.find(memory);
+  CHECK((here != memory.data() && here != lanes.landing.data()));
+  CHECK(here[5] == std::byte{7});
+
+  // Its owner has ended the registration, and may have other memory there now, before the other side has.
+  lanes.first.windows().end(number);
+  CHECK(lanes.find(memory) == lanes.landing.data());
+  lanes.second.windows().end(number);
+
+  // The other side is the first to end one.
+  auto const next = lanes.first.windows().begin(address, 8192);
+  CHECK(next != number);
+  CHECK(lanes.find(memory) == lanes.landing.data());
+
+  CHECK_THROWS_AS(lanes.second.windows().open(next, 0, "/proc/self/fd/9999", address, 8192), SystemError);
+}
+
+TEST_CASE("who withdraws its memory is not waited for, and what was borrowed of it does not count") {
+  TwoLanes lanes;
+  device::Ledger ledger;
+  device::PageMemory const memory{ledger, device::Category::slots, 4096, device::Pages::shared};
+  auto const address = reinterpret_cast<std::uint64_t>(memory.data());
+  auto const number = lanes.first.windows().begin(address, 4096);
+  lanes.second.windows().open(number, 0, "/proc/self/fd/" + std::to_string(memory.file()), address, 4096);
+  REQUIRE(lanes.first.show(1, Tag::blocks, memory.data(), 4096));
+  REQUIRE(lanes.second.borrow(0, Tag::blocks, 0, 0, 4096, lanes.landing.data()) != nullptr);
+  lanes.first.withdraw();
+  CHECK_FALSE(lanes.second.let_go(0, Tag::blocks, 0));
 }
 
 }  // namespace

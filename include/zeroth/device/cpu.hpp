@@ -48,7 +48,11 @@ class ZEROTH_EXPORT CpuStream : public Stream {
 /// The CPU stream behind `stream`. Throws ContractError if it belongs to another device.
 [[nodiscard]] ZEROTH_EXPORT CpuStream& as_cpu(Stream& stream);
 
+/// Memory of allocate(): this process's alone, or such as comm::Communicator::register_memory() takes, which lies in a
+/// file without a name that other processes of the same user can map, and costs a file descriptor each.
+enum class CpuBuffers : bool { plain, registrable };
+
 /// Named "cpu". Its streams start their threads when they are made.
-[[nodiscard]] ZEROTH_EXPORT std::unique_ptr<Device> make_cpu_device();
+[[nodiscard]] ZEROTH_EXPORT std::unique_ptr<Device> make_cpu_device(CpuBuffers buffers = CpuBuffers::plain);
 
 }  // namespace zeroth::device

@@ -19,7 +19,7 @@ struct JobState {
   std::function<bool()> stop_requested = [] { return false; };
   std::function<void()> request_stop = [] {};
   std::function<void(std::int64_t)> note_progress = [](std::int64_t) {};  ///< Any thread.
-  std::function<std::unique_ptr<device::Device>()> make_device = device::make_cpu_device;
+  std::function<std::unique_ptr<device::Device>()> make_device = [] { return device::make_cpu_device(); };
   std::optional<device::StreamRef> compute_stream;  ///< Empty: the device's own.
   /// Where this job's flight records are written if it fails; the working folder otherwise. Any thread; the last one
   /// wins.

@@ -72,6 +72,9 @@ int run_tcp_job(LaunchOptions const& options, LaunchedRank const& launched,
 
   detail::JobState state;
   state.local_rank = launched.local_rank.value_or(session->local_rank());
+  if (session->any_share_memory()) {
+    state.make_device = [] { return device::make_cpu_device(device::CpuBuffers::registrable); };
+  }
   run_rank({.rank = session->rank(),
             .recorder = session->recorder(),
             .make_communicator =

@@ -27,9 +27,11 @@ class MpiCommunicator final : public HostCommunicator {
 
  private:
   [[nodiscard]] std::int64_t staging_for(Collective const& collective) const noexcept override {
-    return MpiCollectives::staging_for(collective, world());
+    return HostCollectives::staging_for(collective, world());
   }
-  void exchange(void const* mine, void* all, std::int64_t bytes) override { collectives_.exchange(mine, all, bytes); }
+  void exchange(void const* mine, void* all, std::int64_t bytes) override {
+    collectives_.all_gather(mine, static_cast<std::byte*>(all), bytes);
+  }
   void exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
                            std::int64_t bytes) override {
     collectives_.exchange_with_peers(messages, said, heard, bytes);

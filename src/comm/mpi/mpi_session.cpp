@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
 #include <string_view>
 
 #include "comm/describe.hpp"
@@ -245,53 +244,23 @@ void MpiSession::handle(ControlMessage const& message) {
     }
     case MessageKind::noted: ++noted_count_; return;
     case MessageKind::question: answer(message); return;
-    case MessageKind::answer: note_answer(message); return;
-    case MessageKind::left: {
-      std::lock_guard const lock{mutex_};
-      leavers_.add(message.communicator, {message.sender, message.sequence});
-      return;
-    }
+    case MessageKind::answer:
+      return roll_call_.note_answer(message.number, {message.sender, true, message.sequence, message.text.data()});
+    case MessageKind::left: return roll_call_.note_leaver(message.communicator, {message.sender, message.sequence});
   }
 }
 
 void MpiSession::answer(ControlMessage const& question) {
-  ControlMessage reply{.kind = MessageKind::answer, .number = question.number};
-  {
-    std::lock_guard const lock{mutex_};
-    auto const found = begun_.find(question.communicator);
-    reply.sequence = found == begun_.end() ? 0 : found->second->load(std::memory_order_acquire);
-  }
+  ControlMessage reply{
+      .kind = MessageKind::answer, .number = question.number, .sequence = roll_call_.begun(question.communicator)};
   reply.set_text(describe_last(*recorder_));
   send(question.sender, reply);
 }
 
-void MpiSession::note_answer(ControlMessage const& answer) {
-  std::lock_guard const lock{mutex_};
-  auto const inquiry = inquiries_.find(answer.number);
-  if (inquiry == inquiries_.end()) {
-    return;  // too late
-  }
-  for (auto& place : inquiry->second->places) {
-    if (place.rank == answer.sender) {
-      place = {answer.sender, true, answer.sequence, answer.text.data()};
-    }
-  }
-  inquiry->second->answers.add();
-}
-
 // ---- who is where ---------------------------------------------------------------------------------------------------
 
-void MpiSession::enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) {
-  std::lock_guard const lock{mutex_};
-  begun_[communicator] = &begun;
-}
-
 void MpiSession::leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) {
-  {
-    std::lock_guard const lock{mutex_};
-    begun_.erase(communicator);
-    leavers_.leave(communicator, ranks.size() - 1);
-  }
+  roll_call_.leave(communicator, ranks.size() - 1);
   thread_->post([this, ranks,
                  message = ControlMessage{.kind = MessageKind::left, .communicator = communicator, .sequence = last}] {
     for (int const rank : ranks) {
@@ -302,60 +271,32 @@ void MpiSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
   });
 }
 
-std::vector<Leaver> MpiSession::who_left(std::uint64_t communicator) const {
-  std::lock_guard const lock{mutex_};
-  return leavers_.of(communicator);
-}
-
 std::vector<Whereabouts> MpiSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
   return ask(communicator, ranks, patience_for_whereabouts);
 }
 
 std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
                                          milliseconds patience) {
-  auto const inquiry = std::make_shared<Inquiry>();
-  std::uint64_t number = 0;
-  {
-    std::lock_guard const lock{mutex_};
-    number = ++inquiry_count_;
-    std::transform(ranks.begin(), ranks.end(), std::back_inserter(inquiry->places), [](int rank) {
-      return Whereabouts{rank, false, 0, {}};
-    });
-    inquiries_[number] = inquiry;
-  }
-  thread_->post(
-      [this, ranks,
-       message = ControlMessage{.kind = MessageKind::question, .number = number, .communicator = communicator}] {
-        for (int const rank : ranks) {
-          if (!thread_->halted()) {
-            send(rank, message);
+  auto const send_to_all = [&](std::uint64_t number) {
+    thread_->post(
+        [this, ranks,
+         message = ControlMessage{.kind = MessageKind::question, .number = number, .communicator = communicator}] {
+          for (int const rank : ranks) {
+            if (!thread_->halted()) {
+              send(rank, message);
+            }
           }
-        }
-      });
-  auto const target = static_cast<std::uint32_t>(ranks.size());
-  auto const deadline = Clock::now() + patience;
-  while (!thread_->halted() && Clock::now() < deadline &&
-         !inquiry->answers.wait_until(target, std::min(deadline, Clock::now() + milliseconds{10}))) {
-  }
-  std::lock_guard const lock{mutex_};
-  inquiries_.erase(number);
-  return inquiry->places;
+        });
+  };
+  return roll_call_.ask(ranks, patience, send_to_all, [this] { return thread_->halted(); });
 }
 
 std::string MpiSession::describe_silent() {
-  std::vector<int> others(static_cast<std::size_t>(world_));
-  std::iota(others.begin(), others.end(), 0);
-  std::erase(others, rank_);
   auto const asked = std::make_shared<Counter>();  // or MPI itself holds up the thread that asks
   thread_->post([asked] { asked->add(); });
   constexpr std::uint64_t no_communicator = 0;
-  auto places = ask(no_communicator, others, patience_for_silence);
-  std::erase_if(places, &Whereabouts::answered);
-  if (places.empty() || asked->value() == 0 || thread_->halted()) {
-    return {};
-  }
-  return fmt::format("no answer from rank {}{}", places.front().rank,
-                     places.size() == 1 ? std::string{} : fmt::format(" and {} more", places.size() - 1));
+  auto const places = ask(no_communicator, all_others(rank_, world_), patience_for_silence);
+  return asked->value() == 0 || thread_->halted() ? std::string{} : describe_silence(places);
 }
 
 }  // namespace zeroth::comm

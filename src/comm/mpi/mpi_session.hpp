@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "comm/host_job.hpp"
 #include "comm/mpi/mpi_control.hpp"
 #include "comm/mpi/mpi_thread.hpp"
+#include "comm/roll_call.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
@@ -45,20 +45,19 @@ class MpiSession final : public HostJob {
 
   /// A number that names one of this rank's jobs, and the same job on all ranks.
   [[nodiscard]] std::uint64_t next_job() noexcept { return ++job_count_; }
-  void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override;
+  void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override {
+    roll_call_.enter(communicator, begun);
+  }
   void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) override;
-  [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override;
+  [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override {
+    return roll_call_.who_left(communicator);
+  }
   [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
   /// "no answer from rank 3", of the ranks that are gone or frozen; empty if all answer, or MPI no longer works. Waits
   /// for 300 ms at most.
   [[nodiscard]] std::string describe_silent();
 
  private:
-  struct Inquiry {
-    std::vector<Whereabouts> places;
-    Counter answers;
-  };
-
   MpiSession();
   [[nodiscard]] std::vector<Whereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks,
                                              std::chrono::milliseconds patience);
@@ -69,7 +68,6 @@ class MpiSession final : public HostJob {
   void announce();
   void handle(ControlMessage const& message);
   void answer(ControlMessage const& question);
-  void note_answer(ControlMessage const& answer);
   void send(int to, ControlMessage const& message) { control_->send(to, message); }
 
   bool initialised_here_ = false;
@@ -77,13 +75,10 @@ class MpiSession final : public HostJob {
   int rank_ = 0, world_ = 1, local_rank_ = 0;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   std::shared_ptr<FlightRecorder> recorder_;
+  RollCall roll_call_;
 
   mutable std::mutex mutex_;
   std::optional<JobFailure> failure_;
-  std::map<std::uint64_t, std::atomic<std::uint64_t> const*> begun_;
-  Leavers leavers_;
-  std::map<std::uint64_t, std::shared_ptr<Inquiry>> inquiries_;
-  std::uint64_t inquiry_count_ = 0;
 
   // the MPI thread's own
   std::optional<MpiControl> control_;

@@ -15,6 +15,7 @@
 #include "comm/tcp/peer_memory.hpp"
 #include "core/bytes_at.hpp"
 #include "core/counter.hpp"
+#include "device/rank_fold.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -37,13 +38,15 @@ struct MemoryLanes::Row {
   std::atomic<std::uint32_t> withdrawn{0};  // 1: its rank lets nobody read its memory any more
 };
 
+struct MemoryLanes::Slot {
+  std::uint64_t address = 0;
+  std::int64_t bytes = 0;
+  std::uint32_t registration = 0;  // of PeerWindows
+  alignas(16) std::array<std::byte, most_inline_bytes> few{};
+};
+
 /// Numbers count from 0, modulo 2^32.
 struct MemoryLanes::Lane {
-  struct Slot {
-    std::uint64_t address = 0;
-    std::int64_t bytes = 0;
-    std::array<std::byte, most_inline_bytes> few{};
-  };
   alignas(line) std::atomic<std::uint32_t> shown{0};
   alignas(line) std::atomic<std::uint32_t> taken{0};
   std::array<Slot, most_shown> slots;
@@ -121,6 +124,7 @@ bool MemoryLanes::show(int to, Tag tag, void const* data, std::int64_t bytes) no
   slot.bytes = bytes;
   if (bytes > most_inline_bytes) {
     needed_here = number + 1;
+    slot.registration = windows_.number_of(slot.address, bytes);
   } else {
     if (has_taken(to, tag)) {
       needed_here = shown_here.taken.load(std::memory_order_relaxed);  // or 2^31 numbers later it would seem ahead
@@ -136,12 +140,12 @@ bool MemoryLanes::has_taken(int to, Tag tag) const noexcept {
   return Counter::reached(lane(me_, to, tag).taken.load(std::memory_order_acquire), needed_[queue_of(to, tag)]);
 }
 
-bool MemoryLanes::take(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes, void* to,
-                       bool last) {
-  auto& theirs = lane(from, me_, tag);
+MemoryLanes::Slot const* MemoryLanes::find(int from, Tag tag, std::uint32_t number, std::int64_t offset,
+                                           std::int64_t bytes) const {
+  auto const& theirs = lane(from, me_, tag);
   if (theirs.taken.load(std::memory_order_relaxed) != number ||
       !Counter::reached(theirs.shown.load(std::memory_order_acquire), number + 1)) {
-    return false;
+    return nullptr;
   }
   auto const& slot = theirs.slots[number % most_shown];
   if (offset + bytes > slot.bytes) {
@@ -150,23 +154,51 @@ bool MemoryLanes::take(int from, Tag tag, std::uint32_t number, std::int64_t off
                     "program, at the same counts?",
                     bytes, offset, slot.bytes)};
   }
-  if (slot.bytes <= most_inline_bytes) {
-    std::copy_n(slot.few.begin() + offset, bytes, static_cast<std::byte*>(to));
-  } else {
-    if (read_memory(row(from).process, slot.address + static_cast<std::uint64_t>(offset), to, bytes) != 0) {
-      return false;
-    }
-    // Where its owner has given up this memory since, it said so first, and what was copied may be anything.
-    // To add nothing keeps the look behind the copy, as a load would not.
-    if (row(from).withdrawn.fetch_add(0, std::memory_order_seq_cst) != 0) {
-      return false;
+  return &slot;
+}
+
+bool MemoryLanes::copy(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes,
+                       void* to) const {
+  auto const* const found = borrow(from, tag, number, offset, bytes, to);
+  if (found != nullptr && found != to) {
+    device::copy_bytes(to, found, bytes);
+  }
+  return found != nullptr;
+}
+
+std::byte const* MemoryLanes::borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes,
+                                     void* to) const {
+  auto const* const slot = find(from, tag, number, offset, bytes);
+  if (slot == nullptr) {
+    return nullptr;
+  }
+  if (slot->bytes <= most_inline_bytes) {
+    return slot->few.data() + offset;
+  }
+  std::uint64_t const address = slot->address + static_cast<std::uint64_t>(offset);
+  if (slot->registration != 0) {
+    if (auto const* const here = windows_.find(slot->registration, from, address, bytes); here != nullptr) {
+      return here;
     }
   }
-  if (last) {
-    theirs.taken.store(number + 1, std::memory_order_release);
-    row(from).bell.ring();
+  int const error = read_memory(row(from).process, address, to, bytes);
+  return error == 0 && !has_withdrawn(from) ? static_cast<std::byte const*>(to) : nullptr;
+}
+
+bool MemoryLanes::let_go(int from, Tag tag, std::uint32_t number) noexcept {
+  auto& theirs = lane(from, me_, tag);
+  if (theirs.slots[number % most_shown].bytes > most_inline_bytes && has_withdrawn(from)) {
+    return false;
   }
+  theirs.taken.store(number + 1, std::memory_order_release);
+  row(from).bell.ring();
   return true;
+}
+
+/// Where the owner of memory has given it up since it was read, it said so first, and what was read may be anything.
+bool MemoryLanes::has_withdrawn(int from) const noexcept {
+  // To add nothing keeps the look behind what was read, as a load would not.
+  return row(from).withdrawn.fetch_add(0, std::memory_order_seq_cst) != 0;
 }
 
 void MemoryLanes::withdraw() noexcept { row(me_).withdrawn.store(1, std::memory_order_seq_cst); }

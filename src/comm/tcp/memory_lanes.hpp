@@ -11,14 +11,15 @@
 #include "comm/store/socket.hpp"
 #include "comm/tcp/bell.hpp"
 #include "comm/tcp/channel.hpp"
+#include "comm/tcp/peer_windows.hpp"
 
 namespace zeroth::comm {
 
 /// A few pages that all of them map: for every pair and tag a short queue of addresses, for each rank a bell. A few
-/// bytes lie in the queue themselves; more are read by their receiver out of the sender's process, once. Here ranks are
-/// numbered among the `members`.
+/// bytes lie in the queue themselves; of more the receiver finds registered memory among its windows(), and reads all
+/// else out of the sender's process, once. Here ranks are numbered among the `members`.
 ///
-/// Threads: one at a time calls as rank `me`; withdraw() is for any.
+/// Threads: one at a time calls as rank `me`; withdraw() and windows() are for any.
 class MemoryLanes {
  public:
   static constexpr std::int64_t most_inline_bytes = 512;
@@ -39,25 +40,36 @@ class MemoryLanes {
   [[nodiscard]] bool show(int to, Tag tag, void const* data, std::int64_t bytes) noexcept;
   /// Whether `to` needs no memory of this rank any more.
   [[nodiscard]] bool has_taken(int to, Tag tag) const noexcept;
-  /// Copies a part of what `from` shows as number `number`, from 0, under `tag`; `last` lets it go. False if it is not
-  /// there yet, or `from` is gone or has withdrawn it: who waits for it waits for the job's failure. Throws SystemError
-  /// where there are fewer bytes than that.
-  [[nodiscard]] bool take(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes, void* to,
-                          bool last);
+  /// Copies a part of what `from` shows as number `number`, from 0, under `tag`, to `to`. False if it is not there yet,
+  /// or `from` is gone or has withdrawn it: who waits for it waits for the job's failure. Throws SystemError where
+  /// there are fewer bytes than that.
+  [[nodiscard]] bool copy(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes,
+                          void* to) const;
+  /// The same, without a copy where this process has the bytes: there they stay until let_go(). Null for false.
+  [[nodiscard]] std::byte const* borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset,
+                                        std::int64_t bytes, void* to) const;
+  /// Needs no more of it. False if `from` had withdrawn it before: then what was read may have been anything.
+  [[nodiscard]] bool let_go(int from, Tag tag, std::uint32_t number) noexcept;
+  [[nodiscard]] PeerWindows& windows() noexcept { return windows_; }  ///< Registered memory of the others.
   /// From here on nobody takes what lies in this rank's memory, or notices if he did.
   void withdraw() noexcept;
 
  private:
   struct Row;
   struct Lane;
+  struct Slot;
   [[nodiscard]] static std::size_t bytes_of(int members) noexcept;
   void map();
   [[nodiscard]] Row& row(int member) const noexcept;
   [[nodiscard]] Lane& lane(int from, int to, Tag tag) const noexcept;
+  [[nodiscard]] Slot const* find(int from, Tag tag, std::uint32_t number, std::int64_t offset,
+                                 std::int64_t bytes) const;
+  [[nodiscard]] bool has_withdrawn(int from) const noexcept;
 
   int members_, me_;
   Descriptor file_;
   std::byte* base_ = nullptr;
+  PeerWindows windows_;
   std::vector<std::uint32_t> needed_;  // [members * tags]: how many must be taken until this rank's memory is free
 };
 

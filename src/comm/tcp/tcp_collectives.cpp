@@ -3,75 +3,33 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
-#include "comm/staging.hpp"
 #include "core/bytes_at.hpp"
 #include "device/rank_fold.hpp"
 
 namespace zeroth::comm {
 namespace {
 
-/// Up to here it is cheaper that all ranks get everything and add it up themselves: one message time instead of two.
-constexpr std::int64_t inline_bytes = MemoryLanes::most_inline_bytes;
-/// Of what lies in memory: a part of every rank, taken and summed before the caches lose it.
+/// Of what is read within a machine: a part of every rank, taken and folded before the caches lose it.
 constexpr std::int64_t cached_bytes = 256 << 10;
 
 }  // namespace
 
-/// A reduction over ranks of blocks, one per receiver: receiver r gets the fold of everybody's block r.
-struct TcpCollectives::Blocks {
-  std::byte const* input;    ///< This rank's blocks, `stride` bytes apart.
-  std::byte* output;         ///< Of this rank's block, if it receives.
-  std::int64_t stride;       ///< 0: there is one block, for `root`.
-  std::int64_t count;        ///< Elements of one block.
-  std::int64_t chunk_count;  ///< Elements that are taken at a time.
-  int halves;  ///< 2: two chunks are on their way at a time, each with a half of the staging. Otherwise 1.
-  Reduce reduce;
-  Dtype dtype;
-  int root;  ///< -1: every rank receives its block.
-
-  [[nodiscard]] std::int64_t chunks() const noexcept { return (count + chunk_count - 1) / chunk_count; }
-  [[nodiscard]] std::int64_t first(std::int64_t chunk) const noexcept { return chunk * chunk_count; }
-  [[nodiscard]] std::int64_t count_of(std::int64_t chunk) const noexcept {
-    return std::min(chunk_count, count - first(chunk));
-  }
-  [[nodiscard]] std::int64_t bytes_of(std::int64_t elements) const noexcept {
-    return elements * zeroth::bytes_of(dtype);
-  }
-  [[nodiscard]] bool receives(int rank) const noexcept { return root < 0 || root == rank; }
-  /// Where rank `from`'s part of `chunk` lands. Each half of the staging has a place per rank.
-  [[nodiscard]] std::byte* landing(std::span<std::byte> staging, std::int64_t chunk, int from, int world) const {
-    return staging.data() + bytes_of((chunk % halves * world + from) * chunk_count);
-  }
-};
-
 TcpCollectives::TcpCollectives(Transfers& transfers, int rank, int world)
-    : transfers_{transfers},
-      rank_{rank},
-      world_{world},
-      small_(static_cast<std::size_t>(world * inline_bytes)),
-      inputs_(static_cast<std::size_t>(world)) {}
-
-std::int64_t TcpCollectives::staging_for(Collective const& collective, int world) noexcept {
-  switch (collective.operation) {
-    case Operation::all_reduce:
-      return collective.count * bytes_of(collective.dtype) <= inline_bytes
-                 ? 0
-                 : host_staging_bytes(world, collective.dtype, collective.count);
-    case Operation::reduce: return host_staging_bytes(world, collective.dtype, collective.count);
-    case Operation::reduce_scatter: return host_staging_bytes(world, collective.dtype, world * collective.count);
-    default: return 0;
-  }
-}
+    : HostCollectives{rank, world,
+                      transfers.within_memory() ? cached_bytes / world : std::numeric_limits<std::int64_t>::max()},
+      transfers_{transfers},
+      met_(static_cast<std::size_t>(world)) {}
 
 template <class F>
 void TcpCollectives::for_others(F const& function) const {
-  for (int i = 1; i < world_; ++i) {
-    function((rank_ + i) % world_);
+  for (int i = 1; i < world(); ++i) {
+    function((rank() + i) % world());
   }
 }
 
-Transfers::Part& TcpCollectives::part(std::size_t index) {
+Transfers::Part& TcpCollectives::part_number(std::size_t index) {
   while (index >= parts_.size()) {
     parts_.push_back(std::make_unique<Transfers::Part>());
   }
@@ -83,7 +41,7 @@ void TcpCollectives::await_parts(std::size_t first, std::size_t count) {
   auto const all = [&] {
     bool any_missing = false;
     for (std::size_t i = come; i < first + count; ++i) {
-      any_missing = !transfers_.has_come(part(i)) || any_missing;
+      any_missing = !transfers_.has_come(part_number(i)) || any_missing;
       come = any_missing ? come : i + 1;
     }
     return !any_missing;
@@ -96,7 +54,7 @@ void TcpCollectives::await_letting_go() {
   transfers_.wait(std::ref(all));
 }
 
-void TcpCollectives::run(Collective const& collective, std::span<std::byte> staging) {
+void TcpCollectives::move(Collective const& collective) {
   std::int64_t const bytes = collective.count * bytes_of(collective.dtype);
   auto const* const input = bytes_at(collective.input, 0);
   auto* const output = bytes_at(collective.output, 0);
@@ -104,31 +62,16 @@ void TcpCollectives::run(Collective const& collective, std::span<std::byte> stag
   std::size_t taken = 0;
   auto const show = [&](int to, std::byte const* data) { transfers_.show(to, Tag::blocks, data, bytes); };
   auto const take = [&](int from, std::byte* to) {
-    transfers_.begin(part(taken++), from, Tag::blocks, 0, bytes, to, true);
+    transfers_.begin(part_number(taken++), from, Tag::blocks, 0, bytes, to, true);
   };
   auto const copy = [&](std::byte* to, std::byte const* from) {
     if (to != from) {
       device::copy_bytes(to, from, bytes);
     }
   };
-  if (collective.operation == Operation::barrier) {
-    std::byte const mine{};
-    return all_gather(&mine, small_.data(), 1);
-  }
-  if (collective.count == 0) {
-    return;
-  }
   switch (collective.operation) {
-    case Operation::all_reduce: return all_reduce(collective, staging);
-    case Operation::reduce_scatter:
-      return fold_blocks({input, output, bytes, collective.count, 0, 1, collective.reduce, collective.dtype, -1},
-                         staging);
-    case Operation::reduce:
-      return fold_blocks({input, output, 0, collective.count, 0, 1, collective.reduce, collective.dtype, root},
-                         staging);
-    case Operation::all_gather: return all_gather(input, output, bytes);
     case Operation::broadcast:
-      if (rank_ == root) {
+      if (rank() == root) {
         for_others([&](int other) { show(other, input); });
         copy(output, input);
       } else {
@@ -136,17 +79,17 @@ void TcpCollectives::run(Collective const& collective, std::span<std::byte> stag
       }
       break;
     case Operation::gather:
-      if (rank_ == root) {
+      if (rank() == root) {
         for_others([&](int other) { take(other, output + other * bytes); });
-        copy(output + rank_ * bytes, input);
+        copy(output + rank() * bytes, input);
       } else {
         show(root, input);
       }
       break;
     case Operation::scatter:
-      if (rank_ == root) {
+      if (rank() == root) {
         for_others([&](int other) { show(other, input + other * bytes); });
-        copy(output, input + rank_ * bytes);
+        copy(output, input + rank() * bytes);
       } else {
         take(root, output);
       }
@@ -154,21 +97,23 @@ void TcpCollectives::run(Collective const& collective, std::span<std::byte> stag
     case Operation::all_to_all:
       for_others([&](int other) { take(other, output + other * bytes); });
       for_others([&](int other) { show(other, input + other * bytes); });
-      copy(output + rank_ * bytes, input + rank_ * bytes);
+      copy(output + rank() * bytes, input + rank() * bytes);
       break;
-    case Operation::send:
-    case Operation::receive:
-    case Operation::barrier: return;
+    default: {
+      std::byte const mine{};
+      return all_gather(&mine, met_.data(), 1);
+    }
   }
   await_parts(0, taken);
   await_letting_go();
 }
 
 void TcpCollectives::all_gather(void const* input, std::byte* output, std::int64_t bytes) {
-  std::byte* const mine = output + rank_ * bytes;
+  std::byte* const mine = output + rank() * bytes;
   std::size_t taken = 0;
-  for_others(
-      [&](int other) { transfers_.begin(part(taken++), other, Tag::blocks, 0, bytes, output + other * bytes, true); });
+  for_others([&](int other) {
+    transfers_.begin(part_number(taken++), other, Tag::blocks, 0, bytes, output + other * bytes, true);
+  });
   for_others([&](int other) { transfers_.show(other, Tag::blocks, input, bytes); });
   if (input != mine) {
     device::copy_bytes(mine, input, bytes);
@@ -193,10 +138,10 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
   std::vector<std::int64_t> own_sends;
   std::vector<std::int64_t> own_receives;
   for_each([&](int peer, Tag mine, Tag theirs, std::int64_t offset) {
-    if (peer == rank_) {
+    if (peer == rank()) {
       (mine == Tag::from_senders ? own_sends : own_receives).push_back(offset);
     } else {
-      transfers_.begin(part(taken++), peer, theirs, 0, bytes, heard + offset, true);
+      transfers_.begin(part_number(taken++), peer, theirs, 0, bytes, heard + offset, true);
     }
   });
   for (std::size_t i = 0; i < std::min(own_sends.size(), own_receives.size()); ++i) {
@@ -204,7 +149,7 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
     std::copy_n(said + own_receives[i], bytes, heard + own_sends[i]);
   }
   std::vector<bool> shown(messages.size());
-  std::vector<bool> full(static_cast<std::size_t>(world_));
+  std::vector<bool> full(static_cast<std::size_t>(world()));
   // As many as find room, again and again: the other side may have to take some before there is more.
   auto const all = [&] {
     bool done = true;
@@ -212,12 +157,12 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
     full.assign(full.size(), false);
     for_each([&](int peer, Tag mine, Tag /*theirs*/, std::int64_t offset) {
       auto const to = static_cast<std::size_t>(peer);
-      shown[i] = shown[i] || peer == rank_ || (!full[to] && transfers_.show_if_room(peer, mine, said + offset, bytes));
+      shown[i] = shown[i] || peer == rank() || (!full[to] && transfers_.show_if_room(peer, mine, said + offset, bytes));
       full[to] = !shown[i];
       done = done && shown[i++];
     });
     for (std::size_t k = 0; k < taken; ++k) {
-      done = transfers_.has_come(part(k)) && done;
+      done = transfers_.has_come(part_number(k)) && done;
     }
     return done && transfers_.all_let_go(Tag::from_senders) && transfers_.all_let_go(Tag::from_receivers);
   };
@@ -226,88 +171,44 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
 
 // ---- reductions -----------------------------------------------------------------------------------------------------
 
-/// As many whole slices as there are ranks by reduce-scatter and all-gather; the few elements left over by the way of
-/// small ones.
-void TcpCollectives::all_reduce(Collective const& collective, std::span<std::byte> staging) {
-  std::int64_t const element = bytes_of(collective.dtype);
-  bool const small = collective.count * element <= inline_bytes;
-  std::int64_t const slice = small ? 0 : collective.count / world_;
-  if (slice > 0) {
-    std::byte* const mine = bytes_at(collective.output, rank_ * slice * element);
-    fold_blocks(
-        {bytes_at(collective.input, 0), mine, slice * element, slice, 0, 1, collective.reduce, collective.dtype, -1},
-        staging);
-    all_gather(mine, bytes_at(collective.output, 0), slice * element);
-  }
-  std::int64_t const step = inline_bytes / element;
-  for (std::int64_t first = slice * world_; first < collective.count; first += step) {
-    all_reduce_small(bytes_at(collective.input, first * element), bytes_at(collective.output, first * element),
-                     std::min(step, collective.count - first), collective.reduce, collective.dtype);
-  }
-}
-
-void TcpCollectives::all_reduce_small(std::byte const* input, std::byte* output, std::int64_t count, Reduce reduce,
-                                      Dtype dtype) {
-  std::int64_t const bytes = count * bytes_of(dtype);
-  all_gather(input, small_.data(), bytes);
-  for (int rank = 0; rank < world_; ++rank) {
-    inputs_[static_cast<std::size_t>(rank)] = small_.data() + rank * bytes;
-  }
-  void* const outputs = output;
-  device::rank_fold(reduce, &outputs, 1, inputs_.data(), world_, dtype, 0, count);
-}
-
-/// Each rank shows its blocks, and takes those of the others chunk by chunk, as the staging allows.
-void TcpCollectives::fold_blocks(Blocks const& blocks, std::span<std::byte> staging) {
+/// Each rank shows its blocks, and takes those of the others chunk by chunk.
+void TcpCollectives::begin_blocks(Blocks const& blocks) {
+  receives_ = blocks.receives(rank());
   for_others([&](int other) {
     if (blocks.receives(other)) {
-      transfers_.show(other, Tag::blocks, blocks.input + other * blocks.stride, blocks.bytes_of(blocks.count));
+      transfers_.show(other, Tag::blocks, blocks.block_for(other), blocks.bytes());
     }
-  });
-  if (blocks.receives(rank_)) {
-    Blocks chunked = blocks;
-    std::int64_t const full_count = blocks.root < 0 ? world_ * blocks.count : blocks.count;
-    std::int64_t const place_count = host_staging_bytes(world_, blocks.dtype, full_count) / blocks.bytes_of(world_);
-    std::int64_t const most = transfers_.within_memory() ? cached_bytes / world_ / blocks.bytes_of(1) : blocks.count;
-    if (world_ == 1 || blocks.count <= std::min(place_count, most)) {
-      chunked.chunk_count = blocks.count;
-    } else {
-      chunked.halves = place_count > 1 ? 2 : 1;
-      chunked.chunk_count = std::clamp(most, std::int64_t{1}, place_count / chunked.halves);
-    }
-    std::int64_t const chunks = chunked.chunks();
-    for (std::int64_t chunk = 0; chunk < std::min(chunks, std::int64_t{chunked.halves}); ++chunk) {
-      begin_chunk(chunked, staging, chunk);
-    }
-    auto const others = static_cast<std::size_t>(world_ - 1);
-    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      await_parts(static_cast<std::size_t>(chunk % chunked.halves) * others, others);
-      fold_chunk(chunked, staging, chunk);
-      if (chunk + chunked.halves < chunks) {
-        begin_chunk(chunked, staging, chunk + chunked.halves);
-      }
-    }
-  }
-  await_letting_go();
-}
-
-void TcpCollectives::begin_chunk(Blocks const& blocks, std::span<std::byte> staging, std::int64_t chunk) {
-  auto index = static_cast<std::size_t>(chunk % blocks.halves * (world_ - 1));
-  for_others([&](int other) {
-    transfers_.begin(part(index++), other, Tag::blocks, blocks.bytes_of(blocks.first(chunk)),
-                     blocks.bytes_of(blocks.count_of(chunk)), blocks.landing(staging, chunk, other, world_),
-                     chunk + 1 == blocks.chunks());
   });
 }
 
-void TcpCollectives::fold_chunk(Blocks const& blocks, std::span<std::byte> staging, std::int64_t chunk) {
-  std::int64_t const offset = blocks.bytes_of(blocks.first(chunk));
-  for (int from = 0; from < world_; ++from) {
-    inputs_[static_cast<std::size_t>(from)] =
-        from == rank_ ? blocks.input + rank_ * blocks.stride + offset : blocks.landing(staging, chunk, from, world_);
+std::size_t TcpCollectives::index_of(Chunk const& chunk, int from) const noexcept {
+  return static_cast<std::size_t>(chunk.slot) * others() +
+         static_cast<std::size_t>((from - rank() + world()) % world() - 1);
+}
+
+void TcpCollectives::start(Blocks const& /*blocks*/, Chunk const& chunk) {
+  if (receives_) {
+    for_others([&](int other) {
+      transfers_.begin_to_borrow(part_number(index_of(chunk, other)), other, Tag::blocks, chunk.offset, chunk.bytes,
+                                 chunk.place_of(other), chunk.last);
+    });
   }
-  void* const output = blocks.output + offset;
-  device::rank_fold(blocks.reduce, &output, 1, inputs_.data(), world_, blocks.dtype, 0, blocks.count_of(chunk));
+}
+
+void TcpCollectives::await(Chunk const& chunk) {
+  if (receives_) {
+    await_parts(static_cast<std::size_t>(chunk.slot) * others(), others());
+  }
+}
+
+std::byte const* TcpCollectives::part(Chunk const& chunk, int from) const {
+  return Transfers::at(*parts_[index_of(chunk, from)]);
+}
+
+void TcpCollectives::release(Chunk const& chunk) {
+  if (receives_) {
+    for_others([&](int other) { transfers_.release(*parts_[index_of(chunk, other)]); });
+  }
 }
 
 }  // namespace zeroth::comm

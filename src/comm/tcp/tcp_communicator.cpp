@@ -1,10 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/tcp/tcp_communicator.hpp"
 
+#include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "device/page_memory.hpp"
+#include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
+namespace {
+
+/// Where a rank has the memory that all register.
+struct MemoryPlace {
+  std::uint64_t address = 0;
+  std::int64_t bytes = 0;
+  int file = -1;  ///< Its descriptor there.
+};
+
+/// A registration of PeerWindows, while it lives.
+class KnownMemory final : public Registration {
+ public:
+  KnownMemory(std::shared_ptr<MemoryLanes> lanes, std::uint32_t number) : lanes_{std::move(lanes)}, number_{number} {}
+  ~KnownMemory() override { lanes_->windows().end(number_); }
+
+ private:
+  std::shared_ptr<MemoryLanes> lanes_;
+  std::uint32_t number_;
+};
+
+}  // namespace
 
 std::unique_ptr<Communicator> make_tcp(std::shared_ptr<TcpSession> session, CommOptions const& options) {
   auto group = whole_job(session->next_job(), session->rank(), session->world());
@@ -17,8 +44,8 @@ TcpCommunicator::TcpCommunicator(std::shared_ptr<TcpSession> session, Group grou
     : HostCommunicator{*session, group, options},
       session_{std::move(session)},
       group_{std::move(group)},
-      transfers_{*session_, group_, std::move(lanes),
-                 [this](Transfers::WaitUntil const& wait_until) { await(wait_until); }},
+      lanes_{std::move(lanes)},
+      transfers_{*session_, group_, lanes_, [this](Transfers::WaitUntil const& wait_until) { await(wait_until); }},
       collectives_{transfers_, rank(), world()} {}
 
 void TcpCommunicator::await_messages() {
@@ -32,6 +59,29 @@ std::unique_ptr<Communicator> TcpCommunicator::make_part(SplitRequest const& /*r
   }
   auto lanes = session_->share_lanes(part, options().timeout);
   return std::make_unique<TcpCommunicator>(session_, std::move(part), std::move(lanes), options());
+}
+
+std::unique_ptr<Registration> TcpCommunicator::make_known(device::Memory const& memory) {
+  auto const* const pages = dynamic_cast<device::PageMemory const*>(&memory);
+  ZEROTH_EXPECTS(pages != nullptr, "a communicator over tcp was given memory of another device to register");
+  MemoryPlace const mine{reinterpret_cast<std::uint64_t>(memory.data()), memory.bytes(), pages->file()};
+  std::vector<MemoryPlace> all(static_cast<std::size_t>(world()));
+  exchange(&mine, all.data(), sizeof mine);
+  auto& windows = lanes_->windows();
+  std::uint32_t const number = windows.begin(mine.address, mine.bytes);
+  auto known = std::make_unique<KnownMemory>(lanes_, number);
+  auto const members = session_->members_here(group_);
+  for (std::size_t member = 0; member < members.size(); ++member) {
+    if (int const rank = members[member]; rank != this->rank()) {
+      auto const& place = all[static_cast<std::size_t>(rank)];
+      windows.open(number, static_cast<int>(member), session_->path_of_file(job_rank(rank), place.file), place.address,
+                   place.bytes);
+    }
+  }
+  std::byte const done{};  // from here on their owners may give the files up
+  std::vector<std::byte> all_done(all.size());
+  exchange(&done, all_done.data(), 1);
+  return known;
 }
 
 }  // namespace zeroth::comm

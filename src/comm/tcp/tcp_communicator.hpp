@@ -25,7 +25,7 @@ class TcpCommunicator final : public HostCommunicator {
 
  private:
   [[nodiscard]] std::int64_t staging_for(Collective const& collective) const noexcept override {
-    return TcpCollectives::staging_for(collective, world());
+    return HostCollectives::staging_for(collective, world());
   }
   void exchange(void const* mine, void* all, std::int64_t bytes) override {
     collectives_.all_gather(mine, static_cast<std::byte*>(all), bytes);
@@ -40,9 +40,12 @@ class TcpCommunicator final : public HostCommunicator {
   void start_messages(std::span<Collective const> messages) override { transfers_.start_messages(messages); }
   void await_messages() override;
   [[nodiscard]] std::unique_ptr<Communicator> make_part(SplitRequest const& request, Group part) override;
+  [[nodiscard]] bool wants_memory() const noexcept override { return session_->any_share_memory(); }
+  [[nodiscard]] std::unique_ptr<Registration> make_known(device::Memory const& memory) override;
 
   std::shared_ptr<TcpSession> session_;
   Group group_;
+  std::shared_ptr<MemoryLanes> lanes_;
   Transfers transfers_;
   TcpCollectives collectives_;
 };

@@ -8,9 +8,9 @@
 #include <chrono>
 #include <cstring>
 #include <iterator>
-#include <numeric>
 #include <random>
 #include <set>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -165,10 +165,11 @@ void TcpSession::choose_ways(TcpOptions const& options) {
   }
   if (rank_ == 0) {
     bool const bad = !why.empty() && wanted;
-    logger().log(
-        bad ? spdlog::level::warn : spdlog::level::info, "{} ranks over tcp on {} machine{}; within a machine {}",
-        world_, machines.size(), machines.size() == 1 ? "" : "s",
-        why.empty() ? "blocks are read out of each other's memory" : fmt::format("over the network too: {}", why));
+    logger().log(bad ? spdlog::level::warn : spdlog::level::info,
+                 "{} ranks over tcp on {} machine{}; within a machine {}", world_, machines.size(),
+                 machines.size() == 1 ? "" : "s",
+                 why.empty() ? "blocks are read where they are, in memory that all map or out of each other's processes"
+                             : fmt::format("over the network too: {}", why));
   }
 }
 
@@ -188,6 +189,16 @@ std::vector<int> TcpSession::members_here(Group const& group) const {
     }
   }
   return members;
+}
+
+bool TcpSession::any_share_memory() const noexcept {
+  std::set<std::string_view> domains;
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [&](Neighbour const& each) { return each.shares_memory && !domains.insert(each.domain).second; });
+}
+
+std::string TcpSession::path_of_file(int rank, int file) const {
+  return fmt::format("/proc/{}/fd/{}", ranks_[static_cast<std::size_t>(rank)].process, file);
 }
 
 std::shared_ptr<MemoryLanes> TcpSession::share_lanes(Group const& group, milliseconds timeout) {
@@ -278,17 +289,8 @@ void TcpSession::await_all() {
 
 // ---- what ranks tell each other beside ------------------------------------------------------------------------------
 
-void TcpSession::enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) {
-  std::scoped_lock const lock{mutex_};
-  begun_[communicator] = &begun;
-}
-
 void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) {
-  {
-    std::scoped_lock const lock{mutex_};
-    begun_.erase(communicator);
-    leavers_.leave(communicator, ranks.size() - 1);
-  }
+  roll_call_.leave(communicator, ranks.size() - 1);
   links_->forget(communicator);
   for (int const rank : ranks) {
     if (rank != rank_) {
@@ -297,32 +299,14 @@ void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
   }
 }
 
-std::vector<Leaver> TcpSession::who_left(std::uint64_t communicator) const {
-  std::scoped_lock const lock{mutex_};
-  return leavers_.of(communicator);
-}
-
 void TcpSession::hear(int from, WireHead const& head, std::string const& words) {
   if (head.kind == WireKind::question) {
-    std::uint64_t begun = 0;
-    {
-      std::scoped_lock const lock{mutex_};
-      auto const found = begun_.find(head.communicator);
-      begun = found == begun_.end() ? 0 : found->second->load(std::memory_order_acquire);
-    }
-    return links_->say(from, {.kind = WireKind::answer, .offset = head.offset, .length = begun},
-                       describe_last(*recorder_).substr(0, most_whereabouts_bytes));
-  }
-  std::scoped_lock const lock{mutex_};
-  if (head.kind == WireKind::left) {
-    leavers_.add(head.communicator, {from, head.offset});
-  } else if (auto const inquiry = inquiries_.find(head.offset); inquiry != inquiries_.end()) {
-    for (auto& place : inquiry->second->places) {
-      if (place.rank == from && !place.answered) {
-        place = {from, true, head.length, words};
-        inquiry->second->answers.add();
-      }
-    }
+    links_->say(from, {.kind = WireKind::answer, .offset = head.offset, .length = roll_call_.begun(head.communicator)},
+                describe_last(*recorder_).substr(0, most_whereabouts_bytes));
+  } else if (head.kind == WireKind::left) {
+    roll_call_.note_leaver(head.communicator, {from, head.offset});
+  } else {
+    roll_call_.note_answer(head.offset, {from, true, head.length, words});
   }
 }
 
@@ -332,37 +316,20 @@ std::vector<Whereabouts> TcpSession::ask_where(std::uint64_t communicator, std::
 
 std::vector<Whereabouts> TcpSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
                                          milliseconds patience) {
-  auto const inquiry = std::make_shared<Inquiry>();
-  std::transform(ranks.begin(), ranks.end(), std::back_inserter(inquiry->places), [](int rank) {
-    return Whereabouts{rank, false, 0, {}};
-  });
-  std::uint64_t number = 0;
-  {
-    std::scoped_lock const lock{mutex_};
-    number = ++inquiry_count_;
-    inquiries_[number] = inquiry;
-  }
-  for (int const rank : ranks) {
-    links_->say(rank, {.kind = WireKind::question, .communicator = communicator, .offset = number});
-  }
-  (void)inquiry->answers.wait_until(static_cast<std::uint32_t>(ranks.size()), Clock::now() + patience);
-  std::scoped_lock const lock{mutex_};
-  inquiries_.erase(number);
-  return inquiry->places;
+  return roll_call_.ask(
+      ranks, patience,
+      [&](std::uint64_t number) {
+        for (int const rank : ranks) {
+          links_->say(rank, {.kind = WireKind::question, .communicator = communicator, .offset = number});
+        }
+      },
+      [this] { return failure().has_value(); });
 }
 
 std::string TcpSession::describe_silent() {
-  std::vector<int> others(static_cast<std::size_t>(world_));
-  std::iota(others.begin(), others.end(), 0);
-  std::erase(others, rank_);
   constexpr std::uint64_t no_communicator = 0;
-  auto places = ask(no_communicator, others, patience_for_silence);
-  std::erase_if(places, &Whereabouts::answered);
-  if (places.empty() || failure()) {
-    return {};
-  }
-  return fmt::format("no answer from rank {}{}", places.front().rank,
-                     places.size() == 1 ? std::string{} : fmt::format(" and {} more", places.size() - 1));
+  auto const places = ask(no_communicator, all_others(rank_, world_), patience_for_silence);
+  return failure() ? std::string{} : describe_silence(places);
 }
 
 }  // namespace zeroth::comm

@@ -3,20 +3,18 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "comm/group.hpp"
 #include "comm/host_job.hpp"
+#include "comm/roll_call.hpp"
 #include "comm/store/rendezvous.hpp"
 #include "comm/tcp/memory_lanes.hpp"
 #include "comm/tcp/tcp_links.hpp"
-#include "core/counter.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
@@ -52,6 +50,10 @@ class TcpSession final : public HostJob {
   /// The ranks of `group` whose memory this rank reads, and who read its own: by their ranks there, this one among
   /// them.
   [[nodiscard]] std::vector<int> members_here(Group const& group) const;
+  /// Whether any two ranks of the job do so.
+  [[nodiscard]] bool any_share_memory() const noexcept;
+  /// A file that rank `rank` of the job, which is among them, has open there.
+  [[nodiscard]] std::string path_of_file(int rank, int file) const;
   /// What they map, if they are several. All of them call it for every communicator, in the same order; waits for them.
   [[nodiscard]] std::shared_ptr<MemoryLanes> share_lanes(Group const& group, std::chrono::milliseconds timeout);
 
@@ -63,18 +65,18 @@ class TcpSession final : public HostJob {
   /// job has failed.
   void await_all();
 
-  void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override;
+  void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override {
+    roll_call_.enter(communicator, begun);
+  }
   void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) override;
-  [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override;
+  [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override {
+    return roll_call_.who_left(communicator);
+  }
   [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
   /// As MpiSession::describe_silent().
   [[nodiscard]] std::string describe_silent();
 
  private:
-  struct Inquiry {
-    std::vector<Whereabouts> places;
-    Counter answers;
-  };
   struct Neighbour {
     Endpoint at;
     std::string domain;  ///< See memory_domain().
@@ -95,15 +97,12 @@ class TcpSession final : public HostJob {
   std::shared_ptr<FlightRecorder> recorder_;
   std::uint64_t sample_;  ///< What others read to see whether they can.
   std::atomic<std::uint64_t> job_count_{0};
+  RollCall roll_call_;
   std::vector<Neighbour> ranks_;  // [world]
 
   mutable std::mutex mutex_;
   std::optional<JobFailure> failure_;
-  std::map<std::uint64_t, std::atomic<std::uint64_t> const*> begun_;
   std::vector<std::weak_ptr<MemoryLanes>> lanes_;
-  Leavers leavers_;
-  std::map<std::uint64_t, std::shared_ptr<Inquiry>> inquiries_;
-  std::uint64_t inquiry_count_ = 0;
   TcpLinks* linked_ = nullptr;  ///< Once there are links.
 
   std::optional<Rendezvous> rendezvous_;

@@ -77,6 +77,8 @@ void Transfers::begin(Part& part, int from, Tag tag, std::int64_t offset, std::i
   part.bytes = bytes;
   part.to = to;
   part.last = last;
+  part.borrowed = false;
+  part.at = static_cast<std::byte const*>(to);
   part.done.store(false, std::memory_order_relaxed);
   if (is_here(from)) {
     auto& begun = begun_[index(from, tag)];
@@ -88,12 +90,35 @@ void Transfers::begin(Part& part, int from, Tag tag, std::int64_t offset, std::i
   }
 }
 
+void Transfers::begin_to_borrow(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to,
+                                bool last) {
+  begin(part, from, tag, offset, bytes, to, last);
+  part.borrowed = is_here(from);
+}
+
 bool Transfers::has_come(Part& part) {
-  if (!part.done.load(std::memory_order_acquire) && is_here(part.from) &&
-      lanes_->take(member_of(part.from), part.tag, part.number, part.offset, part.bytes, part.to, part.last)) {
-    part.done.store(true, std::memory_order_relaxed);
+  if (part.done.load(std::memory_order_acquire) || !is_here(part.from)) {
+    return part.done.load(std::memory_order_acquire);
   }
-  return part.done.load(std::memory_order_acquire);
+  int const member = member_of(part.from);
+  bool come = false;
+  if (part.borrowed) {
+    auto const* const at = lanes_->borrow(member, part.tag, part.number, part.offset, part.bytes, part.to);
+    come = at != nullptr;
+    part.at = at;
+  } else {
+    come = lanes_->copy(member, part.tag, part.number, part.offset, part.bytes, part.to) &&
+           (!part.last || lanes_->let_go(member, part.tag, part.number));
+  }
+  part.done.store(come, std::memory_order_relaxed);
+  return come;
+}
+
+void Transfers::release(Part const& part) {
+  if (part.borrowed && part.last && !lanes_->let_go(member_of(part.from), part.tag, part.number)) {
+    auto const never = [] { return false; };
+    wait(std::ref(never));  // for the job's failure
+  }
 }
 
 void Transfers::wait(Holds const& holds) {

@@ -38,8 +38,9 @@ class Transfers {
     Tag tag = Tag::blocks;
     std::int64_t offset = 0, bytes = 0;
     void* to = nullptr;
-    bool last = false;
-    std::uint32_t number = 0;  // of what is shown
+    bool last = false, borrowed = false;
+    std::byte const* at = nullptr;  // where it is, once it has come
+    std::uint32_t number = 0;       // of what is shown
     std::atomic<bool> done{true};
   };
 
@@ -56,8 +57,14 @@ class Transfers {
 
   /// Begins to take `bytes` from `offset` on of what `from` shows next under `tag`; the `last` part lets it go.
   void begin(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last);
+  /// As begin(), for what is only read, until release(): it comes to `to` if this process does not have it already.
+  void begin_to_borrow(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last);
   /// Has it come? Where it lies in a process of this machine, this copies it, which takes as long as it takes.
   [[nodiscard]] bool has_come(Part& part);
+  /// Where a part is that has come.
+  [[nodiscard]] static std::byte const* at(Part const& part) noexcept { return part.at; }
+  /// Needs no more of a part that has come. Throws where its owner had withdrawn it.
+  void release(Part const& part);
 
   /// Waits until `holds`, which is asked whenever something may have changed.
   void wait(Holds const& holds);
