@@ -118,9 +118,14 @@ std::string words_of(SocketAddress& address) {
   return address_of(host.data(), std::atoi(port.data()));
 }
 
+/// Sends small messages at once, and again soon where they are lost: a link that was cut for some seconds would
+/// otherwise stay silent for as long again. Kernels before 6.15 wait up to two minutes between their tries.
 void send_at_once(int socket) noexcept {
+  constexpr int longest_retry_option = 44;  // TCP_RTO_MAX_MS, which older headers do not have
   int const yes = 1;
+  int const longest_retry_ms = 1000;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  ::setsockopt(socket, IPPROTO_TCP, longest_retry_option, &longest_retry_ms, sizeof longest_retry_ms);
 }
 
 Descriptor try_to_listen(SocketAddress& address, int& error) {
