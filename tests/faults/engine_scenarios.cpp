@@ -2,6 +2,7 @@
 #include "engine_scenarios.hpp"
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
@@ -65,6 +66,9 @@ void train_in_groups(Job& job, GroupFault fault) {
       }
       if (now && job.rank() == 3 && fault == GroupFault::throws) {
         throw std::runtime_error{"the data are gone"};
+      }
+      if (now && job.rank() == 3 && fault == GroupFault::dies) {
+        ::raise(SIGKILL);
       }
       while (now && job.rank() == 3 && fault == GroupFault::freezes) {
         std::this_thread::sleep_for(std::chrono::seconds{1});

@@ -10,7 +10,7 @@ void take_units_in_another_order(Job& job, int stage);
 /// Trains at `stage`; after the first step rank 1 evaluates, and nobody else does.
 void evaluate_alone(Job& job, int stage);
 
-enum class GroupFault { none, throws, freezes, diverges };
+enum class GroupFault { none, throws, freezes, diverges, dies };
 /// Trains four ranks in two groups that have the parameters each. In the second step rank 3 has `fault` where it should
 /// gather with rank 2, for whom ranks 0 and 1 wait a while later.
 void train_in_groups(Job& job, GroupFault fault);

@@ -205,6 +205,8 @@ std::map<std::string, std::function<void(zeroth::Job&)>> const engine_scenarios{
      [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::GroupFault::freezes); }},
     {"diverge_in_a_group",
      [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::GroupFault::diverges); }},
+    {"die_in_a_group",
+     [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::GroupFault::dies); }},
     {"end_in_a_pass", zeroth::testing::end_the_engine_in_its_pass},
     {"evaluation_0", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 0); }},
     {"evaluation_3", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 3); }},

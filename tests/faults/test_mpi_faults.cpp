@@ -230,6 +230,12 @@ TEST_CASE("what befalls processes of one group ends all, with the group's name")
   CHECK_THAT(output_of({"diverge_in_a_group"}),
              Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
                  Contains("rank 3 (of 'gather-group': ranks 2 and 3) in its transaction"));
+  Folder const folder;
+  auto options = fault_program_under_mpi(4, {"die_in_a_group"}, folder);
+  options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
+  Child killed{options};
+  check_failed(killed.wait());
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, 4, "no answer from rank 3") == "");
 }
 
 TEST_CASE("a process that is stopped before MPI starts is missed in time, and ended") {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Processes under MPI, in groups, train what threads do at stage 0, bit for bit, with sums in one level and in two, in
-/// memory that was planned. Run by mpirun; every rank compares itself with a job of as many threads in its own process.
+/// Processes in groups train what threads do at stage 0, bit for bit, with sums in one level and in two, in
+/// memory that was planned. Run by mpirun, and by zeroth run
+/// over tcp; every rank compares itself with a job of as many threads in its own process.
 #include <fmt/format.h>
 
 #include <string>
 
 #include "groups.hpp"
 #include "support/catch.hpp"
+#include "support/process_transport.hpp"
 #include "support/synthetic.hpp"
 #include "train.hpp"
 
@@ -24,7 +26,7 @@ TEST_CASE("processes in groups have the bits of stage 0 on threads") {
     int world = 0;
     int size = 0;
     auto const& move = movements[next++ % std::size(movements)];
-    int const status = launch({.transport = comm::Transport::mpi}, [&](Job& job) {
+    int const status = launch({.transport = process_transport()}, [&](Job& job) {
       world = job.world();
       size = world == 6 ? 3 : 2;
       mine = train_synthetic(job, in_groups(plain(move), grouping, size, two_levels), {});

@@ -14,9 +14,10 @@ using Catch::Contains;
 constexpr int world = 3;
 
 /// tests/faults' program, which finds its transport by itself, within the machine by memory or by the network.
-Child::Options ranks(Words scenario, Folder const& folder, char const* within = "memory") {
+Child::Options ranks(Words scenario, Folder const& folder, char const* within = "memory", int count = world) {
   scenario.insert(scenario.end(), {"--grace", "1000"});  // who was killed does not say why
-  auto options = zeroth_run_ranks({"--transport", "tcp", "--ranks", "3", "--grace", "10"}, scenario, folder);
+  auto options =
+      zeroth_run_ranks({"--transport", "tcp", "--ranks", std::to_string(count), "--grace", "10"}, scenario, folder);
   options.environment["ZEROTH_WITHIN_MACHINE"] = within;
   return options;
 }
@@ -76,6 +77,24 @@ TEST_CASE("a process over tcp that is stopped, busy elsewhere or gone is missed 
     Child other{ranks({scenario, "--timeout", "2000"}, own, within)};
     CHECK_THAT(failed(other), Contains(words));
   }
+}
+
+TEST_CASE("what befalls processes of one group over tcp ends all, with the group's name or the rank's") {
+  auto const* const within = GENERATE("memory", "network");
+  auto const output_of = [&](char const* scenario) {
+    Folder const folder;
+    Child child{ranks({scenario}, folder, within, 4)};
+    return failed(child);
+  };
+  CAPTURE(within);
+  CHECK_THAT(output_of("throw_in_a_group"), Contains("zeroth: [rank 3/4] the data are gone\n"));
+  CHECK_THAT(output_of("freeze_in_a_group"), Contains("rank 2 (of 'gather-group': ranks 2 and 3) waited ") &&
+                                                 Contains("all_gather (forward of unit 'block0'") &&
+                                                 Contains("missing: rank 3"));
+  CHECK_THAT(output_of("diverge_in_a_group"),
+             Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
+                 Contains("rank 3 (of 'gather-group': ranks 2 and 3) in its transaction"));
+  CHECK_THAT(output_of("die_in_a_group"), Contains("rank 3 on ") && Contains("ended without leaving the job"));
 }
 
 TEST_CASE("variables that make no sense are refused on all ranks over tcp") {
