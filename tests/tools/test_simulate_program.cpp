@@ -181,11 +181,64 @@ TEST_CASE("A machine at the limits of what is allowed gives times that are numbe
   }
 }
 
+/// Lines as bench_collectives prints them: a start of 100 us, and 1 GB/s.
+std::string measured_lines(int ranks) {
+  std::string lines;
+  for (char const* const name : {"all_gather", "reduce_scatter"}) {
+    for (std::int64_t const bytes : {1 << 16, 1 << 20, 1 << 24}) {
+      double const moved = static_cast<double>(bytes) * (ranks - 1) / ranks;
+      lines += fmt::format("{{\"benchmark\": \"{}\", \"ranks\": {}, \"bytes\": {}, \"bus_gb_per_s\": {}}}\n", name,
+                           ranks, bytes, 1e-9 * moved / (1e-4 + 1e-9 * moved));
+    }
+  }
+  return lines;
+}
+
+TEST_CASE("Measured links take the place of a machine's") {
+  Folder const folder;
+  std::ofstream{folder.path() / "links.jsonl"} << measured_lines(2) << measured_lines(4);
+  auto const file = (folder.path() / "links.jsonl").string();
+  // What they say, as a machine.
+  auto machine = json::parse(R"({"peak_flops_per_s": 1e13, "math_efficiency": 1, "memory_bytes_per_s": 1e11,
+      "ranks_per_node": 2, "node_bytes_per_s": 1e9, "network_bytes_per_s": 1e9, "communication_share": 0.5,
+      "enqueue_us": 1, "kernel_us": 1, "ring": [{"start_us": 0, "step_us": 33.333333, "network_step_us": 33.333333}]})");
+  std::ofstream{folder.path() / "slow.json"} << machine;
+  machine["node_bytes_per_s"] = machine["network_bytes_per_s"] = 1e12;
+  machine["tree"] = machine["ring"];
+  std::ofstream{folder.path() / "fast.json"} << machine;
+  auto const with = [&](char const* name, std::string const& more) {
+    return simulated("--model 124M --ranks 4 --machine " + (folder.path() / name).string() + more);
+  };
+  auto const slow = with("slow.json", "");
+  auto const fast = with("fast.json", "");
+  auto const measured = with("fast.json", " --measured-links " + file);
+  for (std::size_t stage = 0; stage < 4; ++stage) {
+    auto const step_of = [stage](json const& all) { return all["stages"][stage]["step_ms"].get<double>(); };
+    CHECK(step_of(measured) == Approx(step_of(slow)).epsilon(1e-3));
+    CHECK(step_of(fast) < 0.5 * step_of(slow));
+  }
+  auto const refused = [&](std::string const& options, std::string const& why) {
+    check_failed("simulate --model 124M " + options, why, folder.path());
+  };
+  refused("--ranks 3 --measured-links links.jsonl",
+          "links.jsonl: 0 lines of 3 ranks, and of [2, 4] in all; needed are two or more");
+  std::ofstream{folder.path() / "other.jsonl"} << R"({"benchmark": "adamw"})"
+                                               << "\n";
+  refused("--ranks 4 --measured-links other.jsonl",
+          "other.jsonl, line 1: benchmark is \"adamw\"; allowed: all_gather and reduce_scatter");
+  std::ofstream{folder.path() / "zero.jsonl"}
+      << R"({"benchmark": "all_gather", "ranks": 4, "bytes": 65536, "bus_gb_per_s": 0})"
+      << "\n";
+  refused("--ranks 4 --measured-links zero.jsonl", "zero.jsonl, line 1: bus_gb_per_s is 0; allowed: a number above 0");
+  refused("--ranks 4 --measured-links /nowhere", "/nowhere: ");
+}
+
 TEST_CASE("Help names every option of a simulation") {
   auto const help = zeroth_tool("simulate --help");
   CHECK(help.status == 0);
-  for (char const* option : {"--model", "--parameters", "--units", "--config", "--ranks", "--machine", "--context",
-                             "--recompute", "--all-ranks", "--slow", "--trace", "--json"}) {
+  for (char const* option :
+       {"--model", "--parameters", "--units", "--config", "--ranks", "--machine", "--measured-links", "--context",
+        "--recompute", "--all-ranks", "--slow", "--trace", "--json"}) {
     CHECK(contains(help.output, option));
   }
 }

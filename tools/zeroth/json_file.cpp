@@ -84,6 +84,15 @@ std::int64_t JsonObject::extent(char const* key, std::optional<std::int64_t> oth
   return *value;
 }
 
+double JsonObject::positive(char const* key) const {
+  constexpr std::string_view allowed = "a number above 0";
+  auto const* const number = std::get_if<config::Number>(&member(key, allowed).value);
+  if (number == nullptr || !(number->real > 0)) {
+    refuse(key, allowed);
+  }
+  return number->real;
+}
+
 bool JsonObject::flag(char const* key, bool otherwise) const {
   if (!has(key)) {
     return otherwise;

@@ -27,6 +27,7 @@ class JsonObject {
   [[nodiscard]] bool has(char const* key) const;  ///< And it is not null.
   /// A whole number from 1 to 10^9, or `otherwise` where there is none.
   [[nodiscard]] std::int64_t extent(char const* key, std::optional<std::int64_t> otherwise = {}) const;
+  [[nodiscard]] double positive(char const* key) const;  ///< A number above 0.
   [[nodiscard]] bool flag(char const* key, bool otherwise) const;
   [[nodiscard]] std::string text(char const* key) const;
   [[nodiscard]] std::vector<std::string> texts(char const* key) const;   ///< None where there is none.

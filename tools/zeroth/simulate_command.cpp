@@ -11,11 +11,13 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <zeroth/core/error.hpp>
 
 #include "job_options.hpp"
+#include "measured_links.hpp"
 #include "option_values.hpp"
 #include "simulation.hpp"
 
@@ -29,6 +31,7 @@ constexpr double largest_slowdown = 1e6;
 struct SimulateOptions {
   JobOptions job;
   std::string machine = "8xH100";
+  std::filesystem::path measured_links;
   std::optional<std::int64_t> context;
   bool recompute = false, all_ranks = false, json = false;
   std::vector<std::string> slow;
@@ -72,10 +75,14 @@ SimulationRequest request_of(SimulateOptions const& options, SourcedModel const&
   if (!context) {
     throw ConfigError{fmt::format("--context is required: {} does not say how long a sequence is", model.name)};
   }
+  auto machine = simulate::machine_of(options.machine);
+  if (!options.measured_links.empty()) {
+    machine = with_measured_links(std::move(machine), options.measured_links, options.job.ranks);
+  }
   return {.config_file = options.job.config_file,
           .config = config_of(options.job),
           .world = options.job.ranks,
-          .machine = simulate::machine_of(options.machine),
+          .machine = std::move(machine),
           .context = *context,
           .recompute = options.recompute,
           .options = simulation};
@@ -99,6 +106,8 @@ void add_simulate_command(CLI::App& app, std::ostream& out) {
       ->add_option("--machine", options->machine,
                    fmt::format("{}, or a JSON file", fmt::join(simulate::machine_presets(), ", ")))
       ->capture_default_str();
+  command->add_option("--measured-links", options->measured_links,
+                      "Lines that bench_collectives printed where the job is to run, with as many ranks: its links");
   command->add_option("--context", options->context, "Tokens of a sequence; needed where the model does not say it")
       ->transform(whole_from(1, longest_context));
   command->add_flag("--recompute", options->recompute, "Every unit computes its forward again in backward");
