@@ -13,6 +13,7 @@
 #include "checkpoint/hashes.hpp"
 #include "checkpoint/read_ahead.hpp"
 #include "core/block_file.hpp"
+#include "core/large_pages.hpp"
 #include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/utf8.hpp"
@@ -22,7 +23,11 @@ namespace {
 
 std::byte* allocate_blocks(std::int64_t bytes) {
   auto* const memory = std::aligned_alloc(static_cast<std::size_t>(block_bytes), static_cast<std::size_t>(bytes));
-  return memory != nullptr ? static_cast<std::byte*>(memory) : throw std::bad_alloc{};
+  if (memory == nullptr) {
+    throw std::bad_alloc{};
+  }
+  prefer_large_pages({static_cast<std::byte*>(memory), static_cast<std::size_t>(bytes)});
+  return static_cast<std::byte*>(memory);
 }
 
 /// That are read at once: one half of the buffer is used while the other one is filled.

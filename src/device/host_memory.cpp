@@ -6,12 +6,17 @@
 #include <algorithm>
 #include <new>
 
+#include "core/large_pages.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::device {
 namespace {
 
-constexpr std::align_val_t alignment{4096};
+/// What direct transfers ask for, and where there is room for one, that of a large page.
+std::align_val_t alignment(std::int64_t bytes) noexcept {
+  constexpr auto large_page = std::int64_t{2} << 20U;
+  return static_cast<std::align_val_t>(bytes >= large_page ? large_page : std::int64_t{4096});
+}
 
 }  // namespace
 
@@ -20,15 +25,16 @@ HostMemory::HostMemory(std::int64_t bytes) {
   auto const count = static_cast<std::size_t>(bytes);
   if (bytes > 0) {
     try {
-      data_ = static_cast<std::byte*>(::operator new(count, alignment));
+      data_ = static_cast<std::byte*>(::operator new(count, alignment(bytes)));
     } catch (std::bad_alloc const&) {
       throw SystemError{fmt::format("no memory of the host for {} bytes", bytes)};
     }
+    prefer_large_pages({data_, count});
     std::fill_n(data_, count, std::byte{0});
   }
   bytes_ = bytes;
 }
 
-HostMemory::~HostMemory() { ::operator delete(data_, alignment); }
+HostMemory::~HostMemory() { ::operator delete(data_, alignment(bytes_)); }
 
 }  // namespace zeroth::device

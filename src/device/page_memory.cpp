@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "core/large_pages.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::device {
@@ -50,6 +51,9 @@ PageMemory::PageMemory(Ledger& ledger, Category category, std::int64_t bytes, Pa
       refuse("mmap");
     }
     data_ = static_cast<std::byte*>(mapped);
+    if (pages == Pages::all) {
+      prefer_large_pages({data_, static_cast<std::size_t>(bytes)});
+    }
   }
   bytes_ = bytes;
   ledger_.add(category_, bytes_);
