@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D COMPILER=... -D CASE=file.cpp -D INCLUDES=a;b -P must_not_compile.cmake
+# cmake -D COMMAND=compiler;flag... -D CASE=file.cpp -P must_not_compile.cmake
 file(STRINGS ${CASE} first_line REGEX "^// expect: " LIMIT_COUNT 1)
 if(NOT first_line MATCHES "^// expect: (.+)$")
   message(FATAL_ERROR "${CASE}: one line must be `// expect: <regular expression>`")
 endif()
 set(expected "${CMAKE_MATCH_1}")
-list(TRANSFORM INCLUDES PREPEND -isystem OUTPUT_VARIABLE include_flags)
-set(command ${COMPILER} -std=c++20 -fsyntax-only -Wall -Werror=unused-result ${include_flags} ${CASE})
 
-execute_process(COMMAND ${command} RESULT_VARIABLE status ERROR_VARIABLE output)
+execute_process(COMMAND ${COMMAND} ${CASE} RESULT_VARIABLE status ERROR_VARIABLE output)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "the control must compile, but:\n${output}")
 endif()
-execute_process(COMMAND ${command} -DMISUSE RESULT_VARIABLE status ERROR_VARIABLE output)
+execute_process(COMMAND ${COMMAND} -DMISUSE ${CASE} RESULT_VARIABLE status ERROR_VARIABLE output)
 if(status EQUAL 0)
   message(FATAL_ERROR "the misuse compiles")
 endif()
