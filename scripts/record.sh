@@ -11,6 +11,8 @@
 #              docs/simulate.md
 #   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth in fp32 and bf16 (two to three hours; installs PyTorch and
 #              DeepSpeed into .venv). Files of processors of other makers stay
+#   checkpoints
+#              PyTorch DCP and DeepSpeed beside Zeroth: saves and loads (10 minutes, 4 GB of disk under out/; installs as peers)
 #   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
 #   adamw, collectives, engine_overhead
 #              the benchmarks of these names, for docs/verification.md: no page is made of them (minutes)
@@ -19,7 +21,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo stages step_time peers savings adamw collectives engine_overhead)
+all=(demo stages step_time peers checkpoints savings adamw collectives engine_overhead)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")
@@ -67,17 +69,29 @@ step_time() {
   scripts/compare_simulation.py --fit --document docs/simulate.md
 }
 
-peers() {
-  built train_gpt
+peers_installed() {
   if [ ! -x .venv/bin/python ]; then
     require_packages python3-venv python3-dev
     python3 -m venv .venv
   fi
   .venv/bin/pip install --quiet -r bench/peers/requirements.txt
+}
+
+peers() {
+  built train_gpt
+  peers_installed
   rm -rf "$new/peers"
   mkdir "$new/peers"
   .venv/bin/python bench/peers/run.py --out "$new/peers"
   mv "$new"/peers/*.json "$kept/"
+}
+
+checkpoints() {  # five minutes for each turn: DeepSpeed compiles its Adam in the first one
+  built bench_checkpoint
+  peers_installed
+  .venv/bin/python bench/peers/checkpoint.py --folder "$new/saved" --limit 300 --out "$new/checkpoints.json"
+  rm -rf "$new/saved"
+  mv "$new/checkpoints.json" "$kept/"
 }
 
 savings() {

@@ -13,24 +13,17 @@ import argparse
 import json
 import pathlib
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
 import launch
+from checkpoint_table import NAMES, cells, summarise
 from run import REPOSITORY, commit, machine, positive, words_of
 
 PEERS = ("dcp", "deepspeed")
-SYSTEMS = ("zeroth", *PEERS)
-NAMES = {"zeroth": "Zeroth 3", "dcp": "PyTorch DCP, FSDP2", "deepspeed": "DeepSpeed 3"}
-# What was measured, over which yardstick of the same turn, and what that is called.
-RATIOS = {"save": "raw_write", "async_save_blocks": "memcpy", "convert": "raw_write", "load": "raw_read",
-          "load_other": "raw_read_other"}
-HEADS = {"save": "save over raw writes", "async_save_blocks": "call of a save beside training, over a memcpy",
-         "convert": "conversion over raw writes", "load": "load over raw reads", "load_other": "load at 2 ranks over raw reads",
-         "memory": "memory that a save beside training takes, MB per rank"}
+SYSTEMS = tuple(NAMES)
 # bench_checkpoint's lines: the figure, and the yardstick beside it.
 ZEROTH = {"save": ("save", "raw_write"), "save() itself": ("async_save_blocks", "raw_write"), "restore": ("load", "raw_read"),
           "restore at another number of ranks": ("load_other", "raw_read_other"),
@@ -115,39 +108,6 @@ def versions():
     return {name: importlib.metadata.version(name) for name in ("torch", "deepspeed")}
 
 
-def summarise(runs):
-    """Medians of the seconds, and of the ratios of each turn."""
-    summary = []
-    for system in dict.fromkeys(run["system"] for run in runs):
-        own = [run for run in runs if run["system"] == system]
-        found = {"system": system, "rounds": len(own)}
-        for name, yardstick in RATIOS.items():
-            both = [run for run in own if name in run and yardstick in run]
-            if both:
-                found[name] = {"seconds": statistics.median(run[name] for run in both),
-                               "ratio": statistics.median(run[name] / run[yardstick] for run in both)}
-        grown = [run["async_save_bytes"] for run in own if "async_save_bytes" in run]
-        if grown:
-            found["memory"] = {"bytes": max(grown)}
-        summary.append(found)
-    return summary
-
-
-def table(summary):
-    """In Markdown: ratios, and seconds in brackets."""
-    def cell(found, name):
-        if name not in found:
-            return "-"
-        if name == "memory":
-            return f"{found[name]['bytes'] / 1e6:,.0f}"
-        return f"{found[name]['ratio']:.2f} ({found[name]['seconds']:.2g} s)"
-    columns = [*RATIOS, "memory"]
-    lines = ["| | " + " | ".join(HEADS[name] for name in columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    lines += [f"| {NAMES[found['system']]} | " + " | ".join(cell(found, name) for name in columns) + " |"
-              for found in sorted(summary, key=lambda found: SYSTEMS.index(found["system"]))]
-    return "\n".join(lines) + "\n"
-
-
 def main():
     options = arguments()
     if not options.bench_checkpoint.is_file():
@@ -157,7 +117,9 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         benchmark = Benchmark(options, pathlib.Path(scratch))
         benchmark.run()
-    print(table(benchmark.record["summary"]), end="")
+    header, rows = cells(benchmark.record["summary"])
+    for row in (header, ["---"] * len(header), *rows):
+        print(f"| {' | '.join(row)} |")
     return 1 if benchmark.record["failures"] else 0
 
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The file of bench/peers/run.py: what ran on a maker's processor, what did not, and whether the losses agree."""
 
-import importlib.util
-import pathlib
 import re
 from dataclasses import dataclass, field
 
+from lib import benchmarks
 from lib.loads import description
 from lib.records import read_document
 
@@ -46,16 +45,7 @@ class Kept:
     by_precision: dict  # {precision: Peers}
 
 
-def _benchmarks_own():
-    """bench/peers/table.py, which makes figures of runs and needs no PyTorch."""
-    path = pathlib.Path(__file__).resolve().parents[2] / "bench/peers/table.py"
-    spec = importlib.util.spec_from_file_location("peers_table", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-own = _benchmarks_own()
+own = benchmarks.own("table")
 PRECISIONS = tuple(own.LOSS_BOUNDS)
 
 

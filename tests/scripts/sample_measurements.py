@@ -9,6 +9,7 @@ import sys
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 import sample_runs  # noqa: E402
+from lib.checkpoints import own as own_checkpoints  # noqa: E402
 from lib.peers_file import PRECISIONS, own  # noqa: E402
 from lib.peers_table import SYSTEMS  # noqa: E402
 
@@ -96,6 +97,21 @@ def peers(rounds=3, failing=(("fp32", "L2", 4, "deepspeed3", "lean"),), maker="A
             "runs": runs, "failures": failures, "summary": own.summarise(runs)}
 
 
+def checkpoints():
+    """DeepSpeed's save failed in the second round."""
+    raw = {"raw_write": 0.5, "raw_read": 0.4, "memcpy": 0.1}
+    runs = [{"system": "zeroth", "round": 0, **raw, "save": 0.5, "async_save_blocks": 0.001, "async_save_bytes": 1_200_000,
+             "load": 0.44, "load_other": 0.8, "raw_read_other": 0.4},
+            {"system": "dcp", "round": 0, **raw, "save": 2.5, "async_save_blocks": 0.4, "async_save_bytes": 60_000_000, "load": 1.0,
+             "load_other": 1.6, "raw_read_other": 0.4},
+            {"system": "deepspeed", "round": 0, **raw, "save": 2.0, "convert": 11.0},
+            {"system": "zeroth", "round": 1, **raw, "save": 0.7}]
+    return {"benchmark": "checkpoint_peers", "zeroth": "0123abc", "versions": {"torch": "2.15.0", "deepspeed": "0.19.8"}, "rounds": 2,
+            "machine": {"processor": "AMD | EPYC", "instructions": "AVX-512", "cores": 2, "system": "Linux-6"}, "runs": runs,
+            "failures": [{"system": "deepspeed", "round": 1, "error": "Traceback\nno answer within 300 s\n"}],
+            "summary": own_checkpoints.summarise(runs)}
+
+
 def write_all(folder):
     """A folder as docs/measured is when everything was measured."""
     (folder / "demo").mkdir(parents=True)
@@ -103,6 +119,7 @@ def write_all(folder):
         sample_runs.write(folder / f"demo/stage{stage}.jsonl", sample_runs.records(stage))
     sample_runs.write(folder / "step_time.jsonl", step_time())
     sample_runs.write(folder / "savings.jsonl", savings())
+    (folder / "checkpoints.json").write_text(json.dumps(checkpoints()), encoding="utf-8")
     (folder / "simulated.json").write_text(json.dumps(simulated()), encoding="utf-8")
     (folder / "peers_amd.json").write_text(json.dumps(peers()), encoding="utf-8")
     (folder / "peers_intel.json").write_text(json.dumps(peers(maker="Intel", faster_in_bf16=3, failing=())), encoding="utf-8")

@@ -116,6 +116,18 @@ class BadFiles(unittest.TestCase):
             (lambda peers: peers["versions"].update(torch=2), r": versions: torch is 2; it must be text"),
         ])
 
+    def test_checkpoints(self):
+        self.check("checkpoints.json", sample_measurements.checkpoints(), [
+            (lambda kept: kept.update(benchmark="peers"), r": benchmark is \"peers\"; it must be \"checkpoint_peers\""),
+            (lambda kept: kept.update(runs=[], summary=[]), r": runs is empty"),
+            (lambda kept: kept["runs"][1].update(system="gloo"), r": runs\[1\]: system is \"gloo\"; it must be "),
+            (lambda kept: kept["runs"][1].update(save=0), r": runs\[1\]: save is 0; it must be a number above 0"),
+            (lambda kept: kept["runs"][1].update(async_save_bytes=-1), r": runs\[1\]: async_save_bytes is -1; "),
+            (lambda kept: kept["runs"][1].update(save=3.5), r": summary is not what its runs make"),
+            (lambda kept: kept["failures"][0].pop("error"), r": failures\[0\]: error is missing"),
+            (lambda kept: kept["machine"].pop("cores"), r": machine: cores is missing"),
+        ])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -21,6 +21,7 @@ from unittest import mock
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PEERS = REPOSITORY / "bench" / "peers"
 sys.path.insert(0, str(PEERS))
+import checkpoint  # noqa: E402
 import launch  # noqa: E402
 import loads  # noqa: E402
 import resident  # noqa: E402
@@ -33,6 +34,27 @@ MIB = 1024 * 1024
 def made(system, variant="threads", number=0, speed=1000.0, losses=(5.5, 4.25), peak=(100 * MIB,), load="L2", precision="fp32"):
     return {"precision": precision, "load": load, "ranks": 2, "round": number, "system": system, "variant": variant, "tokens_per_s": speed,
             "losses": list(losses), "peak_bytes": list(peak)}
+
+
+class Checkpoints(unittest.TestCase):
+    def test_figures_of_zeroth_are_its_benchmarks_lines(self):
+        lines = [{"what": "save", "seconds": 0.6, "raw_write_seconds": 0.5},
+                 {"what": "save() itself", "seconds": 0.001, "raw_write_seconds": 0.5},
+                 {"what": "memory that saves add, bytes of each rank", "first": 7, "most": 9},
+                 {"what": "restore at another number of ranks", "seconds": 0.8, "raw_read_seconds": 0.4},
+                 {"what": "steps, lost to a save", "seconds": -0.1, "memcpy_seconds": 0.2},
+                 {"what": "something new", "seconds": 1.0}]
+        self.assertEqual(checkpoint.zeroth_figures(map(json.dumps, lines)),
+                         {"save": 0.6, "raw_write": 0.5, "async_save_blocks": 0.001, "async_save_bytes": 9, "load_other": 0.8,
+                          "raw_read_other": 0.4, "steps_lost": -0.1, "memcpy": 0.2})
+
+    def test_what_is_asked_wrongly_is_refused(self):
+        for words, problem in ((["--out", "x"], "--folder"), (["--folder", "f", "--out", "x", "--systems", "gloo"], "gloo"),
+                               (["--folder", "f", "--out", "x", "--rounds", "0"], "--rounds")):
+            err = io.StringIO()
+            with self.subTest(words=words), contextlib.redirect_stderr(err), self.assertRaises(SystemExit):
+                checkpoint.arguments(words)
+            self.assertIn(problem, err.getvalue())
 
 
 class Folder(unittest.TestCase):

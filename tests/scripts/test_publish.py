@@ -112,6 +112,10 @@ class Published(Folder):
                       "8,312 |", self.block("step_time"))
         self.assertIn("| 7.5B | 64 | 120 (120) | 31.4 (31.4) | 16.6 (17.6) | 1.88 (3.75) |", self.block("savings"))
         self.assertIn("All 54 figures of the ZeRO paper's table 1 are met", self.block("savings"))
+        self.assertIn("| Zeroth 3 | 1.20 (0.6 s) | 0.01 (0.001 s) | - | 1.10 (0.44 s) | 2.00 (0.8 s) | 1 |", self.block("checkpoints"))
+        self.assertIn("| DeepSpeed 3 | 4.00 (2 s) | - | 22.00 (11 s) | - | - | - |", self.block("checkpoints"))
+        self.assertIn("AMD \\| EPYC", self.block("checkpoints"))
+        self.assertIn("- DeepSpeed 3, round 1: no answer within 300 s\n", self.block("checkpoints"))
         peers = self.block("peers")
         amd, intel = peers.split("### Intel\n")
         self.assertIn("### AMD\n", amd)
@@ -187,7 +191,8 @@ class Published(Folder):
         self.assertEqual(self.publish("--check")[0], 1)
         self.assertEqual(self.publish()[0], 0)
         self.assertNotIn("Intel", self.block("peers") + self.block("lead"))
-        for name, file in (("peers", "peers_*.json"), ("step_time", "step_time.jsonl"), ("demo", "demo/stage2.jsonl")):
+        for name, file in (("peers", "peers_*.json"), ("checkpoints", "checkpoints.json"), ("step_time", "step_time.jsonl"),
+                           ("demo", "demo/stage2.jsonl")):
             for path in self.measured.glob(file):
                 path.unlink()
             status, out, _ = self.publish("--check")
@@ -331,8 +336,8 @@ class Record(unittest.TestCase):
         ended = subprocess.run([REPOSITORY / "scripts/record.sh", "savings", "speed"], capture_output=True, text=True,
                                check=False)
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
-        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages step_time peers savings '
-                                       'adamw collectives engine_overhead\n')
+        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages step_time peers '
+                                       'checkpoints savings adamw collectives engine_overhead\n')
 
     def test_every_section_is_a_part_and_every_part_a_function(self):
         text = (REPOSITORY / "scripts/record.sh").read_text(encoding="utf-8")
