@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks under the launchers that are here: torchrun, mpiexec of MPICH, srun.
+"""Ranks under the launchers that are here: torchrun, mpiexec of MPICH, Slurm.
 
-    scripts/check_launchers.py [--build build/dev] [--torchrun PATH] [--mpiexec mpiexec.mpich] [--srun "srun --overlap"]
+    scripts/check_launchers.py [--build build/dev] [--torchrun PATH] [--mpiexec mpiexec.mpich] [--only PART,...]
 
-Runs the program of tests/faults under each and looks at what it prints and returns. A launcher that is not found is shown as
-absent. Exit status: 0 if all that is here did what it should, 1 if not, 77 if none is here.
+Parts: torchrun, mpich, slurm, preemption. Runs the program of tests/faults, and train_gpt, under each and looks at what they print and return. Slurm is started for that,
+with two nodes on this machine: as root, where its daemons and munge's are (Debian's slurm-wlm). A launcher that is not found is
+shown as absent. Exit status: 0 if all that is here did what it should, 1 if not, 77 if none is here.
 """
 import argparse
 import os
@@ -16,7 +17,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from lib import slurm_cluster  # noqa: E402
 
 PATIENCE = 300  # seconds; for what hangs
 
@@ -83,9 +88,11 @@ def torchrun_checks(checks, torchrun, program):
                     time.sleep(0.2)
                 return False
 
-            agents.append(subprocess.Popen(agent, stdout=log, stderr=log))
+            # PyTorch 2.15 else keeps the first round's store, which says nothing of it to an agent that comes later.
+            own_store = {**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+            agents.append(subprocess.Popen(agent, stdout=log, stderr=log, env=own_store))
             small = seen("is under way", 2)
-            agents.append(subprocess.Popen(agent, stdout=log, stderr=log))
+            agents.append(subprocess.Popen(agent, stdout=log, stderr=log, env=own_store))
             large = small and seen("world 4 rank", 4) and seen("is under way", 6)
             for each in agents:
                 each.send_signal(signal.SIGTERM)
@@ -108,14 +115,108 @@ def mpich_checks(checks, mpiexec, program):
     checks.check("mpiexec of MPICH, over tcp", status == 0 and output.count("launch has returned.") == 3, output)
 
 
-def srun_checks(checks, srun, program):
-    for mpi in ("none", "pmi2"):
-        status, output = run([*srun, f"--mpi={mpi}", "-n", "2", program, "fine"])
-        served = status == 0 and output.count("launch has returned.") == 2
-        refused = status != 0 and "MPI sees rank 0 in a world of 1" in output
-        checks.check(f"srun --mpi={mpi}: {'served' if served else 'refused'}", served or (mpi != "none" and refused), output)
-    status, output = run([*srun, "--mpi=none", "-n", "2", program, "throw"])
-    checks.check("srun: a rank that throws is named", status != 0 and output.count("the data are gone\n") == 1, output)
+def slurm_checks(checks, bin_folder, folder):
+    with slurm_cluster.Cluster() as cluster:
+        srun_checks(checks, cluster, str(bin_folder / "fault_program"))
+        batch_checks(checks, cluster, str(bin_folder / "fault_program"), folder)
+
+
+def preemption_checks(checks, bin_folder, folder):
+    with slurm_cluster.Cluster() as cluster:
+        preemption_check(checks, cluster, bin_folder, folder)
+
+
+RETURNED = "launch has returned."
+
+
+def srun_checks(checks, cluster, program):
+    def srun(*options):
+        return cluster.run("srun", "--time=5", *options)
+
+    status, output = srun("--mpi=none", "-N", "2", "-n", "3", "sh", "-c", "env | grep -E '^(SLURM|PMI)' | sort")
+    print("        " + "\n        ".join(line for line in output.splitlines() if re.match(
+        r"SLURM_(PROCID|LOCALID|NODEID|NTASKS|NPROCS|STEP_NUM_TASKS|STEP_NODELIST|JOB_NODELIST|NODELIST|JOB_ID|STEP_ID|RESTART)|PMI", line)))
+
+    status, output = srun("--mpi=none", "-N", "2", "-n", "3", program, "fine")
+    checks.check("srun --mpi=none: three ranks on node[1-2]", status == 0 and output.count(RETURNED) == 3, output)
+    for mpi in ("pmi2", "pmix"):
+        status, output = srun(f"--mpi={mpi}", "-N", "2", "-n", "3", program, "fine", "--comm", "mpi")
+        served = status == 0 and output.count(RETURNED) == 3
+        # By Zeroth, or by an MPI that was not built for this.
+        refused = status != 0 and ("MPI sees rank 0 in a world of 1" in output or "was not built with SLURM's PMI" in output)
+        checks.check(f"srun --mpi={mpi}: {'served' if served else 'refused'}", served or refused, output)
+        status, output = srun(f"--mpi={mpi}", "-N", "2", "-n", "3", program, "fine", "--comm", "tcp")
+        checks.check(f"srun --mpi={mpi}, over tcp", status == 0 and output.count(RETURNED) == 3, output)
+    status, output = srun("--mpi=none", "-N", "2", "-n", "3", program, "throw")
+    checks.check("srun: a rank that throws is named once, and ends the job",
+                 status != 0 and output.count("the data are gone\n") == 1, output)
+    script = '[ "$SLURM_PROCID" != 1 ] || (sleep 4; kill -9 $$) & exec "$0" steps --grace 1000'
+    status, output = srun("--mpi=none", "-N", "2", "-n", "3", "sh", "-c", script, program)
+    checks.check("srun: a rank that is killed is named, and ends the job",
+                 status != 0 and "rank 1 on node" in output and "ended without leaving the job" in output, output)
+
+
+def batch_checks(checks, cluster, program, folder):
+    """Steps smaller than their job, one after another and at the same time; and the script itself, which is no rank."""
+    out = folder / "steps.out"
+    script = folder / "steps.sh"
+    script.write_text(f"""#!/bin/bash
+"{program}" fine --ranks 2 && echo "script $?"
+srun --mpi=none -n 2 "{program}" fine; echo "two $?"
+srun --mpi=none -n 4 "{program}" fine; echo "four $?"
+srun --mpi=none -N 1 -n 2 -w node2 "{program}" fine; echo "second $?"
+srun --mpi=none --exact -N 1 -n 1 "{program}" fine & srun --mpi=none --exact -N 1 -n 2 "{program}" fine & wait
+""")
+    status, output = cluster.run("sbatch", "--wait", "-N", "2", "--ntasks-per-node=2", "--time=5", "-o", str(out), str(script))
+    printed = out.read_text(errors="replace") if out.exists() else output
+    said = all(f"{which} 0" in printed for which in ("script", "two", "four", "second"))
+    checks.check("sbatch: steps smaller than the job, side by side, and a script that is no rank",
+                 status == 0 and said and printed.count(RETURNED) == 1 + 2 + 4 + 2 + 3, output + printed)
+
+
+def preemption_check(checks, cluster, bin_folder, folder):
+    """A job of higher priority takes the nodes: SIGTERM, a checkpoint, status 75; the queue again, and on to the end."""
+    text = folder / "text"
+    text.write_text("".join(f"{i} green bottles hanging on the wall, {i * 7 % 31} of them\n" for i in range(4000)))
+    config = pathlib.Path(__file__).resolve().parents[1] / "configs/zero3.json"
+    train = (f'"{bin_folder}/train_gpt" --config "{config}" --data "{text}" --layers 2 --heads 2 --channels 64 --context 32 '
+             "--order shuffled --steps 1500")
+    status, output = run(["sh", "-c", f'{train} --ranks 3 --save-final "{folder}/straight"'])
+    if status != 0:
+        return checks.check("train_gpt by itself", False, output)
+    out = folder / "preempted.out"
+    script = folder / "preempted.sh"
+    script.write_text(f"""#!/bin/bash
+#SBATCH --requeue --open-mode=append
+srun --mpi=none {train} --checkpoint "{folder}/saved" --resume auto --save-final "{folder}/preempted"
+status=$?
+echo "attempt ${{SLURM_RESTART_COUNT:-0}} ended with $status"
+[ $status -ne 75 ] || scontrol requeue "$SLURM_JOB_ID"
+exit $status
+""")
+    _, said = cluster.run("sbatch", "--parsable", "-p", "low", "-N", "2", "-n", "3", "--time=20", "-o", str(out), str(script))
+    job = said.strip()
+
+    def await_text(pattern, patience=180):
+        end = time.time() + patience
+        while time.time() < end:
+            printed = out.read_text(errors="replace") if out.exists() else ""
+            if re.search(pattern, printed):
+                return True
+            time.sleep(0.2)
+        return False
+
+    under_way = await_text(r"(?m)^step +[0-9]{2,}/", patience=60)
+    cluster.run("sbatch", "-p", "high", "-N", "2", "--exclusive", "--time=5", "--wrap", "sleep 2", "-o", "/dev/null")
+    stopped = under_way and await_text(r"attempt 0 ended with 75", patience=60)
+    # Slurm keeps what it has put back out of the queue for two minutes.
+    done = stopped and await_text(r"attempt [1-9][0-9]* ended with 0", patience=300)
+    printed = out.read_text(errors="replace") if out.exists() else ""
+    weights = [folder / each / "model.safetensors" for each in ("straight", "preempted")]
+    same = all(each.exists() for each in weights) and weights[0].read_bytes() == weights[1].read_bytes()
+    checks.check("sbatch: preempted, saved with status 75, and put back into the queue: the weights of a run by itself",
+                 under_way and stopped and done and same,
+                 f"job {job}, under way: {under_way}, 75: {stopped}, done: {done}, same weights: {same}\n{printed[-6000:]}")
 
 
 def main():
@@ -123,17 +224,28 @@ def main():
     parser.add_argument("--build", default="build/dev")
     parser.add_argument("--torchrun", default="torchrun")
     parser.add_argument("--mpiexec", default="mpiexec.mpich")
-    parser.add_argument("--srun", default="srun")
+    parser.add_argument("--only", default="torchrun,mpich,slurm,preemption")
     options = parser.parse_args()
-    program = str((pathlib.Path(options.build) / "bin/fault_program").resolve())
+    bin_folder = (pathlib.Path(options.build) / "bin").resolve()
+    program = str(bin_folder / "fault_program")
     checks = Checks()
-    for name, command, function in (("torchrun", options.torchrun.split(), torchrun_checks),
-                                    ("mpiexec of MPICH", options.mpiexec.split(), mpich_checks),
-                                    ("srun", options.srun.split(), srun_checks)):
-        if shutil.which(command[0]) is None:
-            print(f"absent  {name}")
-            continue
-        function(checks, command if name == "srun" else shutil.which(command[0]), program)
+    torchrun, mpiexec = (path and os.path.abspath(path) for path in map(shutil.which, (options.torchrun, options.mpiexec)))
+    only = options.only.split(",")
+    with tempfile.TemporaryDirectory(prefix="zeroth-launchers-") as folder:
+        os.chdir(folder)  # where ranks that fail leave their records
+        for key, name, missing, function in (
+                ("torchrun", "torchrun", "" if torchrun else options.torchrun, lambda: torchrun_checks(checks, torchrun, program)),
+                ("mpich", "mpiexec of MPICH", "" if mpiexec else options.mpiexec, lambda: mpich_checks(checks, mpiexec, program)),
+                ("slurm", "Slurm", slurm_cluster.missing(), lambda: slurm_checks(checks, bin_folder, pathlib.Path(folder))),
+                ("preemption", "preemption by Slurm", slurm_cluster.missing(),
+                 lambda: preemption_checks(checks, bin_folder, pathlib.Path(folder)))):
+            if key not in only:
+                continue
+            if missing:
+                print(f"absent  {name}: no {missing}")
+            else:
+                function()
+        os.chdir("/")
     return 1 if checks.failed else 0 if checks.any else 77
 
 

@@ -3,26 +3,37 @@
 # Runs a program as ranks on machines of their own, which are network namespaces of this one, each with a host name and an
 # address, joined by virtual Ethernet: what they tell each other takes the network, IPv4, or IPv6 with FAMILY=6.
 #
-#     scripts/machines.sh RANKS [--rate 100mbit] [--cut RANK SECONDS [FOR_SECONDS]] -- PROGRAM [ARGUMENT ...]
+#     scripts/machines.sh RANKS [OPTION ...] -- PROGRAM [ARGUMENT ...]
 #
-# --rate limits every machine's link; --cut takes one's link down after so many seconds, for ever or for a while. The program
-# gets torchrun's variables. Exit status: that of the first rank that fails; 77 where namespaces are not allowed.
+#     --rate MBIT                            of each machine's link, both ways together with --delay or --loss
+#     --delay MS, --loss PERCENT             of all frames, each way: a switch in user space, lib/slow_switch.py, is between
+#     --cut RANK SECONDS [FOR_SECONDS]       takes a machine's link down after so many seconds, for ever or for a while
+#     --deafen RANK SECONDS [FOR_SECONDS]    what is sent to that machine is lost; what it sends is not
+#     --vanish RANK SECONDS                  kills all that runs on it, and takes its link down, at once
+#     --open-mpi                             starts the ranks with Open MPI's mpirun on the first machine
+#
+# The program gets torchrun's variables, or mpirun's. When a rank ends, the seconds since the start and its status go to standard
+# error. Exit status: that of the first rank that fails; 77 where namespaces are not allowed.
 set -euo pipefail
 
-usage() { sed -n '3,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '3,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 3 ] || usage
+here=$(cd "$(dirname "$0")" && pwd)
 ranks=$1
 shift
-rate=
-cut_rank=
-while [ "$1" != -- ]; do
+rate='' delay=0 loss=0 open_mpi=''
+fault='' fault_rank='' fault_after='' fault_for=''
+while [ "${1-}" != -- ]; do
+  [ $# -ge 2 ] || usage
   case $1 in
     --rate) rate=$2; shift 2 ;;
-    --cut)
-      cut_rank=$2 cut_after=$3
+    --delay) delay=$2; shift 2 ;;
+    --loss) loss=$2; shift 2 ;;
+    --open-mpi) open_mpi=yes; shift ;;
+    --cut | --deafen | --vanish)
+      fault=${1#--} fault_rank=$2 fault_after=$3
       shift 3
-      cut_for=
-      [ "$1" = -- ] || { cut_for=$1; shift; }
+      [ "$1" = -- ] || [ "${1#--}" != "$1" ] || { fault_for=$1; shift; }
       ;;
     *) usage ;;
   esac
@@ -30,6 +41,8 @@ done
 shift
 
 prefix=zt$$
+hub=${prefix}hub
+slow=$([ "$delay$loss" = 00 ] || echo yes)
 machine() { echo "${prefix}m$1"; }
 address() { [ "${FAMILY:-4}" = 6 ] && echo "fd00:7a::$(($1 + 1))" || echo "10.213.77.$(($1 + 1))"; }
 namespaces=()
@@ -47,38 +60,116 @@ make() {
   ip -n "$1" link set lo up
 }
 
-make "${prefix}hub"
-ip -n "${prefix}hub" link add hub type bridge
-ip -n "${prefix}hub" link set hub up
+make "$hub"
+if [ -z "$slow" ]; then
+  ip -n "$hub" link add hub type bridge
+  ip -n "$hub" link set hub up
+fi
+wires=()
 for ((rank = 0; rank < ranks; rank++)); do
   make "$(machine $rank)"
-  ip -n "${prefix}hub" link add "to$rank" type veth peer name eth0 netns "$(machine $rank)"
-  ip -n "${prefix}hub" link set "to$rank" master hub up
+  ip -n "$hub" link add "to$rank" type veth peer name eth0 netns "$(machine $rank)"
+  ip -n "$hub" link set "to$rank" up
+  [ -n "$slow" ] || ip -n "$hub" link set "to$rank" master hub
   if [ "${FAMILY:-4}" = 6 ]; then
     ip -n "$(machine $rank)" address add "$(address $rank)/64" dev eth0 nodad
   else
     ip -n "$(machine $rank)" address add "$(address $rank)/24" dev eth0
   fi
   ip -n "$(machine $rank)" link set eth0 up
-  if [ -n "$rate" ]; then
-    tc -n "$(machine $rank)" qdisc add dev eth0 root tbf rate "$rate" burst 128kb latency 50ms
+  if [ -n "$slow" ]; then
+    ip netns exec "$(machine $rank)" python3 "$here/lib/slow_switch.py" --plain eth0
+    wires+=("to$rank")
+  elif [ -n "$rate" ]; then
+    tc -n "$(machine $rank)" qdisc add dev eth0 root tbf rate "${rate}mbit" burst 128kb latency 50ms
   fi
 done
+if [ -n "$slow" ]; then
+  ip netns exec "$hub" python3 "$here/lib/slow_switch.py" --delay "$delay" --loss "$loss" --rate "${rate:-10000}" "${wires[@]}" &
+  sleep 0.5
+fi
 
+# ---- faults ---------------------------------------------------------------------------------------------------------
+
+begin() {
+  case $fault in
+    cut) ip -n "$hub" link set "to$fault_rank" down ;;
+    deafen)
+      for ((rank = 0; rank < ranks; rank++)); do
+        [ "$rank" = "$fault_rank" ] ||
+          ip -n "$(machine $rank)" neighbour replace "$(address "$fault_rank")" lladdr 02:00:00:00:00:99 dev eth0 nud permanent
+      done
+      ;;
+    vanish)
+      ip -n "$hub" link set "to$fault_rank" down
+      ip netns pids "$(machine "$fault_rank")" | xargs -r kill -9
+      ;;
+  esac
+}
+heal() {
+  case $fault in
+    cut) ip -n "$hub" link set "to$fault_rank" up ;;
+    deafen)
+      for ((rank = 0; rank < ranks; rank++)); do
+        [ "$rank" = "$fault_rank" ] || ip -n "$(machine $rank)" neighbour delete "$(address "$fault_rank")" dev eth0
+      done
+      ;;
+  esac
+}
+seconds() { local now=${EPOCHREALTIME/[.,]/}; printf '%d.%01d' $(((now - start) / 1000000)) $(((now - start) / 100000 % 10)); }
+
+# ---- ranks ----------------------------------------------------------------------------------------------------------
+
+start=${EPOCHREALTIME/[.,]/}
+on_machine() {  # RANK COMMAND...: with a host name of its own
+  local name=machine$1 space
+  space=$(machine "$1")
+  shift
+  ip netns exec "$space" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$name" "$@"
+}
+rank_process() {
+  RANK=$1 WORLD_SIZE=$ranks LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=$(address 0) MASTER_PORT=29511 \
+    TORCHELASTIC_RUN_ID=$prefix on_machine "$@"
+}
 processes=()
-for ((rank = 0; rank < ranks; rank++)); do
-  RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=$(address 0) MASTER_PORT=29511 \
-    TORCHELASTIC_RUN_ID=$prefix ip netns exec "$(machine $rank)" \
-    unshare --uts sh -c 'hostname "machine$RANK" && exec "$@"' sh "$@" &
-  processes+=($!)
-done
-if [ -n "$cut_rank" ]; then
+if [ -n "$open_mpi" ]; then
+  # mpirun starts its daemons by what looks like ssh: the name of a machine is its number in disguise.
+  agent=$(mktemp)
+  hosts=''
+  for ((rank = 0; rank < ranks; rank++)); do hosts+="$(address $rank):1,"; done
+  cat >"$agent" <<END
+#!/usr/bin/env bash
+shift_to=\$1; shift
+number=\$((\${shift_to##*.} - 1))
+exec ip netns exec ${prefix}m\$number unshare --uts sh -c 'hostname "\$0"; exec sh -c "\$*"' machine\$number "\$@"
+END
+  chmod +x "$agent"
   (
-    sleep "$cut_after"
-    ip -n "${prefix}hub" link set "to$cut_rank" down
-    if [ -n "$cut_for" ]; then
-      sleep "$cut_for"
-      ip -n "${prefix}hub" link set "to$cut_rank" up
+    trap 'rm -f "$agent"' EXIT
+    OMPI_MCA_plm_rsh_agent=$agent OMPI_MCA_orte_keep_fqdn_hostnames=1 on_machine 0 mpirun --allow-run-as-root \
+      --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --host "${hosts%,}" -n "$ranks" "$@"
+  ) &
+  processes+=($!)
+else
+  for ((rank = 0; rank < ranks; rank++)); do
+    (
+      code=0
+      rank_process "$rank" "$@" || code=$?
+      echo "machine $rank: status $code after $(seconds) s" >&2
+      exit $code
+    ) &
+    processes+=($!)
+  done
+fi
+if [ -n "$fault" ]; then
+  (
+    sleep "$fault_after"
+    begin
+    echo "machine $fault_rank: $fault after $(seconds) s" >&2
+    if [ -n "$fault_for" ]; then
+      sleep "$fault_for"
+      heal
+      echo "machine $fault_rank: healed after $(seconds) s" >&2
     fi
   ) &
 fi

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks on machines of their own (scripts/machines.sh), whose network is slow, loses frames, or is cut.
+
+    scripts/check_machines.py [--build build/dev] [--only stages,slow,faults,mpi]
+
+stages   stages 0 to 3 of train_gpt on 2 and 3 machines have the weights of threads
+slow     the same at stages 0 and 3 with 100 Mbit/s, 20 ms each way and 1 % of frames lost
+faults   a link that is cut and healed in time changes no bit; cut for longer, cut one way, or a machine that vanishes: every rank
+         that is left ends within the heartbeat's timeout and some seconds, and names who is missing
+mpi      Open MPI across machines: weights of threads
+
+Exit status: 0 if all held, 1 if not, 77 where network namespaces are not allowed.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+MACHINES = REPOSITORY / "scripts/machines.sh"
+PATIENCE = 540  # seconds; for what hangs
+HEARTBEAT = 10  # seconds after which a rank that is silent is given up
+SLACK = 12  # for who is told, writes its record and ends, on a machine that does other things
+
+
+class Checks:
+    def __init__(self, build, folder):
+        self.bin, self.folder, self.failed, self.weights = (build / "bin").resolve(), folder, False, {}
+
+    def check(self, name, holds, output):
+        print(f"{'ok    ' if holds else 'FAILED'}  {name}", flush=True)
+        if not holds:
+            self.failed = True
+            print(output[-6000:], flush=True)
+
+    def train(self, stage, name, steps):
+        text = self.folder / "text"
+        if not text.exists():
+            text.write_text("".join(f"{i} green bottles hanging on the wall, {i * 7 % 31} of them\n" for i in range(4000)))
+        return [str(self.bin / "train_gpt"), "--config", str(REPOSITORY / f"configs/zero{stage}.json"), "--data", str(text),
+                "--layers", "2", "--heads", "2", "--channels", "64", "--context", "32", "--steps", str(steps), "--save-final",
+                str(self.folder / name)]
+
+    def weights_of(self, name):
+        return (self.folder / name / "model.safetensors").read_bytes()
+
+    def of_threads(self, ranks, stage, steps):
+        key = (ranks, steps)  # the same at every stage
+        if key not in self.weights:
+            name = f"threads-{ranks}-{steps}"
+            done = run([*self.train(stage, name, steps), "--ranks", str(ranks)])
+            if done.returncode != 0:
+                sys.exit(done.stdout)
+            self.weights[key] = self.weights_of(name)
+        return self.weights[key]
+
+    def same(self, what, ranks, stage, steps, *options):
+        name = re.sub(r"\W+", "-", what)
+        done = run([MACHINES, ranks, *options, "--", *self.train(stage, name, steps)])
+        holds = done.returncode == 0 and self.weights_of(name) == self.of_threads(ranks, stage, steps)
+        self.check(what, holds, done.stdout)
+        return done.stdout
+
+
+def run(command, folder=None):
+    done = subprocess.run([str(each) for each in command], cwd=folder, text=True, errors="replace", timeout=PATIENCE,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode == 77:
+        print("no network namespaces here: skipped")
+        sys.exit(77)
+    return done
+
+
+def stages(checks):
+    for machines in (2, 3):
+        for stage in range(4):
+            checks.same(f"stage {stage} on {machines} machines", machines, stage, 12)
+
+
+def slow(checks):
+    for stage in (0, 3):
+        checks.same(f"stage {stage} on 3 machines, 100 Mbit/s, 20 ms, 1 % lost", 3, stage, 4,
+                    "--rate", 100, "--delay", 20, "--loss", 1)
+
+
+def fault(checks, what, rank, options, is_left=True, anyone=False):
+    """Of the machines that are left, the one that has the fault misses any other, and the others miss it, or `anyone`."""
+    done = run([MACHINES, 3, *options, "--", checks.bin / "fault_program", "steps", "--grace", "1000"], checks.folder)
+    began = re.search(r"machine \d+: (?:cut|deafen|vanish) after ([0-9.]+) s", done.stdout)
+    ends = {int(each): float(at) for each, at in re.findall(r"machine (\d+): status [1-9]\d* after ([0-9.]+) s", done.stdout)}
+    left = [each for each in range(3) if is_left or each != rank]
+    took = max(ends.get(each, PATIENCE) for each in left) - (float(began[1]) if began else 0)
+    named = all(re.search(rf"\[rank {each}/3\] rank {rank if each != rank and not anyone else '[0-9]'} .*(has not been heard of for|ended without leaving)",
+                          done.stdout) for each in left)
+    checks.check(f"{what}: all ended within {took:.1f} s, and said who is missing", took < HEARTBEAT + SLACK and named, done.stdout)
+
+
+def faults(checks):
+    printed = checks.same("a link cut in the middle of a step for 7 s and healed", 3, 3, 1500, "--delay", 1, "--cut", 1, 5, 7)
+    healed = re.search(r"machine 1: healed after ([0-9.]+) s", printed)
+    ended = re.findall(r"machine \d: status 0 after ([0-9.]+) s", printed)
+    checks.check("  and training went on after that", healed is not None and len(ended) == 3 and
+                 all(float(each) > float(healed[1]) for each in ended), printed)
+    fault(checks, "a link cut for ever", 1, ["--cut", 1, 4])
+    fault(checks, "rank 0's link cut for ever", 0, ["--cut", 0, 4])
+    fault(checks, "a link cut for longer than the deadline, then healed", 1, ["--cut", 1, 4, 25])
+    fault(checks, "a machine that hears nothing, and is heard", 1, ["--deafen", 1, 4])
+    # Its store hears of nobody, and tells them so.
+    fault(checks, "rank 0's machine hears nothing, and is heard", 0, ["--deafen", 0, 4], anyone=True)
+    fault(checks, "a machine that vanishes", 1, ["--vanish", 1, 4], is_left=False)
+    fault(checks, "rank 0's machine vanishes", 0, ["--vanish", 0, 4], is_left=False)
+
+
+def mpi(checks):
+    for stage in (0, 3):
+        checks.same(f"stage {stage} on 3 machines over Open MPI", 3, stage, 12, "--open-mpi")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", type=pathlib.Path, default=REPOSITORY / "build/dev")
+    parser.add_argument("--only", default="stages,slow,faults,mpi")
+    options = parser.parse_args()
+    parts = {"stages": stages, "slow": slow, "faults": faults, "mpi": mpi}
+    with tempfile.TemporaryDirectory(prefix="zeroth-machines-") as folder:
+        checks = Checks(options.build, pathlib.Path(folder))
+        for part in options.only.split(","):
+            parts[part](checks)
+    return 1 if checks.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
