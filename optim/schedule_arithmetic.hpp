@@ -11,9 +11,44 @@ ZEROTH_HOST_DEVICE inline double warmup_fraction(WarmupKind kind, double step, d
   return kind == WarmupKind::linear ? step / steps : logarithm(step + 1) / logarithm(steps);
 }
 
+/// How far up the cycle is after `position` of its updates: from 0 to 1 and back.
+ZEROTH_HOST_DEVICE inline double cycle_height(Schedule const& schedule, std::int64_t position) noexcept {
+  bool const rises = position <= schedule.cycle_first;
+  std::int64_t const stairs = rises ? schedule.cycle_first_stairs : schedule.cycle_second_stairs;
+  std::int64_t const length = rises ? schedule.cycle_first : schedule.cycle_second;
+  std::int64_t const reached = rises ? position : schedule.cycle_first + schedule.cycle_second - position;
+  if (stairs > 0) {
+    return static_cast<double>(reached * stairs / length) / static_cast<double>(stairs);
+  }
+  return static_cast<double>(reached) / static_cast<double>(length);
+}
+
+ZEROTH_HOST_DEVICE inline double one_cycle(Schedule const& schedule, std::int64_t applied) noexcept {
+  auto const low = static_cast<double>(schedule.cycle_min);
+  std::int64_t const length = schedule.cycle_first + schedule.cycle_second;
+  if (applied < length) {
+    return low + (static_cast<double>(schedule.cycle_max) - low) * cycle_height(schedule, applied);
+  }
+  if (schedule.decay_interval == 0) {
+    return low;
+  }
+  double const intervals = static_cast<double>(applied - length) / static_cast<double>(schedule.decay_interval);
+  return low / (1 + static_cast<double>(schedule.decay_rate) * intervals);
+}
+
+ZEROTH_HOST_DEVICE inline double range_test(Schedule const& schedule, std::int64_t applied) noexcept {
+  double const intervals = schedule.range_staircase
+                               ? static_cast<double>(applied / schedule.range_interval)
+                               : static_cast<double>(applied) / static_cast<double>(schedule.range_interval);
+  return static_cast<double>(schedule.range_min) * (1 + static_cast<double>(schedule.range_rate) * intervals);
+}
+
 [[nodiscard]] ZEROTH_HOST_DEVICE inline float learning_rate(Schedule const& schedule, std::int64_t applied) noexcept {
-  if (schedule.kind == ScheduleKind::constant) {
-    return schedule.base;
+  switch (schedule.kind) {
+    case ScheduleKind::constant: return schedule.base;
+    case ScheduleKind::one_cycle: return static_cast<float>(one_cycle(schedule, applied));
+    case ScheduleKind::range_test: return static_cast<float>(range_test(schedule, applied));
+    default: break;
   }
   // A DeepSpeed scheduler is stepped after an update, and says before its first step what it starts from. So update 1
   // runs at the start value, update 2 at scheduler step 0 (which for the warmups is that value again), and so on.

@@ -11,6 +11,7 @@
 #include <exception>
 #include <new>
 #include <sstream>
+#include <utility>
 
 #include <zeroth/core/standard_streams.hpp>
 
@@ -31,8 +32,21 @@ void print_plan(gpt::Options const& options, zeroth::Config const& config, gpt::
       zeroth::plan(model, config, world, {.transport = options.transport.value_or(Transport::local)})));
 }
 
-int run(gpt::Options const& options) {
-  auto const config = zeroth::Config::from_file(options.config);
+/// The inputs of blocks are what can be kept.
+void heed_activations(zeroth::Config const& config, gpt::Options& options) {
+  auto const asked = config.activation_checkpointing();
+  if (asked.cpu_checkpointing && options.device == zeroth::DeviceKind::cuda) {
+    throw zeroth::ConfigError{fmt::format(
+        "{}: activation_checkpointing.cpu_checkpointing is true, but with --device cuda train_gpt keeps activations in "
+        "the GPU's memory; set it to false",
+        config.source())};
+  }
+  options.recompute = options.recompute || asked.number_checkpoints > 0;
+}
+
+int run(gpt::Options options) {
+  auto const config = gpt::read_stage_file(options.stage_file);
+  heed_activations(config, options);
   auto const shape = gpt::resolve_shape(options.shape, options.init);
   if (options.plan) {
     print_plan(options, config, shape);
@@ -54,6 +68,9 @@ int run(gpt::Options const& options) {
     if (options.ranks && *options.ranks != job.world()) {
       throw zeroth::ConfigError{fmt::format("--ranks {}: the launcher started {} ranks", *options.ranks, job.world())};
     }
+    if (job.rank() == 0) {
+      zeroth::write_error(gpt::notes_of(options.stage_file, config));
+    }
     auto const end =
         options.device == zeroth::DeviceKind::cuda ? gpt::train_on_gpu(job, task) : gpt::train_on_cpu(job, task);
     if (end == gpt::RunEnd::stopped) {
@@ -72,7 +89,7 @@ int main(int argc, char** argv) {
   zeroth::write_output(help.str());
   zeroth::write_error(complaint.str());
   try {
-    exit_status = options ? run(*options) : exit_status;
+    exit_status = options ? run(std::move(*options)) : exit_status;
   } catch (std::bad_alloc const&) {
     zeroth::write_error(
         "train_gpt: out of memory before training: the data or the model do not fit into this process\n");

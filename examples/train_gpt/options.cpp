@@ -82,7 +82,7 @@ struct Words {
 };
 
 void declare(CLI::App& app, Options& o, Words& words) {
-  app.add_option("--config", o.config, "Stage file: stage, batch, precision, optimizer, schedule")->required();
+  declare(app, o.stage_file);
   app.add_option("--data", o.data, "Text file, or folder of text files; a byte is a token");
   app.add_option("--ranks", o.ranks, "Ranks, as threads, unless mpirun, torchrun or srun started this process [1]")
       ->check(at_least(1));

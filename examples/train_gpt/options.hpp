@@ -11,6 +11,7 @@
 #include "batches.hpp"
 #include "math_library.hpp"
 #include "model_folder.hpp"
+#include "stage_file.hpp"
 
 namespace gpt {
 
@@ -18,7 +19,8 @@ namespace gpt {
 inline constexpr char const* resume_newest = "auto";
 
 struct Options {
-  std::filesystem::path config, data;
+  StageFileOptions stage_file;
+  std::filesystem::path data;
   std::optional<int> ranks;
   std::int64_t steps = 100;
   std::int64_t grace_s = 10, join_timeout_s = 300;

@@ -40,7 +40,7 @@ struct EmbeddingParams {
   Param<2> tokens, positions;
 
   EmbeddingParams(zeroth::Model& model, Shape const& s)
-      : unit{model.unit("embedding")},
+      : unit{model.unit("embedding", {.rows_per_sample = 0})},
         tokens{model.param(unit, "transformer.wte.weight", {s.vocabulary, s.channels}, zeroth::Normal{0.02F})},
         positions{model.param(unit, "transformer.wpe.weight", {s.context, s.channels}, zeroth::Normal{0.02F})} {}
 };
@@ -53,7 +53,7 @@ struct BlockParams {
   LinearParams c_fc, mlp_c_proj;
 
   BlockParams(zeroth::Model& model, Shape const& s, std::string const& name)
-      : unit{model.unit(name)},
+      : unit{model.unit(name, {.rows_per_sample = s.context})},
         ln_1{model, unit, name + ".ln_1", s.channels},
         c_attn{model, unit, name + ".attn.c_attn", s.channels, 3 * s.channels, stddev},
         c_proj{model, unit, name + ".attn.c_proj", s.channels, s.channels, residual_stddev(s)},
@@ -74,7 +74,9 @@ struct HeadParams {
   Param<2> tokens;
 
   HeadParams(zeroth::Model& model, Shape const& s, EmbeddingParams const& embedding)
-      : unit{model.unit("head")}, ln_f{model, unit, "transformer.ln_f", s.channels}, tokens{embedding.tokens} {
+      : unit{model.unit("head", {.rows_per_sample = s.context})},
+        ln_f{model, unit, "transformer.ln_f", s.channels},
+        tokens{embedding.tokens} {
     model.tie(unit, tokens);
   }
 };

@@ -11,4 +11,5 @@
 #include "zeroth/engine/engine.hpp"
 #include "zeroth/engine/plan.hpp"
 #include "zeroth/model/model.hpp"
+#include "zeroth/monitor/monitor.hpp"
 #include "zeroth/version.hpp"

@@ -92,19 +92,42 @@ optim::Rule rule(Values const& values, optim::Own const* own) {
              : std::ranges::find(named_rules, values.get<"optimizer.type">(), &NamedRule::type)->made(values);
 }
 
-optim::ScheduleKind schedule_kind(std::string_view type) {
-  return type == "WarmupLR"        ? optim::ScheduleKind::warmup
-         : type == "WarmupDecayLR" ? optim::ScheduleKind::warmup_decay
-                                   : optim::ScheduleKind::warmup_cosine;
+struct NamedSchedule {
+  std::string_view type;
+  optim::ScheduleKind kind;
+};
+constexpr NamedSchedule named_schedules[] = {{"WarmupLR", optim::ScheduleKind::warmup},
+                                             {"WarmupDecayLR", optim::ScheduleKind::warmup_decay},
+                                             {"WarmupCosineLR", optim::ScheduleKind::warmup_cosine},
+                                             {"OneCycle", optim::ScheduleKind::one_cycle},
+                                             {"LRRangeTest", optim::ScheduleKind::range_test}};
+static_assert(std::size(named_schedules) == std::size(scheduler_names));
+
+void add_cycle(Values const& values, optim::Schedule& schedule) {
+  schedule.cycle_min = real<"scheduler.params.cycle_min_lr">(values);
+  schedule.cycle_max = real<"scheduler.params.cycle_max_lr">(values);
+  schedule.cycle_first = values.get<"scheduler.params.cycle_first_step_size">();
+  schedule.cycle_second = values.get<"scheduler.params.cycle_second_step_size">();
+  schedule.cycle_first_stairs = values.get<"scheduler.params.cycle_first_stair_count">();
+  schedule.cycle_second_stairs = values.get<"scheduler.params.cycle_second_stair_count">();
+  schedule.decay_interval = values.get<"scheduler.params.decay_step_size">();
+  schedule.decay_rate = real<"scheduler.params.decay_lr_rate">(values);
 }
 
 optim::Schedule schedule(Values const& values) {
   optim::Schedule result;
   result.base = static_cast<float>(values.get<"optimizer.params.lr">());
-  if (!values.in_file<"scheduler.type">()) {
+  if (!values.says<"scheduler.type">()) {
     return result;  // constant
   }
-  result.kind = schedule_kind(values.get<"scheduler.type">());
+  result.kind = std::ranges::find(named_schedules, values.get<"scheduler.type">(), &NamedSchedule::type)->kind;
+  if (result.kind == optim::ScheduleKind::one_cycle) {
+    add_cycle(values, result);
+  }
+  result.range_min = real<"scheduler.params.lr_range_test_min_lr">(values);
+  result.range_rate = real<"scheduler.params.lr_range_test_step_rate">(values);
+  result.range_interval = values.get<"scheduler.params.lr_range_test_step_size">();
+  result.range_staircase = values.get<"scheduler.params.lr_range_test_staircase">();
   result.warmup = values.get<"scheduler.params.warmup_type">() == "log" ? optim::WarmupKind::logarithmic
                                                                         : optim::WarmupKind::linear;
   result.warmup_steps = values.get<"scheduler.params.warmup_num_steps">();
@@ -112,7 +135,7 @@ optim::Schedule schedule(Values const& values) {
   result.warmup_max = static_cast<float>(values.get<"scheduler.params.warmup_max_lr">());
   result.warmup_min_ratio = static_cast<float>(values.get<"scheduler.params.warmup_min_ratio">());
   result.cosine_min_ratio = static_cast<float>(values.get<"scheduler.params.cos_min_ratio">());
-  if (result.kind != optim::ScheduleKind::warmup) {
+  if (result.kind == optim::ScheduleKind::warmup_decay || result.kind == optim::ScheduleKind::warmup_cosine) {
     result.total_steps = values.get<"scheduler.params.total_num_steps">();
   }
   return result;
@@ -162,6 +185,46 @@ Dtype dtype_named(std::string_view name) {
   return name == "fp16" ? Dtype::fp16 : (name == "bf16" ? Dtype::bf16 : Dtype::fp32);
 }
 
+namespace {
+
+template <Path Enabled, Path Output, Path Name>
+MonitorSettings monitor(Values const& values) {
+  return {values.get<Enabled>(), std::string{values.get<Output>()}, std::string{values.get<Name>()}};
+}
+
+template <Path P>
+std::string text(Values const& values) {
+  return values.says<P>() ? std::string{values.get<P>()} : std::string{};
+}
+
+template <Path P>
+bool enabled(Values const& values) {
+  return values.says<P>() && values.get<P>();
+}
+
+ReportSettings reports(Values const& values) {
+  return {
+      .steps_per_print = values.says<"steps_per_print">() ? values.get<"steps_per_print">() : 0,
+      .wall_clock_breakdown = values.get<"wall_clock_breakdown">(),
+      .memory_breakdown = values.get<"memory_breakdown">(),
+      .dump_state = values.get<"dump_state">(),
+      .tensorboard = monitor<"tensorboard.enabled", "tensorboard.output_path", "tensorboard.job_name">(values),
+      .csv = monitor<"csv_monitor.enabled", "csv_monitor.output_path", "csv_monitor.job_name">(values),
+      .wandb = {.enabled = values.get<"wandb.enabled">(),
+                .project = std::string{values.get<"wandb.project">()},
+                .group = text<"wandb.group">(values),
+                .team = text<"wandb.team">(values)},
+      .comms = {.enabled = values.get<"comms_logger.enabled">(), .verbose = values.get<"comms_logger.verbose">()},
+      .flops = {.enabled = values.get<"flops_profiler.enabled">(),
+                .profile_step = values.get<"flops_profiler.profile_step">(),
+                .recompute_fwd_factor = values.get<"flops_profiler.recompute_fwd_factor">(),
+                .detailed = values.get<"flops_profiler.detailed">(),
+                .output_file = text<"flops_profiler.output_file">(values)},
+  };
+}
+
+}  // namespace
+
 Settings assemble(Values const& values, optim::Own const* own) {
   Settings settings;
   settings.stage = static_cast<int>(values.get<"zero_optimization.stage">());
@@ -172,7 +235,7 @@ Settings assemble(Values const& values, optim::Own const* own) {
   settings.reduce_gradients = values.get<"zeroth.reduce_gradients">() == "every_micro_step"
                                   ? ReduceGradients::every_micro_step
                                   : ReduceGradients::last_micro_step;
-  settings.reduce_gradients_given = values.in_file<"zeroth.reduce_gradients">();
+  settings.reduce_gradients_given = values.says<"zeroth.reduce_gradients">();
   settings.sums_micro_steps = settings.reduce_gradients == ReduceGradients::last_micro_step &&
                               settings.batch.accumulation > 1 && settings.precision.gradient != Dtype::fp32 &&
                               accumulates_in_fp32(values);
@@ -182,6 +245,10 @@ Settings assemble(Values const& values, optim::Own const* own) {
   settings.max_live_count = values.get<"zero_optimization.stage3_max_live_parameters">();
   settings.gradient_slots = static_cast<int>(values.get<"zeroth.gradient_slots">());
   settings.overlap_comm = values.get<"zero_optimization.overlap_comm">();
+  settings.offload_optimizer = values.get<"zero_optimization.offload_optimizer.device">() == "cpu" ||
+                               enabled<"zero_optimization.cpu_offload">(values);
+  settings.offload_param = values.get<"zero_optimization.offload_param.device">() == "cpu" ||
+                           enabled<"zero_optimization.cpu_offload_param">(values);
   settings.update = {.rule = rule(values, own), .rounding_seed = values.get<"zeroth.stochastic_rounding_seed">()};
   settings.rules = step_rules(values, settings.update.rule);
   settings.timeout = std::chrono::milliseconds{values.get<"zeroth.timeout_ms">()};
@@ -193,6 +260,7 @@ Settings assemble(Values const& values, optim::Own const* own) {
   if (values.get<"zero_optimization.stage3_gather_16bit_weights_on_model_save">()) {
     settings.saved_weights = settings.precision.compute;
   }
+  settings.reports = reports(values);
   settings.checkpoint = {.buffer_bytes = values.get<"zeroth.checkpoint.buffer_bytes">(),
                          .keep = values.get<"zeroth.checkpoint.keep">(),
                          .direct_io = values.get<"zeroth.checkpoint.direct_io">()};

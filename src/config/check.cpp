@@ -99,33 +99,14 @@ Checked check_name(Key const& key, Node const& node) {
     }
     written.push_back(name.written);
   }
+  if (has_word(lower(key.removed_names), lower(*text))) {
+    return wrong(node, "has been removed from DeepSpeed 0.19");
+  }
   if (has_word(lower(key.foreign_names), lower(*text))) {
-    return wrong(node, "is DeepSpeed's, and Zeroth does not support it yet");
+    return wrong(node, "is DeepSpeed's, and Zeroth does not have it");
   }
   auto const near = nearest(*text, written);
   return wrong(node, near.empty() ? "is unknown" : fmt::format("is unknown (did you mean \"{}\"?)", near));
-}
-
-/// Equal; of an object, `node` has at least the members of `pattern`.
-bool matches(Node const& node, Node const& pattern) {
-  if (auto const* const number = std::get_if<Number>(&pattern.value)) {
-    auto const* const value = std::get_if<Number>(&node.value);
-    return value != nullptr && value->real == number->real;
-  }
-  if (auto const* const object = std::get_if<Object>(&pattern.value)) {
-    auto const* const value = std::get_if<Object>(&node.value);
-    return value != nullptr && std::ranges::all_of(*object, [&](Member const& wanted) {
-             auto const found = std::ranges::find(*value, wanted.name, &Member::name);
-             return found != value->end() && matches(found->node, wanted.node);
-           });
-  }
-  if (auto const* const text = std::get_if<std::string>(&pattern.value)) {
-    auto const* const value = std::get_if<std::string>(&node.value);
-    return value != nullptr && *value == *text;
-  }
-  auto const* const flag = std::get_if<bool>(&pattern.value);
-  auto const* const value = std::get_if<bool>(&node.value);
-  return flag != nullptr && value != nullptr && *value == *flag;
 }
 
 }  // namespace
@@ -146,24 +127,6 @@ Checked check(Key const& key, Node const& node) {
     }
   }
   return {};
-}
-
-bool asks_for_nothing(ForeignKey const& key, Node const& node) {
-  auto const* const object = std::get_if<Object>(&node.value);
-  if (is_null(node) || is_auto(node) || (object != nullptr && object->empty())) {
-    return true;
-  }
-  constexpr std::string_view separator = " or ";
-  for (auto rest = key.accepted; !rest.empty();) {
-    auto const end = std::min(rest.find(separator), rest.size());
-    Problems none;
-    auto const pattern = read_document(fmt::format("{{\"accepted\": {}}}", rest.substr(0, end)), none);
-    if (matches(node, pattern.front().node)) {
-      return true;
-    }
-    rest.remove_prefix(std::min(end + separator.size(), rest.size()));
-  }
-  return false;
 }
 
 bool is_auto(Node const& node) {

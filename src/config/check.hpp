@@ -3,7 +3,6 @@
 #pragma once
 #include <string>
 
-#include "config/foreign_keys.hpp"
 #include "config/keys.hpp"
 #include "zeroth/config/document.hpp"
 
@@ -17,9 +16,6 @@ struct Checked {
 
 /// Names are stored as the table spells them; texts are views of `node`.
 [[nodiscard]] Checked check(Key const& key, Node const& node);
-
-/// Whether `node` is one of the values that `key` accepts.
-[[nodiscard]] bool asks_for_nothing(ForeignKey const& key, Node const& node);
 
 [[nodiscard]] bool is_auto(Node const& node);
 [[nodiscard]] bool is_null(Node const& node);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "config/assemble.hpp"
+#include "config/open.hpp"
 #include "config/overlay.hpp"
 #include "config/print.hpp"
 #include "config/read.hpp"
@@ -23,9 +24,11 @@ struct ConfigState {
   std::string source;                     // the file's name
   config::Object document;                // `values` has views of it
   std::shared_ptr<optim::Own const> own;  // null: the file's optimizer; `values` has a view of its name
+  Beside beside;
+  config::Object given, stated;  // `values` has views of them
   config::Values values;
-  Dtype compute = Dtype::fp32;
-  Dtype gradient = Dtype::fp32;
+  config::Notes notes;
+  std::vector<config::OpenValue> open;
 };
 }  // namespace detail
 
@@ -51,38 +54,77 @@ void bring(optim::Own const& rule, config::Values& values, config::Problems& pro
   }
 }
 
-std::shared_ptr<detail::ConfigState const> resolve(std::string source, config::Object document,
-                                                   config::Problems problems,
-                                                   std::shared_ptr<optim::Own const> own = {}) {
-  auto state = std::make_shared<detail::ConfigState>();
-  state->source = std::move(source);
-  state->document = std::move(document);
-  state->own = std::move(own);
-  if (!problems.about_the_whole()) {  // otherwise the rules would complain about what could not be read
-    state->values = config::read_values(state->document, problems);
-    if (state->own) {
-      bring(*state->own, state->values, problems);
+/// The values of a text that stands beside the file; its notes are of no interest.
+config::Values values_beside(std::string const& name, std::string_view text, config::Object& document) {
+  config::Problems problems;
+  config::Notes notes;
+  document = config::read_document(text, problems);
+  auto values = config::read_values(document, problems, notes);
+  config::throw_if_any(name, problems);
+  return values;
+}
+
+/// What is the same for every copy of a file with changes.
+struct Parts {
+  std::string source;
+  config::Object document;
+  Beside beside;
+  std::shared_ptr<optim::Own const> own;
+};
+
+void judge_notes(config::Values const& values, config::Notes const& notes, config::Problems& problems) {
+  if (values.get<"zeroth.strict">()) {
+    for (auto const& note : notes) {
+      problems.push_back({note.path, note.line, fmt::format("{} (zeroth.strict is true)", note.text)});
     }
-    config::derive_all(state->values);
-    config::check_rules(state->values, problems);
+  }
+}
+
+std::shared_ptr<detail::ConfigState const> resolve(Parts parts, config::Problems problems) {
+  auto state = std::make_shared<detail::ConfigState>();
+  state->source = std::move(parts.source);
+  state->document = std::move(parts.document);
+  state->beside = std::move(parts.beside);
+  state->own = std::move(parts.own);
+  auto& values = state->values;
+  if (!problems.about_the_whole()) {  // otherwise the rules would complain about what could not be read
+    values = config::read_values(state->document, problems, state->notes);
+    auto const& [given, given_by, stated, stated_by, changes] = state->beside;
+    if (!stated.empty()) {
+      config::take_stated(values, values_beside(stated_by, stated, state->stated), stated_by, problems);
+    }
+    if (!given.empty()) {
+      config::fill_open(values, values_beside(given_by, given, state->given));
+    }
+    if (state->own) {
+      bring(*state->own, values, problems);
+    }
+    config::derive_all(values);
+    config::check_rules(values, problems);
+    judge_notes(values, state->notes, problems);
+    state->open = config::open_values(values);
   }
   config::throw_if_any(state->source, problems);
-  state->compute = config::dtype_named(config::compute_dtype(state->values));
-  state->gradient = config::dtype_named(state->values.get<"zeroth.gradient_dtype">());
   return state;
 }
 
-std::shared_ptr<detail::ConfigState const> parse(std::string source, std::string_view text) {
+std::shared_ptr<detail::ConfigState const> parse(std::string source, std::string_view text, Beside const& beside) {
   config::Problems problems;
   auto document = config::read_document(text, problems);
-  return resolve(std::move(source), std::move(document), std::move(problems));
+  if (!beside.changes.empty()) {
+    config::Problems of_changes;
+    auto const changes = config::read_document(beside.changes, of_changes);
+    config::throw_if_any(fmt::format("{}, with changes", source), of_changes);
+    config::overlay(document, changes);
+  }
+  return resolve({std::move(source), std::move(document), beside, {}}, std::move(problems));
 }
 
 }  // namespace
 
 Config::Config(std::shared_ptr<detail::ConfigState const> state) noexcept : state_{std::move(state)} {}
 
-Config Config::from_json(std::string_view text) { return Config{parse("<text>", text)}; }
+Config Config::from_json(std::string_view text, Beside const& beside) { return Config{parse("<text>", text, beside)}; }
 
 Config Config::with(std::string_view changes) const {
   config::Problems problems;
@@ -90,7 +132,7 @@ Config Config::with(std::string_view changes) const {
   config::throw_if_any(fmt::format("{}, with changes", state_->source), problems);
   auto document = state_->document;
   config::overlay(document, changed);
-  return Config{resolve(state_->source, std::move(document), {}, state_->own)};
+  return Config{resolve({state_->source, std::move(document), state_->beside, state_->own}, {})};
 }
 
 Config Config::with(optim::Own rule) const {
@@ -104,13 +146,53 @@ Config Config::with(optim::Own rule) const {
                    fmt::format("Config::with: the rule \"{}\" starts its state \"{}\" from {}; allowed: finite numbers",
                                rule.called, state.name, state.initial));
   }
-  return Config{resolve(state_->source, state_->document, {}, std::make_shared<optim::Own const>(std::move(rule)))};
+  auto own = std::make_shared<optim::Own const>(std::move(rule));
+  return Config{resolve({state_->source, state_->document, state_->beside, std::move(own)}, {})};
 }
 
-Config Config::from_file(std::filesystem::path const& path) { return Config{parse(path.string(), read_file(path))}; }
+Config Config::from_file(std::filesystem::path const& path, Beside const& beside) {
+  return Config{parse(path.string(), read_file(path), beside)};
+}
+Config Config::from_file(std::filesystem::path const& path, std::string_view given) {
+  Beside beside;
+  beside.given = given;
+  return from_file(path, beside);
+}
 
-Dtype Config::compute_dtype() const noexcept { return state_->compute; }
-Dtype Config::gradient_dtype() const noexcept { return state_->gradient; }
+Dtype Config::compute_dtype() const {
+  expect_complete();
+  return config::dtype_named(config::compute_dtype(state_->values));
+}
+Dtype Config::gradient_dtype() const {
+  expect_complete();
+  return config::dtype_named(state_->values.get<"zeroth.gradient_dtype">());
+}
+
+ActivationSettings Config::activation_checkpointing() const {
+  auto const& values = state_->values;
+  constexpr auto number = config::index_of<"activation_checkpointing.number_checkpoints">;
+  return {.number_checkpoints = values.says(number) ? values.get<"activation_checkpointing.number_checkpoints">() : 0,
+          .cpu_checkpointing = values.get<"activation_checkpointing.cpu_checkpointing">()};
+}
+
+std::vector<config::OpenValue> const& Config::open() const noexcept { return state_->open; }
+config::Notes const& Config::notes() const noexcept { return state_->notes; }
+std::string const& Config::source() const noexcept { return state_->source; }
+
+void Config::expect_complete() const {
+  if (state_->open.empty()) {
+    return;
+  }
+  auto const count = state_->open.size();
+  auto message = fmt::format("{}: {} value{} left to the program, and not given", state_->source, count,
+                             count == 1 ? " is" : "s are");
+  for (auto const& [path, line, text] : state_->open) {
+    auto const where = line > 0 ? fmt::format(" (line {}, \"auto\")", line) : std::string{};
+    message += fmt::format("\n  {}{}: {}", path, where, text);
+  }
+  throw ConfigError{message};
+}
+
 std::string Config::to_string() const { return config::to_table(state_->values); }
 std::string Config::to_json() const { return config::to_json(state_->values); }
 
@@ -118,6 +200,7 @@ Settings Config::settings(int world, std::int64_t largest_unit_count) const {
   ZEROTH_EXPECTS(world >= 1, fmt::format("Config::settings: world is {}; allowed: 1 or more", world));
   ZEROTH_EXPECTS(largest_unit_count >= 0,
                  fmt::format("Config::settings: largest_unit_count is {}; allowed: 0 or more", largest_unit_count));
+  expect_complete();
   auto values = state_->values;
   values.given = config::Given{world, largest_unit_count};
   config::derive_all(values);

@@ -15,8 +15,10 @@ bool derive_one(Key const& key, Entry& entry, Values const& values) {
     return false;
   }
   try {
-    bool const largest_unit = key.automatic && entry.source == Source::automatic;
-    entry.value = largest_unit ? Value{values.job().largest_unit_count} : key.derive(values);
+    bool const automatic = entry.source == Source::automatic;
+    entry.value = automatic && key.automatic              ? Value{values.job().largest_unit_count}
+                  : automatic && key.when_auto != nullptr ? key.when_auto(values)
+                                                          : key.derive(values);
     return true;
   } catch (Unknown const&) {
     return false;
@@ -78,10 +80,30 @@ Value micro_batch(Values const& values) {
 }
 
 Value accumulation_steps(Values const& values) {
-  bool const both = values.in_file<"train_batch_size">() && values.in_file<"train_micro_batch_size_per_gpu">();
+  bool const both = values.says<"train_batch_size">() && values.says<"train_micro_batch_size_per_gpu">();
   return both ? quotient(values.get<"train_batch_size">(),
                          values.get<"train_micro_batch_size_per_gpu">() * values.job().world)
               : std::int64_t{1};
+}
+
+Value left_open(Values const& /*values*/) { throw Unknown{}; }
+
+namespace {
+/// "auto" beside the other 16-bit dtype: false if that is enabled.
+Value not_where(bool other_says, bool other_enabled) {
+  return other_says && other_enabled ? Value{false} : throw Unknown{};
+}
+}  // namespace
+
+Value fp16_where_bf16_decides(Values const& values) {
+  return not_where(values.says<"bf16.enabled">(), values.get<"bf16.enabled">());
+}
+Value bf16_where_fp16_decides(Values const& values) {
+  return not_where(values.says<"fp16.enabled">(), values.get<"fp16.enabled">());
+}
+
+Value rate_of_the_optimizer(Values const& values) {
+  return values.says<"optimizer.params.lr">() ? Value{values.get<"optimizer.params.lr">()} : throw Unknown{};
 }
 
 Value param_dtype(Values const& values) { return compute_dtype(values); }
@@ -127,6 +149,9 @@ Value learning_rate(Values const& values) {
 }
 
 Value epsilon(Values const& values) { return values.get<"optimizer.type">() == "Adagrad" ? 1e-10 : 1e-8; }
+
+Value cycle_second(Values const& values) { return values.get<"scheduler.params.cycle_first_step_size">(); }
+Value cycle_second_stairs(Values const& values) { return values.get<"scheduler.params.cycle_first_stair_count">(); }
 
 Value warmup_max(Values const& values) {
   auto const type = values.get<"scheduler.type">();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstddef>
 #include <iterator>
@@ -67,12 +68,82 @@ std::optional<std::int64_t> whole(double real) {
   return fits ? std::optional{static_cast<std::int64_t>(real)} : std::nullopt;
 }
 
+/// Where a string that begins at `at` has ended; the text's end where it does not.
+std::size_t after_string(std::string_view text, std::size_t at) {
+  for (++at; at < text.size() && text[at] != '"'; ++at) {
+    at += text[at] == '\\' ? 1U : 0U;
+  }
+  return std::min(at + 1, text.size());
+}
+
+/// Where a comment that begins at `at` has ended; `at` if none begins there.
+std::size_t after_comment(std::string_view text, std::size_t at) {
+  auto const two = text.substr(at, 2);
+  if (two != "//" && two != "/*") {
+    return at;
+  }
+  auto const end = two == "//" ? text.find('\n', at) : text.find("*/", at + 2);
+  return end == std::string_view::npos ? text.size() : end + (two == "//" ? 0U : 2U);
+}
+
+/// The text with a space for each comma that only "}" or "]" follows: as Hjson and people write it. Lines and columns
+/// stay what they are.
+std::string without_trailing_commas(std::string_view text) {
+  std::string result{text};
+  auto comma = std::string_view::npos;  // that may turn out to be one
+  char before = '{';                    // what came before it, of what is no space
+  for (std::size_t at = 0; at < text.size();) {
+    if (auto const after = after_comment(text, at); after != at) {
+      at = after;
+      continue;
+    }
+    char const letter = text[at];
+    bool const closes = letter == '}' || letter == ']';
+    if (closes && comma != std::string_view::npos) {
+      result[comma] = ' ';
+    }
+    if (letter == ',') {
+      comma = std::string_view{"{[,"}.find(before) == std::string_view::npos ? at : std::string_view::npos;
+    } else if (std::string_view{" \t\r\n"}.find(letter) == std::string_view::npos) {
+      comma = std::string_view::npos;
+    }
+    before = std::string_view{" \t\r\n"}.find(letter) == std::string_view::npos ? letter : before;
+    at = letter == '"' ? after_string(text, at) : at + 1;
+  }
+  return result;
+}
+
+/// Of Hjson, which DeepSpeed reads, what the text has where the parser gave up; empty if it is nothing of the kind.
+std::string_view of_hjson(std::string_view text, std::size_t at) {
+  auto const word = [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_'; };
+  while (at > 0 && at < text.size() && word(text[at]) && word(text[at - 1])) {
+    --at;
+  }
+  if (at >= text.size()) {
+    return {};
+  }
+  if (text[at] == '#') {
+    return "; Hjson's comments with # are not read, only // and /* */";
+  }
+  if (text[at] == '\'') {
+    return "; Hjson's quotes of ' are not read, only \"";
+  }
+  if (std::isalpha(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_') {
+    return "; Hjson's names and strings without quotes are not read";
+  }
+  return {};
+}
+
 class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  TreeBuilder(std::string_view text, Problems& problems)
-      : text_{text}, furthest_{text.data()}, line_start_{text.data()}, problems_{problems} {}
+  TreeBuilder(std::string_view text, Comments comments, Problems& problems)
+      : text_{text},
+        furthest_{text.data()},
+        line_start_{text.data()},
+        comments_{comments == Comments::allowed},
+        problems_{problems} {}
 
-  Object build(Comments comments) {
+  Object build() {
     if (auto const nul = text_.find('\0'); nul != std::string_view::npos) {  // the parser would take it for the end
       static_cast<void>(fail(nul + 1, "a NUL byte"));
       return {};
@@ -80,7 +151,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     Cursor const first{text_.data(), &furthest_};
     Cursor const last{text_.data() + text_.size(), &furthest_};
     bool const parsed = nlohmann::json::sax_parse(first, last, this, nlohmann::json::input_format_t::json,
-                                                  /*strict=*/true, comments == Comments::allowed);
+                                                  /*strict=*/true, comments_);
     if (!parsed) {
       return {};
     }
@@ -133,7 +204,8 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     if (why.starts_with("parse error at")) {
       why.remove_prefix(std::min(why.size(), why.find(": ") + 2));
     }
-    return fail(position, parser_says(why));
+    auto const hint = comments_ ? of_hjson(text_, position == 0 ? 0 : position - 1) : std::string_view{};
+    return fail(position, fmt::format("{}{}", parser_says(why), hint));
   }
 
  private:
@@ -202,6 +274,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   char const* furthest_;
   char const* line_start_;  // up to here lines are counted
   int line_ = 1;
+  bool comments_;
   Problems& problems_;
   std::vector<Open> open_;
   Node root_;
@@ -210,7 +283,11 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 Object read_document(std::string_view text, Problems& problems, Comments comments) {
-  return TreeBuilder{text, problems}.build(comments);
+  if (comments == Comments::refused) {
+    return TreeBuilder{text, comments, problems}.build();
+  }
+  auto const plain = without_trailing_commas(text);
+  return TreeBuilder{plain, comments, problems}.build();
 }
 
 Member const* find(Object const& object, std::string_view name) noexcept {
@@ -234,29 +311,53 @@ std::string path_part(std::string_view name) {
   return safe ? std::string{name} : in_quotes(name);
 }
 
-std::string show(Node const& node) {
-  struct Shown {
-    std::string operator()(std::nullptr_t) const { return "null"; }
-    std::string operator()(bool value) const { return value ? "true" : "false"; }
-    std::string operator()(Number const& value) const {
-      return value.spelling.size() <= shown_limit ? value.spelling : value.spelling.substr(0, shown_limit) + "...";
-    }
-    std::string operator()(std::string const& value) const { return in_quotes(value); }
-    std::string operator()(Array const& value) const {
-      std::string list;
-      for (auto const& item : value) {
-        list += (list.empty() ? "" : ", ") + show(item);
-        if (list.size() > shown_limit) {
-          return "[" + list + ", ...]";
-        }
+namespace {
+
+/// Appends to `out`; of more than shown_limit characters of a list only the first items.
+struct Shown {
+  std::string& out;
+
+  void operator()(std::nullptr_t) const { out += "null"; }
+  void operator()(bool value) const { out += value ? "true" : "false"; }
+  void operator()(Number const& value) const {
+    out += value.spelling.substr(0, shown_limit);
+    out += value.spelling.size() <= shown_limit ? "" : "...";
+  }
+  void operator()(std::string const& value) const { out += in_quotes(value); }
+  void operator()(Array const& value) const {
+    list('[', value, ']', [&](Node const& item) { std::visit(*this, item.value); });
+  }
+  void operator()(Object const& value) const {
+    list('{', value, '}', [&](Member const& member) {
+      out += in_quotes(member.name);
+      out += ": ";
+      std::visit(*this, member.node.value);
+    });
+  }
+
+ private:
+  template <class Items, class Show>
+  void list(char open, Items const& items, char close, Show const& show_one) const {
+    auto const start = out.size();
+    out += open;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      out += i == 0 ? "" : ", ";
+      if (out.size() - start > shown_limit) {
+        out += "...";
+        break;
       }
-      return "[" + list + "]";
+      show_one(items[i]);
     }
-    std::string operator()(Object const& value) const {
-      return value.empty() ? "{}" : "{" + in_quotes(value.front().name) + ": ...}";
-    }
-  };
-  return std::visit(Shown{}, node.value);
+    out += close;
+  }
+};
+
+}  // namespace
+
+std::string show(Node const& node) {
+  std::string text;
+  std::visit(Shown{text}, node.value);
+  return text;
 }
 
 std::string_view describe(Node const& node) {

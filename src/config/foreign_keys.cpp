@@ -1,169 +1,280 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/foreign_keys.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
+
+#include "config/check.hpp"
 
 namespace zeroth::config {
 namespace {
 
-constexpr std::string_view disabled = R"({"enabled": false})";
-constexpr std::string_view report = "StepReport has what there is to log; write it where you want it";
-constexpr std::string_view torch_only = "it is about PyTorch modules";
-constexpr std::string_view recompute = "recompute activations inside the backward guard instead";
-constexpr std::string_view other_optimizer = "of an optimizer that Zeroth does not have";
-constexpr std::string_view other_scheduler = "scheduler.type is WarmupLR, WarmupDecayLR or WarmupCosineLR";
-constexpr std::string_view one_unit = "Zeroth gathers one unit at a time; choose the units in the model";
-constexpr std::string_view all_sharded = "Zeroth shards every parameter";
+constexpr auto no_effect = Verdict::no_effect;
+constexpr auto moot = Verdict::moot;
+constexpr auto refused = Verdict::refused;
+constexpr auto removed = Verdict::removed;
 
 // clang-format off
 constexpr ForeignKey table[] = {
     // ---- top level
-    {"managed_gradient_accumulation", "true", ""},
-    {"dataloader_drop_last", "false", "the program loads its data itself"},
-    {"sequence_parallel_size", "1", ""},
-    {"use_data_before_expert_parallelism", "false", ""},
-    {"seq_parallel_communication_data_type", R"("fp32")", "use communication_data_type"},
-    {"prescale_gradients", "false", "Zeroth sums, and divides once in the update"},
-    {"gradient_predivide_factor", "1.0", "Zeroth sums, and divides once in the update"},
-    {"gradient_allreduce_op", R"("mean")", "scale the loss in the program"},
-    {"sparse_gradients", "false", ""},
-    {"disable_allgather", "false", ""},
-    {"graph_harvesting", "false", ""},
-    {"zero_allow_untested_optimizer", "true or false", ""},
-    {"zero_force_ds_cpu_optimizer", "true or false", ""},
-    {"allgather_size", "", one_unit},
-    {"steps_per_print", "", report},
-    {"wall_clock_breakdown", "false", report},
-    {"memory_breakdown", "false", "Engine::planned() and Engine::peak() say what is held"},
-    {"dump_state", "false", "Config::to_string() prints the resolved file"},
-    {"log_level", "", ""},
-    {"vocabulary_size", "", ""},
-    // ---- sections
-    {"amp", disabled, "use fp16 or bf16"},
-    {"torch_autocast", disabled, "use fp16 or bf16"},
-    {"timers", R"({"throughput": {"enabled": false}})", report},
-    {"comms_logger", disabled, "StepReport has the bytes per collective"},
-    {"flops_profiler", disabled, ""},
-    {"tensorboard", disabled, report},
-    {"csv_monitor", disabled, report},
-    {"wandb", disabled, report},
-    {"comet", disabled, report},
-    {"aio", "", ""},
-    {"checkpoint", "", ""},
-    {"nebula", disabled, ""},
-    {"datastates_ckpt", "", ""},
-    {"elasticity", disabled, ""},
-    {"autotuning", disabled, ""},
-    {"tensor_parallel", "", ""},
-    {"expert_parallel", disabled, ""},
-    {"pipeline", "", ""},
-    {"compile", R"({"deepcompile": false})", torch_only},
-    {"hybrid_engine", disabled, ""},
-    {"sparse_attention", "", torch_only},
-    {"progressive_layer_drop", disabled, ""},
-    {"eigenvalue", disabled, ""},
-    {"quantize_training", "", ""},
-    {"curriculum_learning", disabled, "the program loads its data itself"},
-    {"data_efficiency", disabled, "the program loads its data itself"},
-    {"compression_training", "", ""},
-    {"weight_quantization", "", ""},
-    {"activation_checkpointing.partition_activations", "false", recompute},
-    {"activation_checkpointing.cpu_checkpointing", "false", recompute},
-    {"activation_checkpointing.contiguous_memory_optimization", "false", recompute},
-    {"activation_checkpointing.number_checkpoints", "", recompute},
-    {"activation_checkpointing.synchronize_checkpoint_boundary", "false", recompute},
-    {"activation_checkpointing.profile", "false", recompute},
+    {"managed_gradient_accumulation", Form::boolean, refused, "true", "the engine counts micro-steps: say StepOptions or end the step where the program wants it"},
+    {"dataloader_drop_last", Form::boolean, no_effect, "false", "the program loads its data itself"},
+    {"sequence_parallel_size", Form::integer, refused, "1", "ranks share no sequence; use 1"},
+    {"use_data_before_expert_parallelism", Form::boolean, no_effect, "false", "there are no expert-parallel groups to order"},
+    {"seq_parallel_communication_data_type", Form::text, no_effect, R"("fp32")", "ranks share no sequence; communication_data_type is the dtype of gradients"},
+    {"prescale_gradients", Form::boolean, no_effect, "false", "a mean either way: fp16 sums are divided before they travel, by a power of two, all others in the update"},
+    {"gradient_predivide_factor", Form::number, no_effect, "1.0", "a mean either way: fp16 sums are divided before they travel, by a power of two, all others in the update"},
+    {"gradient_allreduce_op", Form::text, refused, R"("mean" or "MEAN" or "Mean")", "scale the loss in the program"},
+    {"disable_allgather", Form::boolean, no_effect, "false", "DeepSpeed does not use it either"},
+    {"disable_python_gc", Form::boolean, no_effect, "false", "there is no Python"},
+    {"zero_allow_untested_optimizer", Form::boolean, no_effect, "false", "every optimizer that Zeroth has is tested at every stage"},
+    {"zero_force_ds_cpu_optimizer", Form::boolean, no_effect, "true", "the update on a CPU is always Zeroth's own"},
+    {"allgather_size", Form::integer, no_effect, "", "a unit is gathered at a time"},
+    {"log_level", Form::text, no_effect, "", "the program sets the level of its log"},
+    {"vocabulary_size", Form::integer, no_effect, "", "DeepSpeed only warns where it is not a multiple of 8"},
+    {"data_parallel_group", Form::any, no_effect, "", "the ranks of a job are its data-parallel group"},
+    {"ddp_bf16", Form::any, no_effect, "", "DeepSpeed does not use it either"},
+    // ---- what DeepSpeed 0.19 has removed
+    {"amp", Form::object, removed, R"({"enabled": false})", "use fp16 or bf16"},
+    {"nebula", Form::object, removed, R"({"enabled": false})", "AnyEngine::save() saves beside training"},
+    {"compression_training", Form::object, removed, "", ""},
+    {"quantize_training", Form::object, removed, R"({"enabled": false})", ""},
+    {"sparse_gradients", Form::boolean, removed, "false", ""},
+    {"eigenvalue", Form::object, removed, R"({"enabled": false})", ""},
+    {"sparse_attention", Form::object, removed, "", ""},
+    {"elasticity", Form::object, removed, R"({"enabled": false})", "give the batch sizes"},
+    {"graph_harvesting", Form::boolean, removed, "false", ""},
+    {"curriculum_learning", Form::object, removed, R"({"enabled": false})", "the program loads its data itself"},
+    {"progressive_layer_drop", Form::object, removed, R"({"enabled": false})", ""},
+    // ---- sections about other programs than a training loop of Zeroth's
+    {"torch_autocast", Form::object, refused, R"({"enabled": false})", "use fp16 or bf16"},
+    {"aio", Form::object, no_effect, "", "it is about NVMe offload"},
+    {"autotuning", Form::object, no_effect, R"({"enabled": false})", "DeepSpeed's launcher reads it, the engine does not; zeroth plan and zeroth simulate compare stages"},
+    {"pipeline", Form::object, no_effect, "", "DeepSpeed too reads it for a PipelineModule only"},
+    {"datastates_ckpt", Form::any, refused, "false", "AnyEngine::save() saves beside training"},
+    {"expert_parallel", Form::object, refused, R"({"enabled": false})", "there is no expert parallelism"},
+    {"data_efficiency", Form::object, refused, R"({"enabled": false})", "the program loads its data itself: DeepSpeed still has this key; leave it to the files of DeepSpeed"},
+    {"hybrid_engine.enabled", Form::boolean, refused, "false", "generation is not part of Zeroth"},
+    {"hybrid_engine.max_out_tokens", Form::integer, moot, "", "of hybrid_engine.enabled"},
+    {"hybrid_engine.inference_tp_size", Form::integer, moot, "", "of hybrid_engine.enabled"},
+    {"hybrid_engine.release_inference_cache", Form::boolean, moot, "", "of hybrid_engine.enabled"},
+    {"hybrid_engine.pin_parameters", Form::boolean, moot, "", "of hybrid_engine.enabled"},
+    {"hybrid_engine.tp_gather_partition_size", Form::integer, moot, "", "of hybrid_engine.enabled"},
+    {"hybrid_engine.enable_cuda_graph", Form::boolean, moot, "", "of hybrid_engine.enabled"},
+    {"weight_quantization.enabled", Form::boolean, no_effect, "", "DeepSpeed's inference reads it, training does not"},
+    {"weight_quantization.num_bits", Form::integer, no_effect, "", "DeepSpeed's inference reads it, training does not"},
+    {"weight_quantization.q_type", Form::text, no_effect, "", "DeepSpeed's inference reads it, training does not"},
+    {"weight_quantization.q_groups", Form::integer, no_effect, "", "DeepSpeed's inference reads it, training does not"},
+    {"weight_quantization.quantized_initialization", Form::object, no_effect, "", "DeepSpeed's inference reads it, training does not"},
+    {"weight_quantization.post_init_quant", Form::object, no_effect, "", "DeepSpeed's inference reads it, training does not"},
+    {"tensor_parallel.autotp_size", Form::integer, refused, "0 or 1", "there is no tensor parallelism"},
+    {"tensor_parallel.dtype", Form::any, moot, "", "of tensor_parallel.autotp_size"},
+    {"tensor_parallel.tp_overlap_comm", Form::boolean, moot, "", "of tensor_parallel.autotp_size"},
+    {"tensor_parallel.vocab_parallel_lm_head", Form::boolean, moot, "", "of tensor_parallel.autotp_size"},
+    {"tensor_parallel.vocab_parallel_ce_backend", Form::text, moot, "", "of tensor_parallel.autotp_size"},
+    {"tensor_parallel.injection_policy_tuple", Form::list, moot, "", "of tensor_parallel.autotp_size"},
+    {"tensor_parallel.partition_config", Form::object, moot, "", "of tensor_parallel.autotp_size"},
+    {"tensor_parallel.preset_model", Form::text, moot, "", "of tensor_parallel.autotp_size"},
+    {"tensor_parallel.keep_module_on_host", Form::boolean, moot, "", "of tensor_parallel.autotp_size"},
+    {"tensor_parallel.replace_with_kernel_inject", Form::boolean, moot, "", "of tensor_parallel.autotp_size"},
+    {"tensor_parallel.kernel_inject", Form::boolean, moot, "", "of tensor_parallel.autotp_size"},
+    {"tensor_parallel.tensor_parallel", Form::object, refused, R"({"tp_size": 1})", "there is no tensor parallelism"},
+    {"tensor_parallel.tp", Form::object, refused, R"({"tp_size": 1})", "there is no tensor parallelism"},
+    {"compile.deepcompile", Form::boolean, no_effect, "false", "it compiles PyTorch modules"},
+    {"compile.autoep_non_moe", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.free_activation", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.free_activation_threshold", Form::integer, moot, "", "of compile.deepcompile"},
+    {"compile.offload_activation", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.offload_activation_pin_memory", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.offload_opt_states", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.double_buffer", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.symmetric_memory", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.debug_log", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.offload_parameters", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.sync_before_reduce", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.sync_after_reduce", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.sync_before_allgather", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.sync_after_allgather", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.keep_int_input_tensors", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.keep_all_input_tensors", Form::boolean, moot, "", "of compile.deepcompile"},
+    {"compile.passes", Form::list, moot, "", "of compile.deepcompile"},
+    // ---- what is printed and written
+    {"timers.throughput.enabled", Form::boolean, no_effect, "", "StepReport has the time of every step"},
+    {"timers.throughput.synchronized", Form::boolean, moot, "", "of timers.throughput.enabled"},
+    {"comms_logger.prof_all", Form::boolean, no_effect, "true", "every collective is counted"},
+    {"comms_logger.debug", Form::boolean, no_effect, "false", "a collective is called by what it is for and its unit"},
+    {"comms_logger.prof_ops", Form::list, no_effect, "[]", "every collective is counted"},
+    {"flops_profiler.module_depth", Form::integer, no_effect, "-1", "units have no units in them"},
+    {"flops_profiler.top_modules", Form::integer, no_effect, "1", "the table has every unit"},
+    {"comet.enabled", Form::boolean, refused, "false", "use tensorboard, csv_monitor, wandb or a Monitor of the program's own"},
+    {"comet.samples_log_interval", Form::integer, moot, "", "of comet.enabled"},
+    {"comet.project", Form::text, moot, "", "of comet.enabled"},
+    {"comet.workspace", Form::text, moot, "", "of comet.enabled"},
+    {"comet.api_key", Form::text, moot, "", "of comet.enabled"},
+    {"comet.experiment_name", Form::text, moot, "", "of comet.enabled"},
+    {"comet.experiment_key", Form::text, moot, "", "of comet.enabled"},
+    {"comet.online", Form::boolean, moot, "", "of comet.enabled"},
+    {"comet.mode", Form::text, moot, "", "of comet.enabled"},
+    // ---- checkpoints
+    {"checkpoint.tag_validation", Form::text, no_effect, R"("Warn" or "WARN" or "warn")", "ranks always agree on what a checkpoint is called, or save() fails"},
+    {"checkpoint.load_universal", Form::boolean, no_effect, "", "every checkpoint restores at any stage and number of ranks"},
+    {"checkpoint.use_node_local_storage", Form::boolean, no_effect, "false", "save() needs one folder that all ranks see, and fails where they do not"},
+    {"checkpoint.parallel_write", Form::object, no_effect, "", "ranks always write their shares at the same time"},
+    {"checkpoint.checkpoint_serialization", Form::boolean, no_effect, "", "checkpoints are safetensors"},
+    {"checkpoint.writer", Form::object, no_effect, "", "zeroth.checkpoint says how checkpoints are written"},
+    // ---- activation checkpointing
+    {"activation_checkpointing.partition_activations", Form::boolean, no_effect, "false", "there are no model-parallel ranks to cut activations among"},
+    {"activation_checkpointing.contiguous_memory_optimization", Form::boolean, no_effect, "false", "the program decides how it keeps activations"},
+    {"activation_checkpointing.synchronize_checkpoint_boundary", Form::boolean, no_effect, "false", "the program decides how it keeps activations"},
+    {"activation_checkpointing.profile", Form::boolean, no_effect, "false", "the program decides how it keeps activations"},
     // ---- precision
-    {"data_types.buffer_dtype", "", torch_only},
-    {"fp16.auto_cast", "false", "convert the input in the program"},
-    {"fp16.fp16_master_weights_and_grads", "false", "masters are fp32"},
-    {"bf16.immediate_grad_update", "false", ""},
+    {"data_types.buffer_dtype", Form::text, no_effect, "", "the program holds what is not a parameter"},
+    {"data_types.keep_in_fp32_modules", Form::any, no_effect, "", "the program holds what is not a parameter"},
+    {"fp16.auto_cast", Form::boolean, no_effect, "false", "the program converts its input itself"},
+    {"fp16.fp16_master_weights_and_grads", Form::boolean, refused, "false", "masters of fp16 are fp32; bf16 has bf16_master_weights_and_grads"},
+    {"bf16.loss_scale", Form::number, refused, "", "bf16 needs no loss scale"},
+    {"bf16.loss_scale_window", Form::integer, refused, "", "bf16 needs no loss scale"},
+    {"bf16.initial_scale_power", Form::integer, refused, "", "bf16 needs no loss scale"},
+    {"bf16.hysteresis", Form::integer, refused, "", "bf16 needs no loss scale"},
+    {"bf16.min_loss_scale", Form::integer, refused, "", "bf16 needs no loss scale"},
+    {"bf16.consecutive_hysteresis", Form::boolean, refused, "", "bf16 needs no loss scale"},
+    {"bf16.auto_cast", Form::boolean, refused, "", "the program converts its input itself"},
+    {"bf16.immediate_grad_update", Form::boolean, no_effect, "false", "when gradients are added to fp32 sums, zeroth.reduce_gradients says"},
     // ---- zero_optimization
-    {"zero_optimization.contiguous_gradients", "true", "gradients are always contiguous"},
-    {"zero_optimization.reduce_scatter", "true", "stages 1 to 3 always reduce-scatter"},
-    {"zero_optimization.use_multi_rank_bucket_allreduce", "true", ""},
-    {"zero_optimization.allgather_partitions", "true", "parameters are always gathered with an all-gather"},
-    {"zero_optimization.allgather_bucket_size", "", one_unit},
-    {"zero_optimization.load_from_fp32_weights", "true", "masters are loaded as they were saved"},
-    {"zero_optimization.elastic_checkpoint", "false", ""},
-    {"zero_optimization.offload_param", R"({"device": "none"})", ""},
-    {"zero_optimization.offload_optimizer", R"({"device": "none"})", ""},
-    {"zero_optimization.cpu_offload", "false", ""},
-    {"zero_optimization.cpu_offload_param", "false", ""},
-    {"zero_optimization.cpu_offload_use_pin_memory", "false", ""},
-    {"zero_optimization.zenflow", "", ""},
-    {"zero_optimization.sub_group_size", "", "the update runs unit by unit; choose the units in the model"},
-    {"zero_optimization.stage3_param_persistence_threshold", "0", all_sharded},
-    {"zero_optimization.stage3_model_persistence_threshold", "0", all_sharded},
-    {"zero_optimization.stage3_max_reuse_distance", "", "stage3_max_live_parameters bounds what is gathered"},
-    {"zero_optimization.stage3_module_granularity_threshold", "0", one_unit},
-    {"zero_optimization.stage3_use_all_reduce_for_fetch_params", "false", ""},
-    {"zero_optimization.stage3_allgather_sequential", "false", one_unit},
-    {"zero_optimization.ignore_unused_parameters", "", "say skip() for a unit that a micro-step does not use"},
-    {"zero_optimization.legacy_stage1", "false", ""},
-    {"zero_optimization.round_robin_gradients", "false", ""},
-    {"zero_optimization.zero_quantized_weights", "false", ""},
-    {"zero_optimization.zero_quantized_nontrainable_weights", "false", ""},
-    {"zero_optimization.zero_quantized_gradients", "false", ""},
-    {"zero_optimization.zeropp_loco_param", "", ""},
-    {"zero_optimization.mics_hierarchical_params_gather", "false", ""},
-    {"zero_optimization.memory_efficient_linear", "", torch_only},
-    {"zero_optimization.pipeline_loading_checkpoint", "false", ""},
-    {"zero_optimization.override_module_apply", "", torch_only},
-    {"zero_optimization.log_trace_cache_warnings", "false", ""},
-    {"zero_optimization.enable_sanity_checks", "false", "use zeroth.check"},
-    {"zero_optimization.save_muon_momentum_buffer_in_memory", "false", ""},
-    {"zero_optimization.leaf_module", "", one_unit},
+    {"zero_optimization.contiguous_gradients", Form::boolean, no_effect, "true", "gradients are always contiguous"},
+    {"zero_optimization.reduce_scatter", Form::boolean, no_effect, "true", "stages 1 to 3 always reduce-scatter; the sums are the same"},
+    {"zero_optimization.use_multi_rank_bucket_allreduce", Form::boolean, no_effect, "true", "a bucket is one reduce-scatter"},
+    {"zero_optimization.allgather_partitions", Form::boolean, no_effect, "true", "parameters are always gathered with an all-gather"},
+    {"zero_optimization.allgather_bucket_size", Form::integer, no_effect, "500000000", "a unit is gathered at a time"},
+    {"zero_optimization.compute_grad_norm", Form::boolean, no_effect, "true", "the norm is part of the update"},
+    {"zero_optimization.parameter_alignment", Form::boolean, no_effect, "false", "parameters are always aligned"},
+    {"zero_optimization.load_from_fp32_weights", Form::boolean, no_effect, "true", "masters are restored as they were saved"},
+    {"zero_optimization.elastic_checkpoint", Form::boolean, no_effect, "false", "every checkpoint restores at any number of ranks"},
+    {"zero_optimization.cpu_offload_use_pin_memory", Form::boolean, no_effect, "", "DeepSpeed does not use it either"},
+    {"zero_optimization.offload_param.nvme_path", Form::text, moot, "", R"(of offload_param.device "nvme")"},
+    {"zero_optimization.offload_param.buffer_count", Form::integer, moot, "", R"(of offload_param.device "nvme")"},
+    {"zero_optimization.offload_param.pin_memory", Form::boolean, moot, "", "memory beside a GPU is always pinned"},
+    {"zero_optimization.offload_optimizer.nvme_path", Form::text, moot, "", R"(of offload_optimizer.device "nvme")"},
+    {"zero_optimization.offload_optimizer.buffer_count", Form::integer, moot, "", R"(of offload_optimizer.device "nvme")"},
+    {"zero_optimization.offload_optimizer.pin_memory", Form::boolean, moot, "", "memory beside a GPU is always pinned"},
+    {"zero_optimization.offload_param.buffer_size", Form::integer, moot, "", R"(of offload_param.device "nvme")"},
+    {"zero_optimization.offload_param.max_in_cpu", Form::integer, moot, "", R"(of offload_param.device "nvme")"},
+    {"zero_optimization.offload_optimizer.pipeline_read", Form::boolean, moot, "", R"(of offload_optimizer.device "nvme")"},
+    {"zero_optimization.offload_optimizer.pipeline_write", Form::boolean, moot, "", R"(of offload_optimizer.device "nvme")"},
+    {"zero_optimization.offload_optimizer.fast_init", Form::boolean, moot, "", R"(of offload_optimizer.device "nvme")"},
+    {"zero_optimization.offload_optimizer.ratio", Form::number, refused, "1.0", "the states of the optimizer are offloaded as a whole"},
+    {"zero_optimization.offload_optimizer.super_offload", Form::boolean, no_effect, "false", "it is another schedule of the same update"},
+    {"zero_optimization.offload_optimizer.cpuadam_cores_perc", Form::number, moot, "", "of offload_optimizer.super_offload"},
+    {"zero_optimization.zenflow", Form::object, refused, "", "it trains something else: late updates"},
+    {"zero_optimization.sub_group_size", Form::integer, no_effect, "1000000000", "an update runs unit by unit"},
+    {"zero_optimization.stage3_param_persistence_threshold", Form::integer, no_effect, "0", "every parameter is sharded; the units of the model say what travels together"},
+    {"zero_optimization.stage3_model_persistence_threshold", Form::integer, no_effect, "0 or 9223372036854775807", "every parameter is sharded; the units of the model say what travels together"},
+    {"zero_optimization.stage3_max_reuse_distance", Form::integer, no_effect, "1000000000", "a unit is released when it was used; stage3_max_live_parameters bounds what is gathered"},
+    {"zero_optimization.stage3_module_granularity_threshold", Form::integer, no_effect, "0", "the units of the model say what travels together"},
+    {"zero_optimization.stage3_use_all_reduce_for_fetch_params", Form::boolean, no_effect, "false", "parameters are always gathered with an all-gather"},
+    {"zero_optimization.stage3_allgather_sequential", Form::boolean, no_effect, "false", "the units of the model say what travels together"},
+    {"zero_optimization.ignore_unused_parameters", Form::boolean, no_effect, "true", "a unit that a micro-step does not use is skipped by name, with skip()"},
+    {"zero_optimization.legacy_stage1", Form::boolean, refused, "false", "DeepSpeed refuses it too"},
+    {"zero_optimization.round_robin_gradients", Form::boolean, no_effect, "false", "it orders copies to the host; the sums are the same"},
+    {"zero_optimization.zero_quantized_weights", Form::boolean, refused, "false", "parameters travel in the compute dtype"},
+    {"zero_optimization.zero_quantized_nontrainable_weights", Form::boolean, refused, "false", "parameters are kept in the compute dtype"},
+    {"zero_optimization.zero_quantized_gradients", Form::boolean, refused, "false", "gradients travel in communication_data_type"},
+    {"zero_optimization.zeropp_loco_param", Form::object, removed, "", ""},
+    {"zero_optimization.mics_hierarchical_params_gather", Form::boolean, removed, "false", ""},
+    {"zero_optimization.memory_efficient_linear", Form::boolean, no_effect, "true", "it is about PyTorch modules"},
+    {"zero_optimization.pipeline_loading_checkpoint", Form::boolean, no_effect, "false", "every rank reads its share"},
+    {"zero_optimization.override_module_apply", Form::boolean, no_effect, "true", "it is about PyTorch modules"},
+    {"zero_optimization.log_trace_cache_warnings", Form::boolean, no_effect, "false", "there is no trace to invalidate"},
+    {"zero_optimization.enable_sanity_checks", Form::boolean, no_effect, "false", "zeroth.check is what compares ranks"},
+    {"zero_optimization.save_muon_momentum_buffer_in_memory", Form::boolean, moot, "", "of the optimizer Muon"},
+    {"zero_optimization.leaf_module.classes", Form::any, no_effect, "", "the units of the model say what travels together"},
+    {"zero_optimization.leaf_module.names", Form::any, no_effect, "", "the units of the model say what travels together"},
+    {"zero_optimization.leaf_module.name_suffixes", Form::any, no_effect, "", "the units of the model say what travels together"},
     // ---- optimizer
-    {"optimizer.legacy_fusion", "false", ""},
-    {"optimizer.params.amsgrad", "false", ""},
-    {"optimizer.params.set_grad_none", "true", "gradients are never zeroed, their first write overwrites"},
-    {"optimizer.params.torch_adam", "false", ""},
-    {"optimizer.params.fp32_optimizer_states", "true", "use bf16.bf16_optimizer_states"},
-    {"optimizer.params.max_grad_norm", "", "use gradient_clipping"},
-    {"optimizer.params.centered", "false", ""},
-    {"optimizer.params.maximize", "false", "negate the loss in the program"},
-    {"optimizer.params.foreach", "true or false", ""},
-    {"optimizer.params.fused", "true or false", ""},
-    {"optimizer.params.capturable", "true or false", ""},
-    {"optimizer.params.differentiable", "false", ""},
-    {"optimizer.params.muon_lr", "", other_optimizer},
-    {"optimizer.params.adam_lr", "", other_optimizer},
-    {"optimizer.params.ns_method", "", other_optimizer},
-    {"optimizer.params.max_coeff", "", other_optimizer},
-    {"optimizer.params.min_coeff", "", other_optimizer},
-    {"optimizer.params.eps_inside_sqrt", "false", other_optimizer},
-    {"optimizer.params.freeze_step", "", other_optimizer},
-    {"optimizer.params.cuda_aware", "", other_optimizer},
-    {"optimizer.params.comm_backend_name", "", other_optimizer},
-    {"optimizer.params.var_freeze_step", "", other_optimizer},
-    {"optimizer.params.var_update_scaler", "", other_optimizer},
-    {"optimizer.params.local_step_scaler", "", other_optimizer},
-    {"optimizer.params.local_step_clipper", "", other_optimizer},
-    {"optimizer.params.coeff_beta", "", other_optimizer},
-    {"optimizer.params.factor_max", "", other_optimizer},
-    {"optimizer.params.factor_min", "", other_optimizer},
-    {"optimizer.params.factor_threshold", "", other_optimizer},
+    {"optimizer.legacy_fusion", Form::boolean, no_effect, "false", "it is one of two kernels of the same update"},
+    {"optimizer.params.amsgrad", Form::boolean, refused, "false", "DeepSpeed refuses it too"},
+    {"optimizer.params.set_grad_none", Form::boolean, no_effect, "true", "gradients are never zeroed, their first write overwrites"},
+    {"optimizer.params.torch_adam", Form::boolean, no_effect, "false", "it is one of two kernels of the same update"},
+    {"optimizer.params.fp32_optimizer_states", Form::boolean, refused, "true", "use bf16.bf16_optimizer_states"},
+    {"optimizer.params.max_grad_norm", Form::number, refused, "", "use gradient_clipping; DeepSpeed refuses it too"},
+    {"optimizer.params.centered", Form::boolean, refused, "false", "leave it out"},
+    {"optimizer.params.maximize", Form::boolean, refused, "false", "negate the loss in the program"},
+    {"optimizer.params.foreach", Form::boolean, no_effect, "false", "it is one of several kernels of the same update"},
+    {"optimizer.params.fused", Form::boolean, no_effect, "false", "it is one of several kernels of the same update"},
+    {"optimizer.params.capturable", Form::boolean, no_effect, "false", "it is one of several kernels of the same update"},
+    {"optimizer.params.differentiable", Form::boolean, refused, "false", "leave it out"},
+    {"optimizer.params.muon_lr", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.adam_lr", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.ns_method", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.max_coeff", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.min_coeff", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.freeze_step", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.cuda_aware", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.comm_backend_name", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.var_freeze_step", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.var_update_scaler", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.local_step_scaler", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.local_step_clipper", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.coeff_beta", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.factor_max", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.factor_min", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.factor_threshold", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.eps_inside_sqrt", Form::boolean, refused, "false", "it is of an optimizer that Zeroth does not have"},
     // ---- scheduler
-    {"scheduler.params.last_batch_iteration", "-1", ""},
-    {"scheduler.params.cycle_min_lr", "", other_scheduler},
-    {"scheduler.params.cycle_max_lr", "", other_scheduler},
-    {"scheduler.params.decay_lr_rate", "", other_scheduler},
-    {"scheduler.params.cycle_first_step_size", "", other_scheduler},
-    {"scheduler.params.cycle_second_step_size", "", other_scheduler},
-    {"scheduler.params.cycle_first_stair_count", "", other_scheduler},
-    {"scheduler.params.cycle_second_stair_count", "", other_scheduler},
-    {"scheduler.params.decay_step_size", "", other_scheduler},
-    {"scheduler.params.cycle_momentum", "", other_scheduler},
-    {"scheduler.params.cycle_min_mom", "", other_scheduler},
-    {"scheduler.params.cycle_max_mom", "", other_scheduler},
-    {"scheduler.params.decay_mom_rate", "", other_scheduler},
-    {"scheduler.params.lr_range_test_min_lr", "", other_scheduler},
-    {"scheduler.params.lr_range_test_step_size", "", other_scheduler},
-    {"scheduler.params.lr_range_test_step_rate", "", other_scheduler},
-    {"scheduler.params.lr_range_test_staircase", "", other_scheduler},
+    {"scheduler.params.last_batch_iteration", Form::integer, refused, "-1", "restore() goes on where a checkpoint was saved"},
 };
 // clang-format on
+
+constexpr std::string_view strict_sections[] = {
+    "zero_optimization",
+    "zero_optimization.offload_param",
+    "zero_optimization.offload_optimizer",
+    "zero_optimization.leaf_module",
+    "fp16",
+    "bf16",
+    "optimizer.params",
+    "scheduler.params",
+    "tensorboard",
+    "csv_monitor",
+    "wandb",
+    "comet",
+    "comms_logger",
+    "timers.throughput",
+    "tensor_parallel",
+    "compile",
+    "hybrid_engine",
+    "weight_quantization",
+    "zeroth",
+    "zeroth.checkpoint",
+};
+
+/// Equal; of an object, `node` has at least the members of `pattern`.
+bool matches(Node const& node, Node const& pattern) {
+  if (auto const* const number = std::get_if<Number>(&pattern.value)) {
+    auto const* const value = std::get_if<Number>(&node.value);
+    return value != nullptr && value->real == number->real;
+  }
+  if (auto const* const object = std::get_if<Object>(&pattern.value)) {
+    auto const* const value = std::get_if<Object>(&node.value);
+    return value != nullptr && std::ranges::all_of(*object, [&](Member const& wanted) {
+             auto const found = std::ranges::find(*value, wanted.name, &Member::name);
+             return found != value->end() && matches(found->node, wanted.node);
+           });
+  }
+  if (std::holds_alternative<Array>(pattern.value)) {  // the empty one
+    auto const* const value = std::get_if<Array>(&node.value);
+    return value != nullptr && value->empty();
+  }
+  if (auto const* const text = std::get_if<std::string>(&pattern.value)) {
+    auto const* const value = std::get_if<std::string>(&node.value);
+    return value != nullptr && *value == *text;
+  }
+  auto const* const flag = std::get_if<bool>(&pattern.value);
+  auto const* const value = std::get_if<bool>(&node.value);
+  return flag != nullptr && value != nullptr && *value == *flag;
+}
 
 }  // namespace
 
@@ -172,6 +283,53 @@ std::span<ForeignKey const> foreign_keys() noexcept { return table; }
 ForeignKey const* find_foreign_key(std::string_view path) noexcept {
   auto const* const found = std::ranges::find(table, path, &ForeignKey::path);
   return found == std::end(table) ? nullptr : found;
+}
+
+bool is_strict_section(std::string_view section) noexcept {
+  return std::ranges::find(strict_sections, section) != std::end(strict_sections);
+}
+
+bool asks_for_nothing(ForeignKey const& key, Node const& node) {
+  auto const* const object = std::get_if<Object>(&node.value);
+  if (is_null(node) || is_auto(node) || (object != nullptr && object->empty())) {
+    return true;
+  }
+  constexpr std::string_view separator = " or ";
+  for (auto rest = key.nothing; !rest.empty();) {
+    auto const end = std::min(rest.find(separator), rest.size());
+    Problems none;
+    auto const pattern = read_document(fmt::format("{{\"nothing\": {}}}", rest.substr(0, end)), none);
+    if (matches(node, pattern.front().node)) {
+      return true;
+    }
+    rest.remove_prefix(std::min(end + separator.size(), rest.size()));
+  }
+  return false;
+}
+
+bool has_form(ForeignKey const& key, Node const& node) {
+  auto const* const number = std::get_if<Number>(&node.value);
+  switch (key.form) {
+    case Form::boolean: return std::holds_alternative<bool>(node.value);
+    case Form::integer: return number != nullptr && number->integer;
+    case Form::number: return number != nullptr;
+    case Form::text: return std::holds_alternative<std::string>(node.value);
+    case Form::list: return std::holds_alternative<Array>(node.value);
+    case Form::object: return std::holds_alternative<Object>(node.value);
+    case Form::any: return true;
+  }
+  return true;
+}
+
+std::string_view allowed(Form form) {
+  constexpr std::string_view forms[] = {"true or false", "a whole number", "a number", "a string",
+                                        "an array",      "an object",      "anything"};
+  return forms[static_cast<std::size_t>(form)];
+}
+
+std::string_view describe(Verdict verdict) {
+  constexpr std::string_view verdicts[] = {"without effect", "moot", "refused", "removed"};
+  return verdicts[static_cast<std::size_t>(verdict)];
 }
 
 }  // namespace zeroth::config

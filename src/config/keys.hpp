@@ -39,12 +39,16 @@ struct Key {
   Range range = {};                          ///< Of integer, real and both numbers of a pair.
   std::span<Name const> names = {};          ///< Of a name.
   bool any_case = false;                     ///< Names match in upper and lower case.
-  std::string_view foreign_names = {};       ///< Words that DeepSpeed takes here and Zeroth does not support yet.
+  std::string_view foreign_names = {};       ///< Words that DeepSpeed takes here and Zeroth does not.
+  std::string_view removed_names = {};       ///< Words that DeepSpeed took until 0.19.
+  bool removed = false;                      ///< DeepSpeed took the key until 0.19, and refuses a file that has it.
   Value value = {};                          ///< Where the file has none; null if there is none either.
   Value (*derive)(Values const&) = nullptr;  ///< Instead of `value`, from other values.
   std::string_view why = {};                 ///< What `derive` does, for people.
-  bool automatic = false;                    ///< "auto" stands for the elements of the model's largest unit.
-  std::string_view types = {};               ///< Words: the optimizers or schedulers that have this parameter; or all.
+  /// What "auto" stands for. Throws Unknown where that is left to the program: the value is then open.
+  Value (*when_auto)(Values const&) = nullptr;
+  bool automatic = false;       ///< "auto" stands for the elements of the model's largest unit.
+  std::string_view types = {};  ///< Words: the optimizers or schedulers that have this parameter; or all.
   std::string_view meaning = {};
 };
 
@@ -60,8 +64,14 @@ Value overlap(Values const& values);
 Value learning_rate(Values const& values);
 Value epsilon(Values const& values);
 Value warmup_max(Values const& values);
+Value cycle_second(Values const& values);
+Value cycle_second_stairs(Values const& values);
 Value gradient_dtype(Values const& values);
 Value skip_nonfinite(Values const& values);
+Value left_open(Values const& values);
+Value fp16_where_bf16_decides(Values const& values);
+Value bf16_where_fp16_decides(Values const& values);
+Value rate_of_the_optimizer(Values const& values);
 Value reduce_gradients(Values const& values);
 Value gradient_slots(Values const& values);
 Value group_size(Values const& values);
@@ -77,9 +87,13 @@ inline constexpr Name dtype_names[] = {
 inline constexpr std::span<Name const> reduce_dtype_names{dtype_names, 3};  // DeepSpeed takes the short ones only
 inline constexpr Name optimizer_names[] = {{"AdamW", "AdamW"},     {"Adam", "Adam"},       {"SGD", "SGD"},
                                            {"Adagrad", "Adagrad"}, {"RMSprop", "RMSprop"}, {"Lion", "Lion"}};
-inline constexpr Name scheduler_names[] = {
-    {"WarmupLR", "WarmupLR"}, {"WarmupDecayLR", "WarmupDecayLR"}, {"WarmupCosineLR", "WarmupCosineLR"}};
+inline constexpr Name scheduler_names[] = {{"WarmupLR", "WarmupLR"},
+                                           {"WarmupDecayLR", "WarmupDecayLR"},
+                                           {"WarmupCosineLR", "WarmupCosineLR"},
+                                           {"OneCycle", "OneCycle"},
+                                           {"LRRangeTest", "LRRangeTest"}};
 inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
+inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}};
 inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
                                                   {"last_micro_step", "last_micro_step"}};
 
@@ -98,6 +112,52 @@ inline constexpr Key keys[] = {
 
   {.path = "gradient_clipping", .kind = Kind::real, .value = 1.0,
    .meaning = "Largest global L2 norm of the gradient of the whole batch; 0 is no clipping."},
+  {.path = "steps_per_print", .kind = Kind::integer, .range = {1},
+   .meaning = "Rank 0 logs a line every so many steps; without it, none."},
+  {.path = "wall_clock_breakdown", .kind = Kind::boolean, .value = false,
+   .meaning = "With these lines, or every ten steps, the log says where the time of steps went."},
+  {.path = "memory_breakdown", .kind = Kind::boolean, .value = false,
+   .meaning = "The log has the plan of a rank's memory, and with these lines what was held at most."},
+  {.path = "dump_state", .kind = Kind::boolean, .value = false,
+   .meaning = "The log has the resolved file."},
+  {.path = "tensorboard.enabled", .kind = Kind::boolean, .value = false,
+   .meaning = "Rank 0 writes event files that TensorBoard opens: DeepSpeed's names over the samples trained on, and more."},
+  {.path = "tensorboard.output_path", .kind = Kind::text, .value = "",
+   .meaning = "Folder for `job_name`'s; empty is the working folder."},
+  {.path = "tensorboard.job_name", .kind = Kind::text, .value = "DeepSpeedJobName",
+   .meaning = "Folder of the event files, under `output_path`."},
+  {.path = "csv_monitor.enabled", .kind = Kind::boolean, .value = false,
+   .meaning = "Rank 0 writes a file of comma-separated values for each name."},
+  {.path = "csv_monitor.output_path", .kind = Kind::text, .value = "",
+   .meaning = "Folder for `job_name`'s; empty is the working folder."},
+  {.path = "csv_monitor.job_name", .kind = Kind::text, .value = "DeepSpeedJobName",
+   .meaning = "Folder of the files, under `output_path`."},
+  {.path = "wandb.enabled", .kind = Kind::boolean, .value = false,
+   .meaning = "Rank 0 writes a run of Weights & Biases that is offline, for `wandb sync`: `wandb/offline-run-*`."},
+  {.path = "wandb.group", .kind = Kind::text,
+   .meaning = "Of runs."},
+  {.path = "wandb.team", .kind = Kind::text,
+   .meaning = "wandb's entity."},
+  {.path = "wandb.project", .kind = Kind::text, .value = "deepspeed",
+   .meaning = "Of the run."},
+  {.path = "comms_logger.enabled", .kind = Kind::boolean, .value = false,
+   .meaning = "The log has a table of collectives at the engine's end: numbers, bytes, times and bandwidths, by unit. AnyEngine::communication() has it at any time."},
+  {.path = "comms_logger.verbose", .kind = Kind::boolean, .value = false,
+   .meaning = "With `enabled`: the table also every `steps_per_print`, or ten, steps."},
+  {.path = "flops_profiler.enabled", .kind = Kind::boolean, .value = false,
+   .meaning = "Once, a table of the floating-point operations of a step, from the shapes of parameters with two extents or more and UnitOptions::rows_per_sample, and of its times."},
+  {.path = "flops_profiler.profile_step", .kind = Kind::integer, .range = {1}, .value = 1,
+   .meaning = "Which step; 1 is taken as 2, because the first one is slower than all others."},
+  {.path = "flops_profiler.recompute_fwd_factor", .kind = Kind::real, .value = 0.0,
+   .meaning = "The part of forward that backward does again."},
+  {.path = "flops_profiler.detailed", .kind = Kind::boolean, .value = true,
+   .meaning = "A line for each unit."},
+  {.path = "flops_profiler.output_file", .kind = Kind::text,
+   .meaning = "File for the table; without one, the log has it."},
+  {.path = "activation_checkpointing.number_checkpoints", .kind = Kind::integer, .range = {1, int_limit},
+   .meaning = "For programs, which ask Config::activation_checkpointing(): how many activations to keep, and to compute the others again in backward. train_gpt takes it as `--recompute`: it keeps the inputs of its blocks."},
+  {.path = "activation_checkpointing.cpu_checkpointing", .kind = Kind::boolean, .value = false,
+   .meaning = "For programs, likewise: activations are kept in the host's memory. train_gpt does so on the CPU, and refuses it on GPUs."},
   {.path = "communication_data_type", .kind = Kind::name, .names = reduce_dtype_names, .any_case = true,
    .derive = derive::reduce_dtype, .why = "zeroth.gradient_dtype",
    .meaning = "Dtype in which gradients travel."},
@@ -112,9 +172,10 @@ inline constexpr Key keys[] = {
    .meaning = "Dtype of the parameters that the math reads; it must be the one that `fp16` and `bf16` enable."},
 
   {.path = "zero_optimization.stage", .kind = Kind::integer, .range = {0, 3}, .value = 0,
+   .when_auto = derive::left_open,
    .meaning = "What is sharded: 0 nothing, 1 the optimizer, 2 also the gradients, 3 also the parameters."},
   {.path = "zero_optimization.reduce_bucket_size", .kind = Kind::integer, .value = 500'000'000, .automatic = true,
-   .meaning = "Elements of gradients that leave together; a larger unit leaves by itself."},
+   .meaning = "Elements of gradients that leave together; a larger unit leaves by itself. At stages 2 and 3 also at most half of `zeroth.gradient_slots` units, by default one."},
   {.path = "zero_optimization.overlap_comm", .kind = Kind::boolean,
    .derive = derive::overlap, .why = "true at stage 3 only",
    .meaning = "Communicate while computing."},
@@ -127,28 +188,41 @@ inline constexpr Key keys[] = {
   {.path = "zero_optimization.stage3_gather_16bit_weights_on_model_save", .kind = Kind::boolean, .value = false,
    .meaning = "AnyEngine::save_weights() writes weights in the compute dtype, rounded from the masters, instead of in "
               "fp32; at every stage."},
+  {.path = "zero_optimization.offload_optimizer.device", .kind = Kind::name, .names = offload_names,
+   .foreign_names = "nvme", .value = "none",
+   .meaning = "Where the optimizer's states are. \"cpu\": in the host's memory, where they are with the CPU device "
+              "anyway; an engine on a GPU refuses it."},
+  {.path = "zero_optimization.offload_param.device", .kind = Kind::name, .names = offload_names,
+   .foreign_names = "nvme", .value = "none",
+   .meaning = "Where sharded parameters are, likewise."},
+  {.path = "zero_optimization.cpu_offload", .kind = Kind::boolean,
+   .meaning = "DeepSpeed's older word for `offload_optimizer.device` \"cpu\"."},
+  {.path = "zero_optimization.cpu_offload_param", .kind = Kind::boolean,
+   .meaning = "DeepSpeed's older word for `offload_param.device` \"cpu\"."},
 
   {.path = "zero_optimization.zero_hpz_partition_size", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
    .meaning = "Stage 3 (ZeRO++ hpZ): every so many consecutive ranks are a group, and each group has all parameters, so that forward and backward gather within it; gradients and optimizer stay cut over all ranks. 1 is off."},
-  {.path = "zero_optimization.mics_shard_size", .kind = Kind::integer, .range = {-1, int_limit}, .value = -1,
+  {.path = "zero_optimization.mics_shard_size", .kind = Kind::integer, .range = {-1, int_limit}, .removed = true, .value = -1,
    .meaning = "Stages 1 to 3 (MiCS; FSDP's HSDP): every so many consecutive ranks are a group, and each group has all that the stage cuts; -1 is off."},
 
   {.path = "fp16.enabled", .kind = Kind::boolean, .value = false,
+   .when_auto = derive::fp16_where_bf16_decides,
    .meaning = "Compute in fp16, with fp32 masters."},
   {.path = "fp16.loss_scale", .kind = Kind::real, .value = 0.0,
    .meaning = "Static loss scale; 0 is dynamic."},
   {.path = "fp16.initial_scale_power", .kind = Kind::integer, .range = {0, 126}, .value = 16,
    .meaning = "The dynamic loss scale starts at 2 to this power."},
-  {.path = "fp16.loss_scale_window", .kind = Kind::integer, .range = {1}, .value = 1000,
-   .meaning = "Steps without overflow after which the scale doubles."},
-  {.path = "fp16.hysteresis", .kind = Kind::integer, .range = {1, int_limit}, .value = 2,
-   .meaning = "Overflows until the scale halves."},
+  {.path = "fp16.loss_scale_window", .kind = Kind::integer, .value = 1000,
+   .meaning = "Steps without overflow after which the scale doubles; at least 1 where the scale is dynamic."},
+  {.path = "fp16.hysteresis", .kind = Kind::integer, .range = {0, int_limit}, .value = 2,
+   .meaning = "Overflows until the scale halves; at least 1 where the scale is dynamic."},
   {.path = "fp16.consecutive_hysteresis", .kind = Kind::boolean, .value = false,
    .meaning = "Every step without overflow restores the hysteresis."},
-  {.path = "fp16.min_loss_scale", .kind = Kind::integer, .range = {1}, .value = 1,
-   .meaning = "Smallest dynamic scale; an overflow there ends training."},
+  {.path = "fp16.min_loss_scale", .kind = Kind::integer, .value = 1,
+   .meaning = "Smallest dynamic scale, then at least 1; an overflow there ends training."},
 
   {.path = "bf16.enabled", .kind = Kind::boolean, .value = false,
+   .when_auto = derive::bf16_where_fp16_decides,
    .meaning = "Compute in bf16, with fp32 masters unless `bf16_master_weights_and_grads` is true."},
   {.path = "bf16.check_grad_overflow", .kind = Kind::boolean, .value = true,
    .meaning = "With bf16: skip an update whose gradient is not finite. (fp16 always does, fp32 where zeroth.skip_nonfinite says so.)"},
@@ -159,11 +233,12 @@ inline constexpr Key keys[] = {
    .meaning = "With bf16 masters: the optimizer's states are bf16 too, rounded stochastically."},
 
   {.path = "optimizer.type", .kind = Kind::name, .names = optimizer_names, .any_case = true,
-   .foreign_names = "Lamb Muon OneBitAdam ZeroOneAdam OneBitLamb MuAdam MuAdamW MuSGD",
-   .value = "AdamW",
+   .foreign_names = "Lamb Muon MuAdam MuAdamW MuSGD", .removed_names = "OneBitAdam ZeroOneAdam OneBitLamb",
+   .value = "AdamW", .when_auto = derive::left_open,
    .meaning = "In upper or lower case. Adam is AdamW unless `adam_w_mode` is false."},
   {.path = "optimizer.params.lr", .kind = Kind::real,
    .derive = derive::learning_rate, .why = "0.01 for Adagrad and RMSprop, else 0.001",
+   .when_auto = derive::left_open,
    .meaning = "Learning rate, where no schedule says otherwise."},
   {.path = "optimizer.params.betas", .kind = Kind::pair, .range = {0, 1, false, true}, .value = Pair{0.9, 0.999},
    .types = "AdamW Adam Lion",
@@ -192,22 +267,25 @@ inline constexpr Key keys[] = {
    .meaning = "What the sum of squares starts from."},
 
   {.path = "scheduler.type", .kind = Kind::name, .names = scheduler_names,
-   .foreign_names = "OneCycle LRRangeTest",
+   .when_auto = derive::left_open,
    .meaning = "Learning-rate schedule; none is a constant rate. Updates that are skipped do not count."},
   {.path = "scheduler.params.warmup_min_lr", .kind = Kind::real, .value = 0.0,
    .types = "WarmupLR WarmupDecayLR",
    .meaning = "Rate that the warm-up starts from, and that WarmupDecayLR ends at."},
   {.path = "scheduler.params.warmup_max_lr", .kind = Kind::real,
    .derive = derive::warmup_max, .why = "optimizer.params.lr for WarmupLR, 0.001 for WarmupDecayLR",
+   .when_auto = derive::rate_of_the_optimizer,
    .types = "WarmupLR WarmupDecayLR",
    .meaning = "Rate that the warm-up ends at."},
   {.path = "scheduler.params.warmup_num_steps", .kind = Kind::integer, .range = {1}, .value = 1000,
+   .when_auto = derive::left_open,
    .types = "WarmupLR WarmupDecayLR WarmupCosineLR",
    .meaning = "Updates that the warm-up takes; 1 is taken as 2."},
   {.path = "scheduler.params.warmup_type", .kind = Kind::name, .names = warmup_names, .value = "log",
    .types = "WarmupLR WarmupDecayLR WarmupCosineLR",
    .meaning = "Shape of the warm-up. With either the first two updates run at its start, by default a rate of 0, as in DeepSpeed."},
   {.path = "scheduler.params.total_num_steps", .kind = Kind::integer, .range = {1},
+   .when_auto = derive::left_open,
    .types = "WarmupDecayLR WarmupCosineLR",
    .meaning = "Updates after which the rate has reached its end. Required."},
   {.path = "scheduler.params.warmup_min_ratio", .kind = Kind::real, .value = 0.0,
@@ -216,6 +294,41 @@ inline constexpr Key keys[] = {
   {.path = "scheduler.params.cos_min_ratio", .kind = Kind::real, .value = 1e-4,
    .types = "WarmupCosineLR",
    .meaning = "Fraction of optimizer.params.lr that the cosine ends at."},
+
+  {.path = "scheduler.params.cycle_min_lr", .kind = Kind::real, .types = "OneCycle",
+   .meaning = "Rate that the cycle starts and ends at. Required."},
+  {.path = "scheduler.params.cycle_max_lr", .kind = Kind::real, .types = "OneCycle",
+   .meaning = "Rate in the middle of the cycle. Required."},
+  {.path = "scheduler.params.cycle_first_step_size", .kind = Kind::integer, .range = {1, int_limit}, .value = 2000, .types = "OneCycle",
+   .meaning = "Updates that the rate rises over."},
+  {.path = "scheduler.params.cycle_second_step_size", .kind = Kind::integer, .range = {0, int_limit},
+   .derive = derive::cycle_second, .why = "cycle_first_step_size", .types = "OneCycle",
+   .meaning = "Updates that it falls over."},
+  {.path = "scheduler.params.cycle_first_stair_count", .kind = Kind::integer, .range = {0, int_limit}, .value = 0, .types = "OneCycle",
+   .meaning = "Stairs that it rises in; 0 is evenly."},
+  {.path = "scheduler.params.cycle_second_stair_count", .kind = Kind::integer, .range = {0, int_limit},
+   .derive = derive::cycle_second_stairs, .why = "cycle_first_stair_count", .types = "OneCycle",
+   .meaning = "Stairs that it falls in; 0 is evenly."},
+  {.path = "scheduler.params.decay_step_size", .kind = Kind::integer, .range = {0, int_limit}, .value = 0, .types = "OneCycle",
+   .meaning = "After the cycle the rate is divided by 1 + `decay_lr_rate` for each so many updates; 0 is no decay."},
+  {.path = "scheduler.params.decay_lr_rate", .kind = Kind::real, .value = 0.0, .types = "OneCycle",
+   .meaning = "See `decay_step_size`."},
+  {.path = "scheduler.params.cycle_momentum", .kind = Kind::boolean, .value = true, .types = "OneCycle",
+   .meaning = "Cycle the first of an optimizer's betas as well, which Zeroth does not: with AdamW, Adam or Lion it must be false."},
+  {.path = "scheduler.params.cycle_min_mom", .kind = Kind::real, .value = 0.8, .types = "OneCycle",
+   .meaning = "Of `cycle_momentum`."},
+  {.path = "scheduler.params.cycle_max_mom", .kind = Kind::real, .value = 0.9, .types = "OneCycle",
+   .meaning = "Of `cycle_momentum`."},
+  {.path = "scheduler.params.decay_mom_rate", .kind = Kind::real, .value = 0.0, .types = "OneCycle",
+   .meaning = "Of `cycle_momentum`."},
+  {.path = "scheduler.params.lr_range_test_min_lr", .kind = Kind::real, .value = 1e-3, .types = "LRRangeTest",
+   .meaning = "Rate of the first update."},
+  {.path = "scheduler.params.lr_range_test_step_size", .kind = Kind::integer, .range = {1, int_limit}, .value = 2000, .types = "LRRangeTest",
+   .meaning = "Updates of an interval."},
+  {.path = "scheduler.params.lr_range_test_step_rate", .kind = Kind::real, .value = 1.0, .types = "LRRangeTest",
+   .meaning = "The rate is multiplied by 1 + this times the intervals so far."},
+  {.path = "scheduler.params.lr_range_test_staircase", .kind = Kind::boolean, .value = false, .types = "LRRangeTest",
+   .meaning = "Count whole intervals only."},
 
   {.path = "zeroth.gradient_dtype", .kind = Kind::name, .names = dtype_names,
    .derive = derive::gradient_dtype, .why = "the compute dtype",
@@ -236,6 +349,8 @@ inline constexpr Key keys[] = {
    .meaning = "Skip an update whose gradient is not finite, or too large for its norm to be. false is not for fp16, whose loss scale lives on it."},
   {.path = "zeroth.stochastic_rounding_seed", .kind = Kind::integer, .value = 0,
    .meaning = "With bf16 masters: what the random bits follow, beside the number of the update and the element."},
+  {.path = "zeroth.strict", .kind = Kind::boolean, .value = false,
+   .meaning = "What would only be noted, keys without effect here and unknown ones, is an error."},
   {.path = "zeroth.timeout_ms", .kind = Kind::integer, .range = {1, 31'536'000'000.0}, .value = 600'000,
    .meaning = "Milliseconds after which a rank that does not answer ends the job."},
   {.path = "zeroth.check", .kind = Kind::boolean, .value = false,

@@ -51,6 +51,31 @@ std::string_view child(std::string_view path, std::string_view section) {
   return path.substr(0, path.find('.'));
 }
 
+/// Of each section the names in it, once. Zeroth's own first: of equally near names they win.
+std::vector<std::string_view> const& all_names_in(std::string_view section) {
+  static auto const known = [] {
+    std::unordered_map<std::string_view, std::vector<std::string_view>> names;
+    auto const add_with_sections = [&](std::string_view path) {
+      std::string_view within;
+      while (true) {
+        auto const name = child(path, within);
+        if (name.empty()) {
+          return;
+        }
+        if (auto& here = names[within]; std::ranges::find(here, name) == here.end()) {
+          here.push_back(name);
+        }
+        within = path.substr(0, within.size() + (within.empty() ? 0 : 1) + name.size());
+      }
+    };
+    for_each_path(add_with_sections);  // of Zeroth's keys first
+    return names;
+  }();
+  static std::vector<std::string_view> const none;
+  auto const found = known.find(section);
+  return found == known.end() ? none : found->second;
+}
+
 std::string_view last_part(std::string_view path) { return path.substr(path.rfind('.') + 1); }  // npos + 1 is 0
 
 std::string join(std::string_view section, std::string_view name) {
@@ -83,21 +108,25 @@ std::string canonical(std::string const& path) {
 }
 
 std::string nearest_path(std::string_view section, std::string_view name) {
-  auto names = names_in(section);  // Zeroth's own first: of equally near names they win
   std::string_view elsewhere;
   for_each_path([&](std::string_view path) {
-    if (auto const here = child(path, section); !here.empty()) {
-      names.push_back(here);
-    }
     if (elsewhere.empty() && last_part(path) == name) {
       elsewhere = path;
     }
   });
+  auto const& names = all_names_in(section);
   auto const near = nearest(name, names);
   if (near.empty() || (!elsewhere.empty() && edit_distance(name, near) > 1)) {
     return std::string{elsewhere};
   }
   return join(section, near);
+}
+
+std::string nearest_spelling(std::string_view section, std::string_view name) {
+  auto const& names = all_names_in(section);
+  auto const near = nearest(name, names);
+  bool const spelt = !near.empty() && edit_distance(name, near) <= std::max<std::size_t>(1, name.size() / 4);
+  return spelt ? join(section, near) : std::string{};
 }
 
 }  // namespace zeroth::config

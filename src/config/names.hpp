@@ -23,4 +23,7 @@ namespace zeroth::config {
 /// section, or the same name in another one. Empty if nothing is near.
 [[nodiscard]] std::string nearest_path(std::string_view section, std::string_view name);
 
+/// The path in `section` that only a few letters are missing from, of DeepSpeed's or Zeroth's; empty if there is none.
+[[nodiscard]] std::string nearest_spelling(std::string_view section, std::string_view name);
+
 }  // namespace zeroth::config

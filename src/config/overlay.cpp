@@ -39,6 +39,7 @@ void overlay_section(Object& document, Object const& changes, std::string const&
       overlay_section(*below, *replacement, path);
     } else {
       found->node = change.node;
+      found->line = 0;
       without_lines(found->node);
     }
   }

@@ -14,7 +14,10 @@ namespace {
 std::string origin(Key const& key, Entry const& entry) {
   bool const automatic = entry.source == Source::automatic;
   if (entry.source == Source::value) {
-    return "file";
+    return entry.line > 0 ? "file" : "set";
+  }
+  if (entry.source == Source::given) {
+    return "given";
   }
   if (entry.source == Source::program) {
     return "the program's own";
@@ -23,6 +26,9 @@ std::string origin(Key const& key, Entry const& entry) {
     return "derived: \"auto\", the elements of the largest unit";
   }
   std::string_view const said = automatic ? " (the file says \"auto\")" : "";
+  if (automatic && key.when_auto != nullptr) {
+    return entry.value ? "derived: \"auto\", from other values" : "open: the file leaves it to the program";
+  }
   if (key.derive == nullptr) {
     return fmt::format("default{}", said);
   }

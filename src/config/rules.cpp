@@ -15,11 +15,6 @@ namespace {
 // A rule returns what is wrong with the key that it stands beside in the table below, and the remedy; empty if all is
 // well.
 
-std::string batch_is_given(Values const& values) {
-  bool const given = values.in_file<"train_batch_size">() || values.in_file<"train_micro_batch_size_per_gpu">();
-  return given ? "" : "missing; give train_batch_size or train_micro_batch_size_per_gpu";
-}
-
 class Product {
  public:
   void multiply(std::int64_t factor, std::string_view name) {
@@ -56,12 +51,12 @@ std::string ranks_that_suit(std::int64_t train, std::int64_t others, int world) 
 
 /// The batch size is a multiple of the product of what is known, or equal to it if all is.
 std::string batch_is_product(Values const& values) {
-  if (!values.in_file<"train_batch_size">()) {
+  if (!values.says<"train_batch_size">()) {
     return {};
   }
   auto const train = values.get<"train_batch_size">();
-  bool const has_micro = values.in_file<"train_micro_batch_size_per_gpu">();
-  bool const has_steps = values.in_file<"gradient_accumulation_steps">();
+  bool const has_micro = values.says<"train_micro_batch_size_per_gpu">();
+  bool const has_steps = values.says<"gradient_accumulation_steps">();
   Product product;
   if (has_micro) {
     product.multiply(values.get<"train_micro_batch_size_per_gpu">(), "train_micro_batch_size_per_gpu");
@@ -89,7 +84,7 @@ std::string batch_is_product(Values const& values) {
 }
 
 std::string batch_fits(Values const& values) {
-  if (values.in_file<"train_batch_size">()) {
+  if (values.says<"train_batch_size">()) {
     return {};
   }
   auto const micro = values.get<"train_micro_batch_size_per_gpu">();
@@ -138,7 +133,7 @@ std::string param_dtype_is_computed(Values const& values) {
 std::string gradient_dtype_is_wide_or_computed(Values const& values) {
   auto const dtype = values.get<"zeroth.gradient_dtype">();
   if (auto text = too_wide_for_bf16_masters(values, dtype); !text.empty()) {
-    return values.in_file<"zeroth.gradient_dtype">() ? text : std::string{};
+    return values.says<"zeroth.gradient_dtype">() ? text : std::string{};
   }
   auto const compute = compute_dtype(values);
   auto const other = compute == "fp32" ? std::string{} : fmt::format(R"( or "{}", the compute dtype)", compute);
@@ -151,7 +146,7 @@ std::string reduce_dtype_is_wide_or_gradient(Values const& values) {
   auto const dtype = values.get<"communication_data_type">();
   auto const gradient = values.get<"zeroth.gradient_dtype">();
   if (auto text = too_wide_for_bf16_masters(values, dtype); !text.empty()) {
-    return values.in_file<"communication_data_type">() ? text : std::string{};
+    return values.says<"communication_data_type">() ? text : std::string{};
   }
   // fp32 gradients may be rounded to either 16-bit dtype; between those two, each loses what the other keeps.
   return dtype == "fp32" || gradient == "fp32" || dtype == gradient
@@ -163,7 +158,7 @@ std::string reduce_dtype_is_wide_or_gradient(Values const& values) {
 }
 
 std::string accumulate_dtype_is_used(Values const& values) {
-  if (!values.in_file<"data_types.grad_accum_dtype">()) {
+  if (!values.says<"data_types.grad_accum_dtype">()) {
     return {};
   }
   auto const dtype = values.get<"data_types.grad_accum_dtype">();
@@ -247,7 +242,7 @@ std::string sums_of_groups_have_groups(Values const& values) {
 }
 
 std::string group_size_is_used(Values const& values) {
-  if (!values.in_file<"zeroth.group_size">()) {
+  if (!values.says<"zeroth.group_size">()) {
     return {};
   }
   auto const size = values.get<"zeroth.group_size">();
@@ -262,8 +257,18 @@ std::string group_size_is_used(Values const& values) {
              : fmt::format("{}, but nothing is done by groups; set zeroth.two_level_sums, or leave this key out", size);
 }
 
+/// What counts where fp16 has a dynamic scale; elsewhere any value may stand there, as in DeepSpeed.
+template <Path P>
+std::string dynamic_scale_has(Values const& values) {
+  bool const dynamic = values.get<"fp16.enabled">() && values.get<"fp16.loss_scale">() == 0;
+  auto const value = values.get<P>();
+  return !dynamic || value >= 1
+             ? ""
+             : fmt::format("{} is out of range with a dynamic loss scale; allowed: 1 or more", value);
+}
+
 std::string smallest_scale_is_reached_from_above(Values const& values) {
-  bool const dynamic = values.get<"fp16.loss_scale">() == 0;
+  bool const dynamic = values.get<"fp16.enabled">() && values.get<"fp16.loss_scale">() == 0;
   auto const least = values.get<"fp16.min_loss_scale">();
   auto const power = values.get<"fp16.initial_scale_power">();
   bool const holds = !dynamic || static_cast<double>(least) <= std::ldexp(1.0, static_cast<int>(power));
@@ -271,14 +276,14 @@ std::string smallest_scale_is_reached_from_above(Values const& values) {
 }
 
 std::string skip_suits_the_dtype(Values const& values) {
-  if (!values.in_file<"zeroth.skip_nonfinite">()) {
+  if (!values.says<"zeroth.skip_nonfinite">()) {
     return {};
   }
   bool const skips = values.get<"zeroth.skip_nonfinite">();
   if (values.get<"fp16.enabled">() && !skips) {
     return "false, but fp16.enabled is true, and its loss scale lives on updates that are skipped; allowed: true";
   }
-  bool const contradicts = values.get<"bf16.enabled">() && values.in_file<"bf16.check_grad_overflow">() &&
+  bool const contradicts = values.get<"bf16.enabled">() && values.says<"bf16.check_grad_overflow">() &&
                            values.get<"bf16.check_grad_overflow">() != skips;
   return contradicts ? fmt::format("{}, but bf16.check_grad_overflow is {}; leave one of them out", skips, !skips) : "";
 }
@@ -311,13 +316,13 @@ bool any_in_file(Values const& values, std::string_view section) {
 }
 
 std::string optimizer_has_type(Values const& values) {
-  bool const holds = values.in_file<"optimizer.type">() || !any_in_file(values, "optimizer.params.");
+  bool const holds = values.says<"optimizer.type">() || !any_in_file(values, "optimizer.params.");
   return holds ? ""
                : fmt::format("missing beside optimizer.params; allowed: {}", allowed(keys[index_of<"optimizer.type">]));
 }
 
 std::string scheduler_has_type(Values const& values) {
-  bool const holds = values.in_file<"scheduler.type">() || !any_in_file(values, "scheduler.params.");
+  bool const holds = values.says<"scheduler.type">() || !any_in_file(values, "scheduler.params.");
   return holds ? ""
                : fmt::format("missing beside scheduler.params; allowed: {}", allowed(keys[index_of<"scheduler.type">]));
 }
@@ -325,8 +330,31 @@ std::string scheduler_has_type(Values const& values) {
 std::string scheduler_has_end(Values const& values) {
   auto const& key = keys[index_of<"scheduler.params.total_num_steps">];
   auto const type = values.get<"scheduler.type">();
-  bool const holds = !has_word(key.types, type) || values.in_file<"scheduler.params.total_num_steps">();
+  bool const open = values.entries[index_of<"scheduler.params.total_num_steps">].source == Source::automatic;
+  bool const holds = open || !has_word(key.types, type) || values.says<"scheduler.params.total_num_steps">();
   return holds ? "" : fmt::format("missing; {} needs it: {}", type, allowed(key));
+}
+
+std::string cycle_has_rates(Values const& values) {
+  for (auto const key : {index_of<"scheduler.params.cycle_min_lr">, index_of<"scheduler.params.cycle_max_lr">}) {
+    if (values.get<"scheduler.type">() == "OneCycle" && !values.says(key)) {
+      auto const name = keys[key].path.substr(keys[key].path.rfind('.') + 1);
+      return fmt::format("\"OneCycle\" without scheduler.params.{}; allowed there: {}", name, allowed(keys[key]));
+    }
+  }
+  return {};
+}
+
+std::string momentum_is_constant(Values const& values) {
+  auto const type = values.get<"optimizer.type">();
+  bool const has_betas = has_word(keys[index_of<"optimizer.params.betas">].types, type);
+  bool const cycles = values.get<"scheduler.type">() == "OneCycle" && values.get<"scheduler.params.cycle_momentum">();
+  return has_betas && cycles
+             ? fmt::format(
+                   "true, as it is unless the file says otherwise, but the betas of {} do not change here; "
+                   "allowed: false",
+                   type)
+             : "";
 }
 
 std::string warmup_ends_before_schedule(Values const& values) {
@@ -351,7 +379,6 @@ struct Rule {
 };
 
 constexpr Rule rules[] = {
-    {index_of<"train_batch_size">, batch_is_given},
     {index_of<"train_batch_size">, batch_is_product},
     {index_of<"train_micro_batch_size_per_gpu">, batch_fits},
     {index_of<"bf16.enabled">, one_16_bit_dtype},
@@ -365,6 +392,9 @@ constexpr Rule rules[] = {
     {index_of<"zero_optimization.mics_shard_size">, states_are_cut_for_groups},
     {index_of<"zeroth.two_level_sums">, sums_of_groups_have_groups},
     {index_of<"zeroth.group_size">, group_size_is_used},
+    {index_of<"fp16.loss_scale_window">, dynamic_scale_has<"fp16.loss_scale_window">},
+    {index_of<"fp16.hysteresis">, dynamic_scale_has<"fp16.hysteresis">},
+    {index_of<"fp16.min_loss_scale">, dynamic_scale_has<"fp16.min_loss_scale">},
     {index_of<"fp16.min_loss_scale">, smallest_scale_is_reached_from_above},
     {index_of<"zeroth.skip_nonfinite">, skip_suits_the_dtype},
     {index_of<"optimizer.type">, optimizer_has_type},
@@ -372,6 +402,8 @@ constexpr Rule rules[] = {
     {index_of<"optimizer.params.nesterov">, nesterov_has_momentum},
     {index_of<"zeroth.checkpoint.buffer_bytes">, buffer_holds_pieces},
     {index_of<"scheduler.type">, scheduler_has_type},
+    {index_of<"scheduler.type">, cycle_has_rates},
+    {index_of<"scheduler.params.cycle_momentum">, momentum_is_constant},
     {index_of<"scheduler.params.total_num_steps">, scheduler_has_end},
     {index_of<"scheduler.params.total_num_steps">, warmup_ends_before_schedule},
 };
@@ -387,16 +419,35 @@ std::vector<std::string_view> types_with(Key const& key) {
   return result;
 }
 
-/// A parameter of one optimizer or scheduler beside another.
+/// Parameters of one optimizer or scheduler beside another: those of the same types in one line.
 void check_parameters_of_types(Values const& values, Problems& problems) {
+  struct Misfits {
+    std::size_t first;
+    std::vector<std::string_view> names;
+  };
+  std::vector<Misfits> all;
   for (std::size_t i = 0; i < key_count; ++i) {
-    auto const& entry = values.entries[i];
-    auto const& type = values.entries[type_of(keys[i])];
-    if (type.source == Source::value && entry.source == Source::value && !applies(keys[i], values)) {
-      problems.push_back({std::string{keys[i].path}, entry.line,
-                          fmt::format("not a parameter of {}, but of {}", std::get<std::string_view>(*type.value),
-                                      fmt::join(types_with(keys[i]), " and "))});
+    if (keys[i].types.empty() || values.entries[i].source != Source::value || applies(keys[i], values) ||
+        values.entries[type_of(keys[i])].source != Source::value) {
+      continue;
     }
+    auto const name = keys[i].path.substr(keys[i].path.rfind('.') + 1);
+    auto const same = std::ranges::find_if(all, [&](auto const& misfits) {
+      return type_of(keys[misfits.first]) == type_of(keys[i]) && keys[misfits.first].types == keys[i].types;
+    });
+    if (same == all.end()) {
+      all.push_back({i, {}});
+    } else {
+      same->names.push_back(name);
+    }
+  }
+  for (auto const& [first, others] : all) {
+    auto const& key = keys[first];
+    auto const also = others.empty() ? std::string{} : fmt::format("; neither is {}", fmt::join(others, ", "));
+    problems.push_back({std::string{key.path}, values.entries[first].line,
+                        fmt::format("not a parameter of {}, but of {}{}",
+                                    std::get<std::string_view>(*values.entries[type_of(key)].value),
+                                    fmt::join(types_with(key), " and "), also)});
   }
 }
 

@@ -17,12 +17,13 @@ enum class Source : std::uint8_t {
   value,
   automatic,  ///< "auto".
   program,    ///< Nothing, but the program gives a value.
+  given,      ///< Nothing or "auto", and a value is given beside the file.
   mistake,    ///< Something that is not allowed there; already reported.
 };
 
 struct Entry {
   Source source = Source::nothing;
-  int line = 0;                ///< In the file.
+  int line = 0;                ///< In the file; 0 for a value that was set instead of the file's.
   std::optional<Value> value;  ///< From the file, the default or derived; none as long as it is not known.
 };
 
@@ -60,11 +61,14 @@ class Values {
     }
     return std::get<Type>(*entry.value);
   }
-  /// Whether the file says something here, right or wrong. "auto" and null say nothing.
+  /// Whether there is something here, right or wrong, in the file or given beside it. "auto" and null say nothing.
   template <Path P>
-  [[nodiscard]] bool in_file() const {
-    auto const source = entries[index_of<P>].source;
-    return source == Source::value || source == Source::mistake;
+  [[nodiscard]] bool says() const {
+    return says(index_of<P>);
+  }
+  [[nodiscard]] bool says(std::size_t key) const {
+    auto const source = entries[key].source;
+    return source == Source::value || source == Source::given || source == Source::mistake;
   }
   [[nodiscard]] Given job() const { return given ? *given : throw Unknown{}; }
 };

@@ -64,6 +64,7 @@ class CudaDevice final : public Device {
   }
   [[nodiscard]] Kernels& kernels() override { return kernels_; }
   [[nodiscard]] Ledger const& ledger() const override { return ledger_; }
+  void flush_timeline() override { spans_.flush(); }
   void set_timeline(Timeline* timeline) noexcept override {
     try {
       spans_.end();

@@ -43,6 +43,11 @@ std::vector<Span> Timeline::spans() const {
   return sorted;
 }
 
+std::vector<Span> Timeline::take() {
+  std::lock_guard const lock{mutex_};
+  return std::exchange(spans_, {});
+}
+
 std::string Timeline::to_trace_events(int rank) const {
   auto const all = spans();
   std::string text = named("process_name", rank, 0, fmt::format("rank {}", rank)).dump();

@@ -74,6 +74,15 @@ void tell_nonfinite(EngineState& engine, StepReport const& report) {
   }
 }
 
+std::vector<MonitorEvent> events_of_metrics(EngineState const& engine,
+                                            std::array<optim::MetricSums, optim::most_metrics> const& sums) {
+  std::vector<MonitorEvent> events;
+  for (std::size_t i = 0; i < engine.metrics.size(); ++i) {
+    events.push_back({"Train/Metrics/" + engine.metrics[i], sums[i].sum / sums[i].weight, engine.samples});
+  }
+  return events;
+}
+
 std::optional<StepReport> take_report(EngineState& engine) {
   auto const owed = engine.book->take_owed();
   if (!owed) {
@@ -101,6 +110,9 @@ std::optional<StepReport> take_report(EngineState& engine) {
   report.stop = scalars.stop;
   report.metrics = MetricMeans{results.totals[owed->parity].metrics};
   tell_nonfinite(engine, report);
+  if (engine.reporter) {
+    engine.reporter->see(report, engine.samples, events_of_metrics(engine, results.totals[owed->parity].metrics));
+  }
   return report;
 }
 
@@ -205,7 +217,22 @@ void AnyEngine::trace(Timeline* timeline) {
   Entry const entry{state_->doorway, "trace()"};
   state_->protocol->check_between_passes("trace()");
   state_->await_saved();  // whose thread adds to the timeline
-  state_->device->set_timeline(timeline);
+  auto* const own = state_->reporter ? state_->reporter->timeline() : nullptr;
+  state_->device->set_timeline(timeline != nullptr ? timeline : own);
+}
+
+void AnyEngine::add_monitor(std::unique_ptr<Monitor> monitor) {
+  Entry const entry{state_->doorway, "add_monitor()"};
+  ZEROTH_EXPECTS(monitor != nullptr, "add_monitor() of nothing");
+  if (state_->reporter) {
+    state_->reporter->add(std::move(monitor));
+  }
+}
+
+std::string AnyEngine::communication() const {
+  Entry const entry{state_->doorway, "communication()"};
+  state_->protocol->check_between_passes("communication()");
+  return state_->reporter ? state_->reporter->communication() : std::string{};
 }
 
 detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {

@@ -42,6 +42,16 @@ std::string cause_of(std::exception_ptr const& error) {
   }
 }
 
+/// In the host's memory is where all of it is without a GPU; what a GPU would have to fetch is not done.
+void refuse_offload(Settings const& settings, std::string const& device) {
+  if ((settings.offload_optimizer || settings.offload_param) && device.starts_with("cuda")) {
+    throw ConfigError{fmt::format(
+        "zero_optimization.{}.device is \"cpu\": on {} Zeroth keeps it in the GPU's memory; set it to \"none\" "
+        "(zeroth plan says whether that fits), or train with the CPU device",
+        settings.offload_optimizer ? "offload_optimizer" : "offload_param", device)};
+  }
+}
+
 }  // namespace
 
 EngineState::EngineState(Job& of, Model const& given, Config const& config)
@@ -66,6 +76,7 @@ EngineState::EngineState(Job& of, Model const& given, Config const& config)
 
 void EngineState::set_up(Job const& of, Config const& config) {
   auto const& settings = blueprint.settings;
+  refuse_offload(settings, device->name());
   if (!settings.flight_recorder.empty()) {
     job->set_flight_folder(settings.flight_recorder);
   }
@@ -77,13 +88,17 @@ void EngineState::set_up(Job const& of, Config const& config) {
   gather_stream = device->make_stream("gather", overlap);
   reduce_stream = device->make_stream("reduce", overlap);
   agree(config);
+  if (settings.reports.comms.enabled && of.rank() == 0) {
+    calls = std::make_unique<shard::CallLog>();
+  }
   shard::ManagerContext const context{.device = device.get(),
                                       .gather_stream = gather_stream.get(),
                                       .reduce_stream = reduce_stream.get(),
                                       .gather = communicators.gather(),
                                       .reduce = communicators.reduce(),
                                       .model = model.get(),
-                                      .layout = &blueprint.layout};
+                                      .layout = &blueprint.layout,
+                                      .calls = calls.get()};
   manager = std::make_unique<shard::ShardManager>(context, blueprint.request,
                                                   optim::initial_state(settings.rules.loss_scale));
   schedule = std::make_unique<stage::Schedule>(blueprint.layout, settings, blueprint.limits, *manager);
@@ -93,7 +108,15 @@ void EngineState::set_up(Job const& of, Config const& config) {
     manager->values.initialise();
     compare_replicas(shard::States::without, "initialisation");
     if (of.rank() == 0) {
-      tell_user();
+      tell_user(config);
+      reporter = std::make_unique<engine::Reporter>(engine::ReporterContext{
+          .settings = &settings,
+          .model = model.get(),
+          .device = device.get(),
+          .calls = calls.get(),
+          .log = [prefix =
+                      std::string{rank_prefix()}](std::string const& line) { logger().info("{}{}", prefix, line); },
+      });
     }
   }
   for (auto& param : model->params) {
@@ -102,7 +125,17 @@ void EngineState::set_up(Job const& of, Config const& config) {
   book.emplace(meters());
 }
 
-void EngineState::tell_user() const {
+void EngineState::tell_user(Config const& config) const {
+  for (auto const& line : engine::notes_of(config)) {
+    logger().warn("{}{}", rank_prefix(), line);
+  }
+  auto const& reports = settings().reports;
+  if (reports.dump_state) {
+    logger().info("{}the stage file, resolved (dump_state):\n{}", rank_prefix(), config.to_string());
+  }
+  if (reports.memory_breakdown) {
+    logger().info("{}planned for each rank: {}", rank_prefix(), engine::in_words(manager->memory.plan().bytes));
+  }
   if (auto const note = engine::stage_note(settings()); !note.empty()) {
     logger().info("{}{}", rank_prefix(), note);
   }
@@ -129,6 +162,9 @@ EngineState::~EngineState() {
     tell_others(failure);
   }
   end_streams();
+  if (reporter) {
+    reporter->end();
+  }
 }
 
 /// The streams may hold collectives that other ranks will never join: to be called before the streams are joined.

@@ -19,6 +19,7 @@
 #include "engine/planning.hpp"
 #include "engine/protocol.hpp"
 #include "engine/replicas.hpp"
+#include "engine/reporting.hpp"
 #include "engine/step_book.hpp"
 #include "shard/shard_manager.hpp"
 #include "stage/schedule.hpp"
@@ -68,6 +69,7 @@ class EngineState {
   std::unique_ptr<device::Device> device;
   engine::Communicators communicators;
   std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // end first: their work uses all of the rest
+  std::unique_ptr<shard::CallLog> calls;                         // of comms_logger
   std::unique_ptr<shard::ShardManager> manager;
   std::unique_ptr<stage::Schedule> schedule;
   std::optional<engine::Protocol> protocol;
@@ -82,6 +84,7 @@ class EngineState {
   std::string stage_file;                            ///< Resolved.
   std::uint64_t run_id = 0;                          ///< Random, the same on all ranks.
   std::optional<StepReport> kept_report;             ///< That finish() owes, and had no way to give.
+  std::unique_ptr<engine::Reporter> reporter;        ///< On rank 0.
   std::unique_ptr<engine::Checkpoints> checkpoints;  ///< From the first save on; ends before all else.
 
  private:
@@ -89,7 +92,7 @@ class EngineState {
   void tell_others(std::exception_ptr const& error) noexcept;
   void end_streams() noexcept;
   void agree(Config const& config);
-  void tell_user() const;
+  void tell_user(Config const& config) const;
 
   int exceptions_at_start_;
   std::string crossing_;  // a warning, or empty

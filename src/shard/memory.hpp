@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "device/kernels.hpp"
+#include "shard/call_log.hpp"
 #include "shard/layout.hpp"
 #include "shard/memory_plan.hpp"
 #include "shard/ranks.hpp"
@@ -28,6 +30,7 @@ struct ManagerContext {
   Ranks gather, reduce;  ///< Of these streams.
   model::Description const* model = nullptr;
   Layout const* layout = nullptr;
+  CallLog* calls = nullptr;  ///< Null: nobody asks.
 };
 
 /// The plan, the blocks that it asks for, and addresses in them.
@@ -67,6 +70,13 @@ class Memory {
   [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
   [[nodiscard]] device::Kernels& kernels() const noexcept { return context_.device->kernels(); }
   [[nodiscard]] device::Stream& compute() const noexcept { return context_.device->compute(); }
+  /// `collectives` were handed to `among`; see CallLog.
+  void note_call(std::string_view what, std::string_view unit, std::span<comm::Collective const> collectives,
+                 comm::Communicator const& among) const {
+    if (context_.calls != nullptr) {
+      context_.calls->add(what, unit, collectives, among.world());
+    }
+  }
   [[nodiscard]] int place() const noexcept { return context_.gather.all->rank(); }
   [[nodiscard]] model::Description const& model() const noexcept { return *context_.model; }
   [[nodiscard]] Layout const& layout() const noexcept { return *context_.layout; }

@@ -65,6 +65,7 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   {
     device::SpanScope const span{*stream_, "gather", unit.name};
     comm_->submit(*stream_, {purpose, unit.name}, transaction_);
+    memory_->note_call("gather", unit.name, transaction_, *comm_);
   }
   stream_->record(*slot->ready);
   gathered_bytes_.add(unit.padded_count() * bytes_of(dtype_), *comm_, memory_->context().gather);
@@ -144,6 +145,7 @@ void Parameters::publish(std::span<FlatId const> flats) {
   {
     device::SpanScope const span{stream, "publish", name(flats.front())};
     holders.submit(stream, {"publish", name(flats.front())}, transaction_);
+    memory_->note_call("publish", name(flats.front()), transaction_, holders);
   }
   for (auto const flat : flats) {
     stream.record(to_replicas ? *published_[flat] : *slot(flat).ready);

@@ -146,22 +146,17 @@ TEST_CASE("A number is what it means, however it is written") {
   CHECK(std::get<optim::Adam>(update.rule).beta1 == 0);
 }
 
-TEST_CASE("\"auto\" is the largest unit where it is a number of elements, and absent elsewhere") {
+TEST_CASE("\"auto\" is the largest unit where it is a number of elements, and the default where nothing hangs on it") {
   auto const settings = settings_of(
-      R"("zero_optimization": {"stage": "auto", "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto",
+      R"("zero_optimization": {"reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto",
                                "stage3_param_persistence_threshold": "auto", "overlap_comm": "auto"},
-         "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "gradient_clipping": "auto",
-         "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}},
-         "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}},
-         "steps_per_print": "auto")",
+         "gradient_clipping": "auto", "optimizer": {"type": "AdamW", "params": {"lr": 0.5, "betas": "auto"}},
+         "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}, "steps_per_print": "auto")",
       2, 777);
   CHECK(settings.reduce_bucket_count == 777);
   CHECK(settings.prefetch_count == 777);
-  CHECK(settings.stage == 0);
-  CHECK(settings.precision.compute == Dtype::fp32);
   CHECK(settings.rules.clip == 1);
-  CHECK(settings.rules.schedule.base == 1e-3F);
-  CHECK(settings.rules.schedule.warmup_max == 1e-3F);
+  CHECK(settings.rules.schedule.warmup_max == 0.5F);
 }
 
 TEST_CASE("Comments and a byte-order mark are skipped") {

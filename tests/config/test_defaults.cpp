@@ -16,6 +16,11 @@ namespace {
 /// value, where it depends on the optimizer, or where there is none.
 char const* const deepspeed = R"({
   "train_batch_size": null, "train_micro_batch_size_per_gpu": null, "gradient_accumulation_steps": null,
+  "steps_per_print": null, "wall_clock_breakdown": false, "memory_breakdown": false, "dump_state": false,
+  "tensorboard.enabled": false, "tensorboard.output_path": "", "tensorboard.job_name": "DeepSpeedJobName",
+  "csv_monitor.enabled": false, "csv_monitor.output_path": "", "csv_monitor.job_name": "DeepSpeedJobName",
+  "zero_optimization.offload_optimizer.device": "none", "zero_optimization.offload_param.device": "none",
+  "zero_optimization.cpu_offload": null, "zero_optimization.cpu_offload_param": null,
   "gradient_clipping": 1.0, "communication_data_type": null,
   "data_types.grad_accum_dtype": null, "data_types.param_dtype": null,
   "zero_optimization.stage": 0, "zero_optimization.reduce_bucket_size": 500000000,
@@ -35,7 +40,20 @@ char const* const deepspeed = R"({
   "scheduler.type": null, "scheduler.params.warmup_min_lr": 0.0, "scheduler.params.warmup_max_lr": null,
   "scheduler.params.warmup_num_steps": 1000, "scheduler.params.warmup_type": "log",
   "scheduler.params.total_num_steps": null, "scheduler.params.warmup_min_ratio": 0.0,
-  "scheduler.params.cos_min_ratio": 0.0001
+  "scheduler.params.cos_min_ratio": 0.0001, "scheduler.params.cycle_min_lr": null,
+  "scheduler.params.cycle_max_lr": null, "scheduler.params.cycle_first_step_size": 2000,
+  "scheduler.params.cycle_second_step_size": null, "scheduler.params.cycle_first_stair_count": 0,
+  "scheduler.params.cycle_second_stair_count": null, "scheduler.params.decay_step_size": 0,
+  "scheduler.params.decay_lr_rate": 0.0, "scheduler.params.cycle_momentum": true,
+  "scheduler.params.cycle_min_mom": 0.8, "scheduler.params.cycle_max_mom": 0.9,
+  "scheduler.params.decay_mom_rate": 0.0, "scheduler.params.lr_range_test_min_lr": 0.001,
+  "scheduler.params.lr_range_test_step_size": 2000, "scheduler.params.lr_range_test_step_rate": 1.0,
+  "scheduler.params.lr_range_test_staircase": false,
+  "wandb.enabled": false, "wandb.group": null, "wandb.team": null, "wandb.project": "deepspeed",
+  "comms_logger.enabled": false, "comms_logger.verbose": false,
+  "flops_profiler.enabled": false, "flops_profiler.profile_step": 1, "flops_profiler.recompute_fwd_factor": 0.0,
+  "flops_profiler.detailed": true, "flops_profiler.output_file": null,
+  "activation_checkpointing.number_checkpoints": null, "activation_checkpointing.cpu_checkpointing": false
 })";
 std::set<std::string> const different = {"optimizer.type"};  // DeepSpeed expects the program to bring an optimizer
 

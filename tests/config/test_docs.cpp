@@ -33,9 +33,11 @@ std::string table_of_keys() {
 }
 
 std::string table_of_foreign_keys() {
-  std::string table = "| key | accepted if it is | instead |\n|---|---|---|\n";
+  std::string table =
+      "| key | takes | asks for nothing if it is | else | why, or what instead |\n|---|---|---|---|---|\n";
   for (auto const& key : config::foreign_keys()) {
-    table += fmt::format("| `{}` | {} | {} |\n", key.path, code(key.accepted), key.advice);
+    table += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.path, config::allowed(key.form), code(key.nothing),
+                         config::describe(key.verdict), key.why);
   }
   return table;
 }

@@ -113,8 +113,8 @@ TEST_CASE("A mistake brings no further complaint about what depends on it") {
 }
 
 TEST_CASE("A message repeats of a file only what a terminal can show") {
-  auto const message =
-      problems_of(testing::file_with(R"("\u001b[2J": 1, ")" + std::string(500, 'x') + R"(": "\u0000")"));
+  auto const message = problems_of(testing::file_with(R"("\u001b[2J": 1, ")" + std::string(500, 'x') +
+                                                      R"(": "\u0000", "zeroth": {"strict": true})"));
   CHECK(message.find('\x1b') == std::string::npos);
   CHECK(message.find('\0') == std::string::npos);
   CHECK(message.find("\"\\x1b[2J\" (line 1)") != std::string::npos);

@@ -20,7 +20,7 @@ TEST_CASE("A change takes the place of what the file says, and what follows from
   CHECK(settings.overlap_comm);                                           // derived from the stage
   CHECK(settings.reduce_gradients == ReduceGradients::every_micro_step);  // this too
   CHECK(settings.precision.compute == Dtype::bf16);
-  CHECK(printed(changed)["zero_optimization.stage"]["origin"] == "file");
+  CHECK(printed(changed)["zero_optimization.stage"]["origin"] == "set");
   CHECK(config.settings(2, 100).stage == 1);  // the first is as it was
 }
 

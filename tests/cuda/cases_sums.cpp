@@ -182,14 +182,26 @@ auto fields_of(optim::StepScalars const& s) {
 
 TEST_CASE("advance goes through training as the CPU does: schedules, clipping, overflows, steps without weight") {
   testing::every_way();
-  auto const kind = GENERATE(optim::ScheduleKind::constant, optim::ScheduleKind::warmup,
-                             optim::ScheduleKind::warmup_decay, optim::ScheduleKind::warmup_cosine);
+  auto const kind =
+      GENERATE(optim::ScheduleKind::constant, optim::ScheduleKind::warmup, optim::ScheduleKind::warmup_decay,
+               optim::ScheduleKind::warmup_cosine, optim::ScheduleKind::one_cycle, optim::ScheduleKind::range_test);
   auto const warmup = GENERATE(optim::WarmupKind::logarithmic, optim::WarmupKind::linear);
   optim::StepRules rules;
   rules.schedule.kind = kind;
   rules.schedule.warmup = warmup;
   rules.schedule.warmup_steps = 30;
   rules.schedule.total_steps = 100;
+  bool const stairs = warmup == optim::WarmupKind::linear;
+  rules.schedule.cycle_min = 1e-4F;
+  rules.schedule.cycle_max = 1e-3F;
+  rules.schedule.cycle_first = 37;
+  rules.schedule.cycle_second = 23;
+  rules.schedule.cycle_first_stairs = stairs ? 5 : 0;
+  rules.schedule.cycle_second_stairs = stairs ? 4 : 0;
+  rules.schedule.decay_interval = 7;
+  rules.schedule.decay_rate = 0.3F;
+  rules.schedule.range_interval = 11;
+  rules.schedule.range_staircase = stairs;
   rules.clip = 1;
   rules.gradient_prescale = 0.25F;
   rules.loss_scale.dynamic = true;

@@ -136,6 +136,51 @@ TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed")
   }
 }
 
+TEST_CASE("number_checkpoints of the stage file is --recompute") {
+  Place const place;
+  auto const recomputes = [&](char const* more) {
+    place.write("stage.json", stage_file(2, more));
+    auto const result = run(place.command(small + "--ranks 2 --steps 2 --report report"));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    return std::pair{place.report()[0]["recompute"].get<bool>(), numbers_of(place.report())};
+  };
+  auto const kept = recomputes("");
+  auto const recomputed =
+      recomputes(R"(, "activation_checkpointing": {"number_checkpoints": 2, "cpu_checkpointing": true})");
+  CHECK_FALSE(kept.first);
+  CHECK(recomputed.first);
+  CHECK(kept.second == recomputed.second);
+}
+
+TEST_CASE("a DeepSpeed file that leaves values open runs with flags, and says what is missing without") {
+  Place const place;
+  place.write("stage.json", R"({
+    "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+    "steps_per_print": 2, "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"},
+    "zero_optimization": {"stage": 3, "overlap_comm": true, "sub_group_size": 1e9, "stage3_max_reuse_distance": 5e8,
+                          "offload_optimizer": {"device": "cpu", "pin_memory": true}},
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}},
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}}})");
+  auto const missing = run(place.command(small + "--ranks 2 --steps 2"));
+  CHECK(missing.ending.status == 2);
+  CHECK_THAT(missing.output, Contains("5 values are left to the program, and not given") &&
+                                 Contains("optimizer.params.lr (line 6, \"auto\")"));
+  auto const flags = " --micro-batch 2 --accumulation 2 --lr 1e-2 --dtype bf16 --warmup 3 --weight-decay 0.1 ";
+  auto const result = run(place.command(small + "--ranks 2 --steps 4 --report report --verbose" + flags));
+  INFO(result.output);
+  REQUIRE(result.ending.status == 0);
+  CHECK_THAT(result.output, Contains("1 key without effect here: zero_optimization.stage3_max_reuse_distance") &&
+                                Contains("zero_optimization.stage3_max_reuse_distance (line 4): 5e8: ") &&
+                                Contains("step 4: loss "));
+  auto const steps = steps_of(place.report());
+  CHECK(steps.back()["lr"].get<float>() > 0);
+  CHECK(place.report()[0]["config"]["optimizer.params.lr"]["origin"] == "given");
+  auto const contradicted = run(place.command(small + "--ranks 2 --steps 1 --set optimizer.params.lr=0.5" + flags));
+  CHECK(contradicted.ending.status == 2);
+  CHECK_THAT(contradicted.output, Contains("optimizer.params.lr: 0.5, but the command line says 0.01"));
+}
+
 TEST_CASE("train_gpt says what multiplies, and takes what it is told") {
   Place const place;
   auto const by_eigen = run(place.command(small + "--steps 1 --math eigen --show-products --report report"));

@@ -66,7 +66,7 @@ TEST_CASE("options: every one arrives") {
                               "--vocabulary", "300"})
                      .command_line.options;
   REQUIRE(o);
-  CHECK(o->config == "c.json");
+  CHECK(o->stage_file.config == "c.json");
   CHECK(o->data == "text");
   CHECK(o->ranks == 4);
   CHECK(o->steps == 7);
@@ -87,6 +87,25 @@ TEST_CASE("options: every one arrives") {
   CHECK(o->share_devices);
   CHECK(o->tf32);
   CHECK(o->shape.vocabulary == 300);
+}
+
+TEST_CASE("options: what stands beside the stage file") {
+  auto const o =
+      parse_words({"--config", "c.json", "--data",        "text", "--given",        "g.json", "--set",    "a.b=1",
+                   "--set",    "c=2",    "--micro-batch", "2",    "--accumulation", "3",      "--lr",     "0.5",
+                   "--dtype",  "bf16",   "--warmup",      "10",   "--weight-decay", "0.25",   "--verbose"})
+          .command_line.options;
+  REQUIRE(o);
+  auto const& file = o->stage_file;
+  CHECK(file.given == "g.json");
+  CHECK(file.set == std::vector<std::string>{"a.b=1", "c=2"});
+  CHECK(file.micro_batch == 2);
+  CHECK(file.accumulation == 3);
+  CHECK(file.lr == 0.5);
+  CHECK(file.dtype == "bf16");
+  CHECK(file.warmup == 10);
+  CHECK(file.weight_decay == 0.25);
+  CHECK(file.verbose);
 }
 
 TEST_CASE("options: what is not said is left open or has a default") {
@@ -143,6 +162,8 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
             {"--show-products", "--device cpu"}},
            {{"--config", "c", "--data", "t", "--vocabulary", "255"}, {"--vocabulary", "255", "from 256 to"}},
            {{"--config", "c", "--data", "t", "--layer", "2"}, {"--layer"}},
+           {{"--config", "c", "--data", "t", "--dtype", "fp8"}, {"--dtype", "fp8", "fp32", "bf16", "fp16"}},
+           {{"--config", "c", "--data", "t", "--lr", "fast"}, {"--lr", "fast"}},
            {{"--config", "c", "--data", "t", "more"}, {"more"}},
            {{"--config", "c", "--data", "t", "--save-every", "2"}, {"--save-every: needs --checkpoint: the folder of"}},
            {{"--config", "c", "--data", "t", "--keep", "2"}, {"--keep: needs --checkpoint"}},
@@ -175,11 +196,13 @@ TEST_CASE("options: help lists all of them and is no error") {
   CHECK_FALSE(got.command_line.options);
   CHECK(got.command_line.exit_status == 0);
   for (char const* option :
-       {"--config",        "--data",    "--ranks",      "--steps",       "--layers",        "--heads",
-        "--channels",      "--context", "--seed",       "--order",       "--report",        "--save-initial",
-        "--save-final",    "--init",    "--comm",       "--plan",        "--recompute",     "--device",
-        "--share-devices", "--tf32",    "--vocabulary", "--math",        "--show-products", "--checkpoint",
-        "--save-every",    "--keep",    "--resume",     "--max-restarts"}) {
+       {"--config",        "--data",    "--ranks",      "--steps",        "--layers",        "--heads",
+        "--channels",      "--context", "--seed",       "--order",        "--report",        "--save-initial",
+        "--save-final",    "--init",    "--comm",       "--plan",         "--recompute",     "--device",
+        "--share-devices", "--tf32",    "--vocabulary", "--math",         "--show-products", "--checkpoint",
+        "--save-every",    "--keep",    "--resume",     "--max-restarts", "--given",         "--set",
+        "--micro-batch",   "--lr",      "--dtype",      "--warmup",       "--accumulation",  "--weight-decay",
+        "--verbose"}) {
     CHECK_THAT(got.out, Contains(option));
   }
 }

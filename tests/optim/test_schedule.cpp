@@ -79,5 +79,34 @@ TEST_CASE("WarmupCosineLR with fewer steps than its warmup drops to the floor be
         {0.0, 2e-4, 0.0009752178045321076, 0.0014286911500747737, 0.0017504356090642151, 2e-3, 1e-4, 1e-4});
 }
 
+TEST_CASE("OneCycle rises, falls, and decays from its lower rate") {
+  Schedule schedule;
+  schedule.kind = ScheduleKind::one_cycle;
+  schedule.cycle_min = 1e-4F;
+  schedule.cycle_max = 1e-3F;
+  schedule.cycle_first = 3;
+  schedule.cycle_second = 2;
+  schedule.decay_interval = 2;
+  schedule.decay_rate = 1;
+  check(schedule, {1e-4, 4e-4, 7e-4, 1e-3, 5.5e-4, 1e-4, 1e-4 / 1.5, 5e-5, 4e-5});
+  schedule.decay_interval = 0;
+  schedule.cycle_first = 4;
+  schedule.cycle_first_stairs = 2;
+  schedule.cycle_second = 4;
+  schedule.cycle_second_stairs = 1;
+  check(schedule, {1e-4, 1e-4, 5.5e-4, 5.5e-4, 1e-3, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4});
+}
+
+TEST_CASE("LRRangeTest rises for ever, evenly or by stairs") {
+  Schedule schedule;
+  schedule.kind = ScheduleKind::range_test;
+  schedule.range_min = 1e-3F;
+  schedule.range_rate = 2;
+  schedule.range_interval = 4;
+  check(schedule, {1e-3, 1.5e-3, 2e-3, 2.5e-3, 3e-3, 3.5e-3});
+  schedule.range_staircase = true;
+  check(schedule, {1e-3, 1e-3, 1e-3, 1e-3, 3e-3, 3e-3, 3e-3, 3e-3, 5e-3});
+}
+
 }  // namespace
 }  // namespace zeroth::optim

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "job_options.hpp"
 
+#include <fmt/format.h>
+
+#include <zeroth/config/assignments.hpp>
+#include <zeroth/core/error.hpp>
+#include <zeroth/core/input_file.hpp>
+
 #include "option_values.hpp"
 
 namespace zeroth::tools {
@@ -29,11 +35,36 @@ void add_job_options(CLI::App& command, JobOptions& options) {
   add_model_options(command, options.model);
   command.add_option("--config", options.config_file,
                      "Stage file; without one, 16-bit mixed precision at stage 3 with overlap, 1 sample");
+  add_beside_options(command, options.given_file, options.assignments);
   command.add_option("--ranks", options.ranks, "Of the job")->required()->transform(whole_from(1, largest_world));
 }
 
+void add_beside_options(CLI::App& command, std::string& given_file, std::vector<std::string>& assignments) {
+  command.add_option("--given", given_file, "JSON with values for what the stage file leaves open, \"auto\"");
+  command.add_option("--set", assignments, "KEY=VALUE instead of what the stage file says: zero_optimization.stage=2")
+      ->allow_extra_args(false);
+}
+
+Beside beside_of(std::string const& given_file, std::vector<std::string> const& assignments) {
+  Beside beside;
+  if (!given_file.empty()) {
+    beside.given_by = given_file;
+    try {
+      beside.given = read_text(given_file);
+    } catch (Unreadable const& error) {
+      throw ConfigError{fmt::format("--given {}: {}", given_file, error.what())};
+    }
+  }
+  if (!assignments.empty()) {
+    beside.changes = config::changes_from(assignments);
+  }
+  return beside;
+}
+
 Config config_of(JobOptions const& options) {
-  return options.config_file.empty() ? Config::from_json(without_file) : Config::from_file(options.config_file);
+  auto const beside = beside_of(options.given_file, options.assignments);
+  return options.config_file.empty() ? Config::from_json(without_file, beside)
+                                     : Config::from_file(options.config_file, beside);
 }
 
 std::string name_of_config(std::string const& config_file) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include <zeroth/config/config.hpp>
 
@@ -12,12 +13,19 @@ namespace zeroth::tools {
 
 struct JobOptions {
   ModelRequest model;
-  std::string config_file;  ///< Empty: there is none.
+  std::string config_file;               ///< Empty: there is none.
+  std::string given_file;                ///< Values for what the file leaves open; empty: there are none.
+  std::vector<std::string> assignments;  ///< KEY=VALUE
   int ranks = 1;
 };
 
 /// `options` is filled when the command line is parsed, and must be there until then.
 void add_job_options(CLI::App& command, JobOptions& options);
+
+/// --given and --set.
+void add_beside_options(CLI::App& command, std::string& given_file, std::vector<std::string>& assignments);
+/// What they say. Throws ConfigError.
+[[nodiscard]] Beside beside_of(std::string const& given_file, std::vector<std::string> const& assignments);
 
 /// The stage file. Without one: ZeRO's mixed precision in bf16 at stage 3 with overlap, one micro-step of one sample.
 /// Throws ConfigError.

@@ -4,6 +4,7 @@
 ///
 ///   zeroth plan --model 7.5B --ranks 64
 ///   zeroth simulate --model 7.5B --ranks 64 --machine 8xH100
+///   zeroth config ds_config.json --given values.json
 ///   zeroth run --ranks 4 --max-restarts 3 -- train_gpt --config zero3.json ...
 ///   zeroth checkpoint verify saved
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include <zeroth/core/standard_streams.hpp>
 
 #include "checkpoint_command.hpp"
+#include "config_command.hpp"
 #include "plan_command.hpp"
 #include "run_command.hpp"
 #include "simulate_command.hpp"
@@ -31,6 +33,7 @@ int run(int argc, char** argv, std::ostream& out) {
   try {
     zeroth::tools::add_plan_command(app, out);
     zeroth::tools::add_simulate_command(app, out);
+    zeroth::tools::add_config_command(app, out, status);
     zeroth::tools::add_run_command(app, status);
     zeroth::tools::add_checkpoint_command(app, out, status);
     app.parse(argc, argv);

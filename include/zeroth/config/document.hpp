@@ -40,7 +40,7 @@ struct Member {
 /// Whether a file may have them.
 enum class Comments : std::uint8_t {
   refused,  ///< As JSON has it.
-  allowed,  ///< // and /* */
+  allowed,  ///< // and /* */; and commas before } and ]
 };
 
 /// Reads one JSON object, in time linear in the text. Adds a problem for each key given twice, and one for a text that

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <string>
 
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -52,6 +53,55 @@ struct CheckpointSettings {
   bool direct_io = true;          ///< Past the system's cache of files.
 };
 
+/// A folder that the numbers of steps are written to, `output_path`/`job_name`, under DeepSpeed's names.
+struct MonitorSettings {
+  bool enabled = false;                       ///< Otherwise nothing is written.
+  std::string output_path;                    ///< Empty: the working folder.
+  std::string job_name = "DeepSpeedJobName";  ///< Under it.
+};
+
+/// A run of Weights & Biases, which is offline.
+struct WandbSettings {
+  bool enabled = false;               ///< Otherwise nothing is written.
+  std::string project = "deepspeed";  ///< See there.
+  std::string group;                  ///< Of runs; may be empty.
+  std::string team;                   ///< wandb's entity; may be empty.
+};
+
+/// What collectives move, and how long they take.
+struct CommsLoggerSettings {
+  bool enabled = false;  ///< A table at the engine's end.
+  bool verbose = false;  ///< Also with each line of the log, or every ten steps.
+};
+
+/// Operations and times of one step.
+struct FlopsProfilerSettings {
+  bool enabled = false;             ///< A table, once.
+  std::int64_t profile_step = 1;    ///< Of this step; of the second where it is the first, which is slow.
+  double recompute_fwd_factor = 0;  ///< Of forward, done again in backward.
+  bool detailed = true;             ///< A line for each unit.
+  std::string output_file;          ///< Instead of the log.
+};
+
+/// What an engine prints and writes of its steps, on rank 0. What it prints goes to the log.
+struct ReportSettings {
+  std::int64_t steps_per_print = 0;   ///< A line every so many steps; 0: none.
+  bool wall_clock_breakdown = false;  ///< With it, or every ten steps, where the time went.
+  bool memory_breakdown = false;      ///< The plan when the engine is built, and with each line the most that was held.
+  bool dump_state = false;            ///< The resolved file, when the engine is built.
+  MonitorSettings tensorboard;        ///< As event files.
+  MonitorSettings csv;                ///< As a file of values for each name.
+  WandbSettings wandb;                ///< As a run that is offline.
+  CommsLoggerSettings comms;          ///< See there.
+  FlopsProfilerSettings flops;        ///< See there.
+};
+
+/// What a file asks of the program's own activations: activation_checkpointing.
+struct ActivationSettings {
+  std::int64_t number_checkpoints = 0;  ///< To keep; 0: the file does not say.
+  bool cpu_checkpointing = false;       ///< In the host's memory.
+};
+
 /// All of it, for one world size.
 struct Settings {
   int stage = 0;                                                        ///< 0 to 3.
@@ -69,6 +119,8 @@ struct Settings {
   std::int64_t max_live_count = 1'000'000'000;     ///< Elements gathered at once; the unit in use always fits.
   int gradient_slots = 2;                          ///< Units whose full gradients are held at once, stages 2 and 3.
   bool overlap_comm = false;                       ///< Communication on streams beside compute.
+  bool offload_optimizer = false;  ///< The optimizer's states in the host's memory; not done for a GPU, and refused.
+  bool offload_param = false;      ///< Sharded parameters in the host's memory; not done for a GPU, and refused.
 
   optim::Update update;    ///< The optimizer.
   optim::StepRules rules;  ///< Schedule, loss scale, clipping. gradient_prescale is the engine's to set.
@@ -81,6 +133,7 @@ struct Settings {
   std::filesystem::path flight_recorder;  ///< Folder for the record of the last collectives; empty: the working folder.
   Dtype saved_weights =
       Dtype::fp32;                ///< Of the file that AnyEngine::save_weights() writes: this, or the compute dtype.
+  ReportSettings reports;         ///< See there.
   CheckpointSettings checkpoint;  ///< Of AnyEngine::save() and restore().
 };
 

@@ -129,6 +129,9 @@ class ZEROTH_EXPORT Device {
   /// From now on spans, and waits of streams, are added to `timeline`; null ends that. It outlives work enqueued so
   /// far.
   virtual void set_timeline(Timeline* timeline) noexcept = 0;
+  /// Adds to the timeline what is complete. On a GPU this waits for all work with spans so far; elsewhere spans are
+  /// added as work ends.
+  virtual void flush_timeline() {}
   /// What a host's clock says on this device.
   [[nodiscard]] virtual Clock::time_point now() const noexcept { return Clock::now(); }
   /// False where only the time that work takes is known: values are neither written nor read.

@@ -26,6 +26,7 @@ class ZEROTH_EXPORT Timeline {
  public:
   void add(Span span);                            ///< Spans may come in any order.
   [[nodiscard]] std::vector<Span> spans() const;  ///< By begin.
+  [[nodiscard]] std::vector<Span> take();         ///< As they came; none are left.
   /// Events of the Trace Event Format that Chrome and Perfetto read: the rank is the process, a stream is a thread.
   /// Text of JSON objects with commas between, so that what ranks gather can be joined.
   [[nodiscard]] std::string to_trace_events(int rank) const;

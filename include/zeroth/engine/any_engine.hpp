@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "zeroth/comm/job.hpp"
@@ -27,6 +28,7 @@
 #include "zeroth/engine/pass.hpp"
 #include "zeroth/engine/report.hpp"
 #include "zeroth/model/model.hpp"
+#include "zeroth/monitor/monitor.hpp"
 
 namespace zeroth {
 
@@ -64,6 +66,13 @@ class ZEROTH_EXPORT AnyEngine {
   /// passes. The timeline lives until finish() or until the engine ends. Costs allocations while it lasts. Not
   /// collective.
   void trace(Timeline* timeline);
+  /// Rank 0 gives `monitor` the numbers of every step from the next on, beside the monitors that the file names; the
+  /// other ranks drop it. Between passes. Not collective. Throws ContractError for null.
+  void add_monitor(std::unique_ptr<Monitor> monitor);
+  /// With comms_logger.enabled a table of this rank's collectives so far: numbers, bytes, milliseconds, GB/s over what
+  /// all ranks bring or get together, and over what a ring sends from each. Empty without, and on ranks other than 0.
+  /// Between passes. On a GPU this waits. What the program traced itself has no times. Not collective.
+  [[nodiscard]] std::string communication() const;
   /// Between micro-steps or steps; `passes` batches on every rank, at least one. No effect on training. Ends the
   /// evaluation before it, if that was left unfinished.
   AnyEvaluation evaluation(int passes) { return AnyEvaluation{begin_evaluation(passes)}; }

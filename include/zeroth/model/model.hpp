@@ -132,6 +132,9 @@ struct UnitOptions {
   /// are sharded it has a slot of its own for that; without, such a guard is refused where slots do not suffice. All
   /// ranks skip it, or none.
   bool stays_open = false;
+  /// Rows of a sample that its matrices are multiplied with, as flops_profiler counts: the tokens of a sequence; 0
+  /// where they are only looked up. No effect on training.
+  std::int64_t rows_per_sample = 1;
 };
 /// How a parameter is trained.
 struct ParamOptions {

@@ -7,15 +7,15 @@
 
 namespace zeroth::optim {
 
-/// DeepSpeed's schedulers: none, WarmupLR, WarmupDecayLR, WarmupCosineLR.
-enum class ScheduleKind : std::uint8_t { constant, warmup, warmup_decay, warmup_cosine };
+/// DeepSpeed's schedulers: none, WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle (Smith 2018), LRRangeTest.
+enum class ScheduleKind : std::uint8_t { constant, warmup, warmup_decay, warmup_cosine, one_cycle, range_test };
 /// How the rate rises over the warm-up.
 enum class WarmupKind : std::uint8_t { logarithmic, linear };
 
 /// A schedule with its parameters, under DeepSpeed's names.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;   ///< Which of the fields below count.
-  WarmupKind warmup = WarmupKind::logarithmic;  ///< For all but constant.
+  WarmupKind warmup = WarmupKind::logarithmic;  ///< For those with a warm-up.
   float base = 1e-3F;                           ///< The optimizer's `lr`: constant's value, warmup_cosine's factor.
   float warmup_min = 0;                         ///< Rate of the first update.
   float warmup_max = 1e-3F;                     ///< Rate after the warm-up.
@@ -23,6 +23,18 @@ struct Schedule {
   std::int64_t total_steps = 0;                 ///< Updates until the decay ends.
   float warmup_min_ratio = 0;                   ///< warmup_cosine: of `base`, at the start.
   float cosine_min_ratio = 1e-4F;               ///< warmup_cosine: of `base`, at the end.
+  float cycle_min = 0;                          ///< one_cycle: rate at its ends.
+  float cycle_max = 0;                          ///< one_cycle: rate in its middle.
+  std::int64_t cycle_first = 2000;              ///< one_cycle: updates that the rate rises over.
+  std::int64_t cycle_second = 2000;             ///< one_cycle: and falls over.
+  std::int64_t cycle_first_stairs = 0;          ///< one_cycle: steps that it rises in; 0: evenly.
+  std::int64_t cycle_second_stairs = 0;         ///< one_cycle: steps that it falls in; 0: evenly.
+  std::int64_t decay_interval = 0;              ///< one_cycle: updates, after the cycle; 0: no decay.
+  float decay_rate = 0;                         ///< one_cycle: the rate is divided by 1 + this x intervals.
+  float range_min = 1e-3F;                      ///< range_test: rate of the first update.
+  float range_rate = 1;                         ///< range_test: the rate is multiplied by 1 + this x intervals.
+  std::int64_t range_interval = 2000;           ///< range_test: updates.
+  bool range_staircase = false;                 ///< range_test: whole intervals only.
 };
 
 /// The rate of the update that follows `applied` updates (0 for the first). Skipped updates do not count.

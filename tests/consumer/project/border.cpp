@@ -84,7 +84,7 @@ void inspect() {
 
 void refuse() {
   namespace fs = std::filesystem;
-  expect(throws<zeroth::ConfigError>([] { static_cast<void>(zeroth::Config::from_json(R"({"stage": 3})")); }),
+  expect(throws<zeroth::ConfigError>([] { static_cast<void>(zeroth::Config::from_json(R"({"fp16": {"stage": 3}})")); }),
          "no ConfigError of an unknown key");
   expect(throws<zeroth::Error>([] { static_cast<void>(zeroth::Config::from_json("[]")); }), "no Error of an array");
   expect(throws<zeroth::SystemError>([] { zeroth::write_whole_file("notes", "no/such/folder/notes", "none"); }),

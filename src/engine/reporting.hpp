@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the stage file asks to be printed and written of the steps: on rank 0, to the log and to monitors.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/span_sums.hpp"
+#include "shard/call_log.hpp"
+#include "zeroth/config/config.hpp"
+#include "zeroth/config/settings.hpp"
+#include "zeroth/device/device.hpp"
+#include "zeroth/device/memory.hpp"
+#include "zeroth/device/timeline.hpp"
+#include "zeroth/engine/report.hpp"
+#include "zeroth/model/description.hpp"
+#include "zeroth/monitor/monitor.hpp"
+
+namespace zeroth::engine {
+
+/// "FILE: 5 keys without effect here: a, b, ..." and a line for each unknown key. None if the file has no such keys.
+[[nodiscard]] std::vector<std::string> notes_of(Config const& config);
+
+/// "parameters 1.20 MB, ..., total 3.10 MB"
+[[nodiscard]] std::string in_words(MemoryBytes const& bytes);
+
+/// What a reporter works with. All outlive it.
+struct ReporterContext {
+  Settings const* settings = nullptr;
+  model::Description const* model = nullptr;
+  device::Device* device = nullptr;
+  shard::CallLog const* calls = nullptr;        ///< Null without comms_logger.
+  std::function<void(std::string const&)> log;  ///< Takes a line.
+};
+
+/// Lives as long as the engine, on rank 0. For the thread that steps.
+class Reporter {
+ public:
+  /// Opens what the file names. Throws SystemError. Traces the device from now on, if the file asks for times.
+  explicit Reporter(ReporterContext context);
+  void add(std::unique_ptr<Monitor> monitor);  ///< A program's.
+  /// After step `report.step`. `metrics` are events of the program's numbers.
+  void see(StepReport const& report, std::int64_t samples, std::vector<MonitorEvent> metrics);
+  /// What the device is to be traced into while nobody else asks; null where nothing is needed.
+  [[nodiscard]] Timeline* timeline() noexcept { return timeline_.get(); }
+  /// Of all collectives so far. Empty without comms_logger.
+  [[nodiscard]] std::string communication();
+  /// When all work is done, and before the device is gone.
+  void end() noexcept;
+
+ private:
+  [[nodiscard]] ReportSettings const& settings() const noexcept { return context_.settings->reports; }
+  void write(std::vector<MonitorEvent> const& events);
+  void print(StepReport const& report);
+  void profile(StepReport const& report);
+  void take_spans();
+
+  ReporterContext context_;
+  std::int64_t interval_;  // of lines, in steps; 0: none
+  bool scales_loss_;
+  std::vector<std::unique_ptr<Monitor>> monitors_;
+  std::int64_t skipped_ = 0;
+  StepReport sums_;  // of the times since the last line
+  std::int64_t sum_of_steps_ = 0;
+  std::unique_ptr<Timeline> timeline_;
+  SpanSums since_line_, since_start_, of_step_;  // of the three tables
+  bool profiles_ = false;                        // the step under way
+};
+
+}  // namespace zeroth::engine

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The files that monitors write.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "monitor/wandb_record.hpp"
+#include "monitor/wire.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/monitor/monitor.hpp"
+
+namespace zeroth {
+namespace {
+
+std::string text_of(std::filesystem::path const& file) {
+  std::ifstream stream{file, std::ios::binary};
+  return {std::istreambuf_iterator<char>{stream}, {}};
+}
+
+/// The messages of an event file whose lengths and checksums hold.
+std::vector<std::string> messages_of(std::string const& file) {
+  auto const word = [&](std::size_t at, auto value) {
+    REQUIRE(at + sizeof value <= file.size());
+    std::memcpy(&value, file.data() + at, sizeof value);
+    return value;
+  };
+  auto const masked = [](std::uint32_t crc) { return ((crc >> 15U) | (crc << 17U)) + 0xa282ead8U; };
+  std::vector<std::string> messages;
+  for (std::size_t at = 0; at < file.size();) {
+    auto const length = word(at, std::uint64_t{});
+    CHECK(word(at + 8, std::uint32_t{}) == masked(monitor::crc32c(file.substr(at, 8))));
+    messages.push_back(file.substr(at + 12, length));
+    CHECK(word(at + 12 + length, std::uint32_t{}) == masked(monitor::crc32c(messages.back())));
+    at += 16 + length;
+  }
+  return messages;
+}
+
+TEST_CASE("Checksums are those that their papers give") {
+  CHECK(monitor::crc32c("123456789") == 0xe3069283U);
+  CHECK(monitor::crc32c("") == 0);
+  CHECK(monitor::crc32c(std::string(32, '\0')) == 0x8a9136aaU);  // RFC 3720, B.4
+  CHECK(monitor::crc32("123456789") == 0xcbf43926U);
+}
+
+TEST_CASE("An event file begins with its version and has a message for each step") {
+  testing::Folder const folder;
+  MonitorSettings const settings{true, folder.path().string(), "run"};
+  {
+    auto const monitor = tensorboard_monitor(settings);
+    std::vector<MonitorEvent> const events{{"Train/Samples/lr", 0.5, 300}, {"loss", -1.25, 300}};
+    monitor->write(events);
+    monitor->write({});
+    std::filesystem::directory_iterator const files{folder / "run"};
+    CHECK(files->path().filename().string().starts_with("events.out.tfevents."));
+    auto const messages = messages_of(text_of(files->path()));  // there while the run goes on
+    REQUIRE(messages.size() == 2);
+    CHECK(
+        messages[0].ends_with("\x1a\x0d"
+                              "brain.Event:2"));
+    // step 300 as a varint; then 2 values, each its tag and four bytes.
+    std::string const summary =
+        std::string{
+            "\x2a\x26"
+            "\x0a\x17\x0a\x10"
+            "Train/Samples/lr\x15"} +
+        std::string{"\0\0\0\x3f", 4} +
+        "\x0a\x0b\x0a\x04"
+        "loss\x15" +
+        std::string{"\0\0\xa0\xbf", 4};
+    CHECK(messages[1].substr(9) == "\x10\xac\x02" + summary);
+  }
+  auto const second = tensorboard_monitor(settings);
+  CHECK(std::distance(std::filesystem::directory_iterator{folder / "run"}, {}) == 2);  // of its own
+}
+
+TEST_CASE("Comma-separated values have a file for each name, and a run that goes on adds to it") {
+  testing::Folder const folder;
+  MonitorSettings const settings{true, folder.path().string(), "run"};
+  for (std::int64_t const samples : {8, 16}) {
+    auto const monitor = csv_monitor(settings);
+    monitor->write(std::vector<MonitorEvent>{{"Train/Samples/lr", 0.5, samples}, {"../a, b", 1, samples}});
+  }
+  CHECK(text_of(folder / "run/Train_Samples_lr.csv") == "step,lr\n8,0.5\n16,0.5\n");
+  CHECK(text_of(folder / "run/.._a,_b.csv") == "step,\"a, b\"\n8,1\n16,1\n");
+}
+
+/// The messages of a file of Weights & Biases whose checksums hold.
+std::vector<std::string> wandb_messages_of(std::string const& file) {
+  constexpr std::size_t block = 32'768, head = 7;
+  REQUIRE(file.size() >= head);
+  CHECK(file.substr(0, head) == std::string(":W&B\xe1\xbe\0", head));
+  std::vector<std::string> messages;
+  std::string message;
+  for (std::size_t at = head; at < file.size();) {
+    if (auto const left = block - at % block; left < head) {
+      at += left;
+      continue;
+    }
+    std::uint32_t crc = 0;
+    std::uint16_t length = 0;
+    std::memcpy(&crc, file.data() + at, sizeof crc);
+    std::memcpy(&length, file.data() + at + 4, sizeof length);
+    auto const piece = file[at + 6];
+    CHECK(crc == monitor::crc32(file.substr(at + 6, 1U + length)));
+    CHECK((piece == 1 || piece == 2) == message.empty());  // all, or the first
+    message += file.substr(at + head, length);
+    if (piece == 1 || piece == 4) {  // all, or the last
+      messages.push_back(std::exchange(message, {}));
+    }
+    at += head + length;
+  }
+  return messages;
+}
+
+TEST_CASE("A run of Weights & Biases is records in blocks, whatever their lengths") {
+  monitor::WandbLog log;
+  auto file = log.begin();
+  std::vector<std::string> written;
+  // Beside small ones: one that ends 3 bytes before a block does, one that begins 7 before, and one of several blocks.
+  for (std::size_t const length : {10U, 32'730U, 20U, 32'735U - 24U, 100'000U, 1U}) {
+    written.push_back(std::string(length, static_cast<char>('a' + written.size())));
+    file += log.record(written.back());
+  }
+  auto const read = wandb_messages_of(file);
+  REQUIRE(read.size() == written.size());
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    CHECK(read[i] == std::string{'\x08', static_cast<char>(i + 1)} + written[i]);  // its number, from 1
+  }
+}
+
+TEST_CASE("An offline run has what it is, its numbers by step, and its end") {
+  testing::Folder const folder;
+  ::setenv("WANDB_DIR", folder.path().c_str(), 1);  // NOLINT(concurrency-mt-unsafe): nobody else is here
+  {
+    auto const monitor = wandb_monitor({.enabled = true, .project = "proj", .group = "grp", .team = "team"});
+    CHECK(monitor->told().find("wandb sync " + (folder / "wandb/offline-run-").string()) != std::string::npos);
+    monitor->write(std::vector<MonitorEvent>{{"Train/Samples/lr", 0.5, 300}, {"loss", std::nan(""), 300}});
+  }
+  ::unsetenv("WANDB_DIR");  // NOLINT(concurrency-mt-unsafe)
+  std::filesystem::directory_iterator const run{folder / "wandb"};
+  std::filesystem::directory_iterator const file{run->path()};
+  auto const messages = wandb_messages_of(text_of(file->path()));
+  REQUIRE(messages.size() == 3);
+  CHECK(messages[0].find("\x1a\x04proj") != std::string::npos);
+  CHECK(messages[0].find("\x12\x04team") != std::string::npos);
+  CHECK(messages[0].find("\x32\x03grp") != std::string::npos);
+  CHECK(messages[1].find("Train/Samples/lr\x82\x01\x03"
+                         "0.5") != std::string::npos);
+  CHECK(messages[1].find("loss\x82\x01\x05\"NaN\"") != std::string::npos);
+  CHECK(messages[1].ends_with("\x12\x03\x08\xac\x02"));  // step 300
+  CHECK(messages[2].starts_with("\x08\x03\x92\x01"));
+}
+
+TEST_CASE("A monitor's folder that cannot be is named") {
+  testing::Folder const folder;
+  std::ofstream{folder / "file"} << "x";
+  MonitorSettings const settings{true, (folder / "file").string(), "run"};
+  CHECK_THROWS_WITH(csv_monitor(settings), Catch::Contains((folder / "file/run").string()));
+  CHECK_THROWS_AS(tensorboard_monitor(settings), SystemError);
+}
+
+}  // namespace
+}  // namespace zeroth

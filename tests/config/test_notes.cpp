@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a DeepSpeed file says that is without effect here, and what neither DeepSpeed nor Zeroth knows.
+#include <string>
+#include <vector>
+
+#include "config/config_support.hpp"
+#include "config/foreign_keys.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth {
+namespace {
+
+using testing::problems_of;
+
+std::vector<std::string> notes_of(std::string const& members) {
+  std::vector<std::string> texts;
+  auto const config = Config::from_json(testing::file_with(members));
+  for (auto const& note : config.notes()) {
+    texts.push_back(note.path + ": " + note.text);
+  }
+  return texts;
+}
+using Texts = std::vector<std::string>;
+
+TEST_CASE("A key without effect is noted, one that asks for nothing is not") {
+  CHECK(notes_of(R"("zero_optimization": {"sub_group_size": 5e8, "contiguous_gradients": true})") ==
+        Texts{"zero_optimization.sub_group_size: 5e8: an update runs unit by unit"});
+  CHECK(notes_of(R"("zero_optimization": {"sub_group_size": 1e9, "stage3_max_reuse_distance": "auto"})").empty());
+  CHECK(notes_of(R"("pipeline": {"stages": 2, "anything": []})") ==
+        Texts{"pipeline: {\"stages\": 2, \"anything\": []}: DeepSpeed too reads it for a PipelineModule only"});
+  CHECK(notes_of(R"("wandb": {"enabled": false, "project": "mine", "team": null})").empty());
+  auto const config = Config::from_json("{\n\"train_batch_size\": 8,\n\"prescale_gradients\": true}");
+  REQUIRE(config.notes().size() == 1);
+  CHECK(config.notes().front().line == 3);
+  CHECK(config.notes().front().kind == config::NoteKind::no_effect);
+}
+
+TEST_CASE("A value of the wrong form is refused, whatever it is without") {
+  CHECK(problems_of(testing::file_with(R"("zero_optimization": {"sub_group_size": "many"})")) ==
+        "  zero_optimization.sub_group_size (line 1): \"many\" is a string; allowed: a whole number");
+  CHECK(problems_of(testing::file_with(R"("prescale_gradients": 1)")) ==
+        "  prescale_gradients (line 1): 1 is a number; allowed: true or false");
+}
+
+TEST_CASE("With zeroth.strict what would be noted is an error") {
+  CHECK(problems_of(testing::file_with(R"("prescale_gradients": true, "nobody": 1, "zeroth": {"strict": true})")) ==
+        "  prescale_gradients (line 1): true: a mean either way: fp16 sums are divided before they travel, by a power "
+        "of two, all others in the update (zeroth.strict is true)\n"
+        "  nobody (line 1): unknown key, with value 1; ignored, as DeepSpeed does (zeroth.strict is true)");
+}
+
+TEST_CASE("An unknown key is ignored where DeepSpeed ignores it, unless it is nearly a known one") {
+  CHECK(notes_of(R"("num_gpus": 4, "log": "x")") ==
+        Texts{"num_gpus: unknown key, with value 4; ignored, as DeepSpeed does",
+              "log: unknown key, with value \"x\"; ignored, as DeepSpeed does; log_level is known"});
+  CHECK(notes_of(R"("offload_optimizer": {"device": "cpu"})") ==
+        Texts{"offload_optimizer: unknown key, with value {\"device\": \"cpu\"}; ignored, as DeepSpeed does"});
+  CHECK(
+      notes_of(R"("optimizer": {"type": "Adam", "eps": 1e-8})") ==
+      Texts{"optimizer.eps: unknown key, with value 1e-8; ignored, as DeepSpeed does; optimizer.params.eps is known"});
+  CHECK(problems_of(testing::file_with(R"("gradient_cliping": 1)")).find("did you mean gradient_clipping") !=
+        std::string::npos);
+  CHECK_FALSE(problems_of(testing::file_with(R"("zero_optimization": {"nobody": 1})")).empty());  // DeepSpeed's, too
+  CHECK_FALSE(problems_of(testing::file_with(R"("zeroth": {"nobody": 1})")).empty());
+}
+
+TEST_CASE("Comments are comments") {
+  CHECK(notes_of(R"("_comment": "x", "_read_the_docs": 1, "comment": [], "comments": {"a": {}})").empty());
+  CHECK(notes_of(R"("zero_optimization": {"_comment": "x"})") ==
+        Texts{"zero_optimization._comment: taken as a comment; DeepSpeed refuses it in this section"});
+}
+
+TEST_CASE("Trailing commas are read, other Hjson is named") {
+  auto const settings = Config::from_json(R"({
+    "train_batch_size": 8, // a comma, and a brace in a comment: ,}
+    "optimizer": {"type": "AdamW", "params": {"lr": 0.5, "betas": [0.5, 0.5, /* , ] */ ], }, },
+    "_": "a \" ,} in a string",
+  })")
+                            .settings(1, 1);
+  CHECK(settings.rules.schedule.base == 0.5F);
+  CHECK_FALSE(problems_of(R"({"train_batch_size": 8,,})").empty());
+  CHECK_FALSE(problems_of("{,}").empty());
+  CHECK_FALSE(problems_of(R"({"train_batch_size": 8, "_": [,]})").empty());
+  auto const contains = [](std::string const& file, std::string const& part) {
+    INFO(problems_of(file));
+    CHECK(problems_of(file).find(part) != std::string::npos);
+  };
+  contains("{train_batch_size: 8}", "Hjson's names and strings without quotes are not read");
+  contains("{\"tensorboard\": {\"output_path\": ./logs}}", "not valid JSON");
+  contains("{\"tensorboard\": {\"output_path\": logs}}", "Hjson's names and strings without quotes are not read");
+  contains("{\"train_batch_size\": 8 # eight\n}", "Hjson's comments with # are not read");
+  contains("{'train_batch_size': 8}", "Hjson's quotes of ' are not read");
+}
+
+TEST_CASE("One cause gives one line") {
+  CHECK(problems_of(testing::file_with(R"("bf16": {"enabled": true, "loss_scale": 0, "hysteresis": 2})")) ==
+        "  bf16.loss_scale (line 1): 0 is not supported: bf16 needs no loss scale; remove it (likewise hysteresis)");
+  CHECK(problems_of(testing::file_with(
+            R"("optimizer": {"params": {"lr": 1, "freeze_step": 400, "cuda_aware": true}, "type": "OneBitAdam"})")) ==
+        "  optimizer.type (line 1): \"OneBitAdam\" has been removed from DeepSpeed 0.19; allowed: \"AdamW\", \"Adam\", "
+        "\"SGD\", \"Adagrad\", \"RMSprop\" or \"Lion\"");
+  CHECK(problems_of(testing::file_with(R"("scheduler": {"type": "WarmupCosineLR", "params": {"warmup_min_lr": 0,
+                                          "warmup_max_lr": 1, "total_num_steps": 2000}})")) ==
+        "  scheduler.params.warmup_min_lr (line 1): not a parameter of WarmupCosineLR, but of WarmupLR and "
+        "WarmupDecayLR; neither is warmup_max_lr");
+}
+
+TEST_CASE("What DeepSpeed has removed is refused with that reason, and noted where it asks for nothing") {
+  CHECK(
+      problems_of(testing::file_with(R"("elasticity": {"enabled": true})")) ==
+      "  elasticity (line 1): DeepSpeed 0.19 has removed this key, and Zeroth does not have it; give the batch sizes");
+  CHECK(notes_of(R"("elasticity": {"enabled": false})") ==
+        Texts{"elasticity: {\"enabled\": false}: DeepSpeed 0.19 has removed this key and refuses the file"});
+  CHECK(notes_of(R"("zero_optimization": {"mics_shard_size": -1})") ==
+        Texts{"zero_optimization.mics_shard_size: -1: DeepSpeed 0.19 has removed this key and refuses the file"});
+}
+
+TEST_CASE("Offload to the host's memory is what the CPU device does") {
+  auto const settings = testing::settings_of(R"("zero_optimization": {"stage": 3,
+      "offload_optimizer": {"device": "cpu", "pin_memory": true, "buffer_count": 4}, "offload_param": {"device": "none"}})");
+  CHECK(settings.offload_optimizer);
+  CHECK_FALSE(settings.offload_param);
+  CHECK(testing::settings_of(R"("zero_optimization": {"stage": 2, "cpu_offload": true})").offload_optimizer);
+  CHECK(testing::settings_of(R"("zero_optimization": {"offload_param": null})").offload_param == false);
+  CHECK(problems_of(testing::file_with(R"("zero_optimization": {"offload_param": {"device": "nvme"}})")) ==
+        "  zero_optimization.offload_param.device (line 1): \"nvme\" is DeepSpeed's, and Zeroth does not have it; "
+        "allowed: \"none\" or \"cpu\"");
+}
+
+TEST_CASE("The oldest spelling of stage 1") {
+  CHECK(testing::settings_of(R"("zero_optimization": true)").stage == 1);
+  CHECK(testing::settings_of(R"("zero_optimization": false)").stage == 0);
+}
+
+TEST_CASE("What counts for a dynamic loss scale is not asked of others") {
+  auto const members = R"("fp16": {"enabled": %, "loss_scale": 1024, "hysteresis": 0, "min_loss_scale": 0,
+                                   "loss_scale_window": 0})";
+  auto const with = [&](std::string text, char const* enabled, char const* scale) {
+    text.replace(text.find('%'), 1, enabled);
+    text.replace(text.find("1024"), 4, scale);
+    return problems_of(testing::file_with(text));
+  };
+  CHECK(with(members, "true", "1024").empty());
+  CHECK(with(members, "false", "0").empty());
+  CHECK(with(members, "true", "0") ==
+        "  fp16.hysteresis (line 1): 0 is out of range with a dynamic loss scale; allowed: 1 or more\n"
+        "  fp16.min_loss_scale (line 1): 0 is out of range with a dynamic loss scale; allowed: 1 or more\n"
+        "  fp16.loss_scale_window (line 2): 0 is out of range with a dynamic loss scale; allowed: 1 or more");
+}
+
+TEST_CASE("The table of DeepSpeed's other keys holds together") {
+  for (auto const& key : config::foreign_keys()) {
+    INFO(key.path);
+    bool const explains = key.verdict != config::Verdict::removed;
+    CHECK((!explains || !key.why.empty()));
+    CHECK(config::find_foreign_key(key.path) == &key);  // once
+  }
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a file leaves to the program, and who may say it.
+#include <array>
+#include <string>
+#include <vector>
+
+#include "config/config_support.hpp"
+#include "support/catch.hpp"
+#include "zeroth/config/assignments.hpp"
+
+namespace zeroth {
+namespace {
+
+using Json = nlohmann::json;
+
+/// As Hugging Face's examples are: everything that the Trainer knows is "auto".
+char const* const all_auto = R"({
+  "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+  "gradient_clipping": "auto",
+  "fp16": {"enabled": "auto", "loss_scale": 0, "min_loss_scale": 1}, "bf16": {"enabled": "auto"},
+  "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+  "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto",
+                "warmup_num_steps": "auto", "total_num_steps": "auto"}},
+  "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto"}
+})";
+char const* const values = R"({
+  "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, "bf16": {"enabled": true},
+  "optimizer": {"params": {"lr": 3e-5, "weight_decay": 0.5}},
+  "scheduler": {"params": {"warmup_num_steps": 10, "total_num_steps": 100}},
+  "zero_optimization": {"stage": 1}
+})";
+
+std::vector<std::string> open_paths(Config const& config) {
+  std::vector<std::string> paths;
+  for (auto const& open : config.open()) {
+    paths.push_back(open.path);
+  }
+  return paths;
+}
+
+Config given(std::string const& file, std::string const& text) {
+  Beside beside;
+  beside.given = text;
+  return Config::from_json(file, beside);
+}
+Config stated(std::string const& file, std::string const& text) {
+  Beside beside;
+  beside.stated = text;
+  return Config::from_json(file, beside);
+}
+std::string refusal(std::string const& file, std::string const& text) {
+  try {
+    static_cast<void>(stated(file, text));
+    return {};
+  } catch (ConfigError const& error) {
+    return error.what();
+  }
+}
+
+TEST_CASE("A file says what it leaves open, and nothing of it becomes a default") {
+  auto const config = Config::from_json(all_auto);
+  CHECK(open_paths(config) == std::vector<std::string>{"train_micro_batch_size_per_gpu", "fp16.enabled", "bf16.enabled",
+                                                       "optimizer.params.lr", "scheduler.params.warmup_num_steps",
+                                                       "scheduler.params.total_num_steps"});
+  auto const printed = testing::printed(config);
+  CHECK(printed["optimizer.params.lr"]["value"].is_null());
+  CHECK(printed["optimizer.params.lr"]["origin"] == "open: the file leaves it to the program");
+  CHECK_THROWS_MATCHES(
+      config.settings(2, 1), ConfigError,
+      Catch::Message("<text>: 6 values are left to the program, and not given\n"
+                     "  train_micro_batch_size_per_gpu (line 2, \"auto\"): an integer from 1 to 2147483647; or give "
+                     "train_batch_size\n"
+                     "  fp16.enabled (line 4, \"auto\"): true or false\n"
+                     "  bf16.enabled (line 4, \"auto\"): true or false\n"
+                     "  optimizer.params.lr (line 5, \"auto\"): a number of at least 0\n"
+                     "  scheduler.params.warmup_num_steps (line 7, \"auto\"): an integer of at least 1\n"
+                     "  scheduler.params.total_num_steps (line 7, \"auto\"): an integer of at least 1"));
+  CHECK_THROWS_AS(config.compute_dtype(), ConfigError);
+  CHECK_THROWS_AS(config.gradient_dtype(), ConfigError);
+  CHECK_THROWS_AS(config.expect_complete(), ConfigError);
+}
+
+TEST_CASE("Given values fill what is open, and are ignored elsewhere") {
+  auto const config = given(all_auto, values);
+  CHECK(config.open().empty());
+  auto const settings = config.settings(4, 1);
+  CHECK(settings.stage == 3);  // the file says so
+  CHECK(settings.batch.micro == 2);
+  CHECK(settings.batch.accumulation == 3);
+  CHECK(settings.batch.train == 24);
+  CHECK(settings.precision.compute == Dtype::bf16);
+  CHECK(settings.rules.schedule.base == 3e-5F);
+  CHECK(settings.rules.schedule.warmup_max == 3e-5F);  // "auto" is the optimizer's rate
+  CHECK(settings.rules.schedule.warmup_steps == 10);
+  CHECK(settings.rules.schedule.total_steps == 100);
+  CHECK(std::get<optim::Adam>(settings.update.rule).weight_decay == 0.5F);
+  auto const printed = testing::printed(config);
+  CHECK(printed["optimizer.params.lr"]["origin"] == "given");
+  CHECK(printed["zero_optimization.stage"]["origin"] == "file");
+  CHECK(config.with(R"({"zero_optimization": {"stage": 2}})").settings(1, 1).batch.micro == 2);  // stays given
+}
+
+TEST_CASE("Each open value is one that somebody has to give") {
+  auto const without = [](std::string const& pointer) {
+    auto fewer = Json::parse(values);
+    fewer = fewer.patch(Json::array({{{"op", "remove"}, {"path", pointer}}}));
+    return open_paths(given(all_auto, fewer.dump()));
+  };
+  using Paths = std::vector<std::string>;
+  CHECK(without("/train_micro_batch_size_per_gpu") == Paths{"train_micro_batch_size_per_gpu"});
+  CHECK(without("/gradient_accumulation_steps").empty());  // 1, as in DeepSpeed
+  CHECK(without("/bf16") == Paths{"fp16.enabled", "bf16.enabled"});
+  CHECK(without("/optimizer/params/lr") == Paths{"optimizer.params.lr"});
+  CHECK(without("/scheduler/params/warmup_num_steps") == Paths{"scheduler.params.warmup_num_steps"});
+  CHECK(without("/scheduler/params/total_num_steps") == Paths{"scheduler.params.total_num_steps"});
+}
+
+TEST_CASE("Batch sizes may be absent; what two of them say is not open") {
+  CHECK(open_paths(Config::from_json("{}")) == std::vector<std::string>{"train_micro_batch_size_per_gpu"});
+  CHECK_THROWS_WITH(Config::from_json("{}").settings(1, 1),
+                    "<text>: 1 value is left to the program, and not given\n  train_micro_batch_size_per_gpu: an "
+                    "integer from 1 to 2147483647; or give train_batch_size");
+  auto const batch = [](std::string const& file, std::string const& text) {
+    auto const sizes = given(file, text).settings(2, 1).batch;
+    return std::array{sizes.train, sizes.micro, sizes.accumulation};
+  };
+  auto const all =
+      R"({"train_batch_size": 999, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3})";
+  CHECK(batch("{}", all) == std::array<std::int64_t, 3>{12, 2, 3});
+  CHECK(batch(R"({"train_batch_size": 64})", all) == std::array<std::int64_t, 3>{64, 2, 16});
+  CHECK(batch(R"({"train_micro_batch_size_per_gpu": 5, "gradient_accumulation_steps": "auto"})", all) ==
+        std::array<std::int64_t, 3>{30, 5, 3});
+  CHECK(batch(R"({"train_batch_size": 64, "gradient_accumulation_steps": 4})", all) ==
+        std::array<std::int64_t, 3>{64, 8, 4});
+  CHECK(batch("{}", R"({"train_batch_size": 64})") == std::array<std::int64_t, 3>{64, 32, 1});
+}
+
+TEST_CASE("Of two 16-bit dtypes one that is enabled answers for the other") {
+  auto const dtype = [](std::string const& members, std::string const& text) {
+    return given(testing::file_with(members), text).compute_dtype();
+  };
+  auto const open = [](std::string const& members) {
+    return open_paths(Config::from_json(testing::file_with(members)));
+  };
+  CHECK(dtype(R"("fp16": {"enabled": "auto"}, "bf16": {"enabled": true})", "") == Dtype::bf16);
+  CHECK(dtype(R"("fp16": {"enabled": true}, "bf16": {"enabled": "auto"})", "") == Dtype::fp16);
+  CHECK(dtype(R"("fp16": {"enabled": "auto"})", R"({"bf16": {"enabled": true}})") == Dtype::bf16);
+  CHECK(dtype(R"("fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"})", R"({"fp16": {"enabled": true}})") ==
+        Dtype::fp16);
+  CHECK(dtype(R"("fp16": {"enabled": false})", R"({"bf16": {"enabled": true}})") == Dtype::fp32);  // nothing was asked
+  CHECK(open(R"("fp16": {"enabled": false}, "bf16": {"enabled": "auto"})") == std::vector<std::string>{"bf16.enabled"});
+}
+
+TEST_CASE("An optimizer that the file does not have is the program's") {
+  auto const text = R"({"optimizer": {"type": "SGD", "params": {"lr": 0.5}}})";
+  auto const settings = given(testing::file_with(""), text).settings(1, 1);
+  CHECK(std::holds_alternative<optim::Sgd>(settings.update.rule));
+  CHECK(settings.rules.schedule.base == 0.5F);
+  auto const other = given(testing::file_with(R"("optimizer": {"type": "Adam"})"), text).settings(1, 1);
+  CHECK(std::holds_alternative<optim::Adam>(other.update.rule));
+  CHECK(other.rules.schedule.base == 1e-3F);
+}
+
+TEST_CASE("What is given must be right, and is named where it is not") {
+  Beside beside;
+  beside.given = R"({"optimizer": {"params": {"lrr": 1}}})";
+  beside.given_by = "values.json";
+  CHECK_THROWS_WITH(Config::from_json(all_auto, beside), Catch::StartsWith("values.json: 1 problem\n"));
+  CHECK_THROWS_AS(given(all_auto, "[1]"), ConfigError);
+  CHECK_THROWS_AS(given(all_auto, R"({"optimizer": {"params": {"lr": -1}}})"), ConfigError);
+}
+
+TEST_CASE("What a command line states is taken, and what the file contradicts is refused") {
+  auto const file = testing::file_with(R"("optimizer": {"type": "AdamW", "params": {"lr": 1e-3}})");
+  auto const config = stated(file, R"({"optimizer": {"params": {"weight_decay": 0.25, "lr": 0.001}}})");
+  CHECK(std::get<optim::Adam>(config.settings(1, 1).update.rule).weight_decay == 0.25F);
+  CHECK(stated(file, R"({"bf16": {"enabled": true}, "fp16": {"enabled": false}})").compute_dtype() == Dtype::bf16);
+  CHECK(refusal(file, R"({"optimizer": {"params": {"lr": 0.5}}})") ==
+        "<text>: 1 problem\n  optimizer.params.lr (line 1): 0.001, but the command line says 0.5; change one of them");
+  CHECK(refusal(file, R"({"scheduler": {"params": {"warmup_num_steps": 5}}})") ==
+        "<text>: 1 problem\n  scheduler.params.warmup_num_steps: 5, which the command line says, plays no part: "
+        "scheduler.type is null");
+}
+
+TEST_CASE("Assignments take the place of what the file says, before it is judged") {
+  std::vector<std::string> const assignments{"zero_optimization.stage=2", "optimizer.type=SGD",
+                                             "zero_optimization.zero_hpz_partition_size=1",
+                                             "zero_optimization.stage=3"};
+  auto const changes = config::changes_from(assignments);
+  CHECK(Json::parse(changes)["zero_optimization"]["stage"] == 3);
+  Beside beside;
+  beside.changes = changes;
+  auto const config = Config::from_json(
+      testing::file_with(R"("zero_optimization": {"stage": 1, "zero_hpz_partition_size": 8})"), beside);
+  CHECK(config.settings(1, 1).stage == 3);
+  CHECK(testing::printed(config)["zero_optimization.stage"]["origin"] == "set");
+  for (std::string const wrong : {"stage", "=1", "a..b=1", ".a=1", ""}) {
+    INFO(wrong);
+    CHECK_THROWS_AS(config::changes_from(std::vector{wrong}), ConfigError);
+  }
+  CHECK_THROWS_AS(config::changes_from(std::vector<std::string>{"a=1", "a.b=2"}), ConfigError);
+}
+
+}  // namespace
+}  // namespace zeroth

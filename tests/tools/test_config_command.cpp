@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The program `zeroth config`: exit status, what it prints of one file and of several, for people and programs.
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "program_support.hpp"
+#include "support/folder.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+constexpr char const* complete = R"({
+  "train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
+  "steps_per_print": 5, "zero_optimization": {"stage": 2, "allgather_bucket_size": 2e8}, "my_key": 1
+})";
+constexpr char const* automatic = R"({
+  "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+  "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3},
+  "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}
+})";
+constexpr char const* wrong = R"({"train_batch_size": 8, "zero_optimization": {"stage": 4}, "gradient_cliping": 1})";
+constexpr char const* values = R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
+                                   "optimizer": {"type": "SGD", "params": {"lr": 0.5}}})";
+
+struct Files {
+  Folder folder;
+  Files() {
+    write("complete.json", complete);
+    write("auto.json", automatic);
+    write("wrong.json", wrong);
+    write("values.json", values);
+  }
+  void write(char const* name, char const* text) const { std::ofstream{folder / name} << text; }
+  [[nodiscard]] ToolResult config(std::string const& words) const {
+    return zeroth_tool("config " + words, folder.path());
+  }
+  [[nodiscard]] nlohmann::json json(std::string const& words) const {
+    auto const result = config("--json " + words);
+    INFO(result.output);
+    auto parsed = nlohmann::json::parse(result.output);
+    parsed.push_back(result.status);
+    return parsed;
+  }
+};
+
+TEST_CASE("zeroth config says whether a job could start: 0, what is refused: 1, what is open: 3") {
+  Files const files;
+  auto const starts = files.config("complete.json");
+  CHECK(starts.status == 0);
+  CHECK(contains(starts.output, "8 ranks could start: 64 samples an update = 4 x 2 accumulated x 8 ranks"));
+  CHECK(contains(starts.output, "zero_optimization.allgather_bucket_size (line 3): 2e8: a unit is gathered at a time"));
+  CHECK(contains(starts.output, "my_key (line 3): unknown key"));
+  auto const open = files.config("auto.json");
+  CHECK(open.status == 3);
+  CHECK(contains(open.output, "auto.json: open, to be given by the program, --given or --set:\n"));
+  CHECK(contains(open.output, "  optimizer.params.lr (line 4): "));
+  auto const refused = files.config("wrong.json");
+  CHECK(refused.status == 1);
+  CHECK(contains(refused.output, "wrong.json: 2 problems\n"));
+  CHECK(contains(refused.output, "did you mean gradient_clipping"));
+  CHECK(files.config("missing.json").status == 1);
+  CHECK(files.config("").status == 2);
+  CHECK(files.config("complete.json --ranks 0").status == 2);
+}
+
+TEST_CASE("zeroth config takes what the file leaves open from --given, and --set against the file") {
+  Files const files;
+  auto const given = files.config("auto.json --given values.json --ranks 4");
+  CHECK(given.status == 0);
+  CHECK(contains(given.output, "4 ranks could start: 8 samples an update"));
+  CHECK(contains(given.output, "(given)"));
+  CHECK(contains(given.output, "= \"AdamW\""));  // the file says so
+  auto const set = files.config("complete.json --set zero_optimization.stage=1 --set optimizer.type=SGD --ranks 8");
+  CHECK(set.status == 0);
+  CHECK(contains(set.output, "= \"SGD\""));
+  CHECK(contains(set.output, "(set)"));
+  CHECK(files.config("complete.json --ranks 3").status == 1);
+  CHECK(files.config("complete.json --set stage").status == 1);
+  CHECK(contains(files.config("auto.json --given missing.json").output, "--given missing.json"));
+  CHECK(files.config("auto.json --given wrong.json").status == 1);
+}
+
+TEST_CASE("zeroth config has a line for each of several files, and the worst status") {
+  Files const files;
+  auto const several = files.config("complete.json auto.json");
+  CHECK(several.status == 3);
+  CHECK(contains(several.output, "complete.json: 8 ranks could start (2 without effect or unknown)\n"));
+  CHECK(
+      contains(several.output, "auto.json: open: train_micro_batch_size_per_gpu, bf16.enabled, optimizer.params.lr\n"));
+  auto const with_wrong = files.config("auto.json wrong.json complete.json");
+  CHECK(with_wrong.status == 1);
+  CHECK(contains(with_wrong.output, "wrong.json: refused: "));
+  CHECK(contains(with_wrong.output, " (and 1 more)\n"));
+}
+
+TEST_CASE("zeroth config --json is for programs") {
+  Files const files;
+  auto const one = nlohmann::json::parse(files.config("--json complete.json").output);
+  CHECK(one["status"] == "could start");
+  CHECK(one["ranks"] == 8);
+  CHECK(one["batch"] == nlohmann::json{{"train", 64}, {"micro", 4}, {"accumulation", 2}});
+  CHECK(one["problems"].empty());
+  REQUIRE(one["notes"].size() == 2);
+  CHECK(one["notes"][0]["kind"] == "without effect");
+  CHECK(one["notes"][0]["path"] == "zero_optimization.allgather_bucket_size");
+  CHECK(one["notes"][0]["line"] == 3);
+  CHECK(one["notes"][1]["kind"] == "unknown");
+  CHECK(one["values"]["zero_optimization.stage"]["origin"] == "file");
+  auto const several = files.json("auto.json wrong.json");
+  REQUIRE(several.size() == 3);
+  CHECK(several[0]["status"] == "open");
+  CHECK(several[0]["open"].size() == 3);
+  CHECK(several[1]["status"] == "refused");
+  CHECK(several[1]["problems"].size() == 3);  // with the line above them
+  CHECK(several[2] == 1);
+}
+
+}  // namespace
+}  // namespace zeroth::testing

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config_command.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <zeroth/config/assignments.hpp>
+#include <zeroth/config/config.hpp>
+#include <zeroth/core/error.hpp>
+
+#include "job_options.hpp"
+#include "option_values.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+constexpr int could_start = 0, is_refused = 1, is_open = 3;
+
+struct ConfigOptions {
+  std::vector<std::string> files;
+  std::optional<int> ranks;
+  std::string given_file;
+  std::vector<std::string> assignments;
+  bool json = false;
+};
+
+/// What became of one file.
+struct Verdict {
+  std::string file;
+  int status = could_start;
+  std::vector<std::string> problems;  // with what comes first of all: the file and their number
+  std::optional<Config> config;       // if the file itself is right
+  std::optional<Settings> settings;   // if a job could start
+  int ranks = 1;
+};
+
+std::vector<std::string> lines_of(std::string const& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    auto const end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+/// Where nobody says how many ranks: as many as the three batch sizes imply, or else one.
+int ranks_of(Config const& config) {
+  auto const values = nlohmann::json::parse(config.to_json());
+  auto const stated = [&](char const* path) -> std::int64_t {
+    auto const& entry = values.at(path);
+    return entry["origin"].get<std::string>().starts_with("d") || !entry["value"].is_number_integer()
+               ? 0
+               : entry["value"].get<std::int64_t>();
+  };
+  auto const train = stated("train_batch_size");
+  auto const others = stated("train_micro_batch_size_per_gpu") * stated("gradient_accumulation_steps");
+  bool const implies = train > 0 && others > 0 && train % others == 0 && train / others <= largest_world;
+  return implies ? static_cast<int>(train / others) : 1;
+}
+
+Verdict judge(std::string const& file, Beside const& beside, std::optional<int> ranks) {
+  Verdict verdict;
+  verdict.file = file;
+  try {
+    verdict.config = Config::from_file(file, beside);
+    verdict.ranks = ranks ? *ranks : ranks_of(*verdict.config);
+    if (!verdict.config->open().empty()) {
+      verdict.status = is_open;
+    } else {
+      verdict.settings = verdict.config->settings(verdict.ranks, 1);
+    }
+  } catch (ConfigError const& error) {
+    verdict.status = is_refused;
+    verdict.problems = lines_of(error.what());
+  }
+  return verdict;
+}
+
+std::string open_names(Verdict const& verdict) {
+  std::vector<std::string> names;
+  for (auto const& open : verdict.config->open()) {
+    names.push_back(open.path);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string in_ranks(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
+
+/// For a list of files.
+std::string line_of(Verdict const& verdict) {
+  if (verdict.status == is_refused) {
+    auto const& problems = verdict.problems;
+    auto const first = problems.size() > 1 ? problems[1].substr(2) : problems[0];
+    auto const more = problems.size() > 2 ? fmt::format(" (and {} more)", problems.size() - 2) : std::string{};
+    return fmt::format("{}: refused: {}{}\n", verdict.file, first, more);
+  }
+  auto const notes = verdict.config->notes().empty()
+                         ? std::string{}
+                         : fmt::format(" ({} without effect or unknown)", verdict.config->notes().size());
+  return verdict.status == is_open
+             ? fmt::format("{}: open: {}{}\n", verdict.file, open_names(verdict), notes)
+             : fmt::format("{}: {} could start{}\n", verdict.file, in_ranks(verdict.ranks), notes);
+}
+
+std::string text_of(Verdict const& verdict) {
+  if (verdict.status == is_refused) {
+    return fmt::format("{}\n", fmt::join(verdict.problems, "\n"));
+  }
+  auto const& config = *verdict.config;
+  auto text = config.to_string();
+  if (verdict.settings) {
+    auto const& batch = verdict.settings->batch;
+    text += fmt::format("\n{}: {} could start: {} samples an update = {} x {} accumulated x {}\n", verdict.file,
+                        in_ranks(verdict.ranks), batch.train, batch.micro, batch.accumulation, in_ranks(verdict.ranks));
+  } else {
+    text += fmt::format("\n{}: open, to be given by the program, --given or --set:\n", verdict.file);
+    for (auto const& [path, line, allowed] : config.open()) {
+      text += fmt::format("  {}{}: {}\n", path, line > 0 ? fmt::format(" (line {})", line) : "", allowed);
+    }
+  }
+  if (!config.notes().empty()) {
+    text += "without effect, or unknown:\n";
+    for (auto const& note : config.notes()) {
+      text +=
+          fmt::format("  {}{}: {}\n", note.path, note.line > 0 ? fmt::format(" (line {})", note.line) : "", note.text);
+    }
+  }
+  return text;
+}
+
+nlohmann::ordered_json json_of(Verdict const& verdict) {
+  constexpr char const* words[] = {"could start", "refused", "", "open"};
+  nlohmann::ordered_json json{
+      {"file", verdict.file}, {"status", words[verdict.status]}, {"problems", verdict.problems}};
+  if (!verdict.config) {
+    return json;
+  }
+  json["ranks"] = verdict.ranks;
+  json["open"] = nlohmann::ordered_json::array();
+  for (auto const& [path, line, allowed] : verdict.config->open()) {
+    json["open"].push_back({{"path", path}, {"line", line}, {"allowed", allowed}});
+  }
+  json["notes"] = nlohmann::ordered_json::array();
+  for (auto const& [kind, path, line, text] : verdict.config->notes()) {
+    auto const* const word = kind == config::NoteKind::no_effect ? "without effect" : "unknown";
+    json["notes"].push_back({{"kind", word}, {"path", path}, {"line", line}, {"text", text}});
+  }
+  if (verdict.settings) {
+    auto const& batch = verdict.settings->batch;
+    json["batch"] = {{"train", batch.train}, {"micro", batch.micro}, {"accumulation", batch.accumulation}};
+  }
+  json["values"] = nlohmann::ordered_json::parse(verdict.config->to_json());
+  return json;
+}
+
+int print(ConfigOptions const& options, std::ostream& out) {
+  auto const beside = beside_of(options.given_file, options.assignments);
+  int status = could_start;
+  auto all = nlohmann::ordered_json::array();
+  for (auto const& file : options.files) {
+    auto const verdict = judge(file, beside, options.ranks);
+    status = verdict.status == is_refused || status == is_refused ? is_refused : std::max(status, verdict.status);
+    if (options.json) {
+      all.push_back(json_of(verdict));
+    } else {
+      out << (options.files.size() > 1 ? line_of(verdict) : text_of(verdict));
+    }
+  }
+  if (options.json) {
+    out << (options.files.size() > 1 ? all : all.front()).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+        << '\n';
+  }
+  return status;
+}
+
+}  // namespace
+
+void add_config_command(CLI::App& app, std::ostream& out, int& status) {
+  auto const options = std::make_shared<ConfigOptions>();  // lives as long as the callback
+  auto* const command = app.add_subcommand("config", "What stage files say, and whether a job could start with them");
+  command->add_option("files", options->files, "Stage files; of several a line each")->required();
+  command->add_option("--ranks", options->ranks, "Of the job [as the three batch sizes imply, or else 1]")
+      ->transform(whole_from(1, largest_world));
+  add_beside_options(*command, options->given_file, options->assignments);
+  command->add_flag("--json", options->json, "Print JSON; of several files an array");
+  command->footer("The exit status is 0 if a job could start, 1 if a file is refused, 3 if it leaves values open.");
+  command->callback([options, &out, &status] { status = print(*options, out); });
+}
+
+}  // namespace zeroth::tools

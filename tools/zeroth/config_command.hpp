@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/// `zeroth config`: what stage files say, and whether a job could start with them.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <iosfwd>
+
+namespace zeroth::tools {
+
+/// Sets `status`: 0 if a job could start with every file, 1 if one is refused, otherwise 3: values are open.
+void add_config_command(CLI::App& app, std::ostream& out, int& status);
+
+}  // namespace zeroth::tools
