@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Warnings for our own code, never for those who use it.
 function(zeroth_warnings target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
-                                           -Woverloaded-virtual -Wold-style-cast)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual
+                                           -Wold-style-cast)
+  if(NOT CMAKE_UNITY_BUILD)  # where sources are joined, one would see the names of another
+    target_compile_options(${target} PRIVATE -Wshadow)
+  endif()
   # Not where tests compile kernels for the CPU: g++ takes the bound of an array that is an int of a template for one
   # that may be negative.
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE folder)
