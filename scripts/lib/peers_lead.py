@@ -7,6 +7,7 @@ from lib.peers import SOURCES, read  # noqa: F401  of the same files
 NAME, TITLE = "lead", "Beside its peers, at a glance"
 PART = peers.NAME  # of scripts/record.sh
 PICTURES = ()
+SAYS_HOW = False  # its document does, once
 
 
 def claims(_):

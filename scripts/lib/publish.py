@@ -49,7 +49,8 @@ def files(found, documents, pictures):
         block = ""
         if section in measured:
             folder = os.path.relpath(pictures, document.parent)
-            block = section.as_markdown(measured[section], folder) + _again(section)
+            again = _again(section) if getattr(section, "SAYS_HOW", True) else ""
+            block = section.as_markdown(measured[section], folder) + again
         texts[document] = markdown.replaced(texts[document], section.NAME, block)
     return {**wanted, **texts}
 

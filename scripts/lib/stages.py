@@ -10,6 +10,7 @@ from lib.runs import read_run
 NAME, TITLE = "stages", "Stages at a glance"
 SOURCES = (*demo.SOURCES, "simulated.json")
 PICTURES = ()  # it shows the demo's
+SAYS_HOW = False  # its document does, once
 GIB = 2**30
 
 

@@ -16,6 +16,9 @@ def blocks(text, language):
 
 
 class Documents(unittest.TestCase):
+    def test_the_readme_is_read_in_one_sitting(self):
+        self.assertLessEqual(len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()), 150)
+
     def test_readme_quotes_the_example(self):
         source = (REPOSITORY / "examples/wrap_a_model/main.cpp").read_text(encoding="utf-8")
         region = re.search(r"^// ---- the README quotes from here ----\n(.*)^// ---- to here ----$", source,
