@@ -9,10 +9,13 @@ slow     the same at stages 0 and 3 with 100 Mbit/s, 20 ms each way and 1 % of f
 faults   a link that is cut and healed in time changes no bit; cut for longer, cut one way, or a machine that vanishes: every rank
          that is left ends within the heartbeat's timeout and some seconds, and names who is missing
 mpi      Open MPI across machines: weights of threads
+simulate prints step times of 2 machines at 200 Mbit/s beside those of zeroth simulate, which is given the links that
+         bench_collectives measures there and the rate of math of one rank by itself; not among those that run unless asked for
 
 Exit status: 0 if all held, 1 if not, 77 where network namespaces are not allowed.
 """
 import argparse
+import json
 import pathlib
 import re
 import subprocess
@@ -119,12 +122,55 @@ def mpi(checks):
         checks.same(f"stage {stage} on 3 machines over Open MPI", 3, stage, 12, "--open-mpi")
 
 
+SHAPE = {"layers": 2, "heads": 4, "channels": 128, "context": 64}
+
+
+def median_step_ms(checks, stage, ranks, command):
+    """Of the second half of 20 steps, from the tokens per second that train_gpt says."""
+    train = checks.train(stage, "timed", 20)
+    for name, value in SHAPE.items():
+        train[train.index(f"--{name}") + 1] = str(value)
+    printed = run([*command, *train]).stdout
+    rates = sorted(float(each) for each in re.findall(r"(?m)^step .* ([0-9.]+) tokens/s", printed)[10:])
+    if not rates:
+        sys.exit(printed)
+    return 1e3 * ranks * 4 * SHAPE["context"] / rates[len(rates) // 2]  # configs/zero*.json: 4 samples for each rank
+
+
+def simulated_ms(checks, stage, ranks, machine, *options):
+    model = checks.folder / "config.json"
+    model.write_text(json.dumps({"model_type": "gpt2", "n_layer": SHAPE["layers"], "n_head": SHAPE["heads"], "vocab_size": 256,
+                                 "n_embd": SHAPE["channels"], "n_positions": SHAPE["context"]}))
+    printed = run([checks.bin / "zeroth", "simulate", "--model", model, "--ranks", ranks, "--json", "--machine", machine,
+                   "--config", REPOSITORY / f"configs/zero{stage}.json", *options]).stdout
+    try:
+        return next(each["step_ms"] for each in json.loads(printed)["stages"] if each["stage"] == stage)
+    except ValueError:
+        sys.exit(printed)
+
+
+def simulate(checks):
+    rate = ["--rate", 200]
+    links = checks.folder / "links.jsonl"
+    measured = run([MACHINES, 2, *rate, "--", checks.bin / "bench_collectives", 3, 4]).stdout
+    links.write_text("".join(line + "\n" for line in measured.splitlines() if line.startswith("{")))
+    machine = checks.folder / "machine.json"
+    text = (REPOSITORY / "configs/machines/two_cores.json").read_text()
+    machine.write_text(text)
+    factor = simulated_ms(checks, 0, 1, machine) / median_step_ms(checks, 0, 1, [])
+    machine.write_text(re.sub(r'("peak_flops_per_s": )([0-9.e+]+)', lambda found: f"{found[1]}{factor * float(found[2]):.3g}", text))
+    for stage in range(4):
+        real = median_step_ms(checks, stage, 2, [MACHINES, 2, *rate, "--"])
+        of_model = simulated_ms(checks, stage, 2, machine, "--measured-links", links)
+        print(f"        stage {stage}: {real:.1f} ms measured, {of_model:.1f} ms simulated, {100 * (of_model / real - 1):+.0f} %")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=pathlib.Path, default=REPOSITORY / "build/dev")
     parser.add_argument("--only", default="stages,slow,faults,mpi")
     options = parser.parse_args()
-    parts = {"stages": stages, "slow": slow, "faults": faults, "mpi": mpi}
+    parts = {"stages": stages, "slow": slow, "faults": faults, "mpi": mpi, "simulate": simulate}
     with tempfile.TemporaryDirectory(prefix="zeroth-machines-") as folder:
         checks = Checks(options.build, pathlib.Path(folder))
         for part in options.only.split(","):
