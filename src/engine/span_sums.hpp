@@ -15,7 +15,7 @@ class SpanSums {
  public:
   struct Key {
     std::string stream, what, unit;
-    auto operator<=>(Key const&) const = default;
+    auto operator<=>(Key const&) const = default;  // NOLINT(modernize-use-nullptr): it is none
   };
   struct Sum {
     double ms = 0;
