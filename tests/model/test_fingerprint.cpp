@@ -41,7 +41,7 @@ std::vector<Change> const changes = {
     {"order of units", [](auto& d) { std::swap(d.units[0_unit], d.units[1_unit]); }},
     {"one more unit",
      [](auto& d) {
-       d.units.push_back({"c", 1, false, {}, {}});
+       d.units.push_back({.name = "c", .uses_per_micro_step = 1, .stays_open = false, .params = {}, .ties = {}});
      }},
     {"order of a unit's parameters", [](auto& d) { std::swap(d.units[0_unit].params[0], d.units[0_unit].params[1]); }},
     {"who owns a parameter",
