@@ -15,7 +15,7 @@ template <class Word>
 std::string bytes_of(Word word) {
   std::string bytes;
   for (std::size_t i = 0; i < sizeof word; ++i) {
-    bytes += static_cast<char>((word >> (8 * i)) & 0xffU);
+    bytes += static_cast<char>((static_cast<std::uint64_t>(word) >> (8 * i)) & 0xffU);
   }
   return bytes;
 }
