@@ -7,8 +7,8 @@
 
 namespace zeroth {
 
-/// A wish, for memory that will all be touched: its first touch takes whole large pages (2 MiB on x86). Costs nothing, and
-/// cannot fail: a system without them goes on as before.
+/// A wish, for memory that will all be touched: its first touch takes whole large pages (2 MiB on x86). Costs nothing,
+/// and cannot fail: a system without them goes on as before.
 void prefer_large_pages(std::span<std::byte> memory) noexcept;
 
 }  // namespace zeroth
