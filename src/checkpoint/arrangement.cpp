@@ -23,7 +23,14 @@ void add_part(Arrangement& arrangement, shard::Memory const& memory, shard::Flat
   }
   for (auto const& slice : slices) {
     space.states.push_back({slice.name, slice.dtype, 0});
-    arrangement.sources.push_back({slice.data, part.shard_count * bytes_of(slice.dtype), flat.name});
+    auto const bytes = bytes_of(slice.dtype);
+    if (slice.in_memory_count > 0) {
+      arrangement.sources.push_back({slice.data, slice.in_memory_count * bytes, flat.name});
+    }
+    if (auto const count = part.shard_count - slice.in_memory_count; count > 0) {
+      auto const& [of, state, first] = slice.rest;
+      arrangement.sources.push_back({nullptr, count * bytes, flat.name, memory.disk()->stored(of, state, first)});
+    }
   }
   arrangement.contents.spaces.push_back(std::move(space));
 }

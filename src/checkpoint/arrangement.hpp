@@ -13,9 +13,10 @@ namespace zeroth::checkpoint {
 
 /// A piece of a rank's states, as it comes into its file.
 struct Source {
-  std::byte const* data = nullptr;
+  std::byte const* data = nullptr;  ///< Null: on the disk, from `stored` on.
   std::int64_t bytes = 0;
   std::string_view unit;
+  device::Stored stored = {};
 };
 
 /// In the order of updates, so that those which come first are read first.

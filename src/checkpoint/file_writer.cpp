@@ -5,8 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "core/start_thread.hpp"
-
 namespace zeroth::checkpoint {
 
 FileWriter::FileWriter(std::filesystem::path const& path, std::int64_t bytes, Direct direct, std::span<std::byte> pool)
@@ -14,66 +12,15 @@ FileWriter::FileWriter(std::filesystem::path const& path, std::int64_t bytes, Di
   auto const half = pool.size() / 2 / block_bytes * block_bytes;
   auto const size = std::min(static_cast<std::size_t>(piece_bytes), half);
   for (; pool.size() >= size; pool = pool.subspan(size)) {
-    free_.push(pool.first(size));
-  }
-  thread_ = start_thread("the writer of a checkpoint", [this, rank = this_rank()] {
-    this_rank() = rank;
-    run();
-  });
-}
-
-FileWriter::~FileWriter() {
-  {
-    std::lock_guard const lock{mutex_};
-    ends_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
-void FileWriter::run() {
-  std::unique_lock lock{mutex_};
-  while (true) {
-    changed_.wait(lock, [this] { return ends_ || (!full_.empty() && !error_); });
-    if (ends_) {
-      return;
-    }
-    auto const full = std::move(full_.front());
-    full_.pop();
-    writing_ = true;
-    lock.unlock();
-    std::exception_ptr error;
-    try {
-      file_.write(full.position, full.blocks);
-      if (full.action) {
-        full.action();
-      }
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    writing_ = false;
-    error_ = error;
-    if (!full.piece.empty()) {
-      free_.push(full.piece);
-    }
-    changed_.notify_all();
-  }
-}
-
-void FileWriter::rethrow() {
-  if (error_) {
-    std::rethrow_exception(error_);
+    pieces_.push({pool.first(size), 0});
   }
 }
 
 std::span<std::byte> FileWriter::room() {
   if (current_.empty()) {
-    std::unique_lock lock{mutex_};
-    changed_.wait(lock, [this] { return error_ || !free_.empty(); });
-    rethrow();
-    current_ = free_.front();
-    free_.pop();
+    thread_.wait(pieces_.front().last_task);
+    current_ = pieces_.front().memory;
+    pieces_.pop();
     used_ = 0;
   }
   return current_.subspan(used_);
@@ -89,19 +36,16 @@ void FileWriter::filled(std::size_t bytes) {
 void FileWriter::hand_over() {
   auto const blocks = static_cast<std::size_t>(whole_blocks(static_cast<std::int64_t>(used_)));
   std::ranges::fill(current_.subspan(used_, blocks - used_), std::byte{0});
-  push({.blocks = current_.first(blocks), .position = position_, .piece = current_, .action = {}});
+  write(current_.first(blocks));
+  pieces_.push({current_, last_task_});
   position_ += static_cast<std::int64_t>(used_);
   current_ = {};
   used_ = 0;
 }
 
-void FileWriter::push(Full full) {
-  {
-    std::lock_guard const lock{mutex_};
-    rethrow();
-    full_.push(std::move(full));
-  }
-  changed_.notify_all();
+/// On the thread, at the place where the file has come to.
+void FileWriter::write(std::span<std::byte const> blocks) {
+  last_task_ = thread_.post([this, blocks, position = position_] { file_.write(position, blocks); });
 }
 
 std::size_t FileWriter::to_next_block() const noexcept {
@@ -113,13 +57,11 @@ void FileWriter::lend(std::span<std::byte const> blocks) {
   if (used_ > 0) {
     hand_over();
   }
-  push({.blocks = blocks, .position = position_, .piece = {}, .action = {}});
+  write(blocks);
   position_ += std::ssize(blocks);
 }
 
-void FileWriter::after_lent(std::function<void()> action) {
-  push({.blocks = {}, .position = position_, .piece = {}, .action = std::move(action)});
-}
+void FileWriter::after_lent(std::function<void()> action) { last_task_ = thread_.post(std::move(action)); }
 
 void FileWriter::append(std::span<std::byte const> bytes) {
   while (!bytes.empty()) {
@@ -135,11 +77,7 @@ void FileWriter::finish() {
   if (!current_.empty() && used_ > 0) {
     hand_over();
   }
-  {
-    std::unique_lock lock{mutex_};
-    changed_.wait(lock, [this] { return error_ || (full_.empty() && !writing_); });
-    rethrow();
-  }
+  thread_.wait(last_task_);
   file_.finish(bytes_);
 }
 

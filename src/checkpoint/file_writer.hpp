@@ -2,19 +2,15 @@
 /// A file that is filled from its begin to its end, by way of a few pieces of memory, or from where its bytes lie,
 /// while a thread writes what is complete.
 #pragma once
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <queue>
 #include <span>
-#include <thread>
-#include <vector>
 
 #include "core/block_file.hpp"
+#include "core/ordered_thread.hpp"
 
 namespace zeroth::checkpoint {
 
@@ -27,9 +23,6 @@ class FileWriter {
   /// Makes the file, of `bytes`. `pool` outlives it, is aligned to block_bytes, and is taken as pieces of piece_bytes,
   /// or as two smaller ones.
   FileWriter(std::filesystem::path const& path, std::int64_t bytes, Direct direct, std::span<std::byte> pool);
-  FileWriter(FileWriter const&) = delete;
-  FileWriter& operator=(FileWriter const&) = delete;
-  ~FileWriter();
   /// Memory for what comes next, at least one byte. Waits until a piece is free.
   [[nodiscard]] std::span<std::byte> room();
   /// The first `bytes` of room() are filled.
@@ -47,28 +40,21 @@ class FileWriter {
   void finish();
 
  private:
-  struct Full {
-    std::span<std::byte const> blocks;
-    std::int64_t position = 0;
-    std::span<std::byte> piece;    // that is free then
-    std::function<void()> action;  // that is done then
+  /// Of the pool.
+  struct Piece {
+    std::span<std::byte> memory;
+    std::int64_t last_task = 0;  ///< After which it is free.
   };
-  void push(Full full);
+  void write(std::span<std::byte const> blocks);
   void hand_over();
-  void run();
-  void rethrow();
 
   BlockFile file_;
   std::int64_t bytes_, position_ = 0;
   std::span<std::byte> current_;
-  std::size_t used_ = 0;  // of current_
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::queue<std::span<std::byte>> free_;
-  std::queue<Full> full_;
-  bool writing_ = false, ends_ = false;
-  std::exception_ptr error_;
-  std::thread thread_;
+  std::size_t used_ = 0;      // of current_
+  std::queue<Piece> pieces_;  // all others
+  std::int64_t last_task_ = 0;
+  OrderedThread thread_{"the writer of a checkpoint"};  // ends first: its tasks use all of the rest
 };
 
 }  // namespace zeroth::checkpoint

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/read_ahead.hpp"
 
+#include <cstdint>
 #include <utility>
-
-#include "core/start_thread.hpp"
 
 namespace zeroth::checkpoint {
 
@@ -11,57 +10,27 @@ ReadAhead::ReadAhead(std::size_t count, std::span<std::byte> memory, Read read)
     : count_{count},
       memory_{memory.first(memory.size() / parts_in_memory), memory.subspan(memory.size() / parts_in_memory)},
       read_{std::move(read)} {
-  thread_ = start_thread("reading a checkpoint", [this, rank = this_rank()] {
-    this_rank() = rank;
-    run();
-  });
-}
-
-ReadAhead::~ReadAhead() {
-  {
-    std::lock_guard const lock{mutex_};
-    ends_ = true;
+  for (std::size_t i = 0; i < parts_in_memory; ++i) {
+    begin_next();
   }
-  changed_.notify_all();
-  thread_.join();
 }
 
-void ReadAhead::run() {
-  std::unique_lock lock{mutex_};
-  for (std::size_t next = 0; next < count_; ++next) {
-    // Who uses a part has been given it by next(), and gives it back by the next call.
-    changed_.wait(lock, [&] { return ends_ || next < parts_in_memory || next - parts_in_memory + 1 < taken_; });
-    if (ends_) {
-      return;
-    }
-    lock.unlock();
-    std::size_t filled = 0;
-    std::exception_ptr error;
-    try {
-      filled = read_(next, memory_[next % parts_in_memory]);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    filled_[next % parts_in_memory] = filled;
-    error_ = error;
-    if (error_) {
-      changed_.notify_all();
-      return;
-    }
-    done_ = next + 1;
-    changed_.notify_all();
+void ReadAhead::begin_next() {
+  if (begun_ < count_) {
+    thread_.post([this, index = begun_] {
+      auto const half = index % parts_in_memory;
+      filled_[half] = read_(index, memory_[half]);
+    });
+    ++begun_;
   }
 }
 
 std::span<std::byte const> ReadAhead::next() {
-  std::unique_lock lock{mutex_};
   auto const index = taken_++;
-  changed_.notify_all();
-  changed_.wait(lock, [&] { return done_ > index || error_; });
-  if (done_ <= index) {
-    std::rethrow_exception(error_);
+  if (index > 0) {
+    begin_next();  // into the half that is given back by this call
   }
+  thread_.wait(static_cast<std::int64_t>(index) + 1);
   return memory_[index % parts_in_memory].first(filled_[index % parts_in_memory]);
 }
 

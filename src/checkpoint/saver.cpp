@@ -27,12 +27,15 @@ std::int64_t staging_bytes(bool host_holds_states, std::int64_t buffer_bytes) no
   return std::max(buffer_bytes / piece_bytes, std::int64_t{2}) * piece_bytes;
 }
 
-Saver::Saver(device::Device& device, std::int64_t buffer_bytes)
+Saver::Saver(device::Device& device, std::int64_t buffer_bytes, shard::DiskStates const* disk)
     : device_{device},
       lends_{buffer_bytes == 0 && device.has_host_memory()},
       pool_{device.allocate_host(staging_bytes(device.has_host_memory(), buffer_bytes))},
       begun_{device.make_event()},
       stream_{device.make_stream("save", device::Overlap::on)} {
+  if (disk != nullptr) {
+    window_.emplace(disk->window_on(*stream_));
+  }
   thread_ = start_thread("saving", [this, rank = this_rank()] {
     this_rank() = rank;
     run();
@@ -96,6 +99,9 @@ void Saver::post(std::function<void()> work, State during, State after) {
 void Saver::write(FileTask task) {
   device_.compute().record(*begun_);
   stream_->wait(*begun_);
+  if (task.on_disk != nullptr) {
+    stream_->wait(*task.on_disk);
+  }
   cancelled_ = false;
   {
     std::lock_guard const lock{mutex_};
@@ -120,7 +126,11 @@ void Saver::write_file(FileTask const& task) {
   stream_->synchronize();  // what is lent is read by this thread, not by the stream
   std::size_t done = 0;
   for (auto const& source : task.sources) {
-    for (std::span left{source.data, static_cast<std::size_t>(source.bytes)}; !left.empty();) {
+    if (source.data == nullptr) {
+      copy_from_disk(file, source);
+    }
+    for (std::span left{source.data, source.data == nullptr ? 0 : static_cast<std::size_t>(source.bytes)};
+         !left.empty();) {
       if (cancelled_) {
         throw Cancelled{};
       }
@@ -147,6 +157,18 @@ std::size_t Saver::copy_some(FileWriter& file, std::span<std::byte const> left, 
   hashes_.add(room.first(count));
   file.filled(count);
   return count;
+}
+
+void Saver::copy_from_disk(FileWriter& file, Source const& source) {
+  window_->close();  // training has gone on since it showed anything
+  window_->look(source.stored, source.bytes, [&](std::byte const* data, std::int64_t /*first*/, std::int64_t bytes) {
+    for (std::span left{data, static_cast<std::size_t>(bytes)}; !left.empty();) {
+      if (cancelled_) {
+        throw Cancelled{};
+      }
+      left = left.subspan(copy_some(file, left, source.unit, left.size()));
+    }
+  });
 }
 
 /// Blocks of the file are lent; what is before the first and behind the last one is copied, and so is what is small.

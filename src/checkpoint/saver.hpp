@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/hashes.hpp"
 #include "core/block_file.hpp"
+#include "shard/disk_states.hpp"
 #include "zeroth/checkpoint/contents.hpp"
 #include "zeroth/device/device.hpp"
 
@@ -31,7 +33,8 @@ struct FileTask {
   Contents const* contents = nullptr;
   std::span<Source const> sources;  ///< On the device, in the order of the file.
   Direct direct = Direct::on;
-  std::function<void()> prepare;  ///< Comes first.
+  std::function<void()> prepare;           ///< Comes first.
+  device::Event const* on_disk = nullptr;  ///< When the sources that are on a disk are there; null: there are none.
 };
 
 /// Of the host, that a rank's saves take for `zeroth.checkpoint.buffer_bytes`. Where that is 0 and the host holds the
@@ -43,8 +46,9 @@ class Saver {
  public:
   enum class State : std::uint8_t { idle, writing, written, committing, committed, failed };
 
-  /// `buffer_bytes` of memory for pieces on their way to the disk, at least two of them; 0: see staging_bytes().
-  Saver(device::Device& device, std::int64_t buffer_bytes);
+  /// `buffer_bytes` of memory for pieces on their way to the disk, at least two of them; 0: see staging_bytes(). `disk`
+  /// has the sources that are on one, or is null.
+  Saver(device::Device& device, std::int64_t buffer_bytes, shard::DiskStates const* disk);
   Saver(Saver const&) = delete;
   Saver& operator=(Saver const&) = delete;
   ~Saver();  ///< Waits for what is under way, which it cancels.
@@ -71,6 +75,7 @@ class Saver {
   void post(std::function<void()> work, State during, State after);
   std::size_t copy_some(FileWriter& file, std::span<std::byte const> left, std::string_view unit, std::size_t most);
   std::size_t lend_some(FileWriter& file, std::span<std::byte const> left, std::string_view unit);
+  void copy_from_disk(FileWriter& file, Source const& source);
   void copy(std::byte* to, std::byte const* from, std::size_t bytes, std::string_view unit);
   void note_read(std::size_t count);
 
@@ -79,6 +84,7 @@ class Saver {
   std::unique_ptr<device::Memory> pool_;
   std::unique_ptr<device::Event> begun_;
   std::unique_ptr<device::Stream> stream_;
+  std::optional<shard::DiskWindow> window_;
   std::atomic<bool> cancelled_{false};
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -169,6 +169,38 @@ GroupSettings groups(Values const& values) {
           .two_level_sums = values.get<"zeroth.two_level_sums">()};
 }
 
+template <Path P>
+bool enabled(Values const& values) {
+  return values.says<P>() && values.get<P>();
+}
+
+OffloadDevice offload_device(std::string_view name) noexcept {
+  return name == "nvme" ? OffloadDevice::nvme : name == "cpu" ? OffloadDevice::cpu : OffloadDevice::none;
+}
+
+OffloadSettings offload(Values const& values) {
+  OffloadSettings result;
+  result.optimizer = offload_device(values.get<"zero_optimization.offload_optimizer.device">());
+  result.parameters = offload_device(values.get<"zero_optimization.offload_param.device">());
+  if (result.optimizer == OffloadDevice::none && enabled<"zero_optimization.cpu_offload">(values)) {
+    result.optimizer = OffloadDevice::cpu;
+  }
+  if (result.parameters == OffloadDevice::none && enabled<"zero_optimization.cpu_offload_param">(values)) {
+    result.parameters = OffloadDevice::cpu;
+  }
+  if (result.optimizer == OffloadDevice::nvme) {
+    result.folder = values.get<"zero_optimization.offload_optimizer.nvme_path">();
+    result.read_ahead = values.get<"zero_optimization.offload_optimizer.pipeline_read">();
+    result.write_behind = values.get<"zero_optimization.offload_optimizer.pipeline_write">();
+  }
+  result.ratio = values.get<"zero_optimization.offload_optimizer.ratio">();
+  result.buffer_count = static_cast<int>(values.get<"zero_optimization.offload_optimizer.buffer_count">());
+  result.tile_count = values.get<"zero_optimization.sub_group_size">();
+  result.piece_bytes = values.get<"aio.block_size">();
+  result.requests = static_cast<int>(values.get<"aio.queue_depth">() * values.get<"aio.intra_op_parallelism">());
+  return result;
+}
+
 optim::StepRules step_rules(Values const& values, optim::Rule const& rule) {
   optim::StepRules rules;
   rules.betas = optim::betas_of(rule);
@@ -195,11 +227,6 @@ MonitorSettings monitor(Values const& values) {
 template <Path P>
 std::string text(Values const& values) {
   return values.says<P>() ? std::string{values.get<P>()} : std::string{};
-}
-
-template <Path P>
-bool enabled(Values const& values) {
-  return values.says<P>() && values.get<P>();
 }
 
 ReportSettings reports(Values const& values) {
@@ -240,15 +267,12 @@ Settings assemble(Values const& values, optim::Own const* own) {
                               settings.batch.accumulation > 1 && settings.precision.gradient != Dtype::fp32 &&
                               accumulates_in_fp32(values);
   settings.groups = groups(values);
+  settings.offload = offload(values);
   settings.reduce_bucket_count = values.get<"zero_optimization.reduce_bucket_size">();
   settings.prefetch_count = values.get<"zero_optimization.stage3_prefetch_bucket_size">();
   settings.max_live_count = values.get<"zero_optimization.stage3_max_live_parameters">();
   settings.gradient_slots = static_cast<int>(values.get<"zeroth.gradient_slots">());
   settings.overlap_comm = values.get<"zero_optimization.overlap_comm">();
-  settings.offload_optimizer = values.get<"zero_optimization.offload_optimizer.device">() == "cpu" ||
-                               enabled<"zero_optimization.cpu_offload">(values);
-  settings.offload_param = values.get<"zero_optimization.offload_param.device">() == "cpu" ||
-                           enabled<"zero_optimization.cpu_offload_param">(values);
   settings.update = {.rule = rule(values, own), .rounding_seed = values.get<"zeroth.stochastic_rounding_seed">()};
   settings.rules = step_rules(values, settings.update.rule);
   settings.timeout = std::chrono::milliseconds{values.get<"zeroth.timeout_ms">()};

@@ -133,6 +133,13 @@ Value skip_nonfinite(Values const& values) {
 
 Value overlap(Values const& values) { return values.get<"zero_optimization.stage">() == 3; }
 
+Value pipeline(Values const& values) {
+  bool const on_disk = values.get<"zero_optimization.offload_optimizer.device">() == "nvme";
+  return on_disk ? Value{values.get<"zero_optimization.overlap_comm">()} : Value{};
+}
+
+Value disk_threads(Values const& values) { return values.get<"aio.thread_count">(); }
+
 Value gradient_slots(Values const& values) {
   return std::int64_t{values.get<"zero_optimization.overlap_comm">() ? 2 : 1};
 }

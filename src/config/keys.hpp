@@ -61,6 +61,7 @@ Value param_dtype(Values const& values);
 Value reduce_dtype(Values const& values);
 Value accumulate_dtype(Values const& values);
 Value overlap(Values const& values);
+Value pipeline(Values const& values);
 Value learning_rate(Values const& values);
 Value epsilon(Values const& values);
 Value warmup_max(Values const& values);
@@ -75,6 +76,7 @@ Value rate_of_the_optimizer(Values const& values);
 Value reduce_gradients(Values const& values);
 Value gradient_slots(Values const& values);
 Value group_size(Values const& values);
+Value disk_threads(Values const& values);
 }  // namespace derive
 
 inline constexpr double int_limit = std::numeric_limits<int>::max();
@@ -93,9 +95,10 @@ inline constexpr Name scheduler_names[] = {{"WarmupLR", "WarmupLR"},
                                            {"OneCycle", "OneCycle"},
                                            {"LRRangeTest", "LRRangeTest"}};
 inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
-inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}};
 inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
                                                   {"last_micro_step", "last_micro_step"}};
+inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "nvme"}};
+inline constexpr std::span<Name const> offload_param_names{offload_names, 2};
 
 // clang-format off
 inline constexpr Key keys[] = {
@@ -188,13 +191,6 @@ inline constexpr Key keys[] = {
   {.path = "zero_optimization.stage3_gather_16bit_weights_on_model_save", .kind = Kind::boolean, .value = false,
    .meaning = "AnyEngine::save_weights() writes weights in the compute dtype, rounded from the masters, instead of in "
               "fp32; at every stage."},
-  {.path = "zero_optimization.offload_optimizer.device", .kind = Kind::name, .names = offload_names,
-   .foreign_names = "nvme", .value = "none",
-   .meaning = "Where the optimizer's states are. \"cpu\": in the host's memory, where they are with the CPU device "
-              "anyway; an engine on a GPU refuses it."},
-  {.path = "zero_optimization.offload_param.device", .kind = Kind::name, .names = offload_names,
-   .foreign_names = "nvme", .value = "none",
-   .meaning = "Where sharded parameters are, likewise."},
   {.path = "zero_optimization.cpu_offload", .kind = Kind::boolean,
    .meaning = "DeepSpeed's older word for `offload_optimizer.device` \"cpu\"."},
   {.path = "zero_optimization.cpu_offload_param", .kind = Kind::boolean,
@@ -204,6 +200,36 @@ inline constexpr Key keys[] = {
    .meaning = "Stage 3 (ZeRO++ hpZ): every so many consecutive ranks are a group, and each group has all parameters, so that forward and backward gather within it; gradients and optimizer stay cut over all ranks. 1 is off."},
   {.path = "zero_optimization.mics_shard_size", .kind = Kind::integer, .range = {-1, int_limit}, .removed = true, .value = -1,
    .meaning = "Stages 1 to 3 (MiCS; FSDP's HSDP): every so many consecutive ranks are a group, and each group has all that the stage cuts; -1 is off."},
+
+  {.path = "zero_optimization.offload_optimizer.device", .kind = Kind::name, .names = offload_names, .value = "none",
+   .meaning = "Where masters and the optimizer's states live, at every stage: `nvme` in files of each rank, that come into memory tile by tile while they are updated. `cpu` is where a CPU has them anyway, and asks for nothing."},
+  {.path = "zero_optimization.offload_optimizer.nvme_path", .kind = Kind::text,
+   .meaning = "With `nvme`: a folder on the disk. The files have no names, and no death leaves one behind."},
+  {.path = "zero_optimization.offload_optimizer.ratio", .kind = Kind::real, .range = {0, 1}, .value = 1.0,
+   .meaning = "With `nvme`: the part of the elements whose states are on the disk. What is updated first stays in memory."},
+  {.path = "zero_optimization.offload_optimizer.buffer_count", .kind = Kind::integer, .range = {1, int_limit}, .value = 4,
+   .meaning = "With `nvme`: buffers in memory, each for one state of a tile. As many as reading ahead and writing behind need are taken in any case."},
+  {.path = "zero_optimization.offload_optimizer.pipeline_read", .kind = Kind::boolean,
+   .derive = derive::pipeline, .why = "with nvme zero_optimization.overlap_comm, else none",
+   .meaning = "With `nvme`: tiles are read while others are updated, and while forward and backward run."},
+  {.path = "zero_optimization.offload_optimizer.pipeline_write", .kind = Kind::boolean,
+   .derive = derive::pipeline, .why = "with nvme zero_optimization.overlap_comm, else none",
+   .meaning = "With `nvme`: tiles are written while others are updated, and while forward and backward run."},
+  {.path = "zero_optimization.offload_param.device", .kind = Kind::name, .names = offload_param_names,
+   .foreign_names = "nvme", .value = "none",
+   .meaning = "Where sharded parameters live. `cpu` is where a CPU has them anyway, and an engine on a GPU refuses it; `nvme` is refused: they stay in memory."},
+  {.path = "zero_optimization.sub_group_size", .kind = Kind::integer, .value = 1'000'000'000,
+   .meaning = "With `nvme`: elements of a tile at most, in steps of 2048, and at least as many. It decides how much memory tiles take."},
+
+  {.path = "aio.block_size", .kind = Kind::integer, .range = {4096, int_limit}, .value = 1'048'576,
+   .meaning = "With `nvme`: bytes of one request to the disk, a multiple of 4096."},
+  {.path = "aio.queue_depth", .kind = Kind::integer, .range = {1, 1024}, .value = 8,
+   .meaning = "With `nvme`: requests that a rank has under way at once, for each of `intra_op_parallelism`."},
+  {.path = "aio.intra_op_parallelism", .kind = Kind::integer, .range = {1, 64},
+   .derive = derive::disk_threads, .why = "aio.thread_count",
+   .meaning = "With `nvme`: multiplies `queue_depth`. Each request that is under way is a thread's."},
+  {.path = "aio.thread_count", .kind = Kind::integer, .range = {1, 64}, .value = 1,
+   .meaning = "What DeepSpeed called `intra_op_parallelism` before."},
 
   {.path = "fp16.enabled", .kind = Kind::boolean, .value = false,
    .when_auto = derive::fp16_where_bf16_decides,

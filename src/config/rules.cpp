@@ -373,6 +373,34 @@ std::string buffer_holds_pieces(Values const& values) {
              : fmt::format("{}; allowed: 0 (no copies), or an integer of at least {}", bytes, least);
 }
 
+std::string states_on_disk_have_a_folder(Values const& values) {
+  if (values.get<"zero_optimization.offload_optimizer.device">() != "nvme") {
+    return {};
+  }
+  auto const& path = values.entries[index_of<"zero_optimization.offload_optimizer.nvme_path">].value;
+  auto const* const text = path ? std::get_if<std::string_view>(&*path) : nullptr;
+  return text != nullptr && !text->empty() ? "" : "missing; offload_optimizer.device \"nvme\" needs a folder on a disk";
+}
+
+std::string requests_are_whole_blocks(Values const& values) {
+  constexpr std::int64_t block = 4096;
+  auto const bytes = values.get<"aio.block_size">();
+  auto const below = bytes / block * block;
+  return bytes == below
+             ? std::string{}
+             : fmt::format("{} is not a multiple of {}; nearest: {} or {}", bytes, block, below, below + block);
+}
+
+std::string disk_threads_are_said_once(Values const& values) {
+  bool const both = values.says<"aio.intra_op_parallelism">() && values.says<"aio.thread_count">();
+  auto const count = values.get<"aio.thread_count">();
+  auto const parallelism = values.get<"aio.intra_op_parallelism">();
+  return both && count != parallelism
+             ? fmt::format("{}, and aio.intra_op_parallelism, which is its newer name, is {}; keep one", count,
+                           parallelism)
+             : std::string{};
+}
+
 struct Rule {
   std::size_t key;  ///< Where the problem is reported.
   std::string (*broken)(Values const& values);
@@ -390,6 +418,9 @@ constexpr Rule rules[] = {
     {index_of<"data_types.grad_accum_dtype">, accumulate_dtype_is_used},
     {index_of<"zero_optimization.zero_hpz_partition_size">, parameters_are_cut_for_groups},
     {index_of<"zero_optimization.mics_shard_size">, states_are_cut_for_groups},
+    {index_of<"zero_optimization.offload_optimizer.nvme_path">, states_on_disk_have_a_folder},
+    {index_of<"aio.block_size">, requests_are_whole_blocks},
+    {index_of<"aio.thread_count">, disk_threads_are_said_once},
     {index_of<"zeroth.two_level_sums">, sums_of_groups_have_groups},
     {index_of<"zeroth.group_size">, group_size_is_used},
     {index_of<"fp16.loss_scale_window">, dynamic_scale_has<"fp16.loss_scale_window">},

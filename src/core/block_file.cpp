@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <system_error>
 #include <utility>
 
+#include "core/file_transfer.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth {
@@ -27,21 +29,54 @@ std::uintptr_t alignment_of_direct_memory([[maybe_unused]] int descriptor) noexc
   return static_cast<std::uintptr_t>(block_bytes);
 }
 
+/// Below 0 where that cannot be, with errno set.
+int open_unnamed(std::filesystem::path const& folder) noexcept {
+#if defined(O_TMPFILE)
+  int const descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) {
+    return descriptor;
+  }
+#endif
+  // A file system that cannot: only a death between these two calls would leave an empty file.
+  auto name = (folder / "zeroth-XXXXXX").string();
+  int const made = ::mkostemp(name.data(), O_CLOEXEC);
+  if (made >= 0 && ::unlink(name.c_str()) != 0) {
+    int const error = errno;
+    ::close(made);
+    errno = error;
+    return -1;
+  }
+  return made;
+}
+
+constexpr std::string_view written = "cannot be written", read_back = "cannot be read";
+
 }  // namespace
 
 BlockFile::BlockFile(std::string_view what, std::filesystem::path path, std::int64_t bytes, Direct direct)
     : what_{what}, path_{std::move(path)} {
   constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   descriptor_ = ::open(path_.c_str(), flags, 0666);
+  begin(bytes, direct, false);
+}
+
+BlockFile::BlockFile(std::string_view what, Unnamed where, std::int64_t bytes, Direct direct)
+    : what_{what}, path_{std::move(where.folder)}, unnamed_{true}, descriptor_{open_unnamed(path_)} {
+  begin(bytes, direct, true);
+}
+
+void BlockFile::begin(std::int64_t bytes, Direct direct, bool zeros) {
   if (descriptor_ < 0) {
-    refuse(errno);
+    refuse(written, errno);
   }
-  if (direct == Direct::on &&  // where that is refused, through the cache
-      ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) | O_DIRECT) == 0) {
+  if (direct == Direct::on && go_direct(descriptor_)) {  // where that is refused, through the cache
     memory_alignment_ = alignment_of_direct_memory(descriptor_);
   }
   try {
     make_room(bytes);
+    if (zeros && ::ftruncate(descriptor_, bytes) != 0) {
+      refuse(written, errno);
+    }
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -64,7 +99,7 @@ void BlockFile::make_room(std::int64_t bytes) const {
     error = ::fallocate(descriptor_, 0, 0, bytes) == 0 ? 0 : errno;
   } while (error == EINTR);
   if (error != 0 && error != EOPNOTSUPP && error != ENOSYS) {
-    refuse(error);
+    refuse(written, error);
   }
 }
 
@@ -72,35 +107,60 @@ bool BlockFile::takes(std::byte const* data) const noexcept {
   return reinterpret_cast<std::uintptr_t>(data) % memory_alignment_ == 0;
 }
 
+bool BlockFile::direct() const noexcept { return is_direct(descriptor_); }
+
 void BlockFile::write(std::int64_t position, std::span<std::byte const> blocks) {
-  while (!blocks.empty()) {
-    auto const written = ::pwrite(descriptor_, blocks.data(), blocks.size(), position);
-    if (written > 0) {
-      blocks = blocks.subspan(static_cast<std::size_t>(written));
-      position += written;
-    } else if (written == 0) {
-      refuse(EIO);
-    } else if (errno == EINVAL && (::fcntl(descriptor_, F_GETFL) & O_DIRECT) != 0) {
-      // A disk with larger blocks, or the rest of a piece that was written in part.
-      ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) & ~O_DIRECT);
-    } else if (errno != EINTR) {
-      refuse(errno);
-    }
+  auto const [bytes, error] = write_all(descriptor_, position, blocks);
+  if (error != 0 || bytes < blocks.size()) {
+    refuse(written, error != 0 ? error : EIO);
   }
+  forget(position, bytes, true);
+}
+
+void BlockFile::read(std::int64_t position, std::span<std::byte> blocks) const {
+  auto const [bytes, error] = read_all(descriptor_, position, blocks);
+  if (error != 0 || bytes < blocks.size()) {
+    refuse(read_back, error != 0 ? error : EIO);  // it has become shorter
+  }
+  forget(position, bytes, false);
+}
+
+/// What stands in for memory is not to come back into it as the system's cache.
+void BlockFile::forget(std::int64_t position, std::size_t bytes, bool written_now) const noexcept {
+  if (!unnamed_ || direct()) {
+    return;
+  }
+  auto const count = static_cast<off_t>(bytes);
+#if defined(SYNC_FILE_RANGE_WRITE)
+  if (written_now) {
+    static_cast<void>(
+        ::sync_file_range(descriptor_, position, count,
+                          SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER));
+  }
+#endif
+  static_cast<void>(::posix_fadvise(descriptor_, position, count, POSIX_FADV_DONTNEED));
 }
 
 void BlockFile::finish(std::int64_t bytes) {
   if (::ftruncate(descriptor_, bytes) != 0 || ::fsync(descriptor_) != 0) {
-    refuse(errno);
+    refuse(written, errno);
   }
   if (::close(std::exchange(descriptor_, -1)) != 0) {
-    refuse(errno);
+    refuse(written, errno);
   }
 }
 
-void BlockFile::refuse(int error) const {
-  throw SystemError{
-      fmt::format("{} {}: cannot be written: {}", what_, path_.string(), std::generic_category().message(error))};
+std::int64_t BlockFile::bytes_on_disk() const {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) {
+    refuse(read_back, errno);
+  }
+  return std::int64_t{512} * status.st_blocks;
+}
+
+void BlockFile::refuse(std::string_view call, int error) const {
+  throw SystemError{fmt::format("{} {}{}: {}: {}", what_, unnamed_ ? "in " : "", path_.string(), call,
+                                std::generic_category().message(error))};
 }
 
 }  // namespace zeroth

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "core/file_transfer.hpp"
+
 namespace zeroth {
 namespace {
 
@@ -32,13 +34,6 @@ void expect_regular(fs::file_type type) {
     default: what = "no file"; break;
   }
   throw Unreadable{fmt::format("is {}; allowed: a regular file", what)};
-}
-
-/// A disk with larger blocks, or the rest of a piece that was read in part, asks for the system's cache. False if that
-/// was in use.
-bool leave_direct(int descriptor) noexcept {
-  int const flags = ::fcntl(descriptor, F_GETFL);
-  return (flags & O_DIRECT) != 0 && ::fcntl(descriptor, F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
 }  // namespace
@@ -64,28 +59,12 @@ InputFile::InputFile(fs::path const& path) {
 
 InputFile::~InputFile() { ::close(descriptor_); }
 
-void InputFile::go_direct() noexcept {
-  static_cast<void>(::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) | O_DIRECT));
-}
+void InputFile::go_direct() noexcept { static_cast<void>(zeroth::go_direct(descriptor_)); }
 
 std::size_t InputFile::read_some(std::int64_t position, std::span<std::byte> bytes) const {
-  std::size_t count = 0;
-  while (count < bytes.size()) {
-    auto const got =
-        ::pread(descriptor_, bytes.data() + count, bytes.size() - count, position + static_cast<std::int64_t>(count));
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got < 0 && errno == EINVAL && leave_direct(descriptor_)) {
-      continue;
-    }
-    if (got < 0) {
-      refuse("cannot be read", errno);
-    }
-    if (got == 0) {
-      break;
-    }
-    count += static_cast<std::size_t>(got);
+  auto const [count, error] = read_all(descriptor_, position, bytes);
+  if (error != 0) {
+    refuse("cannot be read", error);
   }
   return count;
 }

@@ -3,6 +3,7 @@
 
 #include "device/cpu_kernels.hpp"
 #include "device/cpu_stream.hpp"
+#include "device/file_storage.hpp"
 #include "device/host_memory.hpp"
 #include "device/page_memory.hpp"
 
@@ -20,6 +21,9 @@ class CpuDevice final : public Device {
   [[nodiscard]] bool has_host_memory() const noexcept override { return true; }
   [[nodiscard]] std::unique_ptr<Memory> allocate_host(std::int64_t bytes) override {
     return std::make_unique<HostMemory>(bytes);
+  }
+  [[nodiscard]] std::unique_ptr<Storage> make_storage(StorageOptions const& options) override {
+    return std::make_unique<FileStorage>(options);
   }
   [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) override {

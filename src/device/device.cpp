@@ -11,4 +11,9 @@ void Device::compute_on(StreamRef /*stream*/) {
   ZEROTH_EXPECTS(false, fmt::format("device {} computes on the calling thread; it takes no stream", name()));
 }
 
+std::unique_ptr<Storage> Device::make_storage(StorageOptions const& /*options*/) {
+  ZEROTH_EXPECTS(false, fmt::format("device {} keeps nothing on a disk", name()));
+  return nullptr;
+}
+
 }  // namespace zeroth::device

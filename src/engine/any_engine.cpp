@@ -398,6 +398,10 @@ Dtype AnyEngine::compute_dtype() const noexcept { return state_->settings().prec
 Dtype AnyEngine::gradient_dtype() const noexcept { return state_->settings().precision.gradient; }
 MemoryBytes AnyEngine::peak() const noexcept { return state_->device->ledger().peak(); }
 MemoryBytes AnyEngine::planned() const noexcept { return state_->manager->memory.plan().bytes; }
+std::int64_t AnyEngine::bytes_on_disk() const {
+  auto const* const disk = state_->manager->memory.disk();
+  return disk == nullptr ? 0 : disk->bytes_on_disk();
+}
 device::StreamRef AnyEngine::compute_stream() const noexcept { return state_->device->compute().native(); }
 
 void detail::refuse_precision(Config const& config, std::span<DtypePair const> allowed) {

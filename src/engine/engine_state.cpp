@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine_state.hpp"
+#include "engine/room.hpp"
 
 #include <fmt/format.h>
 
@@ -43,12 +44,14 @@ std::string cause_of(std::exception_ptr const& error) {
 }
 
 /// In the host's memory is where all of it is without a GPU; what a GPU would have to fetch is not done.
-void refuse_offload(Settings const& settings, std::string const& device) {
-  if ((settings.offload_optimizer || settings.offload_param) && device.starts_with("cuda")) {
+void refuse_offload(OffloadSettings const& offload, std::string const& device) {
+  bool const of_optimizer = offload.optimizer != OffloadDevice::none;
+  if ((of_optimizer || offload.parameters != OffloadDevice::none) && device.starts_with("cuda")) {
     throw ConfigError{fmt::format(
-        "zero_optimization.{}.device is \"cpu\": on {} Zeroth keeps it in the GPU's memory; set it to \"none\" "
+        "zero_optimization.{}.device is \"{}\": on {} Zeroth keeps it in the GPU's memory; set it to \"none\" "
         "(zeroth plan says whether that fits), or train with the CPU device",
-        settings.offload_optimizer ? "offload_optimizer" : "offload_param", device)};
+        of_optimizer ? "offload_optimizer" : "offload_param", offload.optimizer == OffloadDevice::nvme ? "nvme" : "cpu",
+        device)};
   }
 }
 
@@ -76,7 +79,7 @@ EngineState::EngineState(Job& of, Model const& given, Config const& config)
 
 void EngineState::set_up(Job const& of, Config const& config) {
   auto const& settings = blueprint.settings;
-  refuse_offload(settings, device->name());
+  refuse_offload(settings.offload, device->name());
   if (!settings.flight_recorder.empty()) {
     job->set_flight_folder(settings.flight_recorder);
   }
@@ -140,11 +143,19 @@ void EngineState::tell_user(Config const& config) const {
     logger().info("{}{}", rank_prefix(), note);
   }
   for (auto const& warning : {engine::prefetch_warning(blueprint), engine::sum_warning(settings()),
-                              engine::two_level_note(settings()), crossing_}) {
+                              engine::two_level_note(settings()), crossing_, disk_warning()}) {
     if (!warning.empty()) {
       logger().warn("{}{}", rank_prefix(), warning);
     }
   }
+}
+
+/// About the file system that states are on.
+std::string EngineState::disk_warning() const {
+  auto const* const disk = manager->memory.disk();
+  return disk == nullptr || disk->warning().empty()
+             ? std::string{}
+             : fmt::format("{} (zero_optimization.offload_optimizer.nvme_path)", disk->warning());
 }
 
 EngineState::~EngineState() {
@@ -186,8 +197,14 @@ void EngineState::agree(Config const& config) {
   stage_file = config.to_json();
   std::random_device random;
   auto const own_id = (std::uint64_t{random()} << 32U) | random();
-  std::array const mine{model::fingerprint(*model), Fnv1a{}.characters(stage_file).value(), own_id,
-                        Fnv1a{}.characters(host_name()).value()};
+  auto const left = device->has_host_memory() ? engine::room(settings().offload.folder) : engine::Room{};
+  std::array const mine{model::fingerprint(*model),
+                        Fnv1a{}.characters(stage_file).value(),
+                        own_id,
+                        Fnv1a{}.characters(host_name()).value(),
+                        left.memory_of_machine,
+                        left.memory_of_process,
+                        left.disk};
   constexpr std::array said{"models (units, parameters, shapes, options, initial values or seed)", "stage files"};
   auto const all = engine::gather(std::span<std::uint64_t const>{mine}, "start", exchange());
   for (std::size_t place = 0; place < all.size(); ++place) {
@@ -198,11 +215,23 @@ void EngineState::agree(Config const& config) {
   }
   run_id = all[said.size()];
   std::vector<std::uint64_t> machines(static_cast<std::size_t>(exchange().world()));
+  std::vector<engine::RankRoom> rooms(machines.size());
   for (std::size_t place = 0; place < machines.size(); ++place) {
-    auto const rank = blueprint.request.places.rank_at(static_cast<int>(place));
-    machines[static_cast<std::size_t>(rank)] = all[(place + 1) * mine.size() - 1];
+    auto const rank = static_cast<std::size_t>(blueprint.request.places.rank_at(static_cast<int>(place)));
+    auto const* const said_by = &all[place * mine.size()];
+    constexpr std::size_t machine = 3;
+    machines[rank] = said_by[machine];
+    rooms[rank] = {said_by[machine], {said_by[machine + 1], said_by[machine + 2], said_by[machine + 3]}};
   }
   crossing_ = engine::crossing_warning(settings(), machines);
+  if (device->has_host_memory()) {
+    auto const plan = shard::plan_memory(blueprint.layout, blueprint.request);
+    if (auto const short_of =
+            engine::shortage(plan, settings(), rooms, job->communicator->transport() == comm::Transport::local);
+        !short_of.empty()) {
+      throw ConfigError{short_of};
+    }
+  }
 }
 
 engine::Meters EngineState::meters() const {
@@ -210,6 +239,10 @@ engine::Meters EngineState::meters() const {
   engine::Meters now;
   now.now = device->now();
   now.waited_ms = device->compute().waited_ms() + gather_stream->host_ms() + reduce_stream->host_ms();
+  if (auto const* const disk = manager->memory.disk()) {
+    now.io_ms = disk->held_up_ms();
+    now.waited_ms -= disk->waited_ms();  // which is no communication
+  }
   now.save_ms = checkpoints ? checkpoints->waited_ms() : 0;
   now.gathered = traffic.gathered;
   now.reduced = traffic.reduced;

@@ -93,6 +93,7 @@ class EngineState {
   void end_streams() noexcept;
   void agree(Config const& config);
   void tell_user(Config const& config) const;
+  [[nodiscard]] std::string disk_warning() const;
 
   int exceptions_at_start_;
   std::string crossing_;  // a warning, or empty

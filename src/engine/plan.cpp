@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
 
@@ -25,6 +26,19 @@ std::vector<PlannedSlots> planned(shard::SlotCounts const& counts) {
     slots.push_back({c.slots, c.capacity_count, std::ssize(c.flats)});
   }
   return slots;
+}
+
+PlannedDisk planned(shard::DiskPlan const& disk) {
+  std::int64_t largest = 0;
+  for (auto const& tile : disk.tiles) {
+    largest = std::max(largest, tile.elements.count());
+  }
+  return {.bytes = disk.bytes,
+          .bytes_moved = disk.bytes_moved,
+          .tiles = std::ssize(disk.tiles),
+          .largest_tile_count = largest,
+          .tiles_in_memory = disk.tiles_in_memory,
+          .memory_bytes = disk.memory_bytes()};
 }
 
 void count_elements(shard::Layout const& layout, Plan& plan) {
@@ -62,6 +76,7 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   result.bytes = memory.bytes;
   result.padding = memory.padding;
   result.checkpoint_bytes = checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
+  result.disk = planned(memory.disk);
   result.shards_parameters = request.placements.parameters != Placement::whole;
   result.shards_gradients = request.placements.gradients != Placement::whole;
   result.shards_optimizer = request.placements.optimizer != Placement::whole;
@@ -77,7 +92,7 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
     result.most_units_in_a_bucket = limits.bucket_units;
   }
   result.notes = {engine::stage_note(settings), engine::sum_warning(settings), engine::two_level_note(settings),
-                  engine::prefetch_warning(blueprint)};
+                  engine::prefetch_warning(blueprint), engine::offload_note(settings, memory)};
   std::erase(result.notes, std::string{});
   return result;
 }
@@ -87,6 +102,8 @@ namespace {
 std::string megabytes(std::int64_t bytes) {
   return fmt::format("{:>14} B {:>10.2f} MiB", bytes, static_cast<double>(bytes) / 0x1p20);
 }
+
+std::string readable(std::int64_t bytes) { return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / 0x1p20); }
 
 std::string slots_line(char const* what, std::vector<PlannedSlots> const& slots, Dtype dtype) {
   std::string line = fmt::format("{}:", what);
@@ -152,6 +169,27 @@ std::string slots_lines(Plan const& plan) {
   return text;
 }
 
+std::string offload_lines(Plan const& plan) {
+  auto const& offload = plan.settings.offload;
+  auto const& disk = plan.disk;
+  if (offload.optimizer == OffloadDevice::cpu || offload.parameters == OffloadDevice::cpu) {
+    return "offload to the CPU: on a CPU states are in its memory already, and nothing changes\n";
+  }
+  if (offload.optimizer == OffloadDevice::none) {
+    return {};
+  }
+  if (disk.bytes == 0) {
+    return "offload to a disk: nothing is there, the optimizer keeps no states beside the parameters, or ratio is 0\n";
+  }
+  return fmt::format(
+      "offload to a disk: in {}, ratio {:g}; {} tile{} of up to {} elements, {} in memory at once, with {} of slots; "
+      "{}, {}; {} read and as many written in a step\n",
+      offload.folder.string(), offload.ratio, disk.tiles, disk.tiles == 1 ? "" : "s", disk.largest_tile_count,
+      disk.tiles_in_memory, readable(disk.memory_bytes),
+      offload.read_ahead ? "read ahead" : "read when they are needed",
+      offload.write_behind ? "written behind" : "written before the next", readable(disk.bytes_moved));
+}
+
 std::string decisions(Plan const& plan) {
   auto const& settings = plan.settings;
   auto const place = [&](bool shards, int ranks) { return !shards ? "whole" : ranks < plan.world ? "group" : "shard"; };
@@ -159,6 +197,7 @@ std::string decisions(Plan const& plan) {
       "placements: parameters {}, gradients {}, optimizer {}\n", place(plan.shards_parameters, plan.parameter_ranks),
       place(plan.shards_gradients, plan.gradient_ranks), place(plan.shards_optimizer, plan.optimizer_ranks));
   text += groups_lines(plan);
+  text += offload_lines(plan);
   text += dtypes_lines(settings);
   text += fmt::format("batch: {} = {} samples x {} micro-steps x {} ranks\n", settings.batch.train,
                       settings.batch.micro, settings.batch.accumulation, plan.world);
@@ -193,6 +232,9 @@ std::string explain_plan(Plan const& plan) {
   text += fmt::format("  slots      {}\n", megabytes(plan.bytes.slots));
   text += fmt::format("  scratch    {}\n", megabytes(plan.bytes.scratch));
   text += fmt::format("  total      {}\n", megabytes(plan.bytes.total()));
+  if (plan.disk.bytes > 0) {
+    text += fmt::format("  on a disk  {}\n", megabytes(plan.disk.bytes));
+  }
   auto const asked = plan.settings.checkpoint.buffer_bytes;
   text +=
       fmt::format("a checkpoint takes {} on the disk, and {} of the host on each rank while it is saved{}\n",

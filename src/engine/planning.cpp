@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <set>
 
@@ -62,6 +63,7 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, co
   }
   request.comm_staging_bytes = staging_bytes(request, transport, largest_reduction);
   request.poison = settings.poison;
+  request.offload = stage::offload_for(settings);
   return {std::move(settings), std::move(layout), std::move(limits), std::move(request)};
 }
 
@@ -98,6 +100,37 @@ std::string two_level_note(Settings const& settings) {
       settings.precision.master == Dtype::bf16
           ? "communication_data_type \"fp32\" is for a file without bf16.bf16_master_weights_and_grads"
           : "communication_data_type \"fp32\" rounds nothing on the way");
+}
+
+std::string offload_note(Settings const& settings, shard::MemoryPlan const& plan) {
+  auto const& disk = plan.disk;
+  if (disk.bytes == 0) {
+    return {};
+  }
+  auto const mebibytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
+  std::int64_t elements = 0;
+  std::int64_t largest = 0;
+  for (auto const& tile : disk.tiles) {
+    elements += tile.elements.count();
+    largest = std::max(largest, tile.elements.count());
+  }
+  constexpr std::int64_t much = 4;  // what takes this part of what is saved, or more
+  auto const count = std::bit_floor(static_cast<std::uint64_t>(elements / (2 * much * disk.tiles_in_memory)));
+  auto const better = std::max(shard::tile_alignment_count, static_cast<std::int64_t>(count));
+  if (disk.memory_bytes() * much > disk.bytes && better < largest) {
+    return fmt::format(
+        "the disk takes {:.2f} MiB of states, and {:.2f} MiB of memory are for tiles on their way; a "
+        "zero_optimization.sub_group_size of {} makes them smaller",
+        mebibytes(disk.bytes), mebibytes(disk.memory_bytes()), better);
+  }
+  auto const gathered = plan.gradient_slots - plan.parameter_slots;  // the one ends where the other begins
+  if (gathered * 2 > disk.bytes && settings.prefetch_count > 0) {
+    return fmt::format(
+        "the disk takes {:.2f} MiB of states, and {:.2f} MiB of memory are for units that are gathered; a lower "
+        "zero_optimization.stage3_prefetch_bucket_size gathers fewer of them ahead",
+        mebibytes(disk.bytes), mebibytes(gathered));
+  }
+  return {};
 }
 
 std::string crossing_warning(Settings const& settings, std::span<std::uint64_t const> machines) {

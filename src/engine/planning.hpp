@@ -37,6 +37,10 @@ struct Blueprint {
 /// Where sums of 16 bits are rounded twice because groups sum first: which key keeps what that loses. Empty otherwise.
 [[nodiscard]] std::string two_level_note(Settings const& settings);
 
+/// Where memory for tiles, or for gathered units, takes much of what a disk saves: which key makes it less. Empty
+/// otherwise.
+[[nodiscard]] std::string offload_note(Settings const& settings, shard::MemoryPlan const& plan);
+
 /// Where ranks of a group are on several machines, given what is the same for ranks of one, by rank: which group, on
 /// how many, and what that is slow at. Empty otherwise, and where nothing is done by groups.
 [[nodiscard]] std::string crossing_warning(Settings const& settings, std::span<std::uint64_t const> machines);

@@ -80,16 +80,26 @@ void read_states(EngineState const& engine, Opened& opened) {
   }
   auto& compute = engine.device->compute();
   auto& kernels = engine.device->kernels();
-  opened.reader->read(pieces, [&](std::size_t index, std::int64_t offset, std::span<std::byte const> bytes) {
-    auto const& arrival = opened.arrivals[index];
-    auto* const to = arrival.to + offset / bytes_of(arrival.saved) * bytes_of(arrival.held);
+  auto const take = [&](Arrival const& arrival, std::byte* to, std::byte const* from, std::int64_t count) {
     if (arrival.saved == arrival.held) {
-      kernels.copy(compute, to, bytes.data(), std::ssize(bytes));
+      kernels.copy(compute, to, from, count * bytes_of(arrival.saved));
     } else {
-      kernels.convert(compute, to, arrival.held, bytes.data(), arrival.saved,
-                      std::ssize(bytes) / bytes_of(arrival.saved));
+      kernels.convert(compute, to, arrival.held, from, arrival.saved, count);
     }
     compute.synchronize();  // the bytes are gone behind this call
+  };
+  opened.reader->read(pieces, [&](std::size_t index, std::int64_t offset, std::span<std::byte const> bytes) {
+    auto const& arrival = opened.arrivals[index];
+    auto const first = offset / bytes_of(arrival.saved);
+    auto const count = std::ssize(bytes) / bytes_of(arrival.saved);
+    if (arrival.to != nullptr) {
+      return take(arrival, arrival.to + first * bytes_of(arrival.held), bytes.data(), count);
+    }
+    auto const begin = arrival.on_disk.first + first;
+    engine.manager->memory.disk()->edit(arrival.on_disk.flat, arrival.on_disk.state, {begin, begin + count},
+                                        [&](std::byte* to, std::int64_t done, std::int64_t some) {
+                                          take(arrival, to, bytes.data() + done * bytes_of(arrival.saved), some);
+                                        });
   });
 }
 

@@ -100,6 +100,24 @@ void each_part(shard::ShardManager const& manager, F const& take) {
   }
 }
 
+/// Elements of a slice, which `pieces(first, count)` of files are for.
+template <class F>
+void add_arrivals(std::vector<Arrival>& all, OwnSlice const& slice, Dtype saved, shard::Range elements,
+                  F const& pieces) {
+  auto const split = std::clamp(slice.in_memory_count, elements.begin, elements.end);
+  auto first = elements.begin;
+  for (auto const& piece : pieces(first, split - first)) {
+    all.push_back({piece, slice.data + first * bytes_of(slice.dtype), {}, saved, slice.dtype});
+    first += piece.bytes / bytes_of(saved);
+  }
+  for (auto const& piece : pieces(split, elements.end - split)) {
+    auto on_disk = slice.rest;
+    on_disk.first += first - slice.in_memory_count;
+    all.push_back({piece, nullptr, on_disk, saved, slice.dtype});
+    first += piece.bytes / bytes_of(saved);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> misfits(Record const& record, shard::ShardManager const& manager,
@@ -139,12 +157,10 @@ std::vector<Arrival> arrivals(Record const& record, shard::ShardManager const& m
       auto const& space = record.contents.spaces[at.space];
       for (auto const& slice : slices) {
         auto const& state = *std::ranges::find(space.states, slice.name, &checkpoint::SavedState::name);
-        auto* to = slice.data + (first - own.begin) * bytes_of(slice.dtype);
-        auto const begin = space.params[at.param].at + first - placed.offset;
-        for (auto const& piece : pieces_of(space, state, begin, last - first)) {
-          all.push_back({piece, to, state.dtype, slice.dtype});
-          to += piece.bytes / bytes_of(state.dtype) * bytes_of(slice.dtype);
-        }
+        add_arrivals(
+            all, slice, state.dtype, {first - own.begin, last - own.begin}, [&](std::int64_t from, std::int64_t count) {
+              return pieces_of(space, state, space.params[at.param].at + own.begin + from - placed.offset, count);
+            });
       }
     }
   });

@@ -19,7 +19,8 @@ namespace zeroth::engine {
 /// A piece of a file, and the memory of this rank that it belongs into.
 struct Arrival {
   checkpoint::Piece piece;
-  std::byte* to = nullptr;  ///< On the device.
+  std::byte* to = nullptr;  ///< On the device. Null: on its disk, in `on_disk`.
+  shard::OnDisk on_disk = {};
   Dtype saved = Dtype::fp32, held = Dtype::fp32;
 };
 /// Of this rank's own slices. Only where nothing misfits.

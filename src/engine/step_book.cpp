@@ -32,6 +32,7 @@ void StepBook::close(std::int64_t step, Meters const& now) {
   owed.step = step;
   owed.step_ms = std::chrono::duration<double, std::milli>(now.now - before_.now).count();
   owed.exposed_comm_ms = now.waited_ms - before_.waited_ms;
+  owed.exposed_io_ms = now.io_ms - before_.io_ms;
   owed.save_ms = now.save_ms - before_.save_ms;
   owed.gathered_bytes = now.gathered.all - before_.gathered.all;
   owed.gathered_across_groups_bytes = now.gathered.across_groups - before_.gathered.across_groups;

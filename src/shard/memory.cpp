@@ -22,10 +22,13 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
       parameters_{context.device->allocate(Category::parameters, plan_.bytes.parameters)},
       gradients_{context.device->allocate(Category::gradients, plan_.bytes.gradients)},
       optimizer_{context.device->allocate(Category::optimizer, plan_.bytes.optimizer)},
-      slots_{context.device->allocate(Category::slots, plan_.bytes.slots)},
+      slots_{context.device->allocate(Category::slots, plan_.bytes.slots - plan_.disk.memory_bytes())},
       scratch_{context.device->allocate(Category::scratch, plan_.bytes.scratch)},
       updated_{events_by_flat(context)} {
   register_memory();
+  if (plan_.disk.bytes > 0) {
+    disk_ = std::make_unique<DiskStates>(*context.device, *context.layout, plan_, request_);
+  }
   // Transactions of one stream run one after another, whichever communicator they are on.
   std::span const staging{scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)};
   for (auto* const communicator : {context.reduce.all, context.reduce.group, context.reduce.replicas}) {

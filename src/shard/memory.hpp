@@ -11,6 +11,7 @@
 
 #include "device/kernels.hpp"
 #include "shard/call_log.hpp"
+#include "shard/disk_states.hpp"
 #include "shard/layout.hpp"
 #include "shard/memory_plan.hpp"
 #include "shard/ranks.hpp"
@@ -43,9 +44,9 @@ class Memory {
 
   /// Where a flat unit's states are.
   struct Addresses {
-    std::byte *parameters, *gradient;                   // null: in slots
-    std::byte* sums;                                    // of micro-steps, or null
-    std::byte* master;                                  // of what the optimizer holds
+    std::byte *parameters, *gradient;  // null: in slots
+    std::byte* sums;                   // of micro-steps, or null
+    std::byte* master;  // of what the optimizer holds; where there is a disk, of what of that is in memory
     std::array<std::byte*, optim::most_states> states;  // of the same; null beyond those that the rule keeps
     std::byte* reduced;                                 // what the optimizer reads, of what it holds
     Dtype reduced_dtype;
@@ -91,6 +92,10 @@ class Memory {
   }
   /// Elements of `flat`'s trainable part that the optimizer of this rank holds.
   [[nodiscard]] Range optimized(FlatId flat) const noexcept;
+  /// Of these, from the first on, those whose states are in memory. The others' are in disk().
+  [[nodiscard]] std::int64_t in_memory_count(FlatId flat) const noexcept { return plan_.flats[flat].in_memory_count; }
+  /// Null where all states are in memory.
+  [[nodiscard]] DiskStates* disk() const noexcept { return disk_.get(); }
   /// On the compute stream: `flat`'s parameters were updated.
   [[nodiscard]] device::Event& updated(FlatId flat) const noexcept { return *updated_[flat]; }
 
@@ -103,6 +108,7 @@ class Memory {
   std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
   ById<FlatId, std::unique_ptr<device::Event>> updated_;
   std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of parameters, slots and gradients
+  std::unique_ptr<DiskStates> disk_;
 };
 
 /// An event for each flat unit.

@@ -2,7 +2,10 @@
 #include "shard/memory_plan.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
+#include "core/block_file.hpp"
 #include "device/kernels.hpp"
 #include "shard/step_memory.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -41,6 +44,57 @@ Held held_by_each(Part const& part, Placement placement, Places const& places) n
   return {count, count - (part.used_count + ranks - 1) / ranks};
 }
 
+/// Dtypes of what an update changes, as most_updated has them; none for what is not there.
+std::array<std::optional<Dtype>, most_updated> dtypes_of_updated(PlanRequest const& request) {
+  std::array<std::optional<Dtype>, most_updated> dtypes{};
+  if (request.precision.has_master()) {
+    dtypes[0] = request.precision.master;
+  }
+  std::fill_n(dtypes.begin() + 1, optim::state_count(request.update.rule), request.precision.states);
+  return dtypes;
+}
+
+Tiles tiles_of(Layout const& layout, PlanRequest const& request) {
+  auto offload = request.offload;
+  if (!request.precision.has_master() && optim::state_count(request.update.rule) == 0) {
+    offload.ratio = 0;  // a rule that keeps nothing, and parameters that are their masters
+  }
+  return cut_tiles(layout, request.placements.optimizer, request.places, offload);
+}
+
+/// Gives what is on the disk its place there: each state of a flat unit by itself, as an array in memory would be, and
+/// the buffers that tiles of it come into.
+void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, MemoryPlan& plan) {
+  if (tiles.on_disk.empty()) {
+    return;
+  }
+  auto const dtypes = dtypes_of_updated(request);
+  auto& disk = plan.disk;
+  for (auto const flat : plan.flats.ids()) {
+    auto& at = plan.flats[flat];
+    auto const held_count =
+        held(layout.flats()[flat].trainable, request.placements.optimizer, request.places, 0).count();
+    for (std::size_t k = 0; k < dtypes.size(); ++k) {
+      if (dtypes[k]) {
+        at.on_disk[k] = disk.bytes;
+        disk.bytes += whole_blocks((held_count - at.in_memory_count) * bytes_of(*dtypes[k]));
+      }
+    }
+  }
+  for (std::size_t k = 0; k < dtypes.size(); ++k) {
+    disk.in_tile[k] = disk.tile_bytes;
+    disk.tile_bytes += dtypes[k] ? whole_blocks(tiles.largest_count * bytes_of(*dtypes[k])) : 0;
+    for (auto const& tile : tiles.on_disk) {
+      disk.bytes_moved += dtypes[k] ? whole_blocks(tile.elements.count() * bytes_of(*dtypes[k])) : 0;
+    }
+  }
+  disk.tiles = std::move(tiles.on_disk);
+  disk.tiles_in_memory =
+      static_cast<int>(std::min(std::ssize(disk.tiles), std::ptrdiff_t{request.offload.tiles_in_memory}));
+  disk.window_bytes = std::min(disk.bytes, std::int64_t{1} << 20U);
+  plan.bytes.slots += disk.memory_bytes();
+}
+
 }  // namespace
 
 int ranks_of(Placement placement, Places const& places) noexcept {
@@ -67,6 +121,7 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
   bool const in_place = gradients_whole && !request.several_reductions && precision.reduce == precision.gradient &&
                         precision.accumulate == precision.gradient;
   std::int64_t largest_shard = 0;
+  auto tiles = tiles_of(layout, request);
   auto const take = [](Cursor& cursor, std::int64_t& padding, Held const& state, Dtype dtype) {
     padding += state.padding_count * bytes_of(dtype);
     return cursor.take(state.count * bytes_of(dtype));
@@ -76,15 +131,18 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
     FlatOffsets at;
     auto const& part = flat.trainable;
     auto const updated = held_by_each(part, placements.optimizer, request.places);
+    at.in_memory_count = tiles.in_memory[plan.flats.next_id()];
+    Held const in_memory{at.in_memory_count,
+                         std::max(std::int64_t{0}, updated.padding_count - (updated.count - at.in_memory_count))};
     at.parameters = take(parameters, plan.padding.parameters,
                          held_by_each(part, placements.parameters, request.places) +
                              held_by_each(flat.frozen, placements.parameters, request.places),
                          precision.compute);
     if (precision.has_master()) {
-      at.master = take(optimizer, plan.padding.optimizer, updated, precision.master);
+      at.master = take(optimizer, plan.padding.optimizer, in_memory, precision.master);
     }
     for (std::size_t k = 0; k < static_cast<std::size_t>(state_count); ++k) {
-      at.states[k] = take(optimizer, plan.padding.optimizer, updated, precision.states);
+      at.states[k] = take(optimizer, plan.padding.optimizer, in_memory, precision.states);
     }
     auto const whole = held_by_each(part, Placement::whole, request.places);
     if (gradients_whole) {
@@ -118,6 +176,7 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
       plan.flats[flat].lent_gradient = scratch.take(unit.trainable.padded_count * bytes_of(precision.gradient));
     }
   }
+  plan_disk(layout, std::move(tiles), request, plan);
   return plan;
 }
 

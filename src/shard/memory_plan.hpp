@@ -9,6 +9,7 @@
 #include "shard/placement.hpp"
 #include "shard/places.hpp"
 #include "shard/slots.hpp"
+#include "shard/tiles.hpp"
 #include "zeroth/config/settings.hpp"
 #include "zeroth/device/memory.hpp"
 
@@ -28,7 +29,11 @@ struct PlanRequest {
   std::int64_t largest_bucket_count = 0;
   std::int64_t comm_staging_bytes = 0;
   bool poison = false;  ///< What guards hand out are copies, each unit's in memory of its own.
+  Offload offload;
 };
+
+/// What an update changes and nobody but it reads: the master, where it is not the parameters, then the rule's states.
+inline constexpr std::size_t most_updated = 1 + optim::most_states;
 
 /// Where a flat unit's states start, in bytes from the start of their category's memory. -1: there is none.
 struct FlatOffsets {
@@ -40,12 +45,36 @@ struct FlatOffsets {
     none.fill(-1);
     return none;
   }();
+  /// Of master and states the elements that are in memory, the first ones; the others are on the disk: there begins
+  /// the first of these, in bytes, of the master, -1 where the parameters are it, and of states, then -1.
+  std::int64_t in_memory_count = 0;
+  std::array<std::int64_t, most_updated> on_disk = [] {
+    std::array<std::int64_t, most_updated> none{};
+    none.fill(-1);
+    return none;
+  }();
   std::int64_t gradient = -1;    ///< gradient dtype, trainable, whole; -1: in slots
   std::int64_t sums = -1;        ///< fp32, trainable, whole: of micro-steps; -1: backward adds them up, or none does
   std::int64_t reduced = -1;     ///< accumulation dtype, trainable; -1: in place, in `sums` or `gradient`
   std::int64_t block_sums = -1;  ///< Index of the first partial sum of squares of this rank's slice.
   /// In scratch: compute dtype, and gradient dtype, trainable; the whole. -1: guards hand out what is held.
   std::int64_t lent_parameters = -1, lent_gradient = -1;
+};
+
+/// Of the optimizer's states that are on a disk. Memory for them is in slots.
+struct DiskPlan {
+  std::vector<Tile> tiles;        ///< In the order of updates.
+  std::int64_t bytes = 0;         ///< Of the file; 0: there is none.
+  std::int64_t bytes_moved = 0;   ///< Read in a step, and as many are written.
+  std::int64_t tile_bytes = 0;    ///< Memory of one.
+  int tiles_in_memory = 0;        ///< At once.
+  std::int64_t window_bytes = 0;  ///< Of each of two: for what is read and written outside of updates.
+  std::array<std::int64_t, most_updated> in_tile{};  ///< Where in a tile's memory each state begins.
+  /// All that they take of slots.
+  [[nodiscard]] std::int64_t memory_bytes() const noexcept {
+    return tiles_in_memory * tile_bytes + windows * window_bytes;
+  }
+  static constexpr int windows = 2;  ///< The engine's, and who saves has one.
 };
 
 struct MemoryPlan {
@@ -62,6 +91,7 @@ struct MemoryPlan {
   std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
   // slots
   std::int64_t parameter_slots = 0, gradient_slots = 0;
+  DiskPlan disk;
 };
 
 [[nodiscard]] MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request);

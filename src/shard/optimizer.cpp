@@ -32,7 +32,10 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
                  fmt::format("the rule \"{}\" is the program's own, which {} does not run: it is for CPUs",
                              optim::name_of(rule), memory.context().device->name()));
   for (auto const flat : memory.layout().flats().ids()) {
-    segments_.push_back(segments(memory.model(), memory.flat(flat).trainable, memory.optimized(flat)));
+    segments_.push_back(segments_of(flat, {0, memory.in_memory_count(flat)}));
+  }
+  for (auto const& tile : memory.plan().disk.tiles) {
+    of_tiles_.push_back(segments_of(tile.flat, tile.elements));
   }
   begin_states();
   results_->initial.scalars.loss_scale = loss_scale;
@@ -40,7 +43,13 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
   memory.compute().synchronize();
 }
 
-/// Memory is allocated with zeros, which padding keeps.
+/// Of elements that are counted from the first that the optimizer holds.
+std::vector<optim::Segment> Optimizer::segments_of(FlatId flat, Range elements) const {
+  auto const first = memory_->optimized(flat).begin;
+  return segments(memory_->model(), memory_->flat(flat).trainable, {first + elements.begin, first + elements.end});
+}
+
+/// Memory is allocated with zeros, which padding keeps, and a disk has zeros too.
 void Optimizer::begin_states() {
   constexpr std::int64_t most = 1 << 16;
   auto const states = optim::states_of(memory_->request().update.rule);
@@ -62,6 +71,29 @@ void Optimizer::begin_states() {
       }
     }
     memory_->compute().synchronize();
+    if (memory_->disk() != nullptr && memory_->context().device->holds_values()) {
+      begin_on_disk(k, {values, most});
+    }
+  }
+}
+
+/// All of a piece of memory are what elements of the state begin with.
+void Optimizer::begin_on_disk(std::size_t state, std::span<float const> values) {
+  auto& compute = memory_->compute();
+  auto const dtype = memory_->request().precision.states;
+  for (std::size_t i = 0; i < of_tiles_.size(); ++i) {
+    auto const& tile = memory_->plan().disk.tiles[i];
+    auto const begin = tile.elements.begin - memory_->in_memory_count(tile.flat);
+    for (auto const& segment : of_tiles_[i]) {
+      memory_->disk()->edit(tile.flat, 1 + state, {begin + segment.begin, begin + segment.end},
+                            [&](std::byte* data, std::int64_t /*first*/, std::int64_t count) {
+                              for (std::int64_t done = 0; done < count; done += std::ssize(values)) {
+                                memory_->kernels().convert(compute, data + done * bytes_of(dtype), dtype, values.data(),
+                                                           Dtype::fp32, std::min(std::ssize(values), count - done));
+                              }
+                              compute.synchronize();
+                            });
+    }
   }
 }
 
@@ -86,31 +118,54 @@ void Optimizer::decide(optim::StepSums const& mine, std::span<optim::LossTerm co
 
 void Optimizer::await_decision() { memory_->compute().wait(*decided_); }
 
+/// Of elements of `flat`, counted from the first that the optimizer holds, and of their states where memory has them.
+optim::UpdateArgs Optimizer::arguments(FlatId flat, Range elements, std::vector<optim::Segment> const& segments) {
+  auto const at = memory_->addresses(flat);
+  auto const& precision = memory_->request().precision;
+  auto const from_first = [&](std::byte* data, Dtype dtype) {
+    return data == nullptr ? nullptr : data + elements.begin * bytes_of(dtype);
+  };
+  optim::UpdateArgs args;
+  args.master = from_first(at.master, precision.master);
+  args.master_dtype = precision.master;
+  std::ranges::copy(at.states, args.states.begin());
+  args.states_dtype = precision.states;
+  args.gradient = from_first(at.reduced, at.reduced_dtype);
+  args.gradient_dtype = at.reduced_dtype;
+  args.parameter = from_first(at.updated_parameters, precision.compute);
+  args.parameter_dtype = precision.compute;
+  args.count = elements.count();
+  args.segments = segments;
+  args.update = &memory_->request().update;
+  args.scalars = &step_->scalars;
+  return args;
+}
+
 void Optimizer::update(FlatId flat) {
   if (before_update_) {
     before_update_(flat);
   }
   auto& compute = memory_->compute();
-  auto const at = memory_->addresses(flat);
-  auto const& precision = memory_->request().precision;
   auto const& name = memory_->flat(flat).name;
-  optim::UpdateArgs args;
-  args.master = at.master;
-  args.master_dtype = precision.master;
-  std::ranges::copy(at.states, args.states.begin());
-  args.states_dtype = precision.states;
-  args.gradient = at.reduced;
-  args.gradient_dtype = at.reduced_dtype;
-  args.parameter = at.updated_parameters;
-  args.parameter_dtype = precision.compute;
-  args.count = memory_->optimized(flat).count();
-  args.segments = segments_[flat];
-  args.update = &memory_->request().update;
-  args.scalars = &step_->scalars;
-  {
+  auto const run = [&](optim::UpdateArgs const& args) {
     device::SpanScope const span{compute, "update", name};
     memory_->kernels().update(compute, args);
+  };
+  auto const& tiles = memory_->plan().disk.tiles;
+  if (auto const count = memory_->in_memory_count(flat); count > 0 || tiles.empty()) {
+    run(arguments(flat, {0, count}, segments_[flat]));
   }
+  for (; next_tile_ < tiles.size() && tiles[next_tile_].flat == flat; ++next_tile_) {
+    auto args = arguments(flat, tiles[next_tile_].elements, of_tiles_[next_tile_]);
+    auto const states = memory_->disk()->acquire();
+    if (memory_->request().precision.has_master()) {
+      args.master = states[0];
+    }
+    std::copy(states.begin() + 1, states.end(), args.states.begin());
+    run(args);
+    memory_->disk()->release();
+  }
+  next_tile_ = next_tile_ == tiles.size() ? 0 : next_tile_;
   compute.record(memory_->updated(flat));
   memory_->context().gather.all->recorder().note("update", "step", name);
 }

@@ -2,6 +2,8 @@
 /// A rank's own slices of all states that outlive a step, which together, of all ranks, are these states once.
 #pragma once
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,11 +11,20 @@
 
 namespace zeroth::shard {
 
+/// Elements of a state that are on the disk: see DiskStates.
+struct OnDisk {
+  FlatId flat{};
+  std::size_t state = 0;
+  std::int64_t first = 0;
+};
+
 /// Of one state of a part: as many elements as the part's slices have.
 struct OwnSlice {
-  std::string name;  ///< "master", "frozen", or as the optimizer calls it.
-  std::byte* data = nullptr;
+  std::string name;           ///< "master", "frozen", or as the optimizer calls it.
+  std::byte* data = nullptr;  ///< Of those in memory.
   Dtype dtype = Dtype::fp32;
+  std::int64_t in_memory_count = 0;  ///< The first ones of the slice.
+  OnDisk rest{};                     ///< The others.
 };
 
 /// The same at every stage, wherever the states are held.
@@ -30,6 +41,12 @@ class Slices {
   void spread();
 
  private:
+  [[nodiscard]] OwnSlice own(FlatId flat, std::size_t state, std::string name, std::byte* data, Dtype dtype) const;
+  void round_master(FlatId flat, OwnSlice const& master);
+  void gather_updated(FlatId flat, std::size_t state, std::byte* data, Dtype dtype);
+  enum class Way : bool { read, write };
+  void move(FlatId flat, std::size_t state, std::byte* data, Range elements, std::byte* piece, Dtype dtype, Way way);
+  void submit_gather(FlatId flat, Placement placement, std::span<comm::Collective const> transaction);
   void gather(FlatId flat, std::byte* data, Part const& part, Placement placement, Dtype dtype);
 
   Memory* memory_;

@@ -77,22 +77,53 @@ void Values::store(ParamId param, std::int64_t first, std::span<float const> val
   Range const elements{start, start + std::ssize(values)};
   auto const write = [&](Copy const& copy, Dtype dtype) {
     auto const both = overlap(elements, copy.held);
+    if (both.elements.count() == 0) {
+      return;
+    }
     memory_->kernels().convert(compute, copy.data + both.at * bytes_of(dtype), dtype,
                                values.data() + (both.elements.begin - start), Dtype::fp32, both.elements.count());
   };
   write(compute_copy(location), precision.compute);
   if (location.trainable && precision.has_master()) {
-    write({memory_->addresses(location.flat).master, memory_->optimized(location.flat)}, precision.master);
+    auto const [in_memory, on_disk] = masters(location.flat);
+    write(in_memory, precision.master);
+    if (auto const both = overlap(elements, on_disk); both.elements.count() > 0) {
+      auto const* const from = values.data() + (both.elements.begin - start);
+      memory_->disk()->edit(location.flat, 0, {both.at, both.at + both.elements.count()},
+                            [&](std::byte* to, std::int64_t at, std::int64_t count) {
+                              memory_->kernels().convert(compute, to, precision.master, from + at, Dtype::fp32, count);
+                              compute.synchronize();
+                            });
+    }
   }
   compute.synchronize();
+}
+
+/// Where the optimizer's masters of `flat` are: in memory from the first on, then on the disk.
+Values::Masters Values::masters(FlatId flat) const noexcept {
+  auto const held = memory_->optimized(flat);
+  auto const split = memory_->request().precision.has_master() ? held.begin + memory_->in_memory_count(flat) : held.end;
+  return {{memory_->addresses(flat).master, {held.begin, split}}, {split, held.end}};
 }
 
 void Values::load(ParamId param, std::int64_t first, std::span<float> values) {
   auto const& location = memory_->layout().location(param);
   auto const& precision = memory_->request().precision;
   if (location.trainable) {
-    read({memory_->addresses(location.flat).master, memory_->optimized(location.flat)}, precision.master,
-         location.in_part + first, values);
+    auto const [in_memory, on_disk] = masters(location.flat);
+    auto const begin = location.in_part + first;
+    auto const end = begin + std::ssize(values);
+    auto const split = std::clamp(on_disk.begin, begin, end);
+    read(in_memory, precision.master, begin, values.first(static_cast<std::size_t>(split - begin)));
+    if (split < end) {
+      auto* const to = values.data() + (split - begin);
+      memory_->disk()->look(location.flat, 0, {split - on_disk.begin, end - on_disk.begin},
+                            [&](std::byte const* from, std::int64_t at, std::int64_t count) {
+                              memory_->kernels().convert(memory_->compute(), to + at, Dtype::fp32, from,
+                                                         precision.master, count);
+                              memory_->compute().synchronize();
+                            });
+    }
   } else {
     read(compute_copy(location), precision.compute, location.in_part + first, values);
   }
@@ -106,6 +137,9 @@ void Values::load_gradient(ParamId param, std::int64_t first, std::span<float> v
 
 /// From element `first` of the part on. Waits.
 void Values::read(Copy const& copy, Dtype dtype, std::int64_t first, std::span<float> values) {
+  if (values.empty()) {
+    return;
+  }
   memory_->kernels().convert(memory_->compute(), values.data(), Dtype::fp32,
                              copy.data + (first - copy.held.begin) * bytes_of(dtype), dtype, std::ssize(values));
   memory_->compute().synchronize();
@@ -138,13 +172,21 @@ std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std:
         precision.compute);
   }
   if (placements.optimizer == placement) {
-    auto const count = memory_->optimized(flat).count();
+    auto const count = memory_->in_memory_count(flat);
+    Range const on_disk{0, memory_->optimized(flat).count() - count};
+    auto const add_state = [&](std::size_t state, std::byte const* data, Dtype dtype) {
+      add(data, count, dtype);
+      if (on_disk.count() > 0) {
+        memory_->disk()->look(flat, state, on_disk,
+                              [&](std::byte const* from, std::int64_t, std::int64_t some) { add(from, some, dtype); });
+      }
+    };
     if (precision.has_master()) {
-      add(at.master, count, precision.master);
+      add_state(0, at.master, precision.master);
     }
     if (states == States::with) {
-      for (int k = 0; k < optim::state_count(memory_->request().update.rule); ++k) {
-        add(at.states[static_cast<std::size_t>(k)], count, precision.states);
+      for (std::size_t k = 0; k < static_cast<std::size_t>(optim::state_count(memory_->request().update.rule)); ++k) {
+        add_state(1 + k, at.states[k], precision.states);
       }
     }
   }

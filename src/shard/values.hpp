@@ -48,6 +48,11 @@ class Values {
   void read(Copy const& copy, Dtype dtype, std::int64_t first, std::span<float> values);
   [[nodiscard]] Range of_param(ParamId param, Range const& of_part) const noexcept;
   [[nodiscard]] Part const& part_of(Location const& location) const noexcept;
+  struct Masters {
+    Copy in_memory;
+    Range on_disk;  ///< Of the part.
+  };
+  [[nodiscard]] Masters masters(FlatId flat) const noexcept;
   [[nodiscard]] Copy compute_copy(Location const& location) const noexcept;
 
   Memory* memory_;

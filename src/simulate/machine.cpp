@@ -151,6 +151,7 @@ Machine read_machine(std::string const& file, std::string const& text) {
     reader.integer("ranks_per_node", machine.ranks_per_node, 1, most_ranks_per_node);
     reader.number("node_bytes_per_s", machine.node_bytes_per_s, bytes_per_s);
     reader.number("network_bytes_per_s", machine.network_bytes_per_s, bytes_per_s);
+    reader.number("disk_bytes_per_s", machine.disk_bytes_per_s, bytes_per_s, false);
     reader.protocols("ring", machine.ring, true);
     reader.protocols("tree", machine.tree, false);
     reader.boolean("copy_engine_gathers", machine.copy_engine_gathers);

@@ -192,6 +192,7 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
   }
   result.step_ms = result.report.step_ms;
   result.exposed_comm_ms = result.report.exposed_comm_ms;
+  result.exposed_io_ms = result.report.exposed_io_ms;
   double useful = 0;
   for (std::size_t unit = 0; unit < work.size(); ++unit) {
     useful += (work[unit].forward_flops + work[unit].backward_flops) * uses(model, unit);

@@ -35,6 +35,27 @@ class VirtualMemory final : public device::Memory {
   device::Category category_;
 };
 
+/// The rank's share of its node's disks.
+class VirtualStorage final : public device::Storage {
+ public:
+  VirtualStorage(Machine const& machine, std::int64_t bytes)
+      : us_per_byte_{1e6 * machine.ranks_per_node / machine.disk_bytes_per_s}, bytes_{bytes} {}
+  void read(device::Stream& stream, device::Stored const& /*from*/, std::span<std::byte> memory) override {
+    move(stream, memory.size());
+  }
+  void write(device::Stream& stream, device::Stored const& /*to*/, std::span<std::byte const> memory) override {
+    move(stream, memory.size());
+  }
+  [[nodiscard]] std::int64_t bytes_on_disk() const override { return bytes_; }
+
+ private:
+  void move(device::Stream& stream, std::size_t bytes) const {
+    as_virtual(stream).use_disk(us_per_byte_ * static_cast<double>(bytes));
+  }
+  double us_per_byte_;
+  std::int64_t bytes_;
+};
+
 VirtualEvent const& as_virtual(device::Event const& event) { return dynamic_cast<VirtualEvent const&>(event); }
 
 }  // namespace
@@ -111,6 +132,13 @@ void VirtualStream::communicate(double begin_us, CollectiveCost const& cost) {
   }
 }
 
+void VirtualStream::use_disk(double us) {
+  double const reached = start();
+  device_.disk_.forget_before(device_.host_us_);
+  *clock_us_ = device_.disk_.send(reached, us);
+  in_line_us_ += in_line() ? *clock_us_ - reached : 0;
+}
+
 VirtualDevice::VirtualDevice(Machine const& machine)
     : machine_{machine}, next_address_{first_virtual_address}, kernels_{machine} {}
 
@@ -126,6 +154,16 @@ std::unique_ptr<device::Memory> VirtualDevice::allocate(device::Category categor
 
 std::unique_ptr<device::Memory> VirtualDevice::allocate_host(std::int64_t bytes) {
   return std::make_unique<device::HostMemory>(bytes);
+}
+
+std::unique_ptr<device::Storage> VirtualDevice::make_storage(device::StorageOptions const& options) {
+  if (machine_.disk_bytes_per_s == 0) {
+    throw ConfigError{fmt::format(
+        "machine \"{}\" has no disk_bytes_per_s, and the stage file keeps states on a disk; give the machine that key, "
+        "or set zero_optimization.offload_optimizer.device to \"none\"",
+        machine_.name)};
+  }
+  return std::make_unique<VirtualStorage>(machine_, options.bytes);
 }
 
 bool VirtualDevice::is_real(void const* address) noexcept {

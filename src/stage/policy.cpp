@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "zeroth/core/error.hpp"
@@ -46,6 +47,25 @@ Placements placements_for(Settings const& settings) {
 shard::Places places_for(Settings const& settings) {
   auto const& [size, count, cut_parameters, cut_states, two_level_sums] = settings.groups;
   return {size * count, size};
+}
+
+shard::Offload offload_for(Settings const& settings) {
+  auto const& asked = settings.offload;
+  if (asked.optimizer != OffloadDevice::nvme) {
+    return {};
+  }
+  // While one tile is updated, one comes and one goes. DeepSpeed counts the buffers of single states.
+  auto const states = (settings.precision.has_master() ? 1 : 0) + optim::state_count(settings.update.rule);
+  int const needed = 1 + (asked.read_ahead ? 1 : 0) + (asked.write_behind ? 1 : 0);
+  return {.ratio = asked.ratio,
+          .tile_count = asked.tile_count,
+          .tiles_in_memory = std::max(needed, asked.buffer_count / std::max(1, states)),
+          .reads_ahead = asked.read_ahead,
+          .writes_behind = asked.write_behind,
+          .folder = asked.folder,
+          .piece_bytes = asked.piece_bytes,
+          .requests = asked.requests,
+          .timeout = settings.timeout * 3 / 4};  // who waits for this rank hears why before that ends
 }
 
 bool sums_by_groups(Settings const& settings) noexcept {

@@ -4,6 +4,7 @@
 #pragma once
 #include "shard/placement.hpp"
 #include "shard/places.hpp"
+#include "shard/tiles.hpp"
 #include "zeroth/config/settings.hpp"
 
 namespace zeroth::stage {
@@ -17,6 +18,9 @@ namespace zeroth::stage {
 
 /// Who stands where, and with whom.
 [[nodiscard]] shard::Places places_for(Settings const& settings);
+
+/// Which of the optimizer's states are on a disk, and how updates get at them.
+[[nodiscard]] shard::Offload offload_for(Settings const& settings);
 
 /// Are gradients summed within groups, then over groups?
 [[nodiscard]] bool sums_by_groups(Settings const& settings) noexcept;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "parity/tiers.hpp"
 #include "runs.hpp"
 #include "small_run.hpp"
 #include "support/rules.hpp"
@@ -22,9 +23,9 @@ namespace {
 constexpr int steps = 6;
 
 /// What `saved` and `restored` train together is what `restored` trains alone: reports, weights and all states.
-void check_resume(int world, std::string const& saved, std::string const& restored, int at = 3, float overflow_at = 0) {
+void check_resume(int world, Config const& saved, Config const& restored, int at = 3, float overflow_at = 0) {
   Folder const folder;
-  auto const run = [&](std::string const& text, TrainOptions options) {
+  auto const run = [&](Config const& text, TrainOptions options) {
     options.overflow_at_step = overflow_at;
     return train(world, text, options);
   };
@@ -37,6 +38,10 @@ void check_resume(int world, std::string const& saved, std::string const& restor
   REQUIRE(!resumed.evaluations.empty());  // between steps
   REQUIRE(std::ranges::equal(resumed.evaluations, std::span{straight.evaluations}.last(resumed.evaluations.size())));
   REQUIRE(states_in(folder / "second/step_00000006") == states_in(folder / "straight/step_00000006"));
+}
+
+void check_resume(int world, std::string const& saved, std::string const& restored, int at = 3, float overflow_at = 0) {
+  check_resume(world, Config::from_json(saved), Config::from_json(restored), at, overflow_at);
 }
 
 }  // namespace
@@ -63,6 +68,30 @@ TEST_CASE("a run goes on by every optimizer") {
   INFO(fmt::format("{}, {}", rule.name, types.name));
   check_resume(3, varied_file(types, 1, rule.optimizer), varied_file(types, 3, rule.optimizer));
   check_resume(1, varied_file(types, 2, rule.optimizer), varied_file(types, 0, rule.optimizer));
+}
+
+TEST_CASE("a run goes on wherever its states were, and are") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  if (sanitized && types.name != bf16_types.name) {
+    return;
+  }
+  Folder const disk;
+  std::size_t next = 0;
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const memory = [&](int of) { return Config::from_json(varied_file(types, of)); };
+    auto const file = [&](int of) { return on_disk(memory(of), on_disks[next++ % std::size(on_disks)], disk.path()); };
+    INFO(fmt::format("{}, stages {} and {}", types.name, stage, 3 - stage));
+    check_resume(3, file(stage), memory(3 - stage));
+    check_resume(2, memory(stage), file(3 - stage));
+    check_resume(1, file(stage), file(3 - stage));
+  }
+  auto const in_groups = [&](char const* keys) {
+    return Config::from_json(varied_file(types, 3)).with(fmt::format(R"({{"zero_optimization": {}}})", keys));
+  };
+  check_resume(4, in_groups(R"({"zero_hpz_partition_size": 2})"),
+               on_disk(in_groups(R"({"mics_shard_size": 2})"), on_disks[1], disk.path()));
+  check_resume(4, on_disk(in_groups(R"({"mics_shard_size": 2})"), on_disks[2], disk.path()),
+               on_disk(in_groups(R"({"zero_hpz_partition_size": 2})"), on_disks[4], disk.path()));
 }
 
 TEST_CASE("a run goes on in the middle of what a loss scale has seen") {

@@ -177,7 +177,7 @@ TEST_CASE("DeepSpeed's other keys are accepted where they ask for nothing but wh
   CHECK(problems_of(testing::file_with(R"(
     "steps_per_print": null, "wall_clock_breakdown": false, "zero_allow_untested_optimizer": true,
     "gradient_predivide_factor": 1, "gradient_allreduce_op": "mean", "prescale_gradients": false,
-    "tensorboard": {"output_path": "x", "enabled": false}, "aio": {}, "amp": {"enabled": false, "opt_level": "auto"},
+    "tensorboard": {"output_path": "x", "enabled": false}, "aio": {"block_size": 1048576, "use_gds": false}, "amp": {"enabled": false, "opt_level": "auto"},
     "timers": {"throughput": {"enabled": false, "synchronized": true}},
     "zero_optimization": {"stage": 3, "contiguous_gradients": true, "reduce_scatter": true, "allgather_partitions": true,
       "offload_optimizer": {"device": "none", "pin_memory": true}, "offload_param": null, "mics_shard_size": -1,
@@ -185,6 +185,38 @@ TEST_CASE("DeepSpeed's other keys are accepted where they ask for nothing but wh
     "fp16": {"auto_cast": false}, "optimizer": {"type": "Adam", "params": {"torch_adam": false, "amsgrad": false}},
     "activation_checkpointing": {"partition_activations": false, "number_checkpoints": null}
   )")) == "");
+}
+
+TEST_CASE("Offload has DeepSpeed's defaults, but for the pipeline, which follows overlap_comm") {
+  auto const offload = [](char const* members) { return settings_of(members, 2).offload; };
+  auto const none = offload("");
+  CHECK(none.optimizer == OffloadDevice::none);
+  CHECK(none.parameters == OffloadDevice::none);
+  auto const plain =
+      offload(R"("zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}})");
+  CHECK(plain.optimizer == OffloadDevice::nvme);
+  CHECK(plain.folder == "/nvme");
+  CHECK(plain.ratio == 1);
+  CHECK(plain.buffer_count == 4);
+  CHECK(plain.read_ahead);
+  CHECK(plain.write_behind);
+  CHECK(plain.tile_count == 1'000'000'000);
+  CHECK(plain.piece_bytes == 1 << 20);
+  CHECK(plain.requests == 8);
+  auto const other = offload(
+      R"("zero_optimization": {"stage": 1, "sub_group_size": 4096, "offload_optimizer": {"device": "nvme",
+         "nvme_path": "x", "ratio": 0.25, "buffer_count": 9, "pipeline_write": true, "pin_memory": true}},
+         "aio": {"block_size": 8192, "queue_depth": 3, "thread_count": 2, "single_submit": false, "overlap_events": true})");
+  CHECK(other.ratio == 0.25);
+  CHECK(other.buffer_count == 9);
+  CHECK_FALSE(other.read_ahead);
+  CHECK(other.write_behind);
+  CHECK(other.tile_count == 4096);
+  CHECK(other.piece_bytes == 8192);
+  CHECK(other.requests == 6);
+  CHECK(offload(R"("zero_optimization": {"stage": 3, "offload_optimizer": null, "offload_param": {"device": "cpu",
+                   "buffer_size": 1e8, "buffer_count": 5, "max_in_cpu": 1e9, "pin_memory": false}})")
+            .parameters == OffloadDevice::cpu);
 }
 
 TEST_CASE("Groups are what the keys of DeepSpeed's or zeroth.group_size say, and otherwise all ranks") {

@@ -13,7 +13,7 @@ namespace {
 
 /// DeepSpeed's defaults, from its sources: runtime/config.py, constants.py, zero/config.py, precision_config.py,
 /// lr_schedules.py, ops/adam; and PyTorch's, of the optimizers that it takes from there. Null where it computes the
-/// value, where it depends on the optimizer, or where there is none.
+/// value, where it depends on the optimizer or on another key, or where there is none.
 char const* const deepspeed = R"({
   "train_batch_size": null, "train_micro_batch_size_per_gpu": null, "gradient_accumulation_steps": null,
   "steps_per_print": null, "wall_clock_breakdown": false, "memory_breakdown": false, "dump_state": false,
@@ -27,6 +27,11 @@ char const* const deepspeed = R"({
   "zero_optimization.overlap_comm": null, "zero_optimization.stage3_prefetch_bucket_size": 50000000,
   "zero_optimization.stage3_max_live_parameters": 1000000000,
   "zero_optimization.zero_hpz_partition_size": 1, "zero_optimization.mics_shard_size": -1,
+  "zero_optimization.offload_optimizer.nvme_path": null,
+  "zero_optimization.offload_optimizer.ratio": 1.0, "zero_optimization.offload_optimizer.buffer_count": 4,
+  "zero_optimization.offload_optimizer.pipeline_read": false, "zero_optimization.offload_optimizer.pipeline_write": false,
+  "zero_optimization.sub_group_size": 1000000000,
+  "aio.block_size": 1048576, "aio.queue_depth": 8, "aio.intra_op_parallelism": null, "aio.thread_count": 1,
   "fp16.enabled": false, "fp16.loss_scale": 0.0, "fp16.initial_scale_power": 16, "fp16.loss_scale_window": 1000,
   "fp16.hysteresis": 2, "fp16.consecutive_hysteresis": false, "fp16.min_loss_scale": 1,
   "bf16.enabled": false, "bf16.check_grad_overflow": true,
@@ -55,7 +60,11 @@ char const* const deepspeed = R"({
   "flops_profiler.detailed": true, "flops_profiler.output_file": null,
   "activation_checkpointing.number_checkpoints": null, "activation_checkpointing.cpu_checkpointing": false
 })";
-std::set<std::string> const different = {"optimizer.type"};  // DeepSpeed expects the program to bring an optimizer
+std::set<std::string> const different = {
+    "optimizer.type",                                     // DeepSpeed expects the program to bring an optimizer
+    "zero_optimization.offload_optimizer.pipeline_read",  // these follow overlap_comm
+    "zero_optimization.offload_optimizer.pipeline_write",
+};
 
 TEST_CASE("Defaults are DeepSpeed's") {
   auto const theirs = nlohmann::json::parse(deepspeed);

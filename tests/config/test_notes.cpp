@@ -23,8 +23,8 @@ std::vector<std::string> notes_of(std::string const& members) {
 using Texts = std::vector<std::string>;
 
 TEST_CASE("A key without effect is noted, one that asks for nothing is not") {
-  CHECK(notes_of(R"("zero_optimization": {"sub_group_size": 5e8, "contiguous_gradients": true})") ==
-        Texts{"zero_optimization.sub_group_size: 5e8: an update runs unit by unit"});
+  CHECK(notes_of(R"("aio": {"single_submit": true, "overlap_events": true})") ==
+        Texts{"aio.single_submit: true: requests are submitted as they come"});
   CHECK(notes_of(R"("zero_optimization": {"sub_group_size": 1e9, "stage3_max_reuse_distance": "auto"})").empty());
   CHECK(notes_of(R"("pipeline": {"stages": 2, "anything": []})") ==
         Texts{"pipeline: {\"stages\": 2, \"anything\": []}: DeepSpeed too reads it for a PipelineModule only"});
@@ -36,8 +36,8 @@ TEST_CASE("A key without effect is noted, one that asks for nothing is not") {
 }
 
 TEST_CASE("A value of the wrong form is refused, whatever it is without") {
-  CHECK(problems_of(testing::file_with(R"("zero_optimization": {"sub_group_size": "many"})")) ==
-        "  zero_optimization.sub_group_size (line 1): \"many\" is a string; allowed: a whole number");
+  CHECK(problems_of(testing::file_with(R"("zero_optimization": {"allgather_bucket_size": "many"})")) ==
+        "  zero_optimization.allgather_bucket_size (line 1): \"many\" is a string; allowed: a whole number");
   CHECK(problems_of(testing::file_with(R"("prescale_gradients": 1)")) ==
         "  prescale_gradients (line 1): 1 is a number; allowed: true or false");
 }
@@ -118,10 +118,12 @@ TEST_CASE("What DeepSpeed has removed is refused with that reason, and noted whe
 TEST_CASE("Offload to the host's memory is what the CPU device does") {
   auto const settings = testing::settings_of(R"("zero_optimization": {"stage": 3,
       "offload_optimizer": {"device": "cpu", "pin_memory": true, "buffer_count": 4}, "offload_param": {"device": "none"}})");
-  CHECK(settings.offload_optimizer);
-  CHECK_FALSE(settings.offload_param);
-  CHECK(testing::settings_of(R"("zero_optimization": {"stage": 2, "cpu_offload": true})").offload_optimizer);
-  CHECK(testing::settings_of(R"("zero_optimization": {"offload_param": null})").offload_param == false);
+  CHECK(settings.offload.optimizer == OffloadDevice::cpu);
+  CHECK(settings.offload.parameters == OffloadDevice::none);
+  CHECK(testing::settings_of(R"("zero_optimization": {"stage": 2, "cpu_offload": true})").offload.optimizer ==
+        OffloadDevice::cpu);
+  CHECK(testing::settings_of(R"("zero_optimization": {"offload_param": null})").offload.parameters ==
+        OffloadDevice::none);
   CHECK(problems_of(testing::file_with(R"("zero_optimization": {"offload_param": {"device": "nvme"}})")) ==
         "  zero_optimization.offload_param.device (line 1): \"nvme\" is DeepSpeed's, and Zeroth does not have it; "
         "allowed: \"none\" or \"cpu\"");

@@ -15,39 +15,15 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/saved.hpp"
+#include "ended.hpp"
 #include "support/catch.hpp"
 #include "support/delayed.hpp"
-#include "support/folder.hpp"
 #include "support/rules.hpp"
 #include "support/sanitized.hpp"
 #include "train.hpp"
 
 namespace zeroth::testing {
 namespace {
-
-/// Reports, evaluations and weights.
-std::vector<std::uint32_t> trained(int world, Config const& config, TrainOptions const& options = {},
-                                   Wrap const& wrap = {}) {
-  auto const result = train(world, config, options, wrap);
-  REQUIRE(result.reports.size() == static_cast<std::size_t>(options.steps));
-  REQUIRE(std::isfinite(result.reports.back().loss));
-  return bits_of(result);
-}
-
-using Ended = std::pair<std::vector<std::uint32_t>, std::map<std::string, std::vector<std::byte>>>;
-
-/// The same, and all states in the end.
-Ended ended(int world, Config const& config, TrainOptions options = {}, Wrap const& wrap = {}) {
-  Folder const folder;
-  options.after_step = [&](AnyEngine& engine, int step) {
-    if (step == options.steps) {
-      engine.save(folder.path()).wait();
-    }
-  };
-  auto bits = trained(world, config, options, wrap);
-  return {std::move(bits), states_in(folder / fmt::format("step_{:08}", options.steps))};
-}
 
 Config plain(Types const& types, int accumulation, char const* reduce, Movement const& move,
              std::string const& more = "") {

@@ -3,6 +3,8 @@
 /// run over tcp; every rank compares itself with a job of as many threads in its own process.
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "support/job.hpp"
 #include "support/process_transport.hpp"
 #include "support/synthetic.hpp"
+#include "tiers.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -21,8 +24,7 @@ struct OfOneRank {
   Trained trained;
 };
 
-OfOneRank train_as_processes(std::string const& text) {
-  auto const config = Config::from_json(text);
+OfOneRank train_as_processes(Config const& config) {
   OfOneRank result;
   int const status = launch({.transport = process_transport()}, [&](Job& job) {
     result = {job.rank(), job.world(), train_synthetic(job, config, {})};
@@ -45,10 +47,23 @@ TEST_CASE("processes and threads are bit-equal at every stage") {
   auto const* const reduce = GENERATE("every_micro_step", "last_micro_step");
   for (int stage = 0; stage <= 3; ++stage) {
     auto const& move = movements[stage % 2 == 0 ? 0 : 2];
-    auto const mine = train_as_processes(file(types, stage, 2, reduce, move));
+    auto const mine = train_as_processes(Config::from_json(file(types, stage, 2, reduce, move)));
     auto const theirs = train_on_threads(mine.world, mine.rank, file(types, 0, 2, reduce, movements[1]));
     INFO(fmt::format("rank {} of {}, {}, {}, stage {}", mine.rank, mine.world, types.name, reduce, stage));
     CHECK(mine.trained.reports.size() == 4);
+    CHECK(bits_of(mine.trained) == bits_of(theirs));
+    CHECK(mine.trained.planned == mine.trained.peak);
+  }
+}
+
+TEST_CASE("processes whose states are on a disk train what threads do in memory") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const& disk = on_disks[static_cast<std::size_t>(stage)];
+    auto const config = Config::from_json(file(types, stage, 2, "every_micro_step", movements[0]));
+    auto const mine = train_as_processes(on_disk(config, disk, std::filesystem::temp_directory_path()));
+    auto const theirs = train_on_threads(mine.world, mine.rank, file(types, 0, 2, "every_micro_step", movements[1]));
+    INFO(fmt::format("rank {} of {}, {}, stage {}; {}", mine.rank, mine.world, types.name, stage, disk.name()));
     CHECK(bits_of(mine.trained) == bits_of(theirs));
     CHECK(mine.trained.planned == mine.trained.peak);
   }

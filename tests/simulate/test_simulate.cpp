@@ -13,6 +13,7 @@
 #include "simulate/virtual_device.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
+#include "support/thrown.hpp"
 #include "zeroth/device/cpu.hpp"
 #include "zeroth/zeroth.hpp"
 
@@ -129,6 +130,33 @@ TEST_CASE("With free collectives a step takes what its math takes") {
     CHECK(simulated.exposed_comm_ms == Approx(0).margin(1e-3));
     CHECK(simulated.mfu == Approx(18.0 / 19));
   }
+}
+
+TEST_CASE("A disk takes what its rate says, in line or beside the math") {
+  SmallModel const small;
+  auto node = machine(fast);
+  node.disk_bytes_per_s = 1e6 * node.ranks_per_node;  // a byte a microsecond
+  auto const file = [](bool pipeline) {
+    return small_config(3, {.zero = fmt::format(R"(, "offload_optimizer": {{"device": "nvme", "nvme_path": "x",
+        "pipeline_read": {0}, "pipeline_write": {0}}})",
+                                                pipeline)});
+  };
+  auto const disk = plan(small.model, file(false), 4).disk;
+  auto const in_line = run(small.model, file(false), 4, work(), node);
+  double const disk_ms = 2e-3 * static_cast<double>(disk.bytes_moved);
+  CHECK(in_line.exposed_io_ms == Approx(disk_ms).epsilon(1e-3));
+  CHECK(in_line.step_ms == Approx(2 * 19 + disk_ms).epsilon(0.01));
+  CHECK(in_line.exposed_comm_ms == Approx(0).margin(1e-2));
+  CHECK(in_line.memory == plan(small.model, file(false), 4).bytes);
+  auto const beside = run(small.model, file(true), 4, work(), node);
+  CHECK(beside.memory == plan(small.model, file(true), 4).bytes);
+  CHECK(beside.exposed_io_ms < in_line.exposed_io_ms);
+  // Whatever runs beside what: a disk moves a step's bytes in a step.
+  CHECK(beside.step_ms >= Approx(std::max(disk_ms, 38.0)).epsilon(0.01));
+  CHECK(beside.step_ms == Approx(2 * 19 + beside.exposed_io_ms).epsilon(0.01));
+  node.disk_bytes_per_s = 0;
+  CHECK_THAT(testing::thrown<ConfigError>([&] { return run(small.model, file(true), 4, work(), node); }),
+             Catch::Contains("has no disk_bytes_per_s"));
 }
 
 TEST_CASE("Bytes sent are those of ZeRO's section 7, with padding") {

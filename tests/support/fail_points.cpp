@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
 #include <cstdarg>
 #include <cstdint>
@@ -72,6 +74,41 @@ bool refuses_to_read(int file) {
   return !all.unreadable.empty() && path_of(file) == all.unreadable;
 }
 
+struct OddDisk {
+  std::mutex mutex;
+  std::condition_variable changed;
+  FailPoints::Disk disk;
+  std::uint32_t random = 0;
+  std::atomic<bool> armed{false};
+};
+OddDisk& odd_disk() {
+  static OddDisk one;
+  return one;
+}
+
+/// What a call on the odd disk is to fail with, or 0; takes from `bytes` what it does not move.
+int disk_moves(int file, std::size_t& bytes, bool reads) {
+  auto& odd = odd_disk();
+  if (!odd.armed) {
+    return 0;
+  }
+  auto const path = path_of(file);
+  std::unique_lock lock{odd.mutex};
+  if (odd.disk.folder.empty() || !path.starts_with(odd.disk.folder.string())) {
+    return 0;
+  }
+  odd.changed.wait(lock, [&] { return !odd.disk.holds; });
+  auto const disk = odd.disk;
+  odd.random = odd.random * 1664525U + 1013904223U;
+  auto const random = odd.random >> 16U;
+  lock.unlock();
+  if (disk.seed != 0 && random % 3 == 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds{random % 2000});
+  }
+  bytes = disk.most == 0 ? bytes : std::min(bytes, disk.most);
+  return reads ? disk.read_error : 0;
+}
+
 void pause() {
   if (int const delay = delay_ms; delay > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds{delay});
@@ -109,6 +146,16 @@ void FailPoints::break_reads(std::filesystem::path const& file) {
   state().unreadable = file.string();
 }
 std::int64_t FailPoints::bytes_read() { return read_bytes; }
+void FailPoints::odd_disk(Disk const& disk) {
+  auto& odd = testing::odd_disk();
+  {
+    std::lock_guard const lock{odd.mutex};
+    odd.disk = disk;
+    odd.random = disk.seed;
+    odd.armed = !disk.folder.empty();
+  }
+  odd.changed.notify_all();
+}
 void FailPoints::slow_down(std::chrono::milliseconds each_write) { delay_ms = static_cast<int>(each_write.count()); }
 
 }  // namespace zeroth::testing
@@ -120,7 +167,7 @@ extern "C" {
 
 int open(char const* path, int flags, ...) {
   mode_t mode = 0;
-  if ((flags & O_CREAT) != 0) {
+  if ((flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE) {
     va_list arguments;
     va_start(arguments, flags);
     mode = va_arg(arguments, mode_t);
@@ -137,6 +184,10 @@ ssize_t pread(int file, void* data, size_t bytes, off_t at) {
     errno = EIO;
     return -1;
   }
+  if (int const error = t::disk_moves(file, bytes, true); error != 0) {
+    errno = error;
+    return -1;
+  }
   auto const got = t::real<ssize_t(int, void*, size_t, off_t)>("pread")(file, data, bytes, at);
   t::read_bytes += got > 0 ? got : 0;
   return got;
@@ -144,6 +195,7 @@ ssize_t pread(int file, void* data, size_t bytes, off_t at) {
 
 ssize_t pwrite(int file, void const* data, size_t bytes, off_t at) {
   t::pause();
+  static_cast<void>(t::disk_moves(file, bytes, false));
   return t::fails("pwrite", t::path_of(file))
              ? -1
              : t::real<ssize_t(int, void const*, size_t, off_t)>("pwrite")(file, data, bytes, at);

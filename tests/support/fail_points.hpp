@@ -3,6 +3,7 @@
 /// that this process makes. For programs that are linked with support/fail_points.cpp.
 #pragma once
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -25,6 +26,16 @@ class FailPoints {
   static void break_reads(std::filesystem::path const& file);  ///< By pread, with EIO; an empty path: of none.
   [[nodiscard]] static std::int64_t bytes_read();              ///< By pread, of all files, since the program began.
   static void slow_down(std::chrono::milliseconds each_write);
+
+  /// Of files below a folder, pread and pwrite do what disks can do. An empty path ends it.
+  struct Disk {
+    std::filesystem::path folder;
+    int read_error = 0;    ///< What pread fails with.
+    std::size_t most = 0;  ///< Bytes of a call; 0: as many as are asked for.
+    unsigned seed = 0;     ///< Sleeps by turns, by this; 0: never.
+    bool holds = false;    ///< Calls do not return until the next odd_disk().
+  };
+  static void odd_disk(Disk const& disk);
 };
 
 }  // namespace zeroth::testing

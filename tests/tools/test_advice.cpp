@@ -78,7 +78,7 @@ TEST_CASE("A key of the file is advised with what it saves when it is followed")
   auto const input = input_for(equal_units(1'000'000'000), config, 16);
   auto const advice = advice_for(input, 3, gib);
   REQUIRE(advice.stages.size() == 1);
-  auto const& [stage, savings, total_with_savings] = advice.stages[0];
+  auto const& [stage, savings, total_with_savings, disk] = advice.stages[0];
   auto const total = plan_of(input).bytes.total();
   std::vector<std::string> keys;
   for (auto const& saving : savings) {
@@ -146,6 +146,35 @@ TEST_CASE("Masters in bf16 are advised, and then moments in bf16, with what they
   CHECK(saving_of("", "bf16.bf16_optimizer_states") == 0);  // refused with fp32 masters
   auto const* const masters = R"(, "bf16_master_weights_and_grads": true)";
   CHECK(saving_of(masters, "bf16.bf16_optimizer_states") == 2 * 2 * count / 8);
+}
+
+TEST_CASE("A disk is advised with the largest tiles with which the stage fits, and what it says is planned") {
+  auto const input = input_for(equal_units(1'000'000'000), file_of_stage(3, R"(, "bf16": {"enabled": true})"), 8);
+  auto const total = plan_of(at_stage(input, 3)).bytes.total();
+  auto const with = [&](std::int64_t tile) {
+    return plan_of(changed(at_stage(input, 3), R"({"zero_optimization": {"offload_optimizer": {"device": "nvme",
+        "nvme_path": "/nvme"}, "sub_group_size": )" +
+                                                   std::to_string(tile) + "}}"));
+  };
+  auto const advised = [&](std::int64_t device_bytes) {
+    return advice_for(input, 3, device_bytes).stages.front().disk;
+  };
+  auto const roomy = advised(total - 1);
+  REQUIRE(roomy);
+  CHECK(roomy->total == with(roomy->sub_group_size).bytes.total());
+  CHECK(roomy->on_disk == with(roomy->sub_group_size).disk.bytes);
+  CHECK(roomy->total < total);
+  auto const tight = advised(with(1 << 20).bytes.total());
+  REQUIRE(tight);
+  CHECK(tight->sub_group_size == 1 << 20);
+  CHECK(tight->total > with(1 << 18).bytes.total());
+  auto const never = advised(1);
+  REQUIRE(never);
+  CHECK(never->total > 1);
+  CHECK(never->sub_group_size == 1 << 18);
+  auto const has_it =
+      changed(input, R"({"zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "."}}})");
+  CHECK_FALSE(advice_for(has_it, 3, 1).stages.front().disk);
 }
 
 TEST_CASE("Where nothing of the file saves memory, no key is advised") {

@@ -52,6 +52,26 @@ std::optional<std::int64_t> total_of(PlanInput const& input, std::string const& 
   }
 }
 
+/// With the file's own other keys.
+std::optional<DiskSaving> disk_saving(PlanInput const& input, std::int64_t total, std::int64_t device_bytes) {
+  if (input.config.settings(input.world, 1).offload.optimizer == OffloadDevice::nvme) {
+    return {};
+  }
+  std::optional<DiskSaving> best;
+  constexpr std::int64_t largest = 1 << 26;
+  constexpr std::int64_t smallest = 1 << 18;
+  for (auto tile = largest; tile >= smallest && (!best || best->total > device_bytes); tile /= 4) {
+    auto const changes = fmt::format(
+        R"({{"zero_optimization": {{"sub_group_size": {}, "offload_optimizer": {{"device": "nvme", "nvme_path": "."}}}}}})",
+        tile);
+    auto const plan = plan_of(changed(input, changes));
+    if (plan.bytes.total() < (best ? best->total : total)) {
+      best = {tile, plan.bytes.total(), plan.disk.bytes};
+    }
+  }
+  return best;
+}
+
 int next_power_of_two(int world) noexcept { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(world) + 1)); }
 
 /// What is planned, and what is known to save memory in it.
@@ -60,8 +80,10 @@ struct Explored {
   PlanInput best;  ///< With all savings that change no numbers.
 };
 
-Explored explore(PlanInput const& input, int stage, std::int64_t total) {
-  Explored result{{.stage = stage, .savings = {}, .total_with_savings = total}, input};
+Explored explore(PlanInput const& input, int stage, std::int64_t total, std::int64_t device_bytes) {
+  Explored result{
+      {.stage = stage, .savings = {}, .total_with_savings = total, .disk = disk_saving(input, total, device_bytes)},
+      input};
   auto& [advice, best] = result;
   for (auto const& [section, name, value, numbers_differ] : candidates) {
     auto const changes = changes_of(section, name, value);
@@ -114,7 +136,7 @@ Advice advise(PlanInput const& input, std::vector<StagePlan> const& stages, int 
   }
   for (auto const number : asked) {
     if (auto const& planned = stages[static_cast<std::size_t>(number)].plan) {
-      auto explored = explore(at_stage(input, number), number, planned->bytes.total());
+      auto explored = explore(at_stage(input, number), number, planned->bytes.total(), device_bytes);
       if (number == 3 && explored.advice.total_with_savings > device_bytes) {
         advice.world_with_savings = wider_world(explored.best, device_bytes).world;
       }

@@ -24,6 +24,11 @@ Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_by
   json["padding"] = stage.plan->padding.total();
   json["total"] = total;
   json["bytes_sent_per_step"] = stage.bytes_sent_per_step;
+  if (auto const& disk = stage.plan->disk; disk.bytes > 0) {
+    json["disk"] = {
+        {"bytes", disk.bytes}, {"read_per_step", disk.bytes_moved},       {"written_per_step", disk.bytes_moved},
+        {"tiles", disk.tiles}, {"tiles_in_memory", disk.tiles_in_memory}, {"memory", disk.memory_bytes}};
+  }
   if (device_bytes) {
     json["fits"] = total <= *device_bytes;
     json["left"] = *device_bytes - total;
@@ -45,6 +50,15 @@ Json advice_as_json(Advice const& advice, Plan const& asked_for) {
                               {"value", Json::parse(saving.value)},
                               {"saves", saving.bytes},
                               {"changes_rounding", saving.numbers_differ}});
+    }
+  }
+  json["disk"] = Json::array();
+  for (auto const& stage : advice.stages) {
+    if (stage.disk) {
+      json["disk"].push_back({{"stage", stage.stage},
+                              {"sub_group_size", stage.disk->sub_group_size},
+                              {"total", stage.disk->total},
+                              {"bytes", stage.disk->on_disk}});
     }
   }
   return json;

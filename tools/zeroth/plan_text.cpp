@@ -37,6 +37,11 @@ std::string headline(PlanResult const& result) {
       name_of(precision.accumulate), name_of(precision.master), counted(settings.batch.accumulation, "micro-step"));
 }
 
+bool uses_disk(PlanResult const& result) {
+  return std::ranges::any_of(result.stages,
+                             [](StagePlan const& stage) { return stage.plan && stage.plan->disk.bytes > 0; });
+}
+
 Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale) {
   Row row{fmt::format("stage {}{}", stage.stage, stage.stage == stage_asked_for(result) ? " *" : "")};
   if (!stage.plan) {
@@ -56,6 +61,9 @@ Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale)
                                                           static_cast<double>(whole->bytes.total()))
                     : "");
   row.push_back(in(scale, stage.bytes_sent_per_step));
+  if (uses_disk(result)) {
+    row.push_back(in(scale, stage.plan->disk.bytes));
+  }
   if (result.device_bytes) {
     row.push_back(left_of(scale, *result.device_bytes - total));
   }
@@ -74,6 +82,9 @@ std::string table(PlanResult const& result) {
            "total",
            "saved",
            "sent per step"};
+  if (uses_disk(result)) {
+    head.emplace_back("on disk");
+  }
   if (result.device_bytes) {
     head.push_back(fmt::format("left of {}", in(scale, *result.device_bytes)));
   }
@@ -100,6 +111,18 @@ std::string notes(PlanResult const& result) {
     text += "What is left is for activations and everything else that the engine does not hold.\n";
   }
   return text;
+}
+
+std::string disk_text(StageAdvice const& stage, std::int64_t device_bytes) {
+  if (!stage.disk) {
+    return {};
+  }
+  auto const& [tile, total, on_disk] = *stage.disk;
+  return fmt::format(
+      "- on CPUs stage {} with zero_optimization.offload_optimizer {{\"device\": \"nvme\", \"nvme_path\": ...}} and "
+      "sub_group_size {} needs {}: it {}; {} are on the disk of each rank, all of which a step reads and writes\n",
+      stage.stage, tile, readable_bytes(total), total <= device_bytes ? "fits" : "does not fit either",
+      readable_bytes(on_disk));
 }
 
 std::string keys_text(StageAdvice const& stage, std::int64_t device_bytes) {
@@ -137,7 +160,7 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
     text += fmt::format("- stage 3 fits on no power of two up to {} ranks\n", grouped(largest_world));
   }
   for (auto const& stage : advice.stages) {
-    text += keys_text(stage, device);
+    text += keys_text(stage, device) + disk_text(stage, device);
   }
   if (advice.world_with_savings) {
     text += fmt::format("- stage 3 with these keys fits on {} ranks\n", grouped(*advice.world_with_savings));

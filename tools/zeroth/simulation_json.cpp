@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes) {
+Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes, bool uses_disk) {
   Json json{{"stage", stage.stage}};
   if (!stage.result) {
     json["refused"] = stage.refused;
@@ -17,6 +17,9 @@ Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes) {
   auto const& result = *stage.result;
   json["step_ms"] = result.step_ms;
   json["exposed_comm_ms"] = result.exposed_comm_ms;
+  if (uses_disk) {
+    json["exposed_io_ms"] = result.exposed_io_ms;
+  }
   json["mfu"] = result.mfu;
   json["tokens_per_s"] = stage.tokens_per_s;
   json["bytes_sent_per_step"] = result.bytes_sent;
@@ -55,7 +58,8 @@ std::string as_json(Simulations const& simulations, SimulationRequest const& req
     json["slow"].push_back({{"rank", rank}, {"factor", factor}});
   }
   for (auto const& stage : simulations.stages) {
-    json["stages"].push_back(stage_as_json(stage, request.machine.device_memory_bytes));
+    json["stages"].push_back(
+        stage_as_json(stage, request.machine.device_memory_bytes, simulations.plan.disk.bytes > 0));
   }
   return json.dump(2) + "\n";
 }

@@ -102,6 +102,23 @@ struct ActivationSettings {
   bool cpu_checkpointing = false;       ///< In the host's memory.
 };
 
+/// Where states are when nobody uses them.
+enum class OffloadDevice : std::uint8_t { none, cpu, nvme };
+
+/// Of the optimizer's states: offload_optimizer, sub_group_size and aio. On the CPU `cpu` is where they are anyway.
+struct OffloadSettings {
+  OffloadDevice optimizer = OffloadDevice::none;   ///< See there.
+  OffloadDevice parameters = OffloadDevice::none;  ///< offload_param: nvme is not there yet.
+  std::filesystem::path folder;                    ///< With nvme: where the files are.
+  double ratio = 1;                                ///< Of the elements, those that are offloaded.
+  int buffer_count = 4;                            ///< Of a state of a tile, at least.
+  bool read_ahead = false;                         ///< Tiles are read while others are updated.
+  bool write_behind = false;                       ///< Likewise written.
+  std::int64_t tile_count = 1'000'000'000;         ///< Elements that are read, updated and written together, at most.
+  std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Of one request to the disk.
+  int requests = 8;                                   ///< Under way at once, on each rank.
+};
+
 /// All of it, for one world size.
 struct Settings {
   int stage = 0;                                                        ///< 0 to 3.
@@ -114,13 +131,12 @@ struct Settings {
   bool sums_micro_steps = false;
 
   GroupSettings groups;                            ///< See there.
+  OffloadSettings offload;                         ///< See there.
   std::int64_t reduce_bucket_count = 500'000'000;  ///< Elements.
   std::int64_t prefetch_count = 50'000'000;        ///< Elements ahead of the unit in use. 0: no prefetch.
   std::int64_t max_live_count = 1'000'000'000;     ///< Elements gathered at once; the unit in use always fits.
   int gradient_slots = 2;                          ///< Units whose full gradients are held at once, stages 2 and 3.
   bool overlap_comm = false;                       ///< Communication on streams beside compute.
-  bool offload_optimizer = false;  ///< The optimizer's states in the host's memory; not done for a GPU, and refused.
-  bool offload_param = false;      ///< Sharded parameters in the host's memory; not done for a GPU, and refused.
 
   optim::Update update;    ///< The optimizer.
   optim::StepRules rules;  ///< Schedule, loss scale, clipping. gradient_prescale is the engine's to set.

@@ -13,6 +13,7 @@
 #include "zeroth/core/clock.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/device/memory.hpp"
+#include "zeroth/device/storage.hpp"
 
 namespace zeroth {
 class Timeline;
@@ -114,6 +115,8 @@ class ZEROTH_EXPORT Device {
   /// exchange: where a Kernels call or a collective takes an address, one in here will do. Zero-filled, aligned to 4096
   /// bytes. The host's, so in no ledger. Throws as allocate().
   [[nodiscard]] virtual std::unique_ptr<Memory> allocate_host(std::int64_t bytes) = 0;
+  /// Room on a disk. Throws SystemError if there is none, and ContractError where the device has no way there.
+  [[nodiscard]] virtual std::unique_ptr<Storage> make_storage(StorageOptions const& options);
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;  ///< For streams of this device and waits of others.
   /// With overlap off the work runs when it is enqueued, in line with the caller.
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) = 0;

@@ -138,6 +138,9 @@ class ZEROTH_EXPORT AnyEngine {
   [[nodiscard]] Dtype gradient_dtype() const noexcept;      ///< Of gradients in guards. Not collective.
   [[nodiscard]] MemoryBytes peak() const noexcept;          ///< Measured. Not collective.
   [[nodiscard]] MemoryBytes planned() const noexcept;       ///< What plan() says: its `bytes`. Not collective.
+  /// What this rank's file takes where states are on a disk (Plan::disk), as its file system counts; 0 without. Not
+  /// collective.
+  [[nodiscard]] std::int64_t bytes_on_disk() const;
   /// The stream that the caller's kernels belong on: see adapters/cuda.hpp. Null on the CPU. Not collective.
   [[nodiscard]] device::StreamRef compute_stream() const noexcept;
 

@@ -32,6 +32,16 @@ struct PlannedCommunicator {
   std::vector<int> ranks;  ///< Rank 0 and those that are in it with rank 0. Every rank is in one of this name.
 };
 
+/// What of the masters and the optimizer's states is on a disk.
+struct PlannedDisk {
+  std::int64_t bytes = 0;               ///< Of a rank's file. 0: all is in memory.
+  std::int64_t bytes_moved = 0;         ///< By a rank in a step: read, and as many are written.
+  std::int64_t tiles = 0;               ///< That come into memory one after the other.
+  std::int64_t largest_tile_count = 0;  ///< Elements of one.
+  int tiles_in_memory = 0;              ///< At once.
+  std::int64_t memory_bytes = 0;        ///< Of slots: what tiles take there.
+};
+
 /// The same on every rank. A flat unit is what is gathered and reduced together: a unit's own parameters, or one that
 /// several units use.
 struct Plan {
@@ -48,6 +58,7 @@ struct Plan {
   MemoryBytes bytes;  ///< What a rank allocates, and its ledger then shows.
   /// Of `bytes`, what alignment costs parameters, gradients and optimizer. Zero for slots and scratch.
   MemoryBytes padding;
+  PlannedDisk disk;  ///< Beside them.
   /// Of the states in a checkpoint, in all its files: what AnyEngine::save() writes. Headers and hashes come to it.
   std::int64_t checkpoint_bytes = 0;
   bool shards_parameters = false;                  ///< Stage 3. Otherwise every rank holds all of them.

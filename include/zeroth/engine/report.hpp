@@ -56,6 +56,7 @@ struct StepReport {
   bool stop = false;           ///< Some rank asked to stop; all ranks read it at the same step.
   double step_ms = 0;          ///< From the call of step() before to this step's.
   double exposed_comm_ms = 0;  ///< The compute stream's waits for communication, or what ran in line.
+  double exposed_io_ms = 0;    ///< Updates' waits for states on a disk, or what ran in line.
   double save_ms = 0;          ///< Updates' waits for a save that still read what they were to write.
   /// That this rank's all-gathers of parameters brought together: full units, or with groups what each holds of one.
   std::int64_t gathered_bytes = 0;

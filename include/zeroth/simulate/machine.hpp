@@ -32,6 +32,7 @@ struct Machine {
   int ranks_per_node = 1;                ///< What a node holds when it is full.
   double node_bytes_per_s = 0;           ///< Bus bandwidth of a collective within a node, as nccl-tests defines it.
   double network_bytes_per_s = 0;        ///< Of all network links of one node together, in one direction.
+  double disk_bytes_per_s = 0;           ///< Of all disks of one node, read and written together; 0: there are none.
   std::vector<Protocol> ring;            ///< Of ring algorithms.
   std::vector<Protocol> tree;            ///< Of tree algorithms; empty: none are used.
   bool copy_engine_gathers = false;      ///< All-gathers within a node run on copy engines and slow nothing down.

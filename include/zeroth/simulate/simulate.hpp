@@ -39,6 +39,7 @@ struct Simulation {
   StepReport report;                ///< Of rank 0; loss and norm mean nothing.
   double step_ms = 0;               ///< See StepReport, as is the next.
   double exposed_comm_ms = 0;       ///< What nothing hid.
+  double exposed_io_ms = 0;         ///< Likewise, of the disk.
   double mfu = 0;                   ///< Useful operations per second over Machine::peak() of the compute dtype.
   std::int64_t bytes_sent = 0;      ///< By rank 0 in a step, over all links.
   MemoryBytes memory;               ///< What its ledger saw at most.

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A disk as a device's further memory: bytes that streams read and write.
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "zeroth/core/export.hpp"
+
+namespace zeroth::device {
+
+class Stream;
+
+/// What Device::make_storage() makes.
+struct StorageOptions {
+  std::filesystem::path folder;                       ///< On whose disk it is.
+  std::int64_t bytes = 0;                             ///< Zeros at first. A multiple of 4096.
+  std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Of one request to the disk. A multiple of 4096.
+  int requests = 8;                                   ///< Under way at once, at most.
+  std::chrono::milliseconds timeout{600'000};         ///< How long the disk may take for a piece.
+};
+
+/// Where something is, and what a message calls it. The views outlive the work.
+struct Stored {
+  std::int64_t position = 0;  ///< In bytes. A multiple of 4096.
+  std::string_view state;     ///< "exp_avg"
+  std::string_view unit;      ///< Whose.
+};
+
+/// A rank's own. No death leaves anything of it behind. Any thread may enqueue, on streams of the same device; who
+/// reads what another stream writes waits for that.
+///
+/// Errors: a stream whose work meets an error of the disk, or a piece that is not done within the timeout, fails its
+/// device with a SystemError: folder, bytes, state, unit and the reason.
+class ZEROTH_EXPORT Storage {
+ public:
+  Storage() = default;
+  Storage(Storage const&) = delete;
+  Storage& operator=(Storage const&) = delete;
+  virtual ~Storage() = default;
+  /// Fills `memory`, which is aligned to 4096 bytes and is a multiple of that, on `stream`.
+  virtual void read(Stream& stream, Stored const& from, std::span<std::byte> memory) = 0;
+  /// Likewise writes it.
+  virtual void write(Stream& stream, Stored const& to, std::span<std::byte const> memory) = 0;
+  [[nodiscard]] virtual std::int64_t bytes_on_disk() const = 0;  ///< That it takes.
+  /// What the user should know of the file system, in a sentence without a full stop; empty: nothing.
+  [[nodiscard]] virtual std::string_view warning() const noexcept { return {}; }
+  /// Is the disk still busy with memory that it was given, beyond its time? Then that must stay.
+  [[nodiscard]] virtual bool stuck() const noexcept { return false; }
+};
+
+}  // namespace zeroth::device

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/file_storage.hpp"
+
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <pthread.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "core/block_file.hpp"
+#include "core/counter.hpp"
+#include "core/start_thread.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/device/cpu.hpp"
+
+namespace zeroth::device {
+namespace {
+
+constexpr std::string_view what = "the states that are offloaded to a file";
+
+/// What is no disk of this machine, or empty.
+std::string_view odd_kind_of(std::filesystem::path const& folder) {
+  struct statfs system {};
+  if (::statfs(folder.c_str(), &system) != 0) {
+    return {};
+  }
+  constexpr long cifs = 0xFF534D42, fuse = 0x65735546, lustre = 0x0BD00BD0;
+  switch (static_cast<long>(system.f_type)) {
+    case TMPFS_MAGIC:
+    case RAMFS_MAGIC: return "is in memory, and saves none";
+    case NFS_SUPER_MAGIC:
+    case SMB_SUPER_MAGIC:
+    case SMB2_SUPER_MAGIC:
+    case V9FS_MAGIC:
+    case CEPH_SUPER_MAGIC:
+    case cifs:
+    case fuse:
+    case lustre: return "is on another machine or in a program, which every step waits for";
+    default: return {};
+  }
+}
+
+}  // namespace
+
+struct FileStorage::Shared {
+  explicit Shared(StorageOptions const& given)
+      : options{given}, file{what, BlockFile::Unnamed{given.folder}, given.bytes, Direct::on} {}
+
+  /// What a stream waits for.
+  struct Transfer {
+    Way way = Way::read;
+    std::int64_t position = 0, bytes = 0;
+    std::byte* memory = nullptr;
+    std::int64_t taken = 0;  // by threads
+    std::exception_ptr error;
+    Counter done;  // pieces, of all transfers that this was
+  };
+
+  [[nodiscard]] std::uint32_t pieces(std::int64_t bytes) const noexcept {
+    return static_cast<std::uint32_t>((bytes + options.piece_bytes - 1) / options.piece_bytes);
+  }
+  void work();
+  void give_up(Transfer& transfer);
+
+  StorageOptions options;
+  BlockFile file;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Transfer> transfers;  // that were ever needed at once
+  std::vector<Transfer*> free, waiting;
+  int busy = 0;          // threads, with the disk
+  bool gave_up = false;  // a stream did, while they were
+  bool ends = false;
+};
+
+FileStorage::FileStorage(StorageOptions const& options) : shared_{std::make_shared<Shared>(options)} {
+  if (auto const odd = odd_kind_of(options.folder); !odd.empty()) {
+    warning_ = fmt::format("{} {}", options.folder.string(), odd);
+  } else if (!shared_->file.direct()) {
+    warning_ = fmt::format("the file system of {} has no direct I/O: states go through the system's cache of files",
+                           options.folder.string());
+  }
+  constexpr std::size_t at_once = 8;  // streams, and who saves: more allocate
+  shared_->free.reserve(at_once);
+  shared_->waiting.reserve(at_once);
+  for (std::size_t i = 0; i < at_once; ++i) {
+    shared_->free.push_back(&shared_->transfers.emplace_back());
+  }
+  auto const most = std::max(std::uint32_t{1}, shared_->pieces(options.bytes));
+  auto const count = std::min(static_cast<std::uint32_t>(options.requests), most);
+  try {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      threads_.push_back(start_thread("requests to a disk", [shared = shared_] { shared->work(); }));
+      pthread_setname_np(threads_.back().native_handle(), "disk");
+    }
+  } catch (...) {
+    if (threads_.empty()) {  // fewer will do
+      throw;
+    }
+  }
+}
+
+FileStorage::~FileStorage() {
+  bool const leaves = stuck();
+  {
+    std::lock_guard const lock{shared_->mutex};
+    shared_->ends = true;
+  }
+  shared_->changed.notify_all();
+  for (auto& thread : threads_) {
+    leaves ? thread.detach() : thread.join();
+  }
+}
+
+bool FileStorage::stuck() const noexcept {
+  std::lock_guard const lock{shared_->mutex};
+  return shared_->gave_up && shared_->busy > 0;
+}
+
+std::int64_t FileStorage::bytes_on_disk() const { return shared_->file.bytes_on_disk(); }
+
+/// Of one thread: pieces of the first transfer that has any left.
+void FileStorage::Shared::work() {
+  std::unique_lock lock{mutex};
+  while (true) {
+    changed.wait(lock, [this] { return ends || !waiting.empty(); });
+    if (ends) {
+      return;
+    }
+    auto& transfer = *waiting.front();
+    auto const begin = transfer.taken;
+    auto const bytes = std::min(options.piece_bytes, transfer.bytes - begin);
+    transfer.taken += bytes;
+    if (transfer.taken == transfer.bytes) {
+      waiting.erase(waiting.begin());
+    }
+    ++busy;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      std::span const memory{transfer.memory + begin, static_cast<std::size_t>(bytes)};
+      transfer.way == Way::read ? file.read(transfer.position + begin, memory)
+                                : file.write(transfer.position + begin, memory);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    --busy;
+    std::uint32_t ended = 1;
+    if (error && !transfer.error) {
+      transfer.error = error;
+      ended += pieces(transfer.bytes - transfer.taken);  // which nobody begins
+      transfer.taken = transfer.bytes;
+      std::erase(waiting, &transfer);
+    }
+    transfer.done.add(ended);
+  }
+}
+
+/// Its memory may be in use for ever: it is not used again.
+void FileStorage::Shared::give_up(Transfer& transfer) {
+  std::erase(waiting, &transfer);
+  gave_up = true;
+}
+
+void FileStorage::transfer(Way way, Stored const& at, std::byte* memory, std::int64_t bytes) const {
+  if (bytes == 0) {
+    return;
+  }
+  auto& shared = *shared_;
+  Shared::Transfer* transfer = nullptr;
+  std::uint32_t before = 0;
+  {
+    std::lock_guard const lock{shared.mutex};
+    if (shared.free.empty()) {
+      shared.free.push_back(&shared.transfers.emplace_back());
+    }
+    transfer = shared.free.back();
+    shared.free.pop_back();
+    transfer->way = way;
+    transfer->position = at.position;
+    transfer->bytes = bytes;
+    transfer->memory = memory;
+    transfer->taken = 0;
+    transfer->error = nullptr;
+    before = transfer->done.value();
+    shared.waiting.push_back(transfer);
+  }
+  shared.changed.notify_all();
+  auto const describe = [&](std::string_view why) {
+    return fmt::format("{}; bytes {} to {}: {} of unit \"{}\"", why, at.position, at.position + bytes, at.state,
+                       at.unit);
+  };
+  auto const last = before + shared.pieces(bytes);
+  for (auto seen = before; !transfer->done.wait_until(last, Clock::now() + shared.options.timeout);) {
+    std::lock_guard const lock{shared.mutex};
+    auto const now = transfer->done.value();
+    if (now == seen && transfer->taken > 0 && now != last) {
+      shared.give_up(*transfer);
+      throw SystemError{
+          describe(fmt::format("{} in {}: the disk does not answer: {} took more than {} ms, "
+                               "three quarters of zeroth.timeout_ms",
+                               what, shared.options.folder.string(), way == Way::read ? "reading" : "writing",
+                               shared.options.timeout.count()))};
+    }
+    seen = now;
+  }
+  std::exception_ptr error;
+  {
+    std::lock_guard const lock{shared.mutex};
+    error = std::exchange(transfer->error, nullptr);
+    shared.free.push_back(transfer);
+  }
+  if (error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (SystemError const& of_file) {
+      throw SystemError{describe(of_file.what())};
+    }
+  }
+}
+
+void FileStorage::read(Stream& stream, Stored const& from, std::span<std::byte> memory) {
+  as_cpu(stream).post([this, from, memory] { transfer(Way::read, from, memory.data(), std::ssize(memory)); });
+}
+
+void FileStorage::write(Stream& stream, Stored const& to, std::span<std::byte const> memory) {
+  as_cpu(stream).post([this, to, memory] {
+    transfer(Way::write, to, const_cast<std::byte*>(memory.data()), std::ssize(memory));  // which is only read
+  });
+}
+
+}  // namespace zeroth::device

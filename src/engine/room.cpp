@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/room.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "zeroth/core/input_file.hpp"
+
+namespace zeroth::engine {
+namespace {
+
+constexpr auto unlimited = std::numeric_limits<std::uint64_t>::max();
+
+std::string text_of(std::filesystem::path const& file) {
+  try {
+    return read_text(file);
+  } catch (Unreadable const&) {
+    return {};
+  }
+}
+
+/// The number behind `name` in lines of names and numbers, or at the begin of the text where there is no name.
+std::optional<std::uint64_t> number_in(std::string_view text, std::string_view name = {}) {
+  for (std::size_t at = 0; at < text.size();) {
+    auto const line = text.substr(at, text.find('\n', at) - at);
+    at += line.size() + 1;
+    if (!line.starts_with(name)) {
+      continue;
+    }
+    auto const digit = line.find_first_of("0123456789", name.size());
+    std::uint64_t value = 0;
+    if (digit != std::string_view::npos &&
+        std::from_chars(line.data() + digit, line.data() + line.size(), value).ec == std::errc{}) {
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
+/// What a control group lets its processes have beyond what they have; the cache of files makes way.
+std::uint64_t left_in_group(std::filesystem::path const& folder, char const* limit_file, char const* usage_file) {
+  auto const limit = number_in(text_of(folder / limit_file));
+  auto const usage = number_in(text_of(folder / usage_file));
+  if (!limit || !usage) {
+    return unlimited;  // "max", or none of these files
+  }
+  auto const statistics = text_of(folder / "memory.stat");
+  auto const cache =
+      number_in(statistics, "inactive_file ").value_or(0) + number_in(statistics, "active_file ").value_or(0);
+  auto const used = *usage - std::min(*usage, cache);
+  return *limit - std::min(*limit, used);
+}
+
+/// Over all groups that the process is in, and those around them.
+std::uint64_t left_in_groups() {
+  std::uint64_t left = unlimited;
+  auto const mine = text_of("/proc/self/cgroup");
+  for (std::string_view rest = mine; !rest.empty();) {  // "0::/a/b" or "4:memory:/a/b"
+    auto const line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    auto const second = line.find(':', line.find(':') + 1);
+    if (second == std::string_view::npos) {
+      continue;
+    }
+    bool const first_version = line.find(":memory:") != std::string_view::npos;
+    if (!first_version && !line.starts_with("0::")) {
+      continue;
+    }
+    std::filesystem::path const root = first_version ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
+    for (std::filesystem::path at{line.substr(second + 1)};; at = at.parent_path()) {
+      auto const folder = root / at.relative_path();
+      left = std::min(left, first_version ? left_in_group(folder, "memory.limit_in_bytes", "memory.usage_in_bytes")
+                                          : left_in_group(folder, "memory.max", "memory.current"));
+      if (!at.has_relative_path()) {
+        break;
+      }
+    }
+  }
+  return left;
+}
+
+std::uint64_t left_by_limit(int resource, std::uint64_t used) {
+  struct rlimit limit {};
+  if (::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return unlimited;
+  }
+  return limit.rlim_cur - std::min<std::uint64_t>(limit.rlim_cur, used);
+}
+
+std::string mebibytes(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 0x1p20); }
+
+}  // namespace
+
+Room room(std::filesystem::path const& folder) {
+  constexpr std::uint64_t kibi = 1024;
+  auto const available = number_in(text_of("/proc/meminfo"), "MemAvailable:");
+  auto const status = text_of("/proc/self/status");
+  Room result;
+  result.memory_of_machine = std::min(available ? *available * kibi : unlimited, left_in_groups());
+  result.memory_of_process = std::min(left_by_limit(RLIMIT_AS, number_in(status, "VmSize:").value_or(0) * kibi),
+                                      left_by_limit(RLIMIT_DATA, number_in(status, "VmData:").value_or(0) * kibi));
+  struct statvfs system {};
+  result.disk = !folder.empty() && ::statvfs(folder.c_str(), &system) == 0
+                    ? static_cast<std::uint64_t>(system.f_bavail) * system.f_frsize
+                    : unlimited;  // who makes the file says what is wrong
+  return result;
+}
+
+std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, std::span<RankRoom const> ranks,
+                     bool in_one_process) {
+  std::map<std::uint64_t, std::uint64_t> on_machine;
+  for (auto const& rank : ranks) {
+    ++on_machine[rank.machine];
+  }
+  auto const memory = static_cast<std::uint64_t>(plan.bytes.total());
+  auto const disk = static_cast<std::uint64_t>(plan.disk.bytes);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    auto const& [machine, room] = ranks[i];
+    auto const here = on_machine[machine];
+    auto const in_process = in_one_process ? ranks.size() : 1;
+    bool const limited = room.memory_of_process < in_process * memory;
+    if (limited || room.memory_of_machine < here * memory) {
+      bool const on_disk = settings.offload.optimizer == OffloadDevice::nvme;
+      return fmt::format(
+          "the plan asks for {} of memory for each of {} on the machine of rank {}, and {} are left {}; {}{}",
+          mebibytes(memory), here == 1 ? "1 rank" : fmt::format("{} ranks", here), i,
+          mebibytes(limited ? room.memory_of_process : room.memory_of_machine),
+          limited ? fmt::format("by the limits of {} (ulimit -v, ulimit -d)",
+                                in_process == 1 ? "its process" : "the process of all")
+                  : "there (free memory, and control groups' limits)",
+          on_disk ? "a smaller zero_optimization.sub_group_size or a higher ratio holds less"
+                  : fmt::format("zero_optimization.offload_optimizer with device \"nvme\" takes {} of each rank's to a "
+                                "disk",
+                                mebibytes(static_cast<std::uint64_t>(plan.bytes.optimizer))),
+          settings.stage == 3 ? "; `zeroth plan --device-memory` says what fits"
+                              : "; a higher zero_optimization.stage holds less");
+    }
+    if (room.disk < here * disk) {
+      return fmt::format(
+          "the plan asks for {} on the disk of {} (zero_optimization.offload_optimizer.nvme_path) for each of {} on "
+          "the "
+          "machine of rank {}, and {} are free there; a lower ratio takes less",
+          mebibytes(disk), settings.offload.folder.string(), here == 1 ? "1 rank" : fmt::format("{} ranks", here), i,
+          mebibytes(room.disk));
+    }
+  }
+  return {};
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/disk_states.hpp"
+
+#include <mutex>
+
+namespace zeroth::shard {
+namespace {
+
+/// Memory that a disk may still write to, when it answers after all. It stays with the process.
+void keep_for_ever(std::unique_ptr<device::Memory> memory) {
+  static std::mutex mutex;
+  static std::vector<device::Memory*> kept;
+  std::lock_guard const lock{mutex};
+  kept.push_back(memory.release());
+}
+
+device::Overlap overlap_where(bool on) noexcept { return on ? device::Overlap::on : device::Overlap::off; }
+
+}  // namespace
+
+DiskStates::DiskStates(device::Device& device, Layout const& layout, MemoryPlan const& plan, PlanRequest const& request)
+    : layout_{&layout},
+      plan_{&plan.disk},
+      memory_{device.allocate(device::Category::slots, plan.disk.memory_bytes())},
+      storage_{device.make_storage({.folder = request.offload.folder,
+                                    .bytes = plan.disk.bytes,
+                                    .piece_bytes = request.offload.piece_bytes,
+                                    .requests = request.offload.requests,
+                                    .timeout = request.offload.timeout})},
+      written_{device.make_event()},
+      reads_{device.make_stream("read", overlap_where(request.offload.reads_ahead))},
+      writes_{device.make_stream("write", overlap_where(request.offload.writes_behind))} {
+  names_.emplace_back("master");
+  for (auto const& state : optim::states_of(request.update.rule)) {
+    names_.push_back(state.name);
+  }
+  for (auto const& at : plan.flats) {
+    StoredStates states;
+    for (std::size_t k = 0; k < states.size(); ++k) {
+      if (at.on_disk[k] >= 0) {
+        auto const bytes = bytes_of(k == 0 ? request.precision.master : request.precision.states);
+        states[k] = {at.on_disk[k], at.in_memory_count, bytes, names_[k]};
+      }
+    }
+    states_.push_back(states);
+  }
+  queue_.emplace(TileQueue::Parts{.device = &device,
+                                  .storage = storage_.get(),
+                                  .reads = reads_.get(),
+                                  .writes = writes_.get(),
+                                  .plan = plan_,
+                                  .states = &states_,
+                                  .layout = layout_,
+                                  .memory = memory_->data(),
+                                  .reads_ahead = request.offload.reads_ahead});
+  window_.emplace(*storage_, *writes_, window_memory(0), plan_->bytes);
+}
+
+DiskStates::~DiskStates() {
+  reads_.reset();
+  writes_.reset();
+  if (storage_->stuck()) {
+    keep_for_ever(std::move(memory_));
+  }
+}
+
+std::span<std::byte> DiskStates::window_memory(int index) const noexcept {
+  return {memory_->data() + plan_->tiles_in_memory * plan_->tile_bytes + index * plan_->window_bytes,
+          static_cast<std::size_t>(plan_->window_bytes)};
+}
+
+std::array<std::byte*, most_updated> DiskStates::acquire() {
+  window_->close();
+  return queue_->acquire();
+}
+
+device::Stored DiskStates::stored(FlatId flat, std::size_t state, std::int64_t first) const noexcept {
+  auto const& at = states_[flat][state];
+  return {at.position + first * at.element_bytes, at.name, layout_->flats()[flat].name};
+}
+
+void DiskStates::use(FlatId flat, std::size_t state, Range elements, Use const& use, bool edits) {
+  auto const element_bytes = states_[flat][state].element_bytes;
+  auto const by_elements = [&](std::byte* data, std::int64_t first, std::int64_t bytes) {
+    use(data, first / element_bytes, bytes / element_bytes);
+  };
+  auto const at = stored(flat, state, elements.begin);
+  auto const bytes = elements.count() * element_bytes;
+  edits ? window_->edit(at, bytes, by_elements) : window_->look(at, bytes, by_elements);
+}
+
+void DiskStates::look(FlatId flat, std::size_t state, Range elements, Use const& use) {
+  this->use(flat, state, elements, use, false);
+}
+
+void DiskStates::edit(FlatId flat, std::size_t state, Range elements, Use const& use) {
+  queue_->forget();
+  this->use(flat, state, elements, use, true);
+}
+
+device::Event const& DiskStates::written() {
+  window_->close();
+  writes_->record(*written_);
+  return *written_;
+}
+
+DiskWindow DiskStates::window_on(device::Stream& stream) const noexcept {
+  return {*storage_, stream, window_memory(1), plan_->bytes};
+}
+
+}  // namespace zeroth::shard

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/// That part of a rank's optimizer states which is on a disk.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shard/disk_window.hpp"
+#include "shard/memory_plan.hpp"
+#include "shard/tile_queue.hpp"
+
+namespace zeroth::shard {
+
+/// For one thread, but for what it says of others.
+class DiskStates {
+ public:
+  /// Takes room on the disk, and the memory for tiles. `layout`, `plan` and `device` outlive it.
+  DiskStates(device::Device& device, Layout const& layout, MemoryPlan const& plan, PlanRequest const& request);
+  DiskStates(DiskStates const&) = delete;
+  DiskStates& operator=(DiskStates const&) = delete;
+  ~DiskStates();
+
+  /// Where the next tile's states are, as TileQueue::acquire().
+  [[nodiscard]] std::array<std::byte*, most_updated> acquire();
+  void release() { queue_->release(); }
+
+  /// What is done with elements in memory: those from `first` on, counted from the first that was asked for.
+  using Use = std::function<void(std::byte* data, std::int64_t first, std::int64_t count)>;
+  /// Outside of updates: `use` reads elements of a state of `flat`, counted from the first that is on the disk.
+  void look(FlatId flat, std::size_t state, Range elements, Use const& use);
+  /// Likewise, and `use` may write.
+  void edit(FlatId flat, std::size_t state, Range elements, Use const& use);
+  /// From when on, on another stream, all is on the disk that is known here so far. Outside of updates.
+  [[nodiscard]] device::Event const& written();
+
+  /// Where elements are, from `first` on, and what they are called.
+  [[nodiscard]] device::Stored stored(FlatId flat, std::size_t state, std::int64_t first) const noexcept;
+  /// A window of its own, on `stream`, for another thread. There is one at a time.
+  [[nodiscard]] DiskWindow window_on(device::Stream& stream) const noexcept;
+
+  /// As the queue's.
+  [[nodiscard]] double held_up_ms() const noexcept { return queue_->held_up_ms(); }
+  [[nodiscard]] double waited_ms() const noexcept { return queue_->waited_ms(); }
+  [[nodiscard]] std::int64_t bytes_on_disk() const { return storage_->bytes_on_disk(); }
+  [[nodiscard]] std::string_view warning() const noexcept { return storage_->warning(); }
+
+ private:
+  void use(FlatId flat, std::size_t state, Range elements, Use const& use, bool edits);
+  [[nodiscard]] std::span<std::byte> window_memory(int index) const noexcept;
+
+  Layout const* layout_;
+  DiskPlan const* plan_;
+  std::vector<std::string> names_;  // of states
+  ById<FlatId, StoredStates> states_;
+  std::unique_ptr<device::Memory> memory_;
+  std::unique_ptr<device::Storage> storage_;
+  std::unique_ptr<device::Event> written_;
+  std::unique_ptr<device::Stream> reads_, writes_;
+  std::optional<TileQueue> queue_;
+  std::optional<DiskWindow> window_;
+};
+
+}  // namespace zeroth::shard

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/tile_queue.hpp"
+
+#include <chrono>
+#include <span>
+
+#include "core/block_file.hpp"
+
+namespace zeroth::shard {
+
+TileQueue::TileQueue(Parts const& parts) : parts_{parts} {
+  auto& device = *parts.device;
+  for (int i = 0; i < parts.plan->tiles_in_memory; ++i) {
+    buffers_.push_back(
+        {parts.memory + i * parts.plan->tile_bytes, device.make_event(), device.make_event(), device.make_event()});
+  }
+}
+
+Tile const& TileQueue::tile(std::int64_t number) const noexcept {
+  auto const& tiles = parts_.plan->tiles;
+  return tiles[static_cast<std::size_t>(number % std::ssize(tiles))];
+}
+
+TileQueue::Buffer& TileQueue::buffer(std::int64_t number) noexcept {
+  return buffers_[static_cast<std::size_t>(number % std::ssize(buffers_))];
+}
+
+/// Calls `move(where on the disk, memory)` for each state of a tile.
+template <class F>
+void TileQueue::each_state(std::int64_t number, F const& move) {
+  auto const& of = tile(number);
+  auto const& unit = parts_.layout->flats()[of.flat];
+  auto const& states = (*parts_.states)[of.flat];
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    if (auto const& state = states[k]; state.position >= 0) {
+      auto const bytes = whole_blocks(of.elements.count() * state.element_bytes);
+      auto const before = (of.elements.begin - state.in_memory_count) * state.element_bytes;
+      move(device::Stored{state.position + before, state.name, unit.name},
+           std::span{buffer(number).data + parts_.plan->in_tile[k], static_cast<std::size_t>(bytes)});
+    }
+  }
+}
+
+void TileQueue::read(std::int64_t number) {
+  auto& to = buffer(number);
+  auto& stream = *parts_.reads;
+  // Written there last was a tile of the update before, or a later one: there is never more memory than for all tiles.
+  stream.wait(*to.free);
+  {
+    device::SpanScope const span{stream, "read", parts_.layout->flats()[tile(number).flat].name};
+    each_state(number, [&](device::Stored const& from, std::span<std::byte> memory) {
+      parts_.storage->read(stream, from, memory);
+    });
+  }
+  stream.record(*to.ready);
+}
+
+void TileQueue::add_time_since(Clock::time_point begin) {
+  held_up_ms_ += std::chrono::duration<double, std::milli>(parts_.device->now() - begin).count();
+}
+
+std::array<std::byte*, most_updated> TileQueue::acquire() {
+  auto const begin = parts_.device->now();
+  for (auto const until = next_ + (parts_.reads_ahead ? std::ssize(buffers_) : 1); read_ < until; ++read_) {
+    read(read_);
+  }
+  auto& compute = parts_.device->compute();
+  auto const& at = buffer(next_);
+  auto const before = compute.waited_ms();
+  compute.wait(*at.ready);
+  waited_ms_ += compute.waited_ms() - before;
+  add_time_since(begin);
+  std::array<std::byte*, most_updated> states{};
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    states[k] = (*parts_.states)[tile(next_).flat][k].position < 0 ? nullptr : at.data + parts_.plan->in_tile[k];
+  }
+  return states;
+}
+
+void TileQueue::release() {
+  auto const begin = parts_.device->now();
+  auto& from = buffer(next_);
+  auto& stream = *parts_.writes;
+  parts_.device->compute().record(*from.updated);
+  stream.wait(*from.updated);
+  {
+    device::SpanScope const span{stream, "write", parts_.layout->flats()[tile(next_).flat].name};
+    each_state(next_, [&](device::Stored const& to, std::span<std::byte const> memory) {
+      parts_.storage->write(stream, to, memory);
+    });
+  }
+  stream.record(*from.free);
+  ++next_;
+  if (parts_.reads_ahead) {
+    read(read_++);
+  }
+  add_time_since(begin);
+}
+
+void TileQueue::forget() {
+  parts_.reads->synchronize();
+  read_ = next_;
+}
+
+}  // namespace zeroth::shard

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+/// States on a disk: what is taken of it, and what is said where it fails, on every rank.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "engine/room.hpp"
+#include "engine/small_model.hpp"
+#include "parity/tiers.hpp"
+#include "support/catch.hpp"
+#include "support/fail_points.hpp"
+#include "support/folder.hpp"
+#include "support/thrown.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+Config offloaded(int stage, std::filesystem::path const& folder, int timeout_ms = 120000,
+                 OnDisk const& disk = on_disks[1]) {
+  return on_disk(small_config(stage, {.more = R"(, "bf16": {"enabled": true})"}), disk, folder)
+      .with(fmt::format(R"({{"zeroth": {{"timeout_ms": {}}}}})", timeout_ms));
+}
+
+/// What each rank of two was told, while `between(rank, step)` came before each step.
+template <class F>
+Outcome trained(Config const& config, F const& between) {
+  return run_job(2, [&](Job& job) {
+    SmallModel const small;
+    Engine<bf16> engine{job, small.model, config};
+    for (int step = 1; step <= 4; ++step) {
+      all_micro_steps(engine, small);
+      between(job.rank(), step);
+      engine.step();
+    }
+    engine.finish();
+  });
+}
+
+struct DiskEnds {
+  DiskEnds() = default;
+  DiskEnds(DiskEnds const&) = delete;
+  DiskEnds& operator=(DiskEnds const&) = delete;
+  ~DiskEnds() {
+    FailPoints::odd_disk({});
+    FailPoints::disarm();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what is on the disk is what was planned, without a name, and gone with the engine") {
+  for (auto const& disk : on_disks) {
+    Folder const folder;
+    auto const config = offloaded(1, folder.path(), 120000, disk);
+    SmallModel const small;
+    auto const planned = plan(small.model, config, 2);
+    REQUIRE(planned.disk.bytes > 0);
+    auto const outcome = run_job(2, [&](Job& job) {
+      Engine<bf16> engine{job, small.model, config};
+      train(engine, small, 3);
+      expect(folder.contents().empty(), "a file has a name");
+      // Where the file system keeps what it needs for a file, beside it.
+      expect(engine.bytes_on_disk() >= planned.disk.bytes, "less is taken");
+      expect(engine.bytes_on_disk() <= planned.disk.bytes + (1 << 16), "more is taken");
+      expect(engine.peak() == planned.bytes, "other memory is taken");
+    });
+    CHECK(messages_of(outcome) == "");
+    CHECK(folder.contents().empty());
+  }
+}
+
+TEST_CASE("a report has the time that updates waited for the disk") {
+  DiskEnds const ends;
+  Folder const folder;
+  auto const run = [&](OnDisk const& disk) {
+    double io = 0;
+    auto const outcome = run_job(1, [&](Job& job) {
+      SmallModel const small;
+      Engine<bf16> engine{job, small.model, offloaded(0, folder.path(), 120000, disk)};
+      for (auto const& report : train(engine, small, 4)) {
+        io += report.exposed_io_ms;
+        expect(report.exposed_io_ms >= 0 && report.exposed_io_ms <= report.step_ms, "waits are part of a step");
+        expect(report.exposed_comm_ms >= 0, "waits for a disk are no communication");
+      }
+    });
+    REQUIRE(messages_of(outcome) == "");
+    return io;
+  };
+  FailPoints::slow_down(std::chrono::milliseconds{20});
+  auto const in_line = run(on_disks[4]);
+  FailPoints::slow_down(std::chrono::milliseconds{0});
+  CHECK(in_line >= 4 * 20);  // each write is waited for, and there is one in every step
+}
+
+TEST_CASE("a read that fails ends all ranks, with file, bytes, state, unit and reason") {
+  DiskEnds const ends;
+  Folder const folder;
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const outcome = trained(offloaded(stage, folder.path()), [&](int rank, int step) {
+      if (rank == 0 && step == 2) {
+        FailPoints::odd_disk({.folder = folder.path(), .read_error = EIO});
+      }
+    });
+    FailPoints::odd_disk({});
+    INFO(messages_of(outcome));
+    REQUIRE(outcome[0]);
+    REQUIRE(outcome[1]);
+    auto const all = messages_of(outcome);
+    CHECK_THAT(all, Contains("the states that are offloaded to a file in " + folder.path().string() +
+                             ": cannot be read: Input/output error; bytes "));
+    CHECK_THAT(all, Contains(" of unit \"block"));
+    CHECK((all.find("master of") != all.npos || all.find("exp_avg of") != all.npos ||
+           all.find("exp_avg_sq of") != all.npos));
+    CHECK(folder.contents().empty());
+  }
+}
+
+TEST_CASE("a write that fails ends all ranks, whichever it is") {
+  DiskEnds const ends;
+  Folder const folder;
+  for (int const number : {1, 2, 7, 20}) {
+    for (int const error : {EIO, ENOSPC}) {
+      FailPoints::arm(folder.path(), number + 4, error);  // the first calls make the files: open, fallocate of two
+      auto const outcome = trained(offloaded(3, folder.path()), [](int, int) {});
+      INFO(fmt::format("call {}: {}\n{}", number, FailPoints::failed(), messages_of(outcome)));
+      FailPoints::disarm();
+      REQUIRE(outcome[0]);
+      REQUIRE(outcome[1]);
+      CHECK((holds<SystemError>(outcome[0]) || holds<SystemError>(outcome[1])));
+      CHECK((holds<PeerError>(outcome[0]) || holds<PeerError>(outcome[1])));  // which is told of the other one
+      auto const all = messages_of(outcome);
+      CHECK_THAT(all, Contains(error == EIO ? "Input/output error" : "No space left on device"));
+      CHECK(folder.contents().empty());
+    }
+  }
+}
+
+TEST_CASE("a disk that is full, and a folder that is not there, are said at the start on all ranks") {
+  DiskEnds const ends;
+  Folder const folder;
+  SECTION("full") {
+    FailPoints::arm(folder.path(), 2, ENOSPC);
+    auto const outcome = trained(offloaded(3, folder.path()), [](int, int) {});
+    INFO(messages_of(outcome));
+    REQUIRE(outcome[0]);
+    REQUIRE(outcome[1]);
+    CHECK_THAT(messages_of(outcome), Contains("cannot be written: No space left on device"));
+  }
+  SECTION("not there") {
+    auto const outcome = trained(offloaded(3, folder / "gone"), [](int, int) {});
+    REQUIRE(outcome[0]);
+    REQUIRE(outcome[1]);
+    CHECK_THAT(messages_of(outcome), Contains("gone: cannot be written: No such file or directory"));
+  }
+  SECTION("a file") {
+    auto const outcome = trained(offloaded(3, "/dev/null"), [](int, int) {});
+    REQUIRE(outcome[0]);
+    CHECK_THAT(messages_of(outcome), Contains("/dev/null: cannot be written: Not a directory"));
+  }
+  CHECK(folder.contents().empty());
+}
+
+TEST_CASE("a file system that has no files without names has one whose name is gone at once") {
+  DiskEnds const ends;
+  Folder const folder;
+  FailPoints::arm(folder.path(), 1, EOPNOTSUPP);  // one rank's open
+  auto const outcome =
+      trained(offloaded(3, folder.path()), [&](int, int) { expect(folder.contents().empty(), "a name"); });
+  CHECK(messages_of(outcome) == "");
+  CHECK_THAT(FailPoints::failed(), Contains("open "));
+}
+
+TEST_CASE("a folder that vanishes while ranks train takes nothing away") {
+  Folder const folder;
+  std::filesystem::create_directory(folder / "states");
+  auto const outcome = trained(offloaded(3, folder / "states"), [&](int rank, int step) {
+    if (rank == 0 && step == 2) {
+      std::filesystem::remove_all(folder / "states");
+    }
+  });
+  CHECK(messages_of(outcome) == "");
+  CHECK(folder.contents().empty());
+}
+
+TEST_CASE("a disk that does not answer ends all ranks at the timeout") {
+  DiskEnds const ends;
+  Folder const folder;
+  auto const disk = GENERATE(on_disks[1], on_disks[4]);
+  auto const outcome = trained(offloaded(3, folder.path(), 2000, disk), [&](int rank, int step) {
+    if (rank == 0 && step == 2) {
+      FailPoints::odd_disk({.folder = folder.path(), .holds = true});
+    }
+  });
+  INFO(disk.name());
+  INFO(messages_of(outcome));
+  REQUIRE(outcome[0]);
+  REQUIRE(outcome[1]);
+  CHECK_THAT(messages_of(outcome), Contains("the disk does not answer: ") &&
+                                       Contains("1500 ms, three quarters of zeroth.timeout_ms; bytes "));
+}
+
+TEST_CASE("reads and writes that move less than they are asked to change nothing") {
+  DiskEnds const ends;
+  auto const train_on = [](Folder const& folder, std::size_t most) {
+    FailPoints::odd_disk({.folder = folder.path(), .most = most});
+    std::vector<float> weights;
+    auto const outcome = run_job(2, [&](Job& job) {
+      SmallModel const small;
+      Engine<bf16> engine{job, small.model, offloaded(3, folder.path(), 120000, on_disks[0])};
+      train(engine, small, 4);
+      auto const read = read_weights(engine, small);
+      if (job.rank() == 0) {
+        weights = read;
+      }
+    });
+    FailPoints::odd_disk({});
+    REQUIRE(messages_of(outcome) == "");
+    return weights;
+  };
+  Folder const folder;
+  auto const whole = train_on(folder, 0);
+  CHECK(train_on(folder, 4096) == whole);
+  CHECK(train_on(folder, 512) == whole);
+  CHECK(train_on(folder, 100) == whole);  // then the rest is no whole block
+}
+
+namespace {
+
+constexpr auto unlimited = std::numeric_limits<std::uint64_t>::max();
+
+std::string shortage(std::vector<engine::RankRoom> const& ranks, bool in_one_process, OffloadDevice device) {
+  shard::MemoryPlan plan;
+  plan.bytes.optimizer = 60 << 20;
+  plan.bytes.parameters = 40 << 20;
+  plan.disk.bytes = device == OffloadDevice::nvme ? 200 << 20 : 0;
+  Settings settings;
+  settings.stage = 3;
+  settings.offload.optimizer = device;
+  settings.offload.folder = "/nvme";
+  return engine::shortage(plan, settings, ranks, in_one_process);
+}
+
+}  // namespace
+
+TEST_CASE("what there is not enough of is said before anything is allocated") {
+  auto const mib = [](std::uint64_t count) { return count << 20U; };
+  engine::Room const all{unlimited, unlimited, unlimited};
+  using engine::RankRoom;
+  CHECK(shortage({{1, all}, {1, all}}, false, OffloadDevice::nvme).empty());
+  // Two ranks on one machine, one on another.
+  std::vector<RankRoom> ranks{{1, {mib(200), unlimited, unlimited}},
+                              {1, {mib(200), unlimited, unlimited}},
+                              {2, {mib(100), unlimited, unlimited}}};
+  CHECK(shortage(ranks, false, OffloadDevice::none).empty());
+  ranks[1].room.memory_of_machine -= 1;
+  CHECK_THAT(
+      shortage(ranks, false, OffloadDevice::none),
+      Contains("100.0 MiB of memory for each of 2 ranks on the machine of rank 1, and 200.0 MiB are left there") &&
+          Contains("offload_optimizer with device \"nvme\" takes 60.0 MiB of each rank's to a disk"));
+  // A limit of a process is each rank's, or that of all together.
+  std::vector<RankRoom> const limited{{1, {unlimited, mib(150), unlimited}}, {1, {unlimited, mib(150), unlimited}}};
+  CHECK(shortage(limited, false, OffloadDevice::none).empty());
+  CHECK_THAT(shortage(limited, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
+  // Disks are a machine's.
+  std::vector<RankRoom> const full{{1, {unlimited, unlimited, mib(399)}}, {1, {unlimited, unlimited, mib(399)}}};
+  CHECK_THAT(shortage(full, false, OffloadDevice::nvme), Contains("200.0 MiB on the disk of /nvme") &&
+                                                             Contains("for each of 2 ranks") &&
+                                                             Contains("399.0 MiB are free"));
+  CHECK(shortage(full, false, OffloadDevice::none).empty());
+}
+
+TEST_CASE("what is left is known") {
+  auto const left = engine::room("/");
+  CHECK(left.memory_of_machine > 0);
+  CHECK(left.memory_of_machine < unlimited);
+  CHECK(left.disk < unlimited);
+  struct rlimit before {};
+  REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+  struct rlimit lower = before;
+  lower.rlim_cur = std::uint64_t{1} << 40U;
+  REQUIRE(::setrlimit(RLIMIT_AS, &lower) == 0);
+  auto const limited = engine::room({});
+  REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(limited.memory_of_process < std::uint64_t{1} << 40U);
+  CHECK(limited.memory_of_process > 0);
+  CHECK(limited.disk == unlimited);
+}
+
+TEST_CASE("a model that is too large for its process is refused by the plan on every rank, and nothing is allocated") {
+  struct rlimit before {};
+  REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+  Model model;
+  auto const unit = model.unit("large");
+  static_cast<void>(model.param(unit, "w", {std::int64_t{1} << 36U}, Constant{0}));
+  struct rlimit lower = before;
+  lower.rlim_cur = std::uint64_t{1} << 36U;
+  REQUIRE(::setrlimit(RLIMIT_AS, &lower) == 0);
+  auto const outcome = run_job(2, [&](Job& job) { Engine<float> const engine{job, model, small_config(3)}; });
+  REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
+  for (auto const& error : outcome) {
+    INFO(message_of(error));
+    CHECK(holds<ConfigError>(error));
+    CHECK_THAT(message_of(error), Contains("the plan asks for ") && Contains("(ulimit -v, ulimit -d)"));
+  }
+}
+
+TEST_CASE("the CPU as offload device changes nothing, and the plan says so") {
+  auto const with = small_config(3).with(
+      R"({"zero_optimization": {"offload_optimizer": {"device": "cpu", "pin_memory": true}, "offload_param": {"device": "cpu"}}})");
+  SmallModel const small;
+  auto const planned = plan(small.model, with, 2);
+  CHECK(planned.bytes == plan(small.model, small_config(3), 2).bytes);
+  CHECK_THAT(explain_plan(planned), Contains("on a CPU states are in its memory already, and nothing changes"));
+}
+
+}  // namespace zeroth::testing

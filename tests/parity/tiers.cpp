@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Training whose masters and optimizer states are on a disk, all or a part of them, has the bits of stage 0 in memory:
+/// at every stage, in groups, by tiles of any size, however they come and go, and from a disk that takes its time.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstddef>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ended.hpp"
+#include "groups.hpp"
+#include "support/catch.hpp"
+#include "support/delayed.hpp"
+#include "support/rules.hpp"
+#include "support/sanitized.hpp"
+#include "tiers.hpp"
+#ifdef ZEROTH_ODD_DISK
+#include "support/fail_points.hpp"
+#endif
+
+namespace zeroth::testing {
+namespace {
+
+Config plain(Types const& types, int stage, int accumulation, char const* reduce, Movement const& move,
+             std::string const& more = "",
+             char const* optimizer = R"("type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1})") {
+  return Config::from_json(file(types, stage, accumulation, reduce, move, more, optimizer));
+}
+
+/// Under a sanitizer, which looks at code and not at bits.
+bool left_out(Types const& types) { return sanitized && types.name != bf16_types.name; }
+
+/// Another one with each call, so that a grid goes through all of them.
+class NextDisk {
+ public:
+  [[nodiscard]] OnDisk const& operator()() { return on_disks[next_++ % std::size(on_disks)]; }
+
+ private:
+  std::size_t next_ = 0;
+};
+
+/// While it is there, reads and writes of files in a folder sleep at random. Not where a sanitizer has those calls.
+class SleepyDisk {
+ public:
+  SleepyDisk([[maybe_unused]] Folder const& folder, [[maybe_unused]] unsigned seed) {
+#ifdef ZEROTH_ODD_DISK
+    FailPoints::odd_disk({.folder = folder.path(), .seed = seed});
+#endif
+  }
+  SleepyDisk(SleepyDisk const&) = delete;
+  SleepyDisk& operator=(SleepyDisk const&) = delete;
+  ~SleepyDisk() {
+#ifdef ZEROTH_ODD_DISK
+    FailPoints::odd_disk({});
+#endif
+  }
+};
+
+}  // namespace
+
+TEST_CASE("states on a disk have the bits of stage 0, and leave no file") {
+  auto const world = GENERATE(from_range(worlds({1, 3}, {3})));
+  auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  auto const [accumulation, reduce] =
+      GENERATE(table<int, char const*>({{1, "every_micro_step"}, {3, "last_micro_step"}}));
+  if (left_out(types)) {
+    return;
+  }
+  Folder const folder;
+  NextDisk next;
+  auto const base = trained(world, plain(types, 0, accumulation, reduce, movements[1]));
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const& move : movements) {
+      auto const& disk = next();
+      auto const* const poison = move.gradient_slots == 1 ? "" : R"(, "poison": true)";
+      INFO(fmt::format("{} ranks, {}, {} micro-steps, stage {}, overlap {}; {}", world, types.name, accumulation, stage,
+                       move.overlap, disk.name()));
+      std::atomic<bool> left{false};
+      TrainOptions options;
+      options.after_step = [&](AnyEngine&, int) { left = left || !folder.contents().empty(); };
+      auto const config = plain(types, stage, accumulation, reduce, move, poison);
+      REQUIRE(trained(world, on_disk(config, disk, folder.path()), options) == base);
+      REQUIRE_FALSE(left);
+    }
+  }
+}
+
+TEST_CASE("states on a disk are those of stage 0 in the end, by every optimizer") {
+  auto const rule = GENERATE(from_range(all_rules()));
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  if (left_out(types)) {
+    return;
+  }
+  Folder const folder;
+  NextDisk next;
+  auto const of = [&](int stage) {
+    return plain(types, stage, 2, "every_micro_step", movements[stage], "", rule.optimizer);
+  };
+  auto const base = ended(3, of(0));
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const& disk = next();
+    INFO(fmt::format("{}, {}, stage {}; {}", rule.name, types.name, stage, disk.name()));
+    REQUIRE(ended(3, on_disk(of(stage), disk, folder.path())) == base);
+  }
+}
+
+TEST_CASE("a program's own rule trains on a disk as in memory") {
+  auto const types = GENERATE(fp32_types, bf16_types);
+  Folder const folder;
+  auto const of = [&](int stage) {
+    return Config::from_json(file(types, stage, 2, "every_micro_step", movements[stage], "", "")).with(own_momentum());
+  };
+  auto const base = ended(3, of(0));
+  for (int stage = 0; stage <= 3; ++stage) {
+    CHECK(ended(3, on_disk(of(stage), on_disks[1], folder.path())) == base);
+  }
+}
+
+TEST_CASE("in groups states on a disk have the bits of stage 0") {
+  auto const world = GENERATE(from_range(worlds({4, 6}, {4})));
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  if (left_out(types)) {
+    return;
+  }
+  Folder const folder;
+  NextDisk next;
+  auto const base = ended(world, plain(types, 0, 2, "every_micro_step", movements[1]));
+  for (auto const& grouping : groupings) {
+    for (int const size : group_sizes(world)) {
+      auto const& disk = next();
+      INFO(fmt::format("{} ranks, {}, {}; {}", world, types.name, grouping.name(size), disk.name()));
+      auto const config = in_groups(plain(types, 0, 2, "every_micro_step", movements[0]), grouping, size);
+      REQUIRE(ended(world, on_disk(config, disk, folder.path())) == base);
+    }
+  }
+}
+
+TEST_CASE("a disk that sleeps at random, and ranks that do, change nothing") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  if (left_out(types)) {
+    return;
+  }
+  Folder const folder;
+  auto const base = ended(3, plain(types, 0, 2, "every_micro_step", movements[1]));
+  unsigned seed = 1;
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto d = static_cast<std::size_t>(stage % 2); d < std::size(on_disks); d += 2) {
+      auto const& disk = on_disks[d];
+      INFO(fmt::format("{}, stage {}, seed {}; {}", types.name, stage, seed, disk.name()));
+      SleepyDisk const sleepy{folder, seed++};
+      TrainOptions options;
+      options.waits = true;
+      auto const config = plain(types, stage, 2, "every_micro_step", movements[0], R"(, "poison": true)");
+      REQUIRE(ended(3, on_disk(config, disk, folder.path()), options, delayed) == base);
+    }
+  }
+}
+
+TEST_CASE("an overflow leaves states on a disk as they were") {
+  TrainOptions options;
+  options.overflow_at_step = 2;
+  Folder const folder;
+  auto const base = ended(3, plain(fp16_types, 0, 2, "every_micro_step", movements[1]), options);
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const config = plain(fp16_types, stage, 2, "every_micro_step", movements[2]);
+    CHECK(ended(3, on_disk(config, on_disks[1], folder.path()), options) == base);
+  }
+}
+
+TEST_CASE("random jobs have the bits of stage 0 wherever their states are") {
+  auto const seed = std::random_device{}();
+  std::mt19937 random{seed};
+  auto const below = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
+  Folder const folder;
+  for (int job = 0; job < (sanitized ? 3 : 15); ++job) {
+    auto const world = 1 + static_cast<int>(below(6));
+    auto const& types = all_types[below(std::size(all_types))];
+    auto const accumulation = 1 + static_cast<int>(below(3));
+    auto const sizes = group_sizes(world);
+    auto const size = sizes[below(sizes.size())];
+    bool const groups = below(2) == 0;
+    auto const& grouping =
+        groups ? groupings[below(std::size(groupings))] : stages_alone[below(std::size(stages_alone))];
+    OnDisk const disk{static_cast<double>(below(101)) / 100,
+                      1 + static_cast<std::int64_t>(below(9000)),
+                      below(2) == 0,
+                      below(2) == 0,
+                      1 + static_cast<int>(below(20)),
+                      4096 * (1 + static_cast<int>(below(4))),
+                      1 + static_cast<int>(below(9))};
+    auto const& move = movements[below(std::size(movements))];
+    INFO(fmt::format("seed {}, job {}: {} ranks, {}, {} micro-steps, {}; {}", seed, job, world, types.name,
+                     accumulation, grouping.name(size), disk.name()));
+    SleepyDisk const sleepy{folder, below(2) == 0 ? 0 : 1 + static_cast<unsigned>(below(1000))};
+    auto const base = ended(world, plain(types, 0, accumulation, "every_micro_step", movements[1]));
+    auto const config = in_groups(plain(types, 0, accumulation, "every_micro_step", move), grouping, size);
+    REQUIRE(ended(world, on_disk(config, disk, folder.path())) == base);
+  }
+}
+
+}  // namespace zeroth::testing

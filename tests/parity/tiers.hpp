@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Stage files that keep the optimizer's states on a disk.
+#pragma once
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "zeroth/config/config.hpp"
+
+namespace zeroth::testing {
+
+/// How much is on the disk, and how it comes and goes.
+struct OnDisk {
+  double ratio;
+  std::int64_t tile;
+  bool reads_ahead, writes_behind;
+  int buffers;
+  int block, requests;
+  [[nodiscard]] std::string name() const {
+    return fmt::format("ratio {}, tiles of {}, read {}, written {}, {} buffers, {} requests of {} bytes", ratio, tile,
+                       reads_ahead ? "ahead" : "late", writes_behind ? "behind" : "at once", buffers, requests, block);
+  }
+};
+inline constexpr OnDisk on_disks[] = {
+    {1, 1'000'000'000, true, true, 4, 1 << 20, 8}, {1, 2048, true, true, 4, 4096, 3},
+    {0.5, 2048, true, false, 1, 1 << 20, 1},       {0.3, 4096, false, true, 16, 8192, 2},
+    {0.75, 1, false, false, 1, 4096, 1},           {1, 2048, true, true, 64, 4096, 8},
+};
+
+/// `config` with states in a file in `folder`.
+inline Config on_disk(Config const& config, OnDisk const& disk, std::filesystem::path const& folder) {
+  return config.with(fmt::format(R"({{"zero_optimization": {{"sub_group_size": {}, "offload_optimizer": {{
+      "device": "nvme", "nvme_path": "{}", "ratio": {}, "buffer_count": {}, "pipeline_read": {}, "pipeline_write": {}}}}},
+      "aio": {{"block_size": {}, "queue_depth": {}}}}})",
+                                 disk.tile, folder.string(), disk.ratio, disk.buffers, disk.reads_ahead,
+                                 disk.writes_behind, disk.block, disk.requests));
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What of the optimizer's states is on a disk, in which tiles, and where: each element once, and nowhere else.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/block_file.hpp"
+#include "shard/memory_plan.hpp"
+#include "shard/random_model.hpp"
+#include "support/catch.hpp"
+#include "support/rules.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using shard::Layout;
+using shard::Placement;
+
+shard::PlanRequest request_for(int world, Placement optimizer, double ratio, std::int64_t tile) {
+  shard::PlanRequest request;
+  request.places = {world, world};
+  request.placements.optimizer = optimizer;
+  request.offload.ratio = ratio;
+  request.offload.tile_count = tile;
+  request.offload.tiles_in_memory = 3;
+  return request;
+}
+
+/// Bytes [begin, end) of a file.
+struct Extent {
+  std::int64_t begin, end;
+};
+
+}  // namespace
+
+TEST_CASE("every element that the optimizer holds is in memory or in one tile, in the order of updates") {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    auto const model = random_model(seed);
+    for (int const world : {1, 3}) {
+      Layout const layout{model.description(), world};
+      for (double const ratio : {0.0, 0.01, 0.37, 0.5, 1.0}) {
+        for (std::int64_t const tile :
+             {std::int64_t{1}, std::int64_t{2048}, std::int64_t{5000}, std::int64_t{1} << 40U}) {
+          auto const placement = seed % 2 == 0 ? Placement::shard : Placement::whole;
+          auto const request = request_for(world, placement, ratio, tile);
+          auto const tiles = shard::cut_tiles(layout, placement, request.places, request.offload);
+          INFO(fmt::format("model {}, {} ranks, ratio {}, tiles of {}", seed, world, ratio, tile));
+          std::int64_t all = 0;
+          std::int64_t on_disk = 0;
+          std::size_t next = 0;
+          auto const completion = layout.completion_order();
+          for (auto each = completion.rbegin(); each != completion.rend(); ++each) {
+            auto const count = shard::held(layout.flats()[*each].trainable, placement, request.places, 0).count();
+            auto end = tiles.in_memory[*each];
+            REQUIRE(end <= count);
+            for (; next < tiles.on_disk.size() && tiles.on_disk[next].flat == *each; ++next) {
+              auto const& elements = tiles.on_disk[next].elements;
+              REQUIRE(elements.begin == end);
+              REQUIRE(elements.begin % shard::tile_alignment_count == 0);
+              REQUIRE(elements.count() > 0);
+              REQUIRE(elements.count() <= std::max(shard::tile_alignment_count, tile));
+              REQUIRE(elements.count() <= tiles.largest_count);
+              on_disk += elements.count();
+              end = elements.end;
+            }
+            REQUIRE(end == count);
+            all += count;
+          }
+          REQUIRE(next == tiles.on_disk.size());
+          // All that is asked for is on the disk, and no more than aligning costs beside it.
+          REQUIRE(static_cast<double>(on_disk) >= std::floor(ratio * static_cast<double>(all)));
+          REQUIRE(static_cast<double>(on_disk) <=
+                  ratio * static_cast<double>(all) + (ratio == 0 ? 0 : shard::tile_alignment_count));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("states on a disk are apart, in whole blocks, and memory has the rest and the tiles") {
+  auto const rules = all_rules();
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    auto const model = random_model(seed);
+    Layout const layout{model.description(), 2};
+    for (bool const narrow : {false, true}) {
+      for (double const ratio : {0.4, 1.0}) {
+        auto request = request_for(2, Placement::shard, ratio, 4096);
+        request.update.rule = rules[seed % rules.size()].rule;
+        if (narrow) {
+          request.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
+        }
+        auto const with = shard::plan_memory(layout, request);
+        request.offload.ratio = 0;
+        auto const without = shard::plan_memory(layout, request);
+        INFO(fmt::format("model {}, {}, {}, ratio {}", seed, rules[seed % rules.size()].name, narrow, ratio));
+        std::vector<Extent> extents;
+        std::int64_t elements = 0;
+        for (auto const flat : with.flats.ids()) {
+          auto const& at = with.flats[flat];
+          auto const count = layout.flats()[flat].trainable.shard_count - at.in_memory_count;
+          for (std::size_t k = 0; k < at.on_disk.size(); ++k) {
+            bool const kept = k == 0 ? narrow : k <= static_cast<std::size_t>(optim::state_count(request.update.rule));
+            REQUIRE((at.on_disk[k] >= 0) == (kept && with.disk.bytes > 0));
+            if (at.on_disk[k] >= 0 && count > 0) {
+              REQUIRE(at.on_disk[k] % block_bytes == 0);
+              extents.push_back({at.on_disk[k], at.on_disk[k] + 4 * count});
+              elements += count;
+            }
+          }
+        }
+        std::ranges::sort(extents, {}, &Extent::begin);
+        std::int64_t end = 0;
+        for (auto const& extent : extents) {
+          REQUIRE(extent.begin >= end);
+          REQUIRE(extent.begin - end < block_bytes);
+          end = extent.end;
+        }
+        REQUIRE(with.disk.bytes == whole_blocks(end));
+        REQUIRE(with.bytes.optimizer + 4 * elements == without.bytes.optimizer);
+        REQUIRE(with.bytes.slots == without.bytes.slots + with.disk.memory_bytes());
+        REQUIRE(with.disk.tiles_in_memory <= 3);
+        REQUIRE(with.bytes.parameters == without.bytes.parameters);
+        REQUIRE(with.bytes.gradients == without.bytes.gradients);
+        REQUIRE(with.bytes.scratch == without.bytes.scratch);
+      }
+    }
+  }
+}
+
+TEST_CASE("nothing is on a disk where the optimizer keeps nothing beside the parameters") {
+  auto const model = random_model(3);
+  Layout const layout{model.description(), 2};
+  auto request = request_for(2, Placement::shard, 1, 4096);
+  request.update.rule = optim::Sgd{};
+  auto const plan = shard::plan_memory(layout, request);
+  CHECK(plan.disk.bytes == 0);
+  CHECK(plan.disk.tiles.empty());
+  CHECK(plan.disk.memory_bytes() == 0);
+  for (auto const flat : plan.flats.ids()) {
+    CHECK(plan.flats[flat].in_memory_count == layout.flats()[flat].trainable.shard_count);
+  }
+}
+
+}  // namespace zeroth::testing
