@@ -9,7 +9,7 @@
 
 #include <zeroth/config/config.hpp>
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;
 }
 

@@ -219,9 +219,9 @@ Dtype dtype_named(std::string_view name) {
 
 namespace {
 
-template <Path Enabled, Path Output, Path Name>
+template <Path enabled, Path output, Path name>
 MonitorSettings monitor(Values const& values) {
-  return {values.get<Enabled>(), std::string{values.get<Output>()}, std::string{values.get<Name>()}};
+  return {values.get<enabled>(), std::string{values.get<output>()}, std::string{values.get<name>()}};
 }
 
 template <Path P>

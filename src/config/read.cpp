@@ -76,7 +76,7 @@ class Reader {
     for (auto const& member : section) {
       members.push_back(&member);
     }
-    std::ranges::stable_partition(members, [](Member const* member) { return member->name == "type"; });
+    std::stable_partition(members.begin(), members.end(), [](Member const* member) { return member->name == "type"; });
     return members;
   }
 

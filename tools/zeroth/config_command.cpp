@@ -33,7 +33,7 @@ struct ConfigOptions {
 };
 
 /// What became of one file.
-struct Verdict {
+struct FileVerdict {
   std::string file;
   int status = could_start;
   std::vector<std::string> problems;  // with what comes first of all: the file and their number
@@ -67,8 +67,8 @@ int ranks_of(Config const& config) {
   return implies ? static_cast<int>(train / others) : 1;
 }
 
-Verdict judge(std::string const& file, Beside const& beside, std::optional<int> ranks) {
-  Verdict verdict;
+FileVerdict judge(std::string const& file, Beside const& beside, std::optional<int> ranks) {
+  FileVerdict verdict;
   verdict.file = file;
   try {
     verdict.config = Config::from_file(file, beside);
@@ -85,7 +85,7 @@ Verdict judge(std::string const& file, Beside const& beside, std::optional<int> 
   return verdict;
 }
 
-std::string open_names(Verdict const& verdict) {
+std::string open_names(FileVerdict const& verdict) {
   std::vector<std::string> names;
   for (auto const& open : verdict.config->open()) {
     names.push_back(open.path);
@@ -96,7 +96,7 @@ std::string open_names(Verdict const& verdict) {
 std::string in_ranks(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
 /// For a list of files.
-std::string line_of(Verdict const& verdict) {
+std::string line_of(FileVerdict const& verdict) {
   if (verdict.status == is_refused) {
     auto const& problems = verdict.problems;
     auto const first = problems.size() > 1 ? problems[1].substr(2) : problems[0];
@@ -111,7 +111,7 @@ std::string line_of(Verdict const& verdict) {
              : fmt::format("{}: {} could start{}\n", verdict.file, in_ranks(verdict.ranks), notes);
 }
 
-std::string text_of(Verdict const& verdict) {
+std::string text_of(FileVerdict const& verdict) {
   if (verdict.status == is_refused) {
     return fmt::format("{}\n", fmt::join(verdict.problems, "\n"));
   }
@@ -137,7 +137,7 @@ std::string text_of(Verdict const& verdict) {
   return text;
 }
 
-nlohmann::ordered_json json_of(Verdict const& verdict) {
+nlohmann::ordered_json json_of(FileVerdict const& verdict) {
   constexpr char const* words[] = {"could start", "refused", "", "open"};
   nlohmann::ordered_json json{
       {"file", verdict.file}, {"status", words[verdict.status]}, {"problems", verdict.problems}};
