@@ -91,7 +91,7 @@ TEST_CASE("A pipe and a device are no models, nor is one that an index names") {
   CHECK(refusal_of(files.write("index.json", R"({"weight_map": {"w": "pipe"}})")) ==
         "pipe: is a pipe; allowed: a regular file");
   CHECK(refusal_of(files.write("index.json", "{\"weight_map\": {\"w\": \"a\\u001b\"}}")) ==
-        "index.json: weight_map is {\"w\": ...}; allowed: an object from names of tensors to names of files");
+        "index.json: weight_map is {\"w\": \"a\\x1b\"}; allowed: an object from names of tensors to names of files");
 }
 
 }  // namespace
