@@ -57,7 +57,7 @@ std::string_view nearest(std::string_view name, std::vector<std::string_view> co
     return best;
   }
   for (auto const candidate : names) {
-    auto const [shorter, longer] = std::minmax(name.size(), candidate.size());
+    auto const [shorter, longer] = std::minmax({name.size(), candidate.size()});
     if (longer - shorter >= least) {
       continue;  // no less than that far
     }
