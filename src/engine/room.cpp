@@ -146,9 +146,8 @@ std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, st
     }
     if (room.disk < here * disk) {
       return fmt::format(
-          "the plan asks for {} on the disk of {} (zero_optimization.offload_optimizer.nvme_path) for each of {} on "
-          "the "
-          "machine of rank {}, and {} are free there; a lower ratio takes less",
+          "the plan asks for {} on the disk of {} (zero_optimization.offload_optimizer.nvme_path) for each of {} "
+          "on the machine of rank {}, and {} are free there; a lower ratio takes less",
           mebibytes(disk), settings.offload.folder.string(), here == 1 ? "1 rank" : fmt::format("{} ranks", here), i,
           mebibytes(room.disk));
     }
