@@ -18,7 +18,8 @@ ZEROTH_HOST_DEVICE inline double cycle_height(Schedule const& schedule, std::int
   std::int64_t const length = rises ? schedule.cycle_first : schedule.cycle_second;
   std::int64_t const reached = rises ? position : schedule.cycle_first + schedule.cycle_second - position;
   if (stairs > 0) {
-    return static_cast<double>(reached * stairs / length) / static_cast<double>(stairs);
+    std::int64_t const climbed = reached * stairs / length;
+    return static_cast<double>(climbed) / static_cast<double>(stairs);
   }
   return static_cast<double>(reached) / static_cast<double>(length);
 }
@@ -37,8 +38,9 @@ ZEROTH_HOST_DEVICE inline double one_cycle(Schedule const& schedule, std::int64_
 }
 
 ZEROTH_HOST_DEVICE inline double range_test(Schedule const& schedule, std::int64_t applied) noexcept {
+  std::int64_t const whole = applied / schedule.range_interval;
   double const intervals = schedule.range_staircase
-                               ? static_cast<double>(applied / schedule.range_interval)
+                               ? static_cast<double>(whole)
                                : static_cast<double>(applied) / static_cast<double>(schedule.range_interval);
   return static_cast<double>(schedule.range_min) * (1 + static_cast<double>(schedule.range_rate) * intervals);
 }
