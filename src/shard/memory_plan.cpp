@@ -50,7 +50,10 @@ std::array<std::optional<Dtype>, most_updated> dtypes_of_updated(PlanRequest con
   if (request.precision.has_master()) {
     dtypes[0] = request.precision.master;
   }
-  std::fill_n(dtypes.begin() + 1, optim::state_count(request.update.rule), request.precision.states);
+  auto const states = static_cast<std::size_t>(optim::state_count(request.update.rule));
+  for (std::size_t k = 0; k + 1 < dtypes.size() && k < states; ++k) {
+    dtypes[k + 1] = request.precision.states;
+  }
   return dtypes;
 }
 
