@@ -18,8 +18,9 @@ void rank_fold(Reduce reduce, void* const* outputs, int output_count, void const
                Dtype dtype, std::int64_t first, std::int64_t count) noexcept;
 
 /// memcpy for blocks that may be large: from 12 MiB on the stores go around the caches, which cannot hold them anyway.
-/// The blocks do not overlap, or are the same.
-void copy_bytes(void* destination, void const* source, std::int64_t bytes) noexcept;
+/// For one of several blocks that are copied one after another, `in_all` is what they come to: they do so from 8 MiB in
+/// all. The blocks do not overlap, or are the same.
+void copy_bytes(void* destination, void const* source, std::int64_t bytes, std::int64_t in_all = 0) noexcept;
 
 /// The same for several destinations, reading the source once. Around the caches from 8 MiB in all.
 void copy_to_all(std::span<void* const> destinations, void const* source, std::int64_t bytes) noexcept;

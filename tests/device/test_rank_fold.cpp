@@ -235,5 +235,27 @@ TEST_CASE("copies are exact at every alignment, below and above where stores are
   CHECK(source == before);
 }
 
+TEST_CASE("blocks of many, and last pieces of copies to all, may be shorter than what aligns them") {
+  constexpr std::int64_t piece = 64 << 10, many = 8 << 20;
+  std::vector<std::byte> source(static_cast<std::size_t>(many + piece + 256));
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    source[i] = static_cast<std::byte>(i * 131 + i / 251);
+  }
+  for (std::int64_t const bytes : {std::int64_t{1}, std::int64_t{10}, std::int64_t{70}, many + 1, many + 10, many + 47}) {
+    for (std::int64_t const offset : {1, 16, 63}) {
+      std::vector<std::byte> a(source.size(), std::byte{0xee}), b = a, c = a;
+      copy_bytes(a.data() + offset, source.data() + 3, bytes, many);
+      std::array<void*, 2> const both{b.data() + offset, c.data() + offset};
+      copy_to_all(both, source.data() + 3, bytes);
+      for (auto const* const destination : {&a, &b, &c}) {
+        INFO(bytes << " bytes to offset " << offset);
+        CHECK(std::memcmp(destination->data() + offset, source.data() + 3, static_cast<std::size_t>(bytes)) == 0);
+        CHECK((*destination)[static_cast<std::size_t>(offset - 1)] == std::byte{0xee});
+        CHECK((*destination)[static_cast<std::size_t>(offset + bytes)] == std::byte{0xee});
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace zeroth::device

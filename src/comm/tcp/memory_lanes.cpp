@@ -161,7 +161,7 @@ bool MemoryLanes::copy(int from, Tag tag, std::uint32_t number, std::int64_t off
                        void* to) const {
   auto const* const found = borrow(from, tag, number, offset, bytes, to);
   if (found != nullptr && found != to) {
-    device::copy_bytes(to, found, bytes);
+    device::copy_bytes(to, found, bytes, bytes * (members_ - 1));  // in a gather, one of as many
   }
   return found != nullptr;
 }
