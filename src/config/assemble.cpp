@@ -271,6 +271,8 @@ Settings assemble(Values const& values, optim::Own const* own) {
   settings.reduce_bucket_count = values.get<"zero_optimization.reduce_bucket_size">();
   settings.prefetch_count = values.get<"zero_optimization.stage3_prefetch_bucket_size">();
   settings.max_live_count = values.get<"zero_optimization.stage3_max_live_parameters">();
+  settings.persistence = {values.get<"zero_optimization.stage3_param_persistence_threshold">(),
+                          values.get<"zero_optimization.stage3_model_persistence_threshold">()};
   settings.gradient_slots = static_cast<int>(values.get<"zeroth.gradient_slots">());
   settings.overlap_comm = values.get<"zero_optimization.overlap_comm">();
   settings.update = {.rule = rule(values, own), .rounding_seed = values.get<"zeroth.stochastic_rounding_seed">()};

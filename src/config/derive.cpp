@@ -138,6 +138,10 @@ Value pipeline(Values const& values) {
   return on_disk ? Value{values.get<"zero_optimization.overlap_comm">()} : Value{};
 }
 
+Value nothing_persists(Values const& /*values*/) { return std::int64_t{0}; }
+
+Value everything_may_persist(Values const& /*values*/) { return std::numeric_limits<std::int64_t>::max(); }
+
 Value disk_threads(Values const& values) { return values.get<"aio.thread_count">(); }
 
 Value gradient_slots(Values const& values) {

@@ -165,8 +165,6 @@ constexpr ForeignKey table[] = {
     {"zero_optimization.offload_optimizer.super_offload", Form::boolean, no_effect, "false", "it is another schedule of the same update"},
     {"zero_optimization.offload_optimizer.cpuadam_cores_perc", Form::number, moot, "", "of offload_optimizer.super_offload"},
     {"zero_optimization.zenflow", Form::object, refused, "", "it trains something else: late updates"},
-    {"zero_optimization.stage3_param_persistence_threshold", Form::integer, no_effect, "0", "every parameter is sharded; the units of the model say what travels together"},
-    {"zero_optimization.stage3_model_persistence_threshold", Form::integer, no_effect, "0 or 9223372036854775807", "every parameter is sharded; the units of the model say what travels together"},
     {"zero_optimization.stage3_max_reuse_distance", Form::integer, no_effect, "1000000000", "a unit is released when it was used; stage3_max_live_parameters bounds what is gathered"},
     {"zero_optimization.stage3_module_granularity_threshold", Form::integer, no_effect, "0", "the units of the model say what travels together"},
     {"zero_optimization.stage3_use_all_reduce_for_fetch_params", Form::boolean, no_effect, "false", "parameters are always gathered with an all-gather"},

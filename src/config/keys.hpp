@@ -77,6 +77,8 @@ Value reduce_gradients(Values const& values);
 Value gradient_slots(Values const& values);
 Value group_size(Values const& values);
 Value disk_threads(Values const& values);
+Value nothing_persists(Values const& values);
+Value everything_may_persist(Values const& values);
 }  // namespace derive
 
 inline constexpr double int_limit = std::numeric_limits<int>::max();
@@ -188,6 +190,14 @@ inline constexpr Key keys[] = {
   {.path = "zero_optimization.stage3_max_live_parameters", .kind = Kind::integer, .value = 1'000'000'000,
    .meaning = "Stage 3: elements that may be gathered at once. Bounds prefetch, with a warning where it leaves none; "
               "the unit in use always fits."},
+  {.path = "zero_optimization.stage3_param_persistence_threshold", .kind = Kind::integer, .value = 0,
+   .when_auto = derive::nothing_persists,
+   .meaning = "Stage 3: parameters of at most so many elements are whole on every rank, and are not gathered when they "
+              "are used."},
+  {.path = "zero_optimization.stage3_model_persistence_threshold", .kind = Kind::integer,
+   .value = std::numeric_limits<std::int64_t>::max(), .when_auto = derive::everything_may_persist,
+   .meaning = "Stage 3: elements that all these parameters have at most, in the order of the model; one that would be "
+              "over it is sharded."},
   {.path = "zero_optimization.stage3_gather_16bit_weights_on_model_save", .kind = Kind::boolean, .value = false,
    .meaning = "AnyEngine::save_weights() writes weights in the compute dtype, rounded from the masters, instead of in "
               "fp32; at every stage."},

@@ -47,6 +47,7 @@ void count_elements(shard::Layout const& layout, Plan& plan) {
   for (auto const& flat : layout.flats()) {
     plan.parameter_count += flat.used_count();
     plan.padded_count += flat.padded_count();
+    plan.persistent_count += flat.persistent ? flat.used_count() : 0;
     if (flat.used_count() > plan.largest_flat_unit_count) {
       plan.largest_flat_unit = flat.name;
       plan.largest_flat_unit_count = flat.used_count();
@@ -196,6 +197,9 @@ std::string decisions(Plan const& plan) {
   auto text = fmt::format(
       "placements: parameters {}, gradients {}, optimizer {}\n", place(plan.shards_parameters, plan.parameter_ranks),
       place(plan.shards_gradients, plan.gradient_ranks), place(plan.shards_optimizer, plan.optimizer_ranks));
+  if (plan.persistent_count > 0 && plan.shards_parameters) {
+    text += fmt::format("persistent parameters: {} elements are whole on every rank\n", plan.persistent_count);
+  }
   text += groups_lines(plan);
   text += offload_lines(plan);
   text += dtypes_lines(settings);

@@ -41,6 +41,10 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, co
     largest_unit = std::max(largest_unit, flat.padded_count());
   }
   auto settings = config.settings(world, largest_unit);
+  if (settings.persistence.param_count > 0) {
+    // At every stage: squares are summed by flat units, and stages are to have the same norm.
+    layout = shard::Layout{model.description(), world, settings.persistence};
+  }
   auto limits = stage::limits_of(layout, settings);
   shard::PlanRequest request;
   request.placements = stage::placements_for(settings);

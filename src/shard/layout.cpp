@@ -47,6 +47,18 @@ ById<ParamId, std::int64_t> elements_of(model::Description const& description) {
   return elements;
 }
 
+/// By DeepSpeed's rule: in the order of the model, as long as there is room.
+ById<ParamId, char> persistent_of(model::Description const& description, PersistenceSettings const& persistence) {
+  ById<ParamId, char> persistent;
+  std::int64_t in_all = 0;
+  for (auto const& param : description.params) {
+    bool const is = param.count <= persistence.param_count && param.count <= persistence.model_count - in_all;
+    in_all += is ? param.count : 0;
+    persistent.push_back(is ? 1 : 0);
+  }
+  return persistent;
+}
+
 std::vector<FlatId> completion_order_of(ById<FlatId, FlatUnit> const& flats) {
   std::vector<FlatId> order;
   for (auto const flat : flats.ids()) {
@@ -64,14 +76,16 @@ std::vector<FlatId> completion_order_of(ById<FlatId, FlatUnit> const& flats) {
 
 }  // namespace
 
-Layout::Layout(model::Description const& description, int world) : world_{world} {
+Layout::Layout(model::Description const& description, int world, PersistenceSettings const& persistence)
+    : world_{world} {
   ZEROTH_EXPECTS(world >= 1, fmt::format("a layout for {} ranks", world));
   by_unit_.resize(description.units.size());
   by_param_.resize(description.params.size());
   auto const elements = elements_of(description);
-  auto const open_flat = [&](std::string name) {
+  auto const persistent = persistent_of(description, persistence);
+  auto const open_flat = [&](std::string name, bool persists) {
     auto const id = flats_.next_id();
-    flats_.push_back({.name = std::move(name), .trainable = {}, .frozen = {}, .users = {}});
+    flats_.push_back({.name = std::move(name), .trainable = {}, .frozen = {}, .users = {}, .persistent = persists});
     return id;
   };
   auto const add = [&](FlatId flat, ParamId param) {
@@ -90,19 +104,23 @@ Layout::Layout(model::Description const& description, int world) : world_{world}
     auto const& described = description.units[unit];
     stays_open_.push_back(described.stays_open ? 1 : 0);
     auto const tied = [&](ParamId param) { return !description.params[param].ties.empty(); };
-    if (!std::ranges::all_of(described.params, tied)) {
-      auto const own = open_flat(described.name);
+    for (bool const persists : {false, true}) {
+      auto const own = [&](ParamId param) { return !tied(param) && (persistent[param] != 0) == persists; };
+      if (!std::ranges::any_of(described.params, own)) {
+        continue;
+      }
+      auto const flat = open_flat(persists ? described.name + " (persistent)" : described.name, persists);
       for (auto const param : described.params) {
-        if (!tied(param)) {
-          add(own, param);
+        if (own(param)) {
+          add(flat, param);
         }
       }
-      use(own, unit);
-      by_unit_[unit].push_back(own);
+      use(flat, unit);
+      by_unit_[unit].push_back(flat);
     }
     for (auto const param : described.params) {
       if (tied(param)) {
-        auto const flat = open_flat(description.params[param].name);
+        auto const flat = open_flat(description.params[param].name, persistent[param] != 0);
         add(flat, param);
         use(flat, unit);
         flat_of_tied[param] = flat;

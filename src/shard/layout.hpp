@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "zeroth/config/settings.hpp"
 #include "zeroth/model/description.hpp"
 #include "zeroth/optim/update.hpp"
 
@@ -42,15 +43,19 @@ struct Part {
   [[nodiscard]] Range slice(int place) const noexcept { return {place * shard_count, (place + 1) * shard_count}; }
 };
 
-/// What is gathered and reduced together: one unit's own parameters, or one tied parameter.
+/// What is gathered and reduced together: one unit's own parameters, those of them that are persistent, or one tied
+/// parameter.
 struct FlatUnit {
   std::string name;
   Part trainable, frozen;
   std::vector<UnitId> users;  ///< Units that use it, ascending, never empty.
+  bool persistent = false;    ///< Every rank has its parameters whole, whatever the placement of others.
   [[nodiscard]] std::int64_t used_count() const noexcept { return trainable.used_count + frozen.used_count; }
   /// Of the gathered whole: the trainable part, then the frozen part.
   [[nodiscard]] std::int64_t padded_count() const noexcept { return trainable.padded_count + frozen.padded_count; }
   [[nodiscard]] std::int64_t shard_count() const noexcept { return trainable.shard_count + frozen.shard_count; }
+  /// Elements that are gathered for a use, where parameters are not whole.
+  [[nodiscard]] std::int64_t gathered_count() const noexcept { return persistent ? 0 : padded_count(); }
 };
 
 /// Where a parameter is.
@@ -65,11 +70,11 @@ struct Location {
 class Layout {
  public:
   /// Throws ContractError if what `world` ranks hold, with padding, is more than model::largest_count elements.
-  Layout(model::Description const& description, int world);
+  Layout(model::Description const& description, int world, PersistenceSettings const& persistence = {});
 
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] ById<FlatId, FlatUnit> const& flats() const noexcept { return flats_; }
-  /// The flat units that `unit` uses: its own, then those of tied parameters.
+  /// The flat units that `unit` uses: its own, its persistent one, then those of tied parameters.
   [[nodiscard]] std::span<FlatId const> flats_of(UnitId unit) const noexcept { return by_unit_[unit]; }
   [[nodiscard]] Location const& location(ParamId param) const noexcept { return by_param_[param]; }
   /// Are guards of `unit` open around other units' turns?

@@ -51,9 +51,11 @@ void Memory::register_memory() {
   auto& gathers = gather.between(placements.parameters, Placement::whole);
   add(gathers, *parameters_);
   add(gathers, *slots_);
-  if (placements.parameters == Placement::whole) {
+  auto const flats = layout().flats().ids();
+  if (std::ranges::any_of(flats, [this](FlatId flat) { return parameters_whole(flat); })) {
     add(gather.between(placements.optimizer, Placement::whole), *parameters_);
-  } else if (placements.parameters != placements.optimizer) {
+  }
+  if (placements.parameters != Placement::whole && placements.parameters != placements.optimizer) {
     add(*reduce.replicas, *parameters_);
   }
   for (auto* const sums :
@@ -72,7 +74,7 @@ Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   // Where the optimizer's elements begin in memory that holds the whole, and among the parameters.
   auto const own = optimized(flat).begin;
   auto const own_parameters =
-      (own - held(this->flat(flat).trainable, request_.placements.parameters).begin) * bytes_of(precision.compute);
+      (own - held(this->flat(flat).trainable, parameters_of(flat)).begin) * bytes_of(precision.compute);
   Addresses result{};
   result.parameters = parameters_->data() + at.parameters;
   result.gradient = at.gradient < 0 ? nullptr : gradients_->data() + at.gradient;

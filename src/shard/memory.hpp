@@ -83,7 +83,10 @@ class Memory {
   [[nodiscard]] Layout const& layout() const noexcept { return *context_.layout; }
   [[nodiscard]] FlatUnit const& flat(FlatId flat) const noexcept { return context_.layout->flats()[flat]; }
   [[nodiscard]] std::size_t flat_count() const noexcept { return context_.layout->flats().size(); }
-  [[nodiscard]] bool parameters_whole() const noexcept { return request_.placements.parameters == Placement::whole; }
+  [[nodiscard]] Placement parameters_of(FlatId flat) const noexcept {
+    return placement_of_parameters(this->flat(flat), request_.placements);
+  }
+  [[nodiscard]] bool parameters_whole(FlatId flat) const noexcept { return parameters_of(flat) == Placement::whole; }
   [[nodiscard]] bool gradients_whole() const noexcept { return request_.placements.gradients == Placement::whole; }
   [[nodiscard]] bool optimizer_whole() const noexcept { return request_.placements.optimizer == Placement::whole; }
   /// Elements of `part` that this rank holds under `placement`.

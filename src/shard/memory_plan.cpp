@@ -137,10 +137,11 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
     at.in_memory_count = tiles.in_memory[plan.flats.next_id()];
     Held const in_memory{at.in_memory_count,
                          std::max(std::int64_t{0}, updated.padding_count - (updated.count - at.in_memory_count))};
-    at.parameters = take(parameters, plan.padding.parameters,
-                         held_by_each(part, placements.parameters, request.places) +
-                             held_by_each(flat.frozen, placements.parameters, request.places),
-                         precision.compute);
+    auto const of_parameters = placement_of_parameters(flat, placements);
+    at.parameters = take(
+        parameters, plan.padding.parameters,
+        held_by_each(part, of_parameters, request.places) + held_by_each(flat.frozen, of_parameters, request.places),
+        precision.compute);
     if (precision.has_master()) {
       at.master = take(optimizer, plan.padding.optimizer, in_memory, precision.master);
     }

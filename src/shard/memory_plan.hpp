@@ -99,6 +99,11 @@ struct MemoryPlan {
 /// Among how many ranks one copy is cut.
 [[nodiscard]] int ranks_of(Placement placement, Places const& places) noexcept;
 
+/// Where the parameters of `flat` live.
+[[nodiscard]] inline Placement placement_of_parameters(FlatUnit const& flat, Placements const& placements) noexcept {
+  return flat.persistent ? Placement::whole : placements.parameters;
+}
+
 /// The elements of `part` that the rank at `place` holds under `placement`.
 [[nodiscard]] Range held(Part const& part, Placement placement, Places const& places, int place) noexcept;
 

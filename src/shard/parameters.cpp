@@ -17,10 +17,10 @@ Parameters::Parameters(Memory& memory)
       poison_{memory.request().poison},
       pool_{*memory.context().device, memory.request().parameter_slots, memory.parameter_slots(), bytes_of(dtype_)},
       gathers_done_{memory.context().device->make_event()} {
-  if (memory.parameters_whole()) {
-    for (auto const flat : memory.layout().flats().ids()) {
-      whole_.push_back(slot_of_its_own(*memory.context().device, memory.addresses(flat).parameters, flat));
-    }
+  for (auto const flat : memory.layout().flats().ids()) {
+    whole_.push_back(memory.parameters_whole(flat)
+                         ? slot_of_its_own(*memory.context().device, memory.addresses(flat).parameters, flat)
+                         : Slot{});
   }
   if (publishes_to_replicas()) {
     published_ = events_by_flat(memory.context());
@@ -28,10 +28,12 @@ Parameters::Parameters(Memory& memory)
   transaction_.reserve(std::max(std::size_t{2}, memory.flat_count()));
 }
 
-Slot& Parameters::slot(FlatId flat) noexcept { return memory_->parameters_whole() ? whole_[flat] : *pool_.find(flat); }
+Slot& Parameters::slot(FlatId flat) noexcept {
+  return memory_->parameters_whole(flat) ? whole_[flat] : *pool_.find(flat);
+}
 
 bool Parameters::gathered(FlatId flat) noexcept {
-  return memory_->parameters_whole() || empty(flat) || pool_.find(flat) != nullptr;
+  return memory_->parameters_whole(flat) || empty(flat) || pool_.find(flat) != nullptr;
 }
 
 bool Parameters::gather(FlatId flat, std::string_view purpose) {
@@ -120,12 +122,13 @@ bool Parameters::publishes_to_replicas() const noexcept {
 }
 
 void Parameters::publish(std::span<FlatId const> flats) {
-  auto const& [parameters, gradients, optimizer] = memory_->request().placements;
-  if (parameters == optimizer || flats.empty()) {
+  auto const optimizer = memory_->request().placements.optimizer;
+  auto const parameters = flats.empty() ? optimizer : memory_->parameters_of(flats.front());
+  if (parameters == optimizer) {
     return;
   }
   // Beside the gathers of the next forward, in which the reduce stream has nothing else to do.
-  bool const to_replicas = publishes_to_replicas();
+  bool const to_replicas = parameters == Placement::group;
   auto const& ranks = to_replicas ? memory_->context().reduce : memory_->context().gather;
   auto& stream = to_replicas ? *memory_->context().reduce_stream : *stream_;
   auto& holders = ranks.between(optimizer, parameters);

@@ -40,7 +40,7 @@ class Parameters {
   /// release.
   [[nodiscard]] std::byte const* address(ParamId param) noexcept;
   /// Hands what this rank has updated, in one transaction, to those that hold it too: where parameters are held coarser
-  /// than the optimizer.
+  /// than the optimizer. All or none of `flats` are persistent.
   void publish(std::span<FlatId const> flats);
   /// Are they other groups' ranks, each of which gathers with its group afterwards?
   [[nodiscard]] bool publishes_to_replicas() const noexcept;
@@ -66,7 +66,7 @@ class Parameters {
   Dtype dtype_;
   bool poison_;
   SlotPool pool_;
-  ById<FlatId, Slot> whole_;  // where parameters are whole
+  ById<FlatId, Slot> whole_;  // of those whose parameters are whole
   /// On the reduce stream: this rank has what its replicas updated. Where parameters are cut among a group.
   ById<FlatId, std::unique_ptr<device::Event>> published_;
   std::unique_ptr<device::Event> gathers_done_;

@@ -46,7 +46,7 @@ std::vector<OwnSlice> Slices::frozen(FlatId flat) const {
   if (unit.frozen.padded_count == 0) {
     return {};
   }
-  auto const placement = memory_->request().placements.parameters;
+  auto const placement = memory_->parameters_of(flat);
   auto const dtype = memory_->request().precision.compute;
   auto const before = memory_->held(unit.trainable, placement).count() + unit.frozen.slice(memory_->place()).begin -
                       memory_->held(unit.frozen, placement).begin;
@@ -91,11 +91,10 @@ void Slices::spread() {
   for (auto const flat : memory_->layout().flats().ids()) {
     auto const& unit = memory_->flat(flat);
     auto const at = memory_->addresses(flat);
-    auto const& placements = memory_->request().placements;
-    gather(flat, at.parameters, unit.trainable, placements.parameters, precision.compute);
-    auto const trainable = memory_->held(unit.trainable, placements.parameters).count();
-    gather(flat, at.parameters + trainable * bytes_of(precision.compute), unit.frozen, placements.parameters,
-           precision.compute);
+    auto const placement = memory_->parameters_of(flat);
+    gather(flat, at.parameters, unit.trainable, placement, precision.compute);
+    auto const trainable = memory_->held(unit.trainable, placement).count();
+    gather(flat, at.parameters + trainable * bytes_of(precision.compute), unit.frozen, placement, precision.compute);
     if (precision.has_master()) {
       gather_updated(flat, 0, at.master, precision.master);
     }

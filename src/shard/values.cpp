@@ -33,8 +33,8 @@ Range Values::slice_of(ParamId param, int place) const noexcept {
 }
 
 Range Values::held_of(ParamId param) const noexcept {  // the optimizer holds nothing that is not among these
-  auto const& part = part_of(memory_->layout().location(param));
-  return of_param(param, memory_->held(part, memory_->request().placements.parameters));
+  auto const& location = memory_->layout().location(param);
+  return of_param(param, memory_->held(part_of(location), memory_->parameters_of(location.flat)));
 }
 
 /// Of elements of its part, those of `param`, from its first one.
@@ -63,7 +63,7 @@ void Values::initialise() {
 /// Where this rank's compute copy of the part begins that `location` is in, and which of the part's elements it has.
 Values::Copy Values::compute_copy(Location const& location) const noexcept {
   auto const& flat = memory_->flat(location.flat);
-  auto const placement = memory_->request().placements.parameters;
+  auto const placement = memory_->parameters_of(location.flat);
   auto const before = location.trainable ? 0 : memory_->held(flat.trainable, placement).count();
   return {memory_->addresses(location.flat).parameters + before * bytes_of(memory_->request().precision.compute),
           memory_->held(part_of(location), placement)};
@@ -146,8 +146,9 @@ void Values::read(Copy const& copy, Dtype dtype, std::int64_t first, std::span<f
 }
 
 bool Values::holds(Placement placement) const noexcept {
-  auto const& placements = memory_->request().placements;
-  return placements.parameters == placement || placements.optimizer == placement;
+  return memory_->request().placements.optimizer == placement ||
+         std::ranges::any_of(memory_->layout().flats().ids(),
+                             [&](FlatId flat) { return memory_->parameters_of(flat) == placement; });
 }
 
 std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std::span<std::byte> piece) {
@@ -167,7 +168,7 @@ std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std:
       left -= bytes;
     }
   };
-  if (placements.parameters == placement) {
+  if (memory_->parameters_of(flat) == placement) {
     add(at.parameters, memory_->held(unit.trainable, placement).count() + memory_->held(unit.frozen, placement).count(),
         precision.compute);
   }

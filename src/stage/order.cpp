@@ -118,7 +118,7 @@ std::int64_t Order::begin_search(PassKind pass, std::int64_t position) {
   std::int64_t in_use = 0;
   if (position >= 0) {
     for (auto const flat : layout_->flats_of(unit_at(pass, position))) {
-      in_use += is_new(flat) ? layout_->flats()[flat].padded_count() : 0;
+      in_use += is_new(flat) ? layout_->flats()[flat].gathered_count() : 0;
     }
   }
   return in_use;
@@ -129,7 +129,7 @@ bool Order::is_new(shard::FlatId flat) noexcept { return std::exchange(seen_[fla
 std::vector<std::int64_t> Order::measure_windows(PassKind pass) {
   std::int64_t live = 0;
   Window window{*this, pass,
-                [&](shard::FlatId flat, int change) { live += change * layout_->flats()[flat].padded_count(); }};
+                [&](shard::FlatId flat, int change) { live += change * layout_->flats()[flat].gathered_count(); }};
   std::vector<std::int64_t> ends;
   for (std::int64_t position = -1; position < turns(pass); ++position) {
     auto const in_use = begin_search(pass, position);
@@ -191,7 +191,7 @@ PrefetchShortage Order::shortage() {
     auto const in_use = begin_search(PassKind::training, next - 1);
     std::int64_t live = in_use;
     for (auto const flat : layout_->flats_of(unit_at(PassKind::training, next))) {
-      live += is_new(flat) ? layout_->flats()[flat].padded_count() : 0;
+      live += is_new(flat) ? layout_->flats()[flat].gathered_count() : 0;
     }
     if (live > in_use && live > budget_.max_live_count) {
       ++found.turns;
@@ -205,7 +205,7 @@ SlotCounts Order::parameter_slots() {
   auto const& flats = layout_->flats();
   ById<shard::FlatId, std::int64_t> counts;
   for (auto const& flat : flats) {
-    counts.push_back(flat.padded_count());
+    counts.push_back(flat.gathered_count());
   }
   auto result = shard::classify(counts);
   for (auto const pass : {PassKind::training, PassKind::evaluation}) {

@@ -43,7 +43,8 @@ ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings) 
     limits.gradient_slots = order.gradient_slots(settings.gradient_slots);
     if (!settings.sums_micro_steps) {  // otherwise slots are given up before there is a bucket
       // Half of the slots are on their way while backward fills the other half.
-      limits.bucket_units = std::max(1, settings.gradient_slots / 2);
+      bool const persist = std::ranges::any_of(layout.flats(), &shard::FlatUnit::persistent);
+      limits.bucket_units = std::max(1, settings.gradient_slots / 2) * (persist ? 2 : 1);  // two flat units of a unit
     }
   }
   return limits;
@@ -61,6 +62,7 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
       users_left_(layout.flats().size(), 0) {
   ahead_.reserve(layout.flats().size());
   updated_.reserve(layout.flats().size());
+  persistent_.reserve(layout.flats().size());
 }
 
 void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool last) {
@@ -221,6 +223,11 @@ void Schedule::update() {
   std::int64_t count = 0;
   auto const completion = layout_->completion_order();
   for (auto flat = completion.rbegin(); flat != completion.rend(); ++flat) {
+    if (layout_->flats()[*flat].persistent) {
+      manager_->optimizer.update(*flat);
+      persistent_.push_back(*flat);
+      continue;
+    }
     auto const more = layout_->flats()[*flat].trainable.padded_count;
     if (count > most - more) {
       publish();
@@ -231,6 +238,9 @@ void Schedule::update() {
     count += more;
   }
   publish();
+  // They are small, and the next forward begins behind the last update anyway.
+  manager_->parameters.publish(persistent_);
+  persistent_.clear();
 }
 
 void Schedule::publish() {

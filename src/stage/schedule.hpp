@@ -77,7 +77,7 @@ class Schedule {
   ById<shard::FlatId, char> first_used_;         // forward begins with it
   ById<shard::FlatId, std::size_t> users_left_;  // units whose backward turns are to come or not over
   std::vector<shard::FlatId> ahead_;
-  std::vector<shard::FlatId> updated_;  // and not published yet
+  std::vector<shard::FlatId> updated_, persistent_;  // and not published yet
   /// For what turn everything ahead was gathered, and how many gathered units had been evicted by then.
   struct Prefetched {
     PassKind pass = PassKind::training;

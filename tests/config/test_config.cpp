@@ -157,6 +157,21 @@ TEST_CASE("\"auto\" is the largest unit where it is a number of elements, and th
   CHECK(settings.prefetch_count == 777);
   CHECK(settings.rules.clip == 1);
   CHECK(settings.rules.schedule.warmup_max == 0.5F);
+  CHECK(settings.persistence.param_count == 0);
+}
+
+TEST_CASE("Thresholds of persistent parameters are numbers of elements, by either name, and none persists by default") {
+  auto const by = [](char const* members) {
+    return settings_of(fmt::format(R"("zero_optimization": {{"stage": 3, {}}})", members)).persistence;
+  };
+  CHECK(by(R"("overlap_comm": true)").param_count == 0);
+  auto const plain = by(R"("stage3_param_persistence_threshold": 1e5)");
+  CHECK(plain.param_count == 100'000);
+  CHECK(plain.model_count == std::numeric_limits<std::int64_t>::max());
+  auto const both = by(R"("param_persistence_threshold": 7, "model_persistence_threshold": 9223372036854775807)");
+  CHECK(both.param_count == 7);
+  CHECK(both.model_count == std::numeric_limits<std::int64_t>::max());
+  CHECK(by(R"("stage3_model_persistence_threshold": "auto")").model_count == both.model_count);
 }
 
 TEST_CASE("Comments and a byte-order mark are skipped") {

@@ -26,6 +26,8 @@ char const* const deepspeed = R"({
   "zero_optimization.stage": 0, "zero_optimization.reduce_bucket_size": 500000000,
   "zero_optimization.overlap_comm": null, "zero_optimization.stage3_prefetch_bucket_size": 50000000,
   "zero_optimization.stage3_max_live_parameters": 1000000000,
+  "zero_optimization.stage3_param_persistence_threshold": 100000,
+  "zero_optimization.stage3_model_persistence_threshold": 9223372036854775807,
   "zero_optimization.zero_hpz_partition_size": 1, "zero_optimization.mics_shard_size": -1,
   "zero_optimization.offload_optimizer.nvme_path": null,
   "zero_optimization.offload_optimizer.ratio": 1.0, "zero_optimization.offload_optimizer.buffer_count": 4,
@@ -64,6 +66,7 @@ std::set<std::string> const different = {
     "optimizer.type",                                     // DeepSpeed expects the program to bring an optimizer
     "zero_optimization.offload_optimizer.pipeline_read",  // these follow overlap_comm
     "zero_optimization.offload_optimizer.pipeline_write",
+    "zero_optimization.stage3_param_persistence_threshold",  // every parameter is sharded
 };
 
 TEST_CASE("Defaults are DeepSpeed's") {

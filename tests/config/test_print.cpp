@@ -104,8 +104,9 @@ TEST_CASE("The table for people has a line per key, aligned") {
   }
   CHECK(lines == testing::printed(config).size());
   auto const text = config.to_string();
+  INFO(text);
   auto const has_line = [&](char const* path, char const* value, char const* origin) {
-    return text.find(fmt::format("\n{:<{}} = {:<19} ({})\n", path, column, value, origin)) != std::string::npos;
+    return text.find(fmt::format("\n{:<{}} = {:<20} ({})\n", path, column, value, origin)) != std::string::npos;
   };
   CHECK(has_line("zero_optimization.stage", "1", "file"));
   CHECK(has_line("train_micro_batch_size_per_gpu", "?",

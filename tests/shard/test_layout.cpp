@@ -262,6 +262,42 @@ TEST_CASE("a parameter of one element in a large world leaves all slices but one
   }
 }
 
+TEST_CASE("small parameters are flat units of their own, by DeepSpeed's rule, and are not gathered") {
+  Model model;
+  auto const first = model.unit("first"), second = model.unit("second");
+  static_cast<void>(model.param(first, "large", {1000}, Constant{1}));
+  static_cast<void>(model.param(first, "small", {10}, Constant{1}));
+  static_cast<void>(model.param(first, "fixed", {5}, Constant{1}, {.trainable = false}));
+  auto const shared = model.param(first, "shared", {20}, Constant{1});
+  static_cast<void>(model.param(second, "last", {10}, Constant{1}));
+  model.tie(second, shared);
+  auto const names_of = [&](std::int64_t param_count, std::int64_t model_count) {
+    Layout const layout{model.description(), 3, {param_count, model_count}};
+    std::vector<std::string> names;
+    for (auto const& flat : layout.flats()) {
+      names.push_back(fmt::format("{} {} {}", flat.name, flat.used_count(), flat.gathered_count()));
+      CHECK(flat.gathered_count() == (flat.persistent ? 0 : flat.padded_count()));
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(names_of(0, 1000) == Names{"first 1015 1536", "shared 20 384", "second 10 384"});
+  CHECK(names_of(10, 1000) ==
+        Names{"first 1000 1152", "first (persistent) 15 0", "shared 20 384", "second (persistent) 10 0"});
+  CHECK(names_of(20, 1000) ==
+        Names{"first 1000 1152", "first (persistent) 15 0", "shared 20 0", "second (persistent) 10 0"});
+  // What would be over the model's threshold is passed over, and what comes later may fit.
+  CHECK(names_of(20, 25) ==
+        Names{"first 1000 1152", "first (persistent) 15 0", "shared 20 384", "second (persistent) 10 0"});
+  CHECK(names_of(1000, 10) == Names{"first 1005 1536", "first (persistent) 10 0", "shared 20 384", "second 10 384"});
+  Layout const layout{model.description(), 3, {20, 1000}};
+  CHECK(layout.flats_of(UnitId{0}).size() == 3);
+  CHECK(layout.flats_of(UnitId{1}).size() == 2);
+  CHECK(layout.location(ParamId{1}).flat == layout.location(ParamId{2}).flat);
+  CHECK(layout.location(ParamId{1}).flat != layout.location(ParamId{0}).flat);
+  CHECK(layout.flats()[layout.location(ParamId{4}).flat].persistent);
+}
+
 TEST_CASE("a layout for nobody is refused") {
   Model const model;
   CHECK_THAT(thrown<ContractError>([&] {

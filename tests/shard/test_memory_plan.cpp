@@ -82,11 +82,13 @@ MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const
                         PlanRequest const& request) {
   std::int64_t P = 0;
   std::int64_t F = 0;
+  std::int64_t persistent = 0;
   std::int64_t blocks = 0;
   std::int64_t largest = 0;
   for (auto const& flat : layout.flats()) {
     P += flat.trainable.padded_count;
     F += flat.frozen.padded_count;
+    persistent += flat.persistent ? flat.padded_count() : 0;
     blocks += (flat.trainable.shard_count + 1023) / 1024;
     largest = std::max({largest, flat.trainable.shard_count, flat.frozen.shard_count});
   }
@@ -103,7 +105,7 @@ MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const
                                                                                                : 4 + 4 * k;
   auto const rounded = [](std::int64_t bytes) { return (bytes + 255) / 256 * 256; };
   MemoryBytes bytes;
-  bytes.parameters = stage == 3 ? c * (P + F) / W : c * (P + F);
+  bytes.parameters = stage == 3 ? c * (P + F - persistent) / W + c * persistent : c * (P + F);
   switch (stage) {
     case 0: bytes.gradients = one ? g * P : g * P + a * P; break;
     case 1: bytes.gradients = one ? g * P : g * P + a * P / W; break;
@@ -160,9 +162,9 @@ bool states_are_apart(Layout const& layout, PlanRequest const& request, MemoryPl
       return shard::held(of, placement, request.places, layout.world() - 1).count();
     };
     auto const updated = held(part, request.placements.optimizer);
+    auto const of_parameters = flat.persistent ? Placement::whole : request.placements.parameters;
     add(parameters, at.parameters,
-        (held(part, request.placements.parameters) + held(flat.frozen, request.placements.parameters)) *
-            bytes_of(request.precision.compute));
+        (held(part, of_parameters) + held(flat.frozen, of_parameters)) * bytes_of(request.precision.compute));
     add(optimizer, at.master, 4 * updated);
     for (auto const state : at.states) {
       add(optimizer, state, bytes_of(request.precision.states) * updated);
@@ -210,7 +212,7 @@ TEST_CASE("the plan is what the memory model says, at every stage, dtype and wor
   for (unsigned seed = 0; seed < 30; ++seed) {
     auto const model = random_model(seed);
     for (auto const world : worlds) {
-      Layout const layout{model.description(), world};
+      Layout const layout{model.description(), world, {seed % 3 == 0 ? 1000 : 0, seed % 2 == 0 ? 5000 : 1'000'000}};
       for (auto const& [name, precision] : precisions) {
         for (int stage = 0; stage <= 3; ++stage) {
           bool const narrow = precision.gradient != Dtype::fp32 && precision.accumulate == Dtype::fp32;

@@ -102,6 +102,13 @@ struct ActivationSettings {
   bool cpu_checkpointing = false;       ///< In the host's memory.
 };
 
+/// Of small parameters, which every rank has whole where the others are gathered when they are used: DeepSpeed's
+/// stage3_param_persistence_threshold and stage3_model_persistence_threshold.
+struct PersistenceSettings {
+  std::int64_t param_count = 0;                                         ///< Elements of a parameter, at most; 0: none.
+  std::int64_t model_count = std::numeric_limits<std::int64_t>::max();  ///< Of all of them; others are not persistent.
+};
+
 /// Where states are when nobody uses them.
 enum class OffloadDevice : std::uint8_t { none, cpu, nvme };
 
@@ -132,6 +139,7 @@ struct Settings {
 
   GroupSettings groups;                            ///< See there.
   OffloadSettings offload;                         ///< See there.
+  PersistenceSettings persistence;                 ///< See there.
   std::int64_t reduce_bucket_count = 500'000'000;  ///< Elements.
   std::int64_t prefetch_count = 50'000'000;        ///< Elements ahead of the unit in use. 0: no prefetch.
   std::int64_t max_live_count = 1'000'000'000;     ///< Elements gathered at once; the unit in use always fits.

@@ -52,6 +52,7 @@ struct Plan {
   std::int64_t padded_count = 0;             ///< The same with what alignment and equal shares add.
   std::int64_t units = 0;                    ///< Of the model.
   std::int64_t flat_units = 0;               ///< Of these units, those that several share once.
+  std::int64_t persistent_count = 0;         ///< Of parameters that are whole where the stage shards the others.
   std::string largest_flat_unit;             ///< By elements: what a slot has to hold.
   std::int64_t largest_flat_unit_count = 0;  ///< Its elements, without padding.
 
