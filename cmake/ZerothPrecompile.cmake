@@ -16,8 +16,9 @@ set(ZEROTH_PRECOMPILED
     <vector> <fmt/format.h> <fmt/ranges.h>)
 
 if(ZEROTH_PRECOMPILE AND CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache" AND NOT CMAKE_CXX_COMPILER_LAUNCHER MATCHES "SLOPPINESS")
-  # As its manual asks for: without, sources with precompiled headers are not cached.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+  # As its manual asks for: without, sources with precompiled headers are not cached. And what is included is taken from
+  # the compiler instead of preprocessing each source first: presets with other macros have nothing in common with these.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=true
                                   ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 

@@ -10,12 +10,28 @@ endif()
 function(zeroth_test_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(test_${name} ${arg_SOURCES})
-  target_link_libraries(test_${name} PRIVATE zeroth_catch_main fmt::fmt nlohmann_json::nlohmann_json ${arg_LIBRARIES})
-  target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_compile_options(test_${name} PRIVATE ${ZEROTH_TEST_OPTIONS})
-  zeroth_warnings(test_${name})
-  zeroth_precompile_test(test_${name})
+  zeroth_compile_as_test(test_${name} ${arg_LIBRARIES})
 endfunction()
+
+# zeroth_test_objects(name SOURCES ... [LIBRARIES ...])
+# What several programs of tests have in common, compiled once.
+function(zeroth_test_objects name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_library(${name} OBJECT ${arg_SOURCES})
+  zeroth_compile_as_test(${name} ${arg_LIBRARIES})
+endfunction()
+
+function(zeroth_compile_as_test target)
+  target_link_libraries(${target} PRIVATE zeroth_catch_main fmt::fmt nlohmann_json::nlohmann_json ${ARGN})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_compile_options(${target} PRIVATE ${ZEROTH_TEST_OPTIONS})
+  zeroth_warnings(${target})
+  zeroth_precompile_test(${target})
+endfunction()
+
+# ctest starts first what it has seen take longest, and has seen nothing in a new build: COST of tests that take a minute or
+# more, so that the last one does not end alone.
+set(ZEROTH_LONG_TEST 100)
 
 # zeroth_build_if_run(target LABELS ...)
 # Leaves out of `all` what the preset's tests never start: ZEROTH_LABELS_LEFT_OUT is what its filter excludes.
@@ -36,13 +52,16 @@ function(zeroth_test name)
   zeroth_test_program(${name} SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
   zeroth_build_if_run(test_${name} LABELS ${arg_LABELS})
   if("one_thread" IN_LIST arg_LABELS)
-    target_sources(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/one_thread.cpp)
+    target_link_libraries(test_${name} PRIVATE zeroth_one_thread)
   endif()
   add_test(NAME ${name} COMMAND test_${name} ${arg_ARGS})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 900)  # for who hangs, and nobody else: a sanitizer on a busy machine takes minutes
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "cpu;${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  if("slow" IN_LIST arg_LABELS OR "faults" IN_LIST arg_LABELS)
+    set_tests_properties(${name} PROPERTIES COST ${ZEROTH_LONG_TEST})
+  endif()
   # Open MPI leaks in modules that it has unloaded when leaks are looked for: no suppression can name them.
   if("mpi" IN_LIST arg_LABELS AND CMAKE_CXX_FLAGS MATCHES "fsanitize=address")
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")

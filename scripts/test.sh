@@ -7,6 +7,6 @@ source scripts/lib/packages.sh
 
 require_packages "${test_packages[@]}"
 use_ccache_if_present
-cmake --preset dev
-cmake --build --preset dev
-ctest --preset dev --parallel "$(nproc)" "$@"
+cmake --preset test
+cmake --build --preset test
+ctest --preset test --parallel "$(nproc)" "$@"

@@ -2,14 +2,13 @@
 /// main() of the kernels' cases. A run of all of them fails if there is a kernel that none ran. The environment
 /// variable ZEROTH_PTX_EDIT changes a kernel first: its lines are a part of the kernel's name, a regular expression,
 /// what replaces its matches, and which match (from 0).
-#define CATCH_CONFIG_RUNNER
 #include <cstdlib>
 #include <iostream>
 #include <regex>
 #include <sstream>
 #include <stdexcept>
 
-#include "support/catch.hpp"
+#include "support/catch_runner.hpp"
 #include "support/ptx/registered.hpp"
 
 namespace {
@@ -51,7 +50,7 @@ int main(int argument_count, char** arguments) {
     std::cout << error.what() << '\n';
     return 1;
   }
-  int const result = Catch::Session().run(argument_count, arguments);
+  int const result = zeroth::testing::run_cases(argument_count, arguments);
   if (result != 0 || argument_count > 1) {  // some of the cases only
     return result;
   }

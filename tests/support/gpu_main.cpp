@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// main() for tests that need a GPU, or as many as the environment variable ZEROTH_FEWEST_GPUS says: without, they are
 /// skipped (exit status 77, which ctest shows), never passed.
-#define CATCH_CONFIG_RUNNER
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
 #include <iostream>
 #include <string>
 
-#include "support/catch.hpp"
+#include "support/catch_runner.hpp"
 
 int main(int argument_count, char** arguments) {
   int devices = 0;
@@ -23,5 +22,5 @@ int main(int argument_count, char** arguments) {
     std::cout << "skipped: needs " << fewest << " GPUs, and " << devices << " are there\n";
     return 77;
   }
-  return Catch::Session().run(argument_count, arguments);
+  return zeroth::testing::run_cases(argument_count, arguments);
 }
