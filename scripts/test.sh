@@ -9,4 +9,4 @@ require_packages "${test_packages[@]}"
 use_ccache_if_present
 cmake --preset test
 cmake --build --preset test
-ctest --preset test --parallel "$(nproc)" "$@"
+ctest --preset test --parallel "$(($(nproc) * 3 / 2))" "$@"  # every third test waits more than it computes
