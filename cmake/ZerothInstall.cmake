@@ -30,7 +30,8 @@ install(
   ARCHIVE COMPONENT devel
   FILE_SET HEADERS COMPONENT devel)
 install(EXPORT ZerothTargets NAMESPACE zeroth:: DESTINATION ${package_dir} COMPONENT devel)
-install(FILES ${PROJECT_BINARY_DIR}/ZerothConfig.cmake ${PROJECT_BINARY_DIR}/ZerothConfigVersion.cmake
+configure_file(cmake/ZerothTorch.cmake ${PROJECT_BINARY_DIR}/ZerothTorch.cmake COPYONLY)
+install(FILES ${PROJECT_BINARY_DIR}/ZerothConfig.cmake ${PROJECT_BINARY_DIR}/ZerothConfigVersion.cmake cmake/ZerothTorch.cmake
         DESTINATION ${package_dir} COMPONENT devel)
 export(EXPORT ZerothTargets NAMESPACE zeroth:: FILE ${PROJECT_BINARY_DIR}/ZerothTargets.cmake)
 include(ZerothPkgConfig)

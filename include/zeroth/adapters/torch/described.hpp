@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A libtorch module as units and parameters of a Model.
+#pragma once
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "zeroth/adapters/torch/storage.hpp"
+#include "zeroth/adapters/torch/units.hpp"
+#include "zeroth/engine/guards.hpp"
+#include "zeroth/model/model.hpp"
+
+namespace zeroth::torch_adapter::detail {
+
+/// A tensor of the module, in all places where it is registered.
+struct Parameter {
+  std::string name;                ///< The first of its names, or what TrainerOptions::name makes of it.
+  at::Tensor tensor;               ///< The module's own.
+  std::vector<std::size_t> units;  ///< That use it, in order; the first one has it.
+  std::optional<AnyParam> id{};
+  LentStorage* storage = nullptr;  ///< Under `tensor`, which keeps it.
+  int open = 0;                    ///< Guards that lend it memory.
+  at::Tensor refused_gradient{};   ///< What it has for .grad between backward passes.
+  [[nodiscard]] bool trainable() const { return tensor.requires_grad(); }
+};
+
+/// A submodule, or what the root has beside its units.
+struct Unit {
+  std::string name;             ///< As named_modules() has it; empty: the root.
+  ::torch::nn::Module* module;  ///< Null: the root, which is never called by a holder.
+  std::optional<zeroth::Unit> id{};
+  std::vector<std::size_t> parameters{};  ///< That it has or ties, among those of the module.
+  std::vector<std::size_t> around{};      ///< Units that this one is inside of, outermost first.
+  bool outer = false;                     ///< Others are inside of it.
+  std::optional<AnyForward> forward{};    ///< While it is open.
+  std::optional<AnyBackward> backward{};  ///< While it is open.
+  int backward_turns = 0;                 ///< In this micro-step.
+  bool used = false;                      ///< Forward, in this micro-step.
+  [[nodiscard]] std::string label() const { return name.empty() ? "root" : name; }
+  [[nodiscard]] bool is_open() const noexcept { return forward || backward; }
+};
+
+/// How the program wants parameters to be trained, and what they are called.
+struct Wishes {
+  std::function<std::string(std::string const&)> name;
+  std::function<ParamOptions(std::string const&)> parameter;
+  std::function<std::optional<Init>(std::string const&)> start;
+  std::uint64_t seed = 0;
+};
+
+/// All units and parameters.
+struct Described {
+  std::vector<Unit> units;
+  std::vector<Parameter> parameters;
+};
+
+inline void check_tensor(std::string const& name, at::Tensor const& tensor) {
+  ZEROTH_EXPECTS(!tensor.is_meta(),
+                 "parameter \"" + name +
+                     "\" is on the device meta: libtorch cannot give memory to a tensor that was made "
+                     "without; TrainerOptions::start and weights say what it starts with, whatever it holds");
+  ZEROTH_EXPECTS(tensor.device().is_cpu(),
+                 "parameter \"" + name + "\" is on " + tensor.device().str() +
+                     ": this adapter has run on CPUs alone, and takes no other module; no GPU has tried it yet");
+  auto const type = tensor.scalar_type();
+  ZEROTH_EXPECTS(tensor.layout() == at::kStrided && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf),
+                 "parameter \"" + name + "\" is of type " + c10::toString(type) +
+                     "; allowed are dense ones of Float, BFloat16 and Half");
+}
+
+/// Tensors that share memory without being the same would be trained apart.
+inline void check_aliases(std::vector<Parameter> const& parameters) {
+  std::unordered_map<void const*, std::string> seen;
+  for (auto const& [name, tensor, units, id, storage, open, refused] : parameters) {
+    auto const [at, is_new] = seen.emplace(tensor.storage().unsafeGetStorageImpl(), name);
+    ZEROTH_EXPECTS(is_new, "parameters \"" + at->second + "\" and \"" + name +
+                               "\" share memory and are different tensors: register the same tensor in both places, "
+                               "and it is tied");
+  }
+}
+
+/// Which units there are, and what is in them. Those of `chosen` come first in each other's order, the root before all.
+[[nodiscard]] inline Described collect(::torch::nn::Module& root, std::vector<ChosenUnit> const& chosen,
+                                       Wishes const& wishes) {
+  Described described;
+  described.units.push_back({"", nullptr});
+  for (auto const& unit : chosen) {
+    described.units.push_back({unit.name, unit.module.get()});
+  }
+  auto const home_of = [&](std::string const& name) {  // the innermost unit around what has this name
+    std::size_t home = 0;
+    for (std::size_t u = 1; u < described.units.size(); ++u) {
+      auto const& unit = described.units[u].name;
+      if (is_within(unit, name) && unit.size() > described.units[home].name.size()) {
+        home = u;
+      }
+    }
+    return home;
+  };
+  std::unordered_map<at::TensorImpl*, std::size_t> seen;
+  for (auto const& item : root.named_parameters()) {
+    auto const& tensor = item.value();
+    auto const [at, is_new] = seen.emplace(tensor.unsafeGetTensorImpl(), described.parameters.size());
+    if (is_new) {
+      check_tensor(item.key(), tensor);
+      described.parameters.push_back({wishes.name ? wishes.name(item.key()) : item.key(), tensor, {}});
+    }
+    auto& users = described.parameters[at->second].units;
+    if (auto const home = home_of(item.key()); std::ranges::find(users, home) == users.end()) {
+      users.push_back(home);
+    }
+  }
+  check_aliases(described.parameters);
+  return described;
+}
+
+/// Leaves out units without parameters, and ties what units around others hold open anyway.
+inline void arrange(Described& described) {
+  auto& units = described.units;
+  for (std::size_t p = 0; p < described.parameters.size(); ++p) {
+    auto& users = described.parameters[p].units;
+    std::ranges::sort(users);
+    std::erase_if(users, [&](std::size_t user) {
+      return user != users.front() && is_within(units[users.front()].name, units[user].name);
+    });
+  }
+  std::vector<std::size_t> place(units.size(), units.size());
+  std::vector<Unit> kept;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (std::size_t p = 0; p < described.parameters.size(); ++p) {
+      if (std::ranges::find(described.parameters[p].units, u) != described.parameters[p].units.end()) {
+        units[u].parameters.push_back(p);
+      }
+    }
+    if (!units[u].parameters.empty()) {
+      place[u] = kept.size();
+      kept.push_back(std::move(units[u]));
+    }
+  }
+  units = std::move(kept);
+  for (auto& parameter : described.parameters) {
+    std::ranges::for_each(parameter.units, [&](std::size_t& user) { user = place[user]; });
+  }
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (std::size_t other = 0; other < u; ++other) {  // outer ones come first
+      if (is_within(units[other].name, units[u].name)) {
+        units[u].around.push_back(other);
+        units[other].outer = true;
+      }
+    }
+  }
+}
+
+/// The module's own values, or whatever else the program says.
+[[nodiscard]] inline Init start_of(Parameter const& parameter, Wishes const& wishes) {
+  if (auto init = wishes.start ? wishes.start(parameter.name) : std::nullopt) {
+    return *init;
+  }
+  auto const values = parameter.tensor.detach().contiguous().view({-1});
+  return FromMemory{[values](std::int64_t first, std::span<float> into) {
+    at::NoGradGuard const no_grad;
+    auto const count = static_cast<std::int64_t>(into.size());
+    at::from_blob(into.data(), {count}, at::kFloat).copy_(values.narrow(0, first, count));
+  }};
+}
+
+/// The same as a Model. What it returns holds on to the module's values until it ends.
+[[nodiscard]] inline Model declare(Described& described, Wishes const& wishes) {
+  Model model{wishes.seed};
+  for (auto& unit : described.units) {
+    unit.id = model.unit(unit.label(), {.stays_open = unit.outer});
+  }
+  for (auto& parameter : described.parameters) {
+    auto options = wishes.parameter ? wishes.parameter(parameter.name) : ParamOptions{};
+    options.trainable = options.trainable && parameter.trainable();
+    parameter.tensor.requires_grad_(options.trainable);
+    auto const sizes = parameter.tensor.sizes();
+    auto const& users = parameter.units;
+    parameter.id = model.param(*described.units[users.front()].id, parameter.name,
+                               std::span{sizes.data(), sizes.size()}, start_of(parameter, wishes), options);
+    for (std::size_t further = 1; further < users.size(); ++further) {
+      model.tie(*described.units[users[further]].id, *parameter.id);
+    }
+  }
+  return model;
+}
+
+/// The module's tensors lose their memory and get storages that engines lend theirs to, in the dtype of compute.
+inline void adopt(Described& described, std::shared_ptr<Owner> const& owner, Dtype compute) {
+  auto const type = scalar_type(compute);
+  for (std::size_t p = 0; p < described.parameters.size(); ++p) {
+    auto& parameter = described.parameters[p];
+    auto const sizes = parameter.tensor.sizes().vec();
+    auto const bytes = parameter.tensor.numel() * bytes_of(compute);
+    auto const& home = described.units[parameter.units.front()];
+    auto const why_closed = rank_prefix() + "parameter \"" + parameter.name + "\" of unit \"" + home.label() +
+                            "\" was read outside of a micro-step or an evaluation pass, or by what libtorch does not "
+                            "dispatch: its memory is its engine's; Trainer::read() has its values, "
+                            "Trainer::save_weights() a file of all. Updates are those of the stage file's optimizer: "
+                            "one of torch::optim has "
+                            "nothing to work on";
+    auto storage = c10::make_intrusive<LentStorage>(bytes, owner, p, why_closed);
+    parameter.storage = storage.get();
+    parameter.tensor.set_data(tensor_on(std::move(storage), sizes, type));
+    if (parameter.trainable()) {
+      parameter.refused_gradient =
+          tensor_on(c10::make_intrusive<LentStorage>(
+                        bytes, std::make_shared<Owner>(), p,
+                        rank_prefix() + "the gradient of \"" + parameter.name +
+                            "\" is its engine's, reduced over the ranks, and not in .grad: a torch::optim optimizer or "
+                            "clip_grad_norm_ has nothing to work on; the stage file's optimizer and gradient_clipping "
+                            "do that, and Trainer::gradient_norm() has the norm"),
+                    sizes, type);
+    }
+  }
+}
+
+}  // namespace zeroth::torch_adapter::detail

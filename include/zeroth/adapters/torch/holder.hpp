@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/// ZEROTH_TORCH_UNIT, in place of TORCH_MODULE for a module that is a unit.
+#pragma once
+#include <torch/torch.h>
+
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "zeroth/adapters/torch/recompute.hpp"
+#include "zeroth/adapters/torch/units.hpp"
+
+namespace zeroth::torch_adapter {
+
+namespace detail {
+/// What Trainers find by walking through a module.
+template <class Impl>
+class MarkedModule final : public Impl, public Marked {
+ public:
+  using Impl::Impl;
+};
+}  // namespace detail
+
+/// As torch::nn::ModuleHolder, which it is without a Trainer. What it makes is a unit of whatever Trainer gets the root
+/// module; where that Trainer is to run it again in backward, calling it does that. See ZEROTH_TORCH_UNIT.
+template <class Impl>
+class UnitHolder : public ::torch::nn::ModuleHolder<Impl> {
+  using Base = ::torch::nn::ModuleHolder<Impl>;
+
+ public:
+  /// Makes the module without arguments.
+  UnitHolder() : Base{std::shared_ptr<Impl>{std::make_shared<detail::MarkedModule<Impl>>()}} {}
+  /// Holds nothing yet.
+  UnitHolder(std::nullptr_t) : Base{nullptr} {}  // NOLINT(google-explicit-constructor): as torch's
+  /// Of a module that a holder has made. Throws ContractError for another one, which would be no unit.
+  UnitHolder(std::shared_ptr<Impl> module)  // NOLINT(google-explicit-constructor): as torch's
+      : Base{std::move(module)} {
+    ZEROTH_EXPECTS(
+        this->is_empty() || dynamic_cast<detail::Marked const*>(this->get()) != nullptr,
+        "a holder made by ZEROTH_TORCH_UNIT gets a module that none has made, and that would be no unit: let "
+        "the holder make it of its constructor's arguments");
+  }
+  /// Makes the module of these arguments.
+  template <class Head, class... Tail>
+    requires(std::constructible_from<Impl, Head, Tail...> &&
+             !(sizeof...(Tail) == 0 && std::derived_from<std::remove_cvref_t<Head>, Base>))
+  explicit UnitHolder(Head&& head, Tail&&... tail)
+      : Base{std::shared_ptr<Impl>{
+            std::make_shared<detail::MarkedModule<Impl>>(std::forward<Head>(head), std::forward<Tail>(tail)...)}} {}
+
+  /// Calls forward().
+  template <class... Args>
+  auto operator()(Args&&... args) -> ::torch::detail::return_type_of_forward_t<Impl, Args...> {
+    auto const& module = this->ptr();
+    auto* const runtime = detail::Runtime::active();
+    if (runtime == nullptr || !runtime->recomputes(module.get())) {
+      return module->forward(std::forward<Args>(args)...);
+    }
+    detail::CallScope const scope{*runtime, module.get()};
+    if (detail::leads_to_gradients<std::decay_t<Args>...>(*module, args...)) {
+      return detail::call_to_run_again<Impl, std::decay_t<Args>...>(module, args...);
+    }
+    return module->forward(std::forward<Args>(args)...);
+  }
+};
+
+}  // namespace zeroth::torch_adapter
+
+/// In place of TORCH_MODULE(Name): `Name` is a holder of `NameImpl`, each of which is a unit. Plain libtorch without a
+/// Trainer.
+#define ZEROTH_TORCH_UNIT(Name)                                         \
+  class Name : public ::zeroth::torch_adapter::UnitHolder<Name##Impl> { \
+   public:                                                              \
+    using ::zeroth::torch_adapter::UnitHolder<Name##Impl>::UnitHolder;  \
+    using Impl [[maybe_unused]] = Name##Impl;                           \
+  }

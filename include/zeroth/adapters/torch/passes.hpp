@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Micro-steps and evaluation passes of a libtorch module.
+#pragma once
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "zeroth/adapters/torch/runtime.hpp"
+#include "zeroth/engine/pass.hpp"
+
+namespace zeroth::torch_adapter {
+
+namespace detail {
+inline void check_loss(at::Tensor const& loss, bool needs_gradient) {
+  ZEROTH_EXPECTS(loss.defined() && loss.numel() == 1,
+                 "the loss " +
+                     (loss.defined() ? c10::str("has shape ", loss.sizes()) : std::string{"is an undefined tensor"}) +
+                     "; it is one number, the mean over this rank's batch");
+  ZEROTH_EXPECTS(
+      loss.scalar_type() == at::kFloat || loss.scalar_type() == at::kDouble,
+      std::string{"the loss is of type "} + c10::toString(loss.scalar_type()) +
+          ": take the mean in Float, of `output.to(torch::kFloat)`; its gradient carries a loss scale that 16 "
+          "bits may not hold");
+  ZEROTH_EXPECTS(!needs_gradient || loss.requires_grad(),
+                 "the loss does not depend on a parameter that is trained, or was computed without autograd");
+}
+}  // namespace detail
+
+/// Forward and backward on one micro-batch: the module is called as always, on the thread that the micro-step began on.
+/// Units open when libtorch first reads a parameter of theirs, and close when it comes to others.
+class [[nodiscard]] MicroStep {
+ public:
+  /// For MicroSteps: the next one. `source` is what engine passes are made of.
+  MicroStep(detail::Runtime& runtime, AnyMicroStep::Source& source) : runtime_{&runtime} {
+    step_.emplace(source);
+    runtime.begin(*step_, &*step_);
+  }
+  MicroStep(MicroStep const&) = delete;
+  MicroStep& operator=(MicroStep const&) = delete;
+  ~MicroStep() {
+    runtime_->end();
+    step_.reset();  // what failed is still open: the engine sees that, and sends nothing of it
+    runtime_->drop();
+  }
+  /// As AnyPass::first_sample().
+  [[nodiscard]] std::int64_t first_sample() const noexcept { return step_->first_sample(); }
+  /// In place of loss.backward(), once: reports the loss, the mean over this rank's batch in Float, and runs autograd
+  /// from it, whose gradients go to the engine. Waits for the loss. Throws ContractError for another loss, and Error,
+  /// without libtorch's backtrace, for what fails in autograd.
+  void backward(at::Tensor const& loss, LossOptions const& options = {}) {
+    detail::check_loss(loss, true);
+    runtime_->end_forward();
+    runtime_->backward(loss, step_->report_loss(loss.item<float>(), options));
+  }
+  /// No data here this time: as AnyMicroStep::skip(). The module is not called, and there is no backward.
+  void skip() { step_->skip(); }
+  /// The unit of this name is not used on this rank this time, though perhaps on others: before any unit behind it is
+  /// used. One that no rank uses need not be skipped. Throws ContractError for a name that is no unit's.
+  void skip(std::string const& unit) { runtime_->skip(unit); }
+  /// As AnyPass::report_metric().
+  void report_metric(Metric metric, double sum, double weight = 1) { step_->report_metric(metric, sum, weight); }
+
+ private:
+  detail::Runtime* runtime_;
+  std::optional<AnyMicroStep> step_;
+};
+
+/// Forward alone, without autograd: the module is called as always. train() and eval() are the program's to call.
+class [[nodiscard]] EvaluationPass {
+ public:
+  /// For Evaluation: the next one.
+  EvaluationPass(detail::Runtime& runtime, AnyEvaluationPass::Source& source) : runtime_{&runtime} {
+    pass_.emplace(source);
+    runtime.begin(*pass_, nullptr);
+  }
+  EvaluationPass(EvaluationPass const&) = delete;
+  EvaluationPass& operator=(EvaluationPass const&) = delete;
+  ~EvaluationPass() {
+    runtime_->end();
+    pass_.reset();
+    runtime_->drop();
+  }
+  /// As AnyPass::first_sample().
+  [[nodiscard]] std::int64_t first_sample() const noexcept { return pass_->first_sample(); }
+  /// The mean over this rank's batch, once. Waits for it. Throws ContractError for what is no mean in Float.
+  void report_loss(at::Tensor const& loss, LossOptions const& options = {}) {
+    detail::check_loss(loss, false);
+    pass_->report_loss(loss.item<float>(), options);
+  }
+  /// As AnyPass::report_metric().
+  void report_metric(Metric metric, double sum, double weight = 1) { pass_->report_metric(metric, sum, weight); }
+
+ private:
+  at::NoGradGuard no_grad_;
+  detail::Runtime* runtime_;
+  std::optional<AnyEvaluationPass> pass_;
+};
+
+namespace detail {
+/// For range-for: each iteration makes one pass and ends it.
+template <class Pass, class EnginePass>
+struct [[nodiscard]] PassRange {
+  struct Iterator {
+    Runtime* runtime;
+    typename Passes<EnginePass>::Iterator at;
+    [[nodiscard]] Pass operator*() const { return Pass{*runtime, *at.source}; }
+    Iterator& operator++() noexcept {
+      ++at;
+      return *this;
+    }
+    friend bool operator==(Iterator const& iterator, std::default_sentinel_t end) noexcept {
+      return iterator.at == end;
+    }
+  };
+  [[nodiscard]] Iterator begin() const noexcept { return {runtime, passes.begin()}; }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+  Runtime* runtime;
+  Passes<EnginePass> passes;
+};
+}  // namespace detail
+
+/// A step's micro-steps, for range-for.
+using MicroSteps = detail::PassRange<MicroStep, AnyMicroStep>;
+
+/// A range of evaluation passes, and their loss: as AnyEvaluation.
+class [[nodiscard]] Evaluation {
+ public:
+  /// For Trainer::evaluation().
+  Evaluation(detail::Runtime& runtime, AnyEvaluation const& evaluation) noexcept
+      : runtime_{&runtime}, evaluation_{evaluation} {}
+  /// Of all passes. Begins none yet.
+  [[nodiscard]] auto begin() const noexcept {
+    return detail::PassRange<EvaluationPass, AnyEvaluationPass>::Iterator{runtime_, evaluation_.begin()};
+  }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }    ///< After the last pass.
+  [[nodiscard]] float mean_loss() const { return evaluation_.mean_loss(); }    ///< As AnyEvaluation::mean_loss().
+  [[nodiscard]] MetricMeans metrics() const { return evaluation_.metrics(); }  ///< As AnyEvaluation::metrics().
+
+ private:
+  detail::Runtime* runtime_;
+  AnyEvaluation evaluation_;
+};
+
+}  // namespace zeroth::torch_adapter

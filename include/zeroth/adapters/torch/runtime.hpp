@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Opens units when libtorch is about to read their parameters, closes them when it has come to others, and hands
+/// gradients on as autograd completes them.
+///
+/// forward() of a libtorch module is not virtual, and there are no hooks around it. But every operation that is
+/// dispatched can be observed before it runs, on the thread that it runs on, with its tensors: what a profiler
+/// subscribes to. A storage says which parameter it is under, whatever view of it an operation gets. So modules stay as
+/// they are, whatever goes into them and comes out. CPU autograd runs nodes in the reverse order of their creation, and
+/// accumulates at once: backward of a unit is one stretch as well, in reverse order.
+#pragma once
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "zeroth/adapters/torch/described.hpp"
+#include "zeroth/adapters/torch/errors.hpp"
+#include "zeroth/engine/pass.hpp"
+
+namespace zeroth::torch_adapter::detail {
+
+/// An operation's inputs. RecordFunction::inputs() asserts, in programs that are compiled without NDEBUG, on a flag
+/// that libtorch does not keep, because it is compiled with it. An explicit instantiation may name what is private.
+template <auto member>
+struct InputsOf {
+  friend auto inputs_of(at::RecordFunction const& operation) -> c10::ArrayRef<c10::IValue const> {
+    return operation.*member;
+  }
+};
+template struct InputsOf<&at::RecordFunction::inputs_>;
+auto inputs_of(at::RecordFunction const& operation) -> c10::ArrayRef<c10::IValue const>;
+
+inline void check_holder(Unit const& unit) {
+  ZEROTH_EXPECTS(dynamic_cast<Marked const*>(unit.module) != nullptr,
+                 "recompute of unit \"" + unit.label() +
+                     "\", which no holder made by ZEROTH_TORCH_UNIT has: libtorch calls its forward() directly, and "
+                     "nothing can call it again");
+}
+
+class Runtime {
+ public:
+  Runtime(Described described, std::shared_ptr<Owner> owner)
+      : units_{std::move(described.units)}, parameters_{std::move(described.parameters)}, owner_{std::move(owner)} {
+    for (std::size_t p = 0; p < parameters_.size(); ++p) {
+      if (parameters_[p].trainable()) {
+        ::torch::autograd::impl::set_post_acc_grad_hooks(parameters_[p].tensor, std::make_unique<Arrival>(*this, p));
+      }
+    }
+  }
+  Runtime(Runtime const&) = delete;
+  Runtime& operator=(Runtime const&) = delete;
+  /// The module stays without memory, and says so.
+  ~Runtime() {
+    for (auto& parameter : parameters_) {
+      parameter.storage->close(rank_prefix() + "parameter \"" + parameter.name +
+                               "\" has no memory any more: its Trainer has ended");
+      if (parameter.trainable()) {
+        ::torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
+        parameter.tensor.mutable_grad() = at::Tensor{};
+      }
+    }
+  }
+
+  /// Whose pass is under way on this thread; null outside of passes.
+  [[nodiscard]] static Runtime*& active() noexcept {
+    thread_local Runtime* runtime = nullptr;
+    return runtime;
+  }
+  [[nodiscard]] std::vector<Unit> const& units() const noexcept { return units_; }
+  [[nodiscard]] std::vector<Parameter> const& parameters() const noexcept { return parameters_; }
+
+  // ---- passes -----------------------------------------------------------------------------------------------------
+
+  /// Of training, or with null of evaluation. The pass outlives end().
+  void begin(AnyPass& pass, AnyMicroStep* micro) {
+    ZEROTH_EXPECTS(active() == nullptr, "a pass begins while one of another Trainer is under way on this thread");
+    swallowed() = nullptr;
+    pass_ = &pass;
+    micro_ = micro;
+    phase_ = Phase::forward;
+    reached_ = 0;
+    running_again_ = 0;
+    failed_ = false;
+    order_.clear();
+    for (auto& unit : units_) {
+      unit.backward_turns = 0;
+      unit.used = false;
+    }
+    active() = this;
+    callback_ = at::addThreadLocalCallback(
+        at::RecordFunctionCallback{before_operation}.needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+  }
+  /// Closes what is open. After a failure nothing: the pass that ends next then says so.
+  void end() noexcept {
+    at::removeCallback(callback_);
+    active() = nullptr;
+    if (!failed_) {
+      close_all_but({});
+    }
+    pass_ = nullptr;
+    micro_ = nullptr;
+  }
+  /// Behind the end of a failed pass.
+  void drop() noexcept { close_all_but({}); }
+
+  /// Between forward and the seed of backward.
+  void end_forward() {
+    close_all_but({});
+    reached_ = units_.size();
+  }
+  /// Runs autograd from `loss`, and all backward turns.
+  void backward(at::Tensor const& loss, float seed) {
+    phase_ = Phase::backward;
+    set_gradients([](Parameter&) { return at::Tensor{}; });
+    failed_ = true;  // until it is done: guards that are open when it throws send nothing
+    without_backtrace([&] { loss.backward(at::full_like(loss, seed)); });
+    failed_ = false;
+    close_all_but({});
+    take_turns(none, 0);
+    phase_ = Phase::after;
+    set_gradients([](Parameter& parameter) { return parameter.refused_gradient; });
+  }
+  /// Not used in this micro-step, though perhaps on other ranks.
+  void skip(std::string const& name) {
+    auto const unit = find(name, "skip()");
+    micro_->skip(*units_[unit].id);
+    units_[unit].backward_turns = 1;
+    for (auto& use : order_) {
+      use.returned |= use.unit == unit;
+    }
+  }
+  /// The unit's place. Throws ContractError, naming all, if there is none of this name.
+  [[nodiscard]] std::size_t find(std::string const& name, char const* call) const {
+    auto const found = std::ranges::find(units_, name, &Unit::name);
+    if (found == units_.end()) {
+      std::string names;
+      for (auto const& unit : units_) {
+        names += (names.empty() ? "\"" : ", \"") + unit.name + "\"";
+      }
+      throw ContractError{std::string{call} + " of \"" + name + "\", which is no unit; there are: " + names};
+    }
+    return static_cast<std::size_t>(found - units_.begin());
+  }
+
+  // ---- recomputation ----------------------------------------------------------------------------------------------
+
+  void recompute(std::size_t unit) { recomputed_.emplace(units_[unit].module, Recomputed{unit}); }
+  [[nodiscard]] bool recomputes(::torch::nn::Module const* module) const {
+    return !recomputed_.empty() && recomputed_.contains(module);
+  }
+  /// While the holder runs forward for the first time.
+  void called(::torch::nn::Module const* module, int change) noexcept {
+    recomputed_.find(module)->second.calls += change;
+  }
+  /// Around the second run of forward, in backward: the unit's own backward turn begins before it.
+  void begin_again(::torch::nn::Module const* module) {
+    auto const unit = recomputed_.at(module).unit;
+    if (!units_[unit].backward) {
+      close_all_but({unit});
+      open_backward(unit);
+    }
+    ++running_again_;
+  }
+  void end_again() noexcept { --running_again_; }
+
+ private:
+  enum class Phase { forward, backward, after };
+  struct Recomputed {
+    std::size_t unit;
+    int calls = 0;  // of the holder that have not returned
+  };
+  struct Used {  // a unit's opening in forward
+    std::size_t unit;
+    bool returned = false;  // backward has been there, or past it
+  };
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+  /// What comes when autograd has added up a parameter's gradient.
+  struct Arrival final : ::torch::autograd::PostAccumulateGradHook {
+    Arrival(Runtime& of, std::size_t parameter) : runtime{&of}, index{parameter} {}
+    void operator()(at::Tensor const& tensor) override { runtime->take_gradient(index, tensor); }
+    Runtime* runtime;
+    std::size_t index;
+  };
+
+  // ---- what is about to be read -----------------------------------------------------------------------------------
+
+  static std::unique_ptr<at::ObserverContext> before_operation(at::RecordFunction const& operation) {
+    if (auto* const runtime = active()) {
+      runtime->look_at(inputs_of(operation));
+    }
+    return nullptr;
+  }
+  /// libtorch lets nothing out of here: what goes wrong is kept, and comes up where the operation reads.
+  void look_at(c10::ArrayRef<c10::IValue const> inputs) noexcept {
+    touched_.clear();
+    bool closed = false;
+    auto const look = [&](at::Tensor const& tensor) {
+      if (auto const* const storage = lent_storage(tensor, *owner_)) {
+        touched_.push_back(storage->index());
+        closed |= parameters_[storage->index()].open == 0;
+      }
+    };
+    for (auto const& input : inputs) {
+      if (input.isTensor()) {
+        look(input.toTensor());
+      } else if (input.isTensorList() || input.isList()) {
+        for (c10::IValue const& element : input.toListRef()) {
+          if (!element.isTensor()) {
+            break;
+          }
+          look(element.toTensor());
+        }
+      }
+    }
+    if (closed) {
+      try {
+        open_touched();
+      } catch (std::exception const& error) {
+        keep(error);
+      }
+    }
+  }
+  void keep(std::exception const& error) noexcept {
+    if (!swallowed()) {
+      swallowed() = std::current_exception();
+    }
+    failed_ = true;
+    for (auto const p : touched_) {
+      if (parameters_[p].open == 0) {
+        parameters_[p].storage->close(error.what());
+      }
+    }
+  }
+  void open_touched() {
+    needed_.clear();
+    for (auto const p : touched_) {
+      auto const unit = user_of(p);
+      if (std::ranges::find(needed_, unit) == needed_.end()) {
+        needed_.push_back(unit);
+      }
+    }
+    close_all_but(needed_);
+    for (auto const unit : needed_) {
+      if (!units_[unit].is_open()) {
+        phase_ == Phase::backward&& running_again_ == 0 ? open_backward(unit) : open_forward(unit);
+      }
+    }
+  }
+  /// Of the units that use it one that is open, or else the next one in the direction of this phase.
+  [[nodiscard]] std::size_t user_of(std::size_t p) const {
+    auto const& users = parameters_[p].units;
+    if (auto const open = std::ranges::find_if(users, [&](auto unit) { return units_[unit].is_open(); });
+        open != users.end()) {
+      return *open;
+    }
+    if (phase_ == Phase::backward) {
+      auto const at = std::ranges::upper_bound(users, reached_);
+      return at == users.begin() ? users.back() : *std::prev(at);
+    }
+    auto const at = std::ranges::lower_bound(users, reached_);
+    return at == users.end() ? users.front() : *at;
+  }
+
+  // ---- guards -----------------------------------------------------------------------------------------------------
+
+  void open_forward(std::size_t u) {
+    check_call(u);
+    for (auto const outer : units_[u].around) {
+      if (!units_[outer].is_open()) {
+        open_forward(outer);
+      }
+    }
+    auto& unit = units_[u];
+    unit.forward.emplace(pass_->forward(*unit.id));
+    lend(unit, *unit.forward);
+    if (phase_ == Phase::forward) {
+      unit.used = true;
+      order_.push_back({u});
+      reached_ = unit.outer ? reached_ : u;
+    }
+  }
+  void check_call(std::size_t u) const {
+    auto const found = recomputed_.find(units_[u].module);
+    ZEROTH_EXPECTS(found == recomputed_.end() || found->second.calls > 0 || micro_ == nullptr ||
+                       phase_ != Phase::forward || !at::GradMode::is_enabled(),
+                   "unit \"" + units_[u].label() +
+                       "\" is to be run again in backward, but was called without its holder, as Sequential does: call "
+                       "the holder, or do not recompute it");
+  }
+  void open_backward(std::size_t u) {
+    auto const used =
+        std::find_if(order_.rbegin(), order_.rend(), [&](Used const& use) { return use.unit == u && !use.returned; });
+    auto const place = used == order_.rend() ? order_.size() : static_cast<std::size_t>(order_.rend() - used) - 1;
+    if (place < order_.size()) {
+      order_[place].returned = true;
+    }
+    take_turns(u, place);
+    auto& unit = units_[u];
+    unit.backward.emplace(micro_->backward(*unit.id));
+    ++unit.backward_turns;
+    lend(unit, *unit.backward);
+    close(unit, unit.forward);  // if it has just been run again
+    reached_ = unit.outer ? reached_ : u;
+  }
+  /// Backward turns that autograd does not take, ahead of `next`, which forward used as the one at `place`: those of
+  /// units that forward has used since, and that nothing leads to, and of units that were not used at all.
+  void take_turns(std::size_t next, std::size_t place) {
+    due_.clear();
+    auto const inside = [&](std::size_t u) {
+      return next != none && (u == next || is_within(units_[next].name, units_[u].name));
+    };
+    for (auto at = next == none ? 0 : place + 1; at < order_.size(); ++at) {
+      if (auto& use = order_[at]; !use.returned && !inside(use.unit) && !units_[use.unit].is_open()) {
+        use.returned = true;
+        due_.push_back(use.unit);
+      }
+    }
+    for (auto u = next == none ? 0 : next + 1; u < units_.size(); ++u) {
+      if (!units_[u].used && units_[u].backward_turns == 0 && !inside(u)) {
+        due_.push_back(u);
+      }
+    }
+    std::ranges::sort(due_, std::greater{});
+    for (auto const u : due_) {
+      static_cast<void>(micro_->backward(*units_[u].id));
+      ++units_[u].backward_turns;
+    }
+  }
+  void lend(Unit const& unit, AnyParams const& guard) {
+    for (auto const p : unit.parameters) {
+      auto& parameter = parameters_[p];
+      parameter.storage->open(const_cast<void*>(guard[*parameter.id].data));  // NOLINT: autograd only reads it
+      ++parameter.open;
+    }
+  }
+  /// What is neither in `needed` nor around one of those, nor inside.
+  void close_all_but(std::vector<std::size_t> const& needed) noexcept {
+    auto const is_around = [this](std::size_t outer, std::size_t inner) {
+      return std::ranges::find(units_[inner].around, outer) != units_[inner].around.end();
+    };
+    for (std::size_t u = units_.size(); u-- > 0;) {
+      bool const stays = std::ranges::any_of(
+          needed, [&](std::size_t other) { return u == other || is_around(u, other) || is_around(other, u); });
+      if (!stays) {
+        close(units_[u], units_[u].forward);
+        close(units_[u], units_[u].backward);
+      }
+    }
+  }
+  template <class Guard>
+  void close(Unit const& unit, std::optional<Guard>& guard) noexcept {
+    if (!guard) {
+      return;
+    }
+    for (auto const p : unit.parameters) {
+      if (auto& parameter = parameters_[p]; --parameter.open == 0) {
+        parameter.storage->close();
+      }
+    }
+    guard.reset();
+  }
+
+  // ---- gradients --------------------------------------------------------------------------------------------------
+
+  void take_gradient(std::size_t index, at::Tensor const& tensor) {
+    auto const& parameter = parameters_[index];
+    ZEROTH_EXPECTS(phase_ == Phase::backward && pass_ != nullptr,
+                   "the gradient of \"" + parameter.name +
+                       "\" came by loss.backward(): call backward(loss) of the micro-step, which reports the loss and "
+                       "scales its gradient");
+    auto const gradient = std::exchange(tensor.mutable_grad(), {});
+    ZEROTH_EXPECTS(gradient.layout() == at::kStrided,
+                   "the gradient of \"" + parameter.name + "\" is sparse: make its embedding with sparse(false)");
+    at::NoGradGuard const no_grad;
+    auto const unit = user_of(index);
+    if (!units_[unit].backward) {
+      close_all_but({unit});
+      open_backward(unit);
+    }
+    auto const memory = units_[unit].backward->grad(*parameter.id);
+    auto into = at::from_blob(memory.data(), gradient.sizes(), at::TensorOptions{}.dtype(scalar_type(memory.dtype())));
+    memory.beta() == 0 ? into.copy_(gradient) : into.add_(gradient);
+  }
+  template <class F>
+  void set_gradients(F const& gradient_of) {
+    for (auto& parameter : parameters_) {
+      if (parameter.trainable()) {
+        parameter.tensor.mutable_grad() = gradient_of(parameter);
+      }
+    }
+  }
+
+  std::vector<Unit> units_;
+  std::vector<Parameter> parameters_;
+  std::shared_ptr<Owner> owner_;
+  std::unordered_map<::torch::nn::Module const*, Recomputed> recomputed_;
+  AnyPass* pass_ = nullptr;
+  AnyMicroStep* micro_ = nullptr;
+  at::CallbackHandle callback_{};
+  Phase phase_ = Phase::after;
+  bool failed_ = false;
+  int running_again_ = 0;
+  std::size_t reached_ = 0;                          // the unit that was opened last, but for outer ones
+  std::vector<Used> order_;                          // of this micro-step's forward
+  std::vector<std::size_t> touched_, needed_, due_;  // kept for their memory
+};
+
+}  // namespace zeroth::torch_adapter::detail

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a libtorch parameter's memory is while an engine has it: a slot or whole memory while its unit is open, and
+/// otherwise nothing, with words of ours for whoever reads it.
+#pragma once
+#include <torch/torch.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "zeroth/core/dtype.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::torch_adapter::detail {
+
+/// As libtorch calls it.
+[[nodiscard]] inline at::ScalarType scalar_type(Dtype dtype) noexcept {
+  return dtype == Dtype::bf16 ? at::kBFloat16 : dtype == Dtype::fp16 ? at::kHalf : at::kFloat;
+}
+
+/// The allocator that storages of one trainer name. It allocates nothing: it is what they are known by.
+class Owner final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t /*bytes*/) override {
+    throw ContractError{"libtorch asks for memory of a parameter's own, which its engine keeps"};
+  }
+  void copy_data(void* to, void const* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+};
+
+/// The storage under a parameter and all its views. Those that autograd saves follow it wherever it points.
+class LentStorage final : public c10::StorageImpl {
+ public:
+  /// Closed. `index` is the parameter's among those of `owner`.
+  LentStorage(std::int64_t bytes, std::shared_ptr<Owner> owner, std::size_t index, std::string why_closed)
+      : StorageImpl{use_byte_size_t{}, c10::SymInt{bytes}, c10::DataPtr{nullptr, at::kCPU}, owner.get(), false},
+        owner_{std::move(owner)},
+        index_{index},
+        why_closed_{std::move(why_closed)} {
+    close();
+  }
+  [[nodiscard]] std::size_t index() const noexcept { return index_; }
+  void open(void* data) {
+    clear_data_ptr_access_error_msg_();
+    set_data_ptr_noswap(c10::DataPtr{data, at::kCPU});
+  }
+  /// From now on whoever reads it gets a c10::Error that says why it is closed.
+  void close() { close(why_closed_); }
+  /// The same, with another reason this time.
+  void close(std::string const& why) {
+    set_data_ptr_noswap(c10::DataPtr{nullptr, at::kCPU});
+    release_data_and_set_meta_custom_data_ptr_error_msg_(why);
+  }
+
+ private:
+  std::shared_ptr<Owner> owner_;  // whose address is compared as long as this lives
+  std::size_t index_;
+  std::string why_closed_;
+};
+
+/// A tensor of such a storage, row-major. It is closed behind it: set_() looks at what it is given.
+[[nodiscard]] inline at::Tensor tensor_on(c10::intrusive_ptr<LentStorage> storage, at::IntArrayRef sizes,
+                                          at::ScalarType type) {
+  at::NoGradGuard const no_grad;
+  auto tensor = at::empty({0}, at::TensorOptions{}.dtype(type));
+  auto* const closed = storage.get();
+  closed->open(nullptr);
+  tensor.set_(c10::Storage{c10::intrusive_ptr<c10::StorageImpl>{std::move(storage)}}, 0, sizes,
+              c10::contiguous_strides(sizes));
+  closed->close();
+  return tensor;
+}
+
+/// The storage of `tensor`, if it is one of `owner`'s.
+[[nodiscard]] inline LentStorage* lent_storage(at::Tensor const& tensor, Owner const& owner) noexcept {
+  auto const* const impl = tensor.unsafeGetTensorImpl();
+  if (!tensor.defined() || !impl->has_storage()) {
+    return nullptr;
+  }
+  auto* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  return storage != nullptr && storage->allocator() == &owner ? static_cast<LentStorage*>(storage) : nullptr;
+}
+
+}  // namespace zeroth::torch_adapter::detail
