@@ -22,11 +22,11 @@ import sys
 from lib import tidy_groups
 
 TIDY = ["clang-tidy-14", "-p", "build/tidy", "--quiet", "--extra-arg=-Wno-everything"]
-# What needs the headers of CUDA, cuBLASLt or NCCL has a command where there are such headers: the preset compiles it for
+# What needs the headers of CUDA, cuBLASLt, NCCL or libtorch has a command where there are such headers: the preset compiles it for
 # tests on the host. Of what is there with oneDNN and without, one is compiled. All else has a command everywhere. For a
 # source without one clang-tidy would guess.
 NEEDS_HEADERS = re.compile(r"^src/(device/(cuda_|nccl)|comm/(nccl/|launch/nccl_job))|^examples/train_gpt/(gpu/|cpu/(no_)?onednn)"
-                           r"|emulated_launch")
+                           r"|emulated_launch|^examples/torch_|^bench/torch")
 
 
 def tidy(file, *options):
@@ -50,7 +50,7 @@ def main(sources):
         if os.path.realpath(source) in commands:
             with_command.append(source)
         elif NEEDS_HEADERS.search(source):
-            print(f"note: no clang-tidy over {source}: the preset dev found no headers of CUDA, cuBLASLt, NCCL or oneDNN for "
+            print(f"note: no clang-tidy over {source}: the preset dev found no headers of CUDA, cuBLASLt, NCCL, oneDNN or libtorch for "
                   "it, or is not without them",
                   file=sys.stderr)
         else:
