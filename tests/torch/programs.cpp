@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "torch_gpt/gpt.hpp"
+#include "torch_vision/resnet.hpp"
+#include "train.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+namespace nn = torch::nn;
+using torch_adapter::seeded;
+
+/// Numbers in [0, below) that depend on their place alone.
+at::Tensor numbers(std::int64_t first, std::int64_t rows, std::int64_t columns, std::int64_t below) {
+  auto const places = at::arange(first * columns, (first + rows) * columns, at::kLong);
+  return places.mul(7919).add(places.square().mul(104729)).remainder(below).view({rows, columns});
+}
+at::Tensor noise(std::int64_t first, std::int64_t rows, std::int64_t columns) {
+  return numbers(first, rows, columns, 1009).to(at::kFloat).div(1009).sub(0.5);
+}
+
+// ---- all that is odd ------------------------------------------------------------------------------------------------
+
+constexpr std::int64_t width = 24, words = 40;
+
+/// A structure of the program's own.
+struct Split {
+  at::Tensor left, right;
+  int calls = 0;
+  template <class F>
+  void each_tensor(F const& f) {
+    f(left);
+    f(right);
+  }
+};
+
+struct EmbedImpl : nn::Module {
+  at::Tensor weight{register_parameter("weight", at::randn({words, width}) * 0.3)};
+  at::Tensor forward(at::Tensor const& tokens) { return at::embedding(weight, tokens); }
+};
+/// Two tensors in, a structure out.
+struct SplitterImpl : nn::Module {
+  nn::Linear a{register_module("a", nn::Linear{width, width})}, b{register_module("b", nn::Linear{width, width})};
+  at::Tensor gain{register_parameter("gain", at::tensor(0.7F))};  // a single number
+  Split forward(at::Tensor const& x, std::optional<at::Tensor> const& y) {
+    return {at::tanh(a(x)) * gain, y ? b(*y) : b(x), 1};
+  }
+};
+/// A structure and a dictionary in, a tuple out.
+struct MergerImpl : nn::Module {
+  nn::Linear merge{register_module("merge", nn::Linear{width, width})};
+  std::tuple<at::Tensor, std::vector<at::Tensor>> forward(Split const& split,
+                                                          std::map<std::string, at::Tensor> const& more) {
+    auto const x = at::tanh(merge(split.left)) + split.right + more.at("x");
+    return {x, {x * 0.5, split.right}};
+  }
+};
+/// Used several times in a micro-step.
+struct CellImpl : nn::Module {
+  nn::Linear linear{register_module("linear", nn::Linear{width, width})};
+  at::Tensor forward(at::Tensor const& x) { return x + 0.5 * at::tanh(linear(x)); }
+};
+ZEROTH_TORCH_UNIT(Embed);
+ZEROTH_TORCH_UNIT(Splitter);
+ZEROTH_TORCH_UNIT(Merger);
+ZEROTH_TORCH_UNIT(Cell);
+/// Units inside of a unit that has parameters of its own, which it uses before, between and behind them.
+struct OuterImpl : nn::Module {
+  nn::LayerNorm before{register_module("before", nn::LayerNorm{nn::LayerNormOptions({width})})};
+  at::Tensor scale{register_parameter("scale", at::full({width}, 0.9))};
+  Cell first{register_module("first", Cell{})}, second{register_module("second", Cell{})};
+  at::Tensor forward(at::Tensor const& x) { return second(first(before(x)) * scale) * scale + x; }
+};
+ZEROTH_TORCH_UNIT(Outer);
+/// The table of the embedding, once more.
+struct HeadImpl : nn::Module {
+  at::Tensor weight, offset{register_parameter("offset", at::zeros({words}))};
+  explicit HeadImpl(at::Tensor const& tied) : weight{register_parameter("weight", tied)} {}
+  at::Tensor forward(at::Tensor const& x) { return at::matmul(x, weight.t()) + offset; }
+};
+ZEROTH_TORCH_UNIT(Head);
+
+struct OddImpl : nn::Module {
+  at::Tensor shift{register_parameter("shift", at::full({width}, 0.1))};  // of the root
+  Embed embed{register_module("embed", Embed{})};
+  Cell frozen{register_module("frozen", Cell{})};
+  Splitter splitter{register_module("splitter", Splitter{})};
+  Merger merger{register_module("merger", Merger{})};
+  Cell cell{register_module("cell", Cell{})};
+  Cell sometimes{register_module("sometimes", Cell{})};
+  Cell no_gradient{register_module("no_gradient", Cell{})};
+  Cell never{register_module("never", Cell{})};
+  Outer outer{register_module("outer", Outer{})};
+  Head head{register_module("head", Head{embed->weight})};
+  OddImpl() {
+    for (auto& parameter : frozen->parameters()) {
+      parameter.set_requires_grad(false);
+    }
+    merger->merge->bias.set_requires_grad(false);
+  }
+  at::Tensor forward(at::Tensor const& tokens, int call) {
+    auto x = frozen(embed(tokens)) + shift;
+    auto split = splitter(x, call % 3 == 0 ? std::optional<at::Tensor>{x * 2} : std::nullopt);
+    auto [y, parts] = merger(split, std::map<std::string, at::Tensor>{{"x", x}});
+    bool const swapped = call % 2 == 1;  // another order in some steps, the same on all ranks
+    y = swapped ? cell(outer(y)) : outer(cell(y));
+    for (int use = 0; use < 2; ++use) {
+      y = cell(y);
+    }
+    if (swapped) {
+      y = sometimes(y);
+    }
+    y = y + parts[0] * no_gradient(y).detach();
+    return head(y + parts[1] * shift);
+  }
+};
+TORCH_MODULE(Odd);
+
+Program odd(std::vector<torch_adapter::UnitPolicy> recompute) {
+  auto net = seeded(3, [] { return Odd{}; });
+  Program program{net.ptr(), {}, {}};
+  program.options.recompute = std::move(recompute);
+  program.loss = [net, call = 0](std::int64_t first, std::int64_t count) mutable {
+    auto const tokens = numbers(first, count, 5, words);
+    auto const targets = numbers(first + 1, count, 5, words);
+    return nn::functional::cross_entropy(net(tokens, call++).to(at::kFloat).flatten(0, 1), targets.flatten());
+  };
+  return program;
+}
+
+Program gpt(std::vector<torch_adapter::UnitPolicy> recompute) {
+  ::gpt::Shape const shape{.layers = 3, .heads = 2, .channels = 32, .context = 16, .vocabulary = 256};
+  auto net = seeded(5, [&] { return torch_gpt::Gpt{shape}; });
+  Program program{net.ptr(), {}, {}};
+  program.options.recompute = std::move(recompute);
+  program.loss = [net, shape](std::int64_t first, std::int64_t count) mutable {
+    auto const tokens = numbers(first, count, shape.context + 1, 97);
+    return torch_gpt::loss_of(net(tokens.slice(1, 0, shape.context)), tokens.slice(1, 1));
+  };
+  return program;
+}
+
+}  // namespace
+
+Program gpt_program(Job& /*job*/) { return gpt({}); }
+Program gpt_recomputed(Job& /*job*/) { return gpt({"transformer.h.*"}); }
+Program odd_program(Job& /*job*/) { return odd({}); }
+Program odd_recomputed(Job& /*job*/) {
+  return odd({"splitter", "merger", "cell", "outer", "embed", "head", "no_gradient", "frozen"});
+}
+
+Program vision_program(Job& job) {
+  auto net = seeded(9, [&] { return torch_vision::ResNet{job, 4, 10}; });
+  Program program{net.ptr(), {}, {}};
+  program.options.units = torch_adapter::units(*net, {"blocks.*"});
+  program.loss = [net](std::int64_t first, std::int64_t count) mutable {
+    auto const type = net->conv->weight.scalar_type();
+    auto const images = noise(first, count, 64).view({count, 1, 8, 8}).to(type);
+    return nn::functional::cross_entropy(net(images).to(at::kFloat), numbers(first, count, 1, 10).flatten());
+  };
+  return program;
+}
+
+}  // namespace zeroth::testing

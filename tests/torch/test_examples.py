@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""torch_gpt trains what train_gpt trains, to rounding, and both read what the other one saved; torch_vision tells digits
+apart, where scikit-learn's are found beside libtorch.
+
+    test_examples.py FOLDER_OF_PROGRAMS TORCH_DIR
+"""
+
+import gzip
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHAPE = ["--layers", "2", "--heads", "2", "--channels", "32", "--context", "32"]
+STEPS = 8
+
+
+def run(*command):
+    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{ended.stdout}\n{ended.stderr}")
+    return ended.stdout
+
+
+def losses_of(output):
+    return [float(loss) for loss in re.findall(r"^step +\d+(?:/\d+)? +loss +([0-9.]+)", output, re.MULTILINE)]
+
+
+def expect_near(what, ours, theirs, bound):
+    if len(ours) != STEPS or len(theirs) != STEPS or any(abs(a - b) > bound for a, b in zip(ours, theirs, strict=True)):
+        sys.exit(f"{what}: {ours}, and {theirs}")
+
+
+def check_gpt(programs, folder):
+    data, config = ROOT / "docs" / "design.md", folder / "zero.json"
+    config.write_text(json.dumps({
+        "train_micro_batch_size_per_gpu": 2, "gradient_clipping": 1.0, "zero_optimization": {"stage": 3},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "weight_decay": 0.1}}}), encoding="utf-8")
+    common = ["--data", data, "--config", config, "--ranks", "2", "--steps", STEPS]
+    theirs = run(programs / "train_gpt", *common, *SHAPE, "--save-final", folder / "theirs")
+    ours = run(programs / "torch_gpt", *common, *SHAPE, "--save-final", folder / "ours")
+    expect_near("losses of torch_gpt, and of train_gpt", losses_of(ours), losses_of(theirs), 2e-4)
+    again = run(programs / "torch_gpt", *common, *SHAPE, "--recompute")
+    if losses_of(again) != losses_of(ours):
+        sys.exit(f"run again in backward, torch_gpt prints {losses_of(again)}, and {losses_of(ours)} without")
+    ours = run(programs / "torch_gpt", *common, "--init", folder / "theirs")
+    theirs = run(programs / "train_gpt", *common, "--init", folder / "theirs")
+    expect_near("losses from train_gpt's weights", losses_of(ours), losses_of(theirs), 2e-4)
+    theirs = run(programs / "train_gpt", *common, "--init", folder / "ours")
+    ours = run(programs / "torch_gpt", *common, "--init", folder / "ours")
+    expect_near("losses from torch_gpt's weights", losses_of(ours), losses_of(theirs), 2e-4)
+
+
+def check_vision(programs, folder, torch_dir):
+    packed = pathlib.Path(torch_dir).parents[3] / "sklearn" / "datasets" / "data" / "digits.csv.gz"
+    if not packed.exists():
+        print(f"no {packed}: torch_vision is not run")
+        return
+    digits = folder / "digits.csv"
+    digits.write_bytes(gzip.decompress(packed.read_bytes()))
+    said = run(programs / "torch_vision", digits, ROOT / "configs" / "zero3.json")
+    accuracy = float(re.search(r"accuracy ([0-9.]+)", said)[1])
+    if accuracy < 0.9:
+        sys.exit(f"torch_vision tells {accuracy} of the digits apart:\n{said}")
+
+
+def main(programs, torch_dir):
+    with tempfile.TemporaryDirectory() as folder:
+        check_gpt(pathlib.Path(programs), pathlib.Path(folder))
+        check_vision(pathlib.Path(programs), pathlib.Path(folder), torch_dir)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

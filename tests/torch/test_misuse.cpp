@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Every wrong use has a message that says what to do.
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "support/job.hpp"
+#include "support/thrown.hpp"
+#include "torch_catch.hpp"
+#include "train.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+namespace nn = torch::nn;
+using torch_adapter::Trainer;
+using torch_adapter::units;
+
+struct LayerImpl : nn::Module {
+  nn::Linear linear{register_module("linear", nn::Linear{8, 8})};
+  at::Tensor forward(at::Tensor const& x) { return at::tanh(linear(x)); }
+};
+ZEROTH_TORCH_UNIT(Layer);
+struct NetImpl : nn::Module {
+  Layer a{register_module("a", Layer{})}, b{register_module("b", Layer{})};
+  at::Tensor forward(at::Tensor const& x) { return b(a(x)); }
+};
+TORCH_MODULE(Net);
+
+Net make_net() {
+  return torch_adapter::seeded(1, [] { return Net{}; });
+}
+at::Tensor input() { return at::full({2, 8}, 0.5); }
+at::Tensor loss_of(Net& net) { return net(input()).square().mean(); }
+
+/// What `use` throws on one rank.
+template <class E = ContractError>
+std::string said(std::function<void(Job&, Net&)> const& use) {
+  std::string message;
+  auto const outcome = run_job(1, [&](Job& job) {
+    auto net = make_net();
+    message = thrown<E>([&] { use(job, net); });
+  });
+  return message + messages_of(outcome);
+}
+template <class E = ContractError>
+std::string said_in_training(std::function<void(Trainer&, Net&)> const& use) {
+  return said<E>([&](Job& job, Net& net) {
+    Trainer trainer{job, File{.stage = 3}.config(), *net};
+    use(trainer, net);
+  });
+}
+std::string said_of_module(nn::Module& root, torch_adapter::TrainerOptions const& options = {}) {
+  return said([&](Job& job, Net&) { Trainer{job, File{}.config(), root, options}; });
+}
+auto contains(std::string const& text) { return Catch::Contains(text); }
+
+}  // namespace
+
+TEST_CASE("a parameter that is read outside of passes says its name and where its values are") {
+  auto const read =
+      said_in_training<c10::Error>([](Trainer&, Net& net) { static_cast<void>(net->b->linear->weight.sum()); });
+  CHECK_THAT(read, contains("[rank 0/1] parameter \"b.linear.weight\" of unit \"b\" was read outside of a micro-step"));
+  CHECK_THAT(read, contains("Trainer::read()"));
+  CHECK_THAT(said_in_training<c10::Error>([](Trainer&, Net& net) { static_cast<void>(loss_of(net)); }),
+             contains("parameter \"a.linear."));
+  CHECK_THAT(said_in_training<c10::Error>([](Trainer&, Net& net) {
+               std::ostringstream file;
+               torch::save(net, file);
+             }),
+             contains("was read outside"));
+  CHECK_THAT(said_in_training<c10::Error>(
+                 [](Trainer&, Net& net) { static_cast<void>(net->a->linear->bias.data_ptr<float>()); }),
+             contains("parameter \"a.linear.bias\""));
+  CHECK_THAT(said<c10::Error>([](Job& job, Net& net) {
+               { Trainer const trainer{job, File{}.config(), *net}; }
+               static_cast<void>(loss_of(net));
+             }),
+             contains("has no memory any more: its Trainer has ended"));
+}
+
+TEST_CASE("losses that cannot be meant are refused") {
+  auto const of = [](std::function<void(torch_adapter::MicroStep&, Net&)> const& use) {
+    return said_in_training([&](Trainer& trainer, Net& net) {
+      for (auto micro : trainer.micro_steps()) {
+        use(micro, net);
+      }
+    });
+  };
+  CHECK_THAT(of([](auto& micro, Net& net) { micro.backward(net(input()).square()); }),
+             contains("the loss has shape [2, 8]; it is one number"));
+  CHECK_THAT(of([](auto& micro, Net&) { micro.backward({}); }), contains("undefined tensor"));
+  CHECK_THAT(of([](auto& micro, Net& net) { micro.backward(loss_of(net).detach()); }),
+             contains("does not depend on a parameter that is trained"));
+  CHECK_THAT(of([](auto& micro, Net& net) { micro.backward(net(input()).to(at::kBFloat16).mean()); }),
+             contains("the loss is of type BFloat16: take the mean in Float"));
+  CHECK_THAT(of([](auto&, Net& net) { loss_of(net).backward(); }),
+             contains("came by loss.backward(): call backward(loss)"));
+  CHECK_THAT(of([](auto& micro, Net& net) {
+               micro.backward(loss_of(net));
+               micro.backward(loss_of(net));
+             }),
+             contains("report_loss() for the second time"));
+  CHECK_THAT(of([](auto& micro, Net&) { micro.skip("c"); }),
+             contains("skip() of \"c\", which is no unit; there are: \"a\", \"b\""));
+}
+
+TEST_CASE("a torch optimizer has nothing to work on, and says so") {
+  auto const after_backward = [](std::function<void(Net&)> const& use) {
+    return said_in_training<c10::Error>([&](Trainer& trainer, Net& net) {
+      for (auto micro : trainer.micro_steps()) {
+        micro.backward(loss_of(net));
+      }
+      trainer.step();
+      use(net);
+    });
+  };
+  auto const* const refusal =
+      "Updates are those of the stage file's optimizer: one of torch::optim has nothing to work on";
+  CHECK_THAT(after_backward([](Net& net) { torch::optim::SGD{net->parameters(), 0.1}.step(); }), contains(refusal));
+  CHECK_THAT(after_backward([](Net& net) { torch::optim::AdamW{net->parameters()}.step(); }), contains(refusal));
+  CHECK_THAT(after_backward([](Net& net) { static_cast<void>(net->a->linear->weight.grad().sum()); }),
+             contains("the gradient of \"a.linear.weight\" is its engine's"));
+  CHECK_THAT(after_backward([](Net& net) { nn::utils::clip_grad_norm_(net->parameters(), 1.0); }),
+             contains("gradient_clipping"));
+}
+
+TEST_CASE("units that cannot be meant are refused") {
+  struct PlainImpl : nn::Module {
+    nn::Linear one{register_module("one", nn::Linear{4, 4})}, two{register_module("two", nn::Linear{4, 4})};
+  };
+  PlainImpl plain;
+  CHECK_THAT(said_of_module(plain), contains("a Trainer of a module without units"));
+  CHECK_THAT(thrown<ContractError>([&] { return units(plain, {"three.*"}); }),
+             contains("units(): \"three.*\" picks no submodule, of which there are: one, two"));
+  CHECK_THAT(said_of_module(plain, {.units = units(plain, {"one"}), .recompute = {"one"}}),
+             contains("recompute of unit \"one\", which no holder made by ZEROTH_TORCH_UNIT has"));
+  CHECK_THAT(said_of_module(plain, {.units = units(plain, {"one"}), .recompute = {"two"}}),
+             contains("TrainerOptions::recompute: \"two\" picks no unit"));
+  CHECK_THAT(thrown<ContractError>([] { Layer{std::make_shared<LayerImpl>()}; }), contains("that would be no unit"));
+  CHECK(said_of_module(plain, {.units = units(plain, {})}).empty());
+}
+
+TEST_CASE("modules that cannot be trained are refused") {
+  auto const with = [](std::function<void(nn::Module&)> const& change) {
+    nn::Linear linear{4, 4};
+    nn::Module root;
+    root.register_module("linear", linear);
+    change(*linear);
+    return said_of_module(root, {.units = units(root, {"linear"})});
+  };
+  CHECK_THAT(with([](auto& module) { module.to(at::kDouble); }),
+             contains("parameter \"linear.weight\" is of type Double"));
+  CHECK_THAT(with([](auto& module) { module.register_parameter("more", module.parameters()[0].view({16})); }),
+             contains("parameters \"linear.weight\" and \"linear.more\" share memory and are different tensors"));
+  CHECK_THAT(with([](auto& module) { module.register_parameter("more", at::empty({2}, at::kMeta)); }),
+             contains("\"linear.more\" is on the device meta"));
+  nn::Module empty;
+  CHECK_THAT(said_of_module(empty, {.units = units(empty, {})}), contains("a module without parameters"));
+  CHECK_THAT(said_in_training([](Trainer& trainer, Net&) { static_cast<void>(trainer.read("c")); }),
+             contains("read() of \"c\", which is no parameter of the module"));
+  CHECK_THAT(said_in_training([](Trainer& trainer, Net&) { trainer.write("a.linear.bias", at::zeros({3})); }),
+             contains("the values have shape [3], the parameter has [8]"));
+}
+
+TEST_CASE("a rank that starts with other values is noticed") {
+  auto const outcome = run_job(2, [](Job& job) {
+    auto net = torch_adapter::seeded(static_cast<std::uint64_t>(job.rank()), [] { return Net{}; });
+    Trainer{job, File{}.config(), *net};
+  });
+  CHECK_THAT(messages_of(outcome), contains("rank"));
+  CHECK(message_of(outcome[0]) != "");
+}
+
+TEST_CASE("what libtorch throws in forward ends all ranks with its words, and without a backtrace") {
+  for (bool const in_backward : {false, true}) {
+    auto const outcome = run_job(2, [&](Job& job) {
+      torch_adapter::detail::without_backtrace([&] {
+        auto net = make_net();
+        Trainer trainer{job, File{.stage = 3}.config(), *net};
+        for (int step = 0; step < 3; ++step) {
+          for (auto micro : trainer.micro_steps()) {
+            auto out = net(input());
+            if (step == 1 && job.rank() == 1) {
+              if (!in_backward) {
+                static_cast<void>(net->a(at::zeros({2, 7})));
+              }
+              out.register_hook([](at::Tensor const& gradient) { return at::matmul(gradient, at::zeros({7, 7})); });
+            }
+            micro.backward(out.square().mean());
+          }
+          trainer.step();
+        }
+      });
+    });
+    INFO(messages_of(outcome));
+    CHECK_THAT(message_of(outcome[1]), contains("mat1 and mat2 shapes cannot be multiplied"));
+    CHECK_THAT(message_of(outcome[1]), Catch::StartsWith("[rank 1/2] "));
+    CHECK_THAT(message_of(outcome[1]), !contains("frame #"));
+    CHECK_THAT(message_of(outcome[0]), contains("rank 1"));
+  }
+}
+
+TEST_CASE("an engine's error in forward keeps its type and words") {
+  auto const outcome = run_job(2, [](Job& job) {
+    torch_adapter::detail::without_backtrace([&] {
+      auto net = make_net();
+      Trainer trainer{job, File{.stage = 3}.config(), *net};
+      for (auto micro : trainer.micro_steps()) {
+        if (job.rank() == 1) {
+          throw std::runtime_error{"a program's own"};
+        }
+        micro.backward(loss_of(net));
+      }
+    });
+  });
+  CHECK(message_of(outcome[1]) == "a program's own");
+  CHECK_THROWS_AS(std::rethrow_exception(outcome[0]), PeerError);
+  CHECK_THAT(message_of(outcome[0]), contains("rank 1"));
+}
+
+TEST_CASE("a unit that is to be run again has to be called by its holder") {
+  struct SequenceImpl : nn::Module {
+    nn::Sequential layers{register_module("layers", nn::Sequential{Layer{}, Layer{}})};
+  };
+  auto const outcome = run_job(1, [](Job& job) {
+    auto net = torch_adapter::seeded(1, [] { return std::make_shared<SequenceImpl>(); });
+    Trainer trainer{job, File{}.config(), *net, {.recompute = {"layers.*"}}};
+    torch_adapter::detail::without_backtrace([&] {
+      for (auto micro : trainer.micro_steps()) {
+        micro.backward(net->layers->forward(input()).square().mean());
+      }
+    });
+  });
+  CHECK_THAT(messages_of(outcome),
+             contains("unit \"layers.0\" is to be run again in backward, but was called without its holder"));
+}
+
+TEST_CASE("dropout in what is run again is refused where ranks are threads, and right on one rank") {
+  struct DropImpl : nn::Module {
+    nn::Linear linear{register_module("linear", nn::Linear{8, 8})};
+    at::Tensor forward(at::Tensor const& x) { return at::dropout(linear(x), 0.5, true); }
+  };
+  struct Drop : torch_adapter::UnitHolder<DropImpl> {};
+  struct TwoImpl : nn::Module {
+    Drop a, b;
+    TwoImpl() : a{register_module("a", Drop{})}, b{register_module("b", Drop{})} {}
+    at::Tensor forward(at::Tensor const& x) { return b(a(x)); }
+  };
+  auto const train = [](int ranks, bool again) {
+    float norm = 0;
+    auto const outcome = run_job(ranks, [&](Job& job) {
+      auto net = torch_adapter::seeded(1, [] { return std::make_shared<TwoImpl>(); });
+      torch_adapter::TrainerOptions options;
+      if (again) {
+        options.recompute = {"*"};
+      }
+      Trainer trainer{job, File{}.config(), *net, options};
+      double one = 1;
+      job.sum({&one, 1});  // all Trainers are there
+      for (auto micro : trainer.micro_steps()) {
+        torch::manual_seed(4);
+        micro.backward(net->forward(input()).square().mean());
+      }
+      trainer.step();
+      norm = trainer.finish()->grad_norm;
+    });
+    return std::pair{norm, messages_of(outcome)};
+  };
+  auto const kept = train(1, false), again = train(1, true);
+  CHECK(kept.second + again.second == "");
+  CHECK(kept.first == again.first);
+  CHECK_THAT(train(2, true).second, contains("share libtorch's generator"));
+}
+
+}  // namespace zeroth::testing

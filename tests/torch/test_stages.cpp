@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Modules train the same at every stage, bit for bit, and what libtorch alone trains to rounding.
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <string>
+
+#include "torch_catch.hpp"
+#include "train.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+struct Named {
+  char const* name;
+  Program (*make)(Job&);
+};
+Named const programs[] = {{"gpt", gpt_program}, {"vision", vision_program}, {"odd", odd_program}};
+
+/// The largest difference, over the largest value.
+double difference(std::vector<float> const& a, std::vector<float> const& b) {
+  REQUIRE(a.size() == b.size());
+  double most = 0, largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    most = std::max(most, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    largest = std::max(largest, std::abs(static_cast<double>(b[i])));
+  }
+  return most / largest;
+}
+
+void expect_same_at_every_stage(Named const& program, File file, int world) {
+  file.stage = 0;
+  auto const expected = train_on_threads(world, file.config(), program.make);
+  REQUIRE(expected.losses.size() == 4);
+  REQUIRE(std::isfinite(expected.losses.back()));
+  REQUIRE(expected.evaluation > 0);
+  for (file.stage = 1; file.stage <= 3; ++file.stage) {
+    INFO(program.name << " at stage " << file.stage << " on " << world << " ranks; " << file.more << file.zeroth);
+    auto const trained = train_on_threads(world, file.config(), program.make);
+    CHECK(bits_of(trained) == bits_of(expected));
+    CHECK(trained.buffers == expected.buffers);
+  }
+}
+
+TEST_CASE("modules train the same at stages 0 to 3") {
+  for (auto const& program : programs) {
+    expect_same_at_every_stage(program, {}, 2);
+  }
+  expect_same_at_every_stage(programs[0], {.micro = 1}, 3);
+}
+
+TEST_CASE("modules train the same at stages 0 to 3 in several micro-steps") {
+  for (auto const* const reduce :
+       {R"("reduce_gradients": "every_micro_step")", R"("reduce_gradients": "last_micro_step")"}) {
+    for (auto const& program : {programs[0], programs[2]}) {
+      expect_same_at_every_stage(program, {.accumulation = 2, .zeroth = reduce}, 2);
+    }
+  }
+}
+
+TEST_CASE("modules train the same at stages 0 to 3 in 16 bits with fp32 masters") {
+  expect_same_at_every_stage(programs[0], {.more = R"("bf16": {"enabled": true})"}, 2);
+  expect_same_at_every_stage(programs[0],
+                             {.more = R"("bf16": {"enabled": true})", .zeroth = R"("gradient_dtype": "fp32")"}, 2);
+  expect_same_at_every_stage(programs[2], {.more = R"("bf16": {"enabled": true})"}, 2);
+  expect_same_at_every_stage(programs[0], {.more = R"("fp16": {"enabled": true, "initial_scale_power": 10})"}, 2);
+}
+
+TEST_CASE("every optimizer trains modules the same at stages 0 and 3") {
+  for (std::string const type : {"AdamW", "Adam", "SGD", "Adagrad", "RMSprop", "Lion"}) {
+    File file{.zeroth = R"("skip_nonfinite": true)"};
+    auto const with = [&](int stage) {
+      file.stage = stage;
+      return file.config().with(R"({"optimizer": {"type": ")" + type +
+                                R"(", "params": {"lr": 1e-3}}, "gradient_clipping": 0.5})");
+    };
+    INFO(type);
+    CHECK(bits_of(train_on_threads(2, with(0), gpt_program)) == bits_of(train_on_threads(2, with(3), gpt_program)));
+  }
+}
+
+TEST_CASE("groups of ranks and states on a disk train modules as stage 0 does") {
+  File file{.micro = 1};
+  auto const whole = train_on_threads(4, file.config(), odd_program);
+  for (auto const* const groups : {R"("zero_hpz_partition_size": 2)", R"("mics_shard_size": 2)"}) {
+    INFO(groups);
+    File const grouped{.stage = 3, .micro = 1, .zero = groups};
+    CHECK(train_on_threads(4, grouped.config(), odd_program).losses.size() == whole.losses.size());
+  }
+  File const hpz{.stage = 3, .micro = 1, .zero = R"("zero_hpz_partition_size": 2)"};
+  CHECK(bits_of(train_on_threads(4, hpz.config(), odd_program)) == bits_of(whole));
+}
+
+TEST_CASE("modules train what libtorch's AdamW trains, to rounding") {
+  constexpr int steps = 6;
+  for (auto const& program : programs) {
+    INFO(program.name);
+    Run const run{.steps = steps, .evaluates = false};
+    File const file{.stage = 3, .micro = 4, .more = R"("gradient_clipping": 0)", .learning_rate = 1e-3};
+    auto const trained = train_on_threads(2, file.config(), program.make, run);
+    auto const plain = train_plainly(program.make, 8, steps, file.learning_rate);
+    std::ostringstream values;
+    values.precision(9);
+    for (std::size_t i = 0; i < trained.losses.size(); ++i) {
+      values << trained.losses[i] << " " << plain.losses[i] << ", norms " << trained.norms[i] << " " << plain.norms[i]
+             << "\n";
+    }
+    INFO(values.str());
+    CHECK(difference({trained.losses[0]}, {plain.losses[0]}) < 1e-6);
+    CHECK(difference({trained.norms[0]}, {plain.norms[0]}) < 1e-5);
+    CHECK(difference(trained.losses, plain.losses) < 2e-5);
+    CHECK(difference(trained.norms, plain.norms) < 2e-4);
+  }
+}
+
+TEST_CASE("what is run again in backward trains the same") {
+  for (int stage : {0, 2, 3}) {
+    File const file{.stage = stage, .accumulation = 2};
+    INFO("stage " << stage);
+    CHECK(bits_of(train_on_threads(2, file.config(), gpt_recomputed)) ==
+          bits_of(train_on_threads(2, file.config(), gpt_program)));
+    // Uses of one parameter add up one by one here, and in autograd's order otherwise.
+    auto const again = train_on_threads(2, file.config(), odd_recomputed);
+    auto const kept = train_on_threads(2, file.config(), odd_program);
+    CHECK(difference(again.losses, kept.losses) < 1e-5);
+    CHECK(difference(again.norms, kept.norms) < 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::testing

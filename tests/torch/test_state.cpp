@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What is saved and restored, read and written; and SyncBatchNorm against BatchNorm on the whole batch.
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/folder.hpp"
+#include "support/job.hpp"
+#include "support/thrown.hpp"
+#include "torch_catch.hpp"
+#include "train.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+namespace nn = torch::nn;
+using torch_adapter::SyncBatchNorm;
+using torch_adapter::Trainer;
+
+std::vector<std::byte> bytes_of(std::string const& text) {
+  std::vector<std::byte> bytes(text.size());
+  std::memcpy(bytes.data(), text.data(), text.size());
+  return bytes;
+}
+
+TEST_CASE("training goes on from a checkpoint with its buffers, bit for bit, at any stage and number of ranks") {
+  for (int stage : {0, 3}) {
+    Folder const folder;
+    File const file{.stage = stage};
+    auto const whole = train_on_threads(2, file.config(), vision_program, {.steps = 5});
+    Run saving{.steps = 3, .evaluates = false};
+    saving.after_step = [&](Trainer& trainer, int step) {
+      if (step == 3) {
+        auto const state = bytes_of("mine");
+        SaveOptions with_state;
+        with_state.program_state = state;
+        trainer.save(folder.path(), with_state).wait();
+      }
+    };
+    static_cast<void>(train_on_threads(2, file.config(), vision_program, saving));
+    Run resuming{.steps = 2};
+    resuming.begin = [&](Trainer& trainer) {
+      auto const restored = trainer.restore_latest(folder.path());
+      if (!restored || restored->step != 3 || restored->program_state != bytes_of("mine")) {
+        throw std::runtime_error{"not what was saved"};
+      }
+    };
+    auto const resumed = train_on_threads(2, file.config(), vision_program, resuming);
+    CHECK(resumed.weights == whole.weights);
+    CHECK(resumed.buffers == whole.buffers);
+    CHECK(resumed.evaluation == whole.evaluation);
+    CHECK(resumed.losses == std::vector(whole.losses.begin() + 3, whole.losses.end()));
+    resuming.steps = 1;
+    auto const alone = train_on_threads(1, File{.stage = 3 - stage}.config(), vision_program, resuming);
+    CHECK(alone.losses.size() == 1);
+  }
+}
+
+TEST_CASE("buffers that a checkpoint has no room for, or that are others, are refused by name") {
+  struct MaskedImpl : nn::Module {
+    nn::Linear linear{register_module("linear", nn::Linear{4, 4})};
+    at::Tensor mask;
+    explicit MaskedImpl(std::int64_t size) : mask{register_buffer("mask", at::ones({size, size}))} {}
+  };
+  Folder const folder;
+  auto const with = [&](std::int64_t size, std::vector<torch_adapter::UnitPolicy> not_saved, auto const& use) {
+    auto const outcome = run_job(1, [&](Job& job) {
+      auto net = torch_adapter::seeded(1, [&] { return std::make_shared<MaskedImpl>(size); });
+      Trainer trainer{job,
+                      File{}.config(),
+                      *net,
+                      {.units = torch_adapter::units(*net, {"linear"}), .buffers_not_saved = std::move(not_saved)}};
+      use(trainer);
+    });
+    return messages_of(outcome);
+  };
+  auto const save = [&](Trainer& trainer) { trainer.save(folder.path()).wait(); };
+  CHECK_THAT(with(600, {}, save), Catch::Contains("The largest buffer is \"mask\", Float [600, 600]"));
+  CHECK(with(600, {"mask"}, save) == "");
+  CHECK_THAT(with(10, {}, [&](Trainer& trainer) { trainer.restore_latest(folder.path()); }),
+             Catch::Contains("the checkpoint has no buffer \"mask\""));
+  CHECK(with(10, {}, save) == "");
+  CHECK_THAT(with(12, {}, [&](Trainer& trainer) { trainer.restore_latest(folder.path()); }),
+             Catch::Contains("buffer \"mask\" is Float [10, 10] in the checkpoint, the module's is Float [12, 12]"));
+}
+
+TEST_CASE("weights are read, written, saved and loaded by the module's names") {
+  Folder const folder;
+  Run run{.steps = 1, .evaluates = false};
+  run.after_step = [&](Trainer& trainer, int) {
+    trainer.write("transformer.ln_f.bias", at::full({32}, 0.25));
+    auto const values = trainer.read("transformer.ln_f.bias");
+    if (!at::equal(values, at::full({32}, 0.25))) {
+      throw std::runtime_error{"what was written is not what is read"};
+    }
+    trainer.save_weights(folder / "model.safetensors");
+  };
+  auto const saved = train_on_threads(2, File{.stage = 3}.config(), gpt_program, run);
+  auto const from_file = [&](Job& job) {
+    auto program = gpt_program(job);
+    program.options.weights = folder / "model.safetensors";
+    return program;
+  };
+  auto const loaded = train_on_threads(2, File{.stage = 2}.config(), from_file, {.steps = 0, .evaluates = false});
+  CHECK(loaded.weights == saved.weights);
+}
+
+struct NormedImpl : nn::Module {
+  nn::Conv2d conv{register_module("conv", nn::Conv2d{nn::Conv2dOptions{2, 6, 3}})};
+  SyncBatchNorm sync{nullptr};
+  nn::BatchNorm2d plain{nullptr};
+  explicit NormedImpl(Job* job) {
+    if (job != nullptr) {
+      sync = register_module("norm", SyncBatchNorm{*job, 6});
+    } else {
+      plain = register_module("norm", nn::BatchNorm2d{6});
+    }
+  }
+  at::Tensor forward(at::Tensor const& x) {
+    auto const y = conv(x);
+    return at::tanh(sync ? sync(y) : plain(y));
+  }
+};
+
+/// Rows of images on each rank; loss and gradients are those of a mean over all rows.
+void expect_equal_to_whole_batch(std::vector<std::int64_t> const& rows) {
+  std::int64_t all = 0;
+  for (auto const each : rows) {
+    all += each;
+  }
+  auto const images = torch_adapter::seeded(2, [&] { return at::randn({all, 2, 5, 5}) * 3 + 10; });
+  auto const make = [](Job* job) {
+    return torch_adapter::seeded(1, [&] { return std::make_shared<NormedImpl>(job); });
+  };
+  auto const whole = make(nullptr);
+  for (int step = 0; step < 3; ++step) {
+    whole->zero_grad();
+    whole->forward(images).square().sum().backward();
+  }
+  std::vector<std::vector<at::Tensor>> gradients(rows.size()), buffers(rows.size());
+  auto const outcome = run_job(static_cast<int>(rows.size()), [&](Job& job) {
+    auto const rank = static_cast<std::size_t>(job.rank());
+    auto const net = make(&job);
+    std::int64_t first = 0;
+    for (std::size_t before = 0; before < rank; ++before) {
+      first += rows[before];
+    }
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      net->forward(images.narrow(0, first, rows[rank])).square().sum().backward();
+    }
+    for (auto const& parameter : net->parameters()) {
+      gradients[rank].push_back(parameter.grad());
+    }
+    buffers[rank] = net->buffers();
+  });
+  REQUIRE(messages_of(outcome) == "");
+  for (std::size_t p = 0; p < whole->parameters().size(); ++p) {
+    auto sum = at::zeros_like(whole->parameters()[p]);
+    for (auto const& of_rank : gradients) {
+      sum += of_rank[p];
+    }
+    auto const expected = whole->parameters()[p].grad();
+    // The gradient of a bias ahead of a normalisation is 0: what is left is rounding.
+    auto const scale = std::max(expected.abs().max().item<float>(), 1.0F);
+    CHECK((sum - expected).abs().max().item<float>() < 2e-4F * scale);
+  }
+  for (auto const& of_rank : buffers) {
+    for (std::size_t b = 0; b < of_rank.size(); ++b) {
+      CHECK(at::allclose(of_rank[b], whole->buffers()[b], 1e-5, 1e-5));
+      CHECK(at::equal(of_rank[b], buffers[0][b]));
+    }
+  }
+}
+
+TEST_CASE("SyncBatchNorm is BatchNorm on all ranks' batches together, however they are dealt out") {
+  expect_equal_to_whole_batch({8});
+  expect_equal_to_whole_batch({4, 4});
+  expect_equal_to_whole_batch({5, 1, 2});
+  expect_equal_to_whole_batch({7, 0, 1});  // a rank without samples
+}
+
+TEST_CASE("SyncBatchNorm refuses what has no variance, and other shapes") {
+  auto const of = [](at::Tensor const& input) {
+    return messages_of(run_job(1, [&](Job& job) { SyncBatchNorm{job, 3}(input); }));
+  };
+  CHECK_THAT(of(at::zeros({1, 3})), Catch::Contains("fewer than two values per channel over all ranks"));
+  CHECK_THAT(of(at::zeros({4, 2})), Catch::Contains("SyncBatchNorm of 3 channels gets an input of shape [4, 2]"));
+}
+
+}  // namespace
+}  // namespace zeroth::testing

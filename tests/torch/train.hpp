@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Trains small libtorch programs, under an engine and by libtorch alone.
+#pragma once
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <zeroth/adapters/torch.hpp>
+#include <zeroth/zeroth.hpp>
+
+namespace zeroth::testing {
+
+using TorchOptions = torch_adapter::TrainerOptions;
+
+/// A module, the mean loss of samples [first, first + count), and what its Trainer is told.
+struct Program {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<at::Tensor(std::int64_t first, std::int64_t count)> loss;
+  TorchOptions options{};
+};
+/// Makes one for a rank, the same on all.
+using MakeProgram = std::function<Program(Job&)>;
+
+/// What a rank saw.
+struct Trained {
+  std::vector<float> losses, norms, weights, buffers;
+  float evaluation = 0;
+  std::int64_t planned = 0, peak = 0;
+};
+[[nodiscard]] std::vector<std::uint32_t> bits_of(Trained const& trained);
+
+struct Run {
+  int steps = 4;
+  bool evaluates = true;
+  std::function<void(torch_adapter::Trainer&)> begin{};            ///< Before the first step.
+  std::function<void(torch_adapter::Trainer&, int)> after_step{};  ///< With its number.
+};
+
+/// The stage file of these tests, and more members of its top level, of zero_optimization, and of zeroth.
+struct File {
+  int stage = 0, micro = 2, accumulation = 1, slots = 12;
+  std::string more{}, zero{}, zeroth{};
+  double learning_rate = 1e-2;
+  [[nodiscard]] Config config() const;
+};
+
+[[nodiscard]] Trained train(Job& job, Config const& config, MakeProgram const& make, Run const& run = {});
+/// On threads; all ranks must have seen the same but for `buffers`, which are rank 0's.
+[[nodiscard]] Trained train_on_threads(int world, Config const& config, MakeProgram const& make, Run const& run = {});
+/// By libtorch's AdamW on batches of `batch`, with the decay of File, without clipping.
+[[nodiscard]] Trained train_plainly(MakeProgram const& make, std::int64_t batch, int steps, double learning_rate);
+
+/// examples/torch_gpt, examples/torch_vision on images of noise, and a module of all that is odd.
+[[nodiscard]] Program gpt_program(Job& job);
+[[nodiscard]] Program gpt_recomputed(Job& job);
+[[nodiscard]] Program vision_program(Job& job);
+[[nodiscard]] Program odd_program(Job& job);
+[[nodiscard]] Program odd_recomputed(Job& job);
+
+}  // namespace zeroth::testing
