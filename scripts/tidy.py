@@ -4,7 +4,7 @@
 
     scripts/tidy.py SOURCE...        with the commands of build/dev, which cmake --preset dev makes
 
-A group is sources of one folder with one command, behind each other in one file. Where that has a finding, or does not
+A group is sources with one command, behind each other in one file. Where that has a finding, or does not
 compile because two sources have the same name for different things, its sources are looked at one by one, and what is
 found there counts. Two things a group does not see: an #include that is there twice, which is looked for here, and a
 using declaration that only another source of the group uses.

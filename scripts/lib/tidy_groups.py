@@ -7,7 +7,7 @@ import pathlib
 import re
 import shlex
 
-MOST = 12  # sources of a group: more gain little, and the last group of several processes ends later
+MOST = 24  # sources of a group: more gain little, and the last group of several processes ends later
 # Options and precompiled headers that only GCC has would end clang-tidy. -fno-loop-* steer its vectoriser.
 OF_GCC = re.compile(r"-fno-loop-.*|-fpch-preprocess|-Winvalid-pch")
 
@@ -49,23 +49,30 @@ def commands_of(entries):
 
 
 def make(sources, commands, folder):
-    """Groups of sources that share a folder, where includes are looked for, and a command. A program's main() is alone."""
+    """Groups of sources that share a command, and a folder if they include what lies beside them. A program's main() is
+    alone."""
     alike = {}
     for source in sources:
         path = os.path.realpath(source)
         directory, words = commands[path]
-        program = path if defines_main(pathlib.Path(path).read_text(encoding="utf-8")) else None
-        alike.setdefault((directory, os.path.dirname(path), tuple(words), program), []).append(source)
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        program = path if defines_main(text) else None
+        beside = ("-iquote", os.path.dirname(path)) if includes_beside(text) else ()
+        alike.setdefault((directory, beside, tuple(words), program), []).append(source)
     groups = []
     for (directory, beside, words, _), all_of_them in alike.items():
         for begin in range(0, len(all_of_them), MOST):
-            groups.append(Group(directory, [*words, "-iquote", beside], all_of_them[begin:begin + MOST],
+            groups.append(Group(directory, [*words, *beside], all_of_them[begin:begin + MOST],
                                 folder / f"group{len(groups)}.cpp"))
     return groups
 
 
 def defines_main(text):
     return re.search(r"^int main\(", text, re.MULTILINE) is not None
+
+
+def includes_beside(text):
+    return re.search(r'^#include "[^/"]*"', text, re.MULTILINE) is not None
 
 
 def text_of(sources):

@@ -36,12 +36,21 @@ class Groups(unittest.TestCase):
         _, words = tidy_groups.commands_of(self.entries)[source]
         self.assertEqual(words, ["/usr/bin/c++", "-DONE", f"-I{self.root}/include", "-O2", "-std=gnu++20"])
 
-    def test_sources_of_one_folder_and_one_command_are_together(self):
-        together = [self.source("a/one.cpp"), self.source("a/two.cpp")]
-        elsewhere, with_more = self.source("b/one.cpp"), self.source("a/three.cpp", more="-mavx2")
-        groups = self.grouped([*together, elsewhere, with_more])
-        self.assertEqual([group.sources for group in groups], [together, [elsewhere], [with_more]])
-        self.assertEqual(groups[1].command[-2:], ["-iquote", str(self.root / "b")])
+    def test_sources_of_one_command_are_together(self):
+        together = [self.source("a/one.cpp"), self.source("a/two.cpp", '#include "a/two.hpp"\n'), self.source("b/one.cpp")]
+        with_more = self.source("a/three.cpp", more="-mavx2")
+        groups = self.grouped([*together, with_more])
+        self.assertEqual([group.sources for group in groups], [together, [with_more]])
+        self.assertNotIn("-iquote", groups[0].command)
+
+    def test_sources_that_include_what_lies_beside_them_are_of_one_folder(self):
+        beside = '#include <vector>\n#include "part.hpp"\n'
+        of_a = [self.source("a/one.cpp", beside), self.source("a/two.cpp", beside)]
+        of_b, of_none = self.source("b/one.cpp", beside), self.source("a/three.cpp")
+        groups = self.grouped([*of_a, of_b, of_none])
+        self.assertEqual([group.sources for group in groups], [of_a, [of_b], [of_none]])
+        self.assertEqual([group.command[-2:] for group in groups[:2]],
+                         [["-iquote", str(self.root / "a")], ["-iquote", str(self.root / "b")]])
 
     def test_a_program_is_alone(self):
         part, program = self.source("a/part.cpp"), self.source("a/program.cpp", "int main() {}\n")
