@@ -32,6 +32,9 @@ endfunction()
 # ctest starts first what it has seen take longest, and has seen nothing in a new build: COST of tests that take a minute or
 # more, so that the last one does not end alone.
 set(ZEROTH_LONG_TEST 100)
+# Tests of faults wait for nearly all of their time. Where there are few processors, they do so one after another, beside tests
+# that compute.
+cmake_host_system_information(RESULT ZEROTH_PROCESSORS QUERY NUMBER_OF_LOGICAL_CORES)
 
 # zeroth_build_if_run(target LABELS ...)
 # Leaves out of `all` what the preset's tests never start: ZEROTH_LABELS_LEFT_OUT is what its filter excludes.
@@ -61,6 +64,9 @@ function(zeroth_test name)
   set_tests_properties(${name} PROPERTIES LABELS "cpu;${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   if("slow" IN_LIST arg_LABELS OR "faults" IN_LIST arg_LABELS)
     set_tests_properties(${name} PROPERTIES COST ${ZEROTH_LONG_TEST})
+  endif()
+  if("faults" IN_LIST arg_LABELS AND NOT "slow" IN_LIST arg_LABELS AND ZEROTH_PROCESSORS LESS 8)
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK zeroth_waits)
   endif()
   # Open MPI leaks in modules that it has unloaded when leaks are looked for: no suppression can name them.
   if("mpi" IN_LIST arg_LABELS AND CMAKE_CXX_FLAGS MATCHES "fsanitize=address")
