@@ -5,7 +5,7 @@
 # itself gets its target `torch` instead. libtorch is looked for in Torch_DIR, and in CMAKE_PREFIX_PATH as
 #   python3 -c 'import torch; print(torch.utils.cmake_prefix_path)'
 # prints it. Of this file there is one, for the library's own build and for its package.
-set(ZEROTH_OLDEST_TORCH 2.15)
+set(ZEROTH_OLDEST_TORCH 2.13)
 function(zeroth_find_torch)
   find_path(ZEROTH_TORCH_CONFIG TorchConfig.cmake HINTS ${Torch_DIR} ${CMAKE_PREFIX_PATH} PATH_SUFFIXES Torch share/cmake/Torch
             NO_DEFAULT_PATH DOC "Folder of TorchConfig.cmake")

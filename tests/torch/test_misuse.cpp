@@ -201,6 +201,35 @@ TEST_CASE("what libtorch throws in forward ends all ranks with its words, and wi
   }
 }
 
+TEST_CASE("what was thrown in backward and caught is the end of training, and nothing of it is sent") {
+  CHECK_THAT(said_in_training([](Trainer& trainer, Net& net) {
+               for (auto micro : trainer.micro_steps()) {
+                 auto out = net(input());
+                 out.register_hook([](at::Tensor const& gradient) { return at::matmul(gradient, at::zeros({7, 7})); });
+                 try {
+                   micro.backward(out.square().mean());
+                 } catch (Error const&) {  // and goes on
+                 }
+               }
+               trainer.step();
+             }),
+             contains("the engine failed before"));
+}
+
+TEST_CASE("a pass of another Trainer is refused while one is under way") {
+  CHECK_THAT(said([](Job& job, Net& net) {
+               auto other = make_net();
+               Trainer one{job, File{}.config(), *net}, two{job, File{}.config(), *other};
+               for (auto micro : one.micro_steps()) {
+                 for (auto within : two.micro_steps()) {
+                   within.skip();
+                 }
+                 micro.skip();
+               }
+             }),
+             contains("a pass begins while one of another Trainer is under way"));
+}
+
 TEST_CASE("an engine's error in forward keeps its type and words") {
   auto const outcome = run_job(2, [](Job& job) {
     torch_adapter::detail::without_backtrace([&] {

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -387,7 +388,13 @@ class Runtime {
       open_backward(unit);
     }
     auto const memory = units_[unit].backward->grad(*parameter.id);
-    auto into = at::from_blob(memory.data(), gradient.sizes(), at::TensorOptions{}.dtype(scalar_type(memory.dtype())));
+    if (auto const bytes = static_cast<std::size_t>(memory.count() * bytes_of(memory.dtype()));
+        memory.beta() == 0 && gradient.is_contiguous() && gradient.scalar_type() == scalar_type(memory.dtype())) {
+      std::memcpy(memory.data(), gradient.const_data_ptr(), bytes);
+      return;
+    }
+    auto const into =
+        at::from_blob(memory.data(), gradient.sizes(), at::TensorOptions{}.dtype(scalar_type(memory.dtype())));
     memory.beta() == 0 ? into.copy_(gradient) : into.add_(gradient);
   }
   template <class F>
