@@ -23,8 +23,8 @@ void copy_cached(std::byte* destination, std::byte const* source, std::int64_t b
 constexpr std::int64_t line_bytes = 64;
 // Two threads copying 16 MiB each ran 1.4 times as fast with these stores as without, 7 MiB each 0.8 times.
 constexpr std::int64_t streamed_bytes = 12 << 20;
-// With several destinations the caches are full sooner: two or four threads that wrote 8 MiB each gained. So did two and
-// four processes that read as much in several blocks: gathers of 16 MiB over tcp ran twice as fast.
+// With several destinations the caches are full sooner: two or four threads that wrote 8 MiB each gained. So did two
+// and four processes that read as much in several blocks: gathers of 16 MiB over tcp ran twice as fast.
 constexpr std::int64_t streamed_to_all_bytes = 8 << 20;
 
 /// Stores whole lines without reading them first. `destination` is aligned to a line.

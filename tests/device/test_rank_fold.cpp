@@ -241,7 +241,8 @@ TEST_CASE("blocks of many, and last pieces of copies to all, may be shorter than
   for (std::size_t i = 0; i < source.size(); ++i) {
     source[i] = static_cast<std::byte>(i * 131 + i / 251);
   }
-  for (std::int64_t const bytes : {std::int64_t{1}, std::int64_t{10}, std::int64_t{70}, many + 1, many + 10, many + 47}) {
+  for (std::int64_t const bytes :
+       {std::int64_t{1}, std::int64_t{10}, std::int64_t{70}, many + 1, many + 10, many + 47}) {
     for (std::int64_t const offset : {1, 16, 63}) {
       std::vector<std::byte> a(source.size(), std::byte{0xee}), b = a, c = a;
       copy_bytes(a.data() + offset, source.data() + 3, bytes, many);
