@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "support/folder.hpp"
 #include "torch_catch.hpp"
 #include "train.hpp"
 
@@ -79,16 +80,22 @@ TEST_CASE("every optimizer trains modules the same at stages 0 and 3") {
   }
 }
 
-TEST_CASE("groups of ranks and states on a disk train modules as stage 0 does") {
-  File file{.micro = 1};
-  auto const whole = train_on_threads(4, file.config(), odd_program);
-  for (auto const* const groups : {R"("zero_hpz_partition_size": 2)", R"("mics_shard_size": 2)"}) {
-    INFO(groups);
-    File const grouped{.stage = 3, .micro = 1, .zero = groups};
-    CHECK(train_on_threads(4, grouped.config(), odd_program).losses.size() == whole.losses.size());
+TEST_CASE("groups of ranks, persistent parameters and states on a disk train modules as stage 0 does") {
+  Folder const folder;
+  auto const disk = R"("offload_optimizer": {"device": "nvme", "nvme_path": ")" + folder.path().string() + R"("})";
+  for (auto const* const program : {&programs[0], &programs[2]}) {
+    auto const whole = bits_of(train_on_threads(4, File{.micro = 1}.config(), program->make));
+    for (std::string const& keys :
+         {std::string{R"("zero_hpz_partition_size": 2)"}, std::string{R"("mics_shard_size": 2)"}, disk,
+          R"("zero_hpz_partition_size": 2, )" + disk}) {
+      INFO(program->name << ", " << keys);
+      File const file{.stage = 3, .micro = 1, .zero = keys};
+      CHECK(bits_of(train_on_threads(4, file.config(), program->make)) == whole);
+    }
+    std::string const persistent = R"("stage3_param_persistence_threshold": 100)";
+    CHECK(bits_of(train_on_threads(4, File{.stage = 3, .micro = 1, .zero = persistent}.config(), program->make)) ==
+          bits_of(train_on_threads(4, File{.micro = 1, .zero = persistent}.config(), program->make)));
   }
-  File const hpz{.stage = 3, .micro = 1, .zero = R"("zero_hpz_partition_size": 2)"};
-  CHECK(bits_of(train_on_threads(4, hpz.config(), odd_program)) == bits_of(whole));
 }
 
 TEST_CASE("modules train what libtorch's AdamW trains, to rounding") {
