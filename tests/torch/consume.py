@@ -8,8 +8,9 @@
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
+
+from running import run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAGE_FILE = """{
@@ -18,13 +19,6 @@ STAGE_FILE = """{
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}}
 }
 """
-
-
-def run(*command):
-    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    if ended.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\n{ended.stdout}\n{ended.stderr}")
-    return ended.stdout
 
 
 def blocks(language):

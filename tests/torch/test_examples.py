@@ -10,20 +10,14 @@ import gzip
 import json
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
+
+from running import run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHAPE = ["--layers", "2", "--heads", "2", "--channels", "32", "--context", "32"]
 STEPS = 8
-
-
-def run(*command):
-    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    if ended.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\n{ended.stdout}\n{ended.stderr}")
-    return ended.stdout
 
 
 def losses_of(output):

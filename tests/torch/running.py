@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts programs for the tests of the LibTorch adapter."""
+
+import subprocess
+import sys
+
+
+def run(*command):
+    """Ends the test with all that the program printed, unless it succeeds. Returns its standard output."""
+    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{ended.stdout}\n{ended.stderr}")
+    return ended.stdout
