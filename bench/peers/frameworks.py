@@ -11,7 +11,7 @@ from torch.distributed.tensor import distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import gpt
-from loads import CLIPPING, OPTIMIZER, PREFETCH_BUCKET, REDUCE_BUCKET
+from loads import CLIPPING, OPTIMIZER, PREFETCH_BUCKET, REDUCE_BUCKET, on_disk
 
 
 def groups(model):
@@ -90,8 +90,8 @@ def fsdp2(load, weights, tuned, precision):
     return torch_step(fsdp2_model(load, weights, tuned, precision), fused=tuned or None)
 
 
-def deepspeed_config(load, stage, tuned, precision):
-    zero = {"stage": stage}
+def deepspeed_config(load, stage, tuned, precision, nvme=None):
+    zero = {"stage": stage} | (on_disk(nvme) if nvme else {})
     if tuned:
         zero |= {"overlap_comm": True, "contiguous_gradients": True, "reduce_bucket_size": REDUCE_BUCKET,
                  "allgather_bucket_size": REDUCE_BUCKET}
@@ -119,12 +119,12 @@ def set_masters(model, weights):
         safe_set_full_fp32_param(parameter, weights[name].expand(shape))
 
 
-def deepspeed_engine(load, weights, stage, tuned, precision, more=None):
-    """`more`: sections of its file beside those that all turns have."""
+def deepspeed_engine(load, weights, stage, tuned, precision, more=None, nvme=None):
+    """`more`: sections of its file beside those that all turns have. `nvme`: a folder for the optimizer's states."""
     import deepspeed
     from deepspeed.ops.adam import DeepSpeedCPUAdam
 
-    config = deepspeed_config(load, stage, tuned, precision) | (more or {})
+    config = deepspeed_config(load, stage, tuned, precision, nvme) | (more or {})
     if stage == 3:
         with deepspeed.zero.Init(config_dict_or_path=config):
             model = gpt.Gpt(load)
@@ -149,8 +149,9 @@ def deepspeed_step(engine):
     return step
 
 
-def deepspeed(stage):
-    return lambda load, weights, tuned, precision: deepspeed_step(deepspeed_engine(load, weights, stage, tuned, precision))
+def deepspeed(stage, nvme=None):
+    return lambda load, weights, tuned, precision: deepspeed_step(
+        deepspeed_engine(load, weights, stage, tuned, precision, nvme=nvme))
 
 
 MAKERS = {"ddp": ddp, "fsdp2": fsdp2, "deepspeed1": deepspeed(1), "deepspeed2": deepspeed(2), "deepspeed3": deepspeed(3)}

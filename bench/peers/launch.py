@@ -66,15 +66,15 @@ class Zeroth:
     def save_initial(self, load, path):
         self._run(stage_file(0, load, "fp32"), load, 1, "threads", steps=0, more=["--save-initial", path])
 
-    def turn(self, stage, load, world, precision, launcher):
+    def turn(self, stage, load, world, precision, launcher, nvme=None):
         setting = world, precision, launcher
         if setting not in self.idle:
             _, self.idle[setting] = self._run(stage_file(3, IDLE, precision), IDLE, world, launcher, steps=IDLE.steps)
         idle = self.idle[setting]
-        records, peaks = self._run(stage_file(stage, load, precision), load, world, launcher,
+        records, peaks = self._run(stage_file(stage, load, precision, nvme), load, world, launcher,
                                    steps=load.warmup + load.steps, more=["--init", self.folder / "initial"])
         steps = [record for record in records if record["record"] == "step"]
-        if launcher == "threads":  # one process: its growth is shared out
+        if launcher != "mpi":  # one process: its growth is shared out
             growth_per_rank = [(sum(peaks) - sum(idle)) / world] * world
         else:
             growth_per_rank = [peak - idle for peak, idle in zip(peaks, idle)]
@@ -112,12 +112,13 @@ class Peers:
             self.context = multiprocessing.get_context("forkserver")
             self.context.set_forkserver_preload(["train", "deepspeed", "torch._dynamo", "torch.optim"])
 
-    def turn(self, peer, variant, load_name, load, world, precision):
+    def turn(self, peer, variant, load_name, load, world, precision, nvme=None):
         out, log = self.folder / "rank", self.folder / "log"
         for old in self.folder.glob("rank.*"):
             old.unlink()
-        words = ["--peer", peer, "--variant", variant, "--load", load_name, "--precision", precision, "--steps",
-                 load.steps, "--initial", self.folder / "initial", "--data", self.data, "--out", out]
+        words = ["--peer", peer, "--load", load_name, "--precision", precision, "--steps", load.steps, "--initial",
+                 self.folder / "initial", "--data", self.data, "--out", out]
+        words += ["--variant", "lean", "--nvme", nvme] if nvme else ["--variant", variant]
         words = [str(word) for word in words]
         self.ranks("train", words, world, log)
         ranks = [json.loads(pathlib.Path(f"{out}.{rank}.json").read_text(encoding="utf-8")) for rank in range(world)]

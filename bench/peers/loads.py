@@ -13,6 +13,7 @@ VOCABULARY = 256
 # (5e8 and 5e7) would hold the whole model. Tuned DeepSpeed gets the same.
 REDUCE_BUCKET = 2_000_000
 PREFETCH_BUCKET = 4_000_000
+SUB_GROUP = 1 << 20  # of states on a disk: what is updated at a time
 
 # Of each peer: as it comes; as its documentation says; and that with malloc made to give back what is freed.
 VARIANTS = ("default", "tuned", "lean")
@@ -42,14 +43,19 @@ IDLE = Load(layers=1, heads=1, channels=8, context=8, micro_batch=1, steps=1, wa
 PRECISIONS = ("fp32", "bf16")
 
 
-def stage_file(stage, load, precision):
-    """Text of a stage file for train_gpt."""
+def on_disk(folder):
+    """Of zero_optimization, DeepSpeed's keys for the optimizer's states in files."""
+    return {"offload_optimizer": {"device": "nvme", "nvme_path": str(folder)}, "sub_group_size": SUB_GROUP}
+
+
+def stage_file(stage, load, precision, nvme=None):
+    """Text of a stage file for train_gpt. `nvme`: the folder for the optimizer's states, which are in memory without."""
     return json.dumps({
         "train_micro_batch_size_per_gpu": load.micro_batch,
         "gradient_clipping": CLIPPING,
         "bf16": {"enabled": precision == "bf16"},
         "zero_optimization": {"stage": stage, "overlap_comm": True, "reduce_bucket_size": REDUCE_BUCKET,
-                              "stage3_prefetch_bucket_size": PREFETCH_BUCKET},
+                              "stage3_prefetch_bucket_size": PREFETCH_BUCKET, **(on_disk(nvme) if nvme else {})},
         "optimizer": {"type": "AdamW", "params": OPTIMIZER},
     }, indent=2) + "\n"
 

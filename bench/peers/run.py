@@ -63,6 +63,8 @@ def arguments(words=None):
     parser.add_argument("--variants", type=words_of(VARIANTS), default=list(VARIANTS), help="of the peers [all]")
     parser.add_argument("--stages", type=words_of("0123"), default=list("0123"), help="of Zeroth; 3 is always run [all]")
     parser.add_argument("--mpi", type=words_of("0123"), default=["3"], help="of Zeroth's stages, also under mpirun [3]")
+    parser.add_argument("--nvme", type=pathlib.Path, help="folder: Zeroth 3 and DeepSpeed 3 (lean) also with the "
+                        "optimizer's states in files there, as variants of this name (DeepSpeed needs libaio)")
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--steps", type=positive, help="measured per turn [3 of L1, 8 of L2, 2 of state]")
     parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_TEXT, help="file, or folder of files [%(default)s]")
@@ -77,7 +79,7 @@ def arguments(words=None):
 @dataclasses.dataclass(frozen=True)
 class Contender:
     system: str  # zeroth0 to zeroth3, or a peer
-    variant: str  # threads or mpi; or a peer's
+    variant: str  # threads or mpi; or a peer's; or nvme
 
 
 def contenders(options):
@@ -86,6 +88,8 @@ def contenders(options):
     found += [Contender(f"zeroth{stage}", "mpi") for stage in options.mpi]
     found += [Contender(peer, variant) for peer in options.peers for variant in options.variants
               if variant != "lean" or peer in WITH_LEAN]
+    if options.nvme:
+        found += [Contender(system, "nvme") for system in ("zeroth3", "deepspeed3")]
     return found
 
 
@@ -164,11 +168,12 @@ class Benchmark:
         where = f"{table.told((precision, name, ranks))}, round {number}: {table.label(key)}"
         began = time.monotonic()
         try:
+            nvme = self.options.nvme if contender.variant == "nvme" else None
             if contender.system.startswith("zeroth"):
-                figures = self.zeroth.turn(int(contender.system[-1]), load, ranks, precision, contender.variant)
+                figures = self.zeroth.turn(int(contender.system[-1]), load, ranks, precision, contender.variant, nvme)
                 self.record["math"][precision] = figures.pop("math")
             else:
-                figures = self.peers.turn(contender.system, contender.variant, name, load, ranks, precision)
+                figures = self.peers.turn(contender.system, contender.variant, name, load, ranks, precision, nvme)
         except launch.Failure as error:
             self.record["failures"].append({**key, "error": str(error)})
             print(f"{where} did not run:\n{error}", file=sys.stderr)

@@ -32,6 +32,7 @@ def arguments(words):
     parser.add_argument("--variant", choices=VARIANTS, default="default")
     parser.add_argument("--load", choices=LOADS, required=True)
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    parser.add_argument("--nvme", type=pathlib.Path, help="folder for the optimizer's states, of deepspeed3 alone")
     parser.add_argument("--initial", type=pathlib.Path, required=True)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--out", required=True)
@@ -50,7 +51,7 @@ def train_idle(options, make):
 
 
 def train(options, load, rank, world):
-    make = frameworks.MAKERS[options.peer]
+    make = frameworks.deepspeed(3, options.nvme) if options.nvme else frameworks.MAKERS[options.peer]
     batches = gpt.Batches(options.data, load)
     bare = Growth()
     train_idle(options, make)

@@ -124,9 +124,9 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--device", words.device, "What each rank computes on; cuda: the GPU of its local rank")
       ->check(CLI::IsMember{{"cpu", "cuda"}})
       ->capture_default_str();
-  app.add_option(
-         "--math", words.math,
-         "What multiplies with --device cpu; auto: oneDNN for bf16 where the processor has fast bf16, else Eigen")
+  app.add_option("--math", words.math,
+                 "What multiplies with --device cpu; auto: oneDNN for fp32 with AVX-512, and for bf16 where the "
+                 "processor has fast products of it; else Eigen")
       ->check(CLI::IsMember{{"auto", "eigen", "onednn"}})
       ->capture_default_str();
   app.add_flag("--show-products", o.show_products, "With --device cpu: print what multiplies matrices of which shapes");

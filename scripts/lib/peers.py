@@ -38,7 +38,8 @@ def pictures(everything):
 def facts(kept):
     products = ", ".join(f"{precision} by {peers.math}" for precision, peers in kept.by_precision.items())
     rounds = max(peers.rounds for peers in kept.by_precision.values())
-    return f"{kept.processor}, {kept.machine}; {kept.versions}; Zeroth's products in {products}; median of {rounds} rounds."
+    told = "one round" if rounds == 1 else f"median of {rounds} rounds"
+    return f"{kept.processor}, {kept.machine}; {kept.versions}; Zeroth's products in {products}; {told}."
 
 
 def as_markdown(everything, folder):

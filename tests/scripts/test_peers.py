@@ -94,6 +94,14 @@ class Arguments(Folder):
                          [("zeroth0", "threads"), ("zeroth3", "threads"), ("ddp", "default"), ("ddp", "tuned"),
                           ("fsdp2", "default"), ("fsdp2", "tuned"), ("fsdp2", "lean")])
 
+    def test_states_on_a_disk_are_a_variant_of_two_contenders(self):
+        options = run.arguments("--stages 3 --mpi= --peers deepspeed3 --variants tuned --nvme /disk --out x.json".split())
+        self.assertEqual([(c.system, c.variant) for c in run.contenders(options)],
+                         [("zeroth3", "threads"), ("deepspeed3", "tuned"), ("zeroth3", "nvme"), ("deepspeed3", "nvme")])
+        zero = json.loads(loads.stage_file(3, loads.LOADS["state"], "fp32", options.nvme))["zero_optimization"]
+        self.assertEqual(zero["offload_optimizer"], {"device": "nvme", "nvme_path": "/disk"})
+        self.assertNotIn("offload_optimizer", loads.stage_file(3, loads.LOADS["state"], "fp32"))
+
     def test_a_load_that_no_number_of_ranks_fits_is_refused(self):
         options = run.arguments("--loads L1,state --ranks 2 --out x.json".split())
         with self.assertRaisesRegex(SystemExit, "state runs on 4 ranks only"):
@@ -156,8 +164,8 @@ class Turns(Folder):
             run.Benchmark(options, self.folder).run()
         load, zeroth, ddp = loads.LOADS["L2"], [], []
         for precision in ("fp32", "bf16"):
-            zeroth.append((3, load, 2, precision, "threads"))
-            ddp.append(("ddp", "tuned", "L2", load, 2, precision))
+            zeroth.append((3, load, 2, precision, "threads", None))
+            ddp.append(("ddp", "tuned", "L2", load, 2, precision, None))
         self.assertEqual(self.Launcher.asked, [turn for pair in zip(zeroth, ddp) for turn in (*pair, *reversed(pair))])
         self.assertIn("bf16, L2, 2 ranks, round 1: ddp tuned: 256,000 tokens/s", told.getvalue())
         record = json.loads((self.folder / "out.json").read_text())
