@@ -28,8 +28,8 @@ void print_plan(gpt::Options const& options, zeroth::Config const& config, gpt::
   zeroth::Model model{options.seed};
   gpt::GptParams const params{model, shape};
   auto const world = options.ranks.value_or(1);
-  zeroth::write_output(zeroth::explain_plan(
-      zeroth::plan(model, config, world, {.transport = options.transport.value_or(Transport::local)})));
+  zeroth::write_output(zeroth::explain_plan(zeroth::plan(
+      model, config, world, {.transport = options.transport.value_or(Transport::local), .device = options.device})));
 }
 
 /// The inputs of blocks are what can be kept.

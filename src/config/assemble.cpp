@@ -190,6 +190,8 @@ OffloadSettings offload(Values const& values) {
   }
   if (result.optimizer == OffloadDevice::nvme) {
     result.folder = values.get<"zero_optimization.offload_optimizer.nvme_path">();
+  }
+  if (result.optimizer != OffloadDevice::none) {
     result.read_ahead = values.get<"zero_optimization.offload_optimizer.pipeline_read">();
     result.write_behind = values.get<"zero_optimization.offload_optimizer.pipeline_write">();
   }

@@ -134,8 +134,10 @@ Value skip_nonfinite(Values const& values) {
 Value overlap(Values const& values) { return values.get<"zero_optimization.stage">() == 3; }
 
 Value pipeline(Values const& values) {
-  bool const on_disk = values.get<"zero_optimization.offload_optimizer.device">() == "nvme";
-  return on_disk ? Value{values.get<"zero_optimization.overlap_comm">()} : Value{};
+  bool const older_word =
+      values.says<"zero_optimization.cpu_offload">() && values.get<"zero_optimization.cpu_offload">();
+  bool const stays = values.get<"zero_optimization.offload_optimizer.device">() == "none" && !older_word;
+  return stays ? Value{} : Value{values.get<"zero_optimization.overlap_comm">()};
 }
 
 Value nothing_persists(Values const& /*values*/) { return std::int64_t{0}; }

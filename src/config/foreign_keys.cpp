@@ -158,7 +158,7 @@ constexpr ForeignKey table[] = {
     {"zero_optimization.offload_param.nvme_path", Form::text, moot, "", R"(of offload_param.device "nvme")"},
     {"zero_optimization.offload_param.buffer_count", Form::integer, moot, "", R"(of offload_param.device "nvme")"},
     {"zero_optimization.offload_param.pin_memory", Form::boolean, moot, "", "memory beside a GPU is always pinned"},
-    {"zero_optimization.offload_optimizer.pin_memory", Form::boolean, moot, "", "memory beside a GPU is always pinned"},
+    {"zero_optimization.offload_optimizer.pin_memory", Form::boolean, moot, "", "memory beside a GPU is always pinned, since other copies hold up the host"},
     {"zero_optimization.offload_param.buffer_size", Form::integer, moot, "", R"(of offload_param.device "nvme")"},
     {"zero_optimization.offload_param.max_in_cpu", Form::integer, moot, "", R"(of offload_param.device "nvme")"},
     {"zero_optimization.offload_optimizer.fast_init", Form::boolean, moot, "", R"(of offload_optimizer.device "nvme")"},

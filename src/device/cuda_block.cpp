@@ -66,11 +66,14 @@ std::byte* aligned(void* block) noexcept {
 std::string refused(char const* call, int ordinal, std::int64_t bytes, std::string_view purpose,
                     std::string_view reason) {
   static_cast<void>(cudaGetLastError());
+  return fmt::format("{} on cuda:{} refused {} bytes for {}: {}", call, ordinal, bytes, purpose, reason);
+}
+
+std::string what_is_free() {
   std::size_t free = 0;
   std::size_t total = 0;
   auto const known = cudaMemGetInfo(&free, &total) == cudaSuccess;
-  return fmt::format("{} on cuda:{} refused {} bytes for {}: {}{}", call, ordinal, bytes, purpose, reason,
-                     known ? fmt::format("; {} of the GPU's {} bytes are free", free, total) : std::string{});
+  return known ? fmt::format("; {} of the GPU's {} bytes are free", free, total) : std::string{};
 }
 
 }  // namespace
@@ -98,7 +101,8 @@ CudaMemory::CudaMemory(CudaContext& context, Ledger& ledger, Category category, 
       problem = take(buffers_, &block_, bytes + alignment);
     }
     if (!problem.empty()) {
-      throw SystemError{refused(name_of_take(buffers_), context.ordinal(), bytes, name_of(category), problem)};
+      auto const why = refused(name_of_take(buffers_), context.ordinal(), bytes, name_of(category), problem);
+      throw SystemError{why + what_is_free()};
     }
     data_ = aligned(block_);
   }
@@ -113,15 +117,14 @@ CudaMemory::~CudaMemory() {
   }
 }
 
-CudaHostMemory::CudaHostMemory(CudaContext& context, std::int64_t bytes) {
+CudaHostMemory::CudaHostMemory(CudaContext& context, std::int64_t bytes, std::string_view purpose) {
   ZEROTH_EXPECTS(bytes >= 0, fmt::format("allocate_host({}): bytes must not be negative", bytes));
   if (bytes > 0) {
     void* block = nullptr;  // whole pages
     auto const error =
         cudaHostAlloc(&block, static_cast<std::size_t>(bytes), cudaHostAllocPortable | cudaHostAllocMapped);
     if (error != cudaSuccess) {
-      throw SystemError{
-          refused("cudaHostAlloc", context.ordinal(), bytes, "memory that host and GPU share", text_of(error))};
+      throw SystemError{refused("cudaHostAlloc", context.ordinal(), bytes, purpose, text_of(error))};
     }
     data_ = static_cast<std::byte*>(block);
     std::fill_n(data_, bytes, std::byte{0});

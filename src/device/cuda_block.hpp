@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Memory of a GPU and of the host beside it.
 #pragma once
+#include <string_view>
+
 #include "device/cuda_call.hpp"
 #include "zeroth/device/cuda.hpp"
 
@@ -27,7 +29,8 @@ class CudaMemory final : public Memory {
 /// Pinned memory of the host, which every GPU of the process reaches. Filled with zeros.
 class CudaHostMemory final : public Memory {
  public:
-  CudaHostMemory(CudaContext& context, std::int64_t bytes);
+  /// `purpose` is for messages.
+  CudaHostMemory(CudaContext& context, std::int64_t bytes, std::string_view purpose = "memory that host and GPU share");
   ~CudaHostMemory() override;
 };
 

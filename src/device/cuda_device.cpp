@@ -9,6 +9,7 @@
 #include "device/cuda_event.hpp"
 #include "device/cuda_gpus.hpp"
 #include "device/cuda_kernels.hpp"
+#include "device/cuda_storage.hpp"
 #include "device/cuda_stream.hpp"
 #include "device/cuda_times.hpp"
 #include "zeroth/core/error.hpp"
@@ -47,6 +48,9 @@ class CudaDevice final : public Device {
   }
   [[nodiscard]] std::unique_ptr<Memory> allocate_host(std::int64_t bytes) override {
     return std::make_unique<CudaHostMemory>(context_, bytes);
+  }
+  [[nodiscard]] std::unique_ptr<Storage> make_host_storage(std::int64_t bytes, std::string_view purpose) override {
+    return std::make_unique<CudaStorage>(context_, bytes, purpose);
   }
   [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(context_); }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) override {

@@ -48,7 +48,7 @@ void CudaStream::wait(Event const& event) {
   if (cuda.precedes(context_, stream_)) {
     return;
   }
-  bool const measured = role_ == Role::compute;
+  bool const measured = role_ == Role::compute || (role_ == Role::in_line && !in_span_);
   if (measured) {
     times_->begin(stream_);
   }
@@ -84,6 +84,7 @@ double CudaStream::waited_ms() const { return role_ == Role::compute ? times_->m
 double CudaStream::host_ms() const { return role_ == Role::in_line ? times_->milliseconds() : 0; }
 
 void CudaStream::begin_span(std::string_view what, std::string_view unit) {
+  in_span_ = true;
   if (role_ == Role::in_line) {
     times_->begin(stream_);
   }
@@ -93,6 +94,7 @@ void CudaStream::begin_span(std::string_view what, std::string_view unit) {
 }
 
 void CudaStream::end_span() {
+  in_span_ = false;
   try {  // it ends scopes
     if (auto* const span = std::exchange(span_, nullptr); span != nullptr) {
       spans_.close(*span, stream_);

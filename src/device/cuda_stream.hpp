@@ -17,7 +17,7 @@ class CudaStream final : public PeerStream {
   enum class Role : std::uint8_t {
     compute,  ///< The caller's, if it gave one. Its waits are measured.
     beside,   ///< Runs beside it, before it where both could run.
-    in_line,  ///< Another name of the compute stream, for work that overlaps nothing. Its work is measured.
+    in_line,  ///< Another name of the compute stream, for work that overlaps nothing. Its work and waits are measured.
   };
   /// `stream` is not destroyed: the caller's, or another CudaStream's.
   CudaStream(std::string name, Role role, CudaContext& context, CudaSpans& spans, cudaStream_t stream);
@@ -54,7 +54,8 @@ class CudaStream final : public PeerStream {
   cudaStream_t stream_ = nullptr;
   bool owned_;
   std::unique_ptr<CudaTimes> times_;  // null for a stream beside
-  CudaSpans::Span* span_ = nullptr;   // that is open
+  bool in_span_ = false;
+  CudaSpans::Span* span_ = nullptr;  // that is open, where there is a timeline
 };
 
 /// Throws ContractError for a stream of another device.

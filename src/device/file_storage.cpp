@@ -123,7 +123,7 @@ bool FileStorage::stuck() const noexcept {
   return shared_->gave_up && shared_->busy > 0;
 }
 
-std::int64_t FileStorage::bytes_on_disk() const { return shared_->file.bytes_on_disk(); }
+std::int64_t FileStorage::bytes_taken() const { return shared_->file.bytes_on_disk(); }
 
 /// Of one thread: pieces of the first transfer that has any left.
 void FileStorage::Shared::work() {

@@ -18,7 +18,7 @@ class FileStorage final : public Storage {
   ~FileStorage() override;  ///< Leaves a disk that is stuck alone: its threads end when it answers.
   void read(Stream& stream, Stored const& from, std::span<std::byte> memory) override;
   void write(Stream& stream, Stored const& to, std::span<std::byte const> memory) override;
-  [[nodiscard]] std::int64_t bytes_on_disk() const override;
+  [[nodiscard]] std::int64_t bytes_taken() const override;
   [[nodiscard]] std::string_view warning() const noexcept override { return warning_; }
   [[nodiscard]] bool stuck() const noexcept override;
 

@@ -42,6 +42,12 @@ void check_types(Config const& config, Dtype compute, Dtype gradient) {
   }
 }
 
+/// Of states that are offloaded.
+std::int64_t bytes_in(EngineState const& engine, shard::Tier tier) {
+  auto const* const states = engine.manager->memory.disk();
+  return states == nullptr || states->tier() != tier ? 0 : states->bytes_taken();
+}
+
 optim::StepRules rules_for(EngineState const& engine, StepOptions const& options) {
   auto rules = engine.settings().rules;
   rules.gradient_prescale = engine.gradient_prescale;
@@ -398,10 +404,8 @@ Dtype AnyEngine::compute_dtype() const noexcept { return state_->settings().prec
 Dtype AnyEngine::gradient_dtype() const noexcept { return state_->settings().precision.gradient; }
 MemoryBytes AnyEngine::peak() const noexcept { return state_->device->ledger().peak(); }
 MemoryBytes AnyEngine::planned() const noexcept { return state_->manager->memory.plan().bytes; }
-std::int64_t AnyEngine::bytes_on_disk() const {
-  auto const* const disk = state_->manager->memory.disk();
-  return disk == nullptr ? 0 : disk->bytes_on_disk();
-}
+std::int64_t AnyEngine::bytes_on_disk() const { return bytes_in(*state_, shard::Tier::disk); }
+std::int64_t AnyEngine::bytes_of_host() const { return bytes_in(*state_, shard::Tier::host); }
 device::StreamRef AnyEngine::compute_stream() const noexcept { return state_->device->compute().native(); }
 
 void detail::refuse_precision(Config const& config, std::span<DtypePair const> allowed) {

@@ -43,16 +43,10 @@ std::string cause_of(std::exception_ptr const& error) {
   }
 }
 
-/// In the host's memory is where all of it is without a GPU; what a GPU would have to fetch is not done.
-void refuse_offload(OffloadSettings const& offload, std::string const& device) {
-  bool const of_optimizer = offload.optimizer != OffloadDevice::none;
-  if ((of_optimizer || offload.parameters != OffloadDevice::none) && device.starts_with("cuda")) {
-    throw ConfigError{fmt::format(
-        "zero_optimization.{}.device is \"{}\": on {} Zeroth keeps it in the GPU's memory; set it to \"none\" "
-        "(zeroth plan says whether that fits), or train with the CPU device",
-        of_optimizer ? "offload_optimizer" : "offload_param", offload.optimizer == OffloadDevice::nvme ? "nvme" : "cpu",
-        device)};
-  }
+engine::Blueprint blueprint_for(Model const& model, Config const& config, comm::Communicator const& ranks,
+                                device::Device const& device) {
+  auto const kind = device.has_host_memory() ? DeviceKind::cpu : DeviceKind::cuda;
+  return engine::make_blueprint(model, config, ranks.world(), {.transport = ranks.transport(), .device = kind});
 }
 
 }  // namespace
@@ -60,8 +54,8 @@ void refuse_offload(OffloadSettings const& offload, std::string const& device) {
 EngineState::EngineState(Job& of, Model const& given, Config const& config)
     : job{&JobState::of(of)},
       model{std::make_unique<model::Description>(given.description())},
-      blueprint{engine::make_blueprint(given, config, of.world(), job->communicator->transport())},
       device{job->make_device()},
+      blueprint{blueprint_for(given, config, *job->communicator, *device)},
       communicators{*job->communicator, blueprint.settings, blueprint.request},
       doorway{blueprint.settings.check},
       exceptions_at_start_{std::uncaught_exceptions()} {
@@ -79,7 +73,10 @@ EngineState::EngineState(Job& of, Model const& given, Config const& config)
 
 void EngineState::set_up(Job const& of, Config const& config) {
   auto const& settings = blueprint.settings;
-  refuse_offload(settings.offload, device->name());
+  if (auto const refused = engine::refused_offload(settings.offload);
+      !refused.empty() && device->name().starts_with("cuda")) {
+    throw ConfigError{refused};
+  }
   if (!settings.flight_recorder.empty()) {
     job->set_flight_folder(settings.flight_recorder);
   }
@@ -197,7 +194,9 @@ void EngineState::agree(Config const& config) {
   stage_file = config.to_json();
   std::random_device random;
   auto const own_id = (std::uint64_t{random()} << 32U) | random();
-  auto const left = device->has_host_memory() ? engine::room(settings().offload.folder) : engine::Room{};
+  bool const takes_of_host =
+      device->holds_values() && (device->has_host_memory() || blueprint.request.offload.tier == shard::Tier::host);
+  auto const left = takes_of_host ? engine::room(settings().offload.folder) : engine::Room{};
   std::array const mine{model::fingerprint(*model),
                         Fnv1a{}.characters(stage_file).value(),
                         own_id,
@@ -224,7 +223,7 @@ void EngineState::agree(Config const& config) {
     rooms[rank] = {said_by[machine], {said_by[machine + 1], said_by[machine + 2], said_by[machine + 3]}};
   }
   crossing_ = engine::crossing_warning(settings(), machines);
-  if (device->has_host_memory()) {
+  if (takes_of_host) {
     auto const plan = shard::plan_memory(blueprint.layout, blueprint.request);
     if (auto const short_of =
             engine::shortage(plan, settings(), rooms, job->communicator->transport() == comm::Transport::local);
@@ -241,7 +240,6 @@ engine::Meters EngineState::meters() const {
   now.waited_ms = device->compute().waited_ms() + gather_stream->host_ms() + reduce_stream->host_ms();
   if (auto const* const disk = manager->memory.disk()) {
     now.io_ms = disk->held_up_ms();
-    now.waited_ms -= disk->waited_ms();  // which is no communication
   }
   now.save_ms = checkpoints ? checkpoints->waited_ms() : 0;
   now.gathered = traffic.gathered;

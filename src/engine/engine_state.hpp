@@ -65,8 +65,8 @@ class EngineState {
 
   JobState* job;
   std::unique_ptr<model::Description> model;  // without functions once they have given their values
-  engine::Blueprint blueprint;
   std::unique_ptr<device::Device> device;
+  engine::Blueprint blueprint;
   engine::Communicators communicators;
   std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // end first: their work uses all of the rest
   std::unique_ptr<shard::CallLog> calls;                         // of comms_logger

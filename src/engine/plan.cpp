@@ -28,7 +28,7 @@ std::vector<PlannedSlots> planned(shard::SlotCounts const& counts) {
   return slots;
 }
 
-PlannedDisk planned(shard::DiskPlan const& disk) {
+PlannedTier planned(shard::DiskPlan const& disk) {
   std::int64_t largest = 0;
   for (auto const& tile : disk.tiles) {
     largest = std::max(largest, tile.elements.count());
@@ -67,17 +67,18 @@ std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings con
 }  // namespace
 
 Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
-  auto const blueprint = engine::make_blueprint(model, config, world, options.transport);
+  auto const blueprint = engine::make_blueprint(model, config, world, options);
   auto const& [settings, layout, limits, request] = blueprint;
   Plan result;
   result.settings = settings;
   result.world = world;
+  result.device = options.device;
   count_elements(layout, result);
   auto const memory = shard::plan_memory(layout, request);
   result.bytes = memory.bytes;
   result.padding = memory.padding;
   result.checkpoint_bytes = checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
-  result.disk = planned(memory.disk);
+  (memory.disk.tier == shard::Tier::disk ? result.disk : result.host) = planned(memory.disk);
   result.shards_parameters = request.placements.parameters != Placement::whole;
   result.shards_gradients = request.placements.gradients != Placement::whole;
   result.shards_optimizer = request.placements.optimizer != Placement::whole;
@@ -94,6 +95,9 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   }
   result.notes = {engine::stage_note(settings), engine::sum_warning(settings), engine::two_level_note(settings),
                   engine::prefetch_warning(blueprint), engine::offload_note(settings, memory)};
+  if (options.device == DeviceKind::cuda) {
+    result.notes.push_back(engine::refused_offload(settings.offload));
+  }
   std::erase(result.notes, std::string{});
   return result;
 }
@@ -172,23 +176,27 @@ std::string slots_lines(Plan const& plan) {
 
 std::string offload_lines(Plan const& plan) {
   auto const& offload = plan.settings.offload;
-  auto const& disk = plan.disk;
-  if (offload.optimizer == OffloadDevice::cpu || offload.parameters == OffloadDevice::cpu) {
+  bool const to_disk = offload.optimizer == OffloadDevice::nvme;
+  if (plan.device == DeviceKind::cpu &&
+      (offload.optimizer == OffloadDevice::cpu || offload.parameters == OffloadDevice::cpu)) {
     return "offload to the CPU: on a CPU states are in its memory already, and nothing changes\n";
   }
   if (offload.optimizer == OffloadDevice::none) {
     return {};
   }
-  if (disk.bytes == 0) {
-    return "offload to a disk: nothing is there, the optimizer keeps no states beside the parameters, or ratio is 0\n";
+  auto const& tier = to_disk ? plan.disk : plan.host;
+  auto const* const name = to_disk ? "a disk" : "pinned memory of the host";
+  if (tier.bytes == 0) {
+    return fmt::format(
+        "offload to {}: nothing is there, the optimizer keeps no states beside the parameters, or ratio is 0\n", name);
   }
   return fmt::format(
-      "offload to a disk: in {}, ratio {:g}; {} tile{} of up to {} elements, {} in memory at once, with {} of slots; "
+      "offload to {}: {}ratio {:g}; {} tile{} of up to {} elements, {} in memory at once, with {} of slots; "
       "{}, {}; {} read and as many written in a step\n",
-      offload.folder.string(), offload.ratio, disk.tiles, disk.tiles == 1 ? "" : "s", disk.largest_tile_count,
-      disk.tiles_in_memory, readable(disk.memory_bytes),
+      name, to_disk ? fmt::format("in {}, ", offload.folder.string()) : std::string{}, offload.ratio, tier.tiles,
+      tier.tiles == 1 ? "" : "s", tier.largest_tile_count, tier.tiles_in_memory, readable(tier.memory_bytes),
       offload.read_ahead ? "read ahead" : "read when they are needed",
-      offload.write_behind ? "written behind" : "written before the next", readable(disk.bytes_moved));
+      offload.write_behind ? "written behind" : "written before the next", readable(tier.bytes_moved));
 }
 
 std::string decisions(Plan const& plan) {
@@ -236,6 +244,9 @@ std::string explain_plan(Plan const& plan) {
   text += fmt::format("  slots      {}\n", megabytes(plan.bytes.slots));
   text += fmt::format("  scratch    {}\n", megabytes(plan.bytes.scratch));
   text += fmt::format("  total      {}\n", megabytes(plan.bytes.total()));
+  if (plan.host.bytes > 0) {
+    text += fmt::format("  of the host{}\n", megabytes(plan.host.bytes));
+  }
   if (plan.disk.bytes > 0) {
     text += fmt::format("  on a disk  {}\n", megabytes(plan.disk.bytes));
   }

@@ -34,7 +34,7 @@ std::int64_t staging_bytes(shard::PlanRequest const& request, comm::Transport tr
 
 }  // namespace
 
-Blueprint make_blueprint(Model const& model, Config const& config, int world, comm::Transport transport) {
+Blueprint make_blueprint(Model const& model, Config const& config, int world, PlanOptions const& options) {
   shard::Layout layout{model.description(), world};
   std::int64_t largest_unit = 1;
   for (auto const& flat : layout.flats()) {
@@ -65,9 +65,9 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, co
   for (auto const& flat : layout.flats()) {
     largest_reduction = std::max(largest_reduction, flat.trainable.padded_count);
   }
-  request.comm_staging_bytes = staging_bytes(request, transport, largest_reduction);
+  request.comm_staging_bytes = staging_bytes(request, options.transport, largest_reduction);
   request.poison = settings.poison;
-  request.offload = stage::offload_for(settings);
+  request.offload = stage::offload_for(settings, options.device == DeviceKind::cpu);
   return {std::move(settings), std::move(layout), std::move(limits), std::move(request)};
 }
 
@@ -106,12 +106,31 @@ std::string two_level_note(Settings const& settings) {
           : "communication_data_type \"fp32\" rounds nothing on the way");
 }
 
+std::string refused_offload(OffloadSettings const& offload) {
+  constexpr auto* end = "(zeroth plan --device cuda says whether that fits), or train on CPUs";
+  if (offload.optimizer == OffloadDevice::nvme) {
+    return fmt::format(
+        "zero_optimization.offload_optimizer.device is \"nvme\": from a GPU Zeroth has no way to a disk; set it to "
+        "\"cpu\" or \"none\" {}",
+        end);
+  }
+  if (offload.parameters != OffloadDevice::none) {
+    return fmt::format(
+        "zero_optimization.offload_param.device is \"{}\": Zeroth keeps the parameters of a GPU in its memory; set it "
+        "to "
+        "\"none\" {}",
+        offload.parameters == OffloadDevice::nvme ? "nvme" : "cpu", end);
+  }
+  return {};
+}
+
 std::string offload_note(Settings const& settings, shard::MemoryPlan const& plan) {
   auto const& disk = plan.disk;
   if (disk.bytes == 0) {
     return {};
   }
   auto const mebibytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
+  auto const* const tier = disk.tier == shard::Tier::disk ? "the disk" : "the host";
   std::int64_t elements = 0;
   std::int64_t largest = 0;
   for (auto const& tile : disk.tiles) {
@@ -123,16 +142,16 @@ std::string offload_note(Settings const& settings, shard::MemoryPlan const& plan
   auto const better = std::max(shard::tile_alignment_count, static_cast<std::int64_t>(count));
   if (disk.memory_bytes() * much > disk.bytes && better < largest) {
     return fmt::format(
-        "the disk takes {:.2f} MiB of states, and {:.2f} MiB of memory are for tiles on their way; a "
+        "{} takes {:.2f} MiB of states, and {:.2f} MiB of memory are for tiles on their way; a "
         "zero_optimization.sub_group_size of {} makes them smaller",
-        mebibytes(disk.bytes), mebibytes(disk.memory_bytes()), better);
+        tier, mebibytes(disk.bytes), mebibytes(disk.memory_bytes()), better);
   }
   auto const gathered = plan.gradient_slots - plan.parameter_slots;  // the one ends where the other begins
   if (gathered * 2 > disk.bytes && settings.prefetch_count > 0) {
     return fmt::format(
-        "the disk takes {:.2f} MiB of states, and {:.2f} MiB of memory are for units that are gathered; a lower "
+        "{} takes {:.2f} MiB of states, and {:.2f} MiB of memory are for units that are gathered; a lower "
         "zero_optimization.stage3_prefetch_bucket_size gathers fewer of them ahead",
-        mebibytes(disk.bytes), mebibytes(gathered));
+        tier, mebibytes(disk.bytes), mebibytes(gathered));
   }
   return {};
 }

@@ -8,20 +8,20 @@
 #include "shard/layout.hpp"
 #include "shard/memory_plan.hpp"
 #include "stage/schedule.hpp"
-#include "zeroth/comm/communicator.hpp"
 #include "zeroth/config/config.hpp"
+#include "zeroth/engine/plan.hpp"
 #include "zeroth/model/model.hpp"
 
 namespace zeroth::engine {
 
-/// All that follows from (model, config, world) alone.
+/// All that follows from (model, config, world) and PlanOptions alone.
 struct Blueprint {
   Settings settings;
   shard::Layout layout;
   stage::ScheduleLimits limits;
   shard::PlanRequest request;
 };
-[[nodiscard]] Blueprint make_blueprint(Model const& model, Config const& config, int world, comm::Transport transport);
+[[nodiscard]] Blueprint make_blueprint(Model const& model, Config const& config, int world, PlanOptions const& options);
 
 /// Where overlap is asked for and stage3_max_live_parameters leaves turns without prefetch: which key, its value, and
 /// what it would have to be. Empty otherwise.
@@ -37,7 +37,10 @@ struct Blueprint {
 /// Where sums of 16 bits are rounded twice because groups sum first: which key keeps what that loses. Empty otherwise.
 [[nodiscard]] std::string two_level_note(Settings const& settings);
 
-/// Where memory for tiles, or for gathered units, takes much of what a disk saves: which key makes it less. Empty
+/// What of it engines on GPUs do not do: which key, its value, and what to set instead. Empty: they do all.
+[[nodiscard]] std::string refused_offload(OffloadSettings const& offload);
+
+/// Where memory for tiles, or for gathered units, takes much of what offloading saves: which key makes it less. Empty
 /// otherwise.
 [[nodiscard]] std::string offload_note(Settings const& settings, shard::MemoryPlan const& plan);
 

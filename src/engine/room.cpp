@@ -98,6 +98,18 @@ std::uint64_t left_by_limit(int resource, std::uint64_t used) {
 
 std::string mebibytes(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 0x1p20); }
 
+/// Beside a higher stage.
+std::string what_holds_less(shard::MemoryPlan const& plan, Settings const& settings) {
+  if (settings.offload.optimizer == OffloadDevice::nvme) {
+    return "a smaller zero_optimization.sub_group_size or a higher ratio holds less";
+  }
+  if (plan.disk.tier == shard::Tier::host) {
+    return "a lower zero_optimization.offload_optimizer.ratio takes less";
+  }
+  return fmt::format("zero_optimization.offload_optimizer with device \"nvme\" takes {} of each rank's to a disk",
+                     mebibytes(static_cast<std::uint64_t>(plan.bytes.optimizer)));
+}
+
 }  // namespace
 
 Room room(std::filesystem::path const& folder) {
@@ -121,26 +133,25 @@ std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, st
   for (auto const& rank : ranks) {
     ++on_machine[rank.machine];
   }
-  auto const memory = static_cast<std::uint64_t>(plan.bytes.total());
-  auto const disk = static_cast<std::uint64_t>(plan.disk.bytes);
+  // Where the host's memory is a tier, all else is in the memory of a GPU.
+  bool const beside_gpu = plan.disk.tier == shard::Tier::host;
+  auto const memory = static_cast<std::uint64_t>(beside_gpu ? plan.disk.bytes : plan.bytes.total());
+  auto const disk = static_cast<std::uint64_t>(beside_gpu ? 0 : plan.disk.bytes);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     auto const& [machine, room] = ranks[i];
     auto const here = on_machine[machine];
     auto const in_process = in_one_process ? ranks.size() : 1;
     bool const limited = room.memory_of_process < in_process * memory;
     if (limited || room.memory_of_machine < here * memory) {
-      bool const on_disk = settings.offload.optimizer == OffloadDevice::nvme;
       return fmt::format(
-          "the plan asks for {} of memory for each of {} on the machine of rank {}, and {} are left {}; {}{}",
-          mebibytes(memory), here == 1 ? "1 rank" : fmt::format("{} ranks", here), i,
+          "the plan asks for {} of {} for each of {} on the machine of rank {}, and {} are left {}; {}{}",
+          mebibytes(memory), beside_gpu ? "pinned memory of the host" : "memory",
+          here == 1 ? "1 rank" : fmt::format("{} ranks", here), i,
           mebibytes(limited ? room.memory_of_process : room.memory_of_machine),
           limited ? fmt::format("by the limits of {} (ulimit -v, ulimit -d)",
                                 in_process == 1 ? "its process" : "the process of all")
                   : "there (free memory, and control groups' limits)",
-          on_disk ? "a smaller zero_optimization.sub_group_size or a higher ratio holds less"
-                  : fmt::format("zero_optimization.offload_optimizer with device \"nvme\" takes {} of each rank's to a "
-                                "disk",
-                                mebibytes(static_cast<std::uint64_t>(plan.bytes.optimizer))),
+          what_holds_less(plan, settings),
           settings.stage == 3 ? "; `zeroth plan --device-memory` says what fits"
                               : "; a higher zero_optimization.stage holds less");
     }

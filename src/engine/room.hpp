@@ -25,8 +25,8 @@ struct RankRoom {
   std::uint64_t machine = 0;  ///< The same for ranks of one.
   Room room;
 };
-/// What there is not enough of for ranks that each hold `plan`: which, how much, what limits it, and what to do. Empty
-/// if there is. The same on all ranks. `in_one_process` is whether all ranks are.
+/// What of this machine there is not enough of for ranks that each hold `plan`: which, how much, what limits it, and
+/// what to do. Empty if there is. The same on all ranks. `in_one_process` is whether all ranks are.
 [[nodiscard]] std::string shortage(shard::MemoryPlan const& plan, Settings const& settings,
                                    std::span<RankRoom const> ranks, bool in_one_process);
 

@@ -20,7 +20,7 @@ namespace zeroth::engine {
 struct Meters {
   Clock::time_point now;
   double waited_ms = 0;  ///< Of the compute stream, for communication.
-  double io_ms = 0;      ///< Of updates, for the disk.
+  double io_ms = 0;      ///< Of updates, for states that are offloaded.
   double save_ms = 0;    ///< Of updates, for saves.
   shard::MovedBytes gathered, reduced;
   std::int64_t prefetch_misses = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shard/disk_states.hpp"
 
+#include <fmt/ranges.h>
+
 #include <mutex>
 
 namespace zeroth::shard {
@@ -16,24 +18,38 @@ void keep_for_ever(std::unique_ptr<device::Memory> memory) {
 
 device::Overlap overlap_where(bool on) noexcept { return on ? device::Overlap::on : device::Overlap::off; }
 
+std::vector<std::string> names_of_updated(PlanRequest const& request) {
+  std::vector<std::string> names{"master"};
+  for (auto const& state : optim::states_of(request.update.rule)) {
+    names.push_back(state.name);
+  }
+  return names;
+}
+
+std::unique_ptr<device::Storage> make_storage(device::Device& device, DiskPlan const& plan, PlanRequest const& request,
+                                              std::vector<std::string> const& names) {
+  if (plan.tier == Tier::host) {
+    auto const first = names.begin() + (request.precision.has_master() ? 0 : 1);
+    return device.make_host_storage(plan.bytes, fmt::format("{}", fmt::join(first, names.end(), ", ")));
+  }
+  return device.make_storage({.folder = request.offload.folder,
+                              .bytes = plan.bytes,
+                              .piece_bytes = request.offload.piece_bytes,
+                              .requests = request.offload.requests,
+                              .timeout = request.offload.timeout});
+}
+
 }  // namespace
 
 DiskStates::DiskStates(device::Device& device, Layout const& layout, MemoryPlan const& plan, PlanRequest const& request)
     : layout_{&layout},
       plan_{&plan.disk},
+      names_{names_of_updated(request)},
       memory_{device.allocate(device::Category::slots, plan.disk.memory_bytes())},
-      storage_{device.make_storage({.folder = request.offload.folder,
-                                    .bytes = plan.disk.bytes,
-                                    .piece_bytes = request.offload.piece_bytes,
-                                    .requests = request.offload.requests,
-                                    .timeout = request.offload.timeout})},
+      storage_{make_storage(device, plan.disk, request, names_)},
       written_{device.make_event()},
       reads_{device.make_stream("read", overlap_where(request.offload.reads_ahead))},
       writes_{device.make_stream("write", overlap_where(request.offload.writes_behind))} {
-  names_.emplace_back("master");
-  for (auto const& state : optim::states_of(request.update.rule)) {
-    names_.push_back(state.name);
-  }
   for (auto const& at : plan.flats) {
     StoredStates states;
     for (std::size_t k = 0; k < states.size(); ++k) {
@@ -52,7 +68,8 @@ DiskStates::DiskStates(device::Device& device, Layout const& layout, MemoryPlan 
                                   .states = &states_,
                                   .layout = layout_,
                                   .memory = memory_->data(),
-                                  .reads_ahead = request.offload.reads_ahead});
+                                  .reads_ahead = request.offload.reads_ahead,
+                                  .writes_behind = request.offload.writes_behind});
   window_.emplace(*storage_, *writes_, window_memory(0), plan_->bytes);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// That part of a rank's optimizer states which is on a disk.
+/// That part of a rank's optimizer states which is on a disk, or in the host's memory beside a GPU.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace zeroth::shard {
 /// For one thread, but for what it says of others.
 class DiskStates {
  public:
-  /// Takes room on the disk, and the memory for tiles. `layout`, `plan` and `device` outlive it.
+  /// Takes room there, and the memory for tiles. `layout`, `plan` and `device` outlive it.
   DiskStates(device::Device& device, Layout const& layout, MemoryPlan const& plan, PlanRequest const& request);
   DiskStates(DiskStates const&) = delete;
   DiskStates& operator=(DiskStates const&) = delete;
@@ -44,9 +44,10 @@ class DiskStates {
   [[nodiscard]] DiskWindow window_on(device::Stream& stream) const noexcept;
 
   /// As the queue's.
-  [[nodiscard]] double held_up_ms() const noexcept { return queue_->held_up_ms(); }
-  [[nodiscard]] double waited_ms() const noexcept { return queue_->waited_ms(); }
-  [[nodiscard]] std::int64_t bytes_on_disk() const { return storage_->bytes_on_disk(); }
+  [[nodiscard]] double held_up_ms() const { return queue_->held_up_ms(); }
+  [[nodiscard]] Tier tier() const noexcept { return plan_->tier; }
+  /// Of that tier.
+  [[nodiscard]] std::int64_t bytes_taken() const { return storage_->bytes_taken(); }
   [[nodiscard]] std::string_view warning() const noexcept { return storage_->warning(); }
 
  private:

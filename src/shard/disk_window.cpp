@@ -35,6 +35,10 @@ void DiskWindow::show(device::Stored const& at) {
 }
 
 void DiskWindow::each(device::Stored at, std::int64_t bytes, Use const& use, bool edits) {
+  if (auto* const there = storage_->data(); there != nullptr) {
+    stream_->synchronize();
+    return use(there + at.position, 0, bytes);
+  }
   for (std::int64_t first = 0; first < bytes;) {
     show(at);
     auto const offset = at.position - shown_.position;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Any bytes of a storage by way of a piece of memory that shows some of it.
+/// Any bytes of a storage, of a disk by way of a piece of memory that shows some of it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace zeroth::shard {
 class DiskWindow {
  public:
   /// `stream` comes behind all that writes what is looked at. All outlive it. `memory` is whole blocks, as `bytes` of
-  /// the storage are.
+  /// the storage are; none where the storage is memory itself.
   DiskWindow(device::Storage& storage, device::Stream& stream, std::span<std::byte> memory, std::int64_t bytes)
       : storage_{&storage}, stream_{&stream}, memory_{memory}, bytes_{bytes} {}
 

@@ -65,14 +65,15 @@ Tiles tiles_of(Layout const& layout, PlanRequest const& request) {
   return cut_tiles(layout, request.placements.optimizer, request.places, offload);
 }
 
-/// Gives what is on the disk its place there: each state of a flat unit by itself, as an array in memory would be, and
+/// Gives what is offloaded its place there: each state of a flat unit by itself, as an array in memory would be, and
 /// the buffers that tiles of it come into.
 void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, MemoryPlan& plan) {
+  auto& disk = plan.disk;
+  disk.tier = request.offload.tier;
   if (tiles.on_disk.empty()) {
     return;
   }
   auto const dtypes = dtypes_of_updated(request);
-  auto& disk = plan.disk;
   for (auto const flat : plan.flats.ids()) {
     auto& at = plan.flats[flat];
     auto const held_count =
@@ -94,7 +95,7 @@ void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, Me
   disk.tiles = std::move(tiles.on_disk);
   disk.tiles_in_memory =
       static_cast<int>(std::min(std::ssize(disk.tiles), std::ptrdiff_t{request.offload.tiles_in_memory}));
-  disk.window_bytes = std::min(disk.bytes, std::int64_t{1} << 20U);
+  disk.window_bytes = disk.tier == Tier::disk ? std::min(disk.bytes, std::int64_t{1} << 20U) : 0;
   plan.bytes.slots += disk.memory_bytes();
 }
 

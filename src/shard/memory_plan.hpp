@@ -45,8 +45,8 @@ struct FlatOffsets {
     none.fill(-1);
     return none;
   }();
-  /// Of master and states the elements that are in memory, the first ones; the others are on the disk: there begins
-  /// the first of these, in bytes, of the master, -1 where the parameters are it, and of states, then -1.
+  /// Of master and states the elements that are in memory, the first ones; the others are offloaded: there begins the
+  /// first of these, in bytes, of the master, -1 where the parameters are it, and of states, then -1.
   std::int64_t in_memory_count = 0;
   std::array<std::int64_t, most_updated> on_disk = [] {
     std::array<std::int64_t, most_updated> none{};
@@ -61,10 +61,11 @@ struct FlatOffsets {
   std::int64_t lent_parameters = -1, lent_gradient = -1;
 };
 
-/// Of the optimizer's states that are on a disk. Memory for them is in slots.
+/// Of the optimizer's states that are offloaded. The device's memory for them is in slots.
 struct DiskPlan {
+  Tier tier = Tier::disk;
   std::vector<Tile> tiles;        ///< In the order of updates.
-  std::int64_t bytes = 0;         ///< Of the file; 0: there is none.
+  std::int64_t bytes = 0;         ///< Of the file, or of the host's memory; 0: there is none.
   std::int64_t bytes_moved = 0;   ///< Read in a step, and as many are written.
   std::int64_t tile_bytes = 0;    ///< Memory of one.
   int tiles_in_memory = 0;        ///< At once.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shard/tile_queue.hpp"
 
-#include <chrono>
 #include <span>
 
 #include "core/block_file.hpp"
 
 namespace zeroth::shard {
 
-TileQueue::TileQueue(Parts const& parts) : parts_{parts} {
+TileQueue::TileQueue(Parts const& parts)
+    : parts_{parts}, updates_{parts.device->make_stream("compute", device::Overlap::off)} {
   auto& device = *parts.device;
   for (int i = 0; i < parts.plan->tiles_in_memory; ++i) {
     buffers_.push_back(
@@ -55,21 +55,12 @@ void TileQueue::read(std::int64_t number) {
   stream.record(*to.ready);
 }
 
-void TileQueue::add_time_since(Clock::time_point begin) {
-  held_up_ms_ += std::chrono::duration<double, std::milli>(parts_.device->now() - begin).count();
-}
-
 std::array<std::byte*, most_updated> TileQueue::acquire() {
-  auto const begin = parts_.device->now();
   for (auto const until = next_ + (parts_.reads_ahead ? std::ssize(buffers_) : 1); read_ < until; ++read_) {
     read(read_);
   }
-  auto& compute = parts_.device->compute();
   auto const& at = buffer(next_);
-  auto const before = compute.waited_ms();
-  compute.wait(*at.ready);
-  waited_ms_ += compute.waited_ms() - before;
-  add_time_since(begin);
+  updates_->wait(*at.ready);
   std::array<std::byte*, most_updated> states{};
   for (std::size_t k = 0; k < states.size(); ++k) {
     states[k] = (*parts_.states)[tile(next_).flat][k].position < 0 ? nullptr : at.data + parts_.plan->in_tile[k];
@@ -78,7 +69,6 @@ std::array<std::byte*, most_updated> TileQueue::acquire() {
 }
 
 void TileQueue::release() {
-  auto const begin = parts_.device->now();
   auto& from = buffer(next_);
   auto& stream = *parts_.writes;
   parts_.device->compute().record(*from.updated);
@@ -94,7 +84,13 @@ void TileQueue::release() {
   if (parts_.reads_ahead) {
     read(read_++);
   }
-  add_time_since(begin);
+}
+
+double TileQueue::held_up_ms() const {
+  auto const of = [](device::Stream const& stream, bool beside) {
+    return stream.host_ms() + (beside ? 0 : stream.waited_ms());
+  };
+  return of(*updates_, false) + of(*parts_.reads, parts_.reads_ahead) + of(*parts_.writes, parts_.writes_behind);
 }
 
 void TileQueue::forget() {

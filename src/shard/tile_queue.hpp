@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tiles of the optimizer's states on their way from the disk to an update and back.
+/// Tiles of the optimizer's states on their way from where they are offloaded to an update and back.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace zeroth::shard {
 
-/// Where a state of a flat unit is on the disk, and what it is called.
+/// Where a state of a flat unit is in the storage, and what it is called.
 struct StoredState {
   std::int64_t position = -1;        ///< Of the first element that is there; -1: there is no such state.
   std::int64_t in_memory_count = 0;  ///< Elements before that one.
@@ -37,7 +37,7 @@ class TileQueue {
     ById<FlatId, StoredStates> const* states = nullptr;
     Layout const* layout = nullptr;
     std::byte* memory = nullptr;
-    bool reads_ahead = false;
+    bool reads_ahead = false, writes_behind = false;  ///< Otherwise in line with updates.
   };
   explicit TileQueue(Parts const& parts);
 
@@ -47,10 +47,9 @@ class TileQueue {
   void release();
   /// What was read ahead is not what will be there. Waits.
   void forget();
-  /// Milliseconds that updates have been held up by the disk, in all.
-  [[nodiscard]] double held_up_ms() const noexcept { return held_up_ms_; }
-  /// Of these, what the compute stream counts as its own waits.
-  [[nodiscard]] double waited_ms() const noexcept { return waited_ms_; }
+  /// Milliseconds that updates have been held up by reads and writes, in all; on a GPU as Stream::waited_ms(). No part
+  /// of the compute stream's own waits.
+  [[nodiscard]] double held_up_ms() const;
 
  private:
   struct Buffer {
@@ -62,12 +61,11 @@ class TileQueue {
   template <class F>
   void each_state(std::int64_t number, F const& move);
   void read(std::int64_t number);
-  void add_time_since(Clock::time_point begin);
 
   Parts parts_;
+  std::unique_ptr<device::Stream> updates_;  // the compute stream, whose waits for tiles are counted by themselves
   std::vector<Buffer> buffers_;
   std::int64_t next_ = 0, read_ = 0;  // counted over all updates: to be acquired, to be read
-  double held_up_ms_ = 0, waited_ms_ = 0;
 };
 
 }  // namespace zeroth::shard

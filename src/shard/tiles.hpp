@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What of the optimizer's states is on a disk, and in which pieces it comes into memory. Pure arithmetic.
+/// What of the optimizer's states is offloaded, to a disk or to the host's memory, and in which pieces it comes into
+/// the device's. Pure arithmetic.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -16,8 +17,12 @@ namespace zeroth::shard {
 /// sums.
 inline constexpr std::int64_t tile_alignment_count = 2048;
 
-/// How much of the optimizer's states is on a disk, and how updates get at it.
+/// Where states are that are not in the device's memory.
+enum class Tier : bool { disk, host };
+
+/// How much of the optimizer's states is offloaded, and how updates get at it.
 struct Offload {
+  Tier tier = Tier::disk;
   double ratio = 0;             ///< Of the elements that the optimizer holds. 0: all are in memory.
   std::int64_t tile_count = 0;  ///< Elements that come into memory together, at most.
   int tiles_in_memory = 1;      ///< At once, at most.

@@ -35,25 +35,23 @@ class VirtualMemory final : public device::Memory {
   device::Category category_;
 };
 
-/// The rank's share of its node's disks.
+/// Bytes beside the device's memory, and the links that they come and go by.
 class VirtualStorage final : public device::Storage {
  public:
-  VirtualStorage(Machine const& machine, std::int64_t bytes)
-      : us_per_byte_{1e6 * machine.ranks_per_node / machine.disk_bytes_per_s}, bytes_{bytes} {}
+  VirtualStorage(double bytes_per_s, std::int64_t bytes, Links& reads, Links& writes)
+      : us_per_byte_{1e6 / bytes_per_s}, bytes_{bytes}, reads_{reads}, writes_{writes} {}
   void read(device::Stream& stream, device::Stored const& /*from*/, std::span<std::byte> memory) override {
-    move(stream, memory.size());
+    as_virtual(stream).transfer(reads_, us_per_byte_ * static_cast<double>(memory.size()));
   }
   void write(device::Stream& stream, device::Stored const& /*to*/, std::span<std::byte const> memory) override {
-    move(stream, memory.size());
+    as_virtual(stream).transfer(writes_, us_per_byte_ * static_cast<double>(memory.size()));
   }
-  [[nodiscard]] std::int64_t bytes_on_disk() const override { return bytes_; }
+  [[nodiscard]] std::int64_t bytes_taken() const override { return bytes_; }
 
  private:
-  void move(device::Stream& stream, std::size_t bytes) const {
-    as_virtual(stream).use_disk(us_per_byte_ * static_cast<double>(bytes));
-  }
   double us_per_byte_;
   std::int64_t bytes_;
+  Links &reads_, &writes_;
 };
 
 VirtualEvent const& as_virtual(device::Event const& event) { return dynamic_cast<VirtualEvent const&>(event); }
@@ -132,10 +130,10 @@ void VirtualStream::communicate(double begin_us, CollectiveCost const& cost) {
   }
 }
 
-void VirtualStream::use_disk(double us) {
+void VirtualStream::transfer(Links& links, double us) {
   double const reached = start();
-  device_.disk_.forget_before(device_.host_us_);
-  *clock_us_ = device_.disk_.send(reached, us);
+  links.forget_before(device_.host_us_);
+  *clock_us_ = links.send(reached, us);
   in_line_us_ += in_line() ? *clock_us_ - reached : 0;
 }
 
@@ -163,7 +161,12 @@ std::unique_ptr<device::Storage> VirtualDevice::make_storage(device::StorageOpti
         "or set zero_optimization.offload_optimizer.device to \"none\"",
         machine_.name)};
   }
-  return std::make_unique<VirtualStorage>(machine_, options.bytes);
+  double const share = machine_.disk_bytes_per_s / machine_.ranks_per_node;
+  return std::make_unique<VirtualStorage>(share, options.bytes, disk_, disk_);
+}
+
+std::unique_ptr<device::Storage> VirtualDevice::make_host_storage(std::int64_t bytes, std::string_view /*purpose*/) {
+  return std::make_unique<VirtualStorage>(machine_.host_bytes_per_s, bytes, from_host_, to_host_);
 }
 
 bool VirtualDevice::is_real(void const* address) noexcept {

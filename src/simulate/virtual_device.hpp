@@ -50,8 +50,8 @@ class VirtualStream final : public device::Stream {
   /// Enqueues a collective that all ranks are ready for at `begin_us`, which is start() or later. It sends when what
   /// this rank enqueued before it has been sent, and slows down the math that it meets.
   void communicate(double begin_us, CollectiveCost const& cost);
-  /// Enqueues a transfer that has the rank's disk for itself for `us`.
-  void use_disk(double us);
+  /// Enqueues a transfer that has `links` for itself for `us`.
+  void transfer(Links& links, double us);
 
  private:
   std::string name_;
@@ -72,8 +72,12 @@ class VirtualDevice final : public device::Device {
   [[nodiscard]] std::unique_ptr<device::Memory> allocate(device::Category category, std::int64_t bytes) override;
   [[nodiscard]] std::unique_ptr<device::Memory> allocate_host(std::int64_t bytes) override;  ///< Real.
   [[nodiscard]] static bool is_real(void const* address) noexcept;
-  /// Takes time only. Throws ConfigError where the machine has no disk.
+  [[nodiscard]] bool has_host_memory() const noexcept override { return machine_.host_bytes_per_s == 0; }
+  /// Takes time only, of the rank's share of its node's disks. Throws ConfigError where the machine has none.
   [[nodiscard]] std::unique_ptr<device::Storage> make_storage(device::StorageOptions const& options) override;
+  /// Likewise, of the rank's link to the host.
+  [[nodiscard]] std::unique_ptr<device::Storage> make_host_storage(std::int64_t bytes,
+                                                                   std::string_view purpose) override;
   [[nodiscard]] std::unique_ptr<device::Event> make_event() override { return std::make_unique<VirtualEvent>(*this); }
   [[nodiscard]] std::unique_ptr<device::Stream> make_stream(char const* name, device::Overlap overlap) override;
   [[nodiscard]] VirtualStream& compute() override { return compute_; }
@@ -95,7 +99,7 @@ class VirtualDevice final : public device::Device {
   Timeline* timeline_ = nullptr;
   double host_us_ = 0;
   Links links_, network_;  // within a node, and between nodes
-  Links disk_;
+  Links disk_, from_host_, to_host_;
   BusyTimes math_;
   std::vector<std::shared_ptr<BusyTimes>> collectives_;  ///< By stream.
   double owed_us_ = 0;  ///< What collectives took from math that had been enqueued before them.

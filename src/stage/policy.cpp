@@ -49,15 +49,16 @@ shard::Places places_for(Settings const& settings) {
   return {size * count, size};
 }
 
-shard::Offload offload_for(Settings const& settings) {
+shard::Offload offload_for(Settings const& settings, bool has_host_memory) {
   auto const& asked = settings.offload;
-  if (asked.optimizer != OffloadDevice::nvme) {
+  if (asked.optimizer == OffloadDevice::none || (asked.optimizer == OffloadDevice::cpu && has_host_memory)) {
     return {};
   }
   // While one tile is updated, one comes and one goes. DeepSpeed counts the buffers of single states.
   auto const states = (settings.precision.has_master() ? 1 : 0) + optim::state_count(settings.update.rule);
   int const needed = 1 + (asked.read_ahead ? 1 : 0) + (asked.write_behind ? 1 : 0);
-  return {.ratio = asked.ratio,
+  return {.tier = asked.optimizer == OffloadDevice::nvme ? shard::Tier::disk : shard::Tier::host,
+          .ratio = asked.ratio,
           .tile_count = asked.tile_count,
           .tiles_in_memory = std::max(needed, asked.buffer_count / std::max(1, states)),
           .reads_ahead = asked.read_ahead,

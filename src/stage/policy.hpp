@@ -19,8 +19,9 @@ namespace zeroth::stage {
 /// Who stands where, and with whom.
 [[nodiscard]] shard::Places places_for(Settings const& settings);
 
-/// Which of the optimizer's states are on a disk, and how updates get at them.
-[[nodiscard]] shard::Offload offload_for(Settings const& settings);
+/// Which of the optimizer's states are offloaded, and how updates get at them. Where the device `has_host_memory` they
+/// are in the host's memory anyway.
+[[nodiscard]] shard::Offload offload_for(Settings const& settings, bool has_host_memory);
 
 /// Are gradients summed within groups, then over groups?
 [[nodiscard]] bool sums_by_groups(Settings const& settings) noexcept;

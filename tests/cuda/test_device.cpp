@@ -267,6 +267,17 @@ TEST_CASE("waits that were none are no time, and others what they are without th
   in_line->end_span();
   in_line->synchronize();
   CHECK(in_line->host_ms() == Approx(2));
+  post_on_gpu(*beside, [now = fake_cuda::time_us()] {
+    while (fake_cuda::time_us() == now) {
+      std::this_thread::yield();
+    }
+    fake_cuda::pass_time(7000);
+  });
+  beside->record(*event);
+  in_line->wait(*event);  // no part of the compute stream's waits
+  in_line->synchronize();
+  CHECK(in_line->host_ms() == Approx(9));
+  CHECK(compute.waited_ms() == Approx(30));
 }
 #endif
 

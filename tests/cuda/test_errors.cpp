@@ -2,6 +2,7 @@
 /// What goes wrong on a GPU ends all ranks, and each says why.
 #include <fmt/format.h>
 
+#include <set>
 #include <string>
 #include <thread>
 
@@ -18,9 +19,13 @@ namespace {
 
 bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
+/// Of zero_optimization.
+constexpr auto const* offloaded =
+    R"(, "overlap_comm": true, "sub_group_size": 1, "offload_optimizer": {"device": "cpu"})";
+
 /// Trains without looking at values. What the ranks threw.
-Outcome train_blindly(int world, int gpus, int stage) {
-  auto const config = small_config(stage);
+Outcome train_blindly(int world, int gpus, int stage, std::string const& zero = {}) {
+  auto const config = small_config(stage, {.zero = zero});
   return run_job(
       world,
       [&](Job& job) {
@@ -72,6 +77,67 @@ TEST_CASE("a rank without memory ends all ranks") {
     CHECK(contains(messages, "cudaMalloc on cuda:0 refused"));
     CHECK(contains(messages, "out of memory"));
     CHECK(fake_cuda::leftovers() == "");
+  }
+}
+
+TEST_CASE("pinned memory that is not to be had ends all ranks, with rank, bytes and states") {
+  int refused = 0;
+  for (int after = 0; after < 24; ++after) {
+    fake_cuda::reset();
+    fake_cuda::refuse("cudaHostAlloc", cudaErrorMemoryAllocation, after);
+    auto const outcome = train_blindly(2, 1, 3, offloaded);
+    auto const messages = messages_of(outcome);
+    CAPTURE(messages, after);
+    CHECK(static_cast<bool>(outcome[0]) == static_cast<bool>(outcome[1]));
+    if (contains(messages, "for states that are offloaded to memory of the host")) {
+      ++refused;
+      CHECK(contains(messages, "[rank "));
+      CHECK(contains(messages,
+                     "cudaHostAlloc on cuda:0 refused 24576 bytes for states that are offloaded to memory of the host, "
+                     "exp_avg, exp_avg_sq: out of memory (cudaErrorMemoryAllocation)"));
+    }
+    CHECK(fake_cuda::leftovers() == "");
+  }
+  CHECK(refused == 2);  // of each rank, the one or the other
+}
+
+TEST_CASE("a copy of offloaded states that is refused ends all ranks, with rank, bytes, state, unit and reason") {
+  std::set<std::string> seen;
+  for (int after = 0; after < 120; ++after) {
+    fake_cuda::reset();
+    fake_cuda::refuse("cudaMemcpyAsync", cudaErrorInvalidValue, after);
+    auto const outcome = train_blindly(2, 1, after % 4, offloaded);
+    auto const messages = messages_of(outcome);
+    CAPTURE(messages, after);
+    CHECK(static_cast<bool>(outcome[0]) == static_cast<bool>(outcome[1]));
+    for (auto const* const done : {"read", "written"}) {
+      for (auto const* const state : {"exp_avg", "exp_avg_sq"}) {
+        auto const what = fmt::format(
+            "the states that are offloaded to memory of the host cannot be {}: found in "
+            "cudaMemcpyAsync on cuda:0: invalid argument (cudaErrorInvalidValue); bytes ",
+            done);
+        if (contains(messages, what) && contains(messages, fmt::format(": {} of unit \"block", state))) {
+          seen.insert(fmt::format("{} {}", done, state));
+          CHECK(contains(messages, "[rank "));
+        }
+      }
+    }
+    CHECK(fake_cuda::leftovers() == "");
+  }
+  CHECK(seen.size() == 4);
+}
+
+TEST_CASE("work that fails while states come and go ends all ranks with its error") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (int const after : {40, 80, 130}) {
+      fake_cuda::reset();
+      fake_cuda::fail_work(cudaErrorIllegalAddress, after);
+      auto const outcome = train_blindly(3, 1, stage, offloaded);
+      INFO(fmt::format("stage {}, after {}: {}", stage, after, messages_of(outcome)));
+      CHECK(contains(messages_of(outcome), "an illegal memory access was encountered (cudaErrorIllegalAddress)"));
+      CHECK((outcome[0] && outcome[1] && outcome[2]));
+      CHECK(fake_cuda::leftovers() == "");
+    }
   }
 }
 

@@ -116,6 +116,19 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("ranks that communicate by NCCL train with states in the host's memory as stage 0 does on the CPU") {
+  auto const* const reduce = R"(, "reduce_gradients": "every_micro_step")";
+  auto const* const offload = R"(, "sub_group_size": 1, "offload_optimizer": {"device": "cpu", "ratio": 0.7})";
+  auto const base = bits_of(train_on_cpu(4, file(all_types[1], 0, false, reduce)));
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (bool const overlap : {true, false}) {
+      INFO(fmt::format("stage {}, overlap {}", stage, overlap));
+      auto const text = with_zero_keys(file(all_types[1], stage, overlap, reduce), offload);
+      REQUIRE(bits_of(train_by_nccl(4, text, {.gpus = 2})) == base);
+    }
+  }
+}
+
 TEST_CASE("ranks train on the default stream of their GPUs, whether anything overlaps or not") {
   for (int const stage : {0, 3}) {
     for (bool const overlap : {true, false}) {

@@ -105,6 +105,12 @@ class Patience {
   std::thread thread_;  // last: it uses the others
 };
 
+/// Of zero_optimization: half of the states come and go, beside updates or in line with them.
+char const* const offloads[] = {
+    R"(, "sub_group_size": 1, "offload_optimizer": {"device": "cpu", "ratio": 0.5})",
+    R"(, "offload_optimizer": {"device": "cpu", "pipeline_read": true, "pipeline_write": true})",
+    R"(, "offload_optimizer": {"device": "cpu", "pipeline_read": false, "pipeline_write": false})"};
+
 /// What only enqueues, and what only asks.
 std::set<std::string> const harmless{"cudaMemcpyAsync", "cudaMemsetAsync", "cudaStreamWaitEvent",
                                      "cudaEventRecord", "cudaEventQuery",  "cudaEventElapsedTime",
@@ -152,6 +158,21 @@ TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA") {
   }
 }
 
+TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA where states are in the host's memory") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const* const offload : offloads) {
+      INFO(fmt::format("stage {}{}", stage, offload));
+      begin_on({});
+      auto const calls = steps_4_to_8(3, small_config(stage, {.zero = offload}), [] {});
+      for (auto const& [function, count] : calls) {
+        INFO(fmt::format("{} calls of {}", count, function));
+        CHECK(harmless.contains(function));
+      }
+      CHECK(calls.at("cudaMemcpyAsync") >= 5 * 3 * 4);  // two states in and out, of each rank in each step
+    }
+  }
+}
+
 TEST_CASE("the count sees a loop that allocates") {
   begin_on({});
   auto const calls = steps_4_to_8(2, small_config(1), [] {
@@ -165,10 +186,11 @@ TEST_CASE("the count sees a loop that allocates") {
 
 TEST_CASE("step() returns while its own work is held up") {
   for (int stage = 0; stage <= 3; ++stage) {
-    for (int const world : {1, 2}) {
-      INFO(fmt::format("stage {}, {} ranks", stage, world));
+    for (auto const& [world, zero] :
+         {std::pair{1, ""}, {2, ""}, {1, offloads[stage % 3]}, {2, offloads[2 - stage % 3]}}) {
+      INFO(fmt::format("stage {}, {} ranks{}", stage, world, zero));
       begin_on({});
-      auto const config = small_config(stage);
+      auto const config = small_config(stage, {.zero = zero});
       std::vector<device::Device*> devices(static_cast<std::size_t>(world));
       std::vector<std::int64_t> reported(devices.size());
       std::atomic<int> forced{0};

@@ -276,6 +276,24 @@ TEST_CASE("what there is not enough of is said before anything is allocated") {
   CHECK(shortage(full, false, OffloadDevice::none).empty());
 }
 
+TEST_CASE("beside a GPU the host's memory has to hold what is offloaded, and no more") {
+  auto const mib = [](std::uint64_t count) { return count << 20U; };
+  shard::MemoryPlan plan;
+  plan.bytes.parameters = 4000LL << 20;  // of the GPU
+  plan.disk.tier = shard::Tier::host;
+  plan.disk.bytes = 100 << 20;
+  Settings settings;
+  settings.stage = 2;
+  settings.offload.optimizer = OffloadDevice::cpu;
+  std::vector<engine::RankRoom> ranks{{1, {mib(200), unlimited, 0}}, {1, {mib(200), unlimited, 0}}};
+  CHECK(engine::shortage(plan, settings, ranks, false).empty());
+  ranks[1].room.memory_of_machine -= 1;
+  CHECK_THAT(engine::shortage(plan, settings, ranks, false),
+             Contains("the plan asks for 100.0 MiB of pinned memory of the host for each of 2 ranks on the machine of "
+                      "rank 1, and 200.0 MiB are left there") &&
+                 Contains("a lower zero_optimization.offload_optimizer.ratio takes less; a higher"));
+}
+
 TEST_CASE("what is left is known") {
   auto const left = engine::room("/");
   CHECK(left.memory_of_machine > 0);

@@ -20,8 +20,8 @@ namespace zeroth::testing {
 
 /// Reports, evaluations and weights.
 inline std::vector<std::uint32_t> trained(int world, Config const& config, TrainOptions const& options = {},
-                                          Wrap const& wrap = {}) {
-  auto const result = train(world, config, options, wrap);
+                                          Wrap const& wrap = {}, MakeDevice const& make_device = {}) {
+  auto const result = train(world, config, options, wrap, make_device);
   REQUIRE(result.reports.size() == static_cast<std::size_t>(options.steps));
   REQUIRE(std::isfinite(result.reports.back().loss));
   return bits_of(result);
@@ -30,14 +30,15 @@ inline std::vector<std::uint32_t> trained(int world, Config const& config, Train
 using Ended = std::pair<std::vector<std::uint32_t>, std::map<std::string, std::vector<std::byte>>>;
 
 /// The same, and all states in the end.
-inline Ended ended(int world, Config const& config, TrainOptions options = {}, Wrap const& wrap = {}) {
+inline Ended ended(int world, Config const& config, TrainOptions options = {}, Wrap const& wrap = {},
+                   MakeDevice const& make_device = {}) {
   Folder const folder;
   options.after_step = [&](AnyEngine& engine, int step) {
     if (step == options.steps) {
       engine.save(folder.path()).wait();
     }
   };
-  auto bits = trained(world, config, options, wrap);
+  auto bits = trained(world, config, options, wrap, make_device);
   return {std::move(bits), states_in(folder / fmt::format("step_{:08}", options.steps))};
 }
 

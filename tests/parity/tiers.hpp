@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Stage files that keep the optimizer's states on a disk.
+/// Stage files that keep the optimizer's states on a disk, or in the host's memory beside a GPU.
 #pragma once
 #include <fmt/format.h>
 
@@ -36,6 +36,14 @@ inline Config on_disk(Config const& config, OnDisk const& disk, std::filesystem:
       "aio": {{"block_size": {}, "queue_depth": {}}}}})",
                                  disk.tile, folder.string(), disk.ratio, disk.buffers, disk.reads_ahead,
                                  disk.writes_behind, disk.block, disk.requests));
+}
+
+/// `config` with states in the host's memory, where there is a GPU: as many, by the same tiles.
+inline Config in_host_memory(Config const& config, OnDisk const& as) {
+  return config.with(fmt::format(R"({{"zero_optimization": {{"sub_group_size": {}, "offload_optimizer": {{
+      "device": "cpu", "pin_memory": true, "ratio": {}, "buffer_count": {}, "pipeline_read": {},
+      "pipeline_write": {}}}}}}})",
+                                 as.tile, as.ratio, as.buffers, as.reads_ahead, as.writes_behind));
 }
 
 }  // namespace zeroth::testing

@@ -11,11 +11,12 @@
 namespace zeroth::testing {
 
 /// What rank 0 saw; the outcome must be clean and all ranks must have seen the same.
-inline Trained train(int world, Config const& config, TrainOptions const& options = {}, Wrap const& wrap = {}) {
+inline Trained train(int world, Config const& config, TrainOptions const& options = {}, Wrap const& wrap = {},
+                     MakeDevice const& make_device = {}) {
   std::vector<Trained> results(static_cast<std::size_t>(world));
   auto const outcome = run_job(
       world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, options); },
-      wrap);
+      wrap, make_device);
   REQUIRE(messages_of(outcome) == "");
   for (auto const& result : results) {
     REQUIRE(bits_of(result) == bits_of(results.front()));

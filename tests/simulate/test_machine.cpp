@@ -119,6 +119,7 @@ TEST_CASE("Every key refuses what it cannot be, saying what it can") {
       {"node_bytes_per_s", "\"fast\"", bandwidth},
       {"network_bytes_per_s", "[]", bandwidth},
       {"node_bytes_per_s", "3", bandwidth},
+      {"host_bytes_per_s", "0", bandwidth},
       {"kernel_us", "1e+308", time},
       {"ring", "[]", "a list of one protocol or more"},
       {"ring", "{}", "a list of one protocol or more"},

@@ -159,6 +159,36 @@ TEST_CASE("A disk takes what its rate says, in line or beside the math") {
              Catch::Contains("has no disk_bytes_per_s"));
 }
 
+TEST_CASE("The host's memory beside a GPU takes what its link's rate says, each way by itself") {
+  SmallModel const small;
+  auto node = machine(fast);
+  node.host_bytes_per_s = 1e6;  // a byte a microsecond
+  auto const file = [](bool pipeline) {
+    return small_config(3, {.zero = fmt::format(R"(, "offload_optimizer": {{"device": "cpu",
+        "pipeline_read": {0}, "pipeline_write": {0}}})",
+                                                pipeline)});
+  };
+  auto const planned = [&](bool pipeline) {
+    return plan(small.model, file(pipeline), 4, {.device = DeviceKind::cuda});
+  };
+  auto const in_line = run(small.model, file(false), 4, work(), node);
+  double const one_way_ms = 1e-3 * static_cast<double>(planned(false).host.bytes_moved);
+  REQUIRE(one_way_ms > 0);
+  CHECK(in_line.exposed_io_ms == Approx(2 * one_way_ms).epsilon(1e-3));
+  CHECK(in_line.step_ms == Approx(2 * 19 + 2 * one_way_ms).epsilon(0.01));
+  CHECK(in_line.memory == planned(false).bytes);
+  auto const beside = run(small.model, file(true), 4, work(), node);
+  CHECK(beside.memory == planned(true).bytes);
+  CHECK(beside.exposed_io_ms < in_line.exposed_io_ms);
+  CHECK(beside.step_ms >= Approx(std::max(one_way_ms, 38.0)).epsilon(0.01));
+  CHECK(beside.step_ms == Approx(2 * 19 + beside.exposed_io_ms).epsilon(0.01));
+  // Without such a link the memory of the device is the host's, and states are there.
+  node.host_bytes_per_s = 0;
+  auto const there = run(small.model, file(true), 4, work(), node);
+  CHECK(there.exposed_io_ms == 0);
+  CHECK(there.memory == plan(small.model, small_config(3), 4).bytes);
+}
+
 TEST_CASE("Bytes sent are those of ZeRO's section 7, with padding") {
   int const world = 4;
   // Three units of 300 fp32 elements, of which nothing is padded, and 50 frozen ones.

@@ -17,7 +17,7 @@ inline Model equal_units(std::int64_t parameters, std::int64_t units = 32) {
   return read_model({.model = {}, .parameters = parameters, .units = units}).model;
 }
 inline PlanInput input_for(Model model, std::string const& config, int world) {
-  return {std::move(model), Config::from_json(config), world, comm::Transport::local};
+  return {std::move(model), Config::from_json(config), world, {}};
 }
 inline std::string file_of_stage(int stage, std::string const& more = "") {
   return R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": )" + std::to_string(stage) + "}" +

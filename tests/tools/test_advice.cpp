@@ -78,7 +78,7 @@ TEST_CASE("A key of the file is advised with what it saves when it is followed")
   auto const input = input_for(equal_units(1'000'000'000), config, 16);
   auto const advice = advice_for(input, 3, gib);
   REQUIRE(advice.stages.size() == 1);
-  auto const& [stage, savings, total_with_savings, disk] = advice.stages[0];
+  auto const& [stage, savings, total_with_savings, tier] = advice.stages[0];
   auto const total = plan_of(input).bytes.total();
   std::vector<std::string> keys;
   for (auto const& saving : savings) {
@@ -157,12 +157,12 @@ TEST_CASE("A disk is advised with the largest tiles with which the stage fits, a
                                                    std::to_string(tile) + "}}"));
   };
   auto const advised = [&](std::int64_t device_bytes) {
-    return advice_for(input, 3, device_bytes).stages.front().disk;
+    return advice_for(input, 3, device_bytes).stages.front().tier;
   };
   auto const roomy = advised(total - 1);
   REQUIRE(roomy);
   CHECK(roomy->total == with(roomy->sub_group_size).bytes.total());
-  CHECK(roomy->on_disk == with(roomy->sub_group_size).disk.bytes);
+  CHECK(roomy->in_tier == with(roomy->sub_group_size).disk.bytes);
   CHECK(roomy->total < total);
   auto const tight = advised(with(1 << 20).bytes.total());
   REQUIRE(tight);
@@ -174,7 +174,24 @@ TEST_CASE("A disk is advised with the largest tiles with which the stage fits, a
   CHECK(never->sub_group_size == 1 << 18);
   auto const has_it =
       changed(input, R"({"zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "."}}})");
-  CHECK_FALSE(advice_for(has_it, 3, 1).stages.front().disk);
+  CHECK_FALSE(advice_for(has_it, 3, 1).stages.front().tier);
+}
+
+TEST_CASE("A GPU's states are advised into the host's memory, and what it says is planned") {
+  auto input = input_for(equal_units(1'000'000'000), file_of_stage(1, R"(, "bf16": {"enabled": true})"), 8);
+  input.options.device = DeviceKind::cuda;
+  auto const total = plan_of(input).bytes.total();
+  auto const tier = advice_for(input, 1, total - 1).stages.front().tier;
+  REQUIRE(tier);
+  auto const with = plan_of(changed(input, R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"},
+                                               "sub_group_size": )" +
+                                               std::to_string(tier->sub_group_size) + "}}"));
+  CHECK(tier->total == with.bytes.total());
+  CHECK(tier->in_tier == with.host.bytes);
+  CHECK(with.host.bytes > 0);
+  CHECK(with.disk.bytes == 0);
+  auto const has_it = changed(input, R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})");
+  CHECK_FALSE(advice_for(has_it, 1, 1).stages.front().tier);
 }
 
 TEST_CASE("Where nothing of the file saves memory, no key is advised") {

@@ -15,9 +15,10 @@ namespace {
 using nlohmann::json;
 
 PlanResult result_of(std::string const& config_file, std::string const& config, std::int64_t parameters, int world,
-                     std::optional<std::int64_t> device_bytes = {}) {
+                     std::optional<std::int64_t> device_bytes = {}, DeviceKind device = DeviceKind::cpu) {
   auto source = read_model({.model = {}, .parameters = parameters, .units = 4});
   auto input = input_for(source.model, config, world);
+  input.options.device = device;
   auto asked_for = plan_of(input);
   PlanResult result{std::move(source), std::move(input), config_file, std::move(asked_for), {}, device_bytes, {}};
   result.stages = plan_stages(result.input);
@@ -155,6 +156,29 @@ TEST_CASE("The text says what is left or short, and what to change") {
   auto const none = as_text(result_of("stage.json", file_of_stage(3), 1'000'000, 4, 8'000'000));
   CHECK(contains(none, "- no stage fits on 4 ranks\n- stage 3 fits on 16 ranks, the first power of two\n"));
   CHECK(contains(none, "- slots hold whole units: the largest, \"unit 0\", has 250,000 parameters"));
+}
+
+TEST_CASE("Beside a GPU the host's memory is a column of its own, and advised") {
+  auto const* const file = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {
+    "stage": 1, "offload_optimizer": {"device": "cpu"}, "sub_group_size": 20000}})";
+  auto const on_gpu = result_of("stage.json", file, 1'000'000, 2, {}, DeviceKind::cuda);
+  CHECK(contains(as_text(on_gpu), "of host"));
+  CHECK_FALSE(contains(as_text(on_gpu), "on disk"));
+  auto const parsed = json::parse(as_json(on_gpu))["stages"][1];
+  CHECK(parsed["host"]["bytes"] == on_gpu.asked_for.host.bytes);
+  CHECK(parsed["host"]["bytes"].get<std::int64_t>() >= 12 * 500'000);
+  CHECK_FALSE(parsed.contains("disk"));
+  auto const on_cpu = result_of("stage.json", file, 1'000'000, 2);
+  CHECK_FALSE(contains(as_text(on_cpu), "of host"));
+  CHECK_FALSE(json::parse(as_json(on_cpu))["stages"][1].contains("host"));
+  auto const advised = result_of("stage.json", file_of_stage(1), 100'000'000, 2, 1'100'000'000, DeviceKind::cuda);
+  CHECK(contains(as_text(advised), "- stage 1 with zero_optimization.offload_optimizer {\"device\": \"cpu\"} and "));
+  CHECK(contains(as_text(advised), " are in the host's memory of each rank, all of which a step reads and writes\n"));
+  CHECK(json::parse(as_json(advised))["advice"]["host"][0]["stage"] == 1);
+  auto const refused = result_of("stage.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {
+    "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}}})",
+                                 1000, 2, {}, DeviceKind::cuda);
+  CHECK(contains(as_text(refused), "from a GPU Zeroth has no way to a disk; set it to \"cpu\" or \"none\""));
 }
 
 TEST_CASE("Bytes are readable") {

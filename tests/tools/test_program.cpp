@@ -133,8 +133,8 @@ TEST_CASE("Models and files that are wrong are refused by name") {
 TEST_CASE("Help is no error, and names every option") {
   auto const help = zeroth_tool("plan --help");
   CHECK(help.status == 0);
-  for (char const* option :
-       {"--model", "--parameters", "--units", "--config", "--ranks", "--device-memory", "--comm", "--json"}) {
+  for (char const* option : {"--model", "--parameters", "--units", "--config", "--ranks", "--device-memory",
+                             "--device ", "--comm", "--json"}) {
     CHECK(contains(help.output, option));
   }
 }

@@ -53,20 +53,22 @@ std::optional<std::int64_t> total_of(PlanInput const& input, std::string const& 
 }
 
 /// With the file's own other keys.
-std::optional<DiskSaving> disk_saving(PlanInput const& input, std::int64_t total, std::int64_t device_bytes) {
-  if (input.config.settings(input.world, 1).offload.optimizer == OffloadDevice::nvme) {
+std::optional<TierSaving> tier_saving(PlanInput const& input, std::int64_t total, std::int64_t device_bytes) {
+  bool const on_gpu = input.options.device == DeviceKind::cuda;
+  auto const wanted = on_gpu ? OffloadDevice::cpu : OffloadDevice::nvme;
+  if (input.config.settings(input.world, 1).offload.optimizer == wanted) {
     return {};
   }
-  std::optional<DiskSaving> best;
+  std::optional<TierSaving> best;
   constexpr std::int64_t largest = 1 << 26;
   constexpr std::int64_t smallest = 1 << 18;
   for (auto tile = largest; tile >= smallest && (!best || best->total > device_bytes); tile /= 4) {
-    auto const changes = fmt::format(
-        R"({{"zero_optimization": {{"sub_group_size": {}, "offload_optimizer": {{"device": "nvme", "nvme_path": "."}}}}}})",
-        tile);
+    auto const changes =
+        fmt::format(R"({{"zero_optimization": {{"sub_group_size": {}, "offload_optimizer": {{{}}}}}}})", tile,
+                    on_gpu ? R"("device": "cpu")" : R"("device": "nvme", "nvme_path": ".")");
     auto const plan = plan_of(changed(input, changes));
     if (plan.bytes.total() < (best ? best->total : total)) {
-      best = {tile, plan.bytes.total(), plan.disk.bytes};
+      best = {tile, plan.bytes.total(), on_gpu ? plan.host.bytes : plan.disk.bytes};
     }
   }
   return best;
@@ -82,7 +84,7 @@ struct Explored {
 
 Explored explore(PlanInput const& input, int stage, std::int64_t total, std::int64_t device_bytes) {
   Explored result{
-      {.stage = stage, .savings = {}, .total_with_savings = total, .disk = disk_saving(input, total, device_bytes)},
+      {.stage = stage, .savings = {}, .total_with_savings = total, .tier = tier_saving(input, total, device_bytes)},
       input};
   auto& [advice, best] = result;
   for (auto const& [section, name, value, numbers_differ] : candidates) {

@@ -18,11 +18,12 @@ struct Saving {
   bool numbers_differ = false;  ///< Training rounds differently with it.
 };
 
-/// States on a disk, which is for CPUs: the largest tiles with which a stage fits, or the smallest that were tried.
-struct DiskSaving {
+/// States beside the device's memory, a CPU's on a disk, a GPU's in memory of the host: the largest tiles with which a
+/// stage fits, or the smallest that were tried.
+struct TierSaving {
   std::int64_t sub_group_size = 0;
   std::int64_t total = 0;    ///< Of memory then.
-  std::int64_t on_disk = 0;  ///< Of each rank.
+  std::int64_t in_tier = 0;  ///< Of each rank.
 };
 
 /// Of one stage.
@@ -30,7 +31,7 @@ struct StageAdvice {
   int stage = 0;
   std::vector<Saving> savings;          ///< Greatest first.
   std::int64_t total_with_savings = 0;  ///< All savings together that change no numbers.
-  std::optional<DiskSaving> disk;       ///< Where the file has none, and it saves memory.
+  std::optional<TierSaving> tier;       ///< Where the file has none, and it saves memory.
 };
 
 struct Advice {

@@ -10,12 +10,10 @@
 
 namespace zeroth::tools {
 
-Plan plan_of(PlanInput const& input) {
-  return zeroth::plan(input.model, input.config, input.world, {.transport = input.transport});
-}
+Plan plan_of(PlanInput const& input) { return zeroth::plan(input.model, input.config, input.world, input.options); }
 
 PlanInput changed(PlanInput const& input, std::string const& changes) {
-  return {input.model, input.config.with(changes), input.world, input.transport};
+  return {input.model, input.config.with(changes), input.world, input.options};
 }
 
 Config at_stage(Config const& config, int stage) {
@@ -26,7 +24,7 @@ Config at_stage(Config const& config, int stage) {
 }
 
 PlanInput at_stage(PlanInput const& input, int stage) {
-  return {input.model, at_stage(input.config, stage), input.world, input.transport};
+  return {input.model, at_stage(input.config, stage), input.world, input.options};
 }
 
 std::vector<StagePlan> plan_stages(PlanInput const& input) {

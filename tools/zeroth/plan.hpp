@@ -18,7 +18,7 @@ struct PlanInput {
   Model model;
   Config config;
   int world = 1;
-  comm::Transport transport = comm::Transport::local;
+  zeroth::PlanOptions options;  ///< What ranks talk through, and compute on.
 };
 
 /// A stage in place of the file's, everything else as the file says.

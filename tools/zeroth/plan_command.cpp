@@ -19,13 +19,15 @@ struct PlanOptions {
   JobOptions job;
   std::optional<double> device_memory_gib;
   std::string comm = "local";
+  std::string device = "cpu";
   bool json = false;
 };
 
 PlanResult make_plan(PlanOptions const& options) {
   auto const& job = options.job;
   auto model = read_model(job.model);
-  PlanInput input{model.model, config_of(job), job.ranks, comm::transport_named(options.comm)};
+  auto const device = options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+  PlanInput input{model.model, config_of(job), job.ranks, {comm::transport_named(options.comm), device}};
   auto asked_for = plan_of(input);
   PlanResult result{std::move(model), std::move(input), job.config_file, std::move(asked_for), {}, {}, {}};
   result.stages = plan_stages(result.input);
@@ -48,6 +50,9 @@ void add_plan_command(CLI::App& app, std::ostream& out) {
       ->check(positive_up_to(1e6));
   command->add_option("--comm", options->comm, "What ranks talk through; mpi and tcp stage messages in memory")
       ->check(CLI::IsMember{comm::transport_names()})
+      ->capture_default_str();
+  command->add_option("--device", options->device, "What ranks compute on; beside a GPU is the host's memory")
+      ->check(CLI::IsMember{std::vector<std::string>{"cpu", "cuda"}})
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON, in bytes");
   command->callback([options, &out] {

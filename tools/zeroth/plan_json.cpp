@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include <utility>
+
 #include "plan_output.hpp"
 
 namespace zeroth::tools {
@@ -24,10 +26,12 @@ Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_by
   json["padding"] = stage.plan->padding.total();
   json["total"] = total;
   json["bytes_sent_per_step"] = stage.bytes_sent_per_step;
-  if (auto const& disk = stage.plan->disk; disk.bytes > 0) {
-    json["disk"] = {
-        {"bytes", disk.bytes}, {"read_per_step", disk.bytes_moved},       {"written_per_step", disk.bytes_moved},
-        {"tiles", disk.tiles}, {"tiles_in_memory", disk.tiles_in_memory}, {"memory", disk.memory_bytes}};
+  for (auto const& [name, tier] : {std::pair{"host", &stage.plan->host}, {"disk", &stage.plan->disk}}) {
+    if (tier->bytes > 0) {
+      json[name] = {
+          {"bytes", tier->bytes}, {"read_per_step", tier->bytes_moved},       {"written_per_step", tier->bytes_moved},
+          {"tiles", tier->tiles}, {"tiles_in_memory", tier->tiles_in_memory}, {"memory", tier->memory_bytes}};
+    }
   }
   if (device_bytes) {
     json["fits"] = total <= *device_bytes;
@@ -52,13 +56,14 @@ Json advice_as_json(Advice const& advice, Plan const& asked_for) {
                               {"changes_rounding", saving.numbers_differ}});
     }
   }
-  json["disk"] = Json::array();
+  auto const* const tier = asked_for.device == DeviceKind::cuda ? "host" : "disk";
+  json[tier] = Json::array();
   for (auto const& stage : advice.stages) {
-    if (stage.disk) {
-      json["disk"].push_back({{"stage", stage.stage},
-                              {"sub_group_size", stage.disk->sub_group_size},
-                              {"total", stage.disk->total},
-                              {"bytes", stage.disk->on_disk}});
+    if (stage.tier) {
+      json[tier].push_back({{"stage", stage.stage},
+                            {"sub_group_size", stage.tier->sub_group_size},
+                            {"total", stage.tier->total},
+                            {"bytes", stage.tier->in_tier}});
     }
   }
   return json;

@@ -37,9 +37,10 @@ std::string headline(PlanResult const& result) {
       name_of(precision.accumulate), name_of(precision.master), counted(settings.batch.accumulation, "micro-step"));
 }
 
-bool uses_disk(PlanResult const& result) {
+/// Has any stage something there?
+bool uses(PlanResult const& result, PlannedTier Plan::*tier) {
   return std::ranges::any_of(result.stages,
-                             [](StagePlan const& stage) { return stage.plan && stage.plan->disk.bytes > 0; });
+                             [tier](StagePlan const& stage) { return stage.plan && ((*stage.plan).*tier).bytes > 0; });
 }
 
 Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale) {
@@ -61,8 +62,10 @@ Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale)
                                                           static_cast<double>(whole->bytes.total()))
                     : "");
   row.push_back(in(scale, stage.bytes_sent_per_step));
-  if (uses_disk(result)) {
-    row.push_back(in(scale, stage.plan->disk.bytes));
+  for (auto const tier : {&Plan::host, &Plan::disk}) {
+    if (uses(result, tier)) {
+      row.push_back(in(scale, ((*stage.plan).*tier).bytes));
+    }
   }
   if (result.device_bytes) {
     row.push_back(left_of(scale, *result.device_bytes - total));
@@ -82,7 +85,10 @@ std::string table(PlanResult const& result) {
            "total",
            "saved",
            "sent per step"};
-  if (uses_disk(result)) {
+  if (uses(result, &Plan::host)) {
+    head.emplace_back("of host");
+  }
+  if (uses(result, &Plan::disk)) {
     head.emplace_back("on disk");
   }
   if (result.device_bytes) {
@@ -113,16 +119,20 @@ std::string notes(PlanResult const& result) {
   return text;
 }
 
-std::string disk_text(StageAdvice const& stage, std::int64_t device_bytes) {
-  if (!stage.disk) {
+std::string tier_text(StageAdvice const& stage, DeviceKind device, std::int64_t device_bytes) {
+  if (!stage.tier) {
     return {};
   }
-  auto const& [tile, total, on_disk] = *stage.disk;
+  auto const& [tile, total, in_tier] = *stage.tier;
+  bool const on_gpu = device == DeviceKind::cuda;
   return fmt::format(
-      "- on CPUs stage {} with zero_optimization.offload_optimizer {{\"device\": \"nvme\", \"nvme_path\": ...}} and "
-      "sub_group_size {} needs {}: it {}; {} are on the disk of each rank, all of which a step reads and writes\n",
-      stage.stage, tile, readable_bytes(total), total <= device_bytes ? "fits" : "does not fit either",
-      readable_bytes(on_disk));
+      "- {}stage {} with zero_optimization.offload_optimizer {} and sub_group_size {} needs {}: it {}; {} are {} of "
+      "each "
+      "rank, all of which a step reads and writes\n",
+      on_gpu ? "" : "on CPUs ", stage.stage,
+      on_gpu ? R"({"device": "cpu"})" : R"({"device": "nvme", "nvme_path": ...})", tile, readable_bytes(total),
+      total <= device_bytes ? "fits" : "does not fit either", readable_bytes(in_tier),
+      on_gpu ? "in the host's memory" : "on the disk");
 }
 
 std::string keys_text(StageAdvice const& stage, std::int64_t device_bytes) {
@@ -160,7 +170,7 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
     text += fmt::format("- stage 3 fits on no power of two up to {} ranks\n", grouped(largest_world));
   }
   for (auto const& stage : advice.stages) {
-    text += keys_text(stage, device) + disk_text(stage, device);
+    text += keys_text(stage, device) + tier_text(stage, result.input.options.device, device);
   }
   if (advice.world_with_savings) {
     text += fmt::format("- stage 3 with these keys fits on {} ranks\n", grouped(*advice.world_with_savings));

@@ -28,12 +28,17 @@ int total(std::vector<PlannedSlots> const& planned) {
   return slots;
 }
 
+/// A machine whose ranks reach the host's memory by a link has GPUs.
+zeroth::PlanOptions planned_on(simulate::Machine const& machine) {
+  return {.device = machine.host_bytes_per_s > 0 ? DeviceKind::cuda : DeviceKind::cpu};
+}
+
 SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const& request, int stage, bool asked_for) {
   SimulatedStage simulated;
   simulated.stage = stage;
   try {
     auto const config = at_stage(request.config, stage);
-    auto const planned = plan(model.model, config, request.world);
+    auto const planned = plan(model.model, config, request.world, planned_on(request.machine));
     auto const& batch = planned.settings.batch;
     auto options = request.options;
     options.timelines = asked_for;
@@ -54,7 +59,7 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
 }  // namespace
 
 Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& request) {
-  auto own = plan(model.model, request.config, request.world);
+  auto own = plan(model.model, request.config, request.world, planned_on(request.machine));
   auto const stage_asked_for = own.settings.stage;
   auto const tokens = own.settings.batch.train * request.context;
   Simulations simulations{model, std::move(own), tokens, {}};

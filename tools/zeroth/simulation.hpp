@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <zeroth/config/config.hpp>
@@ -41,6 +42,10 @@ struct Simulations {
   std::vector<SimulatedStage> stages;  ///< 0 to 3.
   [[nodiscard]] simulate::Simulation const& asked_for() const {
     return stages.at(static_cast<std::size_t>(plan.settings.stage)).result.value();
+  }
+  /// "disk" or "host": where states are that come to the device for their update; empty: all are there.
+  [[nodiscard]] std::string_view tier() const noexcept {
+    return plan.disk.bytes > 0 ? "disk" : plan.host.bytes > 0 ? "host" : "";
   }
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes, bool uses_disk) {
+Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes, bool offloads) {
   Json json{{"stage", stage.stage}};
   if (!stage.result) {
     json["refused"] = stage.refused;
@@ -17,7 +17,7 @@ Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes, bool 
   auto const& result = *stage.result;
   json["step_ms"] = result.step_ms;
   json["exposed_comm_ms"] = result.exposed_comm_ms;
-  if (uses_disk) {
+  if (offloads) {
     json["exposed_io_ms"] = result.exposed_io_ms;
   }
   json["mfu"] = result.mfu;
@@ -58,8 +58,7 @@ std::string as_json(Simulations const& simulations, SimulationRequest const& req
     json["slow"].push_back({{"rank", rank}, {"factor", factor}});
   }
   for (auto const& stage : simulations.stages) {
-    json["stages"].push_back(
-        stage_as_json(stage, request.machine.device_memory_bytes, simulations.plan.disk.bytes > 0));
+    json["stages"].push_back(stage_as_json(stage, request.machine.device_memory_bytes, !simulations.tier().empty()));
   }
   return json.dump(2) + "\n";
 }

@@ -61,8 +61,6 @@ std::string headline(Simulations const& simulations, SimulationRequest const& re
       request.recompute ? "; every forward again in backward" : "");
 }
 
-bool uses_disk(Simulations const& simulations) { return simulations.plan.disk.bytes > 0; }
-
 Row row_of(SimulatedStage const& stage, Simulations const& all, SimulationRequest const& request,
            Scales const& scales) {
   Row row{fmt::format("stage {}{}", stage.stage, stage.stage == all.plan.settings.stage ? " *" : "")};
@@ -75,7 +73,7 @@ Row row_of(SimulatedStage const& stage, Simulations const& all, SimulationReques
   row.push_back(in(scales.time, result.step_ms));
   row.push_back(first ? fmt::format("{:.3f}", result.step_ms / first->step_ms) : "");
   row.push_back(in(scales.time, result.exposed_comm_ms));
-  if (uses_disk(all)) {
+  if (!all.tier().empty()) {
     row.push_back(in(scales.time, result.exposed_io_ms));
   }
   row.push_back(fmt::format("{:.1f} %", 100 * result.mfu));
@@ -94,8 +92,8 @@ std::string table(Simulations const& simulations, SimulationRequest const& reque
   auto const scales = scales_of(simulations);
   auto const& [time, bytes] = scales;
   Row head{"", fmt::format("step {}", time.name), "of stage 0", fmt::format("exposed {}", time.name)};
-  if (uses_disk(simulations)) {
-    head.push_back(fmt::format("disk {}", time.name));
+  if (auto const tier = simulations.tier(); !tier.empty()) {
+    head.push_back(fmt::format("{} {}", tier, time.name));
   }
   head.insert(head.end(), {"MFU", "tokens/s", fmt::format("{} sent", bytes.name), fmt::format("{} held", bytes.name)});
   if (auto const device = request.machine.device_memory_bytes; device > 0) {
@@ -115,8 +113,10 @@ std::string notes(Simulations const& simulations) {
   std::string text =
       "* what is asked for. Exposed: math waits for communication. Sent, held: by a rank, without activations.\n"
       "Slots: most in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.\n";
-  if (uses_disk(simulations)) {
+  if (simulations.plan.disk.bytes > 0) {
     text += "Disk: updates wait for states on a disk.\n";
+  } else if (simulations.plan.host.bytes > 0) {
+    text += "Host: updates wait for states in the host's memory.\n";
   }
   for (auto const& stage : simulations.stages) {
     if (!stage.result) {
@@ -151,7 +151,8 @@ std::string lanes(Simulations const& simulations, SimulationRequest const& reque
     text += lanes_of(asked_for.timelines[rank], 1e3 * asked_for.step_ms, lane_columns);
   }
   return text + "F forward, B backward, U update; G gather, P publish, R reduce, D decide; " +
-         (uses_disk(simulations) ? "R read, W write of the disk; " : "") + ". waits\n";
+         (simulations.tier().empty() ? std::string{} : fmt::format("R read, W write of the {}; ", simulations.tier())) +
+         ". waits\n";
 }
 
 }  // namespace

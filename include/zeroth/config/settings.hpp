@@ -112,7 +112,7 @@ struct PersistenceSettings {
 /// Where states are when nobody uses them.
 enum class OffloadDevice : std::uint8_t { none, cpu, nvme };
 
-/// Of the optimizer's states: offload_optimizer, sub_group_size and aio. On the CPU `cpu` is where they are anyway.
+/// Of the optimizer's states: offload_optimizer, sub_group_size and aio. `cpu` is where a CPU has them anyway.
 struct OffloadSettings {
   OffloadDevice optimizer = OffloadDevice::none;   ///< See there.
   OffloadDevice parameters = OffloadDevice::none;  ///< offload_param: nvme is not there yet.

@@ -117,6 +117,10 @@ class ZEROTH_EXPORT Device {
   [[nodiscard]] virtual std::unique_ptr<Memory> allocate_host(std::int64_t bytes) = 0;
   /// Room on a disk. Throws SystemError if there is none, and ContractError where the device has no way there.
   [[nodiscard]] virtual std::unique_ptr<Storage> make_storage(StorageOptions const& options);
+  /// `bytes` zeros in pinned memory of the host, which streams of this device copy from and to beside its other work.
+  /// `purpose` is for messages: "exp_avg". Throws SystemError naming both if the memory is not to be had, and
+  /// ContractError where has_host_memory().
+  [[nodiscard]] virtual std::unique_ptr<Storage> make_host_storage(std::int64_t bytes, std::string_view purpose);
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;  ///< For streams of this device and waits of others.
   /// With overlap off the work runs when it is enqueued, in line with the caller.
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A disk as a device's further memory: bytes that streams read and write.
+/// Memory beside a device's own, on a disk or of the host: bytes that streams read and write.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -34,7 +34,8 @@ struct Stored {
 /// reads what another stream writes waits for that.
 ///
 /// Errors: a stream whose work meets an error of the disk, or a piece that is not done within the timeout, fails its
-/// device with a SystemError: folder, bytes, state, unit and the reason.
+/// device with a SystemError: folder, bytes, state, unit and the reason. So does a copy from or to the host's memory
+/// that is refused.
 class ZEROTH_EXPORT Storage {
  public:
   Storage() = default;
@@ -45,7 +46,11 @@ class ZEROTH_EXPORT Storage {
   virtual void read(Stream& stream, Stored const& from, std::span<std::byte> memory) = 0;
   /// Likewise writes it.
   virtual void write(Stream& stream, Stored const& to, std::span<std::byte const> memory) = 0;
-  [[nodiscard]] virtual std::int64_t bytes_on_disk() const = 0;  ///< That it takes.
+  /// Its bytes, where they are memory that host and device reach as they reach Device::allocate_host()'s. Null: read()
+  /// and write() alone do.
+  [[nodiscard]] virtual std::byte* data() const noexcept { return nullptr; }
+  /// That it takes: of the disk, as its file system counts, or of the host's memory, as asked for.
+  [[nodiscard]] virtual std::int64_t bytes_taken() const = 0;
   /// What the user should know of the file system, in a sentence without a full stop; empty: nothing.
   [[nodiscard]] virtual std::string_view warning() const noexcept { return {}; }
   /// Is the disk still busy with memory that it was given, beyond its time? Then that must stay.

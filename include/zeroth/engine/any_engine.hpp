@@ -141,6 +141,9 @@ class ZEROTH_EXPORT AnyEngine {
   /// What this rank's file takes where states are on a disk (Plan::disk), as its file system counts; 0 without. Not
   /// collective.
   [[nodiscard]] std::int64_t bytes_on_disk() const;
+  /// What this rank has of the host's pinned memory where states of a GPU are there (Plan::host); 0 without. Not
+  /// collective.
+  [[nodiscard]] std::int64_t bytes_of_host() const;
   /// The stream that the caller's kernels belong on: see adapters/cuda.hpp. Null on the CPU. Not collective.
   [[nodiscard]] device::StreamRef compute_stream() const noexcept;
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "zeroth/comm/communicator.hpp"
+#include "zeroth/comm/job.hpp"
 #include "zeroth/config/config.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/device/memory.hpp"
@@ -17,6 +18,8 @@ namespace zeroth {
 /// What a plan has to know that neither model nor file says.
 struct PlanOptions {
   comm::Transport transport = comm::Transport::local;  ///< mpi stages what it reduces in memory of its own.
+  DeviceKind device =
+      DeviceKind::cpu;  ///< The memory of a CPU is the host's; beside a GPU's that is a tier of its own.
 };
 
 /// Buffers of one size, which units of up to that size take turns in.
@@ -32,11 +35,11 @@ struct PlannedCommunicator {
   std::vector<int> ranks;  ///< Rank 0 and those that are in it with rank 0. Every rank is in one of this name.
 };
 
-/// What of the masters and the optimizer's states is on a disk.
-struct PlannedDisk {
-  std::int64_t bytes = 0;               ///< Of a rank's file. 0: all is in memory.
+/// What of the masters and the optimizer's states is in a tier beside the device's memory.
+struct PlannedTier {
+  std::int64_t bytes = 0;               ///< Of a rank's file, or of its pinned memory of the host. 0: nothing.
   std::int64_t bytes_moved = 0;         ///< By a rank in a step: read, and as many are written.
-  std::int64_t tiles = 0;               ///< That come into memory one after the other.
+  std::int64_t tiles = 0;               ///< That come into the device's memory one after the other.
   std::int64_t largest_tile_count = 0;  ///< Elements of one.
   int tiles_in_memory = 0;              ///< At once.
   std::int64_t memory_bytes = 0;        ///< Of slots: what tiles take there.
@@ -45,8 +48,9 @@ struct PlannedDisk {
 /// The same on every rank. A flat unit is what is gathered and reduced together: a unit's own parameters, or one that
 /// several units use.
 struct Plan {
-  Settings settings;  ///< The file, resolved for this world and model.
-  int world = 1;      ///< Ranks.
+  Settings settings;                    ///< The file, resolved for this world and model.
+  int world = 1;                        ///< Ranks.
+  DeviceKind device = DeviceKind::cpu;  ///< Of each.
 
   std::int64_t parameter_count = 0;          ///< Elements, those of tied parameters once.
   std::int64_t padded_count = 0;             ///< The same with what alignment and equal shares add.
@@ -59,7 +63,8 @@ struct Plan {
   MemoryBytes bytes;  ///< What a rank allocates, and its ledger then shows.
   /// Of `bytes`, what alignment costs parameters, gradients and optimizer. Zero for slots and scratch.
   MemoryBytes padding;
-  PlannedDisk disk;  ///< Beside them.
+  PlannedTier host;  ///< Beside them: offload_optimizer "cpu" of a GPU. See AnyEngine::bytes_of_host().
+  PlannedTier disk;  ///< Likewise: offload_optimizer "nvme". See AnyEngine::bytes_on_disk().
   /// Of the states in a checkpoint, in all its files: what AnyEngine::save() writes. Headers and hashes come to it.
   std::int64_t checkpoint_bytes = 0;
   bool shards_parameters = false;                  ///< Stage 3. Otherwise every rank holds all of them.

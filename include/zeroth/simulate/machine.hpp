@@ -33,12 +33,14 @@ struct Machine {
   double node_bytes_per_s = 0;           ///< Bus bandwidth of a collective within a node, as nccl-tests defines it.
   double network_bytes_per_s = 0;        ///< Of all network links of one node together, in one direction.
   double disk_bytes_per_s = 0;           ///< Of all disks of one node, read and written together; 0: there are none.
-  std::vector<Protocol> ring;            ///< Of ring algorithms.
-  std::vector<Protocol> tree;            ///< Of tree algorithms; empty: none are used.
-  bool copy_engine_gathers = false;      ///< All-gathers within a node run on copy engines and slow nothing down.
-  double communication_share = 0;        ///< Of a rank's compute that a collective takes while it runs: 0 to 1.
-  double enqueue_us = 0;                 ///< What enqueueing anything costs the host.
-  double kernel_us = 0;                  ///< Shortest time of a kernel.
+  /// Of one rank, from and to the host's memory, each way by itself; 0: its device's memory is the host's.
+  double host_bytes_per_s = 0;
+  std::vector<Protocol> ring;        ///< Of ring algorithms.
+  std::vector<Protocol> tree;        ///< Of tree algorithms; empty: none are used.
+  bool copy_engine_gathers = false;  ///< All-gathers within a node run on copy engines and slow nothing down.
+  double communication_share = 0;    ///< Of a rank's compute that a collective takes while it runs: 0 to 1.
+  double enqueue_us = 0;             ///< What enqueueing anything costs the host.
+  double kernel_us = 0;              ///< Shortest time of a kernel.
 
   /// Operations per second of one rank that computes in `compute`.
   [[nodiscard]] double peak(Dtype compute) const noexcept {

@@ -68,6 +68,8 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 void pass_time(std::int64_t microseconds);
 /// Bytes of GPU memory in use on GPU 0.
 [[nodiscard]] std::int64_t bytes_in_use();
+/// Bytes of pinned memory of the host.
+[[nodiscard]] std::int64_t pinned_bytes();
 
 /// The call of `function` that follows `after` more of them returns `error` and does nothing.
 void refuse(std::string const& function, cudaError_t error, int after = 0);

@@ -263,6 +263,16 @@ std::int64_t bytes_in_use() {
   return static_cast<std::int64_t>(state.gpus.front().bytes_in_use);
 }
 
+std::int64_t pinned_bytes() {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  std::int64_t bytes = 0;
+  for (auto const& [address, block] : state.blocks) {
+    bytes += block.gpu < 0 ? static_cast<std::int64_t>(block.bytes) : 0;
+  }
+  return bytes;
+}
+
 void refuse(std::string const& function, cudaError_t error, int after) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda_storage.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <string_view>
+
+#include "device/cuda_stream.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::device {
+namespace {
+
+/// On `stream`; `done` is what becomes of what is at `at`.
+void copy(Stream& stream, void* destination, void const* source, std::size_t bytes, Stored const& at,
+          std::string_view done) {
+  auto& cuda = as_cuda(stream);
+  if (cuda.failed() || bytes == 0) {
+    return;
+  }
+  auto const error = cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, cuda.get());
+  if (error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    cuda.fail(std::make_exception_ptr(SystemError{fmt::format(
+        "the states that are offloaded to memory of the host cannot be {}: {}; bytes {} to {}: {} of unit \"{}\"", done,
+        describe_call("cudaMemcpyAsync", cuda.context().ordinal(), error), at.position,
+        at.position + static_cast<std::int64_t>(bytes), at.state, at.unit)}));
+    cuda.failure()->rethrow();
+  }
+}
+
+}  // namespace
+
+CudaStorage::CudaStorage(CudaContext& context, std::int64_t bytes, std::string_view purpose)
+    : memory_{context, bytes, fmt::format("states that are offloaded to memory of the host, {}", purpose)} {}
+
+void CudaStorage::read(Stream& stream, Stored const& from, std::span<std::byte> memory) {
+  copy(stream, memory.data(), memory_.data() + from.position, memory.size(), from, "read");
+}
+
+void CudaStorage::write(Stream& stream, Stored const& to, std::span<std::byte const> memory) {
+  copy(stream, memory_.data() + to.position, memory.data(), memory.size(), to, "written");
+}
+
+}  // namespace zeroth::device

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Pinned memory of the host as the storage of a CUDA device: its streams copy from and to it, and no host waits.
+#pragma once
+#include "device/cuda_block.hpp"
+#include "zeroth/device/storage.hpp"
+
+namespace zeroth::device {
+
+class CudaStorage final : public Storage {
+ public:
+  /// `purpose` is whose bytes they are: "exp_avg". Throws SystemError.
+  CudaStorage(CudaContext& context, std::int64_t bytes, std::string_view purpose);
+  void read(Stream& stream, Stored const& from, std::span<std::byte> memory) override;
+  void write(Stream& stream, Stored const& to, std::span<std::byte const> memory) override;
+  [[nodiscard]] std::byte* data() const noexcept override { return memory_.data(); }
+  [[nodiscard]] std::int64_t bytes_taken() const override { return memory_.bytes(); }
+
+ private:
+  CudaHostMemory memory_;
+};
+
+}  // namespace zeroth::device
