@@ -28,8 +28,8 @@ void add_part(Arrangement& arrangement, shard::Memory const& memory, shard::Flat
       arrangement.sources.push_back({slice.data, slice.in_memory_count * bytes, flat.name});
     }
     if (auto const count = part.shard_count - slice.in_memory_count; count > 0) {
-      auto const& [of, state, first] = slice.rest;
-      arrangement.sources.push_back({nullptr, count * bytes, flat.name, memory.disk()->stored(of, state, first)});
+      auto const& [disk, of, state, first] = slice.rest;
+      arrangement.sources.push_back({nullptr, count * bytes, flat.name, disk, disk->stored(of, state, first)});
     }
   }
   arrangement.contents.spaces.push_back(std::move(space));

@@ -13,9 +13,10 @@ namespace zeroth::checkpoint {
 
 /// A piece of a rank's states, as it comes into its file.
 struct Source {
-  std::byte const* data = nullptr;  ///< Null: on the disk, from `stored` on.
+  std::byte const* data = nullptr;  ///< Null: on `disk`, from `stored` on.
   std::int64_t bytes = 0;
   std::string_view unit;
+  shard::DiskStates const* disk = nullptr;
   device::Stored stored = {};
 };
 

@@ -27,14 +27,14 @@ std::int64_t staging_bytes(bool host_holds_states, std::int64_t buffer_bytes) no
   return std::max(buffer_bytes / piece_bytes, std::int64_t{2}) * piece_bytes;
 }
 
-Saver::Saver(device::Device& device, std::int64_t buffer_bytes, shard::DiskStates const* disk)
+Saver::Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard::DiskStates* const> disks)
     : device_{device},
       lends_{buffer_bytes == 0 && device.has_host_memory()},
       pool_{device.allocate_host(staging_bytes(device.has_host_memory(), buffer_bytes))},
       begun_{device.make_event()},
       stream_{device.make_stream("save", device::Overlap::on)} {
-  if (disk != nullptr) {
-    window_.emplace(disk->window_on(*stream_));
+  for (auto const* const disk : disks) {
+    windows_.emplace(disk, disk->window_on(*stream_));
   }
   thread_ = start_thread("saving", [this, rank = this_rank()] {
     this_rank() = rank;
@@ -99,8 +99,8 @@ void Saver::post(std::function<void()> work, State during, State after) {
 void Saver::write(FileTask task) {
   device_.compute().record(*begun_);
   stream_->wait(*begun_);
-  if (task.on_disk != nullptr) {
-    stream_->wait(*task.on_disk);
+  for (auto const* const on_disk : task.on_disks) {
+    stream_->wait(*on_disk);
   }
   cancelled_ = false;
   {
@@ -160,8 +160,9 @@ std::size_t Saver::copy_some(FileWriter& file, std::span<std::byte const> left, 
 }
 
 void Saver::copy_from_disk(FileWriter& file, Source const& source) {
-  window_->close();  // training has gone on since it showed anything
-  window_->look(source.stored, source.bytes, [&](std::byte const* data, std::int64_t /*first*/, std::int64_t bytes) {
+  auto& window = windows_.at(source.disk);
+  window.close();  // training has gone on since it showed anything
+  window.look(source.stored, source.bytes, [&](std::byte const* data, std::int64_t /*first*/, std::int64_t bytes) {
     for (std::span left{data, static_cast<std::size_t>(bytes)}; !left.empty();) {
       if (cancelled_) {
         throw Cancelled{};

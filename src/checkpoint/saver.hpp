@@ -10,10 +10,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "checkpoint/arrangement.hpp"
@@ -33,8 +33,8 @@ struct FileTask {
   Contents const* contents = nullptr;
   std::span<Source const> sources;  ///< On the device, in the order of the file.
   Direct direct = Direct::on;
-  std::function<void()> prepare;           ///< Comes first.
-  device::Event const* on_disk = nullptr;  ///< When the sources that are on a disk are there; null: there are none.
+  std::function<void()> prepare;               ///< Comes first.
+  std::vector<device::Event const*> on_disks;  ///< When the sources that are on disks are there.
 };
 
 /// Of the host, that a rank's saves take for `zeroth.checkpoint.buffer_bytes`. Where that is 0 and the host holds the
@@ -46,9 +46,9 @@ class Saver {
  public:
   enum class State : std::uint8_t { idle, writing, written, committing, committed, failed };
 
-  /// `buffer_bytes` of memory for pieces on their way to the disk, at least two of them; 0: see staging_bytes(). `disk`
-  /// has the sources that are on one, or is null.
-  Saver(device::Device& device, std::int64_t buffer_bytes, shard::DiskStates const* disk);
+  /// `buffer_bytes` of memory for pieces on their way to the disk, at least two of them; 0: see staging_bytes().
+  /// `disks` have the sources that are on any.
+  Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard::DiskStates* const> disks);
   Saver(Saver const&) = delete;
   Saver& operator=(Saver const&) = delete;
   ~Saver();  ///< Waits for what is under way, which it cancels.
@@ -84,7 +84,7 @@ class Saver {
   std::unique_ptr<device::Memory> pool_;
   std::unique_ptr<device::Event> begun_;
   std::unique_ptr<device::Stream> stream_;
-  std::optional<shard::DiskWindow> window_;
+  std::unordered_map<shard::DiskStates const*, shard::DiskWindow> windows_;
   std::atomic<bool> cancelled_{false};
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -195,6 +195,12 @@ OffloadSettings offload(Values const& values) {
     result.read_ahead = values.get<"zero_optimization.offload_optimizer.pipeline_read">();
     result.write_behind = values.get<"zero_optimization.offload_optimizer.pipeline_write">();
   }
+  if (result.parameters == OffloadDevice::nvme) {
+    result.parameter_folder = values.get<"zero_optimization.offload_param.nvme_path">();
+  }
+  result.parameter_buffers = static_cast<int>(values.get<"zero_optimization.offload_param.buffer_count">());
+  result.parameter_buffer_count = values.get<"zero_optimization.offload_param.buffer_size">();
+  result.parameters_in_memory_count = values.get<"zero_optimization.offload_param.max_in_cpu">();
   result.ratio = values.get<"zero_optimization.offload_optimizer.ratio">();
   result.buffer_count = static_cast<int>(values.get<"zero_optimization.offload_optimizer.buffer_count">());
   result.tile_count = values.get<"zero_optimization.sub_group_size">();

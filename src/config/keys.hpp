@@ -100,7 +100,6 @@ inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
 inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
                                                   {"last_micro_step", "last_micro_step"}};
 inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "nvme"}};
-inline constexpr std::span<Name const> offload_param_names{offload_names, 2};
 
 // clang-format off
 inline constexpr Key keys[] = {
@@ -225,9 +224,16 @@ inline constexpr Key keys[] = {
   {.path = "zero_optimization.offload_optimizer.pipeline_write", .kind = Kind::boolean,
    .derive = derive::pipeline, .why = "with cpu or nvme zero_optimization.overlap_comm, else none",
    .meaning = "Tiles are written while others are updated, and while forward and backward run."},
-  {.path = "zero_optimization.offload_param.device", .kind = Kind::name, .names = offload_param_names,
-   .foreign_names = "nvme", .value = "none",
-   .meaning = "Where sharded parameters live. `cpu` is where a CPU has them anyway, and an engine on a GPU refuses it; `nvme` is refused: they stay in memory."},
+  {.path = "zero_optimization.offload_param.device", .kind = Kind::name, .names = offload_names, .value = "none",
+   .meaning = "Where sharded parameters live: `nvme`, at stage 3, in a file of each rank, from which they are read ahead of their gathers. `cpu` is where a CPU has them anyway. An engine on a GPU refuses either."},
+  {.path = "zero_optimization.offload_param.nvme_path", .kind = Kind::text,
+   .meaning = "With `nvme`: a folder on the disk. The files have no names, and no death leaves one behind."},
+  {.path = "zero_optimization.offload_param.buffer_count", .kind = Kind::integer, .range = {1, int_limit}, .value = 5,
+   .meaning = "With `nvme`: buffers in memory, for what gathers read and updates write. As many as reading ahead and writing behind need are taken in any case."},
+  {.path = "zero_optimization.offload_param.buffer_size", .kind = Kind::integer, .value = 100'000'000,
+   .meaning = "With `nvme`: elements of a buffer at most, in steps of 2048, and at least as many. What a rank holds of a unit comes by pieces of that size."},
+  {.path = "zero_optimization.offload_param.max_in_cpu", .kind = Kind::integer, .value = 1'000'000'000,
+   .meaning = "With `nvme`: elements of its shards that a rank keeps in memory at most, by whole units; what forward uses first stays. 0 takes all to the disk."},
   {.path = "zero_optimization.sub_group_size", .kind = Kind::integer, .value = 1'000'000'000,
    .meaning = "Elements of a tile of offloaded states at most, in steps of 2048, and at least as many. It decides how much memory tiles take."},
 

@@ -373,13 +373,37 @@ std::string buffer_holds_pieces(Values const& values) {
              : fmt::format("{}; allowed: 0 (no copies), or an integer of at least {}", bytes, least);
 }
 
-std::string states_on_disk_have_a_folder(Values const& values) {
-  if (values.get<"zero_optimization.offload_optimizer.device">() != "nvme") {
+/// What is on a disk has a folder there.
+template <Path Device, Path Folder>
+std::string disk_has_a_folder(Values const& values) {
+  if (values.get<Device>() != "nvme") {
     return {};
   }
-  auto const& path = values.entries[index_of<"zero_optimization.offload_optimizer.nvme_path">].value;
+  auto const& path = values.entries[index_of<Folder>].value;
   auto const* const text = path ? std::get_if<std::string_view>(&*path) : nullptr;
-  return text != nullptr && !text->empty() ? "" : "missing; offload_optimizer.device \"nvme\" needs a folder on a disk";
+  auto const device = keys[index_of<Device>].path;
+  return text != nullptr && !text->empty()
+             ? std::string{}
+             : fmt::format("missing; {} \"nvme\" needs a folder on a disk", device.substr(device.find('.') + 1));
+}
+
+std::string parameters_on_disk_are_cut(Values const& values) {
+  if (values.get<"zero_optimization.offload_param.device">() != "nvme") {
+    return {};
+  }
+  if (auto const stage = values.get<"zero_optimization.stage">(); stage != 3) {
+    return fmt::format(
+        "\"nvme\", but zero_optimization.stage is {}, and parameters are cut at stage 3 alone; allowed: "
+        "\"none\" or \"cpu\", or stage 3",
+        stage);
+  }
+  auto const hpz = values.get<"zero_optimization.zero_hpz_partition_size">();
+  return hpz == 1 ? std::string{}
+                  : fmt::format(
+                        "\"nvme\", and zero_optimization.zero_hpz_partition_size is {}: what a group holds "
+                        "beside the optimizer's slices stays in memory; allowed: \"none\" or \"cpu\", or "
+                        "zero_hpz_partition_size 1, or mics_shard_size {} instead",
+                        hpz, hpz);
 }
 
 std::string requests_are_whole_blocks(Values const& values) {
@@ -418,7 +442,11 @@ constexpr Rule rules[] = {
     {index_of<"data_types.grad_accum_dtype">, accumulate_dtype_is_used},
     {index_of<"zero_optimization.zero_hpz_partition_size">, parameters_are_cut_for_groups},
     {index_of<"zero_optimization.mics_shard_size">, states_are_cut_for_groups},
-    {index_of<"zero_optimization.offload_optimizer.nvme_path">, states_on_disk_have_a_folder},
+    {index_of<"zero_optimization.offload_optimizer.nvme_path">,
+     disk_has_a_folder<"zero_optimization.offload_optimizer.device", "zero_optimization.offload_optimizer.nvme_path">},
+    {index_of<"zero_optimization.offload_param.device">, parameters_on_disk_are_cut},
+    {index_of<"zero_optimization.offload_param.nvme_path">,
+     disk_has_a_folder<"zero_optimization.offload_param.device", "zero_optimization.offload_param.nvme_path">},
     {index_of<"aio.block_size">, requests_are_whole_blocks},
     {index_of<"aio.thread_count">, disk_threads_are_said_once},
     {index_of<"zeroth.two_level_sums">, sums_of_groups_have_groups},

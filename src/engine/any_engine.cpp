@@ -44,8 +44,11 @@ void check_types(Config const& config, Dtype compute, Dtype gradient) {
 
 /// Of states that are offloaded.
 std::int64_t bytes_in(EngineState const& engine, shard::Tier tier) {
-  auto const* const states = engine.manager->memory.disk();
-  return states == nullptr || states->tier() != tier ? 0 : states->bytes_taken();
+  std::int64_t bytes = 0;
+  for (auto const* const states : engine.manager->memory.disks()) {
+    bytes += states->tier() == tier ? states->bytes_taken() : 0;
+  }
+  return bytes;
 }
 
 optim::StepRules rules_for(EngineState const& engine, StepOptions const& options) {

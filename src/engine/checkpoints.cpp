@@ -46,7 +46,7 @@ struct Checkpoints::Save {
 Checkpoints::Checkpoints(detail::EngineState& engine)
     : engine_{engine},
       arrangement_{checkpoint::arrange(*engine.manager)},
-      saver_{*engine.device, engine.settings().checkpoint.buffer_bytes, engine.manager->memory.disk()} {}
+      saver_{*engine.device, engine.settings().checkpoint.buffer_bytes, engine.manager->memory.disks()} {}
 
 Checkpoints::~Checkpoints() {
   engine_.manager->optimizer.set_before_update({});
@@ -87,14 +87,17 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
     checkpoint::make_partial_folder(partial);
   };
   save_ = std::move(save);
-  auto* const disk = engine_.manager->memory.disk();
+  std::vector<device::Event const*> on_disks;
+  for (auto* const disk : engine_.manager->memory.disks()) {
+    on_disks.push_back(&disk->written());
+  }
   saver_.write({.path = save_->partial / checkpoint::file_name(place),
                 .header = checkpoint::file_header(arrangement_.contents, place, record.save_id),
                 .contents = &arrangement_.contents,
                 .sources = arrangement_.sources,
                 .direct = settings.checkpoint.direct_io ? Direct::on : Direct::off,
                 .prepare = prepare,
-                .on_disk = disk == nullptr ? nullptr : &disk->written()});
+                .on_disks = std::move(on_disks)});
   engine_.manager->optimizer.set_before_update([this](shard::FlatId flat) { await_read(flat); });
   return number_;
 }

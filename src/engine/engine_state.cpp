@@ -139,20 +139,22 @@ void EngineState::tell_user(Config const& config) const {
   if (auto const note = engine::stage_note(settings()); !note.empty()) {
     logger().info("{}{}", rank_prefix(), note);
   }
-  for (auto const& warning : {engine::prefetch_warning(blueprint), engine::sum_warning(settings()),
-                              engine::two_level_note(settings()), crossing_, disk_warning()}) {
+  auto const& memory = manager->memory;
+  auto const* const of_parameters = memory.parameters_disk() == nullptr ? nullptr : &memory.parameters_disk()->states();
+  for (auto const& warning :
+       {engine::prefetch_warning(blueprint), engine::sum_warning(settings()), engine::two_level_note(settings()),
+        crossing_, disk_warning("offload_optimizer", memory.disk()), disk_warning("offload_param", of_parameters)}) {
     if (!warning.empty()) {
       logger().warn("{}{}", rank_prefix(), warning);
     }
   }
 }
 
-/// About the file system that states are on.
-std::string EngineState::disk_warning() const {
-  auto const* const disk = manager->memory.disk();
+/// About the file systems that states are on.
+std::string EngineState::disk_warning(std::string_view section, shard::DiskStates const* disk) {
   return disk == nullptr || disk->warning().empty()
              ? std::string{}
-             : fmt::format("{} (zero_optimization.offload_optimizer.nvme_path)", disk->warning());
+             : fmt::format("{} (zero_optimization.{}.nvme_path)", disk->warning(), section);
 }
 
 EngineState::~EngineState() {
@@ -196,14 +198,17 @@ void EngineState::agree(Config const& config) {
   auto const own_id = (std::uint64_t{random()} << 32U) | random();
   bool const takes_of_host =
       device->holds_values() && (device->has_host_memory() || blueprint.request.offload.tier == shard::Tier::host);
-  auto const left = takes_of_host ? engine::room(settings().offload.folder) : engine::Room{};
+  auto const left =
+      takes_of_host ? engine::room(settings().offload.folder, settings().offload.parameter_folder) : engine::Room{};
   std::array const mine{model::fingerprint(*model),
                         Fnv1a{}.characters(stage_file).value(),
                         own_id,
                         Fnv1a{}.characters(host_name()).value(),
                         left.memory_of_machine,
                         left.memory_of_process,
-                        left.disk};
+                        left.disk,
+                        left.parameters_disk,
+                        left.one_disk ? std::uint64_t{1} : std::uint64_t{0}};
   constexpr std::array said{"models (units, parameters, shapes, options, initial values or seed)", "stage files"};
   auto const all = engine::gather(std::span<std::uint64_t const>{mine}, "start", exchange());
   for (std::size_t place = 0; place < all.size(); ++place) {
@@ -220,7 +225,9 @@ void EngineState::agree(Config const& config) {
     auto const* const said_by = &all[place * mine.size()];
     constexpr std::size_t machine = 3;
     machines[rank] = said_by[machine];
-    rooms[rank] = {said_by[machine], {said_by[machine + 1], said_by[machine + 2], said_by[machine + 3]}};
+    rooms[rank] = {said_by[machine],
+                   {said_by[machine + 1], said_by[machine + 2], said_by[machine + 3], said_by[machine + 4],
+                    said_by[machine + 5] != 0}};
   }
   crossing_ = engine::crossing_warning(settings(), machines);
   if (takes_of_host) {
@@ -238,8 +245,17 @@ engine::Meters EngineState::meters() const {
   engine::Meters now;
   now.now = device->now();
   now.waited_ms = device->compute().waited_ms() + gather_stream->host_ms() + reduce_stream->host_ms();
-  if (auto const* const disk = manager->memory.disk()) {
-    now.io_ms = disk->held_up_ms();
+  auto const add = [&](auto const* offloaded) {
+    if (offloaded != nullptr) {
+      now.io_ms += offloaded->held_up_ms();
+      now.disks.read_bytes += offloaded->traffic().read_bytes;
+      now.disks.written_bytes += offloaded->traffic().written_bytes;
+    }
+  };
+  add(manager->memory.disk());
+  add(manager->memory.parameters_disk());
+  if (auto const* const disk = manager->memory.parameters_disk()) {
+    now.waited_ms -= disk->waited_ms();  // which is no communication
   }
   now.save_ms = checkpoints ? checkpoints->waited_ms() : 0;
   now.gathered = traffic.gathered;

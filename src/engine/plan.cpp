@@ -11,6 +11,7 @@
 #include "comm/describe.hpp"
 #include "engine/communicators.hpp"
 #include "engine/planning.hpp"
+#include "stage/gather_count.hpp"
 #include "stage/policy.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -39,6 +40,28 @@ PlannedTier planned(shard::DiskPlan const& disk) {
           .largest_tile_count = largest,
           .tiles_in_memory = disk.tiles_in_memory,
           .memory_bytes = disk.memory_bytes()};
+}
+
+PlannedParametersDisk planned_parameters(shard::MemoryPlan const& memory, engine::Blueprint const& blueprint) {
+  auto const& [settings, layout, limits, request] = blueprint;
+  auto const& disk = memory.parameters_disk;
+  if (disk.bytes == 0) {
+    return {};
+  }
+  PlannedParametersDisk result{.bytes = disk.bytes,
+                               .read_bytes = disk.updates_read ? disk.bytes_moved : 0,
+                               .written_bytes = disk.bytes_moved,
+                               .buffer_count = disk.tile_bytes / bytes_of(settings.precision.compute),
+                               .buffers = disk.tiles_in_memory + disk.gather_buffers,
+                               .memory_bytes = disk.memory_bytes()};
+  auto const gathers = stage::count_gathers(layout, settings, limits);
+  for (auto const flat : memory.flats.ids()) {
+    if (memory.flats[flat].parameters_on_disk >= 0) {
+      ++result.units;
+      result.read_bytes += gathers[flat] * shard::bytes_read_to_gather(layout.flats()[flat], request);
+    }
+  }
+  return result;
 }
 
 void count_elements(shard::Layout const& layout, Plan& plan) {
@@ -79,6 +102,7 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   result.padding = memory.padding;
   result.checkpoint_bytes = checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
   (memory.disk.tier == shard::Tier::disk ? result.disk : result.host) = planned(memory.disk);
+  result.parameters_disk = planned_parameters(memory, blueprint);
   result.shards_parameters = request.placements.parameters != Placement::whole;
   result.shards_gradients = request.placements.gradients != Placement::whole;
   result.shards_optimizer = request.placements.optimizer != Placement::whole;
@@ -93,8 +117,9 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   if (limits.bucket_units < std::numeric_limits<int>::max()) {
     result.most_units_in_a_bucket = limits.bucket_units;
   }
-  result.notes = {engine::stage_note(settings), engine::sum_warning(settings), engine::two_level_note(settings),
-                  engine::prefetch_warning(blueprint), engine::offload_note(settings, memory)};
+  result.notes = {engine::stage_note(settings),           engine::sum_warning(settings),
+                  engine::two_level_note(settings),       engine::prefetch_warning(blueprint),
+                  engine::offload_note(settings, memory), engine::parameters_note(settings, memory)};
   if (options.device == DeviceKind::cuda) {
     result.notes.push_back(engine::refused_offload(settings.offload));
   }
@@ -174,15 +199,34 @@ std::string slots_lines(Plan const& plan) {
   return text;
 }
 
+std::string parameters_disk_line(Plan const& plan) {
+  auto const& offload = plan.settings.offload;
+  auto const& disk = plan.parameters_disk;
+  if (offload.parameters != OffloadDevice::nvme) {
+    return {};
+  }
+  if (disk.bytes == 0) {
+    return fmt::format("parameters on a disk: none are there, max_in_cpu keeps {} elements of each rank's in memory\n",
+                       offload.parameters_in_memory_count);
+  }
+  return fmt::format(
+      "parameters on a disk: in {}, of {} flat unit{}; {} buffers of {} elements, with {} of slots; {}; {} read in a "
+      "step "
+      "and {} written\n",
+      offload.parameter_folder.string(), disk.units, disk.units == 1 ? "" : "s", disk.buffers, disk.buffer_count,
+      readable(disk.memory_bytes),
+      plan.settings.overlap_comm ? "read ahead and written behind" : "read and written when they are needed",
+      readable(disk.read_bytes), readable(disk.written_bytes));
+}
+
 std::string offload_lines(Plan const& plan) {
   auto const& offload = plan.settings.offload;
   bool const to_disk = offload.optimizer == OffloadDevice::nvme;
-  if (plan.device == DeviceKind::cpu &&
-      (offload.optimizer == OffloadDevice::cpu || offload.parameters == OffloadDevice::cpu)) {
-    return "offload to the CPU: on a CPU states are in its memory already, and nothing changes\n";
-  }
-  if (offload.optimizer == OffloadDevice::none) {
-    return {};
+  bool const on_cpu = offload.optimizer == OffloadDevice::cpu || offload.parameters == OffloadDevice::cpu;
+  if (!to_disk && (plan.device == DeviceKind::cpu || offload.optimizer == OffloadDevice::none)) {
+    return on_cpu && plan.device == DeviceKind::cpu
+               ? "offload to the CPU: on a CPU states are in its memory already, and nothing changes\n"
+               : "";
   }
   auto const& tier = to_disk ? plan.disk : plan.host;
   auto const* const name = to_disk ? "a disk" : "pinned memory of the host";
@@ -209,7 +253,7 @@ std::string decisions(Plan const& plan) {
     text += fmt::format("persistent parameters: {} elements are whole on every rank\n", plan.persistent_count);
   }
   text += groups_lines(plan);
-  text += offload_lines(plan);
+  text += offload_lines(plan) + parameters_disk_line(plan);
   text += dtypes_lines(settings);
   text += fmt::format("batch: {} = {} samples x {} micro-steps x {} ranks\n", settings.batch.train,
                       settings.batch.micro, settings.batch.accumulation, plan.world);
@@ -247,8 +291,8 @@ std::string explain_plan(Plan const& plan) {
   if (plan.host.bytes > 0) {
     text += fmt::format("  of the host{}\n", megabytes(plan.host.bytes));
   }
-  if (plan.disk.bytes > 0) {
-    text += fmt::format("  on a disk  {}\n", megabytes(plan.disk.bytes));
+  if (plan.bytes_on_disk() > 0) {
+    text += fmt::format("  on a disk  {}\n", megabytes(plan.bytes_on_disk()));
   }
   auto const asked = plan.settings.checkpoint.buffer_bytes;
   text +=

@@ -68,6 +68,7 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, Pl
   request.comm_staging_bytes = staging_bytes(request, options.transport, largest_reduction);
   request.poison = settings.poison;
   request.offload = stage::offload_for(settings, options.device == DeviceKind::cpu);
+  request.offload_parameters = stage::parameter_offload_for(settings);
   return {std::move(settings), std::move(layout), std::move(limits), std::move(request)};
 }
 
@@ -124,12 +125,41 @@ std::string refused_offload(OffloadSettings const& offload) {
   return {};
 }
 
+namespace {
+
+constexpr std::int64_t much = 4;  // what takes this part of what is saved, or more
+
+double in_mebibytes(std::int64_t bytes) noexcept { return static_cast<double>(bytes) / 0x1p20; }
+
+/// Elements of a tile or buffer, so that `buffers` of them take little of what `elements` do.
+std::int64_t better_size(std::int64_t elements, int buffers) noexcept {
+  auto const count = std::bit_floor(static_cast<std::uint64_t>(elements / (2 * much * buffers)));
+  return std::max(shard::tile_alignment_count, static_cast<std::int64_t>(count));
+}
+
+}  // namespace
+
+std::string parameters_note(Settings const& settings, shard::MemoryPlan const& plan) {
+  auto const& disk = plan.parameters_disk;
+  if (disk.bytes == 0) {
+    return {};
+  }
+  auto const element_bytes = bytes_of(settings.precision.compute);
+  auto const better = better_size(disk.bytes / element_bytes, disk.tiles_in_memory + disk.gather_buffers);
+  if (disk.memory_bytes() * much <= disk.bytes || better * element_bytes >= disk.tile_bytes) {
+    return {};
+  }
+  return fmt::format(
+      "the disk takes {:.2f} MiB of parameters, and {:.2f} MiB of memory are for buffers; a "
+      "zero_optimization.offload_param.buffer_size of {} makes them smaller",
+      in_mebibytes(disk.bytes), in_mebibytes(disk.memory_bytes()), better);
+}
+
 std::string offload_note(Settings const& settings, shard::MemoryPlan const& plan) {
   auto const& disk = plan.disk;
   if (disk.bytes == 0) {
     return {};
   }
-  auto const mebibytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
   auto const* const tier = disk.tier == shard::Tier::disk ? "the disk" : "the host";
   std::int64_t elements = 0;
   std::int64_t largest = 0;
@@ -137,21 +167,19 @@ std::string offload_note(Settings const& settings, shard::MemoryPlan const& plan
     elements += tile.elements.count();
     largest = std::max(largest, tile.elements.count());
   }
-  constexpr std::int64_t much = 4;  // what takes this part of what is saved, or more
-  auto const count = std::bit_floor(static_cast<std::uint64_t>(elements / (2 * much * disk.tiles_in_memory)));
-  auto const better = std::max(shard::tile_alignment_count, static_cast<std::int64_t>(count));
+  auto const better = better_size(elements, disk.tiles_in_memory);
   if (disk.memory_bytes() * much > disk.bytes && better < largest) {
     return fmt::format(
         "{} takes {:.2f} MiB of states, and {:.2f} MiB of memory are for tiles on their way; a "
         "zero_optimization.sub_group_size of {} makes them smaller",
-        tier, mebibytes(disk.bytes), mebibytes(disk.memory_bytes()), better);
+        tier, in_mebibytes(disk.bytes), in_mebibytes(disk.memory_bytes()), better);
   }
   auto const gathered = plan.gradient_slots - plan.parameter_slots;  // the one ends where the other begins
   if (gathered * 2 > disk.bytes && settings.prefetch_count > 0) {
     return fmt::format(
         "{} takes {:.2f} MiB of states, and {:.2f} MiB of memory are for units that are gathered; a lower "
         "zero_optimization.stage3_prefetch_bucket_size gathers fewer of them ahead",
-        tier, mebibytes(disk.bytes), mebibytes(gathered));
+        tier, in_mebibytes(disk.bytes), in_mebibytes(gathered));
   }
   return {};
 }

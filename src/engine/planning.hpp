@@ -43,6 +43,8 @@ struct Blueprint {
 /// Where memory for tiles, or for gathered units, takes much of what offloading saves: which key makes it less. Empty
 /// otherwise.
 [[nodiscard]] std::string offload_note(Settings const& settings, shard::MemoryPlan const& plan);
+/// Likewise of parameters on a disk, by their buffers.
+[[nodiscard]] std::string parameters_note(Settings const& settings, shard::MemoryPlan const& plan);
 
 /// Where ranks of a group are on several machines, given what is the same for ranks of one, by rank: which group, on
 /// how many, and what that is slow at. Empty otherwise, and where nothing is done by groups.

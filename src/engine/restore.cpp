@@ -96,10 +96,10 @@ void read_states(EngineState const& engine, Opened& opened) {
       return take(arrival, arrival.to + first * bytes_of(arrival.held), bytes.data(), count);
     }
     auto const begin = arrival.on_disk.first + first;
-    engine.manager->memory.disk()->edit(arrival.on_disk.flat, arrival.on_disk.state, {begin, begin + count},
-                                        [&](std::byte* to, std::int64_t done, std::int64_t some) {
-                                          take(arrival, to, bytes.data() + done * bytes_of(arrival.saved), some);
-                                        });
+    arrival.on_disk.disk->edit(arrival.on_disk.flat, arrival.on_disk.state, {begin, begin + count},
+                               [&](std::byte* to, std::int64_t done, std::int64_t some) {
+                                 take(arrival, to, bytes.data() + done * bytes_of(arrival.saved), some);
+                               });
   });
 }
 

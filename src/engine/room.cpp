@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -110,9 +111,33 @@ std::string what_holds_less(shard::MemoryPlan const& plan, Settings const& setti
                      mebibytes(static_cast<std::uint64_t>(plan.bytes.optimizer)));
 }
 
+struct Disk {
+  std::uint64_t left = unlimited;
+  std::optional<std::uint64_t> number{};  ///< That tells it from others; none: who makes the file says what is wrong.
+};
+
+Disk disk_of(std::filesystem::path const& folder) {
+  struct statvfs system {};
+  struct stat status {};
+  if (folder.empty() || ::statvfs(folder.c_str(), &system) != 0 || ::stat(folder.c_str(), &status) != 0) {
+    return {};
+  }
+  return {static_cast<std::uint64_t>(system.f_bavail) * system.f_frsize, std::uint64_t{status.st_dev}};
+}
+
+/// A disk that has not what `of_each` rank asks for.
+std::string shortage_of_disk(std::uint64_t of_each, std::uint64_t left, std::string const& folders,
+                             std::uint64_t ranks_here, std::size_t rank, std::string_view advice) {
+  return fmt::format(
+      "the plan asks for {} on the disk of {} for each of {} on the machine of rank {}, and {} are free "
+      "there; {}",
+      mebibytes(of_each), folders, ranks_here == 1 ? "1 rank" : fmt::format("{} ranks", ranks_here), rank,
+      mebibytes(left), advice);
+}
+
 }  // namespace
 
-Room room(std::filesystem::path const& folder) {
+Room room(std::filesystem::path const& folder, std::filesystem::path const& of_parameters) {
   constexpr std::uint64_t kibi = 1024;
   auto const available = number_in(text_of("/proc/meminfo"), "MemAvailable:");
   auto const status = text_of("/proc/self/status");
@@ -120,10 +145,11 @@ Room room(std::filesystem::path const& folder) {
   result.memory_of_machine = std::min(available ? *available * kibi : unlimited, left_in_groups());
   result.memory_of_process = std::min(left_by_limit(RLIMIT_AS, number_in(status, "VmSize:").value_or(0) * kibi),
                                       left_by_limit(RLIMIT_DATA, number_in(status, "VmData:").value_or(0) * kibi));
-  struct statvfs system {};
-  result.disk = !folder.empty() && ::statvfs(folder.c_str(), &system) == 0
-                    ? static_cast<std::uint64_t>(system.f_bavail) * system.f_frsize
-                    : unlimited;  // who makes the file says what is wrong
+  auto const disk = disk_of(folder);
+  auto const parameters_disk = disk_of(of_parameters);
+  result.disk = disk.left;
+  result.parameters_disk = parameters_disk.left;
+  result.one_disk = disk.number && disk.number == parameters_disk.number;
   return result;
 }
 
@@ -137,6 +163,7 @@ std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, st
   bool const beside_gpu = plan.disk.tier == shard::Tier::host;
   auto const memory = static_cast<std::uint64_t>(beside_gpu ? plan.disk.bytes : plan.bytes.total());
   auto const disk = static_cast<std::uint64_t>(beside_gpu ? 0 : plan.disk.bytes);
+  auto const parameters_disk = static_cast<std::uint64_t>(plan.parameters_disk.bytes);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     auto const& [machine, room] = ranks[i];
     auto const here = on_machine[machine];
@@ -155,12 +182,20 @@ std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, st
           settings.stage == 3 ? "; `zeroth plan --device-memory` says what fits"
                               : "; a higher zero_optimization.stage holds less");
     }
+    auto const& offload = settings.offload;
+    auto const of_states = fmt::format("{} (zero_optimization.offload_optimizer.nvme_path)", offload.folder.string());
+    auto const of_parameters =
+        fmt::format("{} (zero_optimization.offload_param.nvme_path)", offload.parameter_folder.string());
+    if (room.one_disk && room.disk < here * (disk + parameters_disk)) {
+      return shortage_of_disk(disk + parameters_disk, room.disk, of_states + " and " + of_parameters, here, i,
+                              "a lower ratio or a higher max_in_cpu takes less");
+    }
     if (room.disk < here * disk) {
-      return fmt::format(
-          "the plan asks for {} on the disk of {} (zero_optimization.offload_optimizer.nvme_path) for each of {} "
-          "on the machine of rank {}, and {} are free there; a lower ratio takes less",
-          mebibytes(disk), settings.offload.folder.string(), here == 1 ? "1 rank" : fmt::format("{} ranks", here), i,
-          mebibytes(room.disk));
+      return shortage_of_disk(disk, room.disk, of_states, here, i, "a lower ratio takes less");
+    }
+    if (room.parameters_disk < here * parameters_disk) {
+      return shortage_of_disk(parameters_disk, room.parameters_disk, of_parameters, here, i,
+                              "a higher max_in_cpu takes less");
     }
   }
   return {};

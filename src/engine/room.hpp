@@ -15,10 +15,12 @@ namespace zeroth::engine {
 struct Room {
   std::uint64_t memory_of_machine = 0;  ///< Of its memory, and of the control groups that this process is in.
   std::uint64_t memory_of_process = 0;  ///< By its limits (ulimit -v, ulimit -d).
-  std::uint64_t disk = 0;               ///< Of the file system of a folder.
+  std::uint64_t disk = 0;               ///< Of the file system of the folder for the optimizer's states.
+  std::uint64_t parameters_disk = 0;    ///< Likewise for parameters.
+  bool one_disk = false;                ///< Is that the same?
 };
-/// `folder` is empty where nothing is to be on a disk.
-[[nodiscard]] Room room(std::filesystem::path const& folder);
+/// Folders are empty where nothing is to be on a disk.
+[[nodiscard]] Room room(std::filesystem::path const& folder, std::filesystem::path const& of_parameters = {});
 
 /// A rank, as all know it.
 struct RankRoom {

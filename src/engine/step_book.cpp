@@ -38,6 +38,8 @@ void StepBook::close(std::int64_t step, Meters const& now) {
   owed.gathered_across_groups_bytes = now.gathered.across_groups - before_.gathered.across_groups;
   owed.reduced_bytes = now.reduced.all - before_.reduced.all;
   owed.reduced_across_groups_bytes = now.reduced.across_groups - before_.reduced.across_groups;
+  owed.disk_read_bytes = now.disks.read_bytes - before_.disks.read_bytes;
+  owed.disk_written_bytes = now.disks.written_bytes - before_.disks.written_bytes;
   owed.prefetch_misses = now.prefetch_misses - before_.prefetch_misses;
   owed.parameter_slots_used = now.parameter_slots;
   owed.gradient_slots_used = now.gradient_slots;

@@ -20,9 +20,10 @@ namespace zeroth::engine {
 struct Meters {
   Clock::time_point now;
   double waited_ms = 0;  ///< Of the compute stream, for communication.
-  double io_ms = 0;      ///< Of updates, for states that are offloaded.
+  double io_ms = 0;      ///< Of updates and gathers, for what is offloaded by this rank.
   double save_ms = 0;    ///< Of updates, for saves.
   shard::MovedBytes gathered, reduced;
+  shard::DiskTraffic disks;
   std::int64_t prefetch_misses = 0;
   int parameter_slots = 0, gradient_slots = 0;  ///< High-water marks.
 };

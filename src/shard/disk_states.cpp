@@ -4,6 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace zeroth::shard {
 namespace {
@@ -18,48 +22,58 @@ void keep_for_ever(std::unique_ptr<device::Memory> memory) {
 
 device::Overlap overlap_where(bool on) noexcept { return on ? device::Overlap::on : device::Overlap::off; }
 
-std::vector<std::string> names_of_updated(PlanRequest const& request) {
-  std::vector<std::string> names{"master"};
-  for (auto const& state : optim::states_of(request.update.rule)) {
-    names.push_back(state.name);
+/// "exp_avg, exp_avg_sq"
+std::string names_of(ById<FlatId, StoredStates> const& states) {
+  std::vector<std::string_view> names;
+  for (auto const& state : *states.begin()) {
+    if (state.position >= 0) {
+      names.push_back(state.name);
+    }
   }
-  return names;
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::unique_ptr<device::Storage> make_storage(device::Device& device, DiskPlan const& plan, PlanRequest const& request,
-                                              std::vector<std::string> const& names) {
-  if (plan.tier == Tier::host) {
-    auto const first = names.begin() + (request.precision.has_master() ? 0 : 1);
-    return device.make_host_storage(plan.bytes, fmt::format("{}", fmt::join(first, names.end(), ", ")));
-  }
-  return device.make_storage({.folder = request.offload.folder,
-                              .bytes = plan.bytes,
-                              .piece_bytes = request.offload.piece_bytes,
-                              .requests = request.offload.requests,
-                              .timeout = request.offload.timeout});
+std::unique_ptr<device::Storage> make_storage(device::Device& device, DiskPlan const& plan, Offload const& offload,
+                                              ById<FlatId, StoredStates> const& states) {
+  return plan.tier == Tier::host ? device.make_host_storage(plan.bytes, names_of(states))
+                                 : device.make_storage({.folder = offload.folder,
+                                                        .bytes = plan.bytes,
+                                                        .piece_bytes = offload.piece_bytes,
+                                                        .requests = offload.requests,
+                                                        .timeout = offload.timeout});
 }
 
 }  // namespace
 
-DiskStates::DiskStates(device::Device& device, Layout const& layout, MemoryPlan const& plan, PlanRequest const& request)
-    : layout_{&layout},
-      plan_{&plan.disk},
-      names_{names_of_updated(request)},
-      memory_{device.allocate(device::Category::slots, plan.disk.memory_bytes())},
-      storage_{make_storage(device, plan.disk, request, names_)},
-      written_{device.make_event()},
-      reads_{device.make_stream("read", overlap_where(request.offload.reads_ahead))},
-      writes_{device.make_stream("write", overlap_where(request.offload.writes_behind))} {
+ById<FlatId, StoredStates> stored_states(MemoryPlan const& plan, PlanRequest const& request) {
+  std::vector<std::string> names{"master"};
+  for (auto const& state : optim::states_of(request.update.rule)) {
+    names.push_back(state.name);
+  }
+  ById<FlatId, StoredStates> all;
   for (auto const& at : plan.flats) {
     StoredStates states;
     for (std::size_t k = 0; k < states.size(); ++k) {
       if (at.on_disk[k] >= 0) {
         auto const bytes = bytes_of(k == 0 ? request.precision.master : request.precision.states);
-        states[k] = {at.on_disk[k], at.in_memory_count, bytes, names_[k]};
+        states[k] = {at.on_disk[k], at.in_memory_count, bytes, names[k]};
       }
     }
-    states_.push_back(states);
+    all.push_back(std::move(states));
   }
+  return all;
+}
+
+DiskStates::DiskStates(device::Device& device, Layout const& layout, DiskPlan const& plan, Offload const& offload,
+                       ById<FlatId, StoredStates> states)
+    : layout_{&layout},
+      plan_{&plan},
+      states_{std::move(states)},
+      memory_{device.allocate(device::Category::slots, plan.memory_bytes())},
+      storage_{make_storage(device, plan, offload, states_)},
+      written_{device.make_event()},
+      reads_{device.make_stream("read", overlap_where(offload.reads_ahead))},
+      writes_{device.make_stream("write", overlap_where(offload.writes_behind))} {
   queue_.emplace(TileQueue::Parts{.device = &device,
                                   .storage = storage_.get(),
                                   .reads = reads_.get(),
@@ -68,8 +82,8 @@ DiskStates::DiskStates(device::Device& device, Layout const& layout, MemoryPlan 
                                   .states = &states_,
                                   .layout = layout_,
                                   .memory = memory_->data(),
-                                  .reads_ahead = request.offload.reads_ahead,
-                                  .writes_behind = request.offload.writes_behind});
+                                  .reads_ahead = offload.reads_ahead,
+                                  .writes_behind = offload.writes_behind});
   window_.emplace(*storage_, *writes_, window_memory(0), plan_->bytes);
 }
 
@@ -84,6 +98,11 @@ DiskStates::~DiskStates() {
 std::span<std::byte> DiskStates::window_memory(int index) const noexcept {
   return {memory_->data() + plan_->tiles_in_memory * plan_->tile_bytes + index * plan_->window_bytes,
           static_cast<std::size_t>(plan_->window_bytes)};
+}
+
+std::span<std::byte> DiskStates::gather_buffer(int index) const noexcept {
+  return {window_memory(DiskPlan::windows).data() + index * plan_->tile_bytes,
+          static_cast<std::size_t>(plan_->tile_bytes)};
 }
 
 std::array<std::byte*, most_updated> DiskStates::acquire() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// That part of a rank's optimizer states which is on a disk, or in the host's memory beside a GPU.
+/// That part of a rank's states which is offloaded: of the optimizer's to a disk, or to the host's memory beside a GPU,
+/// or of the parameters to a disk.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -7,8 +8,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
+#include <span>
+#include <string_view>
 
 #include "shard/disk_window.hpp"
 #include "shard/memory_plan.hpp"
@@ -19,8 +20,9 @@ namespace zeroth::shard {
 /// For one thread, but for what it says of others.
 class DiskStates {
  public:
-  /// Takes room there, and the memory for tiles. `layout`, `plan` and `device` outlive it.
-  DiskStates(device::Device& device, Layout const& layout, MemoryPlan const& plan, PlanRequest const& request);
+  /// Takes room there, and the memory for tiles and buffers. `layout`, `plan` and `device` outlive it.
+  DiskStates(device::Device& device, Layout const& layout, DiskPlan const& plan, Offload const& offload,
+             ById<FlatId, StoredStates> states);
   DiskStates(DiskStates const&) = delete;
   DiskStates& operator=(DiskStates const&) = delete;
   ~DiskStates();
@@ -45,10 +47,21 @@ class DiskStates {
 
   /// As the queue's.
   [[nodiscard]] double held_up_ms() const { return queue_->held_up_ms(); }
+  [[nodiscard]] DiskTraffic const& traffic() const noexcept { return queue_->traffic(); }
   [[nodiscard]] Tier tier() const noexcept { return plan_->tier; }
   /// Of that tier.
   [[nodiscard]] std::int64_t bytes_taken() const { return storage_->bytes_taken(); }
   [[nodiscard]] std::string_view warning() const noexcept { return storage_->warning(); }
+
+  /// For who reads beside updates, once what edits wrote is on the disk: the storage, streams in whose order reads come
+  /// and writes go, and memory for each of the plan's gather buffers.
+  [[nodiscard]] device::Storage& storage() {
+    window_->close();
+    return *storage_;
+  }
+  [[nodiscard]] device::Stream& reads() const noexcept { return *reads_; }
+  [[nodiscard]] device::Stream& writes() const noexcept { return *writes_; }
+  [[nodiscard]] std::span<std::byte> gather_buffer(int index) const noexcept;
 
  private:
   void use(FlatId flat, std::size_t state, Range elements, Use const& use, bool edits);
@@ -56,7 +69,6 @@ class DiskStates {
 
   Layout const* layout_;
   DiskPlan const* plan_;
-  std::vector<std::string> names_;  // of states
   ById<FlatId, StoredStates> states_;
   std::unique_ptr<device::Memory> memory_;
   std::unique_ptr<device::Storage> storage_;
@@ -65,5 +77,8 @@ class DiskStates {
   std::optional<TileQueue> queue_;
   std::optional<DiskWindow> window_;
 };
+
+/// Where the plan has the optimizer's states on their disk, and what they are called.
+[[nodiscard]] ById<FlatId, StoredStates> stored_states(MemoryPlan const& plan, PlanRequest const& request);
 
 }  // namespace zeroth::shard

@@ -22,12 +22,17 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
       parameters_{context.device->allocate(Category::parameters, plan_.bytes.parameters)},
       gradients_{context.device->allocate(Category::gradients, plan_.bytes.gradients)},
       optimizer_{context.device->allocate(Category::optimizer, plan_.bytes.optimizer)},
-      slots_{context.device->allocate(Category::slots, plan_.bytes.slots - plan_.disk.memory_bytes())},
+      slots_{context.device->allocate(
+          Category::slots, plan_.bytes.slots - plan_.disk.memory_bytes() - plan_.parameters_disk.memory_bytes())},
       scratch_{context.device->allocate(Category::scratch, plan_.bytes.scratch)},
       updated_{events_by_flat(context)} {
   register_memory();
   if (plan_.disk.bytes > 0) {
-    disk_ = std::make_unique<DiskStates>(*context.device, *context.layout, plan_, request_);
+    disk_ = std::make_unique<DiskStates>(*context.device, *context.layout, plan_.disk, request_.offload,
+                                         stored_states(plan_, request_));
+  }
+  if (plan_.parameters_disk.bytes > 0) {
+    parameters_disk_ = std::make_unique<DiskParameters>(*context.device, *context.layout, plan_, request_);
   }
   // Transactions of one stream run one after another, whichever communicator they are on.
   std::span const staging{scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)};
@@ -76,9 +81,10 @@ Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   auto const own_parameters =
       (own - held(this->flat(flat).trainable, parameters_of(flat)).begin) * bytes_of(precision.compute);
   Addresses result{};
-  result.parameters = parameters_->data() + at.parameters;
+  result.parameters = at.parameters < 0 ? nullptr : parameters_->data() + at.parameters;
+  auto* const updated = result.parameters == nullptr ? nullptr : result.parameters + own_parameters;
   result.gradient = at.gradient < 0 ? nullptr : gradients_->data() + at.gradient;
-  result.master = at.master < 0 ? result.parameters + own_parameters : optimizer_->data() + at.master;
+  result.master = at.master < 0 ? updated : optimizer_->data() + at.master;
   for (std::size_t k = 0; k < at.states.size(); ++k) {
     result.states[k] = at.states[k] < 0 ? nullptr : optimizer_->data() + at.states[k];
   }
@@ -88,11 +94,22 @@ Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   result.reduced = in_place       ? result.gradient + own * bytes_of(precision.gradient)
                    : at.sums >= 0 ? result.sums + own * bytes_of(Dtype::fp32)
                                   : gradients_->data() + at.reduced;
-  result.updated_parameters = at.master < 0 ? nullptr : result.parameters + own_parameters;
+  result.updated_parameters = at.master < 0 ? nullptr : updated;
   result.block_sums = reinterpret_cast<float*>(scratch_->data() + plan_.block_sums) + at.block_sums;
   result.lent_parameters = at.lent_parameters < 0 ? nullptr : scratch_->data() + at.lent_parameters;
   result.lent_gradient = at.lent_gradient < 0 ? nullptr : scratch_->data() + at.lent_gradient;
   return result;
+}
+
+std::vector<DiskStates*> Memory::disks() const {
+  std::vector<DiskStates*> all;
+  if (disk_ != nullptr) {
+    all.push_back(disk_.get());
+  }
+  if (parameters_disk_ != nullptr) {
+    all.push_back(&parameters_disk_->states());
+  }
+  return all;
 }
 
 std::byte* Memory::conversion() const noexcept {

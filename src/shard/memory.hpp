@@ -11,6 +11,7 @@
 
 #include "device/kernels.hpp"
 #include "shard/call_log.hpp"
+#include "shard/disk_parameters.hpp"
 #include "shard/disk_states.hpp"
 #include "shard/layout.hpp"
 #include "shard/memory_plan.hpp"
@@ -44,13 +45,15 @@ class Memory {
 
   /// Where a flat unit's states are.
   struct Addresses {
-    std::byte *parameters, *gradient;  // null: in slots
-    std::byte* sums;                   // of micro-steps, or null
-    std::byte* master;  // of what the optimizer holds; where there is a disk, of what of that is in memory
+    std::byte* parameters;  // null: on the disk
+    std::byte* gradient;    // null: in slots
+    std::byte* sums;        // of micro-steps, or null
+    std::byte* master;      // of what the optimizer holds; where there is a disk, of what of that is in memory, or null
     std::array<std::byte*, optim::most_states> states;  // of the same; null beyond those that the rule keeps
     std::byte* reduced;                                 // what the optimizer reads, of what it holds
     Dtype reduced_dtype;
-    std::byte* updated_parameters;  // compute copy of what the optimizer holds; null where the master is all there is
+    /// Compute copy of what the optimizer holds; null where the master is all there is, or it is on the disk.
+    std::byte* updated_parameters;
     float* block_sums;
     std::byte *lent_parameters, *lent_gradient;  // what guards hand out with poison
   };
@@ -99,6 +102,14 @@ class Memory {
   [[nodiscard]] std::int64_t in_memory_count(FlatId flat) const noexcept { return plan_.flats[flat].in_memory_count; }
   /// Null where all states are in memory.
   [[nodiscard]] DiskStates* disk() const noexcept { return disk_.get(); }
+  /// Null where all parameters are in memory.
+  [[nodiscard]] DiskParameters* parameters_disk() const noexcept { return parameters_disk_.get(); }
+  /// Likewise those of `flat`.
+  [[nodiscard]] DiskParameters* disk_of(FlatId flat) const noexcept {
+    return parameters_disk_ != nullptr && parameters_disk_->has(flat) ? parameters_disk_.get() : nullptr;
+  }
+  /// All that there are.
+  [[nodiscard]] std::vector<DiskStates*> disks() const;
   /// On the compute stream: `flat`'s parameters were updated.
   [[nodiscard]] device::Event& updated(FlatId flat) const noexcept { return *updated_[flat]; }
 
@@ -112,6 +123,7 @@ class Memory {
   ById<FlatId, std::unique_ptr<device::Event>> updated_;
   std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of parameters, slots and gradients
   std::unique_ptr<DiskStates> disk_;
+  std::unique_ptr<DiskParameters> parameters_disk_;
 };
 
 /// An event for each flat unit.

@@ -99,7 +99,57 @@ void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, Me
   plan.bytes.slots += disk.memory_bytes();
 }
 
+/// Gives the parameters of the flat units that are on the disk their place there, and the buffers that gathers and
+/// updates get at them by.
+void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId, char> const& on_disk,
+                          PlanRequest const& request, MemoryPlan& plan) {
+  auto const element_bytes = bytes_of(request.precision.compute);
+  auto& disk = plan.parameters_disk;
+  std::int64_t largest = 0;  // part of a flat unit
+  for (auto const flat : plan.flats.ids()) {
+    if (on_disk[flat] == 0) {
+      continue;
+    }
+    auto const& unit = layout.flats()[flat];
+    auto const count = [&](Part const& part) {
+      return held(part, request.placements.parameters, request.places, 0).count();
+    };
+    plan.flats[flat].parameters_on_disk = disk.bytes;
+    disk.bytes += whole_blocks((frozen_on_disk(unit, request) + count(unit.frozen)) * element_bytes);
+    largest = std::max({largest, count(unit.trainable), count(unit.frozen)});
+  }
+  if (disk.bytes == 0) {
+    return;
+  }
+  auto const& asked = request.offload_parameters;
+  disk.tiles = cut_parameters(layout, states, on_disk, asked.disk.tile_count);
+  disk.tile_bytes = whole_blocks(std::min(largest, tile_count(asked.disk.tile_count)) * element_bytes);
+  disk.updates_read = !request.precision.has_master();
+  for (auto const& tile : disk.tiles) {
+    disk.bytes_moved += whole_blocks(tile.elements.count() * element_bytes);
+  }
+  disk.tiles_in_memory = static_cast<int>(std::min(std::ssize(disk.tiles), std::ptrdiff_t{asked.disk.tiles_in_memory}));
+  disk.gather_buffers = static_cast<int>(
+      std::min(std::int64_t{asked.gather_buffers}, (disk.bytes + disk.tile_bytes - 1) / disk.tile_bytes));
+  disk.window_bytes = std::min(disk.bytes, std::int64_t{1} << 20U);
+  plan.bytes.slots += disk.memory_bytes();
+}
+
 }  // namespace
+
+std::int64_t frozen_on_disk(FlatUnit const& flat, PlanRequest const& request) noexcept {
+  auto const element_bytes = bytes_of(request.precision.compute);
+  auto const trainable = held(flat.trainable, request.placements.parameters, request.places, 0).count();
+  return whole_blocks(trainable * element_bytes) / element_bytes;
+}
+
+std::int64_t bytes_read_to_gather(FlatUnit const& flat, PlanRequest const& request) noexcept {
+  auto const bytes = [&](Part const& part) {
+    return whole_blocks(held(part, request.placements.parameters, request.places, 0).count() *
+                        bytes_of(request.precision.compute));
+  };
+  return bytes(flat.trainable) + bytes(flat.frozen);
+}
 
 int ranks_of(Placement placement, Places const& places) noexcept {
   return placement == Placement::whole ? 1 : placement == Placement::group ? places.group() : places.world();
@@ -126,6 +176,7 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
                         precision.accumulate == precision.gradient;
   std::int64_t largest_shard = 0;
   auto tiles = tiles_of(layout, request);
+  auto const on_disk = parameters_on_disk(layout, placements, request.places, request.offload_parameters);
   auto const take = [](Cursor& cursor, std::int64_t& padding, Held const& state, Dtype dtype) {
     padding += state.padding_count * bytes_of(dtype);
     return cursor.take(state.count * bytes_of(dtype));
@@ -139,10 +190,12 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
     Held const in_memory{at.in_memory_count,
                          std::max(std::int64_t{0}, updated.padding_count - (updated.count - at.in_memory_count))};
     auto const of_parameters = placement_of_parameters(flat, placements);
-    at.parameters = take(
-        parameters, plan.padding.parameters,
-        held_by_each(part, of_parameters, request.places) + held_by_each(flat.frozen, of_parameters, request.places),
-        precision.compute);
+    if (on_disk[plan.flats.next_id()] == 0) {
+      at.parameters = take(
+          parameters, plan.padding.parameters,
+          held_by_each(part, of_parameters, request.places) + held_by_each(flat.frozen, of_parameters, request.places),
+          precision.compute);
+    }
     if (precision.has_master()) {
       at.master = take(optimizer, plan.padding.optimizer, in_memory, precision.master);
     }
@@ -181,6 +234,7 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
       plan.flats[flat].lent_gradient = scratch.take(unit.trainable.padded_count * bytes_of(precision.gradient));
     }
   }
+  plan_parameters_disk(layout, tiles, on_disk, request, plan);
   plan_disk(layout, std::move(tiles), request, plan);
   return plan;
 }

@@ -30,6 +30,7 @@ struct PlanRequest {
   std::int64_t comm_staging_bytes = 0;
   bool poison = false;  ///< What guards hand out are copies, each unit's in memory of its own.
   Offload offload;
+  ParameterOffload offload_parameters;
 };
 
 /// What an update changes and nobody but it reads: the master, where it is not the parameters, then the rule's states.
@@ -37,8 +38,11 @@ inline constexpr std::size_t most_updated = 1 + optim::most_states;
 
 /// Where a flat unit's states start, in bytes from the start of their category's memory. -1: there is none.
 struct FlatOffsets {
-  std::int64_t parameters = -1;  ///< compute dtype; the whole or what this rank has: trainable, then frozen
-  std::int64_t master = -1;      ///< master dtype, trainable; -1 where the parameters are the master
+  /// compute dtype; the whole or what this rank has: trainable, then frozen; -1: on the disk
+  std::int64_t parameters = -1;
+  /// On the disk of parameters, in bytes: trainable, then, from a whole block on, frozen; -1: in memory
+  std::int64_t parameters_on_disk = -1;
+  std::int64_t master = -1;  ///< master dtype, trainable; -1 where the parameters are the master
   /// dtype of states, trainable; as many as the rule keeps, then -1
   std::array<std::int64_t, optim::most_states> states = [] {
     std::array<std::int64_t, optim::most_states> none{};
@@ -61,19 +65,21 @@ struct FlatOffsets {
   std::int64_t lent_parameters = -1, lent_gradient = -1;
 };
 
-/// Of the optimizer's states that are offloaded. The device's memory for them is in slots.
+/// Of the optimizer's states that are offloaded, or of parameters. The device's memory for them is in slots.
 struct DiskPlan {
   Tier tier = Tier::disk;
   std::vector<Tile> tiles;        ///< In the order of updates.
   std::int64_t bytes = 0;         ///< Of the file, or of the host's memory; 0: there is none.
-  std::int64_t bytes_moved = 0;   ///< Read in a step, and as many are written.
+  std::int64_t bytes_moved = 0;   ///< Written in a step, and as many are read if updates read.
+  bool updates_read = true;       ///< Otherwise they only write.
   std::int64_t tile_bytes = 0;    ///< Memory of one.
   int tiles_in_memory = 0;        ///< At once.
+  int gather_buffers = 0;         ///< As large as a tile: for what gathers read.
   std::int64_t window_bytes = 0;  ///< Of each of two: for what is read and written outside of updates.
   std::array<std::int64_t, most_updated> in_tile{};  ///< Where in a tile's memory each state begins.
   /// All that they take of slots.
   [[nodiscard]] std::int64_t memory_bytes() const noexcept {
-    return tiles_in_memory * tile_bytes + windows * window_bytes;
+    return (tiles_in_memory + gather_buffers) * tile_bytes + windows * window_bytes;
   }
   static constexpr int windows = 2;  ///< The engine's, and who saves has one.
 };
@@ -92,13 +98,20 @@ struct MemoryPlan {
   std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
   // slots
   std::int64_t parameter_slots = 0, gradient_slots = 0;
-  DiskPlan disk;
+  DiskPlan disk;             ///< Of the optimizer's states.
+  DiskPlan parameters_disk;  ///< Of the parameters.
 };
 
 [[nodiscard]] MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request);
 
 /// Among how many ranks one copy is cut.
 [[nodiscard]] int ranks_of(Placement placement, Places const& places) noexcept;
+
+/// Elements from the first trainable one to the first frozen one, where a rank's parameters of `flat` are on the disk.
+[[nodiscard]] std::int64_t frozen_on_disk(FlatUnit const& flat, PlanRequest const& request) noexcept;
+
+/// What a rank reads of its disk where parameters of `flat` that are there are gathered.
+[[nodiscard]] std::int64_t bytes_read_to_gather(FlatUnit const& flat, PlanRequest const& request) noexcept;
 
 /// Where the parameters of `flat` live.
 [[nodiscard]] inline Placement placement_of_parameters(FlatUnit const& flat, Placements const& placements) noexcept {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What was handed to collectives, and how far it went.
+/// What was handed to collectives, and how far it went; and to disks.
 #pragma once
 #include <cstdint>
 
@@ -16,6 +16,11 @@ struct MovedBytes {
     all += bytes;
     across_groups += &among == ranks.group || !ranks.in_groups ? 0 : bytes;
   }
+};
+
+/// What updates and gathers have handed to a disk so far.
+struct DiskTraffic {
+  std::int64_t read_bytes = 0, written_bytes = 0;
 };
 
 }  // namespace zeroth::shard

@@ -7,6 +7,7 @@
 #include <new>
 #include <type_traits>
 
+#include "core/bytes_at.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -36,6 +37,9 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
   }
   for (auto const& tile : memory.plan().disk.tiles) {
     of_tiles_.push_back(segments_of(tile.flat, tile.elements));
+  }
+  for (auto const& tile : memory.plan().parameters_disk.tiles) {
+    of_parameters_.push_back(segments_of(tile.flat, tile.elements));
   }
   begin_states();
   results_->initial.scalars.loss_scale = loss_scale;
@@ -145,15 +149,9 @@ void Optimizer::update(FlatId flat) {
   if (before_update_) {
     before_update_(flat);
   }
-  auto& compute = memory_->compute();
-  auto const& name = memory_->flat(flat).name;
-  auto const run = [&](optim::UpdateArgs const& args) {
-    device::SpanScope const span{compute, "update", name};
-    memory_->kernels().update(compute, args);
-  };
   auto const& tiles = memory_->plan().disk.tiles;
   if (auto const count = memory_->in_memory_count(flat); count > 0 || tiles.empty()) {
-    run(arguments(flat, {0, count}, segments_[flat]));
+    update(flat, {0, count}, arguments(flat, {0, count}, segments_[flat]));
   }
   for (; next_tile_ < tiles.size() && tiles[next_tile_].flat == flat; ++next_tile_) {
     auto args = arguments(flat, tiles[next_tile_].elements, of_tiles_[next_tile_]);
@@ -162,12 +160,59 @@ void Optimizer::update(FlatId flat) {
       args.master = states[0];
     }
     std::copy(states.begin() + 1, states.end(), args.states.begin());
-    run(args);
+    update(flat, tiles[next_tile_].elements, args);
     memory_->disk()->release();
   }
   next_tile_ = next_tile_ == tiles.size() ? 0 : next_tile_;
-  compute.record(memory_->updated(flat));
-  memory_->context().gather.all->recorder().note("update", "step", name);
+  if (auto* const disk = memory_->disk_of(flat)) {
+    disk->note_updated(flat);
+    next_of_parameters_ = next_of_parameters_ == of_parameters_.size() ? 0 : next_of_parameters_;
+  }
+  memory_->compute().record(memory_->updated(flat));
+  memory_->context().gather.all->recorder().note("update", "step", memory_->flat(flat).name);
+}
+
+/// Of elements whose states are where `args` says.
+void Optimizer::update(FlatId flat, Range elements, optim::UpdateArgs const& args) {
+  if (memory_->disk_of(flat) != nullptr) {
+    return update_on_disk(flat, elements, args);
+  }
+  device::SpanScope const span{memory_->compute(), "update", memory_->flat(flat).name};
+  memory_->kernels().update(memory_->compute(), args);
+}
+
+/// The parameters are on the disk. Where they are the masters, they have come from there; otherwise they are rounded
+/// from the masters anew, skipped or not.
+void Optimizer::update_on_disk(FlatId flat, Range elements, optim::UpdateArgs const& args) {
+  auto& compute = memory_->compute();
+  auto& kernels = memory_->kernels();
+  auto& disk = *memory_->disk_of(flat);
+  auto const& precision = memory_->request().precision;
+  auto const& tiles = memory_->plan().parameters_disk.tiles;
+  auto& next = next_of_parameters_;
+  for (; next < tiles.size() && tiles[next].flat == flat && tiles[next].elements.begin < elements.end; ++next) {
+    auto const first = tiles[next].elements.begin - elements.begin;
+    auto const at = [&](auto* data, Dtype dtype) {
+      return data == nullptr ? nullptr : bytes_at(data, first * bytes_of(dtype));
+    };
+    auto of_tile = args;
+    of_tile.master = at(args.master, args.master_dtype);
+    std::ranges::transform(args.states, of_tile.states.begin(),
+                           [&](auto* state) { return at(state, args.states_dtype); });
+    of_tile.gradient = at(args.gradient, args.gradient_dtype);
+    of_tile.count = tiles[next].elements.count();
+    of_tile.segments = of_parameters_[next];
+    auto* const parameters = disk.acquire();
+    of_tile.master = precision.has_master() ? of_tile.master : parameters;
+    {
+      device::SpanScope const span{compute, "update", memory_->flat(flat).name};
+      kernels.update(compute, of_tile);
+      if (precision.has_master()) {
+        kernels.convert(compute, parameters, precision.compute, of_tile.master, precision.master, of_tile.count);
+      }
+    }
+    disk.release();
+  }
 }
 
 optim::StepSums Optimizer::sum_evaluation(optim::StepSums const& mine) { return sum("evaluation", {}, mine, {}); }

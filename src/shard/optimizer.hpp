@@ -52,6 +52,8 @@ class Optimizer {
   void begin_on_disk(std::size_t state, std::span<float const> values);
   [[nodiscard]] std::vector<optim::Segment> segments_of(FlatId flat, Range elements) const;
   [[nodiscard]] optim::UpdateArgs arguments(FlatId flat, Range elements, std::vector<optim::Segment> const& segments);
+  void update(FlatId flat, Range elements, optim::UpdateArgs const& args);
+  void update_on_disk(FlatId flat, Range elements, optim::UpdateArgs const& args);
   [[nodiscard]] optim::StepSums sum(std::string_view purpose, std::span<float const> block_sums,
                                     optim::StepSums const& mine, std::span<optim::LossTerm const> losses);
 
@@ -61,9 +63,10 @@ class Optimizer {
   StepMemory* step_;  // on the device
   std::unique_ptr<device::Memory> host_;
   StepResults* results_;
-  ById<FlatId, std::vector<optim::Segment>> segments_;  // of what is in memory
-  std::vector<std::vector<optim::Segment>> of_tiles_;   // of what is on the disk
-  std::size_t next_tile_ = 0;
+  ById<FlatId, std::vector<optim::Segment>> segments_;      // of what is in memory
+  std::vector<std::vector<optim::Segment>> of_tiles_;       // of what is on the disk
+  std::vector<std::vector<optim::Segment>> of_parameters_;  // of tiles of parameters that are
+  std::size_t next_tile_ = 0, next_of_parameters_ = 0;
   std::unique_ptr<device::Event> decided_;
   std::function<void(FlatId)> before_update_;
   int last_decision_ = -1;

@@ -2,6 +2,7 @@
 #include "shard/parameters.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "zeroth/comm/flight_recorder.hpp"
 
@@ -50,20 +51,7 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   if (poison_) {
     memory_->kernels().fill(*stream_, slot->data, pool_.slot_bytes(flat), 0xff);
   }
-  transaction_.clear();
-  std::byte const* source = memory_->addresses(flat).parameters;
-  std::byte* destination = slot->data;
-  for (auto const* part : {&unit.trainable, &unit.frozen}) {
-    if (auto const count = memory_->held(*part, memory_->request().placements.parameters).count(); count > 0) {
-      transaction_.push_back({.operation = Operation::all_gather,
-                              .input = source,
-                              .output = destination,
-                              .count = count,
-                              .dtype = dtype_});
-      source += count * bytes_of(dtype_);
-      destination += part->padded_count * bytes_of(dtype_);
-    }
-  }
+  collect_shards(flat, slot->data);
   {
     device::SpanScope const span{*stream_, "gather", unit.name};
     comm_->submit(*stream_, {purpose, unit.name}, transaction_);
@@ -72,6 +60,38 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   stream_->record(*slot->ready);
   gathered_bytes_.add(unit.padded_count() * bytes_of(dtype_), *comm_, memory_->context().gather);
   return true;
+}
+
+/// The gather of `flat` into `whole`. What comes from a disk comes to its place there.
+void Parameters::collect_shards(FlatId flat, std::byte* whole) {
+  auto const& unit = memory_->flat(flat);
+  auto const placement = memory_->request().placements.parameters;
+  transaction_.clear();
+  std::byte const* source = memory_->addresses(flat).parameters;
+  std::array<std::byte*, 2> own{};
+  for (std::size_t i = 0; auto const* part : {&unit.trainable, &unit.frozen}) {
+    auto const held = memory_->held(*part, placement);
+    own[i] = whole + held.begin * bytes_of(dtype_);
+    if (held.count() > 0) {
+      transaction_.push_back({.operation = Operation::all_gather,
+                              .input = source == nullptr ? own[i] : source,
+                              .output = whole,
+                              .count = held.count(),
+                              .dtype = dtype_});
+      source += source == nullptr ? 0 : held.count() * bytes_of(dtype_);
+      whole += part->padded_count * bytes_of(dtype_);
+    }
+    ++i;
+  }
+  if (auto* const disk = memory_->disk_of(flat)) {
+    disk->bring(flat, *stream_, own[0], own[1]);
+  }
+}
+
+void Parameters::read_ahead(FlatId flat) {
+  if (auto* const disk = memory_->disk_of(flat); disk != nullptr && !gathered(flat)) {
+    disk->read_ahead(flat);
+  }
 }
 
 void Parameters::pin(FlatId flat) noexcept {
@@ -87,6 +107,9 @@ void Parameters::await(FlatId flat, std::string_view purpose) {
   comm_->recorder().note("wait", purpose, name(flat));
   auto& compute = memory_->compute();
   auto const& slot = this->slot(flat);
+  if (auto* const disk = memory_->disk_of(flat)) {
+    disk->await(flat);  // so that waits for a disk are not taken for communication
+  }
   compute.wait(*slot.ready);
   if (poison_) {
     memory_->kernels().copy(compute, memory_->addresses(flat).lent_parameters, slot.data,
@@ -156,6 +179,9 @@ void Parameters::publish(std::span<FlatId const> flats) {
 }
 
 void Parameters::drop(Drop what) noexcept {
+  if (auto* const disk = memory_->parameters_disk()) {
+    disk->forget();
+  }
   auto const updated = [&](FlatId flat) { return memory_->flat(flat).trainable.padded_count > 0; };
   for (auto& slot : pool_.slots()) {
     if (slot.flat && (what == Drop::all || updated(*slot.flat))) {

@@ -26,6 +26,13 @@ class Parameters {
   /// Starts to gather `flat`. False if every slot that it could have is taken: evict a unit first. Only where
   /// !gathered(flat).
   [[nodiscard]] bool gather(FlatId flat, std::string_view purpose);
+  /// Starts to read from the disk, where it is there, what this rank brings to the gather of `flat`: the next one but
+  /// those of what was read ahead before. Nothing, where it is gathered.
+  void read_ahead(FlatId flat);
+  /// Do reads run beside what comes before?
+  [[nodiscard]] bool reads_ahead() const noexcept {
+    return memory_->parameters_disk() != nullptr && memory_->request().offload_parameters.disk.reads_ahead;
+  }
   /// The slots that `flat` could be gathered into.
   [[nodiscard]] std::span<Slot const> slots_for(FlatId flat) const noexcept { return pool_.slots_for(flat); }
   /// Takes the slot away from `flat`, which is gathered and not pinned.
@@ -57,6 +64,7 @@ class Parameters {
 
  private:
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
+  void collect_shards(FlatId flat, std::byte* whole);
   [[nodiscard]] bool empty(FlatId flat) const noexcept { return memory_->flat(flat).padded_count() == 0; }
   [[nodiscard]] std::string_view name(FlatId flat) const noexcept { return memory_->flat(flat).name; }
 

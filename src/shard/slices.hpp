@@ -11,14 +11,15 @@
 
 namespace zeroth::shard {
 
-/// Elements of a state that are on the disk: see DiskStates.
+/// Elements of a state that are on a disk: see DiskStates.
 struct OnDisk {
+  DiskStates* disk = nullptr;
   FlatId flat{};
   std::size_t state = 0;
   std::int64_t first = 0;
 };
 
-/// Of one state of a part: as many elements as the part's slices have.
+/// Of one state of a part: as many elements as the part's slices have, or all that this rank holds.
 struct OwnSlice {
   std::string name;           ///< "master", "frozen", or as the optimizer calls it.
   std::byte* data = nullptr;  ///< Of those in memory.
@@ -41,13 +42,14 @@ class Slices {
   void spread();
 
  private:
-  [[nodiscard]] OwnSlice own(FlatId flat, std::size_t state, std::string name, std::byte* data, Dtype dtype) const;
+  [[nodiscard]] OwnSlice updated(FlatId flat, std::size_t state, std::string name) const;
+  [[nodiscard]] OwnSlice parameters(FlatId flat, bool trainable, std::string name) const;
   void round_master(FlatId flat, OwnSlice const& master);
-  void gather_updated(FlatId flat, std::size_t state, std::byte* data, Dtype dtype);
   enum class Way : bool { read, write };
-  void move(FlatId flat, std::size_t state, std::byte* data, Range elements, std::byte* piece, Dtype dtype, Way way);
+  void move(OwnSlice const& held, Range elements, std::byte* piece, Way way);
   void submit_gather(FlatId flat, Placement placement, std::span<comm::Collective const> transaction);
-  void gather(FlatId flat, std::byte* data, Part const& part, Placement placement, Dtype dtype);
+  void gather(FlatId flat, Part const& part, Placement placement, OwnSlice const& held);
+  void gather_by_pieces(FlatId flat, Part const& part, Placement placement, OwnSlice const& held);
 
   Memory* memory_;
 };

@@ -43,14 +43,28 @@ SlotPool::SlotPool(device::Device& device, SlotCounts const& counts, std::byte* 
   slots_.reserve(static_cast<std::size_t>(counts.total_slots()));
   for (auto const& slot_class : counts.classes) {
     auto const bytes = slot_class.capacity_count * element_bytes;
-    auto const first = slots_.size();
-    for (int i = 0; i < slot_class.slots; ++i, memory += bytes) {
-      slots_.push_back({.data = memory, .ready = device.make_event(), .free = device.make_event()});
-    }
-    auto& members = classes_.emplace_back(Members{first, slots_.size(), bytes, nullptr, nullptr});
-    for (auto slot = first; slot < slots_.size(); ++slot) {
-      members.append(slots_[slot]);
-    }
+    add_class(slot_class, bytes, memory, &device);
+    memory += slot_class.slots * bytes;
+  }
+}
+
+SlotPool::SlotPool(SlotCounts const& counts) : class_of_{counts.class_of}, by_flat_(counts.class_of.size(), nullptr) {
+  slots_.reserve(static_cast<std::size_t>(counts.total_slots()));
+  for (auto const& slot_class : counts.classes) {
+    add_class(slot_class, 0, nullptr, nullptr);
+  }
+}
+
+/// Behind those that there are. Slots have events where there is a device.
+void SlotPool::add_class(SlotClass const& slot_class, std::int64_t bytes, std::byte* memory, device::Device* device) {
+  auto const first = slots_.size();
+  auto const event = [&] { return device == nullptr ? nullptr : device->make_event(); };
+  for (int i = 0; i < slot_class.slots; ++i) {
+    slots_.push_back({.data = memory == nullptr ? nullptr : memory + i * bytes, .ready = event(), .free = event()});
+  }
+  auto& members = classes_.emplace_back(Members{first, slots_.size(), bytes, nullptr, nullptr});
+  for (auto slot = first; slot < slots_.size(); ++slot) {
+    members.append(slots_[slot]);
   }
 }
 

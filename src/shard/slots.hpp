@@ -50,6 +50,8 @@ class SlotPool {
  public:
   /// `memory` holds total_count() elements of `element_bytes`, class after class.
   SlotPool(device::Device& device, SlotCounts const& counts, std::byte* memory, std::int64_t element_bytes);
+  /// Likewise without memory and events: for who only counts.
+  explicit SlotPool(SlotCounts const& counts);
 
   /// The slot that `flat` is bound to, or null.
   [[nodiscard]] Slot* find(FlatId flat) noexcept;
@@ -73,6 +75,7 @@ class SlotPool {
     void append(Slot& slot) noexcept;
     [[nodiscard]] Slot* take_first() noexcept;
   };
+  void add_class(SlotClass const& slot_class, std::int64_t bytes, std::byte* memory, device::Device* device);
   [[nodiscard]] Members& members(FlatId flat) noexcept;
   Slot* take(Slot& slot, FlatId flat) noexcept;
 

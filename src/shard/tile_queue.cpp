@@ -46,10 +46,11 @@ void TileQueue::read(std::int64_t number) {
   auto& stream = *parts_.reads;
   // Written there last was a tile of the update before, or a later one: there is never more memory than for all tiles.
   stream.wait(*to.free);
-  {
+  if (parts_.plan->updates_read) {
     device::SpanScope const span{stream, "read", parts_.layout->flats()[tile(number).flat].name};
     each_state(number, [&](device::Stored const& from, std::span<std::byte> memory) {
       parts_.storage->read(stream, from, memory);
+      traffic_.read_bytes += std::ssize(memory);
     });
   }
   stream.record(*to.ready);
@@ -77,6 +78,7 @@ void TileQueue::release() {
     device::SpanScope const span{stream, "write", parts_.layout->flats()[tile(next_).flat].name};
     each_state(next_, [&](device::Stored const& to, std::span<std::byte const> memory) {
       parts_.storage->write(stream, to, memory);
+      traffic_.written_bytes += std::ssize(memory);
     });
   }
   stream.record(*from.free);

@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::int64_t down(std::int64_t count) noexcept { return count / tile_alignment_count * tile_alignment_count; }
 
+/// Elements of `flat` that a rank holds.
+std::int64_t parameters_held(FlatUnit const& flat, Placement placement, Places const& places) noexcept {
+  return held(flat.trainable, placement, places, 0).count() + held(flat.frozen, placement, places, 0).count();
+}
+
 }  // namespace
 
 Tiles cut_tiles(Layout const& layout, Placement optimizer, Places const& places, Offload const& offload) {
@@ -24,7 +29,7 @@ Tiles cut_tiles(Layout const& layout, Placement optimizer, Places const& places,
     return tiles;
   }
   auto left = static_cast<std::int64_t>(std::llround((1 - offload.ratio) * static_cast<double>(all)));
-  auto const most = std::max(tile_alignment_count, down(offload.tile_count));
+  auto const most = tile_count(offload.tile_count);
   auto const completion = layout.completion_order();
   for (auto each = completion.rbegin(); each != completion.rend(); ++each) {
     auto const flat = *each;
@@ -38,6 +43,54 @@ Tiles cut_tiles(Layout const& layout, Placement optimizer, Places const& places,
     }
   }
   return tiles;
+}
+
+ById<FlatId, char> parameters_on_disk(Layout const& layout, Placements const& placements, Places const& places,
+                                      ParameterOffload const& offload) {
+  auto const& flats = layout.flats();
+  ById<FlatId, char> on_disk(flats.size());
+  if (offload.disk.ratio == 0 || placements.parameters != placements.optimizer) {
+    return on_disk;
+  }
+  auto const ids = flats.ids();
+  std::vector<FlatId> by_use(ids.begin(), ids.end());
+  std::ranges::stable_sort(by_use, {}, [&](FlatId flat) { return flats[flat].users.front(); });
+  auto left = offload.in_memory_count;
+  for (auto const flat : by_use) {
+    auto const placement = placement_of_parameters(flats[flat], placements);
+    auto const count = parameters_held(flats[flat], placement, places);
+    if (placement == Placement::whole || count <= left) {
+      left -= placement == Placement::whole ? 0 : count;
+    } else {
+      on_disk[flat] = 1;
+    }
+  }
+  return on_disk;
+}
+
+std::vector<Tile> cut_parameters(Layout const& layout, Tiles const& states, ById<FlatId, char> const& on_disk,
+                                 std::int64_t most_count) {
+  std::vector<Tile> pieces;
+  auto const most = tile_count(most_count);
+  auto const cut = [&](FlatId flat, Range elements) {
+    for (auto first = elements.begin; first < elements.end; first += most) {
+      pieces.push_back({flat, {first, std::min(first + most, elements.end)}});
+    }
+  };
+  std::size_t next = 0;
+  auto const completion = layout.completion_order();
+  for (auto each = completion.rbegin(); each != completion.rend(); ++each) {
+    auto const flat = *each;
+    if (on_disk[flat] != 0) {
+      cut(flat, {0, states.in_memory[flat]});
+    }
+    for (; next < states.on_disk.size() && states.on_disk[next].flat == flat; ++next) {
+      if (on_disk[flat] != 0) {
+        cut(flat, states.on_disk[next].elements);
+      }
+    }
+  }
+  return pieces;
 }
 
 }  // namespace zeroth::shard

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What of the optimizer's states is offloaded, to a disk or to the host's memory, and in which pieces it comes into
-/// the device's. Pure arithmetic.
+/// What of the optimizer's states is offloaded, to a disk or to the host's memory, what of the parameters' shards to a
+/// disk, and in which pieces it comes into the device's memory. Pure arithmetic.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -16,6 +16,11 @@ namespace zeroth::shard {
 /// Tiles begin at multiples of this many elements: whole blocks of a disk in the narrowest dtype, and whole blocks of
 /// sums.
 inline constexpr std::int64_t tile_alignment_count = 2048;
+
+/// The elements of a whole tile that asked for `count` of them.
+[[nodiscard]] constexpr std::int64_t tile_count(std::int64_t count) noexcept {
+  return count < tile_alignment_count ? tile_alignment_count : count / tile_alignment_count * tile_alignment_count;
+}
 
 /// Where states are that are not in the device's memory.
 enum class Tier : bool { disk, host };
@@ -34,6 +39,15 @@ struct Offload {
   std::chrono::milliseconds timeout{600'000};         ///< Of a request.
 };
 
+/// How much of what a rank holds of cut parameters is on a disk, by whole flat units, and how gathers and updates get
+/// at it.
+struct ParameterOffload {
+  /// Ratio 0: all is in memory. A tile is what a buffer holds at most, and `tiles_in_memory` are for updates.
+  Offload disk;
+  std::int64_t in_memory_count = 0;  ///< Elements that stay in memory, at most.
+  int gather_buffers = 1;            ///< For gathers.
+};
+
 /// Elements of a flat unit, of those that the optimizer of a rank holds, from the first one of these.
 struct Tile {
   FlatId flat{};
@@ -49,5 +63,16 @@ struct Tiles {
 
 /// What is updated first stays in memory: the next forward begins with it.
 [[nodiscard]] Tiles cut_tiles(Layout const& layout, Placement optimizer, Places const& places, Offload const& offload);
+
+/// Of which flat units the parameters are on the disk. What forward uses first stays in memory, as far as there is room
+/// for it. Those that every rank has whole are in memory, and none is on the disk unless the optimizer holds what is
+/// cut as the parameters are.
+[[nodiscard]] ById<FlatId, char> parameters_on_disk(Layout const& layout, Placements const& placements,
+                                                    Places const& places, ParameterOffload const& offload);
+
+/// Their trainable elements, in the order of updates: tiles that end where those of the optimizer's states do, and have
+/// at most `most_count` elements, rounded down to whole blocks.
+[[nodiscard]] std::vector<Tile> cut_parameters(Layout const& layout, Tiles const& states,
+                                               ById<FlatId, char> const& on_disk, std::int64_t most_count);
 
 }  // namespace zeroth::shard

@@ -60,72 +60,76 @@ void Values::initialise() {
   }
 }
 
-/// Where this rank's compute copy of the part begins that `location` is in, and which of the part's elements it has.
-Values::Copy Values::compute_copy(Location const& location) const noexcept {
-  auto const& flat = memory_->flat(location.flat);
-  auto const placement = memory_->parameters_of(location.flat);
-  auto const before = location.trainable ? 0 : memory_->held(flat.trainable, placement).count();
-  return {memory_->addresses(location.flat).parameters + before * bytes_of(memory_->request().precision.compute),
-          memory_->held(part_of(location), placement)};
+/// Where this rank's compute copy of a part is.
+Values::Home Values::compute_copy(FlatId flat, bool trainable) const noexcept {
+  auto const& unit = memory_->flat(flat);
+  auto const placement = memory_->parameters_of(flat);
+  auto const dtype = memory_->request().precision.compute;
+  auto const held = memory_->held(trainable ? unit.trainable : unit.frozen, placement);
+  if (auto* const disk = memory_->disk_of(flat)) {
+    return {{nullptr, {held.begin, held.begin}}, held, &disk->states(), disk->first_of(flat, trainable), dtype};
+  }
+  auto const before = trainable ? 0 : memory_->held(unit.trainable, placement).count();
+  return {
+      {memory_->addresses(flat).parameters + before * bytes_of(dtype), held}, {held.end, held.end}, nullptr, 0, dtype};
+}
+
+/// Where the optimizer's masters of `flat` are.
+Values::Home Values::masters(FlatId flat) const noexcept {
+  auto const& precision = memory_->request().precision;
+  if (!precision.has_master()) {
+    return compute_copy(flat, true);  // the optimizer holds nothing that is not among these
+  }
+  auto const held = memory_->optimized(flat);
+  auto const split = held.begin + memory_->in_memory_count(flat);
+  return {
+      {memory_->addresses(flat).master, {held.begin, split}}, {split, held.end}, memory_->disk(), 0, precision.master};
+}
+
+/// Elements of its part from `first` on, as far as they are held.
+void Values::write(FlatId flat, Home const& home, std::int64_t first, std::span<float const> values) {
+  auto& compute = memory_->compute();
+  Range const elements{first, first + std::ssize(values)};
+  auto const convert = [&](std::byte* to, std::int64_t element, std::int64_t count) {
+    memory_->kernels().convert(compute, to, home.dtype, values.data() + (element - first), Dtype::fp32, count);
+  };
+  if (auto const both = overlap(elements, home.in_memory.held); both.elements.count() > 0) {
+    convert(home.in_memory.data + both.at * bytes_of(home.dtype), both.elements.begin, both.elements.count());
+  }
+  if (auto const both = overlap(elements, home.on_disk); both.elements.count() > 0) {
+    auto const begin = home.first_on_disk + both.at;
+    home.disk->edit(flat, 0, {begin, begin + both.elements.count()},
+                    [&](std::byte* to, std::int64_t at, std::int64_t count) {
+                      convert(to, both.elements.begin + at, count);
+                      compute.synchronize();
+                    });
+  }
 }
 
 void Values::store(ParamId param, std::int64_t first, std::span<float const> values) {
-  auto const& location = memory_->layout().location(param);
-  auto const& precision = memory_->request().precision;
-  auto& compute = memory_->compute();
-  auto const start = location.in_part + first;
-  Range const elements{start, start + std::ssize(values)};
-  auto const write = [&](Copy const& copy, Dtype dtype) {
-    auto const both = overlap(elements, copy.held);
-    if (both.elements.count() == 0) {
-      return;
-    }
-    memory_->kernels().convert(compute, copy.data + both.at * bytes_of(dtype), dtype,
-                               values.data() + (both.elements.begin - start), Dtype::fp32, both.elements.count());
-  };
-  write(compute_copy(location), precision.compute);
-  if (location.trainable && precision.has_master()) {
-    auto const [in_memory, on_disk] = masters(location.flat);
-    write(in_memory, precision.master);
-    if (auto const both = overlap(elements, on_disk); both.elements.count() > 0) {
-      auto const* const from = values.data() + (both.elements.begin - start);
-      memory_->disk()->edit(location.flat, 0, {both.at, both.at + both.elements.count()},
-                            [&](std::byte* to, std::int64_t at, std::int64_t count) {
-                              memory_->kernels().convert(compute, to, precision.master, from + at, Dtype::fp32, count);
-                              compute.synchronize();
-                            });
-    }
+  auto const& [flat, trainable, in_part, offset] = memory_->layout().location(param);
+  write(flat, compute_copy(flat, trainable), in_part + first, values);
+  if (trainable && memory_->request().precision.has_master()) {
+    write(flat, masters(flat), in_part + first, values);
   }
-  compute.synchronize();
-}
-
-/// Where the optimizer's masters of `flat` are: in memory from the first on, then on the disk.
-Values::Masters Values::masters(FlatId flat) const noexcept {
-  auto const held = memory_->optimized(flat);
-  auto const split = memory_->request().precision.has_master() ? held.begin + memory_->in_memory_count(flat) : held.end;
-  return {{memory_->addresses(flat).master, {held.begin, split}}, {split, held.end}};
+  memory_->compute().synchronize();
 }
 
 void Values::load(ParamId param, std::int64_t first, std::span<float> values) {
-  auto const& location = memory_->layout().location(param);
-  auto const& precision = memory_->request().precision;
-  if (location.trainable) {
-    auto const [in_memory, on_disk] = masters(location.flat);
-    auto const begin = location.in_part + first;
-    auto const end = begin + std::ssize(values);
-    auto const split = std::clamp(on_disk.begin, begin, end);
-    read(in_memory, precision.master, begin, values.first(static_cast<std::size_t>(split - begin)));
-    if (split < end) {
-      auto* const to = values.data() + (split - begin);
-      memory_->disk()->look(location.flat, 0, {split - on_disk.begin, end - on_disk.begin},
-                            [&](std::byte const* from, std::int64_t at, std::int64_t count) {
-                              memory_->kernels().convert(memory_->compute(), to + at, Dtype::fp32, from,
-                                                         precision.master, count);
-                              memory_->compute().synchronize();
-                            });
-    }
-  } else {
-    read(compute_copy(location), precision.compute, location.in_part + first, values);
+  auto const& [flat, trainable, in_part, offset] = memory_->layout().location(param);
+  auto const home = trainable ? masters(flat) : compute_copy(flat, false);
+  auto const begin = in_part + first;
+  auto const end = begin + std::ssize(values);
+  auto const split = std::clamp(home.on_disk.begin, begin, end);
+  read(home.in_memory, home.dtype, begin, values.first(static_cast<std::size_t>(split - begin)));
+  if (split < end) {
+    auto* const to = values.data() + (split - begin);
+    auto const on_disk = home.first_on_disk + split - home.on_disk.begin;
+    home.disk->look(flat, 0, {on_disk, on_disk + end - split},
+                    [&](std::byte const* from, std::int64_t at, std::int64_t count) {
+                      memory_->kernels().convert(memory_->compute(), to + at, Dtype::fp32, from, home.dtype, count);
+                      memory_->compute().synchronize();
+                    });
   }
 }
 
@@ -169,8 +173,16 @@ std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std:
     }
   };
   if (memory_->parameters_of(flat) == placement) {
-    add(at.parameters, memory_->held(unit.trainable, placement).count() + memory_->held(unit.frozen, placement).count(),
-        precision.compute);
+    for (bool const trainable : {true, false}) {
+      auto const count = memory_->held(trainable ? unit.trainable : unit.frozen, placement).count();
+      auto const home = compute_copy(flat, trainable);
+      if (home.disk == nullptr) {
+        add(home.in_memory.data, count, home.dtype);
+      } else if (count > 0) {
+        home.disk->look(flat, 0, {home.first_on_disk, home.first_on_disk + count},
+                        [&](std::byte const* from, std::int64_t, std::int64_t some) { add(from, some, home.dtype); });
+      }
+    }
   }
   if (placements.optimizer == placement) {
     auto const count = memory_->in_memory_count(flat);

@@ -48,12 +48,17 @@ class Values {
   void read(Copy const& copy, Dtype dtype, std::int64_t first, std::span<float> values);
   [[nodiscard]] Range of_param(ParamId param, Range const& of_part) const noexcept;
   [[nodiscard]] Part const& part_of(Location const& location) const noexcept;
-  struct Masters {
+  /// Elements of a part: the first ones in memory, the others on a disk.
+  struct Home {
     Copy in_memory;
-    Range on_disk;  ///< Of the part.
+    Range on_disk;
+    DiskStates* disk;
+    std::int64_t first_on_disk;  ///< As the disk counts.
+    Dtype dtype;
   };
-  [[nodiscard]] Masters masters(FlatId flat) const noexcept;
-  [[nodiscard]] Copy compute_copy(Location const& location) const noexcept;
+  [[nodiscard]] Home masters(FlatId flat) const noexcept;
+  [[nodiscard]] Home compute_copy(FlatId flat, bool trainable) const noexcept;
+  void write(FlatId flat, Home const& home, std::int64_t first, std::span<float const> values);
 
   Memory* memory_;
 };

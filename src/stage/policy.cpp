@@ -69,6 +69,27 @@ shard::Offload offload_for(Settings const& settings, bool has_host_memory) {
           .timeout = settings.timeout * 3 / 4};  // who waits for this rank hears why before that ends
 }
 
+shard::ParameterOffload parameter_offload_for(Settings const& settings) {
+  auto const& asked = settings.offload;
+  if (asked.parameters != OffloadDevice::nvme) {
+    return {};
+  }
+  // While one tile is updated, one goes, and where updates read, one comes.
+  bool const overlaps = settings.overlap_comm;
+  int const of_updates = !overlaps ? 1 : settings.precision.has_master() ? 2 : 3;
+  return {.disk = {.ratio = 1,
+                   .tile_count = asked.parameter_buffer_count,
+                   .tiles_in_memory = of_updates,
+                   .reads_ahead = overlaps,
+                   .writes_behind = overlaps,
+                   .folder = asked.parameter_folder,
+                   .piece_bytes = asked.piece_bytes,
+                   .requests = asked.requests,
+                   .timeout = settings.timeout * 3 / 4},
+          .in_memory_count = asked.parameters_in_memory_count,
+          .gather_buffers = std::max(overlaps ? 2 : 1, asked.parameter_buffers - of_updates)};
+}
+
 bool sums_by_groups(Settings const& settings) noexcept {
   auto const& groups = settings.groups;
   return groups.two_level_sums && groups.size > 1 && groups.count > 1;

@@ -22,6 +22,7 @@ namespace zeroth::stage {
 /// Which of the optimizer's states are offloaded, and how updates get at them. Where the device `has_host_memory` they
 /// are in the host's memory anyway.
 [[nodiscard]] shard::Offload offload_for(Settings const& settings, bool has_host_memory);
+[[nodiscard]] shard::ParameterOffload parameter_offload_for(Settings const& settings);
 
 /// Are gradients summed within groups, then over groups?
 [[nodiscard]] bool sums_by_groups(Settings const& settings) noexcept;

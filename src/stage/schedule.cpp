@@ -19,15 +19,10 @@ std::string_view purpose_of(Turn const& turn) noexcept {
   return turn.pass == PassKind::evaluation ? "evaluation" : name_of(turn.phase);
 }
 
-namespace {
-
-/// Nothing is gathered ahead where parameters are whole.
 PrefetchBudget budget_of(Settings const& settings) {
   bool const gathers = placements_for(settings).parameters != Placement::whole;
   return gathers ? PrefetchBudget{settings.prefetch_count, settings.max_live_count} : PrefetchBudget{};
 }
-
-}  // namespace
 
 ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings) {
   auto const placements = placements_for(settings);
@@ -54,20 +49,17 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
                    shard::ShardManager& manager)
     : layout_{&layout},
       manager_{&manager},
-      order_{layout, budget_of(settings)},
-      gathers_{placements_for(settings).parameters != Placement::whole},
+      gathers_{layout, budget_of(settings), placements_for(settings).parameters == Placement::whole,
+               manager.parameters},
       bucket_count_{limits.bucket_count},
       buckets_{layout, limits.bucket_count, limits.bucket_units},
-      first_used_(layout.flats().size(), 0),
       users_left_(layout.flats().size(), 0) {
-  ahead_.reserve(layout.flats().size());
   updated_.reserve(layout.flats().size());
   persistent_.reserve(layout.flats().size());
 }
 
 void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool last) {
-  pass_ = pass;
-  end_ = order_.turns(pass) * passes_left;
+  gathers_.begin_pass(pass, passes_left);
   reduces_ = reduces;
   last_ = last;
   for (auto const flat : users_left_.ids()) {
@@ -75,68 +67,10 @@ void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool las
   }
 }
 
-void Schedule::gather(shard::FlatId flat, std::string_view purpose) {
-  auto& parameters = manager_->parameters;
-  while (!parameters.gather(flat, purpose)) {
-    auto const evicted = order_.last_needed(pass_, position_, parameters.slots_for(flat));
-    ZEROTH_EXPECTS(evicted,
-                   fmt::format("no parameter slot for unit \"{}\": all of its size hold units whose guards are "
-                               "open; end one of them first, or declare a unit whose guard is open around "
-                               "others' by UnitOptions::stays_open, which plans a slot for it",
-                               layout_->flats()[flat].name));
-    parameters.evict(*evicted);
-  }
-}
-
-bool Schedule::gather_ahead(shard::FlatId flat, std::string_view purpose) {
-  auto& parameters = manager_->parameters;
-  auto const next_use = [this](shard::FlatId other) { return order_.next_use(pass_, position_, other); };
-  while (!parameters.gather(flat, purpose)) {
-    auto const evicted = order_.last_needed(pass_, position_, parameters.slots_for(flat));
-    if (!evicted || next_use(*evicted) <= next_use(flat)) {
-      return false;
-    }
-    parameters.evict(*evicted);
-  }
-  return true;
-}
-
-void Schedule::prefetch(std::string_view purpose) {
-  if (!gathers_) {
-    return;
-  }
-  // What was ahead of the turn before is still gathered, unless something was evicted meanwhile.
-  Prefetched const now{pass_, position_, end_, manager_->parameters.evictions()};
-  if (Prefetched before = now; --before.position, before == prefetched_) {
-    order_.newly_ahead(pass_, position_, end_, ahead_);
-  } else {
-    order_.ahead(pass_, position_, end_, ahead_);
-  }
-  prefetched_ = now;
-  for (auto const flat : ahead_) {
-    if (!manager_->parameters.gathered(flat) && !gather_ahead(flat, purpose)) {
-      prefetched_ = {};  // open guards hold slots that it would have: try again at the next turn
-    }
-  }
-}
-
 void Schedule::open(Turn const& turn) {
   auto const purpose = purpose_of(turn);
-  auto const flats = layout_->flats_of(turn.unit);
-  if (!order_.opens_early(turn)) {
-    position_ = order_.position(turn);
-  }
-  bool missed = false;
-  for (auto const flat : flats) {
-    if (!manager_->parameters.gathered(flat)) {
-      gather(flat, purpose);
-      missed = true;
-    }
-    manager_->parameters.pin(flat);
-  }
-  misses_ += missed ? 1 : 0;
-  prefetch(purpose);
-  for (auto const flat : flats) {
+  gathers_.open(turn, purpose);
+  for (auto const flat : layout_->flats_of(turn.unit)) {
     manager_->parameters.await(flat, purpose);
   }
   if (turn.phase == Phase::backward) {
@@ -209,15 +143,7 @@ void Schedule::update() {
   // Other ranks may still be reading this rank's slices until the last gather is done.
   manager_->parameters.await_gathers();
   manager_->parameters.drop(shard::Drop::trainable);
-  pass_ = PassKind::training;
-  position_ = -1;
-  std::ranges::fill(first_used_, char{0});
-  if (gathers_) {
-    order_.ahead(pass_, position_, order_.turns(pass_), ahead_);
-    for (auto const flat : ahead_) {
-      first_used_[flat] = 1;
-    }
-  }
+  gathers_.begin_update();
   // Replicas are as far apart as ranks can be: what they are handed goes in transactions that are worth it.
   std::int64_t const most = manager_->parameters.publishes_to_replicas() ? bucket_count_ : 0;
   std::int64_t count = 0;
@@ -247,9 +173,7 @@ void Schedule::publish() {
   manager_->parameters.publish(updated_);
   for (auto const flat : updated_) {
     // What the next pass uses first is on its way while the rest is still being updated.
-    if (first_used_[flat] != 0 && !manager_->parameters.gathered(flat)) {
-      gather(flat, "forward");
-    }
+    gathers_.after_update(flat);
   }
   updated_.clear();
 }

@@ -9,6 +9,7 @@
 #include "shard/layout.hpp"
 #include "shard/shard_manager.hpp"
 #include "stage/buckets.hpp"
+#include "stage/gathers.hpp"
 #include "stage/order.hpp"
 #include "zeroth/config/settings.hpp"
 
@@ -27,6 +28,9 @@ struct ScheduleLimits {
   PrefetchShortage shortage;
 };
 [[nodiscard]] ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings);
+
+/// Units are gathered ahead by that. Nothing is where parameters are whole.
+[[nodiscard]] PrefetchBudget budget_of(Settings const& settings);
 
 /// Turns of a pass, in the order in which the caller takes them, become gathers ahead, waits, releases and reductions.
 /// The same calls on every rank give the same transactions on every rank.
@@ -51,15 +55,10 @@ class Schedule {
   /// After a failure: nothing more is sent.
   void abandon() noexcept { buckets_.reset(); }
 
-  [[nodiscard]] Order const& order() const noexcept { return order_; }
-  [[nodiscard]] std::int64_t prefetch_misses() const noexcept { return misses_; }
+  [[nodiscard]] Order const& order() const noexcept { return gathers_.order(); }
+  [[nodiscard]] std::int64_t prefetch_misses() const noexcept { return gathers_.misses(); }
 
  private:
-  /// Throws ContractError where every slot that would do is pinned by an open guard.
-  void gather(shard::FlatId flat, std::string_view purpose);
-  /// As gather, but takes no slot from what is used sooner: false then.
-  [[nodiscard]] bool gather_ahead(shard::FlatId flat, std::string_view purpose);
-  void prefetch(std::string_view purpose);
   void publish();
   void reduce(Buckets::Bucket bucket);
   void open_gradients(UnitId unit);
@@ -67,24 +66,12 @@ class Schedule {
 
   shard::Layout const* layout_;
   shard::ShardManager* manager_;
-  Order order_;
-  bool gathers_;  ///< Parameters are not whole.
+  Gathers<shard::Parameters> gathers_;
   std::int64_t bucket_count_;
   Buckets buckets_;
-  PassKind pass_ = PassKind::training;
-  std::int64_t position_ = 0, end_ = 0;
   bool reduces_ = false, last_ = false;
-  ById<shard::FlatId, char> first_used_;         // forward begins with it
-  ById<shard::FlatId, std::size_t> users_left_;  // units whose backward turns are to come or not over
-  std::vector<shard::FlatId> ahead_;
+  ById<shard::FlatId, std::size_t> users_left_;      // units whose backward turns are to come or not over
   std::vector<shard::FlatId> updated_, persistent_;  // and not published yet
-  /// For what turn everything ahead was gathered, and how many gathered units had been evicted by then.
-  struct Prefetched {
-    PassKind pass = PassKind::training;
-    std::int64_t position = -2, end = 0, evictions = 0;
-    friend bool operator==(Prefetched const&, Prefetched const&) = default;
-  } prefetched_;
-  std::int64_t misses_ = 0;
 };
 
 }  // namespace zeroth::stage

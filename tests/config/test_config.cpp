@@ -232,6 +232,19 @@ TEST_CASE("Offload has DeepSpeed's defaults, but for the pipeline, which follows
   CHECK(offload(R"("zero_optimization": {"stage": 3, "offload_optimizer": null, "offload_param": {"device": "cpu",
                    "buffer_size": 1e8, "buffer_count": 5, "max_in_cpu": 1e9, "pin_memory": false}})")
             .parameters == OffloadDevice::cpu);
+  auto const of_parameters = offload(
+      R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/nvme", "pin_memory": true}})");
+  CHECK(of_parameters.parameters == OffloadDevice::nvme);
+  CHECK(of_parameters.parameter_folder == "/nvme");
+  CHECK(of_parameters.parameter_buffers == 5);
+  CHECK(of_parameters.parameter_buffer_count == 100'000'000);
+  CHECK(of_parameters.parameters_in_memory_count == 1'000'000'000);
+  auto const small = offload(
+      R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "x", "buffer_count": 2,
+         "buffer_size": 4e6, "max_in_cpu": 0}})");
+  CHECK(small.parameter_buffers == 2);
+  CHECK(small.parameter_buffer_count == 4'000'000);
+  CHECK(small.parameters_in_memory_count == 0);
 }
 
 TEST_CASE("Groups are what the keys of DeepSpeed's or zeroth.group_size say, and otherwise all ranks") {

@@ -32,6 +32,8 @@ char const* const deepspeed = R"({
   "zero_optimization.offload_optimizer.nvme_path": null,
   "zero_optimization.offload_optimizer.ratio": 1.0, "zero_optimization.offload_optimizer.buffer_count": 4,
   "zero_optimization.offload_optimizer.pipeline_read": false, "zero_optimization.offload_optimizer.pipeline_write": false,
+  "zero_optimization.offload_param.nvme_path": null, "zero_optimization.offload_param.buffer_count": 5,
+  "zero_optimization.offload_param.buffer_size": 100000000, "zero_optimization.offload_param.max_in_cpu": 1000000000,
   "zero_optimization.sub_group_size": 1000000000,
   "aio.block_size": 1048576, "aio.queue_depth": 8, "aio.intra_op_parallelism": null, "aio.thread_count": 1,
   "fp16.enabled": false, "fp16.loss_scale": 0.0, "fp16.initial_scale_power": 16, "fp16.loss_scale_window": 1000,

@@ -16,17 +16,20 @@
 namespace zeroth::testing {
 
 struct SmallModel {
+  /// Of `count` trainable elements a unit.
+  explicit SmallModel(std::int64_t count = 300) : frozen{add(count)} {}
+
   Model model{3};
   std::vector<Unit> units;
   std::vector<Param<1>> weights;
-  Param<1> frozen = add();
+  Param<1> frozen;
 
  private:
-  Param<1> add() {
+  Param<1> add(std::int64_t count) {
     for (int u = 0; u < 3; ++u) {
       auto const name = fmt::format("block{}", u);
       units.push_back(model.unit(name));
-      weights.push_back(model.param(units.back(), name + ".w", {300}, Normal{0.5F}));
+      weights.push_back(model.param(units.back(), name + ".w", {count}, Normal{0.5F}));
     }
     return model.param(units[1], "block1.frozen", {50}, Constant{2}, {.trainable = false});
   }

@@ -11,14 +11,12 @@
 
 #include "ended.hpp"
 #include "groups.hpp"
+#include "sleepy_disk.hpp"
 #include "support/catch.hpp"
 #include "support/delayed.hpp"
 #include "support/rules.hpp"
 #include "support/sanitized.hpp"
 #include "tiers.hpp"
-#ifdef ZEROTH_ODD_DISK
-#include "support/fail_points.hpp"
-#endif
 
 namespace zeroth::testing {
 namespace {
@@ -39,23 +37,6 @@ class NextDisk {
 
  private:
   std::size_t next_ = 0;
-};
-
-/// While it is there, reads and writes of files in a folder sleep at random. Not where a sanitizer has those calls.
-class SleepyDisk {
- public:
-  SleepyDisk([[maybe_unused]] Folder const& folder, [[maybe_unused]] unsigned seed) {
-#ifdef ZEROTH_ODD_DISK
-    FailPoints::odd_disk({.folder = folder.path(), .seed = seed});
-#endif
-  }
-  SleepyDisk(SleepyDisk const&) = delete;
-  SleepyDisk& operator=(SleepyDisk const&) = delete;
-  ~SleepyDisk() {
-#ifdef ZEROTH_ODD_DISK
-    FailPoints::odd_disk({});
-#endif
-  }
 };
 
 }  // namespace

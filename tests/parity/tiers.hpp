@@ -46,4 +46,27 @@ inline Config in_host_memory(Config const& config, OnDisk const& as) {
                                  as.tile, as.ratio, as.buffers, as.reads_ahead, as.writes_behind));
 }
 
+/// How much of the parameters' shards stays in memory, and how the rest comes and goes.
+struct ParametersOnDisk {
+  std::int64_t in_memory, buffer;
+  int buffers;
+  int block, requests;
+  [[nodiscard]] std::string name() const {
+    return fmt::format("parameters on the disk but {}, {} buffers of {}, {} requests of {} bytes", in_memory, buffers,
+                       buffer, requests, block);
+  }
+};
+inline constexpr ParametersOnDisk parameters_on_disks[] = {
+    {0, 100'000'000, 5, 1 << 20, 8}, {0, 2048, 1, 4096, 3}, {700, 1, 3, 8192, 1}, {1500, 4096, 2, 4096, 8}};
+
+/// `config` with shards of parameters in a file in `folder`.
+inline Config parameters_on_disk(Config const& config, ParametersOnDisk const& disk,
+                                 std::filesystem::path const& folder) {
+  return config.with(fmt::format(R"({{"zero_optimization": {{"offload_param": {{
+      "device": "nvme", "nvme_path": "{}", "max_in_cpu": {}, "buffer_size": {}, "buffer_count": {}}}}},
+      "aio": {{"block_size": {}, "queue_depth": {}}}}})",
+                                 folder.string(), disk.in_memory, disk.buffer, disk.buffers, disk.block,
+                                 disk.requests));
+}
+
 }  // namespace zeroth::testing

@@ -33,6 +33,11 @@ Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_by
           {"tiles", tier->tiles}, {"tiles_in_memory", tier->tiles_in_memory}, {"memory", tier->memory_bytes}};
     }
   }
+  if (auto const& disk = stage.plan->parameters_disk; disk.bytes > 0) {
+    json["parameters_disk"] = {
+        {"bytes", disk.bytes},     {"read_per_step", disk.read_bytes},  {"written_per_step", disk.written_bytes},
+        {"buffers", disk.buffers}, {"buffer_count", disk.buffer_count}, {"memory", disk.memory_bytes}};
+  }
   if (device_bytes) {
     json["fits"] = total <= *device_bytes;
     json["left"] = *device_bytes - total;

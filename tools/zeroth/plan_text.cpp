@@ -37,10 +37,14 @@ std::string headline(PlanResult const& result) {
       name_of(precision.accumulate), name_of(precision.master), counted(settings.batch.accumulation, "micro-step"));
 }
 
+std::int64_t bytes_of_host(Plan const& plan) { return plan.host.bytes; }
+std::int64_t bytes_on_disk(Plan const& plan) { return plan.bytes_on_disk(); }
+
 /// Has any stage something there?
-bool uses(PlanResult const& result, PlannedTier Plan::*tier) {
+template <class Bytes>
+bool uses(PlanResult const& result, Bytes const& bytes) {
   return std::ranges::any_of(result.stages,
-                             [tier](StagePlan const& stage) { return stage.plan && ((*stage.plan).*tier).bytes > 0; });
+                             [&](StagePlan const& stage) { return stage.plan && bytes(*stage.plan) > 0; });
 }
 
 Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale) {
@@ -62,9 +66,9 @@ Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale)
                                                           static_cast<double>(whole->bytes.total()))
                     : "");
   row.push_back(in(scale, stage.bytes_sent_per_step));
-  for (auto const tier : {&Plan::host, &Plan::disk}) {
-    if (uses(result, tier)) {
-      row.push_back(in(scale, ((*stage.plan).*tier).bytes));
+  for (auto* const bytes : {&bytes_of_host, &bytes_on_disk}) {
+    if (uses(result, bytes)) {
+      row.push_back(in(scale, bytes(*stage.plan)));
     }
   }
   if (result.device_bytes) {
@@ -85,10 +89,10 @@ std::string table(PlanResult const& result) {
            "total",
            "saved",
            "sent per step"};
-  if (uses(result, &Plan::host)) {
+  if (uses(result, bytes_of_host)) {
     head.emplace_back("of host");
   }
-  if (uses(result, &Plan::disk)) {
+  if (uses(result, bytes_on_disk)) {
     head.emplace_back("on disk");
   }
   if (result.device_bytes) {

@@ -45,7 +45,7 @@ struct Simulations {
   }
   /// "disk" or "host": where states are that come to the device for their update; empty: all are there.
   [[nodiscard]] std::string_view tier() const noexcept {
-    return plan.disk.bytes > 0 ? "disk" : plan.host.bytes > 0 ? "host" : "";
+    return plan.bytes_on_disk() > 0 ? "disk" : plan.host.bytes > 0 ? "host" : "";
   }
 };
 

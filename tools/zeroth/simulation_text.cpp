@@ -113,7 +113,7 @@ std::string notes(Simulations const& simulations) {
   std::string text =
       "* what is asked for. Exposed: math waits for communication. Sent, held: by a rank, without activations.\n"
       "Slots: most in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.\n";
-  if (simulations.plan.disk.bytes > 0) {
+  if (simulations.plan.bytes_on_disk() > 0) {
     text += "Disk: updates wait for states on a disk.\n";
   } else if (simulations.plan.host.bytes > 0) {
     text += "Host: updates wait for states in the host's memory.\n";

@@ -112,18 +112,23 @@ struct PersistenceSettings {
 /// Where states are when nobody uses them.
 enum class OffloadDevice : std::uint8_t { none, cpu, nvme };
 
-/// Of the optimizer's states: offload_optimizer, sub_group_size and aio. `cpu` is where a CPU has them anyway.
+/// Of the optimizer's states and of parameters: offload_optimizer, offload_param, sub_group_size and aio. `cpu` is
+/// where a CPU has them anyway.
 struct OffloadSettings {
   OffloadDevice optimizer = OffloadDevice::none;   ///< See there.
-  OffloadDevice parameters = OffloadDevice::none;  ///< offload_param: nvme is not there yet.
-  std::filesystem::path folder;                    ///< With nvme: where the files are.
+  OffloadDevice parameters = OffloadDevice::none;  ///< Likewise, of what is cut of them.
+  std::filesystem::path folder;                    ///< With nvme: where the files of the optimizer's states are.
   double ratio = 1;                                ///< Of the elements, those that are offloaded.
   int buffer_count = 4;                            ///< Of a state of a tile, at least.
   bool read_ahead = false;                         ///< Tiles are read while others are updated.
   bool write_behind = false;                       ///< Likewise written.
   std::int64_t tile_count = 1'000'000'000;         ///< Elements that are read, updated and written together, at most.
-  std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Of one request to the disk.
-  int requests = 8;                                   ///< Under way at once, on each rank.
+  std::int64_t piece_bytes = std::int64_t{1} << 20U;        ///< Of one request to the disk.
+  int requests = 8;                                         ///< Under way at once, on each rank.
+  std::filesystem::path parameter_folder;                   ///< With nvme: where the files of parameters are.
+  int parameter_buffers = 5;                                ///< For what gathers read and updates write, at least.
+  std::int64_t parameter_buffer_count = 100'000'000;        ///< Elements of one, at most.
+  std::int64_t parameters_in_memory_count = 1'000'000'000;  ///< Elements that a rank keeps in memory, at most.
 };
 
 /// All of it, for one world size.

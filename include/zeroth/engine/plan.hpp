@@ -45,6 +45,19 @@ struct PlannedTier {
   std::int64_t memory_bytes = 0;        ///< Of slots: what tiles take there.
 };
 
+/// Parameters that live on a disk.
+struct PlannedParametersDisk {
+  std::int64_t bytes = 0;  ///< Of a rank's file. 0: all are in memory.
+  std::int64_t units = 0;  ///< Flat units that are there.
+  /// By a rank in a step that follows another one: for gathers in declared order, and by updates where the parameters
+  /// are the masters.
+  std::int64_t read_bytes = 0;
+  std::int64_t written_bytes = 0;  ///< By updates of a step.
+  std::int64_t buffer_count = 0;   ///< Elements of a buffer.
+  int buffers = 0;                 ///< For gathers and updates.
+  std::int64_t memory_bytes = 0;   ///< Of slots: what they take there.
+};
+
 /// The same on every rank. A flat unit is what is gathered and reduced together: a unit's own parameters, or one that
 /// several units use.
 struct Plan {
@@ -64,7 +77,10 @@ struct Plan {
   /// Of `bytes`, what alignment costs parameters, gradients and optimizer. Zero for slots and scratch.
   MemoryBytes padding;
   PlannedTier host;  ///< Beside them: offload_optimizer "cpu" of a GPU. See AnyEngine::bytes_of_host().
-  PlannedTier disk;  ///< Likewise: offload_optimizer "nvme". See AnyEngine::bytes_on_disk().
+  PlannedTier disk;  ///< Likewise: offload_optimizer "nvme".
+  PlannedParametersDisk parameters_disk;  ///< Of parameters, likewise.
+  /// Of both. See AnyEngine::bytes_on_disk().
+  [[nodiscard]] std::int64_t bytes_on_disk() const noexcept { return disk.bytes + parameters_disk.bytes; }
   /// Of the states in a checkpoint, in all its files: what AnyEngine::save() writes. Headers and hashes come to it.
   std::int64_t checkpoint_bytes = 0;
   bool shards_parameters = false;                  ///< Stage 3. Otherwise every rank holds all of them.

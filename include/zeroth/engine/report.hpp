@@ -56,8 +56,10 @@ struct StepReport {
   bool stop = false;           ///< Some rank asked to stop; all ranks read it at the same step.
   double step_ms = 0;          ///< From the call of step() before to this step's.
   double exposed_comm_ms = 0;  ///< The compute stream's waits for communication, or what ran in line.
-  double exposed_io_ms = 0;    ///< Updates' waits for states on a disk, or what ran in line.
-  double save_ms = 0;          ///< Updates' waits for a save that still read what they were to write.
+  /// Updates' waits for states on a disk, gathers' for what this rank reads for them, or what ran in line. Not in
+  /// `exposed_comm_ms`, which has what waits for other ranks' disks.
+  double exposed_io_ms = 0;
+  double save_ms = 0;  ///< Updates' waits for a save that still read what they were to write.
   /// That this rank's all-gathers of parameters brought together: full units, or with groups what each holds of one.
   std::int64_t gathered_bytes = 0;
   std::int64_t gathered_across_groups_bytes = 0;  ///< Of those, between ranks of different groups.
@@ -65,6 +67,8 @@ struct StepReport {
   /// of sums.
   std::int64_t reduced_bytes = 0;
   std::int64_t reduced_across_groups_bytes = 0;  ///< Of those, between ranks of different groups.
+  std::int64_t disk_read_bytes = 0;              ///< Of what is offloaded, that updates and gathers asked for.
+  std::int64_t disk_written_bytes = 0;           ///< Likewise, by updates.
   std::int64_t prefetch_misses = 0;              ///< Units whose gather began only when they were asked for.
   int parameter_slots_used = 0;                  ///< At most at one time, since the engine was built.
   int gradient_slots_used = 0;                   ///< At most at one time, since the engine was built.

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Parameters on a disk: what is taken of it and of memory, what is read and written, how they come back into use by
+/// every verb of an engine, and what is said where the disk fails, on every rank.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/small_model.hpp"
+#include "parity/tiers.hpp"
+#include "support/catch.hpp"
+#include "support/fail_points.hpp"
+#include "support/folder.hpp"
+#include "support/thrown.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+constexpr char const* bf16_file = R"(, "bf16": {"enabled": true})";
+constexpr std::int64_t wide = 20'000;  // elements of a unit: several pieces of 2048 on two ranks
+
+struct DiskOfParametersEnds {
+  DiskOfParametersEnds() = default;
+  DiskOfParametersEnds(DiskOfParametersEnds const&) = delete;
+  DiskOfParametersEnds& operator=(DiskOfParametersEnds const&) = delete;
+  ~DiskOfParametersEnds() {
+    FailPoints::odd_disk({});
+    FailPoints::disarm();
+    FailPoints::slow_down(std::chrono::milliseconds{0});
+  }
+};
+
+Config with_parameters(std::filesystem::path const& folder, ParametersOnDisk const& disk, SmallFile const& file = {}) {
+  return parameters_on_disk(small_config(3, file), disk, folder);
+}
+
+/// What each rank of two was told, while `between(rank, step)` came before each step.
+template <class F>
+Outcome train_bf16(Config const& config, F const& between) {
+  return run_job(2, [&](Job& job) {
+    SmallModel const small{wide};
+    Engine<bf16> engine{job, small.model, config};
+    for (int step = 1; step <= 4; ++step) {
+      all_micro_steps(engine, small);
+      between(job.rank(), step);
+      engine.step();
+    }
+    engine.finish();
+  });
+}
+
+template <Element T>
+std::vector<float> weights_after(Config const& config, std::int64_t count, int steps = 4) {
+  std::vector<float> weights;
+  auto const outcome = run_job(2, [&](Job& job) {
+    SmallModel const small{count};
+    Engine<T> engine{job, small.model, config};
+    train(engine, small, steps);
+    auto const read = read_weights(engine, small);
+    if (job.rank() == 0) {
+      weights = read;
+    }
+  });
+  REQUIRE(messages_of(outcome) == "");
+  return weights;
+}
+
+/// All that is planned of a disk is what is taken of it, read and written.
+template <Element T>
+void check_plan(Config const& config, std::filesystem::path const& folder) {
+  SmallModel const small{wide};
+  auto const planned = plan(small.model, config, 2);
+  REQUIRE(planned.parameters_disk.bytes > 0);
+  auto const read = planned.parameters_disk.read_bytes + planned.disk.bytes_moved;
+  auto const written = planned.parameters_disk.written_bytes + planned.disk.bytes_moved;
+  std::vector<StepReport> reports;
+  auto const outcome = run_job(2, [&](Job& job) {
+    Engine<T> engine{job, small.model, config};
+    auto const of_rank = train(engine, small, 5);
+    expect(std::filesystem::is_empty(folder), "a file has a name");
+    auto const files = planned.disk.bytes > 0 ? 2 : 1;
+    expect(engine.bytes_on_disk() >= planned.bytes_on_disk(), "less is taken");
+    expect(engine.bytes_on_disk() <= planned.bytes_on_disk() + files * (1 << 16), "more is taken");
+    expect(engine.peak() == planned.bytes, "other memory is taken");
+    expect(engine.planned() == planned.bytes, "another plan");
+    if (job.rank() == 0) {
+      reports = of_rank;
+    }
+  });
+  REQUIRE(messages_of(outcome) == "");
+  for (std::size_t step = 1; step < reports.size(); ++step) {  // the first one also begins with something
+    INFO(fmt::format("step {}\n{}", step + 1, explain_plan(planned)));
+    CHECK(reports[step].disk_read_bytes == read);
+    CHECK(reports[step].disk_written_bytes == written);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("memory, disk, reads and writes of parameters on a disk are what was planned, to the byte") {
+  Folder const folder;
+  for (auto const& disk : parameters_on_disks) {
+    for (auto const* const zero :
+         {"", R"(, "overlap_comm": false)", R"(, "stage3_prefetch_bucket_size": 0)",
+          R"(, "stage3_prefetch_bucket_size": 25000)", R"(, "stage3_max_live_parameters": 45000)"}) {
+      INFO(disk.name() << zero);
+      check_plan<bf16>(with_parameters(folder.path(), disk, {.zero = zero, .more = bf16_file}), folder.path());
+      check_plan<float>(with_parameters(folder.path(), disk, {.accumulation = 3, .zero = zero}), folder.path());
+    }
+    auto const both = with_parameters(folder.path(), disk, {.more = bf16_file});
+    check_plan<bf16>(on_disk(both, on_disks[1], folder.path()), folder.path());
+  }
+  CHECK(folder.contents().empty());
+}
+
+TEST_CASE("pieces of any size give the weights of parameters in memory") {
+  Folder const folder;
+  auto const bits = weights_after<bf16>(small_config(3, {.more = bf16_file}), wide);
+  auto const numbers = weights_after<float>(small_config(3), wide);
+  for (std::int64_t const buffer : {1, 2048, 6000, 100'000}) {
+    for (int const buffers : {1, 2, 5, 40}) {
+      for (auto const* const zero : {"", R"(, "overlap_comm": false)", R"(, "stage3_prefetch_bucket_size": 25000)"}) {
+        ParametersOnDisk const disk{0, buffer, buffers, 4096, 4};
+        INFO(disk.name() << zero);
+        auto const of_bf16 = with_parameters(folder.path(), disk, {.zero = zero, .more = bf16_file});
+        auto const of_fp32 = with_parameters(folder.path(), disk, {.zero = zero});
+        CHECK((weights_after<bf16>(of_bf16, wide) == bits));
+        CHECK((weights_after<float>(of_fp32, wide) == numbers));
+        CHECK((weights_after<float>(on_disk(of_fp32, on_disks[3], folder.path()), wide) == numbers));
+      }
+    }
+  }
+}
+
+TEST_CASE("max_in_cpu keeps what forward uses first in memory, and takes no file if that is all") {
+  SmallModel const small{wide};
+  Folder const folder;
+  auto const planned = [&](std::int64_t in_memory) {
+    return plan(small.model, with_parameters(folder.path(), {in_memory, 2048, 5, 4096, 4}, {.more = bf16_file}), 2);
+  };
+  auto const in_memory = plan(small.model, small_config(3, {.more = bf16_file}), 2);
+  CHECK(planned(0).bytes.parameters == 0);
+  CHECK(planned(0).parameters_disk.units == 3);
+  CHECK(planned(wide).parameters_disk.units == 2);  // of each unit a rank has half
+  CHECK(planned(wide).bytes.parameters > 0);
+  CHECK(planned(1 << 20).parameters_disk.bytes == 0);
+  CHECK(planned(1 << 20).bytes == in_memory.bytes);
+  CHECK_THAT(explain_plan(planned(1 << 20)), Contains("none are there, max_in_cpu keeps 1048576 elements"));
+  CHECK_THAT(explain_plan(planned(0)), Contains("parameters on a disk: in ") && Contains("of 3 flat units; 5 buffers"));
+}
+
+TEST_CASE("values, weight files and checkpoints have parameters on a disk as those in memory") {
+  Folder const folder;
+  auto const check = [&]<class T>(std::type_identity<T>, char const* more) {
+    auto const base = small_config(3, {.more = more});
+    std::vector<float> in_memory;
+    auto const run = [&](Config const& config, std::string const& name) {
+      std::vector<float> seen;
+      auto const outcome = run_job(2, [&](Job& job) {
+        SmallModel const small{wide};
+        Engine<T> engine{job, small.model, config};
+        auto const see = [&](std::vector<float> const& values) {
+          if (job.rank() == 0) {
+            seen.insert(seen.end(), values.begin(), values.end());
+          }
+        };
+        train(engine, small, 2);
+        std::vector<float> values(static_cast<std::size_t>(wide));
+        engine.read(small.weights[1], std::span{values});
+        see(values);
+        values.assign(values.size(), 0.375F);
+        engine.write(small.weights[1], std::span<float const>{values});
+        std::vector<float> fixed(50);
+        engine.read(small.frozen, std::span{fixed});
+        see(fixed);
+        fixed.assign(fixed.size(), -1.5F);
+        engine.write(small.frozen, std::span<float const>{fixed});
+        see(read_weights(engine, small));
+        train(engine, small, 1);
+        engine.save_weights(folder / (name + ".safetensors"));
+        engine.save(folder / name).wait();
+        train(engine, small, 2);
+        see(read_weights(engine, small));
+        engine.load_weights(folder / (name + ".safetensors"));
+        see(read_weights(engine, small));
+        engine.restore(folder / name);
+        train(engine, small, 2);
+        see(read_weights(engine, small));
+        engine.read(small.frozen, std::span{fixed});
+        see(fixed);
+      });
+      REQUIRE(messages_of(outcome) == "");
+      std::filesystem::remove_all(folder / name);
+      return seen;
+    };
+    auto const expected = run(base, "memory");
+    std::filesystem::create_directory(folder / "disk");
+    for (auto const& disk : parameters_on_disks) {
+      INFO(disk.name());
+      auto const config = parameters_on_disk(base, disk, folder / "disk");
+      CHECK((run(config, "one") == expected));
+      CHECK((run(on_disk(config, on_disks[1], folder / "disk"), "both") == expected));
+    }
+  };
+  SECTION("bf16 with masters") { check(std::type_identity<bf16>{}, bf16_file); }
+  SECTION("fp32, whose parameters are the masters") { check(std::type_identity<float>{}, ""); }
+}
+
+TEST_CASE("a checkpoint that is written while training goes on has the parameters of its step") {
+  Folder const folder;
+  std::filesystem::create_directory(folder / "disk");
+  std::vector<float> saved, restored;
+  auto const config = with_parameters(folder / "disk", parameters_on_disks[1]);
+  DiskOfParametersEnds const ends;
+  auto const outcome = run_job(2, [&](Job& job) {
+    SmallModel const small{wide};
+    Engine<float> engine{job, small.model, config};
+    train(engine, small, 2);
+    auto const now = read_weights(engine, small);
+    FailPoints::slow_down(std::chrono::milliseconds{2});
+    auto saving = engine.save(folder / "saved");
+    train(engine, small, 3);
+    saving.wait();
+    FailPoints::slow_down(std::chrono::milliseconds{0});
+    engine.restore_latest(folder / "saved");
+    auto const then = read_weights(engine, small);
+    if (job.rank() == 0) {
+      saved = now;
+      restored = then;
+    }
+  });
+  REQUIRE(messages_of(outcome) == "");
+  CHECK((saved == restored));
+}
+
+TEST_CASE("a report has the time that gathers waited for the disk, and no communication in it") {
+  DiskOfParametersEnds const ends;
+  Folder const folder;
+  double io = 0;
+  auto const config =
+      with_parameters(folder.path(), parameters_on_disks[0], {.zero = R"(, "overlap_comm": false)", .more = bf16_file});
+  FailPoints::slow_down(std::chrono::milliseconds{20});
+  auto const outcome = run_job(1, [&](Job& job) {
+    SmallModel const small;
+    Engine<bf16> engine{job, small.model, config};
+    for (auto const& report : train(engine, small, 4)) {
+      io += report.exposed_io_ms;
+      expect(report.exposed_io_ms >= 0 && report.exposed_io_ms <= report.step_ms, "waits are part of a step");
+      expect(report.exposed_comm_ms >= 0, "waits for a disk are no communication");
+    }
+  });
+  REQUIRE(messages_of(outcome) == "");
+  CHECK(io >= 4 * 3 * 20);  // in line, each write of each unit is waited for
+}
+
+TEST_CASE("a read of parameters that fails ends all ranks, with file, bytes, unit and reason") {
+  DiskOfParametersEnds const ends;
+  Folder const folder;
+  for (auto const& disk : parameters_on_disks) {
+    for (auto const* const zero : {"", R"(, "overlap_comm": false)"}) {
+      auto const outcome =
+          train_bf16(with_parameters(folder.path(), disk, {.zero = zero, .more = bf16_file}), [&](int rank, int step) {
+            if (rank == 0 && step == 2) {
+              FailPoints::odd_disk({.folder = folder.path(), .read_error = EIO});
+            }
+          });
+      FailPoints::odd_disk({});
+      INFO(messages_of(outcome));
+      REQUIRE(outcome[0]);
+      REQUIRE(outcome[1]);
+      CHECK_THAT(messages_of(outcome), Contains("offloaded to a file in " + folder.path().string() +
+                                                ": cannot be read: Input/output error; bytes ") &&
+                                           Contains(": parameters of unit \"block"));
+      CHECK(folder.contents().empty());
+    }
+  }
+}
+
+TEST_CASE("a write of parameters that fails ends all ranks, whichever it is") {
+  DiskOfParametersEnds const ends;
+  Folder const folder;
+  for (int const number : {1, 3, 9}) {
+    for (int const error : {EIO, ENOSPC}) {
+      FailPoints::arm(folder.path(), number + 4, error);  // the first calls make the files: open, fallocate of two
+      auto const outcome =
+          train_bf16(with_parameters(folder.path(), parameters_on_disks[1], {.more = bf16_file}), [](int, int) {});
+      INFO(fmt::format("call {}: {}\n{}", number, FailPoints::failed(), messages_of(outcome)));
+      FailPoints::disarm();
+      REQUIRE(outcome[0]);
+      REQUIRE(outcome[1]);
+      CHECK((holds<SystemError>(outcome[0]) || holds<SystemError>(outcome[1])));
+      CHECK_THAT(messages_of(outcome), Contains(error == EIO ? "Input/output error" : "No space left on device"));
+      CHECK(folder.contents().empty());
+    }
+  }
+}
+
+TEST_CASE("a disk of parameters that is full, or does not answer, is said on all ranks") {
+  DiskOfParametersEnds const ends;
+  Folder const folder;
+  auto const config = with_parameters(folder.path(), parameters_on_disks[1], {.more = bf16_file});
+  SECTION("full") {
+    FailPoints::arm(folder.path(), 2, ENOSPC);
+    auto const outcome = train_bf16(config, [](int, int) {});
+    REQUIRE(outcome[0]);
+    REQUIRE(outcome[1]);
+    CHECK_THAT(messages_of(outcome), Contains("cannot be written: No space left on device"));
+  }
+  SECTION("not there") {
+    auto const outcome =
+        train_bf16(with_parameters(folder / "gone", parameters_on_disks[1], {.more = bf16_file}), [](int, int) {});
+    REQUIRE(outcome[0]);
+    CHECK_THAT(messages_of(outcome), Contains("gone: cannot be written: No such file or directory"));
+  }
+  SECTION("silent") {
+    auto const* const zero = GENERATE("", R"(, "overlap_comm": false)");
+    auto const outcome = train_bf16(
+        with_parameters(folder.path(), parameters_on_disks[1], {.zero = zero, .zeroth = "", .more = bf16_file})
+            .with(R"({"zeroth": {"timeout_ms": 2000}})"),
+        [&](int rank, int step) {
+          if (rank == 0 && step == 2) {
+            FailPoints::odd_disk({.folder = folder.path(), .holds = true});
+          }
+        });
+    INFO(messages_of(outcome));
+    REQUIRE(outcome[0]);
+    REQUIRE(outcome[1]);
+    CHECK_THAT(messages_of(outcome), Contains("the disk does not answer: ") &&
+                                         Contains("1500 ms, three quarters of zeroth.timeout_ms; bytes ") &&
+                                         Contains("parameters of unit"));
+  }
+  CHECK(folder.contents().empty());
+}
+
+TEST_CASE("reads and writes of parameters that move less than they are asked to change nothing") {
+  DiskOfParametersEnds const ends;
+  Folder const folder;
+  auto const config = with_parameters(folder.path(), parameters_on_disks[0], {.more = bf16_file});
+  auto const whole = weights_after<bf16>(small_config(3, {.more = bf16_file}), wide);
+  for (std::size_t const most : {std::size_t{0}, std::size_t{4096}, std::size_t{512}, std::size_t{100}}) {
+    FailPoints::odd_disk({.folder = folder.path(), .most = most});
+    CHECK((weights_after<bf16>(config, wide) == whole));
+  }
+}
+
+}  // namespace zeroth::testing

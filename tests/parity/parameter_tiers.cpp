@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Stage 3 whose shards of parameters are on a disk, all or some of them, has the bits of stage 0 in memory: in any
+/// dtypes, by buffers of any size and number, in groups, beside states on a disk, and from a disk that takes its time.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstddef>
+#include <random>
+#include <string>
+
+#include "checkpoint/saved.hpp"
+#include "ended.hpp"
+#include "groups.hpp"
+#include "sleepy_disk.hpp"
+#include "support/catch.hpp"
+#include "support/delayed.hpp"
+#include "support/rules.hpp"
+#include "support/sanitized.hpp"
+#include "tiers.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+Config stage(int number, Types const& types, int accumulation, char const* reduce, Movement const& move,
+             std::string const& more = "") {
+  return Config::from_json(file(types, number, accumulation, reduce, move, more));
+}
+
+/// Another one with each call, so that a grid goes through all of them.
+class NextParameters {
+ public:
+  [[nodiscard]] ParametersOnDisk const& operator()() {
+    return parameters_on_disks[next_++ % std::size(parameters_on_disks)];
+  }
+
+ private:
+  std::size_t next_ = 0;
+};
+
+/// Under a sanitizer, which looks at code and not at bits.
+bool is_left_out(Types const& types) {
+  return sanitized && types.name != bf16_types.name && types.name != fp32_types.name;
+}
+
+}  // namespace
+
+TEST_CASE("parameters on a disk have the bits of stage 0, and leave no file") {
+  auto const world = GENERATE(from_range(worlds({1, 2, 3}, {3})));
+  auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  auto const [accumulation, reduce] =
+      GENERATE(table<int, char const*>({{1, "every_micro_step"}, {3, "last_micro_step"}, {2, "every_micro_step"}}));
+  if (is_left_out(types)) {
+    return;
+  }
+  Folder const folder;
+  NextParameters next;
+  auto const base = trained(world, stage(0, types, accumulation, reduce, movements[1]));
+  for (auto const& move : movements) {
+    auto const& disk = next();
+    auto const* const poison = move.gradient_slots == 1 ? "" : R"(, "poison": true)";
+    INFO(fmt::format("{} ranks, {}, {} micro-steps, overlap {}; {}", world, types.name, accumulation, move.overlap,
+                     disk.name()));
+    std::atomic<bool> left{false};
+    TrainOptions options;
+    options.after_step = [&](AnyEngine&, int) { left = left || !folder.contents().empty(); };
+    auto const config = stage(3, types, accumulation, reduce, move, poison);
+    REQUIRE(trained(world, parameters_on_disk(config, disk, folder.path()), options) == base);
+    REQUIRE_FALSE(left);
+  }
+}
+
+TEST_CASE("parameters and states on disks are those of stage 0 in the end, by every optimizer") {
+  auto const rule = GENERATE(from_range(all_rules()));
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  if (is_left_out(types)) {
+    return;
+  }
+  Folder const folder;
+  NextParameters next;
+  auto const of = [&](int number, Movement const& move) {
+    return Config::from_json(file(types, number, 2, "every_micro_step", move, "", rule.optimizer));
+  };
+  auto const base = ended(3, of(0, movements[1]));
+  for (auto const& move : movements) {
+    auto const& disk = next();
+    auto const config = parameters_on_disk(of(3, move), disk, folder.path());
+    INFO(fmt::format("{}, {}; {}", rule.name, types.name, disk.name()));
+    REQUIRE(ended(3, config) == base);
+    for (auto const& states : on_disks) {
+      INFO(states.name());
+      REQUIRE(ended(3, on_disk(config, states, folder.path())) == base);
+    }
+  }
+}
+
+TEST_CASE("in groups parameters on a disk have the bits of stage 0") {
+  auto const world = GENERATE(from_range(worlds({4, 6}, {4})));
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  if (is_left_out(types)) {
+    return;
+  }
+  Folder const folder;
+  NextParameters next;
+  auto const base = ended(world, stage(0, types, 2, "every_micro_step", movements[1]));
+  for (int const size : group_sizes(world)) {
+    auto const& disk = next();
+    INFO(fmt::format("{} ranks in groups of {}, {}; {}", world, size, types.name, disk.name()));
+    auto const config = in_groups(stage(3, types, 2, "every_micro_step", movements[0]), {3, Cut::states}, size);
+    REQUIRE(ended(world, parameters_on_disk(config, disk, folder.path())) == base);
+    REQUIRE(ended(world, on_disk(parameters_on_disk(config, disk, folder.path()), on_disks[1], folder.path())) == base);
+  }
+}
+
+TEST_CASE("persistent parameters are in memory, and the others on a disk have the bits of stage 0") {
+  auto const types = GENERATE(fp32_types, bf16_types);
+  auto const keys = R"({"zero_optimization": {"stage3_param_persistence_threshold": 300}})";
+  Folder const folder;
+  auto const base = ended(3, stage(0, types, 2, "every_micro_step", movements[1]).with(keys));
+  for (auto const& disk : parameters_on_disks) {
+    INFO(disk.name());
+    auto const config = stage(3, types, 2, "every_micro_step", movements[2]).with(keys);
+    REQUIRE(ended(3, parameters_on_disk(config, disk, folder.path())) == base);
+  }
+}
+
+TEST_CASE("a disk of parameters that sleeps at random, and ranks that do, change nothing") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  if (is_left_out(types)) {
+    return;
+  }
+  Folder const folder;
+  auto const base = ended(3, stage(0, types, 2, "every_micro_step", movements[1]));
+  unsigned seed = 1;
+  for (auto const& move : movements) {
+    for (auto const& disk : parameters_on_disks) {
+      INFO(fmt::format("{}, overlap {}, seed {}; {}", types.name, move.overlap, seed, disk.name()));
+      SleepyDisk const sleepy{folder, seed++};
+      TrainOptions options;
+      options.waits = true;
+      auto const config = stage(3, types, 2, "every_micro_step", move, R"(, "poison": true)");
+      REQUIRE(ended(3, parameters_on_disk(config, disk, folder.path()), options, delayed) == base);
+    }
+  }
+}
+
+TEST_CASE("an overflow leaves parameters on a disk as they were") {
+  TrainOptions options;
+  options.overflow_at_step = 2;
+  Folder const folder;
+  auto const base = ended(3, stage(0, fp16_types, 2, "every_micro_step", movements[1]), options);
+  for (auto const& disk : parameters_on_disks) {
+    for (auto const& move : {movements[1], movements[2]}) {
+      auto const config = parameters_on_disk(stage(3, fp16_types, 2, "every_micro_step", move), disk, folder.path());
+      CHECK(ended(3, config, options) == base);
+      CHECK(ended(3, on_disk(config, on_disks[1], folder.path()), options) == base);
+    }
+  }
+}
+
+TEST_CASE("random jobs have the bits of stage 0 wherever their parameters and states are") {
+  auto const seed = std::random_device{}();
+  std::mt19937 random{seed};
+  auto const below = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
+  Folder const folder;
+  for (int job = 0; job < (sanitized ? 3 : 15); ++job) {
+    auto const world = 1 + static_cast<int>(below(6));
+    auto const& types = all_types[below(std::size(all_types))];
+    auto const accumulation = 1 + static_cast<int>(below(3));
+    auto const sizes = group_sizes(world);
+    auto const cut = below(2) == 0 ? Cut::states : Cut::nothing;
+    ParametersOnDisk const disk{static_cast<std::int64_t>(below(4000)), static_cast<std::int64_t>(below(5000)),
+                                1 + static_cast<int>(below(9)), 4096 * (1 + static_cast<int>(below(4))),
+                                1 + static_cast<int>(below(9))};
+    auto const& move = movements[below(std::size(movements))];
+    auto const& states = on_disks[below(std::size(on_disks))];
+    bool const has_states = below(2) == 0;
+    INFO(fmt::format("seed {}, job {}: {} ranks, {}, {} micro-steps, overlap {}; {}; {}", seed, job, world, types.name,
+                     accumulation, move.overlap, disk.name(), has_states ? states.name() : "states in memory"));
+    SleepyDisk const sleepy{folder, below(2) == 0 ? 0 : 1 + static_cast<unsigned>(below(1000))};
+    auto const base = ended(world, stage(0, types, accumulation, "every_micro_step", movements[1]));
+    auto config =
+        in_groups(stage(3, types, accumulation, "every_micro_step", move), {3, cut}, sizes[below(sizes.size())]);
+    config = parameters_on_disk(config, disk, folder.path());
+    REQUIRE(ended(world, has_states ? on_disk(config, states, folder.path()) : config) == base);
+  }
+}
+
+}  // namespace zeroth::testing
