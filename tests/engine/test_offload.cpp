@@ -294,6 +294,35 @@ TEST_CASE("beside a GPU the host's memory has to hold what is offloaded, and no 
                  Contains("a lower zero_optimization.offload_optimizer.ratio takes less; a higher"));
 }
 
+TEST_CASE("two files on one disk need room for both") {
+  auto const mib = [](std::uint64_t count) { return count << 20U; };
+  shard::MemoryPlan plan;
+  plan.disk.bytes = 200 << 20;
+  plan.parameters_disk.bytes = 100 << 20;
+  Settings settings;
+  settings.stage = 3;
+  settings.offload.optimizer = settings.offload.parameters = OffloadDevice::nvme;
+  settings.offload.folder = "/states";
+  settings.offload.parameter_folder = "/parameters";
+  auto const shortage = [&](std::uint64_t disk, std::uint64_t parameters_disk, bool one_disk) {
+    std::vector<engine::RankRoom> const ranks{{1, {unlimited, unlimited, disk, parameters_disk, one_disk}}};
+    return engine::shortage(plan, settings, ranks, false);
+  };
+  CHECK(shortage(mib(200), mib(100), false).empty());
+  CHECK(shortage(mib(300), mib(300), true).empty());
+  CHECK_THAT(
+      shortage(mib(299), mib(299), true),
+      Contains("300.0 MiB on the disk of /states (zero_optimization.offload_optimizer.nvme_path) and /parameters "
+               "(zero_optimization.offload_param.nvme_path)") &&
+          Contains("299.0 MiB are free"));
+  CHECK_THAT(shortage(mib(199), mib(100), false), Contains("200.0 MiB on the disk of /states"));
+  CHECK_THAT(shortage(mib(200), mib(99), false),
+             Contains("100.0 MiB on the disk of /parameters") && Contains("a higher max_in_cpu takes less"));
+  CHECK(engine::room("/", "/").one_disk);
+  CHECK_FALSE(engine::room("/", "/proc").one_disk);
+  CHECK_FALSE(engine::room({}, {}).one_disk);
+}
+
 TEST_CASE("what is left is known") {
   auto const left = engine::room("/");
   CHECK(left.memory_of_machine > 0);

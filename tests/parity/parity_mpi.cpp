@@ -69,6 +69,19 @@ TEST_CASE("processes whose states are on a disk train what threads do in memory"
   }
 }
 
+TEST_CASE("processes whose parameters are on a disk train what threads do in memory") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  for (auto const& disk : parameters_on_disks) {
+    auto const folder = std::filesystem::temp_directory_path();
+    auto const config = Config::from_json(file(types, 3, 2, "every_micro_step", movements[0]));
+    auto const mine = train_as_processes(parameters_on_disk(config, disk, folder));
+    auto const theirs = train_on_threads(mine.world, mine.rank, file(types, 0, 2, "every_micro_step", movements[1]));
+    INFO(fmt::format("rank {} of {}, {}; {}", mine.rank, mine.world, types.name, disk.name()));
+    CHECK(bits_of(mine.trained) == bits_of(theirs));
+    CHECK(mine.trained.planned == mine.trained.peak);
+  }
+}
+
 TEST_CASE("parts of a job of processes train what jobs of threads of their size do") {
   for (int stage = 0; stage <= 3; ++stage) {
     OfPart mine;

@@ -129,6 +129,64 @@ TEST_CASE("states on a disk are apart, in whole blocks, and memory has the rest 
   }
 }
 
+TEST_CASE("parameters of whole flat units are in memory or on a disk, with each element in one tile, and planned") {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    auto const model = random_model(seed);
+    Layout const layout{model.description(), 2};
+    for (std::int64_t const in_memory : {0, 3000, 1 << 20}) {
+      for (double const ratio : {0.0, 0.4}) {
+        auto request = request_for(2, Placement::shard, ratio, 4096);
+        request.placements.parameters = Placement::shard;
+        request.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
+        auto const without = shard::plan_memory(layout, request);
+        request.offload_parameters.disk.ratio = 1;
+        request.offload_parameters.disk.tile_count = 2048;
+        request.offload_parameters.disk.tiles_in_memory = 2;
+        request.offload_parameters.in_memory_count = in_memory;
+        request.offload_parameters.gather_buffers = 3;
+        auto const with = shard::plan_memory(layout, request);
+        INFO(fmt::format("model {}, {} in memory, ratio {}", seed, in_memory, ratio));
+        auto const& disk = with.parameters_disk;
+        std::int64_t held = 0;
+        std::int64_t on_disk = 0;
+        std::int64_t end = 0;
+        for (auto const flat : with.flats.ids()) {
+          auto const& unit = layout.flats()[flat];
+          auto const at = with.flats[flat].parameters_on_disk;
+          REQUIRE((at >= 0) == (with.flats[flat].parameters < 0));
+          if (at < 0) {
+            held += unit.shard_count();
+            continue;
+          }
+          REQUIRE(at == end);
+          end = at + whole_blocks(2 * unit.trainable.shard_count) + whole_blocks(2 * unit.frozen.shard_count);
+          on_disk += unit.shard_count();
+        }
+        REQUIRE(held <= in_memory);
+        REQUIRE(disk.bytes == end);
+        REQUIRE(with.bytes.parameters == without.bytes.parameters - 2 * on_disk);
+        REQUIRE(with.bytes.slots == without.bytes.slots + disk.memory_bytes());
+        REQUIRE(with.bytes.optimizer == without.bytes.optimizer);
+        std::size_t next = 0;
+        auto const completion = layout.completion_order();
+        for (auto each = completion.rbegin(); each != completion.rend(); ++each) {
+          std::int64_t updated = 0;
+          for (; next < disk.tiles.size() && disk.tiles[next].flat == *each; ++next) {
+            auto const& elements = disk.tiles[next].elements;
+            REQUIRE(elements.begin == updated);
+            REQUIRE(elements.begin % 2048 == 0);
+            REQUIRE(elements.count() <= 2048);
+            updated = elements.end;
+          }
+          REQUIRE(updated ==
+                  (with.flats[*each].parameters_on_disk < 0 ? 0 : layout.flats()[*each].trainable.shard_count));
+        }
+        REQUIRE(next == disk.tiles.size());
+      }
+    }
+  }
+}
+
 TEST_CASE("nothing is on a disk where the optimizer keeps nothing beside the parameters") {
   auto const model = random_model(3);
   Layout const layout{model.description(), 2};

@@ -189,6 +189,28 @@ TEST_CASE("The host's memory beside a GPU takes what its link's rate says, each 
   CHECK(there.memory == plan(small.model, small_config(3), 4).bytes);
 }
 
+TEST_CASE("Parameters on a disk are simulated as they are planned") {
+  SmallModel const small;
+  auto node = machine(fast);
+  node.disk_bytes_per_s = 1e6 * node.ranks_per_node;  // a byte a microsecond
+  auto const file = [](bool overlap) {
+    return small_config(3, {.zero = fmt::format(R"(, "overlap_comm": {}, "offload_param": {{"device": "nvme",
+        "nvme_path": "x", "max_in_cpu": 0}})",
+                                                overlap)});
+  };
+  auto const disk = plan(small.model, file(false), 4).parameters_disk;
+  REQUIRE(disk.bytes > 0);
+  auto const in_line = run(small.model, file(false), 4, work(), node);
+  double const disk_ms = 1e-3 * static_cast<double>(disk.read_bytes + disk.written_bytes);
+  CHECK(in_line.exposed_io_ms == Approx(disk_ms).epsilon(1e-3));
+  CHECK(in_line.memory == plan(small.model, file(false), 4).bytes);
+  CHECK(in_line.report.disk_read_bytes == disk.read_bytes);
+  CHECK(in_line.report.disk_written_bytes == disk.written_bytes);
+  auto const beside = run(small.model, file(true), 4, work(), node);
+  CHECK(beside.memory == plan(small.model, file(true), 4).bytes);
+  CHECK(beside.exposed_io_ms < in_line.exposed_io_ms);
+}
+
 TEST_CASE("Bytes sent are those of ZeRO's section 7, with padding") {
   int const world = 4;
   // Three units of 300 fp32 elements, of which nothing is padded, and 50 frozen ones.
