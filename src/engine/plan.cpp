@@ -211,8 +211,7 @@ std::string parameters_disk_line(Plan const& plan) {
   }
   return fmt::format(
       "parameters on a disk: in {}, of {} flat unit{}; {} buffers of {} elements, with {} of slots; {}; {} read in a "
-      "step "
-      "and {} written\n",
+      "step and {} written\n",
       offload.parameter_folder.string(), disk.units, disk.units == 1 ? "" : "s", disk.buffers, disk.buffer_count,
       readable(disk.memory_bytes),
       plan.settings.overlap_comm ? "read ahead and written behind" : "read and written when they are needed",
