@@ -6,8 +6,8 @@
 
 stages   stages 0 to 3 of train_gpt on 2 and 3 machines have the weights of threads
 slow     the same at stages 0 and 3 with 100 Mbit/s, 20 ms each way and 1 % of frames lost
-faults   a link that is cut and healed in time changes no bit; cut for longer, cut one way, or a machine that vanishes: every rank
-         that is left ends within the heartbeat's timeout and some seconds, and names who is missing
+faults   a link that is cut and healed in time changes no bit; cut for longer, cut one way for all or between two, or a machine
+         that vanishes: every rank that is left ends within the timeout and some seconds, and names the machine at fault first
 mpi      Open MPI across machines: weights of threads
 simulate prints step times of 2 machines at 200 Mbit/s beside those of zeroth simulate, which is given the links that
          bench_collectives measures there and the rate of math of one rank by itself; not among those that run unless asked for
@@ -89,16 +89,30 @@ def slow(checks):
                     "--rate", 100, "--delay", 20, "--loss", 1)
 
 
-def fault(checks, what, rank, options, is_left=True, anyone=False):
-    """Of the machines that are left, the one that has the fault misses any other, and the others miss it, or `anyone`."""
-    done = run([MACHINES, 3, *options, "--", checks.bin / "fault_program", "steps", "--grace", "1000"], checks.folder)
-    began = re.search(r"machine \d+: (?:cut|deafen|vanish) after ([0-9.]+) s", done.stdout)
+def of_rank_0(way):
+    """What machines 0 to 2 may say first where machine 0 is out of reach; `way` is what its store finds out. Who cannot be told
+    says that it does not hear rank 0."""
+    told = rf"rank 0 on machine0 {way}"
+    return {0: told, **{each: rf"{told}|rank {each} on machine{each} does not hear rank 0 \(" for each in (1, 2)}}
+
+
+def of_rank_1():
+    """The same where machine 1 is."""
+    told = "rank 1 on machine1 has not been heard of for"
+    return {0: told, 1: rf"{told}|rank 1 on machine1 does not hear rank 0 \(", 2: told}
+
+
+def fault(checks, what, options, said, arguments=(), patience=HEARTBEAT):
+    """Each machine in `said` ends in time, and what it says first matches."""
+    done = run([MACHINES, 3, *options, "--", checks.bin / "fault_program", "steps", "--grace", "1000", *arguments], checks.folder)
+    began = re.search(r"machine \d+: (?:cut|deafen|mute|vanish) after ([0-9.]+) s", done.stdout)
     ends = {int(each): float(at) for each, at in re.findall(r"machine (\d+): status [1-9]\d* after ([0-9.]+) s", done.stdout)}
-    left = [each for each in range(3) if is_left or each != rank]
-    took = max(ends.get(each, PATIENCE) for each in left) - (float(began[1]) if began else 0)
-    named = all(re.search(rf"\[rank {each}/3\] rank {rank if each != rank and not anyone else '[0-9]'} .*(has not been heard of for|ended without leaving)",
-                          done.stdout) for each in left)
-    checks.check(f"{what}: all ended within {took:.1f} s, and said who is missing", took < HEARTBEAT + SLACK and named, done.stdout)
+    took = max(ends.get(each, PATIENCE) for each in said) - (float(began[1]) if began else 0)
+    first = {each: re.search(rf"\[rank {each}/3\] (.*)", done.stdout) for each in said}
+    named = all(found and re.match(said[each], found[1]) for each, found in first.items())
+    checks.check(f"{what}: all ended within {took:.1f} s, and named it", took < patience + SLACK and named, done.stdout)
+    for each, found in first.items():
+        print(f"        machine {each}: {found[1] if found else 'nothing'}", flush=True)
 
 
 def faults(checks):
@@ -107,14 +121,21 @@ def faults(checks):
     ended = re.findall(r"machine \d: status 0 after ([0-9.]+) s", printed)
     checks.check("  and training went on after that", healed is not None and len(ended) == 3 and
                  all(float(each) > float(healed[1]) for each in ended), printed)
-    fault(checks, "a link cut for ever", 1, ["--cut", 1, 4])
-    fault(checks, "rank 0's link cut for ever", 0, ["--cut", 0, 4])
-    fault(checks, "a link cut for longer than the deadline, then healed", 1, ["--cut", 1, 4, 25])
-    fault(checks, "a machine that hears nothing, and is heard", 1, ["--deafen", 1, 4])
-    # Its store hears of nobody, and tells them so.
-    fault(checks, "rank 0's machine hears nothing, and is heard", 0, ["--deafen", 0, 4], anyone=True)
-    fault(checks, "a machine that vanishes", 1, ["--vanish", 1, 4], is_left=False)
-    fault(checks, "rank 0's machine vanishes", 0, ["--vanish", 0, 4], is_left=False)
+    no_answer = "(hears none of ranks 1 and 2|and ranks 1 and 2 do not hear each other)"
+    fault(checks, "a link cut for ever", ["--cut", 1, 4], of_rank_1())
+    fault(checks, "rank 0's link cut for ever", ["--cut", 0, 4], of_rank_0(no_answer))
+    fault(checks, "a link cut for longer than the deadline, then healed", ["--cut", 1, 4, 25], of_rank_1())
+    fault(checks, "a machine that hears nothing, and is heard", ["--deafen", 1, 4], of_rank_1())
+    fault(checks, "a machine that is not heard, and hears", ["--mute", 1, 4], of_rank_1())
+    fault(checks, "rank 0's machine hears nothing, and is heard", ["--deafen", 0, 4], of_rank_0(no_answer))
+    fault(checks, "rank 0's machine is not heard, and hears", ["--mute", 0, 4], of_rank_0(no_answer))
+    apart = "(rank 1 on machine1|rank 2 on machine2) (does not hear|is not heard by|and) (rank 1 on machine1|rank 2 on machine2)"
+    fault(checks, "a machine that does not hear one other", ["--deafen", 1, 4, "--from", 2], dict.fromkeys(range(3), apart),
+          ["--timeout", 2000], patience=2)
+    gone = r"(\(.*\) |on machine\d )ended without leaving"
+    fault(checks, "a machine that vanishes", ["--vanish", 1, 4], {each: f"{of_rank_1()[each]}|rank 1 {gone}" for each in (0, 2)})
+    fault(checks, "rank 0's machine vanishes", ["--vanish", 0, 4],
+          {each: f"{of_rank_0(no_answer)[each]}|rank 0 {gone}" for each in (1, 2)})
 
 
 def mpi(checks):

@@ -9,6 +9,8 @@
 #     --delay MS, --loss PERCENT             of all frames, each way: a switch in user space, lib/slow_switch.py, is between
 #     --cut RANK SECONDS [FOR_SECONDS]       takes a machine's link down after so many seconds, for ever or for a while
 #     --deafen RANK SECONDS [FOR_SECONDS]    what is sent to that machine is lost; what it sends is not
+#     --mute RANK SECONDS [FOR_SECONDS]      what that machine sends is lost; what is sent to it is not
+#     --from RANK                            with --deafen: only what that one machine sends
 #     --vanish RANK SECONDS                  kills all that runs on it, and takes its link down, at once
 #     --open-mpi                             starts the ranks with Open MPI's mpirun on the first machine
 #
@@ -16,13 +18,13 @@
 # error. Exit status: that of the first rank that fails; 77 where namespaces are not allowed.
 set -euo pipefail
 
-usage() { sed -n '3,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '3,21s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 3 ] || usage
 here=$(cd "$(dirname "$0")" && pwd)
 ranks=$1
 shift
 rate='' delay=0 loss=0 open_mpi=''
-fault='' fault_rank='' fault_after='' fault_for=''
+fault='' fault_rank='' fault_after='' fault_for='' fault_from=''
 while [ "${1-}" != -- ]; do
   [ $# -ge 2 ] || usage
   case $1 in
@@ -30,7 +32,8 @@ while [ "${1-}" != -- ]; do
     --delay) delay=$2; shift 2 ;;
     --loss) loss=$2; shift 2 ;;
     --open-mpi) open_mpi=yes; shift ;;
-    --cut | --deafen | --vanish)
+    --from) fault_from=$2; shift 2 ;;
+    --cut | --deafen | --mute | --vanish)
       fault=${1#--} fault_rank=$2 fault_after=$3
       shift 3
       [ "$1" = -- ] || [ "${1#--}" != "$1" ] || { fault_for=$1; shift; }
@@ -91,15 +94,20 @@ fi
 
 # ---- faults ---------------------------------------------------------------------------------------------------------
 
+lose() {  # FROM TO: what FROM sends to TO goes to nobody
+  ip -n "$(machine "$1")" neighbour replace "$(address "$2")" lladdr 02:00:00:00:00:99 dev eth0 nud permanent
+}
+restore() { ip -n "$(machine "$1")" neighbour delete "$(address "$2")" dev eth0; }
+each_way() {  # COMMAND: for each way that the fault closes
+  for ((rank = 0; rank < ranks; rank++)); do
+    [ "$rank" = "$fault_rank" ] || [ "${fault_from:-$rank}" != "$rank" ] ||
+      if [ "$fault" = mute ]; then "$1" "$fault_rank" "$rank"; else "$1" "$rank" "$fault_rank"; fi
+  done
+}
 begin() {
   case $fault in
     cut) ip -n "$hub" link set "to$fault_rank" down ;;
-    deafen)
-      for ((rank = 0; rank < ranks; rank++)); do
-        [ "$rank" = "$fault_rank" ] ||
-          ip -n "$(machine $rank)" neighbour replace "$(address "$fault_rank")" lladdr 02:00:00:00:00:99 dev eth0 nud permanent
-      done
-      ;;
+    deafen | mute) each_way lose ;;
     vanish)
       ip -n "$hub" link set "to$fault_rank" down
       ip netns pids "$(machine "$fault_rank")" | xargs -r kill -9
@@ -109,11 +117,7 @@ begin() {
 heal() {
   case $fault in
     cut) ip -n "$hub" link set "to$fault_rank" up ;;
-    deafen)
-      for ((rank = 0; rank < ranks; rank++)); do
-        [ "$rank" = "$fault_rank" ] || ip -n "$(machine $rank)" neighbour delete "$(address "$fault_rank")" dev eth0
-      done
-      ;;
+    deafen | mute) each_way restore ;;
   esac
 }
 seconds() { local now=${EPOCHREALTIME/[.,]/}; printf '%d.%01d' $(((now - start) / 1000000)) $(((now - start) / 100000 % 10)); }

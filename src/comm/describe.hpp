@@ -32,7 +32,7 @@ struct AwaitedRank {
   bool here;          ///< It has come.
   std::string words;  ///< What it does: see describe_last(); or no_answer.
 };
-constexpr std::string_view no_answer = "does not answer: it is frozen or gone";
+constexpr std::string_view no_answer = "does not answer: it is frozen, gone or cannot be reached";
 /// "rank 1 waited 2.00 s in all_gather (...); missing: rank 3, which last started ...". Where none of `ranks` is
 /// missing: `if_none`, and who is here.
 [[nodiscard]] std::string describe_missing(std::string const& who, std::chrono::nanoseconds waited,

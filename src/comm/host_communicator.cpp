@@ -231,14 +231,24 @@ void HostCommunicator::fail_without(int job_rank) {
 
 void HostCommunicator::time_out(Clock::time_point begin) {
   auto const waited = Clock::now() - begin;
+  auto const places = job_.ask_where(group_.id, awaited());
   std::vector<AwaitedRank> ranks;
-  for (auto const& place : job_.ask_where(group_.id, awaited())) {
+  for (auto const& place : places) {
     bool const here = place.answered && !awaits_messages_ && place.begun >= current_->position;
     ranks.push_back({fmt::format("rank {}", place.rank), here,
                      place.answered ? place.words : fmt::format("{}, {}", no_answer, describe_last_ended())});
   }
   expect_running();
-  fail(describe_missing(describe_this_rank(), waited, describe_current(), ranks, "nobody any more"));
+  auto reason = describe_missing(describe_this_rank(), waited, describe_current(), ranks, "nobody any more");
+  if (places.size() > 1 &&
+      std::none_of(places.begin(), places.end(), [](Whereabouts const& each) { return each.answered; })) {
+    reason += fmt::format("; none of them answers: it may be rank {} that hears nothing", job_.rank());
+  }
+  job_.complain(reason, places);
+  if (auto const failure = job_.failure(); failure && failure->reason != reason) {
+    expect_running();
+  }
+  throw PeerError{reason};
 }
 
 void HostCommunicator::fail(int origin, std::string const& reason) {

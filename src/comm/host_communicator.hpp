@@ -56,7 +56,7 @@ class HostCommunicator : public Communicator {
         }
         fail_without(*leaver);
       }
-      if (Clock::now() >= deadline) {
+      if (Clock::now() >= deadline || job_.in_inquest()) {
         time_out(begin);
       }
     }

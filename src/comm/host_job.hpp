@@ -36,6 +36,14 @@ class HostJob {
   /// Ends the job: tells all ranks. When this returns, the transport uses no memory any more, so that waits may throw.
   /// The first call anywhere counts; `origin` is the rank that is the cause, or that found out.
   virtual void fail(int origin, std::string const& reason) noexcept = 0;
+  /// As fail(), by a rank that waited in vain and then heard `places` from those that it waited for. A transport may
+  /// let what other ranks say about the same be the job's reason instead.
+  virtual void complain(std::string const& reason, std::vector<Whereabouts> const& places) noexcept {
+    static_cast<void>(places);
+    fail(rank(), reason);
+  }
+  /// Whether a rank is about to complain: whoever waits does the same then, however long it would wait by itself.
+  [[nodiscard]] virtual bool in_inquest() const noexcept { return false; }
   /// Set once nothing that was given to the transport is used any more.
   [[nodiscard]] virtual std::optional<JobFailure> failure() const = 0;
 

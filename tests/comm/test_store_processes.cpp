@@ -87,15 +87,15 @@ TEST_CASE("a rank that is frozen is named to all others, and told itself when it
   job.check_told(1, words);
 }
 
-TEST_CASE("rank 0, when it is frozen, is named to all others") {
+TEST_CASE("rank 0, when it is frozen, is named by all others, and told so itself when it goes on") {
   Processes job{hurried_ms, {"wait", "wait", "wait"}};
   job.wait_until_joined();
   job[0].send(SIGSTOP);
-  auto const words = "told: rank 0 (127.0.0.1:" + job.port() + ") has not been heard of for ";
-  job.check_told(1, words);
-  job.check_told(2, words);
+  auto const words = " does not hear rank 0 (127.0.0.1:" + job.port() + "): nothing has come for ";
+  job.check_told(1, "told: " + name_of(1) + words);
+  job.check_told(2, "told: " + name_of(2) + words);
   job[0].send(SIGCONT);
-  job.check_told(0, "ended without leaving the job");
+  job.check_told(0, "told: " + name_of(0) + " is heard by none of ranks 1 and 2");
 }
 
 TEST_CASE("what a rank throws ends all others") {

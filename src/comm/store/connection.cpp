@@ -41,7 +41,7 @@ std::optional<Frame> Connection::next() {
     return std::nullopt;
   }
   auto const head = decode_head(rest);
-  if (head.kind < static_cast<std::uint8_t>(Kind::hello) || head.kind > static_cast<std::uint8_t>(Kind::closing)) {
+  if (head.kind < static_cast<std::uint8_t>(Kind::hello) || head.kind > static_cast<std::uint8_t>(last_kind)) {
     throw BadFrame{fmt::format("a message of unknown kind {}", head.kind)};
   }
   if (head.body_bytes > most_body_bytes_) {

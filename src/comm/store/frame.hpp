@@ -2,7 +2,9 @@
 /// The messages of the store, as bytes: a head of 13 bytes {bytes of the body, kind, tag}, then the body. Numbers are
 /// little-endian.
 #pragma once
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -13,7 +15,7 @@
 
 namespace zeroth::comm {
 
-/// Who sends what to whom: C the ranks, S rank 0's store.
+/// Who sends what to whom: C the ranks, S rank 0's store. The last one is `last_kind`.
 enum class Kind : std::uint8_t {
   hello = 1,  ///< C: a Hello. The only thing that a stranger may say.
   welcome,    ///< S: the heartbeat timeout in milliseconds.
@@ -23,12 +25,16 @@ enum class Kind : std::uint8_t {
   gather,     ///< C: name, value, milliseconds to wait.
   answer,     ///< S: values. To the call of the same tag, as is the next.
   problem,    ///< S: Problem, and what in words.
-  beat,       ///< Both: still there.
+  beat,       ///< Both: still there. C: and since how many milliseconds nothing has come from S.
   abort,      ///< C: a reason.
   aborted,    ///< S: the rank that caused it, and the reason.
   leave,      ///< C: will not be missed.
   closing,    ///< S: rank 0 leaves.
+  unheard,    ///< C: a reason: nothing comes from S any more. It reads no further.
+  inquest,    ///< Both: a rank has waited in vain; whoever waits too says now for whom.
+  complaint,  ///< C: a reason, and a Contact for each rank.
 };
+constexpr Kind last_kind = Kind::complaint;
 enum class Refusal : std::uint8_t { config = 1, peer };  ///< ConfigError or PeerError, for the one who is refused.
 /// ContractError, PeerError or LateError, for the caller.
 enum class Problem : std::uint8_t { contract = 1, peer, late };
@@ -38,13 +44,23 @@ constexpr std::size_t most_token_bytes = 256;
 constexpr std::size_t most_name_bytes = 256;  ///< Of keys, gathers and hosts.
 constexpr std::size_t most_value_bytes = 4096;
 constexpr std::size_t most_hello_bytes = 1024;
-constexpr std::size_t most_call_bytes = 8192;
+/// What rank 0 takes from a rank: a value and its name, or a reason and a byte for each rank.
+[[nodiscard]] constexpr std::size_t most_call_bytes(int world) noexcept {
+  return std::max<std::size_t>(8192, most_value_bytes + static_cast<std::size_t>(world) + 64);
+}
 constexpr std::uint64_t most_ranks = std::numeric_limits<std::int32_t>::max();
 constexpr std::uint64_t longest_wait_ms = std::uint64_t{1} << 40;  ///< Of every time that a message gives.
 /// What a rank takes from rank 0: the values of all ranks.
 [[nodiscard]] constexpr std::size_t most_answer_bytes(int world) noexcept {
   return static_cast<std::size_t>(world) * (most_value_bytes + 4) + 1024;
 }
+
+/// A rank says so often that it is still there, and is silent to rank 0 once three of those have been left out.
+[[nodiscard]] constexpr std::chrono::milliseconds beat_interval(std::chrono::milliseconds heartbeat_timeout) noexcept {
+  return heartbeat_timeout / 5;
+}
+/// For ranks that wait in vain to ask each other, which takes a second, and to say what they have heard.
+constexpr std::chrono::seconds patience_for_inquest{3};
 
 struct Frame {
   Kind kind = Kind::beat;
@@ -90,7 +106,7 @@ class BodyReader {
   std::string_view rest_;
 };
 
-constexpr std::uint64_t protocol_version = 3;
+constexpr std::uint64_t protocol_version = 4;
 
 /// How a rank introduces itself. Of another version nothing else is known.
 struct Hello {

@@ -43,6 +43,7 @@ class Rendezvous {
   explicit Rendezvous(RendezvousOptions const& options);
 
   [[nodiscard]] Store& store() noexcept { return store_; }
+  [[nodiscard]] Store const& store() const noexcept { return store_; }
 
   /// What `make` returns on rank `root`, at most 4096 bytes, on every rank that asks. Those that share a name share it
   /// equally often: their first uses belong together, and so on. `root` does not wait.

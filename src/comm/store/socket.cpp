@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -309,6 +311,11 @@ Attempt begin_to_connect(std::string const& address, int port) {
   }
   send_at_once(socket.get());
   return {std::move(socket), {}};
+}
+
+bool awaits_acknowledgement(Descriptor const& socket) noexcept {
+  int bytes = 0;
+  return ::ioctl(socket.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 int connect_error(Descriptor const& socket) {

@@ -77,6 +77,9 @@ struct Attempt {
 /// 0, or the reason as errno has it.
 [[nodiscard]] int connect_error(Descriptor const& socket);
 
+/// Has the other machine not yet acknowledged all that was sent there?
+[[nodiscard]] bool awaits_acknowledgement(Descriptor const& socket) noexcept;
+
 /// Both ends of a connection inside this process.
 [[nodiscard]] std::pair<Descriptor, Descriptor> socket_pair();
 

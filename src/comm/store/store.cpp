@@ -34,7 +34,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds patience_for_answers{2};  // beyond the time after which rank 0 answers in any case
-constexpr seconds patience_at_abort{3};     // longer than the client's own
+constexpr seconds patience_at_abort{3};     // longer than the client's own, as the next
+constexpr seconds patience_at_complaint{patience_for_inquest + seconds{3}};
 constexpr seconds patience_for_last_words{1};
 constexpr milliseconds longest_wait{longest_wait_ms};
 constexpr std::uint64_t spare_descriptors = 64;  // beside one for each rank
@@ -117,6 +118,8 @@ struct Store::State {
 
   /// Runs `what` on the thread, between polls.
   void post(std::function<void()> what);
+  /// Does `what`, which posts something that fails the job, and waits for that.
+  void fail_by(std::function<void()> const& what, milliseconds patience) noexcept;
   std::vector<std::string> call(Kind kind, std::string body, milliseconds wait);
   [[nodiscard]] bool is_current() const noexcept { return current_state == this; }
 
@@ -164,10 +167,10 @@ Store::State::State(StoreOptions const& given) : options{given}, port{given.at.p
     connection.emplace(std::move(joined.connection));
     ends = ends_of(connection->socket());
   }
-  client.emplace(
-      std::move(*connection),
-      StoreClient::Options{options.rank, options.world, fmt::format("rank 0 ({})", address_of(options.at.host, port)),
-                           options.heartbeat_timeout, options.on_failure});
+  client.emplace(std::move(*connection),
+                 StoreClient::Options{options.rank, options.world, host_name(),
+                                      fmt::format("rank 0 ({})", address_of(options.at.host, port)),
+                                      options.heartbeat_timeout, options.on_failure});
   thread = start_without_signals([this] { run(); });
 }
 
@@ -183,6 +186,18 @@ void Store::State::post(std::function<void()> what) {
   }
   std::uint64_t const one = 1;
   (void)!::write(wake.get(), &one, sizeof one);
+}
+
+void Store::State::fail_by(std::function<void()> const& what, milliseconds patience) noexcept {
+  if (is_current() || client->failed().value() != 0) {
+    return;
+  }
+  try {
+    what();
+  } catch (std::exception const&) {  // without memory for a reason this rank's end must do
+    return;
+  }
+  (void)client->failed().wait_until(1, Clock::now() + patience);
 }
 
 void Store::State::run() noexcept {
@@ -348,15 +363,21 @@ std::vector<std::string> Store::gather(std::string_view name, std::string_view v
 }
 
 void Store::abort(std::string const& reason) noexcept {
-  if (state_->is_current() || state_->client->failed().value() != 0) {
-    return;
-  }
+  state_->fail_by([&] { state_->post([this, reason] { state_->client->abort(reason); }); }, patience_at_abort);
+}
+
+void Store::begin_inquest() noexcept {
   try {
-    state_->post([this, reason] { state_->client->abort(reason); });
-  } catch (std::exception const&) {  // without memory for a reason this rank's end must do
-    return;
+    state_->post([this] { state_->client->begin_inquest(); });
+  } catch (std::exception const&) {  // then this rank complains alone
   }
-  (void)state_->client->failed().wait_until(1, Clock::now() + patience_at_abort);
+}
+
+bool Store::in_inquest() const noexcept { return state_->client->in_inquest(); }
+
+void Store::complain(Complaint const& complaint) noexcept {
+  state_->fail_by([&] { state_->post([this, complaint] { state_->client->complain(complaint); }); },
+                  patience_at_complaint);
 }
 
 std::optional<JobFailure> Store::failure() const { return state_->client->failure(); }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/job_failure.hpp"
+#include "comm/store/inquest.hpp"
 #include "comm/store/socket.hpp"
 #include "zeroth/core/clock.hpp"
 #include "zeroth/core/error.hpp"
@@ -50,9 +51,9 @@ struct StoreOptions {
 ///
 /// Keys, of at most 256 bytes, are set once, by one rank, and stay unless they were set for a number of reads; all that
 /// is held at a time may take 64 MiB. Values are any bytes, at most 4096. A rank that fails, ends without leaving, or
-/// is not heard of for the heartbeat timeout fails the job: within that time plus a second every rank has a failure(),
-/// its on_failure has been called, and its calls throw PeerError with the reason. Heartbeats come from a thread of
-/// their own: they tell a frozen process, not a frozen loop.
+/// is not heard of or does not hear rank 0 for the heartbeat timeout fails the job: within that time, a tenth of it and
+/// a second every rank has a failure(), its on_failure has been called, and its calls throw PeerError with the reason.
+/// Heartbeats come from a thread of their own: they tell a frozen process, not a frozen loop.
 ///
 /// Threads: any thread may call anything; one thread runs beside them and sleeps while nothing happens.
 /// Errors: ContractError for keys, values and uses that are wrong. PeerError if the job has failed, or a rank that is
@@ -87,6 +88,13 @@ class Store {
   /// Fails the job. Returns when rank 0 has told all ranks, or two seconds have passed. Only the job's first reason
   /// counts; 4096 bytes of it are passed on.
   void abort(std::string const& reason) noexcept;
+  /// For a rank that waits in vain, before it asks others where they are: then all who wait do the same.
+  void begin_inquest() noexcept;
+  /// Whether a rank has begun one.
+  [[nodiscard]] bool in_inquest() const noexcept;
+  /// What it heard. Fails the job, within five seconds, with the reason that follows from what all of them say: see
+  /// Inquest. Returns when it has; where rank 0 cannot be asked, the reason is this rank's own, here.
+  void complain(Complaint const& complaint) noexcept;
   [[nodiscard]] std::optional<JobFailure> failure() const;
 
  private:

@@ -13,8 +13,13 @@
 namespace zeroth::comm {
 namespace {
 
-constexpr int beats_per_timeout = 5;
+using std::chrono::milliseconds;
+
 constexpr std::chrono::seconds patience_for_abort{2};
+/// Rank 0 knows more of who is silent: it is to speak first.
+milliseconds silence_limit(milliseconds heartbeat_timeout) {
+  return heartbeat_timeout + beat_interval(heartbeat_timeout) / 2;
+}
 
 std::vector<std::string> decode_values(BodyReader& body, int world) {
   std::vector<std::string> values(body.number(0, static_cast<std::uint64_t>(world)));
@@ -39,7 +44,7 @@ StoreClient::StoreClient(Connection connection, Options options)
     : connection_{std::move(connection)},
       options_{std::move(options)},
       heard_{Clock::now()},
-      next_beat_{heard_ + options_.heartbeat_timeout / beats_per_timeout} {
+      next_beat_{heard_ + beat_interval(options_.heartbeat_timeout)} {
   connection_.set_most_body_bytes(most_answer_bytes(options_.world));
 }
 
@@ -53,16 +58,38 @@ void StoreClient::call(Kind kind, std::string body, std::shared_ptr<StoreCall> c
 }
 
 void StoreClient::abort(std::string const& reason) {
-  if (state_ == State::failed || asked_to_abort_) {
+  if (!std::exchange(asked_to_abort_, true)) {
+    ask_to_fail(Kind::abort, Body{}.text(std::string_view{reason}.substr(0, most_value_bytes)).take(), reason,
+                patience_for_abort);
+  }
+}
+
+void StoreClient::begin_inquest() {
+  if (state_ == State::joined && !in_inquest_.exchange(true, std::memory_order_relaxed)) {
+    connection_.send(Kind::inquest, 0, std::string{});
+  }
+}
+
+void StoreClient::complain(Complaint const& complaint) {
+  auto const& [words, contacts] = complaint;
+  std::string letters(contacts.size(), '\0');
+  std::transform(contacts.begin(), contacts.end(), letters.begin(),
+                 [](Contact each) { return static_cast<char>(each); });
+  ask_to_fail(Kind::complaint, Body{}.text(std::string_view{words}.substr(0, most_value_bytes)).text(letters).take(),
+              words, patience_for_inquest + patience_for_abort);
+}
+
+void StoreClient::ask_to_fail(Kind kind, std::string body, std::string const& reason, milliseconds patience) {
+  if (state_ == State::failed) {
     return;
   }
-  asked_to_abort_ = reason;
+  auto deadline = Clock::now();  // if nobody is left to tell
   if (state_ == State::joined) {
-    connection_.send(Kind::abort, 0, Body{}.text(std::string_view{reason}.substr(0, most_value_bytes)).take());
-    abort_deadline_ = Clock::now() + patience_for_abort;
-  } else {
-    abort_deadline_ = Clock::now();  // nobody is left to tell
+    connection_.send(kind, 0, std::move(body));
+    deadline += patience;
   }
+  own_reason_ = own_reason_.empty() ? reason : own_reason_;
+  own_deadline_ = std::min(own_deadline_, deadline);
 }
 
 void StoreClient::leave() {
@@ -99,28 +126,38 @@ void StoreClient::serve(std::span<pollfd const> entries, Clock::time_point now) 
       fail({0, fmt::format("{} sent {}", options_.rank0, bad.what())});
     }
   }
-  if (now >= abort_deadline_) {
-    abort_deadline_ = Clock::time_point::max();
-    fail({options_.rank, *asked_to_abort_});
+  if (now >= own_deadline_) {
+    own_deadline_ = Clock::time_point::max();
+    fail({options_.rank, own_reason_});
   }
-  if (state_ != State::joined) {
-    return;
+  if (state_ == State::joined) {
+    look_for_silence(now);
   }
-  if (options_.rank != 0 && now - heard_ >= options_.heartbeat_timeout) {
-    fail({0, fmt::format("{} has not been heard of for {}: it is frozen, or its machine cannot be reached",
-                         options_.rank0, describe(now - heard_))});
+}
+
+/// What comes from rank 0 may be lost though it hears all that this rank says: each beat tells it, and so does the end.
+void StoreClient::look_for_silence(Clock::time_point now) {
+  auto const silence = now - heard_;
+  if (options_.rank != 0 && silence >= silence_limit(options_.heartbeat_timeout)) {
+    auto const reason = fmt::format(
+        "rank {} on {} does not hear {}: nothing has come for {}: rank 0 is frozen, or what it sends is lost",
+        options_.rank, options_.host, options_.rank0, describe(silence));
+    connection_.send(Kind::unheard, 0, Body{}.text(std::string_view{reason}.substr(0, most_value_bytes)).take());
+    fail({0, reason});
   } else if (now >= next_beat_) {
-    next_beat_ = now + options_.heartbeat_timeout / beats_per_timeout;
-    connection_.send(Kind::beat, 0, std::string{});
+    next_beat_ = now + beat_interval(options_.heartbeat_timeout);
+    auto const milliseconds_of_silence = std::chrono::duration_cast<milliseconds>(silence).count();
+    connection_.send(Kind::beat, 0, Body{}.number(static_cast<std::uint64_t>(milliseconds_of_silence)).take());
   }
 }
 
 Clock::time_point StoreClient::next_deadline() const noexcept {
   if (state_ != State::joined) {
-    return abort_deadline_;
+    return own_deadline_;
   }
-  auto const silence = options_.rank == 0 ? Clock::time_point::max() : heard_ + options_.heartbeat_timeout;
-  return std::min({abort_deadline_, next_beat_, silence});
+  auto const silence =
+      options_.rank == 0 ? Clock::time_point::max() : heard_ + silence_limit(options_.heartbeat_timeout);
+  return std::min({own_deadline_, next_beat_, silence});
 }
 
 bool StoreClient::has_sent_all() const noexcept { return connection_.has_sent_all(); }
@@ -146,6 +183,7 @@ void StoreClient::take(Frame const& frame) {
       return;
     }
     case Kind::beat: return;
+    case Kind::inquest: in_inquest_.store(true, std::memory_order_relaxed); return;
     case Kind::aborted: {
       auto const origin = static_cast<int>(body.number(0, static_cast<std::uint64_t>(options_.world - 1)));
       fail({origin, body.text(most_value_bytes)});
@@ -165,7 +203,7 @@ void StoreClient::fail(JobFailure const& failure) {
     return;
   }
   state_ = State::failed;
-  abort_deadline_ = Clock::time_point::max();
+  own_deadline_ = Clock::time_point::max();
   {
     std::lock_guard const lock{mutex_};
     failure_ = failure;

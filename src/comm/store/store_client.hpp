@@ -3,6 +3,7 @@
 #pragma once
 #include <poll.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "comm/store/connection.hpp"
+#include "comm/store/inquest.hpp"
 #include "comm/store/store.hpp"
 #include "core/counter.hpp"
 
@@ -28,12 +30,14 @@ struct StoreCall {
   Counter done;
 };
 
-/// Never waits. Its members are the store's thread's own, but for failure() and failed(), which any thread may call.
+/// Never waits. Its members are the store's thread's own, but for failure(), failed() and in_inquest(), which any
+/// thread may call.
 class StoreClient {
  public:
   struct Options {
     int rank = 0;
     int world = 1;
+    std::string host;   ///< This rank's, for people.
     std::string rank0;  ///< "rank 0 (node1:29500)"
     std::chrono::milliseconds heartbeat_timeout{};
     std::function<void(JobFailure const&)> on_failure;
@@ -44,6 +48,10 @@ class StoreClient {
   void call(Kind kind, std::string body, std::shared_ptr<StoreCall> const& call);
   /// Asks rank 0 to fail the job; fails it here alone if rank 0 does not answer.
   void abort(std::string const& reason);
+  /// This rank waits in vain: rank 0 asks all who do, and fails the job with what follows from that. Fails it here
+  /// alone if rank 0 does not answer.
+  void begin_inquest();
+  void complain(Complaint const& complaint);
   void leave();
   /// Fails the job as far as this process knows. Only the first failure counts.
   void fail(JobFailure const& failure);
@@ -56,12 +64,15 @@ class StoreClient {
   [[nodiscard]] bool has_sent_all() const noexcept;
 
   [[nodiscard]] std::optional<JobFailure> failure() const;
+  [[nodiscard]] bool in_inquest() const noexcept { return in_inquest_.load(std::memory_order_relaxed); }
   /// Counts to 1 when the job has failed.
   [[nodiscard]] Counter const& failed() const noexcept { return failed_; }
 
  private:
   enum class State : std::uint8_t { joined, alone, failed };  // alone: rank 0 has left, or this rank has
   void take(Frame const& frame);
+  void look_for_silence(Clock::time_point now);
+  void ask_to_fail(Kind kind, std::string body, std::string const& reason, std::chrono::milliseconds patience);
   void end_calls(std::string const& why);
   static void end_call(StoreCall& call, StoreCall::Outcome outcome, std::string const& text);
 
@@ -72,11 +83,13 @@ class StoreClient {
   std::uint64_t last_tag_ = 0;
   std::unordered_map<std::uint64_t, std::shared_ptr<StoreCall>> calls_;
   Clock::time_point heard_, next_beat_;
-  std::optional<std::string> asked_to_abort_;
-  Clock::time_point abort_deadline_ = Clock::time_point::max();
+  bool asked_to_abort_ = false;
+  std::string own_reason_;  // with which this rank fails the job here if rank 0 does not do so by `own_deadline_`
+  Clock::time_point own_deadline_ = Clock::time_point::max();
 
   mutable std::mutex mutex_;
   std::optional<JobFailure> failure_;
+  std::atomic<bool> in_inquest_{false};
   Counter failed_;
 };
 

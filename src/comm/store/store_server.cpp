@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "comm/describe.hpp"
+#include "comm/store/hearing.hpp"
 #include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -20,6 +21,19 @@ constexpr seconds patience_with_strangers{5};
 constexpr int most_strangers_logged = 20;
 /// What may wait for a rank that does not read.
 constexpr std::size_t most_waiting_bytes = std::size_t{256} << 20;
+
+/// Of a rank, or of rank 0 to a rank. Cuts are told from one that is merely first to be noticed by it: whom one fault
+/// silences fall silent within one beat.
+milliseconds silence_limit(milliseconds heartbeat_timeout) { return 3 * beat_interval(heartbeat_timeout); }
+
+Contacts contacts_of(std::string_view letters, int world) {
+  Contacts contacts(static_cast<std::size_t>(world));
+  if (letters.size() != contacts.size() || letters.find_first_not_of("-asq") != std::string_view::npos) {
+    throw BadFrame{"a complaint that is not about the ranks of the job"};
+  }
+  std::transform(letters.begin(), letters.end(), contacts.begin(), [](char each) { return Contact{each}; });
+  return contacts;
+}
 
 StoreTable::Wait wait_of(std::uint64_t wait_ms, Clock::time_point now) {
   return {now, now + milliseconds{static_cast<std::int64_t>(wait_ms)}};
@@ -38,7 +52,7 @@ StoreServer::StoreServer(Descriptor listener, Options options)
 void StoreServer::adopt(Descriptor socket, std::string const& host) {
   auto& peer = *peers_.emplace_back(std::make_unique<Peer>(std::move(socket), "rank 0 itself", Clock::now()));
   peer.rank = 0;
-  peer.connection.set_most_body_bytes(most_call_bytes);
+  peer.connection.set_most_body_bytes(most_call_bytes(options_.world));
   roster_[0] = RankState::joined;
   members_[0] = &peer;
   hosts_[0] = host;
@@ -82,7 +96,7 @@ Clock::time_point StoreServer::next_deadline() const noexcept {
       next = std::min(next, peer->heard + options_.heartbeat_timeout);
     }
   }
-  return next;
+  return inquest_ && !failure_ ? std::min(next, inquest_->deadline()) : next;
 }
 
 void StoreServer::look_at_the_clock(Clock::time_point now) {
@@ -98,15 +112,81 @@ void StoreServer::look_at_the_clock(Clock::time_point now) {
         log_stranger(*peer, "it did not finish its greeting");
       }
       peer->ended = true;
-    } else if (peer->rank > 0 && !failure_ && now - peer->heard >= options_.heartbeat_timeout) {
-      fail(peer->rank, fmt::format("{} has not been heard of for {}: it is frozen, or its machine cannot be reached",
-                                   name_of(peer->rank), describe(now - peer->heard)));
     } else if (peer->connection.waiting_bytes() > most_waiting_bytes) {
       end(*peer, "does not read what it asked for");
     }
   }
+  look_for_silence(now);
+  look_at_the_inquest(now);
   if (now >= table_.next_deadline()) {
     table_.expire(now);
+  }
+}
+
+// ---- silence --------------------------------------------------------------------------------------------------------
+
+void StoreServer::look_for_silence(Clock::time_point now) {
+  auto const is_missed = [&](auto const& peer) {
+    return peer->rank > 0 && (peer->deaf || (!peer->ended && now - peer->heard >= options_.heartbeat_timeout));
+  };
+  if (!failure_ && std::any_of(peers_.begin(), peers_.end(), is_missed)) {
+    fail_for_silence(now);
+  }
+}
+
+/// The first rank that is missed need not be the one at fault: rank 0's own machine may hear none, or be heard by none.
+void StoreServer::fail_for_silence(Clock::time_point now) {
+  auto const limit = silence_limit(options_.heartbeat_timeout);
+  std::vector<Way> ways;
+  std::vector<bool> has_spoken(members_.size());
+  has_spoken[0] = true;
+  Clock::duration longest{};
+  for (auto const& peer : peers_) {
+    if (peer->rank <= 0 || (peer->ended && !peer->deaf)) {
+      continue;
+    }
+    bool const is_heard = now - peer->heard < limit;
+    bool const hears = !peer->deaf && now - peer->heard_us < limit;
+    has_spoken[static_cast<std::size_t>(peer->rank)] = is_heard;
+    ways.push_back({peer->rank, 0, is_heard});
+    if (is_heard || awaits_acknowledgement(peer->connection.socket())) {  // or else nothing is known of that way
+      ways.push_back({0, peer->rank, is_heard && hears});
+    }
+    longest = std::max({longest, is_heard ? Clock::duration{} : now - peer->heard,
+                        is_heard && !hears ? now - peer->heard_us : Clock::duration{}});
+  }
+  auto const verdict = judge(ways, hosts_, has_spoken);
+  auto const& [ranks, not_heard, not_hearing] = verdict;
+  bool const is_silent = ranks.front() != 0 && !not_hearing.empty();
+  fail(ranks.front(),
+       !is_silent ? fmt::format("{}: nothing has come through for {}", describe(verdict, hosts_), describe(longest))
+                  : fmt::format("{} {} not been heard of for {}: {}", name_ranks(ranks, hosts_),
+                                ranks.size() == 1 ? "has" : "have", describe(longest),
+                                not_heard.empty() ? "it is frozen, or its machine cannot be reached"
+                                                  : "what it is sent is not acknowledged either: its machine hears "
+                                                    "nothing, or cannot be reached"));
+}
+
+// ---- ranks that wait in vain ----------------------------------------------------------------------------------------
+
+void StoreServer::begin_inquest(Clock::time_point now) {
+  if (inquest_ || failure_) {
+    return;
+  }
+  inquest_.emplace(options_.world, now + patience_for_inquest);
+  for (auto* const member : members_) {
+    if (member != nullptr) {
+      member->connection.send(Kind::inquest, 0, std::string{});
+    }
+  }
+}
+
+void StoreServer::look_at_the_inquest(Clock::time_point now) {
+  auto const has_spoken = [this](Peer const* member) { return member == nullptr || inquest_->has(member->rank); };
+  if (inquest_ && !failure_ && !inquest_->is_empty() &&
+      (now >= inquest_->deadline() || std::all_of(members_.begin(), members_.end(), has_spoken))) {
+    auto const found = inquest_->find(hosts_);
+    fail(found.origin, found.reason);
   }
 }
 
@@ -122,6 +202,7 @@ void StoreServer::send_replies() {
 void StoreServer::forgive_silence(Clock::time_point now) noexcept {
   for (auto& peer : peers_) {
     peer->heard = now;
+    peer->heard_us = now;
   }
 }
 
@@ -178,7 +259,7 @@ void StoreServer::admit(Peer& peer, Hello const& hello) {
   } else {
     auto const rank = static_cast<std::size_t>(hello.rank);
     peer.rank = hello.rank;
-    peer.connection.set_most_body_bytes(most_call_bytes);
+    peer.connection.set_most_body_bytes(most_call_bytes(options_.world));
     roster_[rank] = RankState::joined;
     members_[rank] = &peer;
     hosts_[rank] = hello.host;
@@ -256,7 +337,25 @@ void StoreServer::take(Peer& peer, Frame const& frame, Clock::time_point now) {
       table_.gather(call, name, std::move(value), wait_of(body.number(0, longest_wait_ms), now));
       break;
     }
-    case Kind::beat: peer.connection.send(Kind::beat, 0, std::string{}); break;
+    case Kind::beat:
+      peer.heard_us = now - milliseconds{static_cast<std::int64_t>(body.number(0, longest_wait_ms))};
+      peer.connection.send(Kind::beat, 0, std::string{});
+      break;
+    case Kind::unheard:
+      body.text(most_value_bytes);  // as it will tell its own program
+      peer.deaf = true;
+      leave(peer);
+      break;
+    case Kind::inquest: begin_inquest(now); break;
+    case Kind::complaint: {
+      auto words = body.text(most_value_bytes);
+      auto contacts = contacts_of(body.text(static_cast<std::size_t>(options_.world)), options_.world);
+      begin_inquest(now);
+      if (inquest_) {
+        inquest_->add(peer.rank, {std::move(words), std::move(contacts)});
+      }
+      break;
+    }
     case Kind::abort: fail(peer.rank, body.text(most_value_bytes)); break;
     case Kind::leave: leave(peer); break;
     default: throw BadFrame{"what only rank 0's store says"};

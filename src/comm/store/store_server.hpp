@@ -11,6 +11,7 @@
 
 #include "comm/job_failure.hpp"
 #include "comm/store/connection.hpp"
+#include "comm/store/inquest.hpp"
 #include "comm/store/store_table.hpp"
 
 namespace zeroth::comm {
@@ -47,13 +48,19 @@ class StoreServer {
  private:
   struct Peer {
     Peer(Descriptor socket, std::string from, Clock::time_point now)
-        : connection{std::move(socket), most_hello_bytes}, address{std::move(from)}, since{now}, heard{now} {}
+        : connection{std::move(socket), most_hello_bytes},
+          address{std::move(from)},
+          since{now},
+          heard{now},
+          heard_us{now} {}
     Connection connection;
     std::string address;
     Clock::time_point since, heard;
-    int rank = -1;         // a stranger
-    bool refused = false;  // has been told so, and only reads it
-    bool ended = false;    // to be removed
+    Clock::time_point heard_us;  // when it last did, as it says
+    int rank = -1;               // a stranger
+    bool refused = false;        // has been told so, and only reads it
+    bool deaf = false;           // has said that it hears us no more, and left
+    bool ended = false;          // to be removed
   };
 
   void accept_all(Clock::time_point now);
@@ -65,6 +72,10 @@ class StoreServer {
   void leave(Peer& peer);
   void fail(int origin, std::string const& reason);
   void look_at_the_clock(Clock::time_point now);
+  void look_for_silence(Clock::time_point now);
+  void fail_for_silence(Clock::time_point now);
+  void begin_inquest(Clock::time_point now);
+  void look_at_the_inquest(Clock::time_point now);
   void send_replies();
   void log_stranger(Peer const& peer, std::string const& what);
   [[nodiscard]] std::string name_of(int rank) const;
@@ -77,6 +88,7 @@ class StoreServer {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> members_;      // [world]; null where nobody has joined, or no longer is
   std::vector<std::string> hosts_;  // [world]
+  std::optional<Inquest> inquest_;
   std::optional<JobFailure> failure_;
   Clock::time_point accept_again_{};  // after the system has refused a connection
   int strangers_logged_ = 0;

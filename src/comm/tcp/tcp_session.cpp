@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <iterator>
 #include <random>
 #include <set>
 #include <string_view>
@@ -77,8 +76,10 @@ TcpSession::TcpSession(TcpOptions options)
     meet(options);
     choose_ways(options);
     std::vector<Endpoint> ends;
-    std::transform(ranks_.begin(), ranks_.end(), std::back_inserter(ends),
-                   [](Neighbour const& each) { return each.at; });
+    for (int rank = 0; rank < world_; ++rank) {
+      auto const& at = ranks_[static_cast<std::size_t>(rank)].at;
+      ends.push_back(options.detour ? options.detour(rank, at) : at);
+    }
     links_ = std::make_unique<TcpLinks>(
         Door::Options{std::move(place.listener), options.rendezvous.at.token, rank_, world_}, ends,
         TcpLinks::Handlers{
@@ -245,16 +246,36 @@ std::shared_ptr<MemoryLanes> TcpSession::try_to_share_lanes(Group const& group, 
 // ---- failure --------------------------------------------------------------------------------------------------------
 
 void TcpSession::fail(int origin, std::string const& reason) noexcept {
-  auto& store = rendezvous_->store();
-  store.abort(reason);
+  rendezvous_->store().abort(reason);
+  end_all_use_after(origin, reason);
+}
+
+void TcpSession::complain(std::string const& reason, std::vector<Whereabouts> const& places) noexcept {
   try {
-    end_all_use(store.failure().value_or(JobFailure{origin, reason}));
+    Contacts contacts(static_cast<std::size_t>(world_), Contact::none);
+    for (auto const& place : places) {
+      contacts[static_cast<std::size_t>(place.rank)] = place.answered                     ? Contact::answered
+                                                       : roll_call_.has_asked(place.rank) ? Contact::asking
+                                                                                          : Contact::silent;
+    }
+    rendezvous_->store().complain({reason, contacts});
+  } catch (std::exception const& error) {
+    print_error(error.what());
+  }
+  end_all_use_after(rank_, reason);
+}
+
+bool TcpSession::in_inquest() const noexcept { return rendezvous_->store().in_inquest(); }
+
+/// Of who has told the store why the job fails, unless it had failed before.
+void TcpSession::end_all_use_after(int origin, std::string const& reason) noexcept {
+  try {
+    end_all_use(rendezvous_->store().failure().value_or(JobFailure{origin, reason}));
   } catch (std::exception const& error) {
     print_error(error.what());
   }
 }
 
-/// On the store's thread, or that of the one who fails.
 void TcpSession::end_all_use(JobFailure const& failure) noexcept {
   std::scoped_lock const lock{mutex_};
   for (auto const& each : lanes_) {
@@ -301,6 +322,7 @@ void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
 
 void TcpSession::hear(int from, WireHead const& head, std::string const& words) {
   if (head.kind == WireKind::question) {
+    roll_call_.note_question(from);
     links_->say(from, {.kind = WireKind::answer, .offset = head.offset, .length = roll_call_.begun(head.communicator)},
                 describe_last(*recorder_).substr(0, most_whereabouts_bytes));
   } else if (head.kind == WireKind::left) {
@@ -311,6 +333,7 @@ void TcpSession::hear(int from, WireHead const& head, std::string const& words) 
 }
 
 std::vector<Whereabouts> TcpSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
+  rendezvous_->store().begin_inquest();
   return ask(communicator, ranks, patience_for_whereabouts);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,6 +32,8 @@ struct TcpOptions {
   /// is on one machine, and otherwise the one by which this rank reached rank 0.
   std::string interface = {};
   WithinMachine within_machine = WithinMachine::memory;
+  /// Where this rank dials rank `rank`, which listens at `at`, if it is to go another way than there.
+  std::function<Endpoint(int rank, Endpoint const& at)> detour = {};
 };
 
 /// One per rank; outlives its communicators. Any thread may call anything.
@@ -58,6 +61,8 @@ class TcpSession final : public HostJob {
   [[nodiscard]] std::shared_ptr<MemoryLanes> share_lanes(Group const& group, std::chrono::milliseconds timeout);
 
   void fail(int origin, std::string const& reason) noexcept override;
+  void complain(std::string const& reason, std::vector<Whereabouts> const& places) noexcept override;
+  [[nodiscard]] bool in_inquest() const noexcept override;
   [[nodiscard]] std::optional<JobFailure> failure() const override;
   /// A number that names one of this rank's jobs, and the same job on all ranks.
   [[nodiscard]] std::uint64_t next_job();
@@ -89,6 +94,7 @@ class TcpSession final : public HostJob {
   void choose_ways(TcpOptions const& options);
   [[nodiscard]] std::string why_unreadable(std::vector<Neighbour> const& ranks) const;
   void end_all_use(JobFailure const& failure) noexcept;
+  void end_all_use_after(int origin, std::string const& reason) noexcept;
   void hear(int from, WireHead const& head, std::string const& words);
   [[nodiscard]] std::vector<Whereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks,
                                              std::chrono::milliseconds patience);
