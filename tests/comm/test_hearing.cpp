@@ -13,8 +13,8 @@ namespace {
 
 using Hosts = std::vector<std::string>;
 
-constexpr bool open = true;
-constexpr bool closed = false;
+constexpr bool comes = true;
+constexpr bool lost = false;
 
 std::string judged(std::vector<Way> const& ways, Hosts const& hosts, std::initializer_list<std::size_t> spoke = {}) {
   std::vector<bool> has_spoken(hosts.size());
@@ -27,38 +27,38 @@ std::string judged(std::vector<Way> const& ways, Hosts const& hosts, std::initia
 
 TEST_CASE("among machines of one rank each, the one whose pairs are apart is named, with the direction") {
   Hosts const four{"a", "b", "c", "d"};
-  CHECK(judged({{1, 0, open}, {0, 1, open}}, four) == "nobody");
-  CHECK(judged({{1, 0, closed}, {2, 0, closed}, {3, 0, closed}}, four) == "rank 0 on a hears none of ranks 1 to 3");
-  CHECK(judged({{0, 1, closed}, {1, 0, open}, {0, 2, closed}, {0, 3, closed}}, four) ==
+  CHECK(judged({{1, 0, comes}, {0, 1, comes}}, four) == "nobody");
+  CHECK(judged({{1, 0, lost}, {2, 0, lost}, {3, 0, lost}}, four) == "rank 0 on a hears none of ranks 1 to 3");
+  CHECK(judged({{0, 1, lost}, {1, 0, comes}, {0, 2, lost}, {0, 3, lost}}, four) ==
         "rank 0 on a is heard by none of ranks 1 to 3");
-  CHECK(judged({{1, 0, open}, {2, 0, closed}, {3, 0, open}}, four) == "rank 2 on c is not heard by rank 0 on a");
-  CHECK(judged({{1, 0, open}, {2, 0, open}, {0, 2, closed}, {3, 0, open}}, four) ==
+  CHECK(judged({{1, 0, comes}, {2, 0, lost}, {3, 0, comes}}, four) == "rank 2 on c is not heard by rank 0 on a");
+  CHECK(judged({{1, 0, comes}, {2, 0, comes}, {0, 2, lost}, {3, 0, comes}}, four) ==
         "rank 2 on c does not hear rank 0 on a");
-  CHECK(judged({{0, 2, closed}, {1, 2, closed}, {2, 1, closed}, {0, 1, open}}, four) ==
+  CHECK(judged({{0, 2, lost}, {1, 2, lost}, {2, 1, lost}, {0, 1, comes}}, four) ==
         "rank 2 on c hears none of ranks 0 and 1 and is not heard by rank 1 on b");
 }
 
 TEST_CASE("where two are equally apart the one that does not hear is named, or who has not spoken") {
   Hosts const four{"a", "b", "c", "d"};
-  std::vector<Way> ways{{0, 1, open}, {0, 2, open}, {3, 1, open}, {3, 2, open}, {1, 2, closed}};
+  std::vector<Way> ways{{0, 1, comes}, {0, 2, comes}, {3, 1, comes}, {3, 2, comes}, {1, 2, lost}};
   CHECK(judged(ways, four) == "rank 2 on c does not hear rank 1 on b");
   CHECK(judged(ways, four, {1}) == "rank 2 on c does not hear rank 1 on b");
   CHECK(judged(ways, four, {2}) == "rank 1 on b is not heard by rank 2 on c");
-  ways.push_back({2, 1, closed});
+  ways.push_back({2, 1, lost});
   CHECK(judged(ways, four) == "rank 2 on c and rank 1 on b do not hear each other");
-  CHECK(judged({{1, 0, closed}}, {"a", "b"}, {0}) == "rank 1 on b is not heard by rank 0 on a");
-  CHECK(judged({{0, 1, closed}, {1, 0, open}}, {"a", "b"}, {0, 1}) == "rank 1 on b does not hear rank 0 on a");
+  CHECK(judged({{1, 0, lost}}, {"a", "b"}, {0}) == "rank 1 on b is not heard by rank 0 on a");
+  CHECK(judged({{0, 1, lost}, {1, 0, comes}}, {"a", "b"}, {0, 1}) == "rank 1 on b does not hear rank 0 on a");
 }
 
 TEST_CASE("machines are named as a whole where nothing passes between them, ranks where something does") {
   Hosts const three_of_two{"a", "a", "b", "b", "c", "c"};
-  CHECK(judged({{1, 0, open}, {2, 0, closed}, {3, 0, closed}, {4, 0, closed}, {5, 0, closed}}, three_of_two, {0, 1}) ==
+  CHECK(judged({{1, 0, comes}, {2, 0, lost}, {3, 0, lost}, {4, 0, lost}, {5, 0, lost}}, three_of_two, {0, 1}) ==
         "rank 0 on a hears none of ranks 2 to 5");
-  CHECK(judged({{1, 0, open}, {2, 0, closed}, {3, 0, closed}, {4, 0, open}, {5, 0, open}}, three_of_two, {0, 1}) ==
+  CHECK(judged({{1, 0, comes}, {2, 0, lost}, {3, 0, lost}, {4, 0, comes}, {5, 0, comes}}, three_of_two, {0, 1}) ==
         "ranks 2 and 3 on b are not heard by rank 0 on a");
-  CHECK(judged({{1, 0, open}, {2, 0, open}, {3, 0, closed}, {4, 0, open}, {5, 0, open}}, three_of_two, {0, 1}) ==
+  CHECK(judged({{1, 0, comes}, {2, 0, comes}, {3, 0, lost}, {4, 0, comes}, {5, 0, comes}}, three_of_two, {0, 1}) ==
         "rank 3 on b is not heard by rank 0 on a");
-  CHECK(judged({{1, 0, closed}, {2, 0, closed}, {3, 0, open}}, {"a", "a", "a", "a"}, {0}) ==
+  CHECK(judged({{1, 0, lost}, {2, 0, lost}, {3, 0, comes}}, {"a", "a", "a", "a"}, {0}) ==
         "rank 1 on a is not heard by rank 0 on a");
 }
 

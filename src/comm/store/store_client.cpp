@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds patience_for_abort{2};
 /// Rank 0 knows more of who is silent: it is to speak first.
-milliseconds silence_limit(milliseconds heartbeat_timeout) {
+milliseconds patience_with_rank0(milliseconds heartbeat_timeout) {
   return heartbeat_timeout + beat_interval(heartbeat_timeout) / 2;
 }
 
@@ -138,7 +138,7 @@ void StoreClient::serve(std::span<pollfd const> entries, Clock::time_point now) 
 /// What comes from rank 0 may be lost though it hears all that this rank says: each beat tells it, and so does the end.
 void StoreClient::look_for_silence(Clock::time_point now) {
   auto const silence = now - heard_;
-  if (options_.rank != 0 && silence >= silence_limit(options_.heartbeat_timeout)) {
+  if (options_.rank != 0 && silence >= patience_with_rank0(options_.heartbeat_timeout)) {
     auto const reason = fmt::format(
         "rank {} on {} does not hear {}: nothing has come for {}: rank 0 is frozen, or what it sends is lost",
         options_.rank, options_.host, options_.rank0, describe(silence));
@@ -156,7 +156,7 @@ Clock::time_point StoreClient::next_deadline() const noexcept {
     return own_deadline_;
   }
   auto const silence =
-      options_.rank == 0 ? Clock::time_point::max() : heard_ + silence_limit(options_.heartbeat_timeout);
+      options_.rank == 0 ? Clock::time_point::max() : heard_ + patience_with_rank0(options_.heartbeat_timeout);
   return std::min({own_deadline_, next_beat_, silence});
 }
 

@@ -22,9 +22,9 @@ constexpr int most_strangers_logged = 20;
 /// What may wait for a rank that does not read.
 constexpr std::size_t most_waiting_bytes = std::size_t{256} << 20;
 
-/// Of a rank, or of rank 0 to a rank. Cuts are told from one that is merely first to be noticed by it: whom one fault
-/// silences fall silent within one beat.
-milliseconds silence_limit(milliseconds heartbeat_timeout) { return 3 * beat_interval(heartbeat_timeout); }
+/// Whom one fault silences fall silent within one beat of each other, and who is well was heard of in the last two:
+/// this is between, when the first of them has been silent for the whole timeout.
+milliseconds sure_silence(milliseconds heartbeat_timeout) { return 3 * beat_interval(heartbeat_timeout); }
 
 Contacts contacts_of(std::string_view letters, int world) {
   Contacts contacts(static_cast<std::size_t>(world));
@@ -136,7 +136,7 @@ void StoreServer::look_for_silence(Clock::time_point now) {
 
 /// The first rank that is missed need not be the one at fault: rank 0's own machine may hear none, or be heard by none.
 void StoreServer::fail_for_silence(Clock::time_point now) {
-  auto const limit = silence_limit(options_.heartbeat_timeout);
+  auto const limit = sure_silence(options_.heartbeat_timeout);
   std::vector<Way> ways;
   std::vector<bool> has_spoken(members_.size());
   has_spoken[0] = true;
