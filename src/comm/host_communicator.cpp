@@ -231,11 +231,11 @@ void HostCommunicator::fail_without(int job_rank) {
 
 void HostCommunicator::time_out(Clock::time_point begin) {
   auto const waited = Clock::now() - begin;
-  auto const places = job_.ask_where(group_.id, awaited());
+  auto places = job_.ask_where(group_.id, awaited());
   std::vector<AwaitedRank> ranks;
-  for (auto const& place : places) {
-    bool const here = place.answered && !awaits_messages_ && place.begun >= current_->position;
-    ranks.push_back({fmt::format("rank {}", place.rank), here,
+  for (auto& place : places) {
+    place.here = place.answered && !awaits_messages_ && place.begun >= current_->position;
+    ranks.push_back({fmt::format("rank {}", place.rank), place.here,
                      place.answered ? place.words : fmt::format("{}, {}", no_answer, describe_last_ended())});
   }
   expect_running();

@@ -12,6 +12,7 @@ struct Whereabouts {
   bool answered = false;
   std::uint64_t begun = 0;  ///< The last transaction of all ranks that it has come to on the communicator in question.
   std::string words;        ///< What it did last.
+  bool here = false;        ///< Who asked finds that it has come to what was waited for.
 };
 
 }  // namespace zeroth::comm

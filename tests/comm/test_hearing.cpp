@@ -74,22 +74,32 @@ TEST_CASE("a job's reason is that of who misses the one at fault, and not of who
   Hosts const hosts{"a", "b", "c", "d"};
   Inquest inquest{4, Clock::time_point::max()};
   CHECK(inquest.is_empty());
-  inquest.add(3, complaint("three waited", "aaa-"));
+  inquest.add(3, complaint("three waited", "hhh-"));
   CHECK(inquest.find(hosts).reason == "three waited");
   CHECK(inquest.find(hosts).origin == 3);
-  inquest.add(0, complaint("nought waited", "-aaa"));
-  inquest.add(1, complaint("one waited", "a-qa"));
-  inquest.add(2, complaint("two waited", "as-a"));
+  inquest.add(0, complaint("nought waited", "-hhh"));
+  inquest.add(1, complaint("one waited", "h-qh"));
+  inquest.add(2, complaint("two waited", "hs-h"));
   CHECK(inquest.find(hosts).reason == "rank 2 on c does not hear rank 1 on b: two waited");
   CHECK(inquest.find(hosts).origin == 2);
+}
+
+TEST_CASE("where all answer, who waits for one that waits itself has not the job's reason") {
+  Inquest inquest{4, Clock::time_point::max()};
+  inquest.add(0, complaint("nought waited", "-hll"));
+  inquest.add(2, complaint("two waited", "---l"));
+  inquest.add(1, complaint("one waited", "h-ll"));
+  auto const found = inquest.find({"a", "b", "c", "d"});
+  CHECK(found.reason == "two waited");
+  CHECK(found.origin == 2);
 }
 
 TEST_CASE("a rank that does not even complain is named in the words of one that misses it") {
   Hosts const hosts{"a", "b", "c"};
   Inquest inquest{3, Clock::time_point::max()};
-  inquest.add(0, complaint("nought waited", "-sa"));
-  inquest.add(0, complaint("nought waited elsewhere", "--a"));
-  inquest.add(2, complaint("two waited", "as-"));
+  inquest.add(0, complaint("nought waited", "-sh"));
+  inquest.add(0, complaint("nought waited elsewhere", "--h"));
+  inquest.add(2, complaint("two waited", "hs-"));
   CHECK(inquest.find(hosts).reason == "rank 1 on b is heard by none of ranks 0 and 2: nought waited");
 }
 

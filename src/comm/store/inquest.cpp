@@ -13,7 +13,8 @@ namespace {
 void add_ways(std::vector<Way>& ways, int rank, int other, Contact contact) {
   switch (contact) {
     case Contact::none: return;
-    case Contact::answered:
+    case Contact::here:
+    case Contact::late:
       ways.push_back({rank, other, true});
       ways.push_back({other, rank, true});
       return;
@@ -28,14 +29,22 @@ void add_ways(std::vector<Way>& ways, int rank, int other, Contact contact) {
 }  // namespace
 
 void Inquest::add(int rank, Complaint complaint) {
-  first_ = first_ < 0 ? rank : first_;
   auto const [place, is_new] = complaints_.try_emplace(rank, std::move(complaint));
   if (is_new) {
+    order_.push_back(rank);
     return;
   }
   auto& contacts = place->second.contacts;  // of a wait on another communicator
   std::transform(contacts.begin(), contacts.end(), complaint.contacts.begin(), contacts.begin(),
                  [](Contact before, Contact now) { return before == Contact::none ? now : before; });
+}
+
+/// Of those that have not come to where `rank` waits: how many complain too.
+int Inquest::waiting_themselves(int rank) const {
+  auto const& contacts = complaints_.at(rank).contacts;
+  return static_cast<int>(std::count_if(order_.begin(), order_.end(), [&](int other) {
+    return contacts[static_cast<std::size_t>(other)] == Contact::late;
+  }));
 }
 
 JobFailure Inquest::find(std::vector<std::string> const& hosts) const {
@@ -49,13 +58,15 @@ JobFailure Inquest::find(std::vector<std::string> const& hosts) const {
   }
   auto const verdict = judge(ways, hosts, has_spoken);
   if (verdict.ranks.empty()) {
-    return {first_, complaints_.at(first_).words};
+    int const nearest = *std::min_element(
+        order_.begin(), order_.end(), [this](int a, int b) { return waiting_themselves(a) < waiting_themselves(b); });
+    return {nearest, complaints_.at(nearest).words};
   }
   int const named = verdict.ranks.front();
   auto const& witnesses = verdict.not_heard.empty() || !has(named) ? verdict.not_hearing : verdict.ranks;
   auto const witness =
       std::find_if(witnesses.begin(), witnesses.end(), [this](int rank) { return complaints_.contains(rank); });
-  auto const& words = complaints_.at(witness == witnesses.end() ? first_ : *witness).words;
+  auto const& words = complaints_.at(witness == witnesses.end() ? order_.front() : *witness).words;
   return {named, describe(verdict, hosts) + ": " + words};
 }
 

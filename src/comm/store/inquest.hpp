@@ -12,8 +12,9 @@ namespace zeroth::comm {
 
 /// What a rank that waited has heard of another one.
 enum class Contact : char {
-  none = '-',  ///< It has not asked it.
-  answered = 'a',
+  none = '-',    ///< It has not asked it.
+  here = 'h',    ///< It answered, and has come to what is waited for.
+  late = 'l',    ///< It answered, and has not.
   silent = 's',  ///< No answer, and no question of that one either.
   asking = 'q',  ///< No answer, though that one's own question came.
 };
@@ -38,13 +39,15 @@ class Inquest {
     return complaints_.empty() ? Clock::time_point::max() : deadline_;
   }
   /// Who does not hear whom, in the words of one that misses who is named; where all were answered, in those of who
-  /// came first. Of at least one complaint. See judge(); `hosts` [world].
+  /// waits for fewest that only wait themselves. Of at least one complaint. See judge(); `hosts` [world].
   [[nodiscard]] JobFailure find(std::vector<std::string> const& hosts) const;
 
  private:
+  [[nodiscard]] int waiting_themselves(int rank) const;
+
   int world_;
   Clock::time_point deadline_;
-  int first_ = -1;
+  std::vector<int> order_;               // in which ranks came
   std::map<int, Complaint> complaints_;  // by rank
 };
 

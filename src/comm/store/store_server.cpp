@@ -28,7 +28,7 @@ milliseconds sure_silence(milliseconds heartbeat_timeout) { return 3 * beat_inte
 
 Contacts contacts_of(std::string_view letters, int world) {
   Contacts contacts(static_cast<std::size_t>(world));
-  if (letters.size() != contacts.size() || letters.find_first_not_of("-asq") != std::string_view::npos) {
+  if (letters.size() != contacts.size() || letters.find_first_not_of("-hlsq") != std::string_view::npos) {
     throw BadFrame{"a complaint that is not about the ranks of the job"};
   }
   std::transform(letters.begin(), letters.end(), contacts.begin(), [](char each) { return Contact{each}; });

@@ -254,7 +254,8 @@ void TcpSession::complain(std::string const& reason, std::vector<Whereabouts> co
   try {
     Contacts contacts(static_cast<std::size_t>(world_), Contact::none);
     for (auto const& place : places) {
-      contacts[static_cast<std::size_t>(place.rank)] = place.answered                     ? Contact::answered
+      contacts[static_cast<std::size_t>(place.rank)] = place.here                         ? Contact::here
+                                                       : place.answered                   ? Contact::late
                                                        : roll_call_.has_asked(place.rank) ? Contact::asking
                                                                                           : Contact::silent;
     }
