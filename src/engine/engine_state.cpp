@@ -254,9 +254,6 @@ engine::Meters EngineState::meters() const {
   };
   add(manager->memory.disk());
   add(manager->memory.parameters_disk());
-  if (auto const* const disk = manager->memory.parameters_disk()) {
-    now.waited_ms -= disk->waited_ms();  // which is no communication
-  }
   now.save_ms = checkpoints ? checkpoints->waited_ms() : 0;
   now.gathered = traffic.gathered;
   now.reduced = traffic.reduced;

@@ -2,7 +2,6 @@
 #include "shard/disk_parameters.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "core/block_file.hpp"
@@ -24,19 +23,6 @@ ById<FlatId, StoredStates> stored_parameters(MemoryPlan const& plan, PlanRequest
   return all;
 }
 
-class AddTime {
- public:
-  AddTime(device::Device& device, double& to) : device_{device}, to_{to}, begin_{device.now()} {}
-  AddTime(AddTime const&) = delete;
-  AddTime& operator=(AddTime const&) = delete;
-  ~AddTime() { to_ += std::chrono::duration<double, std::milli>(device_.now() - begin_).count(); }
-
- private:
-  device::Device& device_;
-  double& to_;
-  Clock::time_point begin_;
-};
-
 }  // namespace
 
 DiskParameters::DiskParameters(device::Device& device, Layout const& layout, MemoryPlan const& plan,
@@ -46,7 +32,8 @@ DiskParameters::DiskParameters(device::Device& device, Layout const& layout, Mem
       plan_{&plan},
       request_{&request},
       states_{device, layout, plan.parameters_disk, request.offload_parameters.disk, stored_parameters(plan, request)},
-      most_in_buffer_{plan.parameters_disk.tile_bytes / bytes_of(request.precision.compute)} {
+      most_in_buffer_{plan.parameters_disk.tile_bytes / bytes_of(request.precision.compute)},
+      waits_{device.make_stream("compute", device::Overlap::off)} {
   for (int i = 0; i < plan.parameters_disk.gather_buffers; ++i) {
     buffers_.push_back({states_.gather_buffer(i), device.make_event(), device.make_event()});
   }
@@ -85,7 +72,6 @@ DiskParameters::Buffer& DiskParameters::buffer(std::int64_t number) noexcept {
 }
 
 void DiskParameters::read(FlatId flat, std::int64_t number) {
-  AddTime const in_line{*device_, held_up_ms_};
   auto& stream = states_.reads();
   auto const& to = buffer(read_++);
   auto const [trainable, elements] = piece(flat, number);
@@ -148,13 +134,7 @@ void DiskParameters::forget() noexcept {
   ahead_.clear();
 }
 
-void DiskParameters::await(FlatId flat) {
-  AddTime const waits{*device_, held_up_ms_};
-  auto& compute = device_->compute();
-  auto const before = compute.waited_ms();
-  compute.wait(*arrived_[flat]);
-  waited_ms_ += compute.waited_ms() - before;
-}
+void DiskParameters::await(FlatId flat) { waits_->wait(*arrived_[flat]); }
 
 void DiskParameters::note_updated(FlatId flat) { states_.writes().record(*written_[flat]); }
 

@@ -45,10 +45,9 @@ class DiskParameters {
   /// Of the first element of a part, counted as DiskStates does.
   [[nodiscard]] std::int64_t first_of(FlatId flat, bool trainable) const noexcept;
 
-  /// Milliseconds that updates and the compute stream's waits for gathers were held up by this rank's disk, in all.
-  [[nodiscard]] double held_up_ms() const { return states_.held_up_ms() + held_up_ms_; }
-  /// Of these, what the compute stream counts as its own waits.
-  [[nodiscard]] double waited_ms() const noexcept { return waited_ms_; }
+  /// Milliseconds that updates and the compute stream's waits for gathers were held up by this rank's disk, in all. No
+  /// part of the compute stream's own waits.
+  [[nodiscard]] double held_up_ms() const { return states_.held_up_ms() + waits_->host_ms() + waits_->waited_ms(); }
   [[nodiscard]] DiskTraffic traffic() const noexcept;
 
  private:
@@ -85,7 +84,7 @@ class DiskParameters {
   std::vector<FlatId> ahead_;            // begun and not brought; all pieces of all but the last are read
   std::int64_t pieces_of_last_ = 0;      // that are read
   ById<FlatId, std::unique_ptr<device::Event>> written_, arrived_;
-  double held_up_ms_ = 0, waited_ms_ = 0;
+  std::unique_ptr<device::Stream> waits_;  // the compute stream, whose waits for pieces are counted by themselves
   std::int64_t read_bytes_ = 0;
 };
 
