@@ -153,14 +153,35 @@ TEST_CASE("modules that cannot be trained are refused") {
              contains("parameter \"linear.weight\" is of type Double"));
   CHECK_THAT(with([](auto& module) { module.register_parameter("more", module.parameters()[0].view({16})); }),
              contains("parameters \"linear.weight\" and \"linear.more\" share memory and are different tensors"));
-  CHECK_THAT(with([](auto& module) { module.register_parameter("more", at::empty({2}, at::kMeta)); }),
-             contains("\"linear.more\" is on the device meta"));
   nn::Module empty;
   CHECK_THAT(said_of_module(empty, {.units = units(empty, {})}), contains("a module without parameters"));
   CHECK_THAT(said_in_training([](Trainer& trainer, Net&) { static_cast<void>(trainer.read("c")); }),
              contains("read() of \"c\", which is no parameter of the module"));
   CHECK_THAT(said_in_training([](Trainer& trainer, Net&) { trainer.write("a.linear.bias", at::zeros({3})); }),
              contains("the values have shape [3], the parameter has [8]"));
+}
+
+TEST_CASE("parameters and buffers on another device than the CPU are refused with what to do") {
+  auto const with = [](auto const& change, torch_adapter::TrainerOptions options = {}) {
+    nn::Module root;
+    nn::Linear linear{4, 4};
+    root.register_module("linear", linear);
+    change(*linear);
+    options.units = units(root, {"linear"});
+    return said_of_module(root, options);
+  };
+  auto const add_parameter = [](auto& module) { module.register_parameter("more", at::empty({2}, at::kMeta)); };
+  auto const add_buffer = [](auto& module) { module.register_buffer("mask", at::empty({2}, at::kMeta)); };
+  CHECK_THAT(with(add_parameter), contains("parameter \"linear.more\" is on the device meta, where it has no values"));
+  CHECK_THAT(with(add_buffer), contains("buffer \"linear.mask\" is on the device meta") &&
+                                   contains("A buffer has to hold there what forward reads"));
+  CHECK_THAT(with(add_buffer, {.buffers_not_saved = {"linear.mask"}}), contains("is on the device meta"));
+  auto const refused = [](c10::Device device) {
+    return thrown<ContractError>([&] { torch_adapter::detail::expect_on_cpu("buffer \"mask\"", device); });
+  };
+  CHECK_THAT(refused({at::kCUDA, 1}), contains("buffer \"mask\" is on cuda:1: this adapter has run on CPUs alone") &&
+                                          contains("module.to(torch::kCPU)"));
+  CHECK(refused(at::kCPU) == "");
 }
 
 TEST_CASE("a rank that starts with other values is noticed") {

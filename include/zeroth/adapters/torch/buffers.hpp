@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "zeroth/adapters/torch/device.hpp"
 #include "zeroth/adapters/torch/units.hpp"
 #include "zeroth/comm/collectives.hpp"
 
@@ -26,12 +27,10 @@ class Buffers {
   Buffers(Job& job, ::torch::nn::Module const& root, std::vector<UnitPolicy> const& left_out) {
     for (auto const& item : root.named_buffers()) {
       auto const name = item.key();
+      expect_on_cpu("buffer \"" + name + "\"", item.value().device());
       bool const known =
           std::ranges::any_of(buffers_, [&](auto const& other) { return other.tensor.is_same(item.value()); });
       if (!known && std::ranges::none_of(left_out, [&](auto const& policy) { return policy(name, root); })) {
-        ZEROTH_EXPECTS(item.value().device().is_cpu(),
-                       "buffer \"" + name + "\" is on " + item.value().device().str() +
-                           ": this adapter has run on CPUs alone, and takes no other module");
         buffers_.push_back({name, item.value()});
       }
     }

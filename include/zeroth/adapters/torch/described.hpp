@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "zeroth/adapters/torch/device.hpp"
 #include "zeroth/adapters/torch/storage.hpp"
 #include "zeroth/adapters/torch/units.hpp"
 #include "zeroth/engine/guards.hpp"
@@ -65,13 +66,7 @@ struct Described {
 };
 
 inline void check_tensor(std::string const& name, at::Tensor const& tensor) {
-  ZEROTH_EXPECTS(!tensor.is_meta(),
-                 "parameter \"" + name +
-                     "\" is on the device meta: libtorch cannot give memory to a tensor that was made "
-                     "without; TrainerOptions::start and weights say what it starts with, whatever it holds");
-  ZEROTH_EXPECTS(tensor.device().is_cpu(),
-                 "parameter \"" + name + "\" is on " + tensor.device().str() +
-                     ": this adapter has run on CPUs alone, and takes no other module; no GPU has tried it yet");
+  expect_on_cpu("parameter \"" + name + "\"", tensor.device());
   auto const type = tensor.scalar_type();
   ZEROTH_EXPECTS(tensor.layout() == at::kStrided && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf),
                  "parameter \"" + name + "\" is of type " + c10::toString(type) +
