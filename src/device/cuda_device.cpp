@@ -66,6 +66,7 @@ class CudaDevice final : public Device {
     compute_ = std::make_unique<CudaStream>("compute", CudaStream::Role::compute, context_, spans_,
                                             static_cast<cudaStream_t>(stream.native));
   }
+  void make_current() noexcept override { context_.note(cudaSetDevice(context_.ordinal()), "cudaSetDevice"); }
   [[nodiscard]] Kernels& kernels() override { return kernels_; }
   [[nodiscard]] Ledger const& ledger() const override { return ledger_; }
   void flush_timeline() override { spans_.flush(); }

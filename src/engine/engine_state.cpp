@@ -57,7 +57,7 @@ EngineState::EngineState(Job& of, Model const& given, Config const& config)
       device{job->make_device()},
       blueprint{blueprint_for(given, config, *job->communicator, *device)},
       communicators{*job->communicator, blueprint.settings, blueprint.request},
-      doorway{blueprint.settings.check},
+      doorway{blueprint.settings.check, *device},
       exceptions_at_start_{std::uncaught_exceptions()} {
   try {
     set_up(of, config);

@@ -21,7 +21,7 @@ namespace {
 
 Entry::Entry(Doorway& doorway, char const* call) : doorway_{&doorway} {
   bool const free = try_enter();
-  speak_as_rank();
+  act_as_rank();
   if (!free) {
     comm::Finally const restore{[this] { speak_as_before(); }};  // there is no destructor for what was not built
     refuse(call);
@@ -33,7 +33,7 @@ Entry::Entry(Doorway& doorway) noexcept : doorway_{&doorway} {
     refused_ = true;
     std::this_thread::yield();
   }
-  speak_as_rank();
+  act_as_rank();
 }
 
 Entry::~Entry() {
@@ -63,9 +63,10 @@ bool Entry::try_enter() noexcept {
   return expected == self;
 }
 
-void Entry::speak_as_rank() {
+void Entry::act_as_rank() {
   if (std::this_thread::get_id() != doorway_->home_) {
     before_ = std::exchange(this_rank(), doorway_->rank_);
+    doorway_->device_->make_current();
   }
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Calls on an engine come from any thread, one at a time, and speak as the engine's rank.
+/// Calls on an engine come from any thread, one at a time, speak as the engine's rank, and reach its device.
 #pragma once
 #include <atomic>
 #include <optional>
 #include <thread>
 
 #include "zeroth/core/error.hpp"
+#include "zeroth/device/device.hpp"
 
 namespace zeroth::engine {
 
@@ -13,11 +14,12 @@ namespace zeroth::engine {
 class Doorway {
  public:
   /// Of the calling thread, whose rank is the engine's. `watched`: two threads at the same time are told.
-  explicit Doorway(bool watched) : watched_{watched} {}
+  Doorway(bool watched, device::Device& device) : watched_{watched}, device_{&device} {}
 
  private:
   friend class Entry;
   bool watched_;
+  device::Device* device_;
   std::thread::id home_ = std::this_thread::get_id();
   RankContext rank_ = this_rank();
   std::atomic<std::thread::id> inside_{};
@@ -38,7 +40,7 @@ class Entry {
 
  private:
   [[nodiscard]] bool try_enter() noexcept;
-  void speak_as_rank();
+  void act_as_rank();
   void speak_as_before() noexcept;
 
   Doorway* doorway_;

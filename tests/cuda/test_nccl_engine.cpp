@@ -30,9 +30,9 @@ std::string file(Types const& types, int stage, bool overlap, std::string const&
                      types.keys, stage, overlap, more);
 }
 
-Trained train_by_nccl(int world, std::string const& text, fake_cuda::Machine const& machine = {}) {
+Trained train_by_nccl(int world, std::string const& text, fake_cuda::Machine const& machine = {},
+                      TrainOptions options = {}) {
   begin_nccl(machine);
-  TrainOptions options;
   options.access = CudaAccess::make;
   auto result = train_by(
       [gpus = machine.gpus](int ranks, std::function<void(Job&)> const& rank_main) {
@@ -87,6 +87,16 @@ TEST_CASE("ranks that communicate by NCCL train as threads on the CPU do") {
       auto const text = file(types, stage, overlap);
       REQUIRE(bits_of(train_by_nccl(4, text)) == bits_of(train_on_cpu(4, text)));
     }
+  }
+}
+
+TEST_CASE("backward on a new thread for each micro-step changes nothing over NCCL") {
+  TrainOptions options;
+  options.backward_by = on_new_thread;
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {}", stage));
+    auto const text = file(all_types[0], stage, true, R"(, "check": true)");
+    REQUIRE(bits_of(train_by_nccl(4, text, {.gpus = 4, .delays = 13}, options)) == bits_of(train_on_cpu(4, text)));
   }
 }
 

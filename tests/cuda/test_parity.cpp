@@ -41,9 +41,8 @@ std::string file(Types const& types, int stage, int accumulation, Movement const
 }
 
 /// All ranks on one GPU, or one on each of two.
-Trained train_on_gpu(int world, std::string const& text, Gpus const& gpus) {
+Trained train_on_gpu(int world, std::string const& text, Gpus const& gpus, TrainOptions options = {}) {
   begin_on(gpus);
-  TrainOptions options;
   options.access = CudaAccess::make;
   auto result =
       train_by(threads_on([&](int rank) { return device::make_cuda_device(rank % gpus.count); }), world, text, options);
@@ -109,6 +108,25 @@ TEST_CASE("work that comes late on some streams changes nothing") {
     auto const text = file(all_types[0], stage, 2, movements[2], R"(, "poison": true)");
     REQUIRE(bits_of(train_on_gpu(3, text, {.delays = 7})) == bits_of(train_on_cpu(3, text)));
   }
+}
+
+/// Every micro-step's backward on a thread of its own; and calls by two threads at the same time would be told.
+void expect_same_with_backward_on_new_threads(int world, Gpus const& gpus) {
+  TrainOptions options;
+  options.backward_by = on_new_thread;
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {} on {} GPUs", stage, gpus.count));
+    auto const text = file(all_types[1], stage, 2, movements[2], R"(, "poison": true, "check": true)");
+    REQUIRE(bits_of(train_on_gpu(world, text, gpus, options)) == bits_of(train_on_cpu(world, text)));
+  }
+}
+
+TEST_CASE("backward on a new thread for each micro-step changes nothing on a GPU") {
+  expect_same_with_backward_on_new_threads(3, {.delays = 11});
+}
+
+TEST_CASE("backward on a new thread for each micro-step changes nothing on two GPUs", "[two GPUs]") {
+  expect_same_with_backward_on_new_threads(4, {.count = 2});
 }
 
 TEST_CASE("ranks on two GPUs give the CPU's bits", "[two GPUs]") {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -96,7 +97,24 @@ struct TrainOptions {
   std::function<int(AnyEngine&)> begin = [](AnyEngine&) { return 0; };
   std::function<void(AnyEngine&, int step)> after_step = [](AnyEngine&, int) {};
   MakeAccess access = [](device::StreamRef) { return std::make_unique<Access>(); };
+  /// Who runs backward of a micro-step, ends of guards included, while this thread waits.
+  std::function<void(std::function<void()> const&)> backward_by = [](auto const& backward) { backward(); };
 };
+
+/// Runs `work` on a thread that ends with it, as a library that has autograd on threads of its own may.
+inline void on_new_thread(std::function<void()> const& work) {
+  std::exception_ptr error;
+  std::thread{[&] {
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }}.join();
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
 
 struct Trained {
   std::vector<StepReport> reports;
@@ -242,17 +260,22 @@ class Trainer {
       }
     }
     float const seed = micro.report_loss(static_cast<float>(1 + state), {.weight = micro_index == 1 ? 0.5F : 1.0F});
-    for (std::size_t b = blocks.size(); b-- > 0;) {
-      if (skips_expert && b == SyntheticModel::expert_index) {
-        continue;
-      }
-      for (int use = 0; use < blocks[b].uses; ++use) {
-        auto const p = micro.backward(blocks[b].unit);
-        state = std::tanh(state + read(p, blocks[b]));  // as recomputation would
-        for (auto const& param : blocks[b].trained) {
-          bool const overflow = static_cast<float>(step) == options_.overflow_at_step && place_ == world_ - 1 && b == 1;
-          add(p, param, state, sample + use, seed, overflow);
+    options_.backward_by([&] {
+      for (std::size_t b = blocks.size(); b-- > 0;) {
+        if (!skips_expert || b != SyntheticModel::expert_index) {
+          backward(micro, b, state, seed, static_cast<float>(step) == options_.overflow_at_step);
         }
+      }
+    });
+  }
+  void backward(MicroStep<T, G>& micro, std::size_t b, double& state, float seed, bool overflows) {
+    auto const& block = synthetic_.blocks[b];
+    for (int use = 0; use < block.uses; ++use) {
+      auto const p = micro.backward(block.unit);
+      state = std::tanh(state + read(p, block));  // as recomputation would
+      for (auto const& param : block.trained) {
+        bool const overflow = overflows && place_ == world_ - 1 && b == 1;
+        add(p, param, state, micro.first_sample() + use, seed, overflow);
       }
     }
   }

@@ -131,6 +131,9 @@ class ZEROTH_EXPORT Device {
   /// make_stream() or allocate(), which use that stream. Throws ContractError where compute() is the calling thread,
   /// and after compute() was used.
   virtual void compute_on(StreamRef stream);
+  /// For threads beside the one that made it, before each call there that reaches this device: it becomes what the
+  /// thread's own calls of CUDA are for, and stays that. What goes wrong fails the device.
+  virtual void make_current() noexcept {}
   [[nodiscard]] virtual Kernels& kernels() = 0;            ///< For its streams; the device's own.
   [[nodiscard]] virtual Ledger const& ledger() const = 0;  ///< Of all that allocate() gave.
   /// From now on spans, and waits of streams, are added to `timeline`; null ends that. It outlives work enqueued so

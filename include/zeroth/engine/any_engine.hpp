@@ -7,7 +7,8 @@
 /// - **Stream order:** work on parameters and gradients is ordered on the compute stream, which the caller owns. No
 ///   call blocks the host unless it says "waits". On the CPU the compute stream is the calling thread.
 /// - **Threads:** calls on an engine, its passes and guards come from any thread, one at a time; the program orders
-///   the threads that it hands them to. Messages name the engine's rank, whatever the thread. With `zeroth.check` two
+///   the threads that it hands them to. Messages name the engine's rank, whatever the thread. A call makes the engine's
+///   GPU the current one of another thread than that which made the engine, and it stays so. With `zeroth.check` two
 ///   calls at the same time throw ContractError. A Config may be shared.
 /// - **Errors:** a destructor never throws; what it found is thrown by the next call on the same engine.
 #pragma once

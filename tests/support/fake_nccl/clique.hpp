@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What the functions of the NCCL for tests work on.
 #pragma once
+#include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include <atomic>
@@ -13,7 +14,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -143,6 +143,13 @@ class World {
   std::set<ncclWindow_t> windows;
 };
 
+/// The current one of the calling thread.
+inline int gpu_of_thread() noexcept {
+  int gpu = -1;
+  static_cast<void>(cudaGetDevice(&gpu));
+  return gpu;
+}
+
 }  // namespace zeroth::testing::fake_nccl
 
 /// NCCL leaves this type open.
@@ -150,7 +157,7 @@ struct ncclComm {
   std::shared_ptr<zeroth::testing::fake_nccl::Clique> clique;
   char const* name = nullptr;  // the caller's, who keeps it
   int rank = 0;
-  std::thread::id owner = std::this_thread::get_id();
+  int gpu = zeroth::testing::fake_nccl::gpu_of_thread();
   ncclResult_t error = ncclSuccess;
   bool stalled = false;  // never comes to be
   int asked = 0;         // it is under way for a while, as the real one is

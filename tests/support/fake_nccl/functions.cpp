@@ -72,7 +72,7 @@ ncclResult_t add(char const* function, ncclComm_t communicator, cudaStream_t str
     return result;
   }
   auto& mine = group();
-  bool const fits = mine.depth > 0 && communicator != nullptr && communicator->owner == std::this_thread::get_id() &&
+  bool const fits = mine.depth > 0 && communicator != nullptr && communicator->gpu == gpu_of_thread() &&
                     communicator->is_ready() &&
                     (mine.calls.empty() || (mine.communicator == communicator && mine.stream == stream &&
                                             is_message(mine.calls.front()) == is_message(call)));
