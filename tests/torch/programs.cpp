@@ -131,6 +131,42 @@ Program odd(std::vector<torch_adapter::UnitPolicy> recompute) {
   return program;
 }
 
+// ---- what only processes do, and what ranks do differently ----------------------------------------------------------
+
+struct DropImpl : nn::Module {
+  nn::Linear linear{register_module("linear", nn::Linear{width, width})};
+  at::Tensor forward(at::Tensor const& x) { return x + at::dropout(at::tanh(linear(x)), 0.5, is_training()); }
+};
+ZEROTH_TORCH_UNIT(Drop);
+struct DropsImpl : nn::Module {
+  Drop first{register_module("first", Drop{})}, second{register_module("second", Drop{})};
+  at::Tensor forward(at::Tensor const& x) { return second(first(x)); }
+};
+TORCH_MODULE(Drops);
+
+Program dropout(std::vector<torch_adapter::UnitPolicy> recompute) {
+  auto net = seeded(11, [] { return Drops{}; });
+  Program program{net.ptr(), {}, {}};
+  program.options.recompute = std::move(recompute);
+  program.loss = [net](std::int64_t first, std::int64_t count) mutable {
+    torch::manual_seed(static_cast<std::uint64_t>(first));
+    return torch::mse_loss(net(noise(first, count, width)), noise(first + 1, count, width));
+  };
+  return program;
+}
+
+struct ExpertsImpl : nn::Module {
+  Cell trunk{register_module("trunk", Cell{})};
+  Cell left{register_module("left", Cell{})}, right{register_module("right", Cell{})};
+  Cell top{register_module("top", Cell{})};
+  at::Tensor forward(at::Tensor const& x, bool uses_left, bool uses_right) {
+    auto y = trunk(x);
+    y = uses_left ? left(y) : y;
+    return top(uses_right ? right(y) : y);
+  }
+};
+TORCH_MODULE(Experts);
+
 Program gpt(std::vector<torch_adapter::UnitPolicy> recompute) {
   ::gpt::Shape const shape{.layers = 3, .heads = 2, .channels = 32, .context = 16, .vocabulary = 256};
   auto net = seeded(5, [&] { return torch_gpt::Gpt{shape}; });
@@ -150,6 +186,24 @@ Program gpt_recomputed(Job& /*job*/) { return gpt({"transformer.h.*"}); }
 Program odd_program(Job& /*job*/) { return odd({}); }
 Program odd_recomputed(Job& /*job*/) {
   return odd({"splitter", "merger", "cell", "outer", "embed", "head", "no_gradient", "frozen"});
+}
+
+Program dropout_program(Job& /*job*/) { return dropout({}); }
+Program dropout_recomputed(Job& /*job*/) { return dropout({"*"}); }
+
+Program experts_program(Job& /*job*/) {
+  auto net = seeded(13, [] { return Experts{}; });
+  auto const is_left = [](std::int64_t first, std::int64_t count) { return first / count % 2 == 0; };
+  Program program{net.ptr(), {}, {}};
+  program.skipped = [is_left](std::int64_t first, std::int64_t count) -> std::string {
+    return is_left(first, count) ? "right" : "left";
+  };
+  program.loss = [net, is_left](std::int64_t first, std::int64_t count) mutable {
+    bool const left = is_left(first, count), both = !net->is_training();  // nobody skips in evaluation
+    return torch::mse_loss(net(noise(first, count, width), left || both, !left || both),
+                           noise(first + 1, count, width));
+  };
+  return program;
 }
 
 Program vision_program(Job& job) {

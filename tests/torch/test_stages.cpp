@@ -69,11 +69,12 @@ TEST_CASE("modules train the same at stages 0 to 3 in 16 bits with fp32 masters"
 
 TEST_CASE("every optimizer trains modules the same at stages 0 and 3") {
   for (std::string const type : {"AdamW", "Adam", "SGD", "Adagrad", "RMSprop", "Lion"}) {
-    File file{.zeroth = R"("skip_nonfinite": true)"};
     auto const with = [&](int stage) {
-      file.stage = stage;
-      return file.config().with(R"({"optimizer": {"type": ")" + type +
-                                R"(", "params": {"lr": 1e-3}}, "gradient_clipping": 0.5})");
+      return File{.stage = stage,
+                  .more = R"("gradient_clipping": 0.5)",
+                  .zeroth = R"("skip_nonfinite": true)",
+                  .optimizer = R"("type": ")" + type + R"(", "params": {"lr": 1e-3})"}
+          .config();
     };
     INFO(type);
     CHECK(bits_of(train_on_threads(2, with(0), gpt_program)) == bits_of(train_on_threads(2, with(3), gpt_program)));

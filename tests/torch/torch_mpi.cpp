@@ -1,30 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Processes train modules as threads do, bit for bit. Run by mpirun, and by zeroth run over tcp; every rank compares
-/// itself with a job of as many threads in its own process.
-#include <string>
+/// Processes train modules as threads do, bit for bit, and dropout, for which threads have too few generators. Run by
+/// mpirun, and by zeroth run over tcp; every rank compares itself with a job of as many threads in its own process.
+#include <utility>
 
 #include "support/process_transport.hpp"
+#include "support/rules.hpp"
 #include "torch_catch.hpp"
 #include "train.hpp"
 
 namespace zeroth::testing {
 namespace {
 
+/// What this rank of a job of processes saw, and how many there are.
+std::pair<Trained, int> train_in_processes(Config const& config, MakeProgram const& make) {
+  std::pair<Trained, int> result;
+  int const status = torch_adapter::launch({.transport = process_transport()}, [&](Job& job) {
+    result = {train(job, config, make), job.world()};
+  });
+  REQUIRE(status == 0);
+  CHECK(result.first.planned == result.first.peak);
+  return result;
+}
+
+/// With micro-steps, of which all stages make the same sum.
+File in_micro_steps(int stage) {
+  return {.stage = stage, .accumulation = 3, .zeroth = R"("reduce_gradients": "every_micro_step")"};
+}
+
 TEST_CASE("processes train modules as threads do, at every stage") {
   for (auto const make : {gpt_program, vision_program, odd_program}) {
     for (int stage : {0, 1, 2, 3}) {
-      int world = 0;
-      Trained mine;
-      int const status = torch_adapter::launch({.transport = process_transport()}, [&](Job& job) {
-        world = job.world();
-        mine = train(job, File{.stage = stage}.config(), make);
-      });
-      REQUIRE(status == 0);
-      auto const theirs = train_on_threads(world, File{}.config(), make);
+      auto const [mine, world] = train_in_processes(File{.stage = stage}.config(), make);
       INFO("stage " << stage << " on " << world << " ranks");
-      CHECK(bits_of(mine) == bits_of(theirs));
-      CHECK(mine.planned == mine.peak);
+      CHECK(bits_of(mine) == bits_of(train_on_threads(world, File{}.config(), make)));
     }
+  }
+}
+
+TEST_CASE("a unit that some ranks skip in a micro-step trains in processes as on threads, at every stage") {
+  for (int stage : {0, 1, 2, 3}) {
+    auto const [mine, world] = train_in_processes(in_micro_steps(stage).config(), experts_program);
+    INFO("stage " << stage << " on " << world << " ranks");
+    CHECK(bits_of(mine) == bits_of(train_on_threads(world, in_micro_steps(0).config(), experts_program)));
+  }
+}
+
+TEST_CASE("a program's own rule trains modules in processes as the same rule of the library does on threads") {
+  File const library{.optimizer = R"("type": "SGD", "params": {"momentum": 0.75, "dampening": 0.25})"};
+  for (int stage : {0, 1, 2, 3}) {
+    auto const config = File{.stage = stage, .optimizer = ""}.config().with(own_momentum());
+    auto const [mine, world] = train_in_processes(config, gpt_program);
+    INFO("stage " << stage << " on " << world << " ranks");
+    CHECK(bits_of(mine) == bits_of(train_on_threads(world, library.config(), gpt_program)));
+  }
+}
+
+TEST_CASE("dropout in processes has the masks of its seed, at every stage and when it is run again in backward") {
+  auto const expected = bits_of(train_in_processes(in_micro_steps(0).config(), dropout_program).first);
+  for (int stage : {0, 1, 2, 3}) {
+    INFO("stage " << stage);
+    auto const config = in_micro_steps(stage).config();
+    CHECK(bits_of(train_in_processes(config, dropout_program).first) == expected);
+    CHECK(bits_of(train_in_processes(config, dropout_recomputed).first) == expected);
   }
 }
 

@@ -46,13 +46,15 @@ std::vector<std::uint32_t> bits_of(Trained const& trained) {
 
 Config File::config() const {
   auto const with = [](std::string const& text) { return text.empty() ? text : ", " + text; };
-  return Config::from_json(
-      R"({"train_micro_batch_size_per_gpu": )" + std::to_string(micro) + R"(, "gradient_accumulation_steps": )" +
-      std::to_string(accumulation) + R"(, "optimizer": {"type": "AdamW", "params": {"lr": )" +
-      std::to_string(learning_rate) + R"(, "weight_decay": 0.1}})" + R"(, "zero_optimization": {"stage": )" +
-      std::to_string(stage) + R"(, "reduce_bucket_size": 3000, "stage3_prefetch_bucket_size": 20000)" + with(zero) +
-      R"(}, "zeroth": {"timeout_ms": 120000, "check": true, "poison": true, "gradient_slots": )" +
-      std::to_string(slots) + with(zeroth) + "}" + with(more) + "}");
+  auto const adamw =
+      R"("type": "AdamW", "params": {"lr": )" + std::to_string(learning_rate) + R"(, "weight_decay": 0.1})";
+  return Config::from_json(R"({"train_micro_batch_size_per_gpu": )" + std::to_string(micro) +
+                           R"(, "gradient_accumulation_steps": )" + std::to_string(accumulation) +
+                           R"(, "optimizer": {)" + optimizer.value_or(adamw) + R"(}, "zero_optimization": {"stage": )" +
+                           std::to_string(stage) +
+                           R"(, "reduce_bucket_size": 3000, "stage3_prefetch_bucket_size": 20000)" + with(zero) +
+                           R"(}, "zeroth": {"timeout_ms": 120000, "check": true, "poison": true, "gradient_slots": )" +
+                           std::to_string(slots) + with(zeroth) + "}" + with(more) + "}");
 }
 
 Trained train(Job& job, Config const& config, MakeProgram const& make, Run const& run) {
@@ -71,7 +73,11 @@ Trained train(Job& job, Config const& config, MakeProgram const& make, Run const
   }
   for (int step = 1; step <= run.steps; ++step) {
     for (auto micro : trainer.micro_steps()) {
-      micro.backward(program.loss(micro.first_sample(), trainer.micro_batch()));
+      auto const first = micro.first_sample();
+      if (program.skipped) {
+        micro.skip(program.skipped(first, trainer.micro_batch()));
+      }
+      micro.backward(program.loss(first, trainer.micro_batch()));
     }
     see(trainer.step());
     if (run.after_step) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,13 @@ namespace zeroth::testing {
 
 using TorchOptions = torch_adapter::TrainerOptions;
 
-/// A module, the mean loss of samples [first, first + count), and what its Trainer is told.
+/// A module, the mean loss of samples [first, first + count), what its Trainer is told, and which unit a rank skips
+/// that trains these samples.
 struct Program {
   std::shared_ptr<torch::nn::Module> module;
   std::function<at::Tensor(std::int64_t first, std::int64_t count)> loss;
   TorchOptions options{};
+  std::function<std::string(std::int64_t first, std::int64_t count)> skipped{};
 };
 /// Makes one for a rank, the same on all.
 using MakeProgram = std::function<Program(Job&)>;
@@ -40,11 +43,13 @@ struct Run {
   std::function<void(torch_adapter::Trainer&, int)> after_step{};  ///< With its number.
 };
 
-/// The stage file of these tests, and more members of its top level, of zero_optimization, and of zeroth.
+/// The stage file of these tests, and more members of its top level, of zero_optimization, and of zeroth. Members of
+/// `optimizer` take the place of AdamW's.
 struct File {
   int stage = 0, micro = 2, accumulation = 1, slots = 12;
   std::string more{}, zero{}, zeroth{};
   double learning_rate = 1e-2;
+  std::optional<std::string> optimizer{};
   [[nodiscard]] Config config() const;
 };
 
@@ -54,11 +59,15 @@ struct File {
 /// By libtorch's AdamW on batches of `batch`, with the decay of File, without clipping.
 [[nodiscard]] Trained train_plainly(MakeProgram const& make, std::int64_t batch, int steps, double learning_rate);
 
-/// examples/torch_gpt, examples/torch_vision on images of noise, and a module of all that is odd.
+/// examples/torch_gpt, examples/torch_vision on images of noise, a module of all that is odd, one with dropout in each
+/// unit, whose masks follow from the samples where ranks are processes, and one of whose two experts a rank skips one.
 [[nodiscard]] Program gpt_program(Job& job);
 [[nodiscard]] Program gpt_recomputed(Job& job);
 [[nodiscard]] Program vision_program(Job& job);
 [[nodiscard]] Program odd_program(Job& job);
 [[nodiscard]] Program odd_recomputed(Job& job);
+[[nodiscard]] Program dropout_program(Job& job);
+[[nodiscard]] Program dropout_recomputed(Job& job);
+[[nodiscard]] Program experts_program(Job& job);
 
 }  // namespace zeroth::testing
