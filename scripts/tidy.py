@@ -26,7 +26,7 @@ TIDY = ["clang-tidy-14", "-p", "build/tidy", "--quiet", "--extra-arg=-Wno-everyt
 # tests on the host. Of what is there with oneDNN and without, one is compiled. All else has a command everywhere. For a
 # source without one clang-tidy would guess.
 NEEDS_HEADERS = re.compile(r"^src/(device/(cuda_|nccl)|comm/(nccl/|launch/nccl_job))|^examples/train_gpt/(gpu/|cpu/(no_)?onednn)"
-                           r"|emulated_launch|^examples/torch_|^bench/torch")
+                           r"|emulated_launch|^(examples/torch_|bench/torch|tests/torch/)")
 
 
 def tidy(file, *options):
