@@ -29,6 +29,7 @@
 #include "core/block_file.hpp"
 #include "cpu/micro_steps.hpp"
 #include "paired.hpp"
+#include "resident.hpp"
 #include "zeroth/checkpoint/folder.hpp"
 #include "zeroth/core/input_file.hpp"
 #include "zeroth/device/cpu.hpp"
@@ -38,6 +39,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using zeroth::bench::quantile;
+using zeroth::bench::resident;
 
 struct Options {
   fs::path folder;
@@ -74,19 +76,6 @@ void forget(fs::path const& file) {
   ::close(descriptor);
 }
 
-/// Of this process, "VmRSS" or its peak, "VmHWM", in bytes.
-std::int64_t resident(std::string const& name) {
-  std::ifstream status{"/proc/self/status"};
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(name + ":")) {
-      return 1024 * std::strtoll(line.c_str() + name.size() + 1, nullptr, 10);
-    }
-  }
-  return 0;
-}
-/// From now on.
-void forget_peak() { std::ofstream{"/proc/self/clear_refs"} << "5"; }
-
 class Rank {
  public:
   Rank(zeroth::Job& job, Options const& options, gpt::Batches const& batches, Figures& figures)
@@ -116,7 +105,7 @@ class Rank {
       });
       timed("raw_write", [&] { write_raw(); });
       if (job_.rank() == 0) {
-        forget_peak();
+        zeroth::bench::forget_peak();
         resident_ = resident("VmRSS");
       }
       timed("save", [&] {

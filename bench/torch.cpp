@@ -6,11 +6,9 @@
 /// turns in one run. Prints one JSON line per stage.
 ///
 ///   mpirun -n 4 bench_torch --train STEPS --stage 3 [--load L1|L2] [--initial FOLDER] --data FILE
-/// Several ranks: tokens per second, losses, and memory of this rank over that of an idle process, as
-/// bench/peers/train.py writes them of DDP and FSDP2 on the same load.
+/// Several ranks: tokens per second, losses, and memory of this rank above that of a process that has trained a tiny
+/// model, as bench/peers/train.py writes them of DDP and FSDP2 on the same load.
 #include "torch_gpt/gpt.hpp"
-
-#include <sys/resource.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -28,6 +26,7 @@
 #include "corpus.hpp"
 #include "model_folder.hpp"
 #include "paired.hpp"
+#include "resident.hpp"
 
 namespace {
 
@@ -168,47 +167,71 @@ void compare_with_plain(zeroth::Job& job, Options const& options) {
   }
 }
 
-std::int64_t peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return std::int64_t{usage.ru_maxrss} * 1024;
-}
+/// On the file's text, from the weights in a folder.
+class Training {
+ public:
+  Training(zeroth::Job& job, Options const& options)
+      : shape_{shape_of(options)},
+        corpus_{options.data},
+        batches_{corpus_, shape_.context, gpt::Order::sequential, 0},
+        net_{zeroth::torch_adapter::seeded(1, [&] { return torch_gpt::Gpt{shape_}; })},
+        trainer_{job, config_of(options, options.stage), *net_, trainer_options(options)} {}
+  void step() {
+    for (auto micro : trainer_.micro_steps()) {
+      batches_.read(micro.first_sample(), trainer_.micro_batch(), batch_);
+      micro.backward(torch_gpt::loss_of(net_(tensor(batch_.inputs)), tensor(batch_.targets)));
+    }
+    see(trainer_.step());
+  }
+  /// Of all steps.
+  [[nodiscard]] std::vector<double> const& losses() {
+    see(trainer_.finish());
+    return losses_;
+  }
+  [[nodiscard]] Trainer& trainer() { return trainer_; }
+  [[nodiscard]] std::int64_t tokens() const { return trainer_.micro_batch() * shape_.context; }
+
+ private:
+  [[nodiscard]] zeroth::torch_adapter::TrainerOptions trainer_options(Options const& options) const {
+    auto result = torch_gpt::options_of(shape_);
+    if (!options.initial.empty()) {
+      result.weights = options.initial / gpt::weights_name;
+    }
+    return result;
+  }
+  [[nodiscard]] torch::Tensor tensor(std::vector<std::uint8_t>& bytes) const {
+    return torch::from_blob(bytes.data(), {trainer_.micro_batch(), shape_.context}, torch::kByte).to(torch::kLong);
+  }
+  void see(std::optional<zeroth::StepReport> const& report) {
+    if (report) {
+      losses_.push_back(static_cast<double>(report->loss));
+    }
+  }
+
+  gpt::Shape shape_;
+  gpt::Corpus corpus_;
+  gpt::Batches batches_;
+  gpt::Batch batch_;
+  torch_gpt::Gpt net_;
+  Trainer trainer_;
+  std::vector<double> losses_;
+};
 
 void train(zeroth::Job& job, Options const& options) {
-  auto const shape = shape_of(options);
-  gpt::Corpus const corpus{options.data};
-  gpt::Batches const batches{corpus, shape.context, gpt::Order::sequential, 0};
-  auto const idle = peak_resident_bytes();
-  auto net = zeroth::torch_adapter::seeded(1, [&] { return torch_gpt::Gpt{shape}; });
-  auto trainer_options = torch_gpt::options_of(shape);
-  if (!options.initial.empty()) {
-    trainer_options.weights = options.initial / gpt::weights_name;
-  }
-  Trainer trainer{job, config_of(options, options.stage), *net, trainer_options};
-  std::vector<double> step_ms, losses;
-  auto const see = [&](std::optional<zeroth::StepReport> const& report) {
-    if (report) {
-      losses.push_back(static_cast<double>(report->loss));
-    }
-  };
-  gpt::Batch batch;
+  auto idle = options;
+  idle.load = "tiny";
+  idle.initial.clear();
+  Training{job, idle}.step();
+  zeroth::bench::Growth const growth;
+  Training training{job, options};
+  std::vector<double> step_ms;
   for (std::int64_t step = 0; step < options.warmup + options.train; ++step) {
-    step_ms.push_back(1e3 * zeroth::bench::seconds([&] {
-                        for (auto micro : trainer.micro_steps()) {
-                          batches.read(micro.first_sample(), trainer.micro_batch(), batch);
-                          auto const of = [&](std::vector<std::uint8_t>& bytes) {
-                            return torch::from_blob(bytes.data(), {trainer.micro_batch(), shape.context}, torch::kByte)
-                                .to(torch::kLong);
-                          };
-                          micro.backward(torch_gpt::loss_of(net(of(batch.inputs)), of(batch.targets)));
-                        }
-                        see(trainer.step());
-                      }));
+    step_ms.push_back(1e3 * zeroth::bench::seconds([&] { training.step(); }));
   }
-  see(trainer.finish());
+  auto const& losses = training.losses();
   if (job.rank() == 0) {
     auto const measured = std::vector<double>(step_ms.begin() + options.warmup, step_ms.end());
-    auto const tokens = static_cast<double>(trainer.micro_batch() * shape.context * job.world());
+    auto const tokens = static_cast<double>(training.tokens() * job.world());
     std::cout << nlohmann::json{{"bench", "torch"},
                                 {"load", options.load},
                                 {"stage", options.stage},
@@ -216,8 +239,8 @@ void train(zeroth::Job& job, Options const& options) {
                                 {"tokens_per_s", tokens / zeroth::bench::quantile(measured, 0.5) * 1e3},
                                 {"step_ms", step_ms},
                                 {"losses", losses},
-                                {"planned_bytes", trainer.engine().planned().total()},
-                                {"peak_bytes", peak_resident_bytes() - idle}}
+                                {"planned_bytes", training.trainer().engine().planned().total()},
+                                {"peak_bytes", growth.peak()}}
                      .dump()
               << std::endl;
   }

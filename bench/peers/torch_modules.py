@@ -34,6 +34,8 @@ def arguments():
     parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_TEXT, help="file, or folder of files [%(default)s]")
     parser.add_argument("--bench", type=pathlib.Path, default=REPOSITORY / "build/release/bin/bench_torch")
     parser.add_argument("--train-gpt", type=pathlib.Path, default=REPOSITORY / "build/release/bin/train_gpt")
+    parser.add_argument("--transport", choices=("mpi", "tcp"), default="mpi", help="of bench_torch's ranks [mpi]")
+    parser.add_argument("--zeroth", type=pathlib.Path, default=REPOSITORY / "build/release/bin/zeroth", help="for tcp")
     parser.add_argument("--limit", type=positive, default=900, help="seconds that a turn may take [900]")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="JSON file to write")
     return parser.parse_args()
@@ -41,7 +43,9 @@ def arguments():
 
 def turn_of_zeroth(options, folder, stage, name, load, world):
     log = folder / "log"
-    launch.run_program([*launch.mpirun(), "-n", world, options.bench, "--train", load.steps, "--warmup",
+    start = [*launch.mpirun(), "-n", world] if options.transport == "mpi" else [
+        options.zeroth, "run", "--transport", "tcp", "--ranks", world, "--"]
+    launch.run_program([*start, options.bench, "--train", load.steps, "--warmup",
                         load.warmup, "--stage", stage, "--load", name, "--initial", folder / "initial", "--data", folder / "data.txt"], log, options.limit)
     return next(json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.startswith("{"))
 
@@ -85,7 +89,8 @@ def main():
             for world in options.ranks:
                 results.append(measure(options, folder, peers, name, load, world))
                 print(json.dumps(results[-1]), flush=True)
-    record = {"benchmark": "torch_modules", "machine": machine(), "zeroth": commit(), "results": results}
+    record = {"benchmark": "torch_modules", "machine": machine(), "zeroth": commit(), "transport": options.transport,
+              "results": results}
     options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     apart = [result for result in results for stage in PAIRS
              if result[f"stage {stage}"]["largest_relative_loss_difference"] > LOSS_BOUND]
