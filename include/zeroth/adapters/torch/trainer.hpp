@@ -3,6 +3,10 @@
 #pragma once
 #include <torch/torch.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -75,6 +79,9 @@ class Trainer {
     }
     auto const owner = std::make_shared<detail::Owner>();
     detail::adopt(described, owner, engine_->compute_dtype());
+#ifdef __GLIBC__
+    ::malloc_trim(0);  // glibc keeps what the module's values leave, as holes that activations do not fit in
+#endif
     runtime_ = std::make_unique<detail::Runtime>(std::move(described), owner);
     std::ranges::for_each(again, [this](std::size_t unit) { runtime_->recompute(unit); });
     if (!options.weights.empty()) {
