@@ -133,9 +133,9 @@ void check_count(model::Description const& model, ParamId param, std::int64_t co
 
 void check_save(std::filesystem::path const& folder, SaveOptions const& options) {
   ZEROTH_EXPECTS(!folder.empty(), "save() into a folder without a name");
-  ZEROTH_EXPECTS(std::ssize(options.program_state) <= checkpoint::largest_program_state,
+  ZEROTH_EXPECTS(std::ssize(options.program_state) <= SaveOptions::largest_program_state,
                  fmt::format("save(): program_state has {} bytes; allowed are up to {}", options.program_state.size(),
-                             checkpoint::largest_program_state));
+                             SaveOptions::largest_program_state));
   ZEROTH_EXPECTS(options.keep.value_or(0) >= 0,
                  fmt::format("save(): keep is {}; allowed are 0, which is all, and more", *options.keep));
   ZEROTH_EXPECTS(options.keep_every >= 0,

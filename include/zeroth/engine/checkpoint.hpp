@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "zeroth/checkpoint/record.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/data/sample_order.hpp"
 
@@ -19,6 +20,8 @@ class EngineState;
 
 /// The same on all ranks, but for `program_state`.
 struct SaveOptions {
+  /// Bytes of the next.
+  static constexpr std::int64_t largest_program_state = checkpoint::largest_program_state;
   /// Whatever the program wants back from restore(): rank 0's, at most 1 MiB. Copied.
   std::span<std::byte const> program_state;
   /// Of the program's data: restore() refuses another one.

@@ -16,6 +16,7 @@
 #include "zeroth/adapters/torch/device.hpp"
 #include "zeroth/adapters/torch/units.hpp"
 #include "zeroth/comm/collectives.hpp"
+#include "zeroth/engine/checkpoint.hpp"
 
 namespace zeroth::torch_adapter::detail {
 
@@ -74,6 +75,7 @@ class Buffers {
     std::memcpy(bytes.data() + mark_bytes, &size, sizeof size);
     std::memcpy(bytes.data() + head_bytes, pickled.data(), pickled.size());
     std::ranges::copy(program, bytes.begin() + static_cast<std::ptrdiff_t>(head_bytes + pickled.size()));
+    constexpr auto most_bytes = static_cast<std::size_t>(SaveOptions::largest_program_state);
     ZEROTH_EXPECTS(bytes.size() <= most_bytes,
                    "save(): the module's buffers take " + std::to_string(pickled.size()) +
                        " bytes, and the program's own state " + std::to_string(program.size()) +
@@ -117,7 +119,6 @@ class Buffers {
   };
   static constexpr char mark[] = "zttorch1";
   static constexpr std::size_t mark_bytes = 8, head_bytes = mark_bytes + sizeof(std::uint64_t);
-  static constexpr std::size_t most_bytes = std::size_t{1} << 20U;  // SaveOptions::program_state
 
   [[nodiscard]] static std::string described(at::Tensor const& tensor) {
     return c10::str(tensor.scalar_type(), " ", tensor.sizes());
