@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "core/start_thread.hpp"
 #include "device/kernels.hpp"
 
 namespace zeroth::checkpoint {
@@ -36,36 +35,9 @@ Saver::Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard:
   for (auto const* const disk : disks) {
     windows_.emplace(disk, disk->window_on(*stream_));
   }
-  thread_ = start_thread("saving", [this, rank = this_rank()] {
-    this_rank() = rank;
-    run();
-  });
 }
 
-Saver::~Saver() {
-  cancel();
-  {
-    std::lock_guard const lock{mutex_};
-    ends_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
-void Saver::run() {
-  std::unique_lock lock{mutex_};
-  while (true) {
-    changed_.wait(lock, [this] { return ends_ || work_; });
-    if (!work_) {
-      return;
-    }
-    auto const work = std::exchange(work_, nullptr);
-    auto const after = after_;
-    lock.unlock();
-    do_work(work, after);
-    lock.lock();
-  }
-}
+Saver::~Saver() { cancel(); }
 
 void Saver::do_work(std::function<void()> const& work, State after) {
   std::exception_ptr failure;
@@ -89,11 +61,9 @@ void Saver::do_work(std::function<void()> const& work, State after) {
 void Saver::post(std::function<void()> work, State during, State after) {
   {
     std::lock_guard const lock{mutex_};
-    work_ = std::move(work);
     state_ = during;
-    after_ = after;
   }
-  changed_.notify_all();
+  thread_.post([this, work = std::move(work), after] { do_work(work, after); });
 }
 
 void Saver::write(FileTask task) {

@@ -12,7 +12,6 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/hashes.hpp"
 #include "core/block_file.hpp"
+#include "core/ordered_thread.hpp"
 #include "shard/disk_states.hpp"
 #include "zeroth/checkpoint/contents.hpp"
 #include "zeroth/device/device.hpp"
@@ -51,7 +51,7 @@ class Saver {
   Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard::DiskStates* const> disks);
   Saver(Saver const&) = delete;
   Saver& operator=(Saver const&) = delete;
-  ~Saver();  ///< Waits for what is under way, which it cancels.
+  ~Saver();  ///< Waits for what is under way, which it cancels; a commit that has not begun is left out.
 
   /// What the compute stream has been given so far is in the file. Not while another one is written.
   void write(FileTask task);
@@ -69,7 +69,6 @@ class Saver {
   [[nodiscard]] std::exception_ptr failure() const;
 
  private:
-  void run();
   void do_work(std::function<void()> const& work, State after);
   void write_file(FileTask const& task);
   void post(std::function<void()> work, State during, State after);
@@ -89,13 +88,10 @@ class Saver {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   State state_ = State::idle;
-  State after_ = State::idle;
-  std::function<void()> work_;
   std::size_t sources_ = 0, read_ = 0;
   std::exception_ptr failure_;
-  bool ends_ = false;
-  HashTable hashes_;  // of the file that is written
-  std::thread thread_;
+  HashTable hashes_;                // of the file that is written
+  OrderedThread thread_{"saving"};  // ends first: its tasks use all of the rest
 };
 
 }  // namespace zeroth::checkpoint
