@@ -10,7 +10,17 @@ namespace zeroth::device {
 CudaEventHandle::CudaEventHandle(CudaContext& context, Kind kind) {
   // Without timing, waits on the GPU and queries are at their cheapest.
   unsigned const flags = kind == Kind::order ? cudaEventDisableTiming : cudaEventDefault;
-  context.expect(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreateWithFlags");
+  int current = 0;
+  context.expect(cudaGetDevice(&current), "cudaGetDevice");
+  if (current == context.ordinal()) {
+    context.expect(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreateWithFlags");
+    return;
+  }
+  // A thread beside the device's, that of a save, say, is on GPU 0; and an event is of the GPU that its maker is on.
+  context.expect(cudaSetDevice(context.ordinal()), "cudaSetDevice");
+  auto const made = cudaEventCreateWithFlags(&event_, flags);
+  context.note(cudaSetDevice(current), "cudaSetDevice");
+  context.expect(made, "cudaEventCreateWithFlags");
 }
 
 bool CudaEvent::done() const {

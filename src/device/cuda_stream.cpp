@@ -52,10 +52,10 @@ void CudaStream::wait(Event const& event) {
   if (measured) {
     times_->begin(stream_);
   }
-  auto* const span = spans_.active() ? &spans_.open(stream_, name_, "wait", "") : nullptr;
+  auto span = spans_.open(stream_, name_, "wait", "");
   context_.expect(cudaStreamWaitEvent(stream_, cuda.get(), 0), "cudaStreamWaitEvent");
   if (span != nullptr) {
-    spans_.close(*span, stream_);
+    spans_.close(std::move(span), stream_);
   }
   if (measured) {
     times_->end(stream_);
@@ -88,16 +88,14 @@ void CudaStream::begin_span(std::string_view what, std::string_view unit) {
   if (role_ == Role::in_line) {
     times_->begin(stream_);
   }
-  if (spans_.active()) {
-    span_ = &spans_.open(stream_, name_, what, unit);
-  }
+  span_ = spans_.open(stream_, name_, what, unit);
 }
 
 void CudaStream::end_span() {
   in_span_ = false;
   try {  // it ends scopes
-    if (auto* const span = std::exchange(span_, nullptr); span != nullptr) {
-      spans_.close(*span, stream_);
+    if (span_ != nullptr) {
+      spans_.close(std::move(span_), stream_);
     }
     if (role_ == Role::in_line) {
       times_->end(stream_);

@@ -55,7 +55,7 @@ class CudaStream final : public PeerStream {
   bool owned_;
   std::unique_ptr<CudaTimes> times_;  // null for a stream beside
   bool in_span_ = false;
-  CudaSpans::Span* span_ = nullptr;  // that is open, where there is a timeline
+  CudaSpans::Open span_;  // that is open, where there is a timeline
 };
 
 /// Throws ContractError for a stream of another device.

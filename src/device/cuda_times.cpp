@@ -82,43 +82,60 @@ void CudaSpans::begin(Timeline& timeline, cudaStream_t stream) {
   context_.expect(cudaEventRecord(origin_->get(), stream), "cudaEventRecord");
   context_.await([this] { return cudaEventQuery(origin_->get()); }, "cudaEventQuery");
   origin_us_ = std::chrono::duration<double, std::micro>(Clock::now().time_since_epoch()).count();
+  std::lock_guard const lock{mutex_};
   timeline_ = &timeline;
 }
 
-CudaSpans::Span& CudaSpans::open(cudaStream_t stream, std::string_view name, std::string_view what,
-                                 std::string_view unit) {
-  auto& span = spans_.emplace_back(context_, name, what, unit);
-  context_.expect(cudaEventRecord(span.interval.begin.get(), stream), "cudaEventRecord");
+CudaSpans::Open CudaSpans::open(cudaStream_t stream, std::string_view name, std::string_view what,
+                                std::string_view unit) {
+  {
+    std::lock_guard const lock{mutex_};
+    if (timeline_ == nullptr) {
+      return nullptr;
+    }
+  }
+  auto span = std::make_unique<Span>(context_, name, what, unit);
+  context_.expect(cudaEventRecord(span->interval.begin.get(), stream), "cudaEventRecord");
   return span;
 }
 
-void CudaSpans::close(Span& span, cudaStream_t stream) {
-  context_.expect(cudaEventRecord(span.interval.end.get(), stream), "cudaEventRecord");
-  span.complete = true;
+void CudaSpans::close(Open span, cudaStream_t stream) {
+  context_.expect(cudaEventRecord(span->interval.end.get(), stream), "cudaEventRecord");
+  std::lock_guard const lock{mutex_};
+  if (timeline_ != nullptr) {
+    closed_.push_back(std::move(span));
+  }
 }
 
 void CudaSpans::flush() {
   constexpr double shortest_wait_us = 2;  // assumed: two events where nothing is waited for
-  while (timeline_ != nullptr && !spans_.empty() && spans_.front().complete) {
-    auto const& span = spans_.front();
+  std::vector<Open> closed;
+  Timeline* timeline = nullptr;
+  {
+    std::lock_guard const lock{mutex_};
+    closed.swap(closed_);
+    timeline = timeline_;
+  }
+  for (auto const& span : closed) {
     auto const since_origin = [&](CudaEventHandle const& event) {
       context_.await([&] { return cudaEventQuery(event.get()); }, "cudaEventQuery");
       float elapsed = 0;
       context_.expect(cudaEventElapsedTime(&elapsed, origin_->get(), event.get()), "cudaEventElapsedTime");
       return origin_us_ + 1e3 * static_cast<double>(elapsed);
     };
-    double const begin_us = since_origin(span.interval.begin);
-    double const end_us = since_origin(span.interval.end);
-    if (span.what != "wait" || end_us - begin_us >= shortest_wait_us) {
-      timeline_->add({span.stream, span.what, span.unit, begin_us, end_us});
+    double const begin_us = since_origin(span->interval.begin);
+    double const end_us = since_origin(span->interval.end);
+    if (span->what != "wait" || end_us - begin_us >= shortest_wait_us) {
+      timeline->add({span->stream, span->what, span->unit, begin_us, end_us});
     }
-    spans_.pop_front();
   }
 }
 
 void CudaSpans::end() {
   flush();
+  std::lock_guard const lock{mutex_};
   timeline_ = nullptr;
+  closed_.clear();  // what others have closed since
 }
 
 }  // namespace zeroth::device

@@ -5,8 +5,8 @@
 
 #include <array>
 #include <cstddef>
-#include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,14 +57,14 @@ class CudaTimes {
   double milliseconds_ = 0;
 };
 
-/// Spans of all streams of a device on their way to a Timeline. Costs allocations while it lasts.
+/// Spans of all streams of a device on their way to a Timeline. Costs allocations while it lasts. Streams of several
+/// threads open and close spans, at any time; all else is for the device's thread.
 class CudaSpans {
  public:
   explicit CudaSpans(CudaContext& context) : context_{context} {}
-  [[nodiscard]] bool active() const noexcept { return timeline_ != nullptr; }
   /// Waits for the GPU to come to this point of `stream`, whose time is then known on the host's clock too.
   void begin(Timeline& timeline, cudaStream_t stream);
-  /// Adds all spans that are complete to the timeline. Waits for them.
+  /// Adds all spans that are closed to the timeline. Waits for them.
   void flush();
   void end();
 
@@ -73,18 +73,20 @@ class CudaSpans {
         : stream{stream_name}, what{what_is_done}, unit{of_unit}, interval{context} {}
     std::string stream, what, unit;
     CudaInterval interval;
-    bool complete = false;
   };
-  /// Valid until the span is complete and flush() was called.
-  [[nodiscard]] Span& open(cudaStream_t stream, std::string_view name, std::string_view what, std::string_view unit);
-  void close(Span& span, cudaStream_t stream);
+  using Open = std::unique_ptr<Span>;
+  /// Null where there is no timeline.
+  [[nodiscard]] Open open(cudaStream_t stream, std::string_view name, std::string_view what, std::string_view unit);
+  /// Of what open() has given. Gone where the timeline has ended meanwhile.
+  void close(Open span, cudaStream_t stream);
 
  private:
   CudaContext& context_;
-  Timeline* timeline_ = nullptr;
   std::unique_ptr<CudaEventHandle> origin_;
   double origin_us_ = 0;
-  std::deque<Span> spans_;
+  std::mutex mutex_;  // for the rest
+  Timeline* timeline_ = nullptr;
+  std::vector<Open> closed_;
 };
 
 }  // namespace zeroth::device

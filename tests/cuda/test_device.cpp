@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -360,6 +361,57 @@ TEST_CASE("a timeline gets the spans and waits of all streams") {
   CHECK(find("forward").begin_us >= find("wait").end_us - 100);
   device::SpanScope const unseen{*gather, "gather", "block 2"};
   CHECK(timeline.spans().size() == 3);
+}
+
+TEST_CASE("threads of streams beside the device's own add spans while it flushes them, and none is lost") {
+  begin_on({});
+  auto const device = device::make_cuda_device(0);
+  Timeline timeline;
+  device->set_timeline(&timeline);
+  constexpr int threads = 3;
+  constexpr int count = 200;
+  std::vector<std::unique_ptr<device::Stream>> streams;
+  for (int i = 0; i < threads; ++i) {
+    streams.push_back(device->make_stream("save", Overlap::on));
+  }
+  std::atomic<int> at_work{threads};
+  {
+    std::vector<std::jthread> workers;
+    for (auto& stream : streams) {
+      workers.emplace_back([&stream, &at_work] {
+        for (int i = 0; i < count; ++i) {
+          device::SpanScope const span{*stream, "save", "block 1"};
+        }
+        --at_work;
+      });
+    }
+    while (at_work > 0) {
+      device->flush_timeline();
+    }
+  }
+  device->flush_timeline();
+  CHECK(timeline.spans().size() == std::size_t{threads} * count);
+  auto late = std::make_unique<device::SpanScope>(*streams[0], "save", "block 2");
+  device->set_timeline(nullptr);
+  late.reset();
+  CHECK(timeline.spans().size() == std::size_t{threads} * count);
+}
+
+TEST_CASE("a thread that is on no GPU adds spans of a stream of any", "[two GPUs]") {
+  begin_on({.count = 2});
+  auto const device = device::make_cuda_device(1);
+  auto const stream = device->make_stream("save", Overlap::on);
+  Timeline timeline;
+  device->set_timeline(&timeline);
+  int gpu = -1;
+  std::jthread{[&] {
+    { device::SpanScope const span{*stream, "save", "block 1"}; }
+    cudaGetDevice(&gpu);
+  }}.join();
+  stream->synchronize();  // throws what went wrong
+  device->set_timeline(nullptr);
+  CHECK(timeline.spans().size() == 1);
+  CHECK(gpu == 0);  // where such a thread begins
 }
 
 TEST_CASE("a stream waits for a stream of the same handle on another GPU, or of another rank", "[two GPUs]") {
