@@ -70,12 +70,23 @@ void count_elements(shard::Layout const& layout, Plan& plan) {
   for (auto const& flat : layout.flats()) {
     plan.parameter_count += flat.used_count();
     plan.padded_count += flat.padded_count();
-    plan.persistent_count += flat.persistent ? flat.used_count() : 0;
     if (flat.used_count() > plan.largest_flat_unit_count) {
       plan.largest_flat_unit = flat.name;
       plan.largest_flat_unit_count = flat.used_count();
     }
   }
+}
+
+PlannedPersistence persistent_in(shard::Layout const& layout, Dtype compute) {
+  PlannedPersistence persistent;
+  for (auto const& flat : layout.flats()) {
+    if (flat.persistent) {
+      persistent.parameters += std::ssize(flat.trainable.params) + std::ssize(flat.frozen.params);
+      persistent.count += flat.used_count();
+      persistent.bytes += flat.padded_count() * bytes_of(compute);
+    }
+  }
+  return persistent;
 }
 
 std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings const& precision, int states) {
@@ -106,6 +117,9 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   result.shards_parameters = request.placements.parameters != Placement::whole;
   result.shards_gradients = request.placements.gradients != Placement::whole;
   result.shards_optimizer = request.placements.optimizer != Placement::whole;
+  if (result.shards_parameters) {
+    result.persistent = persistent_in(layout, settings.precision.compute);
+  }
   result.parameter_ranks = shard::ranks_of(request.placements.parameters, request.places);
   result.gradient_ranks = shard::ranks_of(request.placements.gradients, request.places);
   result.optimizer_ranks = shard::ranks_of(request.placements.optimizer, request.places);
@@ -248,8 +262,9 @@ std::string decisions(Plan const& plan) {
   auto text = fmt::format(
       "placements: parameters {}, gradients {}, optimizer {}\n", place(plan.shards_parameters, plan.parameter_ranks),
       place(plan.shards_gradients, plan.gradient_ranks), place(plan.shards_optimizer, plan.optimizer_ranks));
-  if (plan.persistent_count > 0 && plan.shards_parameters) {
-    text += fmt::format("persistent parameters: {} elements are whole on every rank\n", plan.persistent_count);
+  if (auto const& [parameters, count, bytes] = plan.persistent; parameters > 0) {
+    text += fmt::format("whole on every rank: {} persistent parameter{}, {} elements, {} B with padding\n", parameters,
+                        parameters == 1 ? "" : "s", count, bytes);
   }
   text += groups_lines(plan);
   text += offload_lines(plan) + parameters_disk_line(plan);

@@ -189,18 +189,24 @@ TEST_CASE("a plan counts persistent parameters, which are held whole and take no
   auto const none = planned(3, "");
   auto const some = planned(3, R"(, "stage3_param_persistence_threshold": 50)");
   auto const all = planned(3, R"(, "stage3_param_persistence_threshold": 300)");
-  CHECK(none.persistent_count == 0);
-  CHECK(some.persistent_count == 50);
-  CHECK(all.persistent_count == 950);
+  CHECK(none.persistent.parameters == 0);
+  CHECK(some.persistent.parameters == 1);
+  CHECK(some.persistent.count == 50);
+  CHECK(all.persistent.parameters == 4);
+  CHECK(all.persistent.count == 950);
   // 50 elements are one slice of 128, on three ranks 384; 300 are 384 too.
   CHECK(some.bytes.parameters == none.bytes.parameters + 4 * 2 * 128);
   CHECK(all.bytes.parameters == 4 * 4 * 384);
+  CHECK(all.persistent.bytes == all.bytes.parameters);
+  CHECK(some.persistent.bytes == 4 * 384);
   CHECK(all.bytes.optimizer == none.bytes.optimizer);
   CHECK(none.parameter_slots.size() == 2);
   CHECK(some.parameter_slots.size() == 1);
   CHECK(all.parameter_slots.empty());
   CHECK(all.bytes.slots < none.bytes.slots);
-  CHECK_THAT(explain_plan(some), Contains("persistent parameters: 50 elements are whole on every rank"));
+  CHECK_THAT(explain_plan(some),
+             Contains("whole on every rank: 1 persistent parameter, 50 elements, 1536 B with padding\n"));
+  CHECK_THAT(explain_plan(all), Contains("whole on every rank: 4 persistent parameters, 950 elements, 6144 B"));
   CHECK_THAT(explain_plan(none), !Contains("persistent"));
   CHECK_THAT(explain_plan(planned(2, R"(, "stage3_param_persistence_threshold": 50)")), !Contains("persistent"));
 }

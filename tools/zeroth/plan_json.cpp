@@ -95,6 +95,9 @@ std::string as_json(PlanResult const& result) {
       json["groups"]["communicators"].push_back({{"name", each.name}, {"ranks", each.ranks}});
     }
   }
+  if (auto const& [parameters, count, bytes] = asked_for.persistent; parameters > 0) {
+    json["persistent"] = {{"parameters", parameters}, {"elements", count}, {"bytes", bytes}};
+  }
   if (result.device_bytes) {
     json["device_memory"] = *result.device_bytes;
   }

@@ -115,6 +115,10 @@ std::string notes(PlanResult const& result) {
   for (auto const& note : result.asked_for.notes) {
     text += note + ".\n";
   }
+  if (auto const& [parameters, count, bytes] = result.asked_for.persistent; parameters > 0) {
+    text += fmt::format("{} with {} {} whole on every rank, in {}.\n", counted(parameters, "persistent parameter"),
+                        counted(count, "element"), parameters == 1 ? "is" : "are", readable_bytes(bytes));
+  }
   text += fmt::format("A checkpoint takes {} on the disk, at every stage.\n",
                       readable_bytes(result.asked_for.checkpoint_bytes));
   if (result.device_bytes) {

@@ -58,6 +58,14 @@ struct PlannedParametersDisk {
   std::int64_t memory_bytes = 0;   ///< Of slots: what they take there.
 };
 
+/// Small parameters that every rank holds whole where the stage shards the others: by
+/// zero_optimization.stage3_param_persistence_threshold.
+struct PlannedPersistence {
+  std::int64_t parameters = 0;  ///< How many.
+  std::int64_t count = 0;       ///< Elements of them.
+  std::int64_t bytes = 0;       ///< Of MemoryBytes::parameters: what they take, with their padding.
+};
+
 /// The same on every rank. A flat unit is what is gathered and reduced together: a unit's own parameters, or one that
 /// several units use.
 struct Plan {
@@ -69,13 +77,13 @@ struct Plan {
   std::int64_t padded_count = 0;             ///< The same with what alignment and equal shares add.
   std::int64_t units = 0;                    ///< Of the model.
   std::int64_t flat_units = 0;               ///< Of these units, those that several share once.
-  std::int64_t persistent_count = 0;         ///< Of parameters that are whole where the stage shards the others.
   std::string largest_flat_unit;             ///< By elements: what a slot has to hold.
   std::int64_t largest_flat_unit_count = 0;  ///< Its elements, without padding.
 
   MemoryBytes bytes;  ///< What a rank allocates, and its ledger then shows.
   /// Of `bytes`, what alignment costs parameters, gradients and optimizer. Zero for slots and scratch.
   MemoryBytes padding;
+  PlannedPersistence persistent;  ///< None where every rank holds all parameters anyway.
   PlannedTier host;  ///< Beside them: offload_optimizer "cpu" of a GPU. See AnyEngine::bytes_of_host().
   PlannedTier disk;  ///< Likewise: offload_optimizer "nvme".
   PlannedParametersDisk parameters_disk;  ///< Of parameters, likewise.
