@@ -29,7 +29,7 @@ std::int64_t staging_bytes(bool host_holds_states, std::int64_t buffer_bytes) no
 Saver::Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard::DiskStates* const> disks)
     : device_{device},
       lends_{buffer_bytes == 0 && device.has_host_memory()},
-      pool_{device.allocate_host(staging_bytes(device.has_host_memory(), buffer_bytes))},
+      pool_{device.allocate_host(checkpoint::staging_bytes(device.has_host_memory(), buffer_bytes))},
       begun_{device.make_event()},
       stream_{device.make_stream("save", device::Overlap::on)} {
   for (auto const* const disk : disks) {

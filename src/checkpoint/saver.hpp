@@ -64,6 +64,8 @@ class Saver {
   /// Asks what is under way to end soon, as failed.
   void cancel() noexcept { cancelled_ = true; }
   void wait();  ///< Until nothing is under way.
+  /// That it holds: see staging_bytes() above.
+  [[nodiscard]] std::int64_t staging_bytes() const noexcept { return pool_->bytes(); }
   [[nodiscard]] State state() const;
   /// In state failed: what was thrown; null if it was only cancelled.
   [[nodiscard]] std::exception_ptr failure() const;

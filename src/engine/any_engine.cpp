@@ -409,6 +409,9 @@ MemoryBytes AnyEngine::peak() const noexcept { return state_->device->ledger().p
 MemoryBytes AnyEngine::planned() const noexcept { return state_->manager->memory.plan().bytes; }
 std::int64_t AnyEngine::bytes_on_disk() const { return bytes_in(*state_, shard::Tier::disk); }
 std::int64_t AnyEngine::bytes_of_host() const { return bytes_in(*state_, shard::Tier::host); }
+std::int64_t AnyEngine::staging_bytes() const noexcept {
+  return state_->checkpoints == nullptr ? 0 : state_->checkpoints->staging_bytes();
+}
 device::StreamRef AnyEngine::compute_stream() const noexcept { return state_->device->compute().native(); }
 
 void detail::refuse_precision(Config const& config, std::span<DtypePair const> allowed) {

@@ -46,6 +46,8 @@ class Checkpoints {
   void await_read();
   /// Milliseconds that updates have waited for a save, in all.
   [[nodiscard]] double waited_ms() const noexcept { return waited_ms_; }
+  /// See checkpoint::Saver.
+  [[nodiscard]] std::int64_t staging_bytes() const noexcept { return saver_.staging_bytes(); }
 
  private:
   struct Save;

@@ -112,6 +112,8 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   result.bytes = memory.bytes;
   result.padding = memory.padding;
   result.checkpoint_bytes = checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
+  result.staging_bytes =
+      checkpoint::staging_bytes(options.device == DeviceKind::cpu, settings.checkpoint.buffer_bytes);
   (memory.disk.tier == shard::Tier::disk ? result.disk : result.host) = planned(memory.disk);
   result.parameters_disk = planned_parameters(memory, blueprint);
   result.shards_parameters = request.placements.parameters != Placement::whole;
@@ -308,11 +310,9 @@ std::string explain_plan(Plan const& plan) {
   if (plan.bytes_on_disk() > 0) {
     text += fmt::format("  on a disk  {}\n", megabytes(plan.bytes_on_disk()));
   }
-  auto const asked = plan.settings.checkpoint.buffer_bytes;
-  text +=
-      fmt::format("a checkpoint takes {} on the disk, and {} of the host on each rank while it is saved{}\n",
-                  megabytes(plan.checkpoint_bytes), megabytes(checkpoint::staging_bytes(true, asked)),
-                  asked == 0 ? fmt::format(" ({} on a GPU)", megabytes(checkpoint::staging_bytes(false, asked))) : "");
+  text += fmt::format("  staging    {} of the host, from its first save on\n", megabytes(plan.staging_bytes));
+  text += fmt::format("a checkpoint takes {} B ({}) on the disk, all its files together\n", plan.checkpoint_bytes,
+                      readable(plan.checkpoint_bytes));
   return text;
 }
 

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string_view>
 
+#include "checkpoint/saver.hpp"
 #include "zeroth/core/input_file.hpp"
 
 namespace zeroth::engine {
@@ -161,7 +162,9 @@ std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, st
   }
   // Where the host's memory is a tier, all else is in the memory of a GPU.
   bool const beside_gpu = plan.disk.tier == shard::Tier::host;
-  auto const memory = static_cast<std::uint64_t>(beside_gpu ? plan.disk.bytes : plan.bytes.total());
+  auto const buffer = settings.checkpoint.buffer_bytes;
+  auto const staging = buffer > 0 ? static_cast<std::uint64_t>(checkpoint::staging_bytes(true, buffer)) : 0;
+  auto const memory = static_cast<std::uint64_t>(beside_gpu ? plan.disk.bytes : plan.bytes.total()) + staging;
   auto const disk = static_cast<std::uint64_t>(beside_gpu ? 0 : plan.disk.bytes);
   auto const parameters_disk = static_cast<std::uint64_t>(plan.parameters_disk.bytes);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -171,8 +174,9 @@ std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, st
     bool const limited = room.memory_of_process < in_process * memory;
     if (limited || room.memory_of_machine < here * memory) {
       return fmt::format(
-          "the plan asks for {} of {} for each of {} on the machine of rank {}, and {} are left {}; {}{}",
+          "the plan asks for {} of {}{} for each of {} on the machine of rank {}, and {} are left {}; {}{}",
           mebibytes(memory), beside_gpu ? "pinned memory of the host" : "memory",
+          staging > 0 ? fmt::format(", {} of it for saves (zeroth.checkpoint.buffer_bytes),", mebibytes(staging)) : "",
           here == 1 ? "1 rank" : fmt::format("{} ranks", here), i,
           mebibytes(limited ? room.memory_of_process : room.memory_of_machine),
           limited ? fmt::format("by the limits of {} (ulimit -v, ulimit -d)",

@@ -113,6 +113,28 @@ TEST_CASE("states that are written from where they lie are those that are copied
   }
 }
 
+TEST_CASE("from the first save on a rank holds the staging that was planned, to the byte") {
+  for (std::int64_t const asked : {0, 8 << 20, 9 << 20, 24 << 20}) {
+    INFO(asked);
+    Folder const folder;
+    auto const config = small_config(3, {.zeroth = fmt::format(R"(, "checkpoint": {{"buffer_bytes": {}}})", asked)});
+    auto const planned = plan(SmallModel{}.model, config, 2);
+    CHECK(planned.staging_bytes == (asked == 0 ? 1 << 20 : asked / (4 << 20) * (4 << 20)));
+    CHECK_THAT(explain_plan(planned), Contains(fmt::format("  staging    {:>14} B ", planned.staging_bytes)) &&
+                                          Contains(" of the host, from its first save on"));
+    run_small(2, config, [&](auto& engine, auto& small, auto&) {
+      train(engine, small, 1);
+      expect(engine.staging_bytes() == 0, "held before there was a save");
+      for (int save = 0; save < 2; ++save) {
+        engine.save(folder.path()).wait();
+        expect(engine.staging_bytes() == planned.staging_bytes, "other staging is held");
+        train(engine, small, 1);
+      }
+      expect(engine.peak() == planned.bytes, "staging is in the ledger, or saving takes of the device");
+    });
+  }
+}
+
 TEST_CASE("finish() ends a save, and so does the next one") {
   Folder const folder;
   auto const errors = run_small(2, small_config(3), [&](auto& engine, auto& small, auto& notes) {

@@ -235,7 +235,8 @@ namespace {
 
 constexpr auto unlimited = std::numeric_limits<std::uint64_t>::max();
 
-std::string shortage(std::vector<engine::RankRoom> const& ranks, bool in_one_process, OffloadDevice device) {
+std::string shortage(std::vector<engine::RankRoom> const& ranks, bool in_one_process, OffloadDevice device,
+                     std::int64_t buffer_bytes = 0) {
   shard::MemoryPlan plan;
   plan.bytes.optimizer = 60 << 20;
   plan.bytes.parameters = 40 << 20;
@@ -244,6 +245,7 @@ std::string shortage(std::vector<engine::RankRoom> const& ranks, bool in_one_pro
   settings.stage = 3;
   settings.offload.optimizer = device;
   settings.offload.folder = "/nvme";
+  settings.checkpoint.buffer_bytes = buffer_bytes;
   return engine::shortage(plan, settings, ranks, in_one_process);
 }
 
@@ -274,6 +276,12 @@ TEST_CASE("what there is not enough of is said before anything is allocated") {
                                                              Contains("for each of 2 ranks") &&
                                                              Contains("399.0 MiB are free"));
   CHECK(shortage(full, false, OffloadDevice::none).empty());
+  // What saves will hold counts.
+  std::vector<RankRoom> const tight{{1, {mib(111), unlimited, unlimited}}};
+  CHECK(shortage(tight, false, OffloadDevice::none, 8 << 20).empty());
+  CHECK_THAT(shortage(tight, false, OffloadDevice::none, 12 << 20),
+             Contains("112.0 MiB of memory, 12.0 MiB of it for saves (zeroth.checkpoint.buffer_bytes), for each of 1 "
+                      "rank on the machine of rank 0, and 111.0 MiB are left there"));
 }
 
 TEST_CASE("beside a GPU the host's memory has to hold what is offloaded, and no more") {

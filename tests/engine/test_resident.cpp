@@ -70,6 +70,8 @@ struct Growth {
   std::int64_t planned = 0;
   std::int64_t most = 0;        ///< Over three steps, of what was seen at the end of a pass.
   std::int64_t with_files = 0;  ///< While weights were saved and loaded.
+  std::int64_t with_save = 0;   ///< Once a checkpoint was saved, of which `staging` is planned.
+  std::int64_t staging = 0;
 };
 
 /// Of the process, from before the engines were built.
@@ -113,6 +115,13 @@ Growth train(int world, Config const& config) {
       growth.with_files = peak_resident_bytes() - before;
       growth.planned = world * engine.planned().total();
     }
+    engine.save(folder / "saved").wait();
+    together.arrive_and_wait();
+    if (job.rank() == 0) {
+      growth.with_save = resident_bytes() - before;
+      growth.staging = world * plan(large.model, config, world).staging_bytes;
+    }
+    together.arrive_and_wait();
   });
   REQUIRE(messages_of(outcome) == "");
   REQUIRE(forgotten);
@@ -131,16 +140,21 @@ TEST_CASE("a process of two ranks grows by two plans, and by no more than 8 MiB 
     for (bool const narrow : {false, true}) {
       auto const zero = std::string{R"(, "stage3_prefetch_bucket_size": 2000000, "reduce_bucket_size": 4000000)"};
       auto const more = narrow ? R"(, "bf16": {"enabled": true})" : "";
-      auto const config = small_config(stage, {.accumulation = 2, .zero = zero, .more = more});
+      auto const* const zeroth = R"(, "checkpoint": {"buffer_bytes": 25165824})";
+      auto const config = small_config(stage, {.accumulation = 2, .zero = zero, .zeroth = zeroth, .more = more});
       auto const growth = narrow ? train<bf16>(2, config) : train<float>(2, config);
-      INFO(fmt::format("stage {}, {}: planned {} MiB, grew by {} MiB, with files {} MiB", stage,
-                       narrow ? "bf16" : "fp32", growth.planned >> 20U, growth.most >> 20U, growth.with_files >> 20U));
+      INFO(fmt::format("stage {}, {}: planned {} MiB, grew by {} MiB, with files {} MiB, once saved {} MiB", stage,
+                       narrow ? "bf16" : "fp32", growth.planned >> 20U, growth.most >> 20U, growth.with_files >> 20U,
+                       growth.with_save >> 20U));
       CHECK(growth.most <= growth.planned + slack);
       // All of it is used: pages that nobody touches are not resident.
       CHECK(growth.most >= growth.planned - growth.planned / 50);
       // No rank holds a model, which would be 76 MiB, to save or load it.
       CHECK(growth.with_files >= growth.most - slack);
       CHECK(growth.with_files <= growth.planned + slack);
+      CHECK(growth.staging == 2 * 25165824);
+      CHECK(growth.with_save <= growth.planned + growth.staging + slack);
+      CHECK(growth.with_save >= growth.most + growth.staging - slack);
     }
   }
 }

@@ -86,6 +86,45 @@ TEST_CASE("Text says where stages round differently, and where many micro-steps 
   CHECK_FALSE(contains(said, "micro-steps are added up"));
 }
 
+TEST_CASE("Persistent parameters are told, and what they take, where they are whole and others are not") {
+  auto const of = [](int stage, char const* threshold) {
+    return result_of("stage.json",
+                     fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}},
+                                      "zero_optimization": {{"stage": {},
+                                                             "stage3_param_persistence_threshold": {}}}}})",
+                                 stage, threshold),
+                     1'000'000, 2);
+  };
+  auto const two = of(3, "250000");
+  CHECK(contains(as_text(two),
+                 "\n4 persistent parameters with 1,000,000 elements are whole on every rank, in 1.91 MiB.\n"));
+  auto const parsed = json::parse(as_json(two));
+  CHECK(parsed["persistent"]["parameters"] == 4);
+  CHECK(parsed["persistent"]["elements"] == 1'000'000);
+  CHECK(parsed["persistent"]["bytes"] == 2 * 4 * 250'112);  // 977 times 256, for two ranks
+  for (auto const& none : {of(3, "249999"), of(2, "250000")}) {
+    CHECK_FALSE(contains(as_text(none), "persistent"));
+    CHECK_FALSE(json::parse(as_json(none)).contains("persistent"));
+  }
+}
+
+TEST_CASE("What saves hold of the host is a column where memory is asked for, and beside the total") {
+  auto const with =
+      result_of("stage.json", file_of_stage(3, R"(, "zeroth": {"checkpoint": {"buffer_bytes": 9000000}})"), 1'000'000,
+                4, 15'000'000);
+  auto const text = as_text(with);
+  CHECK(contains(text, "sent per step  staging  left of 14.31\n"));
+  CHECK(contains(text, " 8.00 "));
+  CHECK(contains(text, "\nStaging is memory of the host beside the total, from a rank's first save on.\n"));
+  for (auto const& stage : json::parse(as_json(with))["stages"]) {
+    CHECK(stage["staging"] == 8 << 20);
+    CHECK(stage["left"] == 15'000'000 - stage["total"].get<std::int64_t>());
+  }
+  auto const without = result_of("stage.json", file_of_stage(3), 1'000'000, 4);
+  CHECK_FALSE(contains(as_text(without), "taging"));
+  CHECK_FALSE(json::parse(as_json(without))["stages"][3].contains("staging"));
+}
+
 TEST_CASE("In JSON, a device's memory says what fits, what is left, and what to change") {
   auto const result = result_of("stage.json", file_of_stage(0), 1'000'000, 4, 15'000'000);
   auto const parsed = json::parse(as_json(result));

@@ -38,6 +38,9 @@ Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_by
         {"bytes", disk.bytes},     {"read_per_step", disk.read_bytes},  {"written_per_step", disk.written_bytes},
         {"buffers", disk.buffers}, {"buffer_count", disk.buffer_count}, {"memory", disk.memory_bytes}};
   }
+  if (stage.plan->settings.checkpoint.buffer_bytes > 0) {
+    json["staging"] = stage.plan->staging_bytes;
+  }
   if (device_bytes) {
     json["fits"] = total <= *device_bytes;
     json["left"] = *device_bytes - total;

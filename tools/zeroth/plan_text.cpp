@@ -47,6 +47,8 @@ bool uses(PlanResult const& result, Bytes const& bytes) {
                              [&](StagePlan const& stage) { return stage.plan && bytes(*stage.plan) > 0; });
 }
 
+bool stages_checkpoints(PlanResult const& result) { return result.asked_for.settings.checkpoint.buffer_bytes > 0; }
+
 Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale) {
   Row row{fmt::format("stage {}{}", stage.stage, stage.stage == stage_asked_for(result) ? " *" : "")};
   if (!stage.plan) {
@@ -71,6 +73,9 @@ Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale)
       row.push_back(in(scale, bytes(*stage.plan)));
     }
   }
+  if (stages_checkpoints(result)) {
+    row.push_back(in(scale, stage.plan->staging_bytes));
+  }
   if (result.device_bytes) {
     row.push_back(left_of(scale, *result.device_bytes - total));
   }
@@ -94,6 +99,9 @@ std::string table(PlanResult const& result) {
   }
   if (uses(result, bytes_on_disk)) {
     head.emplace_back("on disk");
+  }
+  if (stages_checkpoints(result)) {
+    head.emplace_back("staging");
   }
   if (result.device_bytes) {
     head.push_back(fmt::format("left of {}", in(scale, *result.device_bytes)));
@@ -121,6 +129,9 @@ std::string notes(PlanResult const& result) {
   }
   text += fmt::format("A checkpoint takes {} on the disk, at every stage.\n",
                       readable_bytes(result.asked_for.checkpoint_bytes));
+  if (stages_checkpoints(result)) {
+    text += "Staging is memory of the host beside the total, from a rank's first save on.\n";
+  }
   if (result.device_bytes) {
     text += "What is left is for activations and everything else that the engine does not hold.\n";
   }

@@ -145,6 +145,9 @@ class ZEROTH_EXPORT AnyEngine {
   /// What this rank has of the host's pinned memory where states of a GPU are there (Plan::host); 0 without. Not
   /// collective.
   [[nodiscard]] std::int64_t bytes_of_host() const;
+  /// Of the host, that this rank's saves hold for what is on its way to the disk (Plan::staging_bytes); 0 before the
+  /// first one. Not collective.
+  [[nodiscard]] std::int64_t staging_bytes() const noexcept;
   /// The stream that the caller's kernels belong on: see adapters/cuda.hpp. Null on the CPU. Not collective.
   [[nodiscard]] device::StreamRef compute_stream() const noexcept;
 

@@ -91,6 +91,9 @@ struct Plan {
   [[nodiscard]] std::int64_t bytes_on_disk() const noexcept { return disk.bytes + parameters_disk.bytes; }
   /// Of the states in a checkpoint, in all its files: what AnyEngine::save() writes. Headers and hashes come to it.
   std::int64_t checkpoint_bytes = 0;
+  /// Of the host, on each rank, from its first save on: what of a checkpoint is on its way to the disk, as
+  /// zeroth.checkpoint.buffer_bytes says. In no ledger; AnyEngine::staging_bytes() is what was taken.
+  std::int64_t staging_bytes = 0;
   bool shards_parameters = false;                  ///< Stage 3. Otherwise every rank holds all of them.
   bool shards_gradients = false;                   ///< Stages 2 and 3. Otherwise every rank holds all of them.
   bool shards_optimizer = false;                   ///< Stages 1 to 3. Otherwise every rank holds all of its states.
