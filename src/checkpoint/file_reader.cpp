@@ -12,6 +12,7 @@
 
 #include "checkpoint/hashes.hpp"
 #include "checkpoint/read_ahead.hpp"
+#include "checkpoint/saved_hashes.hpp"
 #include "core/block_file.hpp"
 #include "core/large_pages.hpp"
 #include "zeroth/config/document.hpp"
@@ -43,7 +44,8 @@ Reader::Reader(std::filesystem::path folder, bool direct, std::span<std::byte> b
       record_{read_record(folder_)},
       own_buffer_{buffer.empty() ? allocate_blocks(buffer_bytes) : nullptr,
                   [](std::byte* memory) { std::free(memory); }},
-      buffer_{buffer.empty() ? own_buffer_.get() : buffer.data()} {}
+      buffer_{buffer.empty() ? own_buffer_.get() : buffer.data()},
+      saved_hashes_{std::make_unique<SavedHashes>()} {}
 
 Reader::~Reader() = default;
 
@@ -64,17 +66,14 @@ Reader::Checked Reader::look(int place) {
   auto const& input = open(place);
   auto const& contents = record_.contents;
   auto const expected = file_header(contents, place, record_.save_id);
-  Checked result{.data_begin = std::ssize(expected), .hashes = {}, .wrong = {}};
-  auto const hashes = hash_count(contents);
-  auto const bytes =
-      result.data_begin + contents.state_bytes + hashes * static_cast<std::int64_t>(sizeof(std::uint64_t));
+  Checked result{.data_begin = std::ssize(expected), .wrong = {}};
+  auto const table_bytes = hash_count(contents) * static_cast<std::int64_t>(sizeof(std::uint64_t));
+  auto const bytes = result.data_begin + contents.state_bytes + table_bytes;
   if (input.bytes() != bytes) {
     throw Unreadable{fmt::format("has {} bytes, and the checkpoint's has {}", input.bytes(), bytes)};
   }
   std::string header(expected.size(), '\0');
-  result.hashes.resize(static_cast<std::size_t>(hashes));
   input.read(0, std::as_writable_bytes(std::span{header}));
-  input.read(result.data_begin + contents.state_bytes, std::as_writable_bytes(std::span{result.hashes}));
   if (header.find(record_.save_id) == std::string::npos && header != expected) {
     throw Unreadable{fmt::format("is of another save than {}, whose id is {}", record_name, escaped(record_.save_id))};
   }
@@ -104,8 +103,10 @@ void Reader::check_file(int place) {
   }
 }
 
-/// Bytes [begin, end) of the data, which begin at a multiple of hashed_bytes, and end at one or with the data.
-void Reader::read_bytes(int place, Checked const& file, std::int64_t begin, std::int64_t end, std::byte* to) {
+/// Bytes [begin, end) of the data, which begin at a multiple of hashed_bytes, and end at one or with the data; and the
+/// hashes that they should have.
+void Reader::read_bytes(int place, Checked const& file, std::int64_t begin, std::int64_t end, std::byte* to,
+                        Hashes& saved) {
   auto const& input = open(place);
   if (direct_) {
     open_->go_direct();
@@ -114,24 +115,28 @@ void Reader::read_bytes(int place, Checked const& file, std::int64_t begin, std:
   if (static_cast<std::int64_t>(input.read_some(file.data_begin + begin, memory)) < end - begin) {
     throw Unreadable{"has become shorter"};
   }
+  auto const count = static_cast<std::size_t>((end - begin + hashed_bytes - 1) / hashed_bytes);
+  saved_hashes_->read(input, place, file.data_begin + record_.contents.state_bytes, begin / hashed_bytes,
+                      std::span{saved}.first(count));
 }
 
 /// Of what was just read: where those parts begin whose hash is another one.
-std::vector<std::int64_t> Reader::damaged_in(Checked const& file, std::int64_t begin, std::int64_t end,
+std::vector<std::int64_t> Reader::damaged_in(Hashes const& saved, std::int64_t begin, std::int64_t end,
                                              std::byte const* bytes) {
   std::vector<std::int64_t> damaged;
   for (auto at = begin; at < end; at += hashed_bytes) {
     std::span const part{bytes + (at - begin), static_cast<std::size_t>(std::min(hashed_bytes, end - at))};
-    if (xxh3(part) != file.hashes[static_cast<std::size_t>(at / hashed_bytes)]) {
+    if (xxh3(part) != saved[static_cast<std::size_t>((at - begin) / hashed_bytes)]) {
       damaged.push_back(at);
     }
   }
   return damaged;
 }
 
-void Reader::expect_undamaged(int place, std::int64_t begin, std::int64_t end, std::byte const* bytes) const {
+void Reader::expect_undamaged(int place, Hashes const& saved, std::int64_t begin, std::int64_t end,
+                              std::byte const* bytes) const {
   auto const& file = checked_.at(place);
-  for (auto const at : damaged_in(file, begin, end, bytes)) {
+  for (auto const at : damaged_in(saved, begin, end, bytes)) {
     auto const part_end = std::min(at + hashed_bytes, end);
     refuse(place, fmt::format("is damaged between bytes {} and {}: their hash is another one: {}", file.data_begin + at,
                               file.data_begin + part_end, what_is_at(place, at, part_end)));
@@ -145,12 +150,13 @@ void Reader::read_checked(int place, std::int64_t begin, std::int64_t end) {
   }
   buffered_.place = -1;
   check_file(place);
+  Hashes saved{};
   try {
-    read_bytes(place, checked(place), begin, end, buffer_);
+    read_bytes(place, checked(place), begin, end, buffer_, saved);
   } catch (Unreadable const& error) {
     refuse(place, fmt::format("{}: {}", error.what(), what_is_at(place, begin, end)));
   }
-  expect_undamaged(place, begin, end, buffer_);
+  expect_undamaged(place, saved, begin, end, buffer_);
   buffered_ = {place, begin, end - begin};
 }
 
@@ -168,20 +174,23 @@ void Reader::read_parts(std::span<Piece const> parts, std::function<void(Piece c
   for (auto const& part : parts) {
     check_file(part.place);  // now: the thread that reads ahead has the open file for itself
   }
+  std::array<Hashes, ReadAhead::parts_in_memory> saved{};
   auto const read = [&](std::size_t index, std::span<std::byte> memory) {
     auto const& part = parts[index];
-    read_bytes(part.place, checked_.at(part.place), part.begin, end_of(part), memory.data());
+    read_bytes(part.place, checked_.at(part.place), part.begin, end_of(part), memory.data(),
+               saved[index % saved.size()]);
     return static_cast<std::size_t>(part.bytes);
   };
   ReadAhead ahead{parts.size(), {buffer_, static_cast<std::size_t>(buffer_bytes)}, read};
-  for (auto const& part : parts) {
+  for (std::size_t index = 0; index < parts.size(); ++index) {
+    auto const& part = parts[index];
     std::span<std::byte const> bytes;
     try {
       bytes = ahead.next();
     } catch (Unreadable const& error) {
       refuse(part.place, fmt::format("{}: {}", error.what(), what_is_at(part.place, part.begin, end_of(part))));
     }
-    expect_undamaged(part.place, part.begin, end_of(part), bytes.data());
+    expect_undamaged(part.place, saved[index % saved.size()], part.begin, end_of(part), bytes.data());
     take(part, bytes.data());
   }
 }
@@ -250,11 +259,12 @@ void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Dama
     all.back().end = file.data_begin + end;
   };
   buffered_.place = -1;
+  Hashes saved{};
   for (std::int64_t begin = 0; begin < record_.contents.state_bytes; begin += buffer_bytes) {
     auto const end = std::min(begin + buffer_bytes, record_.contents.state_bytes);
     try {
-      read_bytes(place, file, begin, end, buffer_);
-      for (auto const at : damaged_in(file, begin, end, buffer_)) {
+      read_bytes(place, file, begin, end, buffer_, saved);
+      for (auto const at : damaged_in(saved, begin, end, buffer_)) {
         add(at, std::min(at + hashed_bytes, end), "is damaged: its hash is another one");
       }
     } catch (Unreadable const& error) {
@@ -272,8 +282,9 @@ void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Dama
 std::vector<Damage> Reader::damage(int place, bool with_data) {
   std::vector<Damage> all;
   open_place_ = -1;  // what reads past the cache reads no header
+  saved_hashes_->forget();
   try {
-    auto const file = look(place);  // which is not kept: a file that was verified has no table in memory
+    auto const file = look(place);
     if (!file.wrong.empty()) {
       all.push_back({file.wrong, 0, file.data_begin, {}});
     }

@@ -16,6 +16,7 @@ class ReadAhead {
   /// Fills memory with part `index`, as far as there is one, and returns how many bytes that were. On the own thread.
   using Read = std::function<std::size_t(std::size_t index, std::span<std::byte> memory)>;
 
+  static constexpr std::size_t parts_in_memory = 2;
   /// Reads parts 0 to `count` - 1, each into a half of `memory`, which outlives this. Its end waits for the part that
   /// is being read.
   ReadAhead(std::size_t count, std::span<std::byte> memory, Read read);
@@ -25,7 +26,6 @@ class ReadAhead {
  private:
   void begin_next();
 
-  static constexpr std::size_t parts_in_memory = 2;
   std::size_t count_;
   std::array<std::span<std::byte>, parts_in_memory> memory_;
   std::array<std::size_t, parts_in_memory> filled_{};

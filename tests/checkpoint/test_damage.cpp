@@ -12,6 +12,8 @@
 #include "runs.hpp"
 #include "small_run.hpp"
 #include "support/log.hpp"
+#include "support/resident.hpp"
+#include "support/sanitized.hpp"
 #include "zeroth/checkpoint/folder.hpp"
 
 namespace zeroth::testing {
@@ -291,6 +293,37 @@ TEST_CASE("forged records are refused") {
   CHECK_THAT(forge("block1.w", "__metadata__"), Contains("allowed: what a model may call a parameter"));
   CHECK(forge("\"places\": 2", "\"places\": 16777216").empty());  // it may be so, and the files do not say so
   CHECK_THAT(restore_fails(saves.second).error, Contains("place_00000.safetensors: its header is damaged"));
+}
+
+TEST_CASE("a file that is forged to some TiB of nothing takes no memory for its table of hashes") {
+  Folder const folder;
+  run_small(1, small_config(2), [&](auto& engine, auto& small, auto&) {
+    train(engine, small, 1);
+    engine.save(folder.path()).wait();
+  });
+  auto const path = folder / "step_00000001";
+  auto record = checkpoint::read_record(path);
+  auto& contents = record.contents;
+  contents.spaces.front().slice_count = std::int64_t{1} << 39U;
+  checkpoint::place_states(contents);
+  write_all(path / "checkpoint.json", checkpoint::to_text(record));
+  auto const header = checkpoint::file_header(contents, 0, record.save_id);
+  auto const place = path / "place_00000.safetensors";
+  write_all(place, header);
+  auto const table_bytes = 8 * checkpoint::hash_count(contents);
+  REQUIRE(table_bytes > 48 << 20);
+  fs::resize_file(place, header.size() + static_cast<std::uintmax_t>(contents.state_bytes + table_bytes));
+
+  REQUIRE(forget_peak());
+  auto const before = resident_bytes();
+  checkpoint::Reader reader{path};
+  reader.check_file(0);
+  auto const& space = reader.record().contents.spaces.front();
+  std::vector<std::byte> values(400);
+  auto const told = thrown<SystemError>([&] { reader.read(space, space.states.back(), 100, values); });
+  CHECK_THAT(told, Contains("place_00000.safetensors: is damaged between bytes"));
+  CHECK(reader.damage(0, false).empty());
+  CHECK((sanitized || peak_resident_bytes() - before < 16 << 20));
 }
 
 TEST_CASE("records of random bytes are read or refused") {

@@ -1,41 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The memory that the system gives this process is what the plan says, and little more.
 #include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <barrier>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
+#include "support/resident.hpp"
 #include "support/sanitized.hpp"
 
 namespace zeroth::testing {
 namespace {
-
-std::int64_t resident_bytes() {
-  std::ifstream statm{"/proc/self/statm"};
-  std::int64_t total = 0;
-  std::int64_t resident = 0;
-  statm >> total >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
-}
-
-/// The most since forget_peak().
-std::int64_t peak_resident_bytes() {
-  std::ifstream status{"/proc/self/status"};
-  for (std::string word; status >> word;) {
-    if (std::int64_t kib = 0; word == "VmHWM:" && status >> kib) {
-      return kib * 1024;
-    }
-  }
-  return 0;
-}
-bool forget_peak() { return static_cast<bool>(std::ofstream{"/proc/self/clear_refs"} << "5" << std::flush); }
 
 constexpr int units = 20;
 constexpr std::int64_t side = 1000;  // a million parameters each

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The states of a checkpoint, read piece by piece, and never without a look at their hashes.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -30,9 +31,11 @@ struct Damage {
   Extents extents;         ///< What these bytes are of.
 };
 
+class SavedHashes;
+
 /// One checkpoint. Throws SystemError naming file, state, parameter and elements, whatever is wrong with it. Takes 8
-/// MiB of memory, and a table of hashes for each file that is read; while it reads much, a thread of its own is ahead
-/// of what the caller does with the bytes. For one thread at a time.
+/// MiB of memory, whatever size files are; while it reads much, a thread of its own is ahead of what the caller does
+/// with the bytes. For one thread at a time.
 class ZEROTH_EXPORT Reader {
  public:
   /// Reads the record of the checkpoint in `folder`. `direct`: files are read past the system's cache, where that can
@@ -62,17 +65,19 @@ class ZEROTH_EXPORT Reader {
   /// What is known of a file once it was looked at.
   struct Checked {
     std::int64_t data_begin = 0;
-    std::vector<std::uint64_t> hashes;
     std::string wrong;  // with its header
   };
+  /// Of as many bytes as are read at once.
+  using Hashes = std::array<std::uint64_t, buffer_bytes / hashed_bytes>;
   // Those that throw Unreadable leave it to others to say of which file.
   [[nodiscard]] Checked const& checked(int place);
   [[nodiscard]] Checked look(int place);
   [[nodiscard]] InputFile const& open(int place);
-  void read_bytes(int place, Checked const& file, std::int64_t begin, std::int64_t end, std::byte* to);
-  [[nodiscard]] static std::vector<std::int64_t> damaged_in(Checked const& file, std::int64_t begin, std::int64_t end,
+  void read_bytes(int place, Checked const& file, std::int64_t begin, std::int64_t end, std::byte* to, Hashes& saved);
+  [[nodiscard]] static std::vector<std::int64_t> damaged_in(Hashes const& saved, std::int64_t begin, std::int64_t end,
                                                             std::byte const* bytes);
-  void expect_undamaged(int place, std::int64_t begin, std::int64_t end, std::byte const* bytes) const;
+  void expect_undamaged(int place, Hashes const& saved, std::int64_t begin, std::int64_t end,
+                        std::byte const* bytes) const;
   void add_damage_of_data(int place, Checked const& file, std::vector<Damage>& all);
   void read_checked(int place, std::int64_t begin, std::int64_t end);
   void read_parts(std::span<Piece const> parts, std::function<void(Piece const&, std::byte const*)> const& take);
@@ -87,6 +92,7 @@ class ZEROTH_EXPORT Reader {
   std::unique_ptr<InputFile> open_;
   std::unique_ptr<std::byte, void (*)(std::byte*)> own_buffer_;
   std::byte* buffer_;
+  std::unique_ptr<SavedHashes> saved_hashes_;
   Piece buffered_{-1, 0, 0};  // what is in it, with good hashes
 };
 
