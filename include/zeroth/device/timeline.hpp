@@ -15,7 +15,8 @@ namespace zeroth {
 /// Microseconds are those of the device: of the machine's monotonic clock, or of a simulation.
 struct Span {
   std::string stream;  ///< "compute", "gather", "reduce", "save", "read", "write"
-  /// "forward", "backward", "gather", "reduce", "update", "publish", "decide", "save", "read", "write" or "wait"
+  /// "forward", "backward", "gather", "reduce", "add up", "update", "publish", "decide", "save", "read", "write" or
+  /// "wait"
   std::string what;
   std::string unit;     ///< Empty if it is about none.
   double begin_us = 0;  ///< When the stream came to it.
