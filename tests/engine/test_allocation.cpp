@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "engine/small_model.hpp"
+#include "parity/tiers.hpp"
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
+#include "support/folder.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool counts_malloc = false;  // they have a malloc of their own
@@ -137,6 +139,22 @@ TEST_CASE("steps 4 to 8 allocate nothing, on any thread") {
             CHECK(counted.control >= 10);
           }
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("steps 4 to 8 allocate nothing with states on a disk either, however they come and go") {
+  Folder const folder;
+  char const* const precisions[] = {"", R"(, "bf16": {"enabled": true})"};
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto const* const precision : precisions) {
+      for (auto const& disk : on_disks) {
+        Case const c{"", on_disk(small_config(stage, {.more = precision}), disk, folder.path())};
+        INFO(fmt::format("stage {}, {}, {}", stage, precision, disk.name()));
+        auto const counted = count(2, c);
+        CHECK(counted.lean == 0);
+        CHECK(counted.control >= 10);
       }
     }
   }
