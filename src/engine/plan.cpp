@@ -112,8 +112,7 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   result.bytes = memory.bytes;
   result.padding = memory.padding;
   result.checkpoint_bytes = checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
-  result.staging_bytes =
-      checkpoint::staging_bytes(options.device == DeviceKind::cpu, settings.checkpoint.buffer_bytes);
+  result.staging_bytes = checkpoint::staging_bytes(options.device == DeviceKind::cpu, settings.checkpoint.buffer_bytes);
   (memory.disk.tier == shard::Tier::disk ? result.disk : result.host) = planned(memory.disk);
   result.parameters_disk = planned_parameters(memory, blueprint);
   result.shards_parameters = request.placements.parameters != Placement::whole;
