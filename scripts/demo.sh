@@ -6,11 +6,18 @@
 #   scripts/demo.sh [--into FOLDER] [TEXT FILE OR FOLDER]
 # Without a text: the headers of Eigen, which the build needs anyway. --into: where the reports go, instead of out/demo.
 set -euo pipefail
+usage() { sed -n '3,7s/^# \{0,1\}//p' "$0"; }
+case ${1-} in
+  -h | --help) usage; exit ;;
+  --into) ;;
+  -*) echo "error: no option $1" >&2; usage >&2; exit 2 ;;
+esac
 invoked_from=$PWD
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
 require_packages "${library_packages[@]}"
+require_cmake
 reports=out/demo
 if [ "${1-}" = --into ]; then
   reports=$(cd "$invoked_from" && realpath -m -- "${2?--into needs a folder}")

@@ -7,11 +7,18 @@
 # DISK FOLDER: where the states are, on a disk; unless said out/demo_offload. --into: where the reports go, instead of
 # out/demo_offload.
 set -euo pipefail
+usage() { sed -n '3,8s/^# \{0,1\}//p' "$0"; }
+case ${1-} in
+  -h | --help) usage; exit ;;
+  --into) ;;
+  -*) echo "error: no option $1" >&2; usage >&2; exit 2 ;;
+esac
 invoked_from=$PWD
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
 require_packages "${library_packages[@]}"
+require_cmake
 out=out/demo_offload
 reports=$out
 if [ "${1-}" = --into ]; then
@@ -53,7 +60,7 @@ echo "== stage 3, without a limit"
 steps=12
 train $out/stage3.json $steps "$reports/stage3.jsonl" --save-initial $out/model
 
-echo "== what the plan advises for half of stage 3's memory and a little more"
+echo "== what the plan advises for two thirds of that memory"
 total=$(build/release/bin/zeroth plan --model $out/model --ranks $ranks --config $out/stage3.json --json |
   python3 -c 'import json, sys; print(json.load(sys.stdin)["stages"][3]["total"])')
 gib=$(python3 -c "print($total * 0.66 / 2**30)")
@@ -67,7 +74,7 @@ needed=$(MALLOC_ARENA_MAX=1 python3 scripts/lib/peak_address_space.py build/rele
 limit=$((needed + needed / 20))
 echo "$((needed / 1024)) MiB; the limit of what follows is $((limit / 1024)) MiB (ulimit -v)"
 
-echo "== stage 3 alone, under the limit"
+echo "== stage 3 alone, under the limit, which is to be refused"
 status=0
 limited $limit train $out/stage3.json $steps $out/refused.jsonl 2>&1 | tee $out/refused.log || status=$?
 if [ $status = 0 ] || ! grep -q "the plan asks for" $out/refused.log; then
