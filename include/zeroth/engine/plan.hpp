@@ -84,8 +84,8 @@ struct Plan {
   /// Of `bytes`, what alignment costs parameters, gradients and optimizer. Zero for slots and scratch.
   MemoryBytes padding;
   PlannedPersistence persistent;  ///< None where every rank holds all parameters anyway.
-  PlannedTier host;  ///< Beside them: offload_optimizer "cpu" of a GPU. See AnyEngine::bytes_of_host().
-  PlannedTier disk;  ///< Likewise: offload_optimizer "nvme".
+  PlannedTier host;               ///< Beside them: offload_optimizer "cpu" of a GPU. See AnyEngine::bytes_of_host().
+  PlannedTier disk;               ///< Likewise: offload_optimizer "nvme".
   PlannedParametersDisk parameters_disk;  ///< Of parameters, likewise.
   /// Of both. See AnyEngine::bytes_on_disk().
   [[nodiscard]] std::int64_t bytes_on_disk() const noexcept { return disk.bytes + parameters_disk.bytes; }
