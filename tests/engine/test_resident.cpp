@@ -94,6 +94,7 @@ Growth train(int world, Config const& config) {
       growth.with_files = peak_resident_bytes() - before;
       growth.planned = world * engine.planned().total();
     }
+    together.arrive_and_wait();  // a save takes memory
     engine.save(folder / "saved").wait();
     together.arrive_and_wait();
     if (job.rank() == 0) {
