@@ -374,17 +374,17 @@ std::string buffer_holds_pieces(Values const& values) {
 }
 
 /// What is on a disk has a folder there.
-template <Path Device, Path Folder>
+template <Path device, Path folder>
 std::string disk_has_a_folder(Values const& values) {
-  if (values.get<Device>() != "nvme") {
+  if (values.get<device>() != "nvme") {
     return {};
   }
-  auto const& path = values.entries[index_of<Folder>].value;
+  auto const& path = values.entries[index_of<folder>].value;
   auto const* const text = path ? std::get_if<std::string_view>(&*path) : nullptr;
-  auto const device = keys[index_of<Device>].path;
+  auto const key = keys[index_of<device>].path;
   return text != nullptr && !text->empty()
              ? std::string{}
-             : fmt::format("missing; {} \"nvme\" needs a folder on a disk", device.substr(device.find('.') + 1));
+             : fmt::format("missing; {} \"nvme\" needs a folder on a disk", key.substr(key.find('.') + 1));
 }
 
 std::string parameters_on_disk_are_cut(Values const& values) {

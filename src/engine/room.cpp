@@ -191,8 +191,8 @@ std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, st
     auto const of_parameters =
         fmt::format("{} (zero_optimization.offload_param.nvme_path)", offload.parameter_folder.string());
     if (room.one_disk && room.disk < here * (disk + parameters_disk)) {
-      return shortage_of_disk(disk + parameters_disk, room.disk, of_states + " and " + of_parameters, here, i,
-                              "a lower ratio or a higher max_in_cpu takes less");
+      return shortage_of_disk(disk + parameters_disk, room.disk, fmt::format("{} and {}", of_states, of_parameters),
+                              here, i, "a lower ratio or a higher max_in_cpu takes less");
     }
     if (room.disk < here * disk) {
       return shortage_of_disk(disk, room.disk, of_states, here, i, "a lower ratio takes less");

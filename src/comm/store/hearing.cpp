@@ -121,7 +121,9 @@ Verdict judge(std::vector<Way> const& ways, std::vector<std::string> const& host
   }
   auto const scores = scores_of(pairs, places, has_spoken);
   auto const by_fault = [](auto const& a, auto const& b) { return b.second.exceeds(a.second); };
-  auto const [worst, highest] = *std::max_element(scores.begin(), scores.end(), by_fault);
+  auto const most = std::max_element(scores.begin(), scores.end(), by_fault);
+  int const worst = most->first;
+  Score const& highest = most->second;
   auto const is_at_fault = [&](int place) { return !highest.exceeds(scores.at(place)); };
   if (std::count_if(scores.begin(), scores.end(), [&](auto const& each) { return is_at_fault(each.first); }) == 1) {
     return verdict_on(worst, std::nullopt, ways, places);
