@@ -72,7 +72,7 @@ Complaint complaint(std::string const& words, std::string const& letters) {
 
 TEST_CASE("a job's reason is that of who misses the one at fault, and not of who complains first") {
   Hosts const hosts{"a", "b", "c", "d"};
-  Inquest inquest{4, Clock::time_point::max()};
+  Inquest inquest{4, 0, Clock::time_point::max()};
   CHECK(inquest.is_empty());
   inquest.add(3, complaint("three waited", "hhh-"));
   CHECK(inquest.find(hosts).reason == "three waited");
@@ -85,7 +85,7 @@ TEST_CASE("a job's reason is that of who misses the one at fault, and not of who
 }
 
 TEST_CASE("where all answer, who waits for one that waits itself has not the job's reason") {
-  Inquest inquest{4, Clock::time_point::max()};
+  Inquest inquest{4, 0, Clock::time_point::max()};
   inquest.add(0, complaint("nought waited", "-hll"));
   inquest.add(2, complaint("two waited", "---l"));
   inquest.add(1, complaint("one waited", "h-ll"));
@@ -94,9 +94,20 @@ TEST_CASE("where all answer, who waits for one that waits itself has not the job
   CHECK(found.origin == 2);
 }
 
+TEST_CASE("where two wait for each other, the one whose patience has ended has the job's reason") {
+  for (int const first : {0, 1}) {
+    Inquest inquest{2, first, Clock::time_point::max()};
+    inquest.add(1 - first, complaint("was asked", first == 0 ? "l-" : "-l"));
+    inquest.add(first, complaint("waited", first == 0 ? "-l" : "l-"));
+    auto const found = inquest.find({"a", "b"});
+    CHECK(found.reason == "waited");
+    CHECK(found.origin == first);
+  }
+}
+
 TEST_CASE("a rank that does not even complain is named in the words of one that misses it") {
   Hosts const hosts{"a", "b", "c"};
-  Inquest inquest{3, Clock::time_point::max()};
+  Inquest inquest{3, 0, Clock::time_point::max()};
   inquest.add(0, complaint("nought waited", "-sh"));
   inquest.add(0, complaint("nought waited elsewhere", "--h"));
   inquest.add(2, complaint("two waited", "hs-"));

@@ -58,8 +58,9 @@ JobFailure Inquest::find(std::vector<std::string> const& hosts) const {
   }
   auto const verdict = judge(ways, hosts, has_spoken);
   if (verdict.ranks.empty()) {
-    int const nearest = *std::min_element(
-        order_.begin(), order_.end(), [this](int a, int b) { return waiting_themselves(a) < waiting_themselves(b); });
+    auto const distance = [this](int rank) { return std::pair{waiting_themselves(rank), rank != first_}; };
+    int const nearest =
+        *std::min_element(order_.begin(), order_.end(), [&](int a, int b) { return distance(a) < distance(b); });
     return {nearest, complaints_.at(nearest).words};
   }
   int const named = verdict.ranks.front();

@@ -29,7 +29,8 @@ struct Complaint {
 /// all who wait, gives them a little time, and then lets one reason be the job's. One thread at a time.
 class Inquest {
  public:
-  Inquest(int world, Clock::time_point deadline) : world_{world}, deadline_{deadline} {}
+  /// `first` is the rank whose patience has ended; the others were asked.
+  Inquest(int world, int first, Clock::time_point deadline) : world_{world}, first_{first}, deadline_{deadline} {}
 
   void add(int rank, Complaint complaint);
   [[nodiscard]] bool is_empty() const noexcept { return complaints_.empty(); }
@@ -39,13 +40,14 @@ class Inquest {
     return complaints_.empty() ? Clock::time_point::max() : deadline_;
   }
   /// Who does not hear whom, in the words of one that misses who is named; where all were answered, in those of who
-  /// waits for fewest that only wait themselves. Of at least one complaint. See judge(); `hosts` [world].
+  /// waits for fewest that only wait themselves, of equals the first rank. Of at least one complaint. See judge();
+  /// `hosts` [world].
   [[nodiscard]] JobFailure find(std::vector<std::string> const& hosts) const;
 
  private:
   [[nodiscard]] int waiting_themselves(int rank) const;
 
-  int world_;
+  int world_, first_;
   Clock::time_point deadline_;
   std::vector<int> order_;               // in which ranks came
   std::map<int, Complaint> complaints_;  // by rank

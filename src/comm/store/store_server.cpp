@@ -169,11 +169,11 @@ void StoreServer::fail_for_silence(Clock::time_point now) {
 
 // ---- ranks that wait in vain ----------------------------------------------------------------------------------------
 
-void StoreServer::begin_inquest(Clock::time_point now) {
+void StoreServer::begin_inquest(int first, Clock::time_point now) {
   if (inquest_ || failure_) {
     return;
   }
-  inquest_.emplace(options_.world, now + patience_for_inquest);
+  inquest_.emplace(options_.world, first, now + patience_for_inquest);
   for (auto* const member : members_) {
     if (member != nullptr) {
       member->connection.send(Kind::inquest, 0, std::string{});
@@ -346,11 +346,11 @@ void StoreServer::take(Peer& peer, Frame const& frame, Clock::time_point now) {
       peer.deaf = true;
       leave(peer);
       break;
-    case Kind::inquest: begin_inquest(now); break;
+    case Kind::inquest: begin_inquest(peer.rank, now); break;
     case Kind::complaint: {
       auto words = body.text(most_value_bytes);
       auto contacts = contacts_of(body.text(static_cast<std::size_t>(options_.world)), options_.world);
-      begin_inquest(now);
+      begin_inquest(peer.rank, now);
       if (inquest_) {
         inquest_->add(peer.rank, {std::move(words), std::move(contacts)});
       }

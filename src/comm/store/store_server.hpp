@@ -74,7 +74,7 @@ class StoreServer {
   void look_at_the_clock(Clock::time_point now);
   void look_for_silence(Clock::time_point now);
   void fail_for_silence(Clock::time_point now);
-  void begin_inquest(Clock::time_point now);
+  void begin_inquest(int first, Clock::time_point now);
   void look_at_the_inquest(Clock::time_point now);
   void send_replies();
   void log_stranger(Peer const& peer, std::string const& what);
