@@ -116,7 +116,8 @@ TEST_CASE("What saves hold of the host is a column where memory is asked for, an
   CHECK(contains(text, "sent per step  staging  left of 14.31\n"));
   CHECK(contains(text, " 8.00 "));
   CHECK(contains(text, "\nStaging is memory of the host beside the total, from a rank's first save on.\n"));
-  for (auto const& stage : json::parse(as_json(with))["stages"]) {
+  auto const told = json::parse(as_json(with));
+  for (auto const& stage : told["stages"]) {
     CHECK(stage["staging"] == 8 << 20);
     CHECK(stage["left"] == 15'000'000 - stage["total"].get<std::int64_t>());
   }
