@@ -107,6 +107,8 @@ TEST_CASE("options that make no sense are refused") {
   CHECK_THAT(error_of([](auto& o) { o.rank = 1; }), Contains("port 0"));
   CHECK_THAT(error_of([](auto& o) { o.at.token = std::string(257, 't'); }), Contains("257 bytes of 256"));
   CHECK_THAT(error_of([](auto& o) { o.heartbeat_timeout = milliseconds{0}; }), Contains("heartbeat_timeout is 0 ms"));
+  CHECK_THAT(error_of([](auto& o) { o.heartbeat_timeout = milliseconds{600'001}; }),
+             Contains("heartbeat_timeout is 600001 ms: allowed are 10 to 600000"));
   CHECK_THAT(error_of([](auto& o) { o.world = 1 << 30; }),
              Contains("SystemError") && Contains("1073741824 ranks") && Contains("ulimit -n"));
 }

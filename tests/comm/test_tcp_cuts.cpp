@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks over tcp whose network loses what goes in one direction: all end, and name the same rank.
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -164,6 +172,38 @@ TEST_CASE("a rank that hears nobody is named where collectives end before its he
   auto const ends = run_until_cut(4, never, soon, [](Relays& relays) { deafen(relays, 2, 4); });
   check_same(ends, named(2) + " hears none of ranks 0, 1 and 3: rank 2 waited ", 2);
   CHECK_THAT(ends.reasons[2], StartsWith("rank 2 waited ") && EndsWith("it may be rank 2 that hears nothing"));
+}
+
+/// Of the network that this thread sees, and those that it starts.
+void set_loopback(bool up) {
+  Descriptor const any{::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  ifreq request{};
+  std::string_view{"lo"}.copy(request.ifr_name, sizeof request.ifr_name);
+  request.ifr_flags = static_cast<short>(up ? IFF_UP | IFF_RUNNING : 0);
+  if (::ioctl(any.get(), SIOCSIFFLAGS, &request) != 0) {
+    throw SystemError{"SIOCSIFFLAGS: " + error_text(errno)};
+  }
+}
+
+// Left to itself the system gives a connection up after 15 s without an answer.
+TEST_CASE("who is silent for long is named by the store, and connections do not break before") {
+  std::optional<Ends> ends;
+  std::thread{[&] {
+    if (::unshare(CLONE_NEWNET) == 0) {
+      set_loopback(true);
+      ends = run_until_cut(3, milliseconds{17'000}, never, [](Relays&) { set_loopback(false); });
+    }
+  }}.join();
+  if (!ends) {
+    WARN("skipped: this process may have no network of its own");
+    return;
+  }
+  CHECK_THAT(ends->reasons[0], StartsWith(named(0) + " hears none of ranks 1 and 2") ||
+                                   StartsWith(named(0) + " and ranks 1 and 2 do not hear each other"));
+  for (int rank = 1; rank < 3; ++rank) {
+    CHECK_THAT(ends->reasons[static_cast<std::size_t>(rank)],
+               StartsWith(named(rank) + " does not hear rank 0 (127.0.0.1:"));
+  }
 }
 
 }  // namespace

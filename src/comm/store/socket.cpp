@@ -32,6 +32,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds patience_per_address{5};
+constexpr std::chrono::seconds shortest_longest_retry{1};
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -120,14 +121,19 @@ std::string words_of(SocketAddress& address) {
   return address_of(host.data(), std::atoi(port.data()));
 }
 
-/// Sends small messages at once, and again soon where they are lost: a link that was cut for some seconds would
-/// otherwise stay silent for as long again. Kernels before 6.15 wait up to two minutes between their tries.
-void send_at_once(int socket) noexcept {
+/// What is lost is sent again at least so often, or a link that was cut for some seconds would stay silent for as long
+/// again. Kernels before 6.15 wait up to two minutes between their tries.
+void set_longest_retry(int socket, milliseconds longest) noexcept {
   constexpr int longest_retry_option = 44;  // TCP_RTO_MAX_MS, which older headers do not have
+  auto const longest_ms = static_cast<int>(longest.count());
+  ::setsockopt(socket, IPPROTO_TCP, longest_retry_option, &longest_ms, sizeof longest_ms);
+}
+
+/// Small messages too.
+void send_at_once(int socket) noexcept {
   int const yes = 1;
-  int const longest_retry_ms = 1000;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  ::setsockopt(socket, IPPROTO_TCP, longest_retry_option, &longest_retry_ms, sizeof longest_retry_ms);
+  set_longest_retry(socket, shortest_longest_retry);
 }
 
 Descriptor try_to_listen(SocketAddress& address, int& error) {
@@ -311,6 +317,12 @@ Attempt begin_to_connect(std::string const& address, int port) {
   }
   send_at_once(socket.get());
   return {std::move(socket), {}};
+}
+
+/// The system gives up after 15 tries, of which the first few come faster: with six in `silence` that is a third later
+/// at least.
+void endure(Descriptor const& socket, milliseconds silence) noexcept {
+  set_longest_retry(socket.get(), std::max<milliseconds>(shortest_longest_retry, silence / 6));
 }
 
 bool awaits_acknowledgement(Descriptor const& socket) noexcept {

@@ -77,6 +77,11 @@ struct Attempt {
 /// 0, or the reason as errno has it.
 [[nodiscard]] int connect_error(Descriptor const& socket);
 
+/// Lets the system try again, and not give the connection up, while the other machine may acknowledge nothing for
+/// `silence` and somebody is to say so first. Connections begin with 10 s; 10 min are possible.
+void endure(Descriptor const& socket, std::chrono::milliseconds silence) noexcept;
+inline constexpr std::chrono::milliseconds longest_endured{std::chrono::minutes{10}};
+
 /// Has the other machine not yet acknowledged all that was sent there?
 [[nodiscard]] bool awaits_acknowledgement(Descriptor const& socket) noexcept;
 

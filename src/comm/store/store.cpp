@@ -47,8 +47,11 @@ void check_options(StoreOptions const& options) {
                  fmt::format("StoreAddress: host '{}', port {}", options.at.host, options.at.port));
   ZEROTH_EXPECTS(options.at.token.size() <= most_token_bytes,
                  fmt::format("StoreAddress::token has {} bytes of {}", options.at.token.size(), most_token_bytes));
-  ZEROTH_EXPECTS(options.heartbeat_timeout >= milliseconds{10} && options.heartbeat_timeout <= longest_wait,
-                 fmt::format("StoreOptions::heartbeat_timeout is {} ms", options.heartbeat_timeout.count()));
+  ZEROTH_EXPECTS(
+      options.heartbeat_timeout >= milliseconds{10} && options.heartbeat_timeout <= longest_endured,
+      fmt::format("StoreOptions::heartbeat_timeout is {} ms: allowed are 10 to {}, after which the system may "
+                  "give a silent connection up by itself",
+                  options.heartbeat_timeout.count(), longest_endured.count()));
 }
 
 Descriptor make_wake() {
@@ -165,6 +168,7 @@ Store::State::State(StoreOptions const& given) : options{given}, port{given.at.p
     auto joined = join_store(options);
     options.heartbeat_timeout = joined.heartbeat_timeout;
     connection.emplace(std::move(joined.connection));
+    endure(connection->socket(), options.heartbeat_timeout);
     ends = ends_of(connection->socket());
   }
   client.emplace(std::move(*connection),
@@ -333,6 +337,7 @@ int Store::rank() const noexcept { return state_->options.rank; }
 int Store::world() const noexcept { return state_->options.world; }
 int Store::port() const noexcept { return state_->port; }
 Ends const& Store::ends() const noexcept { return state_->ends; }
+milliseconds Store::heartbeat_timeout() const noexcept { return state_->options.heartbeat_timeout; }
 
 void Store::set(std::string_view key, std::string_view value) {
   check_name("a key", key);

@@ -41,7 +41,7 @@ struct StoreOptions {
   int world = 1;
   std::chrono::milliseconds join_timeout{300'000};      ///< How long a rank looks for rank 0.
   std::chrono::milliseconds answer_timeout{10'000};     ///< For the answer to one attempt; then it tries again.
-  std::chrono::milliseconds heartbeat_timeout{10'000};  ///< Rank 0's counts for all.
+  std::chrono::milliseconds heartbeat_timeout{10'000};  ///< Rank 0's counts for all; 10 min at most.
   std::chrono::milliseconds leave_timeout{5'000};       ///< How long rank 0's destructor waits for the others to leave.
   /// Called once, on the store's own thread, when the job fails. It must neither wait nor end the store.
   std::function<void(JobFailure const&)> on_failure = {};
@@ -75,6 +75,7 @@ class Store {
   [[nodiscard]] int port() const noexcept;  ///< At which rank 0 listens.
   /// The address from which this rank reached rank 0, and that at which it did, numbers; empty on rank 0.
   [[nodiscard]] Ends const& ends() const noexcept;
+  [[nodiscard]] std::chrono::milliseconds heartbeat_timeout() const noexcept;  ///< Rank 0's.
 
   void set(std::string_view key, std::string_view value);
   /// A key that goes when it has been read `reads` times, 1 or more.

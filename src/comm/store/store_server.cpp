@@ -259,6 +259,7 @@ void StoreServer::admit(Peer& peer, Hello const& hello) {
   } else {
     auto const rank = static_cast<std::size_t>(hello.rank);
     peer.rank = hello.rank;
+    endure(peer.connection.socket(), options_.heartbeat_timeout);
     peer.connection.set_most_body_bytes(most_call_bytes(options_.world));
     roster_[rank] = RankState::joined;
     members_[rank] = &peer;

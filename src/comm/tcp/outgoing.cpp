@@ -99,6 +99,7 @@ void Outgoing::retry(Clock::time_point now, std::string const& why) {
 }
 
 void Outgoing::greet() {
+  endure(socket_, silence_);
   hall_.emplace(std::move(socket_), most_greeting_bytes);
   hall_->send(Kind::hello, 0, encode(greeting_));
   state_ = State::greeting;

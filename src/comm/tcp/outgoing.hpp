@@ -2,6 +2,7 @@
 /// The connection on which this rank speaks to another one: it dials when it first has something to say.
 #pragma once
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,7 +32,9 @@ struct Piece {
 /// One thread at a time; nothing waits.
 class Outgoing {
  public:
-  Outgoing(Endpoint at, Greeting greeting) : at_{std::move(at)}, greeting_{std::move(greeting)} {}
+  /// The other machine may be silent for `silence` before the connection breaks.
+  Outgoing(Endpoint at, Greeting greeting, std::chrono::milliseconds silence)
+      : at_{std::move(at)}, greeting_{std::move(greeting)}, silence_{silence} {}
 
   [[nodiscard]] int socket() const noexcept;
   [[nodiscard]] short events() const noexcept;
@@ -67,6 +70,7 @@ class Outgoing {
 
   Endpoint at_;
   Greeting greeting_;
+  std::chrono::milliseconds silence_;
   State state_ = State::silent;
   Descriptor socket_;
   std::optional<Connection> hall_;  ///< While it greets.

@@ -24,7 +24,8 @@ constexpr std::chrono::seconds longest_sleep{1};
 
 }  // namespace
 
-TcpLinks::TcpLinks(Door::Options door, std::vector<Endpoint> const& ranks, Handlers handlers)
+TcpLinks::TcpLinks(Door::Options door, std::vector<Endpoint> const& ranks, std::chrono::milliseconds silence,
+                   Handlers handlers)
     : handlers_{std::move(handlers)}, wake_{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)}, door_{std::move(door)} {
   if (!wake_) {
     throw SystemError{"eventfd failed: " + error_text(errno)};
@@ -32,7 +33,7 @@ TcpLinks::TcpLinks(Door::Options door, std::vector<Endpoint> const& ranks, Handl
   auto const& job = door_.options();
   Greeting greeting{.token = job.token, .from = job.rank, .to = 0, .world = job.world};
   for (auto const& each : ranks) {
-    peers_.push_back(std::make_unique<Peer>(each, greeting));
+    peers_.push_back(std::make_unique<Peer>(each, greeting, silence));
     ++greeting.to;
   }
   thread_ = start_thread("tcp", [this, speaker = RankContext{greeting.from, greeting.world, {}}] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The connections of one rank to all others, and the one thread that moves bytes over them.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -30,7 +31,9 @@ class TcpLinks {
     /// A connection is over for good.
     std::function<void(int rank, std::string const& why)> broken;
   };
-  TcpLinks(Door::Options door, std::vector<Endpoint> const& ranks, Handlers handlers);
+  /// Another machine may be silent for `silence` before a connection to it breaks: the store is to say so first.
+  TcpLinks(Door::Options door, std::vector<Endpoint> const& ranks, std::chrono::milliseconds silence,
+           Handlers handlers);
   ~TcpLinks();
   TcpLinks(TcpLinks const&) = delete;
   TcpLinks& operator=(TcpLinks const&) = delete;
@@ -68,7 +71,8 @@ class TcpLinks {
     bool in_turn = false;
   };
   struct Peer {
-    explicit Peer(Endpoint const& at, Greeting const& greeting) : out{at, greeting} {}
+    explicit Peer(Endpoint const& at, Greeting const& greeting, std::chrono::milliseconds silence)
+        : out{at, greeting, silence} {}
     Outgoing out;
     Incoming in;
     std::map<Channel, Queue> queues;

@@ -82,6 +82,7 @@ TcpSession::TcpSession(TcpOptions options)
     }
     links_ = std::make_unique<TcpLinks>(
         Door::Options{std::move(place.listener), options.rendezvous.at.token, rank_, world_}, ends,
+        rendezvous_->store().heartbeat_timeout(),
         TcpLinks::Handlers{
             [this](int from, WireHead const& head, std::string const& words) { hear(from, head, words); },
             [this](int rank, std::string const& why) {
