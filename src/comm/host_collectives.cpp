@@ -9,10 +9,10 @@
 
 namespace zeroth::comm {
 
-HostCollectives::HostCollectives(int rank, int world, std::int64_t most_part_bytes)
+HostCollectives::HostCollectives(int rank, int world, Cut cut)
     : rank_{rank},
       world_{world},
-      most_part_bytes_{most_part_bytes},
+      cut_{cut},
       small_(static_cast<std::size_t>(world * small_bytes)),
       inputs_(static_cast<std::size_t>(world)) {}
 
@@ -81,14 +81,14 @@ void HostCollectives::all_reduce_small(std::byte const* input, std::byte* output
 
 class HostCollectives::Chunks {
  public:
-  Chunks(Blocks const& blocks, int world, std::int64_t most_part_bytes, std::byte* staging)
+  Chunks(Blocks const& blocks, int world, Cut const& cut, std::byte* staging)
       : element_{bytes_of(blocks.dtype)}, world_{world}, count_{blocks.count}, staging_{staging} {
     std::int64_t const full_count = blocks.root < 0 ? world * blocks.count : blocks.count;
     std::int64_t const place_count = host_staging_bytes(world, blocks.dtype, full_count) / world / element_;
-    std::int64_t const most = std::max<std::int64_t>(1, most_part_bytes / element_);
+    std::int64_t const most = std::max<std::int64_t>(1, cut.most_part_bytes / element_);
     bool const whole = world == 1 || count_ <= std::min(place_count, most);
-    slots_ = !whole && place_count > 1 ? 2 : 1;
-    chunk_count_ = whole ? count_ : std::min(most, place_count / slots_);
+    chunk_count_ = whole ? count_ : std::min(most, std::max<std::int64_t>(1, place_count / 2));
+    slots_ = whole ? 1 : std::min(cut.most_slots, place_count / chunk_count_);
   }
 
   [[nodiscard]] std::int64_t number() const noexcept { return (count_ + chunk_count_ - 1) / chunk_count_; }
@@ -114,7 +114,7 @@ class HostCollectives::Chunks {
 };
 
 void HostCollectives::fold_blocks(Blocks const& blocks, std::span<std::byte> staging) {
-  Chunks const chunks{blocks, world_, most_part_bytes_, staging.data()};
+  Chunks const chunks{blocks, world_, cut_, staging.data()};
   begin_blocks(blocks);
   for (std::int64_t i = 0; i < std::min(chunks.slots(), chunks.number()); ++i) {
     start(blocks, chunks[i]);

@@ -18,8 +18,12 @@ class HostCollectives {
   /// Up to here it is cheaper that all ranks get everything and fold it themselves: one message time instead of two.
   static constexpr std::int64_t small_bytes = 512;
 
-  /// `most_part_bytes`: of one rank's block, how much is moved at a time where there is more than that.
-  HostCollectives(int rank, int world, std::int64_t most_part_bytes);
+  /// How a reduction is cut where its blocks are longer than that.
+  struct Cut {
+    std::int64_t most_part_bytes;  ///< Of one rank's block in a chunk.
+    std::int64_t most_slots = 2;   ///< Chunks under way at a time.
+  };
+  HostCollectives(int rank, int world, Cut cut);
   HostCollectives(HostCollectives const&) = delete;
   HostCollectives& operator=(HostCollectives const&) = delete;
   virtual ~HostCollectives() = default;
@@ -51,7 +55,7 @@ class HostCollectives {
     std::int64_t offset, bytes;  ///< In a block.
     std::byte* landing;          ///< A place for every rank.
     std::int64_t place_bytes;
-    int slot;   ///< 0 or 1: two chunks may be under way at a time.
+    int slot;   ///< From 0: which of those under way.
     bool last;  ///< Of its blocks.
 
     [[nodiscard]] std::byte* place_of(int from) const noexcept { return landing + from * place_bytes; }
@@ -65,7 +69,7 @@ class HostCollectives {
   virtual void move(Collective const& collective) = 0;
 
   // For a reduction: begin_blocks(), then each chunk in order: start(), await(), its parts are folded where this rank
-  // receives, release(); then end_blocks(). Two chunks may be started at a time.
+  // receives, release(); then end_blocks(). As many chunks are started at a time as there are slots.
   virtual void begin_blocks(Blocks const& /*blocks*/) {}
   /// Begins to bring `chunk` of what the others have for this rank, if it receives.
   virtual void start(Blocks const& blocks, Chunk const& chunk) = 0;
@@ -83,7 +87,7 @@ class HostCollectives {
   void fold(Blocks const& blocks, Chunk const& chunk);
 
   int rank_, world_;
-  std::int64_t most_part_bytes_;
+  Cut cut_;
   std::vector<std::byte> small_;     // [world * small_bytes]
   std::vector<void const*> inputs_;  // [world], scratch of one fold
 };

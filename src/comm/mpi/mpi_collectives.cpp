@@ -10,7 +10,7 @@
 namespace zeroth::comm {
 
 MpiCollectives::MpiCollectives(MpiThread& thread, MPI_Comm communicator, int rank, int world, Await await)
-    : HostCollectives{rank, world, std::numeric_limits<std::int64_t>::max()},
+    : HostCollectives{rank, world, {.most_part_bytes = std::numeric_limits<std::int64_t>::max()}},
       thread_{thread},
       communicator_{communicator},
       await_{std::move(await)} {}

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 
 #include "core/bytes_at.hpp"
 #include "device/rank_fold.hpp"
@@ -13,12 +12,20 @@ namespace {
 
 /// Of what is read within a machine: a part of every rank, taken and folded before the caches lose it.
 constexpr std::int64_t cached_bytes = 256 << 10;
+/// Of what comes over the network, as much at a time as is folded before the caches lose it; so many at a time that a
+/// slow network is never idle: staging ends before them.
+constexpr std::int64_t network_part_bytes = 512 << 10;
+constexpr std::int64_t most_slots = 64;
+
+HostCollectives::Cut cut_for(bool within_memory, int world) {
+  return within_memory ? HostCollectives::Cut{cached_bytes / world}
+                       : HostCollectives::Cut{network_part_bytes, most_slots};
+}
 
 }  // namespace
 
 TcpCollectives::TcpCollectives(Transfers& transfers, int rank, int world)
-    : HostCollectives{rank, world,
-                      transfers.within_memory() ? cached_bytes / world : std::numeric_limits<std::int64_t>::max()},
+    : HostCollectives{rank, world, cut_for(transfers.within_memory(), world)},
       transfers_{transfers},
       met_(static_cast<std::size_t>(world)) {}
 

@@ -12,7 +12,7 @@
 namespace zeroth::comm {
 namespace {
 
-/// How long a rank looks for the others before it sleeps, where each has a core.
+/// How long a rank looks for the others of its machine before it sleeps, where each has a core.
 constexpr std::chrono::microseconds patience{50};
 
 }  // namespace
@@ -34,7 +34,8 @@ Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<Me
       remote_.push_back(rank);
     }
   }
-  spins_ = members.size() <= std::thread::hardware_concurrency();
+  // What comes over the network is brought by the session's thread, which would have a core less.
+  spins_ = remote_.empty() && members.size() <= std::thread::hardware_concurrency();
 }
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
