@@ -115,10 +115,10 @@ class HostCollectives::Chunks {
 
 void HostCollectives::fold_blocks(Blocks const& blocks, std::span<std::byte> staging) {
   Chunks const chunks{blocks, world_, cut_, staging.data()};
-  begin_blocks(blocks);
   for (std::int64_t i = 0; i < std::min(chunks.slots(), chunks.number()); ++i) {
     start(blocks, chunks[i]);
   }
+  give_blocks(blocks);
   for (std::int64_t i = 0; i < chunks.number(); ++i) {
     await(chunks[i]);
     if (blocks.receives(rank_)) {

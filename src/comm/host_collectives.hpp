@@ -68,9 +68,10 @@ class HostCollectives {
   /// Runs a collective that folds nothing: a barrier, or one that moves at least one element.
   virtual void move(Collective const& collective) = 0;
 
-  // For a reduction: begin_blocks(), then each chunk in order: start(), await(), its parts are folded where this rank
-  // receives, release(); then end_blocks(). As many chunks are started at a time as there are slots.
-  virtual void begin_blocks(Blocks const& /*blocks*/) {}
+  // For a reduction each chunk in order: start(), await(), its parts are folded where this rank receives, release(). As
+  // many chunks are started at a time as there are slots: give_blocks() after the first of them, end_blocks() at last.
+  /// Lets the others have this rank's blocks.
+  virtual void give_blocks(Blocks const& /*blocks*/) {}
   /// Begins to bring `chunk` of what the others have for this rank, if it receives.
   virtual void start(Blocks const& blocks, Chunk const& chunk) = 0;
   virtual void await(Chunk const& chunk) = 0;

@@ -178,9 +178,9 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
 
 // ---- reductions -----------------------------------------------------------------------------------------------------
 
-/// Each rank shows its blocks, and takes those of the others chunk by chunk.
-void TcpCollectives::begin_blocks(Blocks const& blocks) {
-  receives_ = blocks.receives(rank());
+/// Each rank shows its blocks, and takes those of the others chunk by chunk. What it wants is said first: it would wait
+/// behind the blocks that others have wanted already.
+void TcpCollectives::give_blocks(Blocks const& blocks) {
   for_others([&](int other) {
     if (blocks.receives(other)) {
       transfers_.show(other, Tag::blocks, blocks.block_for(other), blocks.bytes());
@@ -193,7 +193,8 @@ std::size_t TcpCollectives::index_of(Chunk const& chunk, int from) const noexcep
          static_cast<std::size_t>((from - rank() + world()) % world() - 1);
 }
 
-void TcpCollectives::start(Blocks const& /*blocks*/, Chunk const& chunk) {
+void TcpCollectives::start(Blocks const& blocks, Chunk const& chunk) {
+  receives_ = blocks.receives(rank());
   if (receives_) {
     for_others([&](int other) {
       transfers_.begin_to_borrow(part_number(index_of(chunk, other)), other, Tag::blocks, chunk.offset, chunk.bytes,

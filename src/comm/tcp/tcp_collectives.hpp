@@ -24,7 +24,7 @@ class TcpCollectives final : public HostCollectives {
 
  private:
   void move(Collective const& collective) override;
-  void begin_blocks(Blocks const& blocks) override;
+  void give_blocks(Blocks const& blocks) override;
   void start(Blocks const& blocks, Chunk const& chunk) override;
   void await(Chunk const& chunk) override;
   [[nodiscard]] std::byte const* part(Chunk const& chunk, int from) const override;
