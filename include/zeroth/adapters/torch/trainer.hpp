@@ -3,10 +3,6 @@
 #pragma once
 #include <torch/torch.h>
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -18,6 +14,7 @@
 #include <vector>
 
 #include "zeroth/adapters/torch/buffers.hpp"
+#include "zeroth/adapters/torch/heap.hpp"
 #include "zeroth/adapters/torch/passes.hpp"
 #include "zeroth/adapters/torch/recompute.hpp"
 #include "zeroth/adapters/torch/runtime.hpp"
@@ -85,9 +82,7 @@ class Trainer {
     }
     auto const owner = std::make_shared<detail::Owner>();
     detail::adopt(described, owner, engine_->compute_dtype());
-#ifdef __GLIBC__
-    ::malloc_trim(0);  // glibc keeps what the module's values leave, as holes that activations do not fit in
-#endif
+    detail::keep_heap();  // without the holes that the module's values leave, in which activations do not fit
     runtime_ = std::make_unique<detail::Runtime>(std::move(described), owner);
     std::ranges::for_each(again, [this](std::size_t unit) { runtime_->recompute(unit); });
     if (!options.weights.empty()) {
