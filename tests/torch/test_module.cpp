@@ -280,13 +280,14 @@ ZEROTH_TORCH_UNIT(Wide);
 TEST_CASE("no parameter and no gradient is in memory twice") {
   constexpr std::int64_t each = 4LL * 1024 * 4096;
   constexpr int layers = 6;
-  for (int stage : {0, 3}) {
+  bool warm = false;  // pages of libtorch's code count as well, and come in when it first runs
+  for (int stage : {0, 0, 3}) {
     std::int64_t planned = 0, grown = 0;
     auto const outcome = run_job(1, [&](Job& job) {
       at::set_num_threads(1);
       ::malloc_trim(0);
       auto const before = resident_bytes();
-      auto const net = seeded(1, [] {
+      auto net = seeded(1, [] {
         nn::ModuleList list;
         for (int i = 0; i < layers; ++i) {
           list->push_back(Wide{});
@@ -315,7 +316,8 @@ TEST_CASE("no parameter and no gradient is in memory twice") {
     CHECK(planned >= 2 * layers * each);
     CHECK(grown > planned / 2);
     // One gradient is autograd's until it has been copied; the rest is what libtorch keeps of its own.
-    CHECK(grown < planned + each + each / 2);
+    CHECK((!warm || grown < planned + each + each / 2));
+    warm = true;
   }
 }
 

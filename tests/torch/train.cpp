@@ -95,7 +95,7 @@ Trained train(Job& job, Config const& config, MakeProgram const& make, Run const
     trained.evaluation = evaluation.mean_loss();
   }
   for (auto const& [name, tensor] : parameters_of(*program.module)) {
-    append(trained.weights, trainer.read(name));
+    append(trained.weights, trainer.read(program.options.name ? program.options.name(name) : name));
   }
   for (auto const& buffer : program.module->buffers()) {
     append(trained.buffers, buffer);
