@@ -279,7 +279,7 @@ ZEROTH_TORCH_UNIT(Wide);
 
 TEST_CASE("no parameter and no gradient is in memory twice") {
   constexpr std::int64_t each = 4LL * 1024 * 4096;
-  constexpr int layers = 6;
+  constexpr int layers = 12;
   bool warm = false;  // pages of libtorch's code count as well, and come in when it first runs
   for (int stage : {0, 0, 3}) {
     std::int64_t planned = 0, grown = 0;
@@ -315,8 +315,9 @@ TEST_CASE("no parameter and no gradient is in memory twice") {
     INFO("stage " << stage << ": planned " << planned << ", grown by " << grown);
     CHECK(planned >= 2 * layers * each);
     CHECK(grown > planned / 2);
-    // One gradient is autograd's until it has been copied; the rest is what libtorch keeps of its own.
-    CHECK((!warm || grown < planned + each + each / 2));
+    // Twice would be 12 of them. One gradient is autograd's until it has been copied, and glibc's heap has holes that
+    // aligned memory of the same size does not fit in.
+    CHECK((!warm || grown < planned + layers / 2 * each));
     warm = true;
   }
 }
