@@ -32,8 +32,8 @@ std::vector<NamedShape> shapes_of(model::Description const& model) {
 }
 
 /// All that is wrong with a file, at once.
-void check_tensors(std::filesystem::path const& file, SafetensorsReader const& reader,
-                   model::Description const& model, std::function<bool(std::string const&)> const& left_out) {
+void check_tensors(std::filesystem::path const& file, SafetensorsReader const& reader, model::Description const& model,
+                   std::function<bool(std::string const&)> const& left_out) {
   auto const& tensors = reader.tensors();
   std::vector<std::string> problems;
   for (auto const& param : model.params) {
