@@ -34,7 +34,7 @@ def arguments():
     parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_TEXT, help="file, or folder of files [%(default)s]")
     parser.add_argument("--bench", type=pathlib.Path, default=REPOSITORY / "build/release/bin/bench_torch")
     parser.add_argument("--train-gpt", type=pathlib.Path, default=REPOSITORY / "build/release/bin/train_gpt")
-    parser.add_argument("--transport", choices=("mpi", "tcp"), default="mpi", help="of bench_torch's ranks [mpi]")
+    parser.add_argument("--transport", choices=("mpi", "tcp"), default="tcp", help="of bench_torch's ranks [tcp, as torchrun starts the peers]")
     parser.add_argument("--zeroth", type=pathlib.Path, default=REPOSITORY / "build/release/bin/zeroth", help="for tcp")
     parser.add_argument("--limit", type=positive, default=900, help="seconds that a turn may take [900]")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="JSON file to write")

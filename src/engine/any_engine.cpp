@@ -278,7 +278,8 @@ void AnyEngine::save_weights(std::filesystem::path const& file) {
   engine::throw_if_failed("save_weights() failed and changed nothing", findings);
 }
 
-void AnyEngine::load_weights(std::filesystem::path const& file) {
+void AnyEngine::load_weights(std::filesystem::path const& file,
+                             std::function<bool(std::string const& name)> const& left_out) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "load_weights()"};
   engine.protocol->check_between_passes("load_weights()");
@@ -286,7 +287,7 @@ void AnyEngine::load_weights(std::filesystem::path const& file) {
   auto const findings = engine.or_end([&] {
     engine.meet("load_weights");
     engine.await_saved();
-    auto found = engine::load_weights(*engine.manager, *engine.model, file, engine.exchange());
+    auto found = engine::load_weights(*engine.manager, *engine.model, file, left_out, engine.exchange());
     if (std::ranges::none_of(found, &engine::Finding::failed)) {
       engine.compare_replicas(shard::States::without, "load_weights()");
     }

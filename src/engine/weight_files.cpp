@@ -32,8 +32,8 @@ std::vector<NamedShape> shapes_of(model::Description const& model) {
 }
 
 /// All that is wrong with a file, at once.
-void check_tensors(std::filesystem::path const& file, SafetensorsReader const& reader,
-                   model::Description const& model) {
+void check_tensors(std::filesystem::path const& file, SafetensorsReader const& reader, model::Description const& model,
+                   std::function<bool(std::string const&)> const& left_out) {
   auto const& tensors = reader.tensors();
   std::vector<std::string> problems;
   for (auto const& param : model.params) {
@@ -46,7 +46,7 @@ void check_tensors(std::filesystem::path const& file, SafetensorsReader const& r
     }
   }
   for (auto const& [name, tensor] : tensors) {
-    if (!model.param_named.contains(name)) {
+    if (!model.param_named.contains(name) && !(left_out && left_out(name))) {
       problems.push_back(fmt::format("{} is no parameter of the model", config::in_quotes(name)));
     }
   }
@@ -150,7 +150,9 @@ std::vector<Finding> save_weights(shard::ShardManager& manager, model::Descripti
 }
 
 std::vector<Finding> load_weights(shard::ShardManager& manager, model::Description const& model,
-                                  std::filesystem::path const& file, Exchange const& exchange) {
+                                  std::filesystem::path const& file,
+                                  std::function<bool(std::string const& name)> const& left_out,
+                                  Exchange const& exchange) {
   constexpr std::string_view purpose = "load_weights";
   constexpr std::size_t most = std::size_t{1} << 16U;
   std::optional<SafetensorsReader> reader;
@@ -158,7 +160,7 @@ std::vector<Finding> load_weights(shard::ShardManager& manager, model::Descripti
   std::unique_ptr<device::Memory> memory;
   auto opened = together(purpose, exchange, [&](Finding&) {
     reader.emplace(file);
-    check_tensors(file, *reader, model);
+    check_tensors(file, *reader, model, left_out);
     samples = sample(*reader, model);  // which refuses a dtype that it cannot read
     memory = exchange.device->allocate_host(static_cast<std::int64_t>(most * sizeof(float)));
   });

@@ -2,6 +2,8 @@
 /// Weights to and from a file, straight from and to the shards.
 #pragma once
 #include <filesystem>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "engine/exchange.hpp"
@@ -18,8 +20,11 @@ namespace zeroth::engine {
                                                 Exchange const& exchange);
 
 /// Collective, waits. Everything is looked at on every rank before anything is changed on any: where one of the
-/// findings is a failure, nothing was changed. What it throws leaves the ranks apart.
+/// findings is a failure, nothing was changed. What it throws leaves the ranks apart. Tensors that `left_out` picks may
+/// be there without being the model's.
 [[nodiscard]] std::vector<Finding> load_weights(shard::ShardManager& manager, model::Description const& model,
-                                                std::filesystem::path const& file, Exchange const& exchange);
+                                                std::filesystem::path const& file,
+                                                std::function<bool(std::string const& name)> const& left_out,
+                                                Exchange const& exchange);
 
 }  // namespace zeroth::engine

@@ -131,6 +131,28 @@ Program odd(std::vector<torch_adapter::UnitPolicy> recompute) {
   return program;
 }
 
+// ---- views that autograd saves ------------------------------------------------------------------------------------
+
+/// Its forward reads its parameter through views of every kind, which autograd keeps for backward.
+struct StripImpl : nn::Module {
+  at::Tensor planes{register_parameter("planes", at::randn({3, width, width}) * 0.2)};
+  at::Tensor forward(at::Tensor const& x) {
+    auto const parts = planes.unbind(0);
+    auto y = at::matmul(x, parts[0].t());                                       // a transposed part
+    y = at::tanh(y * planes.select(0, 1).diagonal());                           // every width + first element
+    y = y * planes[1].index({at::indexing::Slice(0, 4)}).mean(0).exp();         // a slice
+    y = y * planes.narrow(2, 1, 1).squeeze(2).select(0, 0).expand_as(y).exp();  // one that is expanded
+    return x + at::matmul(y, planes.view({-1, width}).narrow(0, 2 * width, width));
+  }
+};
+ZEROTH_TORCH_UNIT(Strip);
+struct StripsImpl : nn::Module {
+  Strip first{register_module("first", Strip{})}, second{register_module("second", Strip{})};
+  Strip third{register_module("third", Strip{})}, fourth{register_module("fourth", Strip{})};
+  at::Tensor forward(at::Tensor const& x) { return fourth(third(second(first(x)))); }
+};
+TORCH_MODULE(Strips);
+
 // ---- what only processes do, and what ranks do differently ----------------------------------------------------------
 
 struct DropImpl : nn::Module {
@@ -186,6 +208,16 @@ Program gpt_recomputed(Job& /*job*/) { return gpt({"transformer.h.*"}); }
 Program odd_program(Job& /*job*/) { return odd({}); }
 Program odd_recomputed(Job& /*job*/) {
   return odd({"splitter", "merger", "cell", "outer", "embed", "head", "no_gradient", "frozen"});
+}
+
+Program views_program(Job& /*job*/) {
+  auto net = seeded(17, [] { return Strips{}; });
+  Program program{net.ptr(), {}, {}};
+  program.loss = [net](std::int64_t first, std::int64_t count) mutable {
+    auto const type = net->first->planes.scalar_type();
+    return torch::mse_loss(net(noise(first, count, width).to(type)).to(at::kFloat), noise(first + 1, count, width));
+  };
+  return program;
 }
 
 Program dropout_program(Job& /*job*/) { return dropout({}); }

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 
-def run(*command):
-    """Ends the test with all that the program printed, unless it succeeds. Returns its standard output."""
-    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+def run(*command, folder=None):
+    """In `folder`, or here. Ends the test with all that the program printed, unless it succeeds. Returns its standard output."""
+    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, cwd=folder)
     if ended.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\n{ended.stdout}\n{ended.stderr}")
     return ended.stdout

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Every wrong use has a message that says what to do.
+#include <exception>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "support/job.hpp"
@@ -72,6 +74,32 @@ TEST_CASE("a parameter that is read outside of passes says its name and where it
   CHECK_THAT(said_in_training<c10::Error>(
                  [](Trainer&, Net& net) { static_cast<void>(net->a->linear->bias.data_ptr<float>()); }),
              contains("parameter \"a.linear.bias\""));
+  // In a pass, too, while its unit is closed: by what is not an operation, or on another thread.
+  auto const in_pass = [](std::function<void(Net&)> const& use) {
+    return said_in_training<c10::Error>([&](Trainer& trainer, Net& net) {
+      for (auto micro : trainer.micro_steps()) {
+        auto const loss = loss_of(net);
+        use(net);
+        micro.backward(loss);
+      }
+    });
+  };
+  CHECK_THAT(in_pass([](Net& net) { static_cast<void>(net->a->linear->bias.data_ptr<float>()); }),
+             contains("parameter \"a.linear.bias\" of unit \"a\" was read") && contains("does not dispatch"));
+  CHECK_THAT(in_pass([](Net& net) {
+               std::exception_ptr error;
+               std::thread{[&] {
+                 try {
+                   static_cast<void>(net->a->linear->weight.sum());
+                 } catch (...) {
+                   error = std::current_exception();
+                 }
+               }}.join();
+               if (error) {
+                 std::rethrow_exception(error);
+               }
+             }),
+             contains("parameter \"a.linear.weight\" of unit \"a\" was read"));
   CHECK_THAT(said<c10::Error>([](Job& job, Net& net) {
                { Trainer const trainer{job, File{}.config(), *net}; }
                static_cast<void>(loss_of(net));

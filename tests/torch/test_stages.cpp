@@ -16,7 +16,8 @@ struct Named {
   char const* name;
   Program (*make)(Job&);
 };
-Named const programs[] = {{"gpt", gpt_program}, {"vision", vision_program}, {"odd", odd_program}};
+Named const programs[] = {
+    {"gpt", gpt_program}, {"vision", vision_program}, {"odd", odd_program}, {"views", views_program}};
 
 /// The largest difference, over the largest value.
 double difference(std::vector<float> const& a, std::vector<float> const& b) {
@@ -84,7 +85,7 @@ TEST_CASE("every optimizer trains modules the same at stages 0 and 3") {
 TEST_CASE("groups of ranks, persistent parameters and states on a disk train modules as stage 0 does") {
   Folder const folder;
   auto const disk = R"("offload_optimizer": {"device": "nvme", "nvme_path": ")" + folder.path().string() + R"("})";
-  for (auto const* const program : {&programs[0], &programs[2]}) {
+  for (auto const* const program : {&programs[0], &programs[1], &programs[2]}) {
     auto const whole = bits_of(train_on_threads(4, File{.micro = 1}.config(), program->make));
     for (std::string const& keys :
          {std::string{R"("zero_hpz_partition_size": 2)"}, std::string{R"("mics_shard_size": 2)"}, disk,
@@ -99,25 +100,31 @@ TEST_CASE("groups of ranks, persistent parameters and states on a disk train mod
   }
 }
 
-TEST_CASE("modules train what libtorch's AdamW trains, to rounding") {
+TEST_CASE("modules train what libtorch's AdamW trains, and evaluate so, to rounding") {
   constexpr int steps = 6;
+  constexpr double clip = 0.04;  // below the norms of all of them
   for (auto const& program : programs) {
-    INFO(program.name);
-    Run const run{.steps = steps, .evaluates = false};
-    File const file{.stage = 3, .micro = 4, .more = R"("gradient_clipping": 0)", .learning_rate = 1e-3};
-    auto const trained = train_on_threads(2, file.config(), program.make, run);
-    auto const plain = train_plainly(program.make, 8, steps, file.learning_rate);
-    std::ostringstream values;
-    values.precision(9);
-    for (std::size_t i = 0; i < trained.losses.size(); ++i) {
-      values << trained.losses[i] << " " << plain.losses[i] << ", norms " << trained.norms[i] << " " << plain.norms[i]
-             << "\n";
+    for (bool const clips : {false, true}) {
+      INFO(program.name << (clips ? ", clipped" : ""));
+      auto const more = R"("gradient_clipping": )" + std::to_string(clips ? clip : 0.0);
+      File const file{.stage = 3, .micro = 4, .more = more, .learning_rate = 1e-3};
+      auto const trained = train_on_threads(2, file.config(), program.make, {.steps = steps});
+      auto const plain =
+          train_plainly(program.make, 8, steps, file.learning_rate, clips ? std::optional{clip} : std::nullopt);
+      std::ostringstream values;
+      values.precision(9);
+      for (std::size_t i = 0; i < trained.losses.size(); ++i) {
+        values << trained.losses[i] << " " << plain.losses[i] << ", norms " << trained.norms[i] << " " << plain.norms[i]
+               << "\n";
+      }
+      INFO(values.str());
+      CHECK(*std::ranges::min_element(plain.norms) > clip);
+      CHECK(difference({trained.losses[0]}, {plain.losses[0]}) < 1e-6);
+      CHECK(difference({trained.norms[0]}, {plain.norms[0]}) < 1e-5);
+      CHECK(difference(trained.losses, plain.losses) < 2e-5);
+      CHECK(difference(trained.norms, plain.norms) < 2e-4);
+      CHECK(difference({trained.evaluation}, {plain.evaluation}) < 2e-5);
     }
-    INFO(values.str());
-    CHECK(difference({trained.losses[0]}, {plain.losses[0]}) < 1e-6);
-    CHECK(difference({trained.norms[0]}, {plain.norms[0]}) < 1e-5);
-    CHECK(difference(trained.losses, plain.losses) < 2e-5);
-    CHECK(difference(trained.norms, plain.norms) < 2e-4);
   }
 }
 

@@ -95,7 +95,7 @@ Trained train(Job& job, Config const& config, MakeProgram const& make, Run const
     trained.evaluation = evaluation.mean_loss();
   }
   for (auto const& [name, tensor] : parameters_of(*program.module)) {
-    append(trained.weights, trainer.read(name));
+    append(trained.weights, trainer.read(program.options.name ? program.options.name(name) : name));
   }
   for (auto const& buffer : program.module->buffers()) {
     append(trained.buffers, buffer);
@@ -126,7 +126,8 @@ Trained train_on_threads(int world, Config const& config, MakeProgram const& mak
   return results.front();
 }
 
-Trained train_plainly(MakeProgram const& make, std::int64_t batch, int steps, double learning_rate) {
+Trained train_plainly(MakeProgram const& make, std::int64_t batch, int steps, double learning_rate,
+                      std::optional<double> clip) {
   Trained trained;
   auto const outcome = run_job(1, [&](Job& job) {
     at::set_num_threads(1);
@@ -151,7 +152,16 @@ Trained train_plainly(MakeProgram const& make, std::int64_t batch, int steps, do
       }
       trained.losses.push_back(loss.item<float>());
       trained.norms.push_back(static_cast<float>(std::sqrt(squares)));
+      if (clip) {
+        torch::nn::utils::clip_grad_norm_(tensors, *clip);
+      }
       optimizer.step();
+    }
+    {
+      at::NoGradGuard const no_grad;
+      program.module->eval();
+      auto const first = program.loss(0, batch).item<float>(), second = program.loss(batch, batch).item<float>();
+      trained.evaluation = (first + second) / 2;
     }
     for (auto const& tensor : tensors) {
       append(trained.weights, tensor);

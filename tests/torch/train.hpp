@@ -56,16 +56,20 @@ struct File {
 [[nodiscard]] Trained train(Job& job, Config const& config, MakeProgram const& make, Run const& run = {});
 /// On threads; all ranks must have seen the same but for `buffers`, which are rank 0's.
 [[nodiscard]] Trained train_on_threads(int world, Config const& config, MakeProgram const& make, Run const& run = {});
-/// By libtorch's AdamW on batches of `batch`, with the decay of File, without clipping.
-[[nodiscard]] Trained train_plainly(MakeProgram const& make, std::int64_t batch, int steps, double learning_rate);
+/// By libtorch's AdamW on batches of `batch`, with the decay of File; gradients are clipped to a norm of `clip`, if
+/// any.
+[[nodiscard]] Trained train_plainly(MakeProgram const& make, std::int64_t batch, int steps, double learning_rate,
+                                    std::optional<double> clip = {});
 
-/// examples/torch_gpt, examples/torch_vision on images of noise, a module of all that is odd, one with dropout in each
-/// unit, whose masks follow from the samples where ranks are processes, and one of whose two experts a rank skips one.
+/// examples/torch_gpt, examples/torch_vision on images of noise, a module of all that is odd, one that reads parameters
+/// through views of all kinds, one with dropout in each unit, whose masks follow from the samples where ranks are
+/// processes, and one of whose two experts a rank skips one.
 [[nodiscard]] Program gpt_program(Job& job);
 [[nodiscard]] Program gpt_recomputed(Job& job);
 [[nodiscard]] Program vision_program(Job& job);
 [[nodiscard]] Program odd_program(Job& job);
 [[nodiscard]] Program odd_recomputed(Job& job);
+[[nodiscard]] Program views_program(Job& job);
 [[nodiscard]] Program dropout_program(Job& job);
 [[nodiscard]] Program dropout_recomputed(Job& job);
 [[nodiscard]] Program experts_program(Job& job);

@@ -14,6 +14,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -93,7 +94,10 @@ class ZEROTH_EXPORT AnyEngine {
   /// file, or names and shapes do not match, all throw the same SystemError or ContractError, nothing was changed, and
   /// the engine goes on. An error while values are read, from a file that was whole before, is the engine's end, and so
   /// is PeerError if ranks read different values.
-  void load_weights(std::filesystem::path const& file);
+  /// Tensors that are no parameters of the model are problems as well, but for those that `left_out`, the same on all
+  /// ranks, picks by name.
+  void load_weights(std::filesystem::path const& file,
+                    std::function<bool(std::string const& name)> const& left_out = {});
 
   /// Begins a checkpoint of all that training needs to go on: masters, the optimizer's states, frozen parameters, and
   /// how far it has come. It becomes `folder`/step_00001000, by the number of steps, once all of it is on the disk, two

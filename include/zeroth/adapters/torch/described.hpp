@@ -57,6 +57,7 @@ struct Wishes {
   std::function<ParamOptions(std::string const&)> parameter;
   std::function<std::optional<Init>(std::string const&)> start;
   std::uint64_t seed = 0;
+  bool weights = false;  ///< A file has all values.
 };
 
 /// All units and parameters.
@@ -158,6 +159,9 @@ inline void arrange(Described& described) {
 
 /// The module's own values, or whatever else the program says.
 [[nodiscard]] inline Init start_of(Parameter const& parameter, Wishes const& wishes) {
+  if (wishes.weights) {
+    return Constant{0};
+  }
   if (auto init = wishes.start ? wishes.start(parameter.name) : std::nullopt) {
     return *init;
   }

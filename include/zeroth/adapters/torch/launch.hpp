@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "zeroth/adapters/torch/errors.hpp"
+#include "zeroth/adapters/torch/heap.hpp"
 #include "zeroth/engine/engine.hpp"
 
 namespace zeroth::torch_adapter {
@@ -33,6 +34,7 @@ template <class F>
   static std::mutex turns;
   std::lock_guard const lock{turns};
   ::torch::manual_seed(seed);
+  detail::keep_values_apart();
   return make();
 }
 

@@ -4,7 +4,6 @@
 #pragma once
 #include <torch/torch.h>
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -13,18 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "zeroth/adapters/torch/heap.hpp"
 #include "zeroth/adapters/torch/runtime.hpp"
 #include "zeroth/adapters/torch/tensors.hpp"
 
 namespace zeroth::torch_adapter::detail {
 
 using TensorList = std::vector<at::Tensor>;
-
-/// How many Trainers this process has: more than one if ranks are threads, which share libtorch's generator.
-[[nodiscard]] inline std::atomic<int>& trainers() noexcept {
-  static std::atomic<int> count{0};
-  return count;
-}
 
 /// Of libtorch's default generator for the CPU.
 [[nodiscard]] inline at::Tensor random_state() {

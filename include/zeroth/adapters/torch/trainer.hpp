@@ -3,10 +3,6 @@
 #pragma once
 #include <torch/torch.h>
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -18,10 +14,12 @@
 #include <vector>
 
 #include "zeroth/adapters/torch/buffers.hpp"
+#include "zeroth/adapters/torch/heap.hpp"
 #include "zeroth/adapters/torch/passes.hpp"
 #include "zeroth/adapters/torch/recompute.hpp"
 #include "zeroth/adapters/torch/runtime.hpp"
 #include "zeroth/adapters/torch/units.hpp"
+#include "zeroth/adapters/torch/weight_files.hpp"
 #include "zeroth/engine/any_engine.hpp"
 
 namespace zeroth::torch_adapter {
@@ -34,13 +32,17 @@ struct TrainerOptions {
   std::vector<UnitPolicy> recompute{};
   /// Of a parameter's name: how it is trained, say without decay. What does not require a gradient is frozen anyway.
   std::function<ParamOptions(std::string const&)> parameter{};
-  /// Of a parameter's name in the module: its name here, and in files. Not given: the same.
+  /// Of a parameter's name in the module: its name here, and in files; of a buffer's, that in weight files. Not given:
+  /// the same.
   std::function<std::string(std::string const&)> name{};
   /// Of a parameter's name here: how it starts; nothing: with the module's own values.
   std::function<std::optional<Init>(std::string const&)> start{};
   std::uint64_t seed = 0;  ///< Of starts that are drawn: Normal and Uniform.
-  /// A safetensors file, as Hugging Face's, of all parameters by their names here, to start from. Empty: none.
+  /// A safetensors file, as Hugging Face's, of all parameters by their names here, to start from, whatever the module
+  /// and `start` say. Empty: none. Buffers that it has are set as well.
   std::filesystem::path weights{};
+  /// What weight files may have beside: names of tensors, as UnitPolicy has them, say "h.*.attn.bias".
+  std::vector<UnitPolicy> weights_left_out{};
   /// Buffers that checkpoints leave out and evaluations do not broadcast: register_buffer(persistent=False) of Python.
   std::vector<UnitPolicy> buffers_not_saved{};
 };
@@ -67,25 +69,24 @@ class Trainer {
   Trainer(Job& job, Config const& config, ::torch::nn::Module& root, TrainerOptions const& options = {}) {
     check_device(job);
     auto const chosen = choose(root, options);
-    detail::Wishes const wishes{options.name, options.parameter, options.start, options.seed};
+    detail::Wishes const wishes{options.name, options.parameter, options.start, options.seed, !options.weights.empty()};
     auto described = detail::collect(root, chosen, wishes);
     ZEROTH_EXPECTS(!described.parameters.empty(), "a Trainer of a module without parameters");
     detail::arrange(described);
     auto const again = to_run_again(described.units, options.recompute);
     buffers_.emplace(job, root, options.buffers_not_saved);
+    weight_files_.emplace(root, options.name, options.weights_left_out);
     {
       auto const model = detail::declare(described, wishes);  // holds the module's values
       engine_.emplace(job, model, config);
     }
     auto const owner = std::make_shared<detail::Owner>();
     detail::adopt(described, owner, engine_->compute_dtype());
-#ifdef __GLIBC__
-    ::malloc_trim(0);  // glibc keeps what the module's values leave, as holes that activations do not fit in
-#endif
+    detail::keep_heap();  // without the holes that the module's values leave, in which activations do not fit
     runtime_ = std::make_unique<detail::Runtime>(std::move(described), owner);
     std::ranges::for_each(again, [this](std::size_t unit) { runtime_->recompute(unit); });
     if (!options.weights.empty()) {
-      engine_->load_weights(options.weights);
+      load_weights(options.weights);
     }
     ++detail::trainers();
   }
@@ -136,8 +137,12 @@ class Trainer {
   }
   /// As AnyEngine::save_weights(): parameters by name. Buffers are not in it.
   void save_weights(std::filesystem::path const& file) { engine_->save_weights(file); }
-  /// As AnyEngine::load_weights(): a file of all parameters by name, and of nothing else.
-  void load_weights(std::filesystem::path const& file) { engine_->load_weights(file); }
+  /// As AnyEngine::load_weights(): a file of all parameters by name, of buffers, which are set, and of what
+  /// TrainerOptions::weights_left_out picks.
+  void load_weights(std::filesystem::path const& file) {
+    engine_->load_weights(file, [this](std::string const& name) { return weight_files_->may_have(name); });
+    weight_files_->set_buffers(file);
+  }
 
   /// All elements of a parameter as the optimizer holds it, in Float, on all ranks: one of summon_full_params. As
   /// AnyEngine::read(). Throws ContractError for a name that is no parameter's.
@@ -210,6 +215,7 @@ class Trainer {
   }
 
   std::optional<detail::Buffers> buffers_;
+  std::optional<detail::WeightFiles> weight_files_;
   std::optional<AnyEngine> engine_;
   std::unique_ptr<detail::Runtime> runtime_;  // ends first: it closes what the engine lent
 };
