@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// States on a disk against states in memory, in turns of one run: steps of stage 3 with one micro-step and with four,
-/// the memory that ranks hold, and the storage alone against plain direct reads and writes by as many threads.
-/// train_gpt's model of 85 million parameters in fp32.
+/// States or parameters on a disk against all in memory, in turns of one run: steps of stage 3 with one micro-step and
+/// with four, the memory that ranks hold, and the storage alone against plain direct reads and writes by as many
+/// threads. train_gpt's model of 85 million parameters in fp32.
 ///
-///   bench_offload FOLDER [ROUNDS [RANKS]] [--tile ELEMENTS] [--stage N]
+///   bench_offload FOLDER [ROUNDS [RANKS]] [--what states|parameters|both] [--tile ELEMENTS] [--stage N]
 /// keeps its files, which have no names, on FOLDER's disk, and prints JSON lines, each with the load average.
 #include <fmt/format.h>
 
@@ -37,6 +37,8 @@ struct Options {
   fs::path folder;
   int rounds = 5, ranks = 4, stage = 3;
   std::int64_t tile = std::int64_t{1} << 20U;
+  std::string what = "states";
+  [[nodiscard]] bool moves(char const* part) const { return what == part || what == "both"; }
 };
 
 /// A number of each round, by name.
@@ -52,10 +54,17 @@ gpt::Shape shape() {
 }
 
 zeroth::Config config(Options const& options, int accumulation, bool on_disk) {
-  auto const offload =
-      on_disk ? fmt::format(R"("offload_optimizer": {{"device": "nvme", "nvme_path": "{}"}}, "sub_group_size": {},)",
-                            options.folder.string(), options.tile)
-              : std::string{};
+  auto const folder = options.folder.string();
+  std::string offload;
+  if (on_disk && options.moves("states")) {
+    offload = fmt::format(R"("offload_optimizer": {{"device": "nvme", "nvme_path": "{}"}}, "sub_group_size": {},)",
+                          folder, options.tile);
+  }
+  if (on_disk && options.moves("parameters")) {
+    offload +=
+        fmt::format(R"("offload_param": {{"device": "nvme", "nvme_path": "{}", "max_in_cpu": 0, "buffer_size": {}}},)",
+                    folder, options.tile);
+  }
   return zeroth::Config::from_json(fmt::format(
       R"({{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": {}, "gradient_clipping": 1.0,
            "zero_optimization": {{ {} "stage": {}, "overlap_comm": true, "reduce_bucket_size": 2e6,
@@ -159,7 +168,8 @@ void measure_steps(Options const& options, gpt::Batches const& batches, int accu
   }
   auto& f = figures;
   nlohmann::ordered_json line{{"benchmark", "offload"},
-                              {"what", "two steps, states on a disk over states in memory"},
+                              {"what", "two steps, with a disk over all in memory"},
+                              {"on_disk", options.what},
                               {"ranks", options.ranks},
                               {"stage", options.stage},
                               {"micro_steps", accumulation},
@@ -172,10 +182,11 @@ void measure_steps(Options const& options, gpt::Batches const& batches, int accu
   print(line);
   if (accumulation == 1) {
     print({{"benchmark", "offload"},
-           {"what", "bytes held by a rank, states on a disk over states in memory"},
+           {"what", "bytes held by a rank, with a disk over all in memory"},
+           {"on_disk", options.what},
            {"held", f["held_with_disk"].front()},
            {"held_in_memory", f["held_in_memory"].front()},
-           {"on_disk", f["on_disk"].front()},
+           {"bytes_on_disk", f["on_disk"].front()},
            {"ratio", f["held_with_disk"].front() / f["held_in_memory"].front()}});
   }
 }
@@ -228,13 +239,16 @@ void measure_storage(Options const& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"States on a disk against states in memory"};
+  CLI::App app{"States or parameters on a disk against all in memory"};
   Options options;
   std::string text = ZEROTH_SOURCE_DIR "/bench/offload.cpp";
   app.add_option("FOLDER", options.folder, "on the disk that is meant")->required();
   app.add_option("ROUNDS", options.rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
   app.add_option("RANKS", options.ranks, "that train")->capture_default_str()->check(zeroth::bench::count);
-  app.add_option("--tile", options.tile, "zero_optimization.sub_group_size")->capture_default_str();
+  app.add_option("--what", options.what, "is on the disk")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"states", "parameters", "both"}));
+  app.add_option("--tile", options.tile, "sub_group_size, and buffer_size of parameters")->capture_default_str();
   app.add_option("--stage", options.stage, "of ZeRO")->capture_default_str()->check(CLI::Range(0, 3));
   app.add_option("--text", text, "to train on")->capture_default_str()->check(CLI::ExistingFile);
   CLI11_PARSE(app, argc, argv);

@@ -24,6 +24,7 @@ HostCommunicator::HostCommunicator(HostJob& job, Group group, CommOptions const&
 void HostCommunicator::end() {
   leaving_.store(true, std::memory_order_release);
   ended_.wait_for(begun_.load(std::memory_order_acquire));
+  job_.memberships().remove(group_.id);
   job_.leave(group_.id, group_.job_ranks, position_ended_);
 }
 
@@ -75,7 +76,10 @@ std::unique_ptr<Communicator> HostCommunicator::do_split(int color, int key, std
     SplitRequest const mine{color, key};
     compare(transaction, mine);
     // Everybody is here, so what makes the part waits for nobody who is late.
-    part = make_part(mine, part_of(group_, ++splits_, agreement_.requests(), name));
+    auto const requests = agreement_.requests();
+    auto group = part_of(group_, ++splits_, requests, name);
+    job_.memberships().add(group_, requests, group);
+    part = make_part(mine, std::move(group));
   });
   return part;
 }

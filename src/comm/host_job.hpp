@@ -12,6 +12,7 @@
 
 #include "comm/job_failure.hpp"
 #include "comm/leavers.hpp"
+#include "comm/memberships.hpp"
 #include "comm/whereabouts.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
@@ -56,6 +57,12 @@ class HostJob {
   /// Asks `ranks` where they are. Waits until all have answered, but not for long.
   [[nodiscard]] virtual std::vector<Whereabouts> ask_where(std::uint64_t communicator,
                                                            std::vector<int> const& ranks) = 0;
+
+  /// What groups ranks are in: communicators tell of their splits and ends.
+  [[nodiscard]] Memberships& memberships() noexcept { return memberships_; }
+
+ private:
+  Memberships memberships_;
 };
 
 }  // namespace zeroth::comm

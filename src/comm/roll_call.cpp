@@ -89,14 +89,15 @@ bool RollCall::has_asked(int rank) const {
   return askers_.contains(rank);
 }
 
-std::string describe_silence(std::vector<Whereabouts> const& places) {
+std::string describe_silence(std::vector<Whereabouts> const& places, Memberships const& memberships) {
   auto const is_silent = [](Whereabouts const& each) { return !each.answered; };
   auto const first = std::find_if(places.begin(), places.end(), is_silent);
   if (first == places.end()) {
     return {};
   }
   auto const more = std::count_if(first + 1, places.end(), is_silent);
-  return fmt::format("no answer from rank {}{}", first->rank, more == 0 ? "" : fmt::format(" and {} more", more));
+  return fmt::format("no answer from rank {}{}{}", first->rank, memberships.describe(first->rank),
+                     more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
 std::vector<int> all_others(int rank, int world) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/leavers.hpp"
+#include "comm/memberships.hpp"
 #include "comm/whereabouts.hpp"
 #include "core/counter.hpp"
 
@@ -57,8 +58,8 @@ class RollCall {
   std::set<int> askers_;
 };
 
-/// "no answer from rank 3 and 2 more"; empty if all answered.
-[[nodiscard]] std::string describe_silence(std::vector<Whereabouts> const& places);
+/// "no answer from rank 3 (of 'gather-group': ranks 2 and 3) and 2 more"; empty if all answered.
+[[nodiscard]] std::string describe_silence(std::vector<Whereabouts> const& places, Memberships const& memberships);
 /// All ranks of `world` but `rank`.
 [[nodiscard]] std::vector<int> all_others(int rank, int world);
 

@@ -397,13 +397,7 @@ std::string parameters_on_disk_are_cut(Values const& values) {
         "\"none\" or \"cpu\", or stage 3",
         stage);
   }
-  auto const hpz = values.get<"zero_optimization.zero_hpz_partition_size">();
-  return hpz == 1 ? std::string{}
-                  : fmt::format(
-                        "\"nvme\", and zero_optimization.zero_hpz_partition_size is {}: what a group holds "
-                        "beside the optimizer's slices stays in memory; allowed: \"none\" or \"cpu\", or "
-                        "zero_hpz_partition_size 1, or mics_shard_size {} instead",
-                        hpz, hpz);
+  return {};
 }
 
 std::string requests_are_whole_blocks(Values const& values) {

@@ -17,7 +17,8 @@ using Json = nlohmann::ordered_json;
 
 /// Streams have the same place in every picture: compute above what serves it.
 int thread_of(std::string_view stream) noexcept {
-  constexpr std::string_view order[] = {"compute", "gather", "reduce"};
+  constexpr std::string_view order[] = {"compute", "gather",      "reduce",       "read",
+                                        "write",   "read shards", "write shards", "save"};
   auto const* const found = std::find(std::begin(order), std::end(order), stream);
   return static_cast<int>(found - std::begin(order));
 }

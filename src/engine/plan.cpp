@@ -50,9 +50,9 @@ PlannedParametersDisk planned_parameters(shard::MemoryPlan const& memory, engine
   }
   PlannedParametersDisk result{.bytes = disk.bytes,
                                .read_bytes = disk.updates_read ? disk.bytes_moved : 0,
-                               .written_bytes = disk.bytes_moved,
+                               .written_bytes = disk.copies * disk.bytes_moved,
                                .buffer_count = disk.tile_bytes / bytes_of(settings.precision.compute),
-                               .buffers = disk.tiles_in_memory + disk.gather_buffers,
+                               .buffers = disk.buffers(),
                                .memory_bytes = disk.memory_bytes()};
   auto const gathers = stage::count_gathers(layout, settings, limits);
   for (auto const flat : memory.flats.ids()) {

@@ -145,7 +145,7 @@ std::string parameters_note(Settings const& settings, shard::MemoryPlan const& p
     return {};
   }
   auto const element_bytes = bytes_of(settings.precision.compute);
-  auto const better = better_size(disk.bytes / element_bytes, disk.tiles_in_memory + disk.gather_buffers);
+  auto const better = better_size(disk.bytes / element_bytes, disk.buffers());
   if (disk.memory_bytes() * much <= disk.bytes || better * element_bytes >= disk.tile_bytes) {
     return {};
   }

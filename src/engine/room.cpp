@@ -103,7 +103,9 @@ std::string mebibytes(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", st
 /// Beside a higher stage.
 std::string what_holds_less(shard::MemoryPlan const& plan, Settings const& settings) {
   if (settings.offload.optimizer == OffloadDevice::nvme) {
-    return "a smaller zero_optimization.sub_group_size or a higher ratio holds less";
+    bool const more = settings.stage == 3 && settings.offload.parameters != OffloadDevice::nvme;
+    return fmt::format("a smaller zero_optimization.sub_group_size or a higher ratio holds less{}",
+                       more ? ", as does zero_optimization.offload_param with device \"nvme\"" : "");
   }
   if (plan.disk.tier == shard::Tier::host) {
     return "a lower zero_optimization.offload_optimizer.ratio takes less";

@@ -10,13 +10,16 @@
 namespace zeroth::shard {
 namespace {
 
-/// Each flat unit's is one array, in which what is frozen begins with a whole block.
-ById<FlatId, StoredStates> stored_parameters(MemoryPlan const& plan, PlanRequest const& request) {
+/// Each flat unit's is one array, in which every slice, and what is frozen, begins with a whole block.
+ById<FlatId, StoredStates> stored_parameters(Layout const& layout, MemoryPlan const& plan, PlanRequest const& request,
+                                             int place) {
   ById<FlatId, StoredStates> all;
-  for (auto const& at : plan.flats) {
+  for (auto const flat : plan.flats.ids()) {
     StoredStates states;
-    if (at.parameters_on_disk >= 0) {
-      states.front() = {at.parameters_on_disk, 0, bytes_of(request.precision.compute), "parameters"};
+    if (auto const at = plan.flats[flat].parameters_on_disk; at >= 0) {
+      auto const stored = slices_on_disk(layout.flats()[flat], request);
+      states.front() = {at,           0,      bytes_of(request.precision.compute),
+                        "parameters", stored, stored.slices > 1 ? place - request.places.first_replica(place) : 0};
     }
     all.push_back(std::move(states));
   }
@@ -26,12 +29,17 @@ ById<FlatId, StoredStates> stored_parameters(MemoryPlan const& plan, PlanRequest
 }  // namespace
 
 DiskParameters::DiskParameters(device::Device& device, Layout const& layout, MemoryPlan const& plan,
-                               PlanRequest const& request)
+                               PlanRequest const& request, int place)
     : device_{&device},
       layout_{&layout},
       plan_{&plan},
       request_{&request},
-      states_{device, layout, plan.parameters_disk, request.offload_parameters.disk, stored_parameters(plan, request)},
+      states_{device,
+              layout,
+              plan.parameters_disk,
+              request.offload_parameters.disk,
+              stored_parameters(layout, plan, request, place),
+              {"read shards", "write shards"}},
       most_in_buffer_{plan.parameters_disk.tile_bytes / bytes_of(request.precision.compute)},
       waits_{device.make_stream("compute", device::Overlap::off)} {
   for (int i = 0; i < plan.parameters_disk.gather_buffers; ++i) {
@@ -45,10 +53,8 @@ DiskParameters::DiskParameters(device::Device& device, Layout const& layout, Mem
 }
 
 /// Elements.
-std::int64_t DiskParameters::held(FlatId flat, bool trainable) const noexcept {
-  auto const& unit = layout_->flats()[flat];
-  return shard::held(trainable ? unit.trainable : unit.frozen, request_->placements.parameters, request_->places, 0)
-      .count();
+std::int64_t DiskParameters::frozen_held(FlatId flat) const noexcept {
+  return held(layout_->flats()[flat].frozen, request_->placements.parameters, request_->places, 0).count();
 }
 
 std::int64_t DiskParameters::first_of(FlatId flat, bool trainable) const noexcept {
@@ -56,15 +62,22 @@ std::int64_t DiskParameters::first_of(FlatId flat, bool trainable) const noexcep
 }
 
 DiskParameters::Pieces DiskParameters::pieces(FlatId flat) const noexcept {
-  auto const count = [&](bool trainable) { return (held(flat, trainable) + most_in_buffer_ - 1) / most_in_buffer_; };
-  return {count(true), count(false)};
+  auto const stored = slices_on_disk(layout_->flats()[flat], *request_);
+  auto const count = [&](std::int64_t elements) { return (elements + most_in_buffer_ - 1) / most_in_buffer_; };
+  return {stored.slices * count(stored.count), count(frozen_held(flat))};
 }
 
 DiskParameters::Piece DiskParameters::piece(FlatId flat, std::int64_t number) const noexcept {
   auto const trainable = pieces(flat).trainable;
-  bool const of_trainable = number < trainable;
-  auto const begin = (of_trainable ? number : number - trainable) * most_in_buffer_;
-  return {of_trainable, {begin, std::min(begin + most_in_buffer_, held(flat, of_trainable))}};
+  if (number >= trainable) {
+    auto const begin = (number - trainable) * most_in_buffer_;
+    return {false, {begin, std::min(begin + most_in_buffer_, frozen_held(flat))}};
+  }
+  auto const stored = slices_on_disk(layout_->flats()[flat], *request_);
+  auto const of_slice = trainable / stored.slices;
+  auto const slice = number / of_slice * stored.count;
+  auto const begin = slice + number % of_slice * most_in_buffer_;
+  return {true, {begin, std::min(begin + most_in_buffer_, slice + stored.count)}};
 }
 
 DiskParameters::Buffer& DiskParameters::buffer(std::int64_t number) noexcept {

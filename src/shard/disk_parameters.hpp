@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shard/disk_states.hpp"
@@ -21,7 +22,8 @@ namespace zeroth::shard {
 class DiskParameters {
  public:
   /// Takes room on the disk, and the memory for buffers. All outlive it.
-  DiskParameters(device::Device& device, Layout const& layout, MemoryPlan const& plan, PlanRequest const& request);
+  DiskParameters(device::Device& device, Layout const& layout, MemoryPlan const& plan, PlanRequest const& request,
+                 int place);
 
   [[nodiscard]] bool has(FlatId flat) const noexcept { return plan_->flats[flat].parameters_on_disk >= 0; }
   /// Starts to read what bring() will be asked for, in that order, as far as buffers are free.
@@ -36,6 +38,8 @@ class DiskParameters {
   /// Where the next tile of an update's trainable parameters is, until release(); see TileQueue.
   [[nodiscard]] std::byte* acquire() { return states_.acquire().front(); }
   void release() { states_.release(); }
+  /// Where replicas each update a slice of what they hold: how they hand it to each other.
+  void set_publish(TileQueue::Publish publish) { states_.set_publish(std::move(publish)); }
   /// All tiles of `flat` have been released.
   void note_updated(FlatId flat);
 
@@ -65,7 +69,7 @@ class DiskParameters {
     std::span<std::byte> memory;
     std::unique_ptr<device::Event> ready, free;
   };
-  [[nodiscard]] std::int64_t held(FlatId flat, bool trainable) const noexcept;
+  [[nodiscard]] std::int64_t frozen_held(FlatId flat) const noexcept;
   [[nodiscard]] Pieces pieces(FlatId flat) const noexcept;
   [[nodiscard]] Piece piece(FlatId flat, std::int64_t number) const noexcept;
   [[nodiscard]] Buffer& buffer(std::int64_t number) noexcept;

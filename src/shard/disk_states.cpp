@@ -65,15 +65,15 @@ ById<FlatId, StoredStates> stored_states(MemoryPlan const& plan, PlanRequest con
 }
 
 DiskStates::DiskStates(device::Device& device, Layout const& layout, DiskPlan const& plan, Offload const& offload,
-                       ById<FlatId, StoredStates> states)
+                       ById<FlatId, StoredStates> states, StreamNames const& names)
     : layout_{&layout},
       plan_{&plan},
       states_{std::move(states)},
       memory_{device.allocate(device::Category::slots, plan.memory_bytes())},
       storage_{make_storage(device, plan, offload, states_)},
       written_{device.make_event()},
-      reads_{device.make_stream("read", overlap_where(offload.reads_ahead))},
-      writes_{device.make_stream("write", overlap_where(offload.writes_behind))} {
+      reads_{device.make_stream(names.reads, overlap_where(offload.reads_ahead))},
+      writes_{device.make_stream(names.writes, overlap_where(offload.writes_behind))} {
   queue_.emplace(TileQueue::Parts{.device = &device,
                                   .storage = storage_.get(),
                                   .reads = reads_.get(),
@@ -96,7 +96,7 @@ DiskStates::~DiskStates() {
 }
 
 std::span<std::byte> DiskStates::window_memory(int index) const noexcept {
-  return {memory_->data() + plan_->tiles_in_memory * plan_->tile_bytes + index * plan_->window_bytes,
+  return {memory_->data() + plan_->tiles_in_memory * plan_->copies * plan_->tile_bytes + index * plan_->window_bytes,
           static_cast<std::size_t>(plan_->window_bytes)};
 }
 
@@ -112,17 +112,21 @@ std::array<std::byte*, most_updated> DiskStates::acquire() {
 
 device::Stored DiskStates::stored(FlatId flat, std::size_t state, std::int64_t first) const noexcept {
   auto const& at = states_[flat][state];
-  return {at.position + first * at.element_bytes, at.name, layout_->flats()[flat].name};
+  return {at.position + at.distance(first) * at.element_bytes, at.name, layout_->flats()[flat].name};
 }
 
 void DiskStates::use(FlatId flat, std::size_t state, Range elements, Use const& use, bool edits) {
-  auto const element_bytes = states_[flat][state].element_bytes;
-  auto const by_elements = [&](std::byte* data, std::int64_t first, std::int64_t bytes) {
-    use(data, first / element_bytes, bytes / element_bytes);
-  };
-  auto const at = stored(flat, state, elements.begin);
-  auto const bytes = elements.count() * element_bytes;
-  edits ? window_->edit(at, bytes, by_elements) : window_->look(at, bytes, by_elements);
+  auto const& of = states_[flat][state];
+  for (std::int64_t done = 0; done < elements.count();) {
+    auto const count = of.in_a_row(elements.begin + done, elements.count() - done);
+    auto const by_elements = [&](std::byte* data, std::int64_t first, std::int64_t bytes) {
+      use(data, done + first / of.element_bytes, bytes / of.element_bytes);
+    };
+    auto const at = stored(flat, state, elements.begin + done);
+    edits ? window_->edit(at, count * of.element_bytes, by_elements)
+          : window_->look(at, count * of.element_bytes, by_elements);
+    done += count;
+  }
 }
 
 void DiskStates::look(FlatId flat, std::size_t state, Range elements, Use const& use) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "shard/disk_window.hpp"
 #include "shard/memory_plan.hpp"
@@ -17,12 +18,17 @@
 
 namespace zeroth::shard {
 
+/// As traces show them: no two streams of a rank have one name.
+struct StreamNames {
+  char const *reads = "read", *writes = "write";
+};
+
 /// For one thread, but for what it says of others.
 class DiskStates {
  public:
   /// Takes room there, and the memory for tiles and buffers. `layout`, `plan` and `device` outlive it.
   DiskStates(device::Device& device, Layout const& layout, DiskPlan const& plan, Offload const& offload,
-             ById<FlatId, StoredStates> states);
+             ById<FlatId, StoredStates> states, StreamNames const& names = {});
   DiskStates(DiskStates const&) = delete;
   DiskStates& operator=(DiskStates const&) = delete;
   ~DiskStates();
@@ -30,6 +36,7 @@ class DiskStates {
   /// Where the next tile's states are, as TileQueue::acquire().
   [[nodiscard]] std::array<std::byte*, most_updated> acquire();
   void release() { queue_->release(); }
+  void set_publish(TileQueue::Publish publish) { queue_->set_publish(std::move(publish)); }
 
   /// What is done with elements in memory: those from `first` on, counted from the first that was asked for.
   using Use = std::function<void(std::byte* data, std::int64_t first, std::int64_t count)>;

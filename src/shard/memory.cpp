@@ -32,7 +32,7 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
                                          stored_states(plan_, request_));
   }
   if (plan_.parameters_disk.bytes > 0) {
-    parameters_disk_ = std::make_unique<DiskParameters>(*context.device, *context.layout, plan_, request_);
+    parameters_disk_ = std::make_unique<DiskParameters>(*context.device, *context.layout, plan_, request_, place());
   }
   // Transactions of one stream run one after another, whichever communicator they are on.
   std::span const staging{scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)};

@@ -99,6 +99,14 @@ void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, Me
   plan.bytes.slots += disk.memory_bytes();
 }
 
+/// In memory, where a rank is handed what its replicas updated.
+int copies_of_tiles(PlanRequest const& request) noexcept {
+  auto const& placements = request.placements;
+  return placements.parameters == Placement::group && placements.optimizer == Placement::shard
+             ? request.places.replicas()
+             : 1;
+}
+
 /// Gives the parameters of the flat units that are on the disk their place there, and the buffers that gathers and
 /// updates get at them by.
 void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId, char> const& on_disk,
@@ -116,13 +124,14 @@ void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId
     };
     plan.flats[flat].parameters_on_disk = disk.bytes;
     disk.bytes += whole_blocks((frozen_on_disk(unit, request) + count(unit.frozen)) * element_bytes);
-    largest = std::max({largest, count(unit.trainable), count(unit.frozen)});
+    largest = std::max({largest, slices_on_disk(unit, request).count, count(unit.frozen)});
   }
   if (disk.bytes == 0) {
     return;
   }
   auto const& asked = request.offload_parameters;
   disk.tiles = cut_parameters(layout, states, on_disk, asked.disk.tile_count);
+  disk.copies = copies_of_tiles(request);
   disk.tile_bytes = whole_blocks(std::min(largest, tile_count(asked.disk.tile_count)) * element_bytes);
   disk.updates_read = !request.precision.has_master();
   for (auto const& tile : disk.tiles) {
@@ -137,18 +146,21 @@ void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId
 
 }  // namespace
 
-std::int64_t frozen_on_disk(FlatUnit const& flat, PlanRequest const& request) noexcept {
+StoredSlices slices_on_disk(FlatUnit const& flat, PlanRequest const& request) noexcept {
   auto const element_bytes = bytes_of(request.precision.compute);
-  auto const trainable = held(flat.trainable, request.placements.parameters, request.places, 0).count();
-  return whole_blocks(trainable * element_bytes) / element_bytes;
+  auto const count = held(flat.trainable, request.placements.optimizer, request.places, 0).count();
+  return {copies_of_tiles(request), count, whole_blocks(count * element_bytes) / element_bytes};
+}
+
+std::int64_t frozen_on_disk(FlatUnit const& flat, PlanRequest const& request) noexcept {
+  auto const stored = slices_on_disk(flat, request);
+  return stored.slices * stored.stride;
 }
 
 std::int64_t bytes_read_to_gather(FlatUnit const& flat, PlanRequest const& request) noexcept {
-  auto const bytes = [&](Part const& part) {
-    return whole_blocks(held(part, request.placements.parameters, request.places, 0).count() *
-                        bytes_of(request.precision.compute));
-  };
-  return bytes(flat.trainable) + bytes(flat.frozen);
+  auto const element_bytes = bytes_of(request.precision.compute);
+  auto const frozen = held(flat.frozen, request.placements.parameters, request.places, 0).count();
+  return frozen_on_disk(flat, request) * element_bytes + whole_blocks(frozen * element_bytes);
 }
 
 int ranks_of(Placement placement, Places const& places) noexcept {

@@ -70,17 +70,18 @@ struct DiskPlan {
   Tier tier = Tier::disk;
   std::vector<Tile> tiles;        ///< In the order of updates.
   std::int64_t bytes = 0;         ///< Of the file, or of the host's memory; 0: there is none.
-  std::int64_t bytes_moved = 0;   ///< Written in a step, and as many are read if updates read.
+  std::int64_t bytes_moved = 0;   ///< Of all tiles: read in a step if updates read, and written.
   bool updates_read = true;       ///< Otherwise they only write.
   std::int64_t tile_bytes = 0;    ///< Memory of one.
   int tiles_in_memory = 0;        ///< At once.
+  int copies = 1;                 ///< Of a tile, where replicas hand each other what they update: as many are written.
   int gather_buffers = 0;         ///< As large as a tile: for what gathers read.
   std::int64_t window_bytes = 0;  ///< Of each of two: for what is read and written outside of updates.
   std::array<std::int64_t, most_updated> in_tile{};  ///< Where in a tile's memory each state begins.
   /// All that they take of slots.
-  [[nodiscard]] std::int64_t memory_bytes() const noexcept {
-    return (tiles_in_memory + gather_buffers) * tile_bytes + windows * window_bytes;
-  }
+  [[nodiscard]] std::int64_t memory_bytes() const noexcept { return buffers() * tile_bytes + windows * window_bytes; }
+  /// As large as a tile.
+  [[nodiscard]] int buffers() const noexcept { return tiles_in_memory * copies + gather_buffers; }
   static constexpr int windows = 2;  ///< The engine's, and who saves has one.
 };
 
@@ -106,6 +107,15 @@ struct MemoryPlan {
 
 /// Among how many ranks one copy is cut.
 [[nodiscard]] int ranks_of(Placement placement, Places const& places) noexcept;
+
+/// Trainable parameters where a rank has them on the disk: slices that the optimizer of one rank each holds, this one's
+/// and its replicas', so that each is written by itself.
+struct StoredSlices {
+  int slices = 1;
+  std::int64_t count = 0;   ///< Elements of one.
+  std::int64_t stride = 0;  ///< Elements from the first of one to the first of the next: each begins a block.
+};
+[[nodiscard]] StoredSlices slices_on_disk(FlatUnit const& flat, PlanRequest const& request) noexcept;
 
 /// Elements from the first trainable one to the first frozen one, where a rank's parameters of `flat` are on the disk.
 [[nodiscard]] std::int64_t frozen_on_disk(FlatUnit const& flat, PlanRequest const& request) noexcept;

@@ -25,6 +25,11 @@ Parameters::Parameters(Memory& memory)
   }
   if (publishes_to_replicas()) {
     published_ = events_by_flat(memory.context());
+    if (auto* const disk = memory.parameters_disk()) {
+      disk->set_publish(
+          [this](Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
+                 device::Event& published) { publish_tile(tile, slices, bytes_of_each, updated, published); });
+    }
   }
   transaction_.reserve(std::max(std::size_t{2}, memory.flat_count()));
 }
@@ -156,7 +161,12 @@ void Parameters::publish(std::span<FlatId const> flats) {
   auto& stream = to_replicas ? *memory_->context().reduce_stream : *stream_;
   auto& holders = ranks.between(optimizer, parameters);
   transaction_.clear();
+  std::string_view first;
   for (auto const flat : flats) {
+    if (memory_->disk_of(flat) != nullptr) {
+      continue;
+    }
+    first = first.empty() ? name(flat) : first;
     auto const held = memory_->held(memory_->flat(flat).trainable, parameters);
     auto const updated = memory_->optimized(flat);
     auto* const data = memory_->addresses(flat).parameters;
@@ -168,14 +178,43 @@ void Parameters::publish(std::span<FlatId const> flats) {
                             .dtype = dtype_});
     gathered_bytes_.add(held.count() * bytes_of(dtype_), holders, ranks);
   }
+  if (transaction_.empty()) {
+    return;
+  }
   {
-    device::SpanScope const span{stream, "publish", name(flats.front())};
-    holders.submit(stream, {"publish", name(flats.front())}, transaction_);
-    memory_->note_call("publish", name(flats.front()), transaction_, holders);
+    device::SpanScope const span{stream, "publish", first};
+    holders.submit(stream, {"publish", first}, transaction_);
+    memory_->note_call("publish", first, transaction_, holders);
   }
   for (auto const flat : flats) {
-    stream.record(to_replicas ? *published_[flat] : *slot(flat).ready);
+    if (memory_->disk_of(flat) == nullptr) {
+      stream.record(to_replicas ? *published_[flat] : *slot(flat).ready);
+    }
   }
+}
+
+/// All replicas' slices of a tile come together where this rank has updated its own, on their way to its disk: in whole
+/// blocks, as they are written.
+void Parameters::publish_tile(Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
+                              device::Event& published) {
+  auto const& ranks = memory_->context().reduce;
+  auto& stream = *memory_->context().reduce_stream;
+  auto& replicas = ranks.between(Placement::shard, Placement::group);
+  auto const unit = name(tile.flat);
+  stream.wait(updated);
+  transaction_.clear();
+  transaction_.push_back({.operation = Operation::all_gather,
+                          .input = slices + replicas.rank() * bytes_of_each,
+                          .output = slices,
+                          .count = bytes_of_each / bytes_of(dtype_),
+                          .dtype = dtype_});
+  {
+    device::SpanScope const span{stream, "publish", unit};
+    replicas.submit(stream, {"publish", unit}, transaction_);
+    memory_->note_call("publish", unit, transaction_, replicas);
+  }
+  stream.record(published);
+  gathered_bytes_.add(replicas.world() * bytes_of_each, replicas, ranks);
 }
 
 void Parameters::drop(Drop what) noexcept {

@@ -47,7 +47,7 @@ class Parameters {
   /// release.
   [[nodiscard]] std::byte const* address(ParamId param) noexcept;
   /// Hands what this rank has updated, in one transaction, to those that hold it too: where parameters are held coarser
-  /// than the optimizer. All or none of `flats` are persistent.
+  /// than the optimizer. All or none of `flats` are persistent. Those on a disk have gone there by tiles already.
   void publish(std::span<FlatId const> flats);
   /// Are they other groups' ranks, each of which gathers with its group afterwards?
   [[nodiscard]] bool publishes_to_replicas() const noexcept;
@@ -65,6 +65,8 @@ class Parameters {
  private:
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
   void collect_shards(FlatId flat, std::byte* whole);
+  void publish_tile(Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
+                    device::Event& published);
   [[nodiscard]] bool empty(FlatId flat) const noexcept { return memory_->flat(flat).padded_count() == 0; }
   [[nodiscard]] std::string_view name(FlatId flat) const noexcept { return memory_->flat(flat).name; }
 

@@ -11,8 +11,8 @@ TileQueue::TileQueue(Parts const& parts)
     : parts_{parts}, updates_{parts.device->make_stream("compute", device::Overlap::off)} {
   auto& device = *parts.device;
   for (int i = 0; i < parts.plan->tiles_in_memory; ++i) {
-    buffers_.push_back(
-        {parts.memory + i * parts.plan->tile_bytes, device.make_event(), device.make_event(), device.make_event()});
+    buffers_.push_back({parts.memory + i * parts.plan->copies * parts.plan->tile_bytes, device.make_event(),
+                        device.make_event(), device.make_event(), device.make_event()});
   }
 }
 
@@ -25,18 +25,27 @@ TileQueue::Buffer& TileQueue::buffer(std::int64_t number) noexcept {
   return buffers_[static_cast<std::size_t>(number % std::ssize(buffers_))];
 }
 
-/// Calls `move(where on the disk, memory)` for each state of a tile.
+std::int64_t TileQueue::bytes_of_slice(std::int64_t number, StoredState const& state) const noexcept {
+  return whole_blocks(tile(number).elements.count() * state.element_bytes);
+}
+
+/// Calls `move(where on the disk, memory)` for each state of a tile, and for each of its slices.
 template <class F>
-void TileQueue::each_state(std::int64_t number, F const& move) {
+void TileQueue::each_state(std::int64_t number, Of slices, F const& move) {
   auto const& of = tile(number);
   auto const& unit = parts_.layout->flats()[of.flat];
   auto const& states = (*parts_.states)[of.flat];
   for (std::size_t k = 0; k < states.size(); ++k) {
-    if (auto const& state = states[k]; state.position >= 0) {
-      auto const bytes = whole_blocks(of.elements.count() * state.element_bytes);
-      auto const before = (of.elements.begin - state.in_memory_count) * state.element_bytes;
-      move(device::Stored{state.position + before, state.name, unit.name},
-           std::span{buffer(number).data + parts_.plan->in_tile[k], static_cast<std::size_t>(bytes)});
+    auto const& state = states[k];
+    if (state.position < 0) {
+      continue;
+    }
+    auto const bytes = bytes_of_slice(number, state);
+    auto const end = slices == Of::all ? state.stored.slices : state.own_slice + 1;
+    for (auto slice = slices == Of::all ? 0 : state.own_slice; slice < end; ++slice) {
+      auto const before = slice * state.stored.stride + of.elements.begin - state.in_memory_count;
+      move(device::Stored{state.position + before * state.element_bytes, state.name, unit.name},
+           std::span{buffer(number).data + parts_.plan->in_tile[k] + slice * bytes, static_cast<std::size_t>(bytes)});
     }
   }
 }
@@ -48,7 +57,7 @@ void TileQueue::read(std::int64_t number) {
   stream.wait(*to.free);
   if (parts_.plan->updates_read) {
     device::SpanScope const span{stream, "read", parts_.layout->flats()[tile(number).flat].name};
-    each_state(number, [&](device::Stored const& from, std::span<std::byte> memory) {
+    each_state(number, Of::own, [&](device::Stored const& from, std::span<std::byte> memory) {
       parts_.storage->read(stream, from, memory);
       traffic_.read_bytes += std::ssize(memory);
     });
@@ -64,7 +73,9 @@ std::array<std::byte*, most_updated> TileQueue::acquire() {
   updates_->wait(*at.ready);
   std::array<std::byte*, most_updated> states{};
   for (std::size_t k = 0; k < states.size(); ++k) {
-    states[k] = (*parts_.states)[tile(next_).flat][k].position < 0 ? nullptr : at.data + parts_.plan->in_tile[k];
+    auto const& state = (*parts_.states)[tile(next_).flat][k];
+    auto const before = parts_.plan->in_tile[k] + state.own_slice * bytes_of_slice(next_, state);
+    states[k] = state.position < 0 ? nullptr : at.data + before;
   }
   return states;
 }
@@ -73,10 +84,14 @@ void TileQueue::release() {
   auto& from = buffer(next_);
   auto& stream = *parts_.writes;
   parts_.device->compute().record(*from.updated);
-  stream.wait(*from.updated);
+  if (publish_) {
+    publish_(tile(next_), from.data, bytes_of_slice(next_, (*parts_.states)[tile(next_).flat].front()), *from.updated,
+             *from.published);
+  }
+  stream.wait(publish_ ? *from.published : *from.updated);
   {
     device::SpanScope const span{stream, "write", parts_.layout->flats()[tile(next_).flat].name};
-    each_state(next_, [&](device::Stored const& to, std::span<std::byte const> memory) {
+    each_state(next_, Of::all, [&](device::Stored const& to, std::span<std::byte const> memory) {
       parts_.storage->write(stream, to, memory);
       traffic_.written_bytes += std::ssize(memory);
     });

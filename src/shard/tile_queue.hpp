@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Tiles of what updates change on their way from where they are offloaded to an update and back.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shard/memory_plan.hpp"
@@ -20,6 +23,19 @@ struct StoredState {
   std::int64_t in_memory_count = 0;  ///< Elements before that one.
   std::int64_t element_bytes = 0;
   std::string name;
+  StoredSlices stored{};  ///< As what it is there. With more than one slice all of it is there, and the only state.
+  int own_slice = 0;      ///< The one that this rank updates.
+
+  /// From the first element to another one, in elements. What comes behind all slices is where it is.
+  [[nodiscard]] std::int64_t distance(std::int64_t element) const noexcept {
+    bool const in_slices = stored.slices > 1 && element < stored.slices * stored.count;
+    return in_slices ? element / stored.count * stored.stride + element % stored.count : element;
+  }
+  /// How many elements are in a row from `element` on, where `count` are asked for.
+  [[nodiscard]] std::int64_t in_a_row(std::int64_t element, std::int64_t count) const noexcept {
+    bool const in_slices = stored.slices > 1 && element < stored.slices * stored.count;
+    return in_slices ? std::min(count, stored.count - element % stored.count) : count;
+  }
 };
 using StoredStates = std::array<StoredState, most_updated>;
 
@@ -42,6 +58,13 @@ class TileQueue {
   };
   explicit TileQueue(Parts const& parts);
 
+  /// Hands what this rank has updated to its replicas, and gets what they have: a tile's slices of so many bytes, one
+  /// after the other, between two events.
+  using Publish = std::function<void(Tile const& tile, std::byte* slices, std::int64_t bytes_of_each,
+                                     device::Event& updated, device::Event& published)>;
+  /// Where states are stored as slices of several ranks: called by release(), before all of them are written.
+  void set_publish(Publish publish) { publish_ = std::move(publish); }
+
   /// Where the states of the next tile are, in the compute stream's order, until release().
   [[nodiscard]] std::array<std::byte*, most_updated> acquire();
   /// It is updated.
@@ -56,17 +79,20 @@ class TileQueue {
  private:
   struct Buffer {
     std::byte* data = nullptr;
-    std::unique_ptr<device::Event> ready, updated, free;
+    std::unique_ptr<device::Event> ready, updated, published, free;
   };
   [[nodiscard]] Tile const& tile(std::int64_t number) const noexcept;
   [[nodiscard]] Buffer& buffer(std::int64_t number) noexcept;
+  enum class Of : bool { own, all };
   template <class F>
-  void each_state(std::int64_t number, F const& move);
+  void each_state(std::int64_t number, Of slices, F const& move);
+  [[nodiscard]] std::int64_t bytes_of_slice(std::int64_t number, StoredState const& state) const noexcept;
   void read(std::int64_t number);
 
   Parts parts_;
   std::unique_ptr<device::Stream> updates_;  // the compute stream, whose waits for tiles are counted by themselves
   std::vector<Buffer> buffers_;
+  Publish publish_;
   std::int64_t next_ = 0, read_ = 0;  // counted over all updates: to be acquired, to be read
   DiskTraffic traffic_;
 };

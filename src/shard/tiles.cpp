@@ -49,7 +49,7 @@ ById<FlatId, char> parameters_on_disk(Layout const& layout, Placements const& pl
                                       ParameterOffload const& offload) {
   auto const& flats = layout.flats();
   ById<FlatId, char> on_disk(flats.size());
-  if (offload.disk.ratio == 0 || placements.parameters != placements.optimizer) {
+  if (offload.disk.ratio == 0) {
     return on_disk;
   }
   auto const ids = flats.ids();

@@ -65,8 +65,7 @@ struct Tiles {
 [[nodiscard]] Tiles cut_tiles(Layout const& layout, Placement optimizer, Places const& places, Offload const& offload);
 
 /// Of which flat units the parameters are on the disk. What forward uses first stays in memory, as far as there is room
-/// for it. Those that every rank has whole are in memory, and none is on the disk unless the optimizer holds what is
-/// cut as the parameters are.
+/// for it. Those that every rank has whole are in memory.
 [[nodiscard]] ById<FlatId, char> parameters_on_disk(Layout const& layout, Placements const& placements,
                                                     Places const& places, ParameterOffload const& offload);
 

@@ -92,6 +92,13 @@ TEST_CASE("a run goes on wherever its states were, and are") {
                on_disk(in_groups(R"({"mics_shard_size": 2})"), on_disks[1], disk.path()));
   check_resume(4, on_disk(in_groups(R"({"mics_shard_size": 2})"), on_disks[2], disk.path()),
                on_disk(in_groups(R"({"zero_hpz_partition_size": 2})"), on_disks[4], disk.path()));
+  auto const all_on_disk = [&](char const* keys, std::size_t how) {
+    return parameters_on_disk(on_disk(in_groups(keys), on_disks[how], disk.path()), parameters_on_disks[how],
+                              disk.path());
+  };
+  check_resume(4, all_on_disk(R"({"zero_hpz_partition_size": 2})", 1), in_groups(R"({"mics_shard_size": 2})"));
+  check_resume(4, all_on_disk(R"({"mics_shard_size": 2})", 2), all_on_disk(R"({"zero_hpz_partition_size": 2})", 3));
+  check_resume(4, in_groups("{}"), all_on_disk(R"({"zero_hpz_partition_size": 2})", 0));
 }
 
 TEST_CASE("a run goes on in the middle of what a loss scale has seen") {

@@ -255,13 +255,15 @@ TEST_CASE("what a rank does wrong fails the job, with its name") {
   }
 }
 
-TEST_CASE("a rank that falls silent fails the job") {
+TEST_CASE("a rank that falls silent fails the job, with its groups") {
   auto options = rank_options(0, 2, 0);
   options.heartbeat_timeout = milliseconds{300};
+  options.groups_of = [](int rank) { return " (group of " + std::to_string(rank) + ")"; };
   Store rank0{options};
   FalseRank const rank1{rank0.port()};
-  CHECK_THAT(outcome_of([&] { return rank0.get("never", patience); }),
-             StartsWith("PeerError: rank 1 on node7 has not been heard of for ") && Contains("it is frozen"));
+  CHECK_THAT(
+      outcome_of([&] { return rank0.get("never", patience); }),
+      StartsWith("PeerError: rank 1 on node7 (group of 1) has not been heard of for ") && Contains("it is frozen"));
   CHECK(rank0.failure()->origin == 1);
 }
 

@@ -40,11 +40,14 @@ void act(Job& job, std::string const& deed, int stage) {
   if (deed == "wait for ever") {
     return wait_for_ever(job);
   }
+  auto const config = deed == "go on in groups"
+                          ? nccl_training(stage).with(R"({"zero_optimization": {"mics_shard_size": 2}})")
+                          : nccl_training(stage);
   TrainOptions options;
   options.access = CudaAccess::make;
   say(fmt::format("the launch order is {}", std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT")));
   do {
-    say(outcome_word(train_synthetic(job, nccl_training(stage), options)));
+    say(outcome_word(train_synthetic(job, config, options)));
     if (deed == "throw") {
       throw std::runtime_error{"the disk is full"};
     }

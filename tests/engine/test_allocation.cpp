@@ -160,6 +160,21 @@ TEST_CASE("steps 4 to 8 allocate nothing with states on a disk either, however t
   }
 }
 
+TEST_CASE("steps 4 to 8 allocate nothing with parameters on a disk, in groups either") {
+  Folder const folder;
+  for (auto const* const group : {"", R"(, "zero_hpz_partition_size": 2)", R"(, "mics_shard_size": 2)"}) {
+    for (auto const* const precision : {"", R"(, "bf16": {"enabled": true})"}) {
+      for (auto const& disk : parameters_on_disks) {
+        Case const c{"", parameters_on_disk(small_config(3, {.zero = group, .more = precision}), disk, folder.path())};
+        INFO(fmt::format("{}, {}, {}", group, precision, disk.name()));
+        auto const counted = count(4, c);
+        CHECK(counted.lean == 0);
+        CHECK(counted.control >= 10);
+      }
+    }
+  }
+}
+
 TEST_CASE("an engine that only evaluates does not grow, whether evaluations are finished or left") {
   for (bool const leaves : {false, true}) {
     std::int64_t grown = -1;

@@ -41,10 +41,10 @@ Config with_parameters(std::filesystem::path const& folder, ParametersOnDisk con
   return parameters_on_disk(small_config(3, file), disk, folder);
 }
 
-/// What each rank of two was told, while `between(rank, step)` came before each step.
+/// What each rank was told, while `between(rank, step)` came before each step.
 template <class F>
-Outcome train_bf16(Config const& config, F const& between) {
-  return run_job(2, [&](Job& job) {
+Outcome train_bf16(Config const& config, F const& between, int world = 2) {
+  return run_job(world, [&](Job& job) {
     SmallModel const small{wide};
     Engine<bf16> engine{job, small.model, config};
     for (int step = 1; step <= 4; ++step) {
@@ -74,14 +74,14 @@ std::vector<float> weights_after(Config const& config, std::int64_t count, int s
 
 /// All that is planned of a disk is what is taken of it, read and written.
 template <Element T>
-void check_plan(Config const& config, std::filesystem::path const& folder) {
+void check_plan(Config const& config, std::filesystem::path const& folder, int world = 2) {
   SmallModel const small{wide};
-  auto const planned = plan(small.model, config, 2);
+  auto const planned = plan(small.model, config, world);
   REQUIRE(planned.parameters_disk.bytes > 0);
   auto const read = planned.parameters_disk.read_bytes + planned.disk.bytes_moved;
   auto const written = planned.parameters_disk.written_bytes + planned.disk.bytes_moved;
   std::vector<StepReport> reports;
-  auto const outcome = run_job(2, [&](Job& job) {
+  auto const outcome = run_job(world, [&](Job& job) {
     Engine<T> engine{job, small.model, config};
     auto const of_rank = train(engine, small, 5);
     expect(std::filesystem::is_empty(folder), "a file has a name");
@@ -118,6 +118,65 @@ TEST_CASE("memory, disk, reads and writes of parameters on a disk are what was p
     check_plan<bf16>(on_disk(both, on_disks[1], folder.path()), folder.path());
   }
   CHECK(folder.contents().empty());
+}
+
+TEST_CASE("in groups, too, where replicas hand each other what goes to the disk") {
+  Folder const folder;
+  for (auto const& disk : parameters_on_disks) {
+    for (auto const* const group : {R"("zero_hpz_partition_size": 2)", R"("mics_shard_size": 2)"}) {
+      for (auto const* const zero : {"", R"(, "overlap_comm": false)"}) {
+        INFO(disk.name() << group << zero);
+        auto const in = fmt::format(", {}{}", group, zero);
+        auto const of_bf16 = with_parameters(folder.path(), disk, {.zero = in.c_str(), .more = bf16_file});
+        check_plan<bf16>(of_bf16, folder.path(), 4);
+        check_plan<bf16>(on_disk(of_bf16, on_disks[1], folder.path()), folder.path(), 4);
+        check_plan<float>(with_parameters(folder.path(), disk, {.accumulation = 3, .zero = in.c_str()}), folder.path(),
+                          4);
+      }
+    }
+  }
+  SmallModel const small{wide};
+  auto const of = [&](char const* group) {
+    return plan(small.model, with_parameters(folder.path(), {0, 6000, 5, 4096, 4}, {.zero = group, .more = bf16_file}),
+                4)
+        .parameters_disk;
+  };
+  auto const [hpz, mics] = std::pair{of(R"(, "zero_hpz_partition_size": 2)"), of(R"(, "mics_shard_size": 2)")};
+  constexpr std::int64_t slice = 3 * 4096;    // 5000 elements of 2 bytes, in whole blocks
+  CHECK(hpz.written_bytes == 3 * 2 * slice);  // of this rank, and of its replica
+  CHECK(mics.written_bytes == 3 * 5 * 4096);
+  CHECK(hpz.buffers == mics.buffers + 2);  // two tiles in memory, of two slices each
+}
+
+TEST_CASE("a disk that fails in one group ends all, where replicas hand each other what goes there") {
+  DiskOfParametersEnds const ends;
+  Folder const folder;
+  for (auto const* const zero : {"", R"(, "overlap_comm": false)"}) {
+    auto const config =
+        with_parameters(folder.path(), parameters_on_disks[1], {.zero = zero, .zeroth = "", .more = bf16_file})
+            .with(R"({"zero_optimization": {"zero_hpz_partition_size": 2},
+                                      "zeroth": {"timeout_ms": 2000}})");
+    for (bool const holds : {false, true}) {
+      FailPoints::Disk const odd{.folder = folder.path(), .read_error = holds ? 0 : EIO, .holds = holds};
+      auto const outcome = train_bf16(
+          config,
+          [&](int rank, int step) {
+            if (rank == 3 && step == 2) {
+              FailPoints::odd_disk(odd);
+            }
+          },
+          4);
+      FailPoints::odd_disk({});
+      INFO(zero << ": " << messages_of(outcome));
+      for (auto const& of_rank : outcome) {
+        CHECK(of_rank);
+      }
+      CHECK_THAT(messages_of(outcome),
+                 Contains(holds ? "the disk does not answer: " : "cannot be read: Input/output error") &&
+                     Contains("parameters of unit \"block"));
+      CHECK(folder.contents().empty());
+    }
+  }
 }
 
 TEST_CASE("pieces of any size give the weights of parameters in memory") {

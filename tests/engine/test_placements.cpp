@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Calls of an engine do the same wherever its states are: cut among groups of ranks, on a disk, or both.
+/// Calls of an engine do the same wherever its states and parameters are: cut among groups of ranks, on a disk, or
+/// both.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -25,8 +26,9 @@ struct Case {
   std::string name;
   Config config;
   int stage;
-  bool publishes_to_replicas;  ///< Parameters are cut among fewer ranks than what updates them.
-  int tiles;                   ///< Of a rank, on a disk.
+  int published;  ///< Times in a step, to replicas: parameters are cut among fewer ranks than what updates them.
+  int read;       ///< Of a rank's disks in a step: tiles of states, and pieces of parameters to gather.
+  int written;    ///< Tiles of both.
 };
 
 Config config_of(int stage) {
@@ -41,14 +43,22 @@ std::vector<Case> cases(std::filesystem::path const& folder) {
   std::vector<Case> all;
   for (auto const& grouping : groupings) {
     auto const config = in_groups(config_of(grouping.stage), grouping, 2);
-    bool const hpz = grouping.cut == Cut::parameters;
-    all.push_back({grouping.name(2), config, grouping.stage, hpz, 0});
+    int const published = grouping.cut == Cut::parameters ? 1 : 0;
+    all.push_back({grouping.name(2), config, grouping.stage, published, 0, 0});
     all.push_back(
-        {grouping.name(2) + ", half on a disk", on_disk(config, on_disks[2], folder), grouping.stage, hpz, 2});
+        {grouping.name(2) + ", half on a disk", on_disk(config, on_disks[2], folder), grouping.stage, published, 2, 2});
   }
   for (int stage = 0; stage <= 3; ++stage) {
     all.push_back(
-        {fmt::format("stage {}, on a disk", stage), on_disk(config_of(stage), on_disks[1], folder), stage, false, 3});
+        {fmt::format("stage {}, on a disk", stage), on_disk(config_of(stage), on_disks[1], folder), stage, 0, 3, 3});
+  }
+  for (auto const& grouping : {Grouping{3, Cut::nothing}, Grouping{3, Cut::parameters}, Grouping{3, Cut::states}}) {
+    auto const config = parameters_on_disk(in_groups(config_of(3), grouping, 2), parameters_on_disks[0], folder);
+    bool const hpz = grouping.cut == Cut::parameters;  // by tiles, and in two slices each
+    int const read = (hpz ? 2 : 1) * 3 + 1;
+    auto const name = grouping.name(2) + ", parameters on a disk";
+    all.push_back({name, config, 3, hpz ? 3 : 0, read, 3});
+    all.push_back({name + ", and states", on_disk(config, on_disks[1], folder), 3, hpz ? 3 : 0, read + 3, 3 + 3});
   }
   return all;
 }
@@ -189,9 +199,9 @@ TEST_CASE("a trace shows what groups and a disk do in a step, and changes nothin
     CHECK(spans["reduce: reduce"] > 0);
     CHECK(spans["gather: gather"] == (each.stage == 3 ? 3 : 0));
     CHECK(spans["gather: publish"] == (each.stage == 1 || each.stage == 2 ? 3 : 0));
-    CHECK(spans["reduce: publish"] == (each.publishes_to_replicas ? 1 : 0));
-    CHECK(spans["read: read"] == each.tiles);
-    CHECK(spans["write: write"] == each.tiles);
+    CHECK(spans["reduce: publish"] == each.published);
+    CHECK(spans["read: read"] + spans["read shards: read"] == each.read);
+    CHECK(spans["write: write"] + spans["write shards: write"] == each.written);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What a step reports of its communication and its slots, against what was submitted and planned.
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -124,12 +125,17 @@ TEST_CASE(
     std::int64_t gathered, gathered_across, reduced, reduced_across;
   };
   auto const* const hpz = R"(, "stage3_prefetch_bucket_size": 0, "zero_hpz_partition_size": 3)";
+  auto const hpz_on_disk = hpz + fmt::format(R"(, "offload_param": {{"device": "nvme", "nvme_path": "{}",
+      "max_in_cpu": 0}})",
+                                             std::filesystem::temp_directory_path().string());
+  constexpr std::int64_t published_by_blocks = 3 * 2 * 4096;  // of three units, what two replicas have updated
   auto const* const mics = R"(, "stage3_prefetch_bucket_size": 0, "mics_shard_size": 3)";
   auto const* const two_levels = R"(, "two_level_sums": true)";
   for (auto const& each : {
            // Parameters within, what was updated across: a third of it is what a rank holds.
            Case{3, hpz, "", by_units + w / 3, w / 3, w, w},
            Case{3, hpz, two_levels, by_units + w / 3, w / 3, w + w / 3, w / 3},
+           Case{3, hpz_on_disk.c_str(), "", by_units + published_by_blocks, published_by_blocks, w, w},
            // Sums across, their slices once more to replicas; all gathers within.
            Case{3, mics, "", by_units, 0, w + w / 3, w + w / 3},
            Case{3, mics, two_levels, by_units, 0, w + 2 * (w / 3), 2 * (w / 3)},

@@ -236,7 +236,9 @@ TEST_CASE("what befalls processes of one group ends all, with the group's name")
   options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
   Child killed{options};
   check_failed(killed.wait());
-  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, 4, "no answer from rank 3") == "");
+  CHECK(problem_of_flights(
+            folder.path(), {0, 1, 2}, 4,
+            "no answer from rank 3 (of 'gather-group': ranks 2 and 3; 'reduce-replicas': ranks 1 and 3)") == "");
 }
 
 TEST_CASE("a process that is stopped before MPI starts is missed in time, and ended") {

@@ -103,11 +103,63 @@ TEST_CASE("in groups parameters on a disk have the bits of stage 0") {
   NextParameters next;
   auto const base = ended(world, stage(0, types, 2, "every_micro_step", movements[1]));
   for (int const size : group_sizes(world)) {
-    auto const& disk = next();
-    INFO(fmt::format("{} ranks in groups of {}, {}; {}", world, size, types.name, disk.name()));
-    auto const config = in_groups(stage(3, types, 2, "every_micro_step", movements[0]), {3, Cut::states}, size);
-    REQUIRE(ended(world, parameters_on_disk(config, disk, folder.path())) == base);
-    REQUIRE(ended(world, on_disk(parameters_on_disk(config, disk, folder.path()), on_disks[1], folder.path())) == base);
+    for (auto const& grouping : {Grouping{3, Cut::states}, Grouping{3, Cut::parameters}}) {
+      auto const& disk = next();
+      INFO(fmt::format("{} ranks, {}, {}; {}", world, grouping.name(size), types.name, disk.name()));
+      auto const config = in_groups(stage(3, types, 2, "every_micro_step", movements[0]), grouping, size);
+      REQUIRE(ended(world, parameters_on_disk(config, disk, folder.path())) == base);
+      REQUIRE(ended(world, on_disk(parameters_on_disk(config, disk, folder.path()), on_disks[1], folder.path())) ==
+              base);
+    }
+  }
+}
+
+TEST_CASE("what replicas hand each other on its way to a disk has the bits of stage 0, however late it comes") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  if (is_left_out(types)) {
+    return;
+  }
+  constexpr int world = 4;
+  Folder const folder;
+  auto const base = ended(world, stage(0, types, 2, "every_micro_step", movements[1]));
+  unsigned seed = 1;
+  for (auto const& move : movements) {
+    for (auto const& disk : parameters_on_disks) {
+      INFO(fmt::format("{}, overlap {}, seed {}; {}", types.name, move.overlap, seed, disk.name()));
+      SleepyDisk const sleepy{folder, seed++};
+      TrainOptions options;
+      options.waits = true;
+      auto const config =
+          in_groups(stage(3, types, 2, "every_micro_step", move, R"(, "poison": true)"), {3, Cut::parameters}, 2);
+      REQUIRE(ended(world, parameters_on_disk(config, disk, folder.path()), options, delayed) == base);
+    }
+  }
+  auto const in_two_levels =
+      in_groups(stage(3, types, 2, "every_micro_step", movements[0]), {3, Cut::parameters}, 2, true);
+  CHECK(ended(world, parameters_on_disk(in_two_levels, parameters_on_disks[1], folder.path())) ==
+        ended(world, in_two_levels));
+}
+
+TEST_CASE("in groups every optimizer has the bits of stage 0 with parameters and states on disks") {
+  auto const rule = GENERATE(from_range(all_rules()));
+  constexpr int world = 4;
+  Folder const folder;
+  for (auto const& types : {fp32_types, bf16_types}) {
+    if (is_left_out(types)) {
+      continue;
+    }
+    auto const of = [&](int number) {
+      return Config::from_json(file(types, number, 2, "every_micro_step", movements[0], "", rule.optimizer));
+    };
+    auto const base = ended(world, of(0));
+    for (auto const& grouping : groupings) {
+      INFO(fmt::format("{}, {}, {}", rule.name, types.name, grouping.name(2)));
+      auto config = on_disk(in_groups(of(grouping.stage), grouping, 2), on_disks[2], folder.path());
+      if (grouping.stage == 3) {
+        config = parameters_on_disk(config, parameters_on_disks[3], folder.path());
+      }
+      REQUIRE(ended(world, config) == base);
+    }
   }
 }
 
@@ -167,7 +219,7 @@ TEST_CASE("random jobs have the bits of stage 0 wherever their parameters and st
     auto const& types = all_types[below(std::size(all_types))];
     auto const accumulation = 1 + static_cast<int>(below(3));
     auto const sizes = group_sizes(world);
-    auto const cut = below(2) == 0 ? Cut::states : Cut::nothing;
+    auto const cut = Cut{static_cast<int>(below(3))};
     ParametersOnDisk const disk{static_cast<std::int64_t>(below(4000)), static_cast<std::int64_t>(below(5000)),
                                 1 + static_cast<int>(below(9)), 4096 * (1 + static_cast<int>(below(4))),
                                 1 + static_cast<int>(below(9))};

@@ -209,6 +209,13 @@ TEST_CASE("Parameters on a disk are simulated as they are planned") {
   auto const beside = run(small.model, file(true), 4, work(), node);
   CHECK(beside.memory == plan(small.model, file(true), 4).bytes);
   CHECK(beside.exposed_io_ms < in_line.exposed_io_ms);
+  auto const in_groups = file(true).with(R"({"zero_optimization": {"zero_hpz_partition_size": 2}})");
+  auto const of_group = run(small.model, in_groups, 4, work(), node);
+  auto const planned = plan(small.model, in_groups, 4);
+  CHECK(of_group.memory == planned.bytes);
+  CHECK(of_group.report.disk_read_bytes == planned.parameters_disk.read_bytes);
+  CHECK(of_group.report.disk_written_bytes == planned.parameters_disk.written_bytes);
+  CHECK(of_group.report.gathered_across_groups_bytes == planned.parameters_disk.written_bytes);
 }
 
 TEST_CASE("Bytes sent are those of ZeRO's section 7, with padding") {

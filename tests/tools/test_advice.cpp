@@ -78,7 +78,7 @@ TEST_CASE("A key of the file is advised with what it saves when it is followed")
   auto const input = input_for(equal_units(1'000'000'000), config, 16);
   auto const advice = advice_for(input, 3, gib);
   REQUIRE(advice.stages.size() == 1);
-  auto const& [stage, savings, total_with_savings, tier] = advice.stages[0];
+  auto const& [stage, savings, total_with_savings, states, parameters] = advice.stages[0];
   auto const total = plan_of(input).bytes.total();
   std::vector<std::string> keys;
   for (auto const& saving : savings) {
@@ -157,41 +157,75 @@ TEST_CASE("A disk is advised with the largest tiles with which the stage fits, a
                                                    std::to_string(tile) + "}}"));
   };
   auto const advised = [&](std::int64_t device_bytes) {
-    return advice_for(input, 3, device_bytes).stages.front().tier;
+    return advice_for(input, 3, device_bytes).stages.front().states;
   };
   auto const roomy = advised(total - 1);
   REQUIRE(roomy);
-  CHECK(roomy->total == with(roomy->sub_group_size).bytes.total());
-  CHECK(roomy->in_tier == with(roomy->sub_group_size).disk.bytes);
+  CHECK(roomy->total == with(roomy->count).bytes.total());
+  CHECK(roomy->in_tier == with(roomy->count).disk.bytes);
   CHECK(roomy->total < total);
   auto const tight = advised(with(1 << 20).bytes.total());
   REQUIRE(tight);
-  CHECK(tight->sub_group_size == 1 << 20);
+  CHECK(tight->count == 1 << 20);
   CHECK(tight->total > with(1 << 18).bytes.total());
   auto const never = advised(1);
   REQUIRE(never);
   CHECK(never->total > 1);
-  CHECK(never->sub_group_size == 1 << 18);
+  CHECK(never->count == 1 << 18);
   auto const has_it =
       changed(input, R"({"zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "."}}})");
-  CHECK_FALSE(advice_for(has_it, 3, 1).stages.front().tier);
+  CHECK_FALSE(advice_for(has_it, 3, 1).stages.front().states);
+}
+
+TEST_CASE("Parameters are advised onto a disk where states alone are not enough, and what it says is planned") {
+  auto const input = input_for(equal_units(1'000'000'000), file_of_stage(3, R"(, "bf16": {"enabled": true})"), 8);
+  auto const states = plan_of(changed(at_stage(input, 3), R"({"zero_optimization": {"sub_group_size": 262144,
+      "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}}})"));
+  auto const with = [&](PlanInput const& beside, std::int64_t buffer) {
+    return plan_of(changed(beside, R"({"zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/nvme",
+        "max_in_cpu": 0, "buffer_size": )" +
+                                       std::to_string(buffer) + "}}}"));
+  };
+  auto const advised = [&](PlanInput const& asked, std::int64_t device_bytes) {
+    return advice_for(asked, 3, device_bytes).stages.front().parameters;
+  };
+  CHECK_FALSE(advised(input, states.bytes.total()));
+  auto const on_disk = changed(input, R"({"zero_optimization": {"sub_group_size": 262144,
+      "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}}})");
+  for (auto const& asked : {input, on_disk}) {  // the file may have them there already
+    auto const roomy = advised(asked, states.bytes.total() - 1);
+    REQUIRE(roomy);
+    CHECK(roomy->total == with(on_disk, roomy->count).bytes.total());
+    CHECK(roomy->in_tier == with(on_disk, roomy->count).parameters_disk.bytes);
+    CHECK(roomy->total < states.bytes.total());
+    auto const tight = advised(asked, with(on_disk, 1 << 18).bytes.total());
+    REQUIRE(tight);
+    CHECK(tight->count == 1 << 18);
+  }
+  CHECK_FALSE(advised(changed(on_disk, R"({"zero_optimization": {"offload_param": {"device": "nvme",
+      "nvme_path": "/nvme"}}})"),
+                      1));
+  CHECK_FALSE(advice_for(input, 2, 1).stages.front().parameters);  // they are not cut there
+  auto on_gpu = input;
+  on_gpu.options.device = DeviceKind::cuda;
+  CHECK_FALSE(advised(on_gpu, 1));
 }
 
 TEST_CASE("A GPU's states are advised into the host's memory, and what it says is planned") {
   auto input = input_for(equal_units(1'000'000'000), file_of_stage(1, R"(, "bf16": {"enabled": true})"), 8);
   input.options.device = DeviceKind::cuda;
   auto const total = plan_of(input).bytes.total();
-  auto const tier = advice_for(input, 1, total - 1).stages.front().tier;
+  auto const tier = advice_for(input, 1, total - 1).stages.front().states;
   REQUIRE(tier);
   auto const with = plan_of(changed(input, R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"},
                                                "sub_group_size": )" +
-                                               std::to_string(tier->sub_group_size) + "}}"));
+                                               std::to_string(tier->count) + "}}"));
   CHECK(tier->total == with.bytes.total());
   CHECK(tier->in_tier == with.host.bytes);
   CHECK(with.host.bytes > 0);
   CHECK(with.disk.bytes == 0);
   auto const has_it = changed(input, R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})");
-  CHECK_FALSE(advice_for(has_it, 1, 1).stages.front().tier);
+  CHECK_FALSE(advice_for(has_it, 1, 1).stages.front().states);
 }
 
 TEST_CASE("Where nothing of the file saves memory, no key is advised") {

@@ -221,6 +221,20 @@ TEST_CASE("Beside a GPU the host's memory is a column of its own, and advised") 
   CHECK(contains(as_text(refused), "from a GPU Zeroth has no way to a disk; set it to \"cpu\" or \"none\""));
 }
 
+TEST_CASE("Parameters on a disk are advised beside states on one, in the text and in JSON") {
+  auto const advised = result_of("stage.json", file_of_stage(3), 100'000'000, 2, 1);
+  CHECK(contains(as_text(advised),
+                 R"(- on CPUs stage 3 with zero_optimization.offload_param {"device": "nvme", "nvme_path": ..., )"
+                 R"("max_in_cpu": 0, "buffer_size": 262144} beside that needs )"));
+  CHECK(contains(as_text(advised),
+                 ": it does not fit either; 190.75 MiB are on the disk of each rank, which gathers "
+                 "read and updates write\n"));
+  auto const parsed = json::parse(as_json(advised))["advice"]["parameters_disk"];
+  CHECK(parsed["stage"] == 3);
+  CHECK(parsed["buffer_size"] == 262144);
+  CHECK(parsed["bytes"].get<std::int64_t>() >= 4 * 50'000'000);
+}
+
 TEST_CASE("Bytes are readable") {
   CHECK(readable_bytes(0) == "0 B");
   CHECK(readable_bytes(1023) == "1023 B");

@@ -79,7 +79,7 @@ TEST_CASE("a process over tcp that is stopped, busy elsewhere or gone is missed 
   }
 }
 
-TEST_CASE("what befalls processes of one group over tcp ends all, with the group's name or the rank's") {
+TEST_CASE("what befalls processes of one group over tcp ends all, with the group's name") {
   auto const* const within = GENERATE("memory", "network");
   auto const output_of = [&](char const* scenario) {
     Folder const folder;
@@ -94,7 +94,9 @@ TEST_CASE("what befalls processes of one group over tcp ends all, with the group
   CHECK_THAT(output_of("diverge_in_a_group"),
              Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
                  Contains("rank 3 (of 'gather-group': ranks 2 and 3) in its transaction"));
-  CHECK_THAT(output_of("die_in_a_group"), Contains("rank 3 on ") && Contains("ended without leaving the job"));
+  CHECK_THAT(output_of("die_in_a_group"),
+             Contains("rank 3 on ") && Contains(" (of 'gather-group': ranks 2 and 3; 'reduce-replicas': ranks 1 and 3) "
+                                                "ended without leaving the job"));
 }
 
 TEST_CASE("variables that make no sense are refused on all ranks over tcp") {

@@ -52,26 +52,60 @@ std::optional<std::int64_t> total_of(PlanInput const& input, std::string const& 
   }
 }
 
-/// With the file's own other keys.
-std::optional<TierSaving> tier_saving(PlanInput const& input, std::int64_t total, std::int64_t device_bytes) {
+/// The largest tiles or buffers with which `input` fits, or the smallest that were tried, with the file's own other
+/// keys; nothing where they save no memory. `changes` says what they change, `in_tier` what a plan then has there.
+template <class Changes, class InTier>
+std::optional<TierSaving> tier_saving(PlanInput const& input, std::int64_t total, std::int64_t device_bytes,
+                                      Changes const& changes, InTier const& in_tier) {
+  std::optional<TierSaving> best;
+  constexpr std::int64_t largest = 1 << 26;
+  constexpr std::int64_t smallest = 1 << 18;
+  for (auto count = largest; count >= smallest && (!best || best->total > device_bytes); count /= 4) {
+    auto const plan = plan_of(changed(input, changes(count)));
+    if (plan.bytes.total() < (best ? best->total : total)) {
+      best = {count, plan.bytes.total(), in_tier(plan)};
+    }
+  }
+  return best;
+}
+
+std::string states_in_tier(bool on_gpu, std::int64_t tile) {
+  return fmt::format(R"({{"zero_optimization": {{"sub_group_size": {}, "offload_optimizer": {{{}}}}}}})", tile,
+                     on_gpu ? R"("device": "cpu")" : R"("device": "nvme", "nvme_path": ".")");
+}
+
+std::optional<TierSaving> states_saving(PlanInput const& input, std::int64_t total, std::int64_t device_bytes) {
   bool const on_gpu = input.options.device == DeviceKind::cuda;
   auto const wanted = on_gpu ? OffloadDevice::cpu : OffloadDevice::nvme;
   if (input.config.settings(input.world, 1).offload.optimizer == wanted) {
     return {};
   }
-  std::optional<TierSaving> best;
-  constexpr std::int64_t largest = 1 << 26;
-  constexpr std::int64_t smallest = 1 << 18;
-  for (auto tile = largest; tile >= smallest && (!best || best->total > device_bytes); tile /= 4) {
-    auto const changes =
-        fmt::format(R"({{"zero_optimization": {{"sub_group_size": {}, "offload_optimizer": {{{}}}}}}})", tile,
-                    on_gpu ? R"("device": "cpu")" : R"("device": "nvme", "nvme_path": ".")");
-    auto const plan = plan_of(changed(input, changes));
-    if (plan.bytes.total() < (best ? best->total : total)) {
-      best = {tile, plan.bytes.total(), on_gpu ? plan.host.bytes : plan.disk.bytes};
-    }
+  return tier_saving(
+      input, total, device_bytes, [&](std::int64_t tile) { return states_in_tier(on_gpu, tile); },
+      [&](Plan const& plan) { return on_gpu ? plan.host.bytes : plan.disk.bytes; });
+}
+
+/// Beside the optimizer's states, `states` of which are advised, where those alone are not enough.
+std::optional<TierSaving> parameters_saving(PlanInput const& input, std::optional<TierSaving> const& states,
+                                            std::int64_t total, std::int64_t device_bytes) {
+  auto const settings = input.config.settings(input.world, 1);
+  auto const without = states ? states->total : total;
+  if (input.options.device == DeviceKind::cuda || settings.stage != 3 || without <= device_bytes ||
+      settings.offload.parameters == OffloadDevice::nvme) {
+    return {};
   }
-  return best;
+  auto const beside = states ? changed(input, states_in_tier(false, states->count)) : input;
+  auto const changes = [](std::int64_t buffer) {
+    return fmt::format(R"({{"zero_optimization": {{"offload_param": {{"device": "nvme", "nvme_path": ".",
+                           "max_in_cpu": 0, "buffer_size": {}}}}}}})",
+                       buffer);
+  };
+  try {
+    return tier_saving(beside, without, device_bytes, changes,
+                       [](Plan const& plan) { return plan.parameters_disk.bytes; });
+  } catch (ConfigError const&) {  // another key rules it out
+    return {};
+  }
 }
 
 int next_power_of_two(int world) noexcept { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(world) + 1)); }
@@ -83,9 +117,13 @@ struct Explored {
 };
 
 Explored explore(PlanInput const& input, int stage, std::int64_t total, std::int64_t device_bytes) {
-  Explored result{
-      {.stage = stage, .savings = {}, .total_with_savings = total, .tier = tier_saving(input, total, device_bytes)},
-      input};
+  auto const states = states_saving(input, total, device_bytes);
+  Explored result{{.stage = stage,
+                   .savings = {},
+                   .total_with_savings = total,
+                   .states = states,
+                   .parameters = parameters_saving(input, states, total, device_bytes)},
+                  input};
   auto& [advice, best] = result;
   for (auto const& [section, name, value, numbers_differ] : candidates) {
     auto const changes = changes_of(section, name, value);

@@ -18,10 +18,10 @@ struct Saving {
   bool numbers_differ = false;  ///< Training rounds differently with it.
 };
 
-/// States beside the device's memory, a CPU's on a disk, a GPU's in memory of the host: the largest tiles with which a
-/// stage fits, or the smallest that were tried.
+/// What lives beside the device's memory: the largest tiles or buffers with which a stage fits, or the smallest that
+/// were tried.
 struct TierSaving {
-  std::int64_t sub_group_size = 0;
+  std::int64_t count = 0;    ///< Elements of a tile (sub_group_size) or of a buffer (buffer_size).
   std::int64_t total = 0;    ///< Of memory then.
   std::int64_t in_tier = 0;  ///< Of each rank.
 };
@@ -29,9 +29,10 @@ struct TierSaving {
 /// Of one stage.
 struct StageAdvice {
   int stage = 0;
-  std::vector<Saving> savings;          ///< Greatest first.
-  std::int64_t total_with_savings = 0;  ///< All savings together that change no numbers.
-  std::optional<TierSaving> tier;       ///< Where the file has none, and it saves memory.
+  std::vector<Saving> savings;           ///< Greatest first.
+  std::int64_t total_with_savings = 0;   ///< All savings together that change no numbers.
+  std::optional<TierSaving> states;      ///< A CPU's on a disk, a GPU's in memory of the host, where they are not yet.
+  std::optional<TierSaving> parameters;  ///< On a disk too, where states in another tier are not enough for stage 3.
 };
 
 struct Advice {

@@ -67,11 +67,17 @@ Json advice_as_json(Advice const& advice, Plan const& asked_for) {
   auto const* const tier = asked_for.device == DeviceKind::cuda ? "host" : "disk";
   json[tier] = Json::array();
   for (auto const& stage : advice.stages) {
-    if (stage.tier) {
+    if (stage.states) {
       json[tier].push_back({{"stage", stage.stage},
-                            {"sub_group_size", stage.tier->sub_group_size},
-                            {"total", stage.tier->total},
-                            {"bytes", stage.tier->in_tier}});
+                            {"sub_group_size", stage.states->count},
+                            {"total", stage.states->total},
+                            {"bytes", stage.states->in_tier}});
+    }
+    if (stage.parameters) {
+      json["parameters_disk"] = {{"stage", stage.stage},
+                                 {"buffer_size", stage.parameters->count},
+                                 {"total", stage.parameters->total},
+                                 {"bytes", stage.parameters->in_tier}};
     }
   }
   return json;

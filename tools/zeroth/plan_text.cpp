@@ -138,20 +138,27 @@ std::string notes(PlanResult const& result) {
   return text;
 }
 
-std::string tier_text(StageAdvice const& stage, DeviceKind device, std::int64_t device_bytes) {
-  if (!stage.tier) {
-    return {};
+std::string tiers_text(StageAdvice const& stage, DeviceKind device, std::int64_t device_bytes) {
+  auto const fits = [&](TierSaving const& tier) { return tier.total <= device_bytes ? "fits" : "does not fit either"; };
+  std::string text;
+  if (auto const& states = stage.states) {
+    bool const on_gpu = device == DeviceKind::cuda;
+    text += fmt::format(
+        "- {}stage {} with zero_optimization.offload_optimizer {} and sub_group_size {} needs {}: it {}; {} are {} of "
+        "each rank, all of which a step reads and writes\n",
+        on_gpu ? "" : "on CPUs ", stage.stage,
+        on_gpu ? R"({"device": "cpu"})" : R"({"device": "nvme", "nvme_path": ...})", states->count,
+        readable_bytes(states->total), fits(*states), readable_bytes(states->in_tier),
+        on_gpu ? "in the host's memory" : "on the disk");
   }
-  auto const& [tile, total, in_tier] = *stage.tier;
-  bool const on_gpu = device == DeviceKind::cuda;
-  return fmt::format(
-      "- {}stage {} with zero_optimization.offload_optimizer {} and sub_group_size {} needs {}: it {}; {} are {} of "
-      "each "
-      "rank, all of which a step reads and writes\n",
-      on_gpu ? "" : "on CPUs ", stage.stage,
-      on_gpu ? R"({"device": "cpu"})" : R"({"device": "nvme", "nvme_path": ...})", tile, readable_bytes(total),
-      total <= device_bytes ? "fits" : "does not fit either", readable_bytes(in_tier),
-      on_gpu ? "in the host's memory" : "on the disk");
+  if (auto const& parameters = stage.parameters) {
+    text += fmt::format(
+        R"(- on CPUs stage {} with zero_optimization.offload_param {{"device": "nvme", "nvme_path": ..., "max_in_cpu": 0, "buffer_size": {}}}{} needs {}: it {}; {} are on the disk of each rank, which gathers read and updates write)"
+        "\n",
+        stage.stage, parameters->count, stage.states ? " beside that" : "", readable_bytes(parameters->total),
+        fits(*parameters), readable_bytes(parameters->in_tier));
+  }
+  return text;
 }
 
 std::string keys_text(StageAdvice const& stage, std::int64_t device_bytes) {
@@ -189,7 +196,7 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
     text += fmt::format("- stage 3 fits on no power of two up to {} ranks\n", grouped(largest_world));
   }
   for (auto const& stage : advice.stages) {
-    text += keys_text(stage, device) + tier_text(stage, result.input.options.device, device);
+    text += keys_text(stage, device) + tiers_text(stage, result.input.options.device, device);
   }
   if (advice.world_with_savings) {
     text += fmt::format("- stage 3 with these keys fits on {} ranks\n", grouped(*advice.world_with_savings));

@@ -296,7 +296,7 @@ std::string MpiSession::describe_silent() {
   thread_->post([asked] { asked->add(); });
   constexpr std::uint64_t no_communicator = 0;
   auto const places = ask(no_communicator, all_others(rank_, world_), patience_for_silence);
-  return asked->value() == 0 || thread_->halted() ? std::string{} : describe_silence(places);
+  return asked->value() == 0 || thread_->halted() ? std::string{} : describe_silence(places, memberships());
 }
 
 }  // namespace zeroth::comm

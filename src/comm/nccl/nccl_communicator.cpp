@@ -99,6 +99,7 @@ NcclCommunicator::~NcclCommunicator() {
     link_->pending.fail(std::make_exception_ptr(PeerError{*reason}));
   }
   session_->watch().leave(*link_);
+  session_->memberships().remove(link_->identity.group.id);
   link_->finish(deadline);
 }
 
@@ -261,6 +262,7 @@ std::unique_ptr<Communicator> NcclCommunicator::do_split(int color, int key, std
       link_->split_off(deadline);
       return nullptr;
     }
+    session_->memberships().add(link_->identity.group, requests, identity.group);
     auto const part = make_link(*session_, std::move(identity));
     part->start_from(*link_, color, key, deadline);
     return std::make_unique<NcclCommunicator>(session_, part, options_);

@@ -84,8 +84,9 @@ void warn_of_overrides() {
   }
 }
 
-RendezvousOptions with_handler(RendezvousOptions options, AbortState& abort) {
+RendezvousOptions with_handlers(RendezvousOptions options, AbortState& abort, Memberships const& memberships) {
   options.on_failure = [&abort](JobFailure const& failure) { abort.abort(failure.reason); };
+  options.groups_of = [&memberships](int rank) { return memberships.describe(rank); };
   return options;
 }
 
@@ -105,7 +106,7 @@ NcclSession::NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<
       rendezvous.problem = describe_current_exception().bare;
     }
   }
-  rendezvous_.emplace(with_handler(std::move(rendezvous), abort_));
+  rendezvous_.emplace(with_handlers(std::move(rendezvous), abort_, memberships_));
   watch_.emplace(rank_, world_, gpu_,
                  NcclWatch::Hooks{[this] { return failure(); }, [this](std::string const& why) { fail(why); },
                                   [this](NcclLink const& link, NcclPending::Late const& late) {

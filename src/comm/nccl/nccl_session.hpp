@@ -34,6 +34,8 @@ class NcclSession {
   [[nodiscard]] FlightRecorder& recorder() noexcept { return *recorder_; }
   [[nodiscard]] Rendezvous& rendezvous() noexcept { return *rendezvous_; }
   [[nodiscard]] NcclWatch& watch() noexcept { return *watch_; }
+  /// See HostJob.
+  [[nodiscard]] Memberships& memberships() noexcept { return memberships_; }
   /// Four bytes of the GPU for barriers, whose values nobody reads. Not those of the last communicators that asked.
   [[nodiscard]] void* barrier_word() noexcept;
 
@@ -63,6 +65,7 @@ class NcclSession {
   int rank_, world_, gpu_;
   std::shared_ptr<FlightRecorder> recorder_;
   AbortState abort_;
+  Memberships memberships_;
   std::optional<Rendezvous> rendezvous_;
   std::map<std::string, std::uint64_t> gathers_;
   struct Free {

@@ -44,7 +44,8 @@ StoreOptions store_options(RendezvousOptions const& options) {
           .world = options.world,
           .join_timeout = options.join_timeout,
           .heartbeat_timeout = options.heartbeat_timeout,
-          .on_failure = options.on_failure};
+          .on_failure = options.on_failure,
+          .groups_of = options.groups_of};
 }
 
 }  // namespace

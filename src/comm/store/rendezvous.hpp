@@ -20,6 +20,7 @@ struct RendezvousOptions {
   std::chrono::milliseconds join_timeout{300'000};      ///< For all ranks to come.
   std::chrono::milliseconds heartbeat_timeout{10'000};  ///< See StoreOptions.
   std::function<void(JobFailure const&)> on_failure = {};
+  std::function<std::string(int rank)> groups_of = {};  ///< See StoreOptions.
 };
 
 /// The ranks of a job, who have met. Lives as long as they communicate: its store tells them when one of them fails.

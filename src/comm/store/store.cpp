@@ -161,7 +161,7 @@ Store::State::State(StoreOptions const& given) : options{given}, port{given.at.p
     port = port_of(listener);
     auto [mine, stores] = socket_pair();
     server.emplace(std::move(listener),
-                   StoreServer::Options{options.at.token, options.world, options.heartbeat_timeout});
+                   StoreServer::Options{options.at.token, options.world, options.heartbeat_timeout, options.groups_of});
     server->adopt(std::move(stores), host_name());
     connection.emplace(std::move(mine), 0);
   } else {
@@ -174,7 +174,7 @@ Store::State::State(StoreOptions const& given) : options{given}, port{given.at.p
   client.emplace(std::move(*connection),
                  StoreClient::Options{options.rank, options.world, host_name(),
                                       fmt::format("rank 0 ({})", address_of(options.at.host, port)),
-                                      options.heartbeat_timeout, options.on_failure});
+                                      options.heartbeat_timeout, options.on_failure, options.groups_of});
   thread = start_without_signals([this] { run(); });
 }
 

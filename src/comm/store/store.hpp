@@ -45,6 +45,9 @@ struct StoreOptions {
   std::chrono::milliseconds leave_timeout{5'000};       ///< How long rank 0's destructor waits for the others to leave.
   /// Called once, on the store's own thread, when the job fails. It must neither wait nor end the store.
   std::function<void(JobFailure const&)> on_failure = {};
+  /// What messages put behind the name of a rank that is lost: " (of 'gather-group': ranks 2 and 3)", or nothing. As
+  /// on_failure.
+  std::function<std::string(int rank)> groups_of = {};
 };
 
 /// This rank's connection to the store; on rank 0 also the store.

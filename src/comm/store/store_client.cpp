@@ -119,8 +119,8 @@ void StoreClient::serve(std::span<pollfd const> entries, Clock::time_point now) 
         take(*frame);
       }
       if (!open && state_ == State::joined) {
-        fail({0, options_.rank0 + " ended without leaving the job: its process was killed or crashed, or the "
-                                  "connection broke"});
+        fail({0, name_rank0() + " ended without leaving the job: its process was killed or crashed, or the "
+                                "connection broke"});
       }
     } catch (BadFrame const& bad) {
       fail({0, fmt::format("{} sent {}", options_.rank0, bad.what())});
@@ -141,7 +141,7 @@ void StoreClient::look_for_silence(Clock::time_point now) {
   if (options_.rank != 0 && silence >= patience_with_rank0(options_.heartbeat_timeout)) {
     auto const reason = fmt::format(
         "rank {} on {} does not hear {}: nothing has come for {}: rank 0 is frozen, or what it sends is lost",
-        options_.rank, options_.host, options_.rank0, describe(silence));
+        options_.rank, options_.host, name_rank0(), describe(silence));
     connection_.send(Kind::unheard, 0, Body{}.text(std::string_view{reason}.substr(0, most_value_bytes)).take());
     fail({0, reason});
   } else if (now >= next_beat_) {
@@ -230,6 +230,10 @@ void StoreClient::end_call(StoreCall& call, StoreCall::Outcome outcome, std::str
   call.outcome = outcome;
   call.text = text;
   call.done.add();
+}
+
+std::string StoreClient::name_rank0() const {
+  return options_.rank0 + (options_.groups_of ? options_.groups_of(0) : std::string{});
 }
 
 std::optional<JobFailure> StoreClient::failure() const {

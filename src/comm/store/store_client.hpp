@@ -41,6 +41,7 @@ class StoreClient {
     std::string rank0;  ///< "rank 0 (node1:29500)"
     std::chrono::milliseconds heartbeat_timeout{};
     std::function<void(JobFailure const&)> on_failure;
+    std::function<std::string(int rank)> groups_of;
   };
   StoreClient(Connection connection, Options options);
 
@@ -74,6 +75,7 @@ class StoreClient {
   void look_for_silence(Clock::time_point now);
   void ask_to_fail(Kind kind, std::string body, std::string const& reason, std::chrono::milliseconds patience);
   void end_calls(std::string const& why);
+  [[nodiscard]] std::string name_rank0() const;  ///< With its groups.
   static void end_call(StoreCall& call, StoreCall::Outcome outcome, std::string const& text);
 
   Connection connection_;

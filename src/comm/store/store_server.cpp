@@ -160,8 +160,10 @@ void StoreServer::fail_for_silence(Clock::time_point now) {
   bool const is_silent = ranks.front() != 0 && !not_hearing.empty();
   fail(ranks.front(),
        !is_silent ? fmt::format("{}: nothing has come through for {}", describe(verdict, hosts_), describe(longest))
-                  : fmt::format("{} {} not been heard of for {}: {}", name_ranks(ranks, hosts_),
-                                ranks.size() == 1 ? "has" : "have", describe(longest),
+                  : fmt::format("{} not been heard of for {}: {}",
+                                ranks.size() == 1 ? name_of(ranks.front()) + groups_of(ranks.front()) + " has"
+                                                  : name_ranks(ranks, hosts_) + " have",
+                                describe(longest),
                                 not_heard.empty() ? "it is frozen, or its machine cannot be reached"
                                                   : "what it is sent is not acknowledged either: its machine hears "
                                                     "nothing, or cannot be reached"));
@@ -373,7 +375,7 @@ void StoreServer::end(Peer& peer, std::string const& how) {
     return;
   }
   members_[static_cast<std::size_t>(peer.rank)] = nullptr;
-  fail(peer.rank, fmt::format("{} {}", name_of(peer.rank), how));
+  fail(peer.rank, fmt::format("{}{} {}", name_of(peer.rank), groups_of(peer.rank), how));
 }
 
 void StoreServer::leave(Peer& peer) {
@@ -422,6 +424,10 @@ void StoreServer::close() {
 bool StoreServer::has_sent_all() const noexcept {
   return std::all_of(peers_.begin(), peers_.end(),
                      [](auto const& peer) { return peer->rank < 0 || peer->connection.has_sent_all(); });
+}
+
+std::string StoreServer::groups_of(int rank) const {
+  return options_.groups_of ? options_.groups_of(rank) : std::string{};
 }
 
 std::string StoreServer::name_of(int rank) const {

@@ -3,6 +3,7 @@
 #pragma once
 #include <poll.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,6 +27,7 @@ class StoreServer {
     std::string token;
     int world = 1;
     std::chrono::milliseconds heartbeat_timeout{};
+    std::function<std::string(int rank)> groups_of = {};
   };
   StoreServer(Descriptor listener, Options options);
   /// Rank 0's own connection, which says no hello.
@@ -79,6 +81,7 @@ class StoreServer {
   void send_replies();
   void log_stranger(Peer const& peer, std::string const& what);
   [[nodiscard]] std::string name_of(int rank) const;
+  [[nodiscard]] std::string groups_of(int rank) const;
   [[nodiscard]] RankState& state_of(int rank) { return roster_[static_cast<std::size_t>(rank)]; }
 
   Descriptor listener_;

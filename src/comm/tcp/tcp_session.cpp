@@ -58,6 +58,7 @@ TcpSession::TcpSession(TcpOptions options)
       recorder_{std::make_shared<FlightRecorder>(rank_, world_)},
       sample_{(std::uint64_t{std::random_device{}()} << 32U) | std::random_device{}()} {
   options.rendezvous.on_failure = [this](JobFailure const& failure) { end_all_use(failure); };
+  options.rendezvous.groups_of = [this](int rank) { return memberships().describe(rank); };
   std::string interface_address;
   if (!options.interface.empty() && options.rendezvous.problem.empty()) {
     try {
@@ -86,7 +87,7 @@ TcpSession::TcpSession(TcpOptions options)
         TcpLinks::Handlers{
             [this](int from, WireHead const& head, std::string const& words) { hear(from, head, words); },
             [this](int rank, std::string const& why) {
-              fail(rank_, fmt::format("rank {} lost rank {}: {}", rank_, rank, why));
+              fail(rank_, fmt::format("rank {} lost rank {}{}: {}", rank_, rank, memberships().describe(rank), why));
             }});
     std::scoped_lock const lock{mutex_};
     linked_ = links_.get();
@@ -354,7 +355,7 @@ std::vector<Whereabouts> TcpSession::ask(std::uint64_t communicator, std::vector
 std::string TcpSession::describe_silent() {
   constexpr std::uint64_t no_communicator = 0;
   auto const places = ask(no_communicator, all_others(rank_, world_), patience_for_silence);
-  return failure() ? std::string{} : describe_silence(places);
+  return failure() ? std::string{} : describe_silence(places, memberships());
 }
 
 }  // namespace zeroth::comm
