@@ -202,6 +202,8 @@ OffloadSettings offload(Values const& values) {
   result.parameter_buffer_count = values.get<"zero_optimization.offload_param.buffer_size">();
   result.parameters_in_memory_count = values.get<"zero_optimization.offload_param.max_in_cpu">();
   result.ratio = values.get<"zero_optimization.offload_optimizer.ratio">();
+  result.update = values.get<"zeroth.offload_update">() == "host" ? OffloadUpdate::host : OffloadUpdate::device;
+  result.update_threads = static_cast<int>(values.get<"zeroth.offload_update_threads">());
   result.buffer_count = static_cast<int>(values.get<"zero_optimization.offload_optimizer.buffer_count">());
   result.tile_count = values.get<"zero_optimization.sub_group_size">();
   result.piece_bytes = values.get<"aio.block_size">();

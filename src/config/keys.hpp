@@ -100,6 +100,7 @@ inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
 inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
                                                   {"last_micro_step", "last_micro_step"}};
 inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "nvme"}};
+inline constexpr Name offload_update_names[] = {{"device", "device"}, {"host", "host"}};
 
 // clang-format off
 inline constexpr Key keys[] = {
@@ -386,6 +387,10 @@ inline constexpr Key keys[] = {
   {.path = "zeroth.group_size", .kind = Kind::integer, .range = {1, int_limit},
    .derive = derive::group_size, .why = "zero_hpz_partition_size or mics_shard_size, else none",
    .meaning = "With `two_level_sums`, where neither of the two keys of DeepSpeed's says it: consecutive ranks in a group."},
+  {.path = "zeroth.offload_update", .kind = Kind::name, .names = offload_update_names, .value = "device",
+   .meaning = "With `offload_optimizer` `cpu`, on GPUs: who updates what is in the host's memory. `device`: the GPU, to which the states come and go by tiles; `host`, as in DeepSpeed: the CPU, to which gradients come, and from which parameters go. The bits are the same."},
+  {.path = "zeroth.offload_update_threads", .kind = Kind::integer, .range = {1, 1024}, .value = 1,
+   .meaning = "With `offload_update` `host`: threads of each rank that update together."},
   {.path = "zeroth.skip_nonfinite", .kind = Kind::boolean,
    .derive = derive::skip_nonfinite, .why = "true with fp16, bf16.check_grad_overflow with bf16, false in fp32",
    .meaning = "Skip an update whose gradient is not finite, or too large for its norm to be. false is not for fp16, whose loss scale lives on it."},

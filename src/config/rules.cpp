@@ -400,6 +400,26 @@ std::string parameters_on_disk_are_cut(Values const& values) {
   return {};
 }
 
+std::string host_updates_what_it_has(Values const& values) {
+  bool const older_word =
+      values.says<"zero_optimization.cpu_offload">() && values.get<"zero_optimization.cpu_offload">();
+  auto const device = values.get<"zero_optimization.offload_optimizer.device">();
+  return values.get<"zeroth.offload_update">() == "device" || device == "cpu" || (device == "none" && older_word)
+             ? std::string{}
+             : fmt::format(
+                   "\"host\", but zero_optimization.offload_optimizer.device is \"{}\", and the host updates what is "
+                   "in its memory; allowed: \"device\", or offload_optimizer.device \"cpu\"",
+                   device);
+}
+
+std::string threads_update_on_the_host(Values const& values) {
+  auto const threads = values.get<"zeroth.offload_update_threads">();
+  return threads == 1 || values.get<"zeroth.offload_update">() == "host"
+             ? std::string{}
+             : fmt::format(R"({}, but zeroth.offload_update is "device"; allowed: 1, or offload_update "host")",
+                           threads);
+}
+
 std::string requests_are_whole_blocks(Values const& values) {
   constexpr std::int64_t block = 4096;
   auto const bytes = values.get<"aio.block_size">();
@@ -445,6 +465,8 @@ constexpr Rule rules[] = {
     {index_of<"aio.thread_count">, disk_threads_are_said_once},
     {index_of<"zeroth.two_level_sums">, sums_of_groups_have_groups},
     {index_of<"zeroth.group_size">, group_size_is_used},
+    {index_of<"zeroth.offload_update">, host_updates_what_it_has},
+    {index_of<"zeroth.offload_update_threads">, threads_update_on_the_host},
     {index_of<"fp16.loss_scale_window">, dynamic_scale_has<"fp16.loss_scale_window">},
     {index_of<"fp16.hysteresis">, dynamic_scale_has<"fp16.hysteresis">},
     {index_of<"fp16.min_loss_scale">, dynamic_scale_has<"fp16.min_loss_scale">},

@@ -54,4 +54,9 @@ void CpuKernels::update(Stream& stream, optim::UpdateArgs const& args) {
   as_cpu(stream).post([=] { optim::update(args); });
 }
 
+void CpuKernels::update_on_host(Stream& stream, HostUpdate const& update) {
+  expect_update(update);
+  as_cpu(stream).post([&update] { update.team->run(update.shares); });
+}
+
 }  // namespace zeroth::device

@@ -69,4 +69,15 @@ void CudaKernels::update(Stream& stream, optim::UpdateArgs const& args) {
   enqueue(stream, "update", [&](cudaStream_t on) { return cuda::update(on, args); });
 }
 
+void CudaKernels::update_on_host(Stream& stream, HostUpdate const& update) {
+  expect_update(update);
+  // A thread of CUDA's calls it, and it must not call CUDA. No rule throws but those of a program's own.
+  auto const run = [](void* data) {
+    auto const& of = *static_cast<HostUpdate const*>(data);
+    of.team->run(of.shares);
+  };
+  enqueue(stream, "cudaLaunchHostFunc",
+          [&](cudaStream_t on) { return cudaLaunchHostFunc(on, run, const_cast<HostUpdate*>(&update)); });
+}
+
 }  // namespace zeroth::device

@@ -37,6 +37,12 @@ void expect_reduce_epilogue(ReduceEpilogue const& args) {
                              args.sums_begin, args.sums_count, args.count));
 }
 
+void expect_update(HostUpdate const& update) {
+  for (auto const& share : update.shares) {
+    expect_update(share);
+  }
+}
+
 void expect_update(optim::UpdateArgs const& args) {
   expect_count("update", "count", args.count);
   expect_element("update", args.gradient_dtype);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "device/host_update.hpp"
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/device/device.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -67,6 +68,9 @@ class Kernels {
   /// are those that a config can ask for: parameters beside masters are bf16 or fp16, gradients of masters of bf16 are
   /// bf16.
   virtual void update(Stream& stream, optim::UpdateArgs const& args) = 0;
+  /// Likewise by threads of the host, beside the caller's: update_whole() of each share. `update`, and all that it
+  /// names, are memory of the host, and stay until the stream has passed. The rule is none of the program's own.
+  virtual void update_on_host(Stream& stream, HostUpdate const& update) = 0;
 };
 
 }  // namespace zeroth::device

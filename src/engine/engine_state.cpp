@@ -73,8 +73,9 @@ EngineState::EngineState(Job& of, Model const& given, Config const& config)
 
 void EngineState::set_up(Job const& of, Config const& config) {
   auto const& settings = blueprint.settings;
-  if (auto const refused = engine::refused_offload(settings.offload);
-      !refused.empty() && device->name().starts_with("cuda")) {
+  auto const kind = device->name().starts_with("cuda") ? DeviceKind::cuda : DeviceKind::cpu;
+  if (auto const refused = engine::refused_offload(settings.offload, kind);
+      !refused.empty() && device->holds_values()) {
     throw ConfigError{refused};
   }
   if (!settings.flight_recorder.empty()) {

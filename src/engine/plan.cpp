@@ -35,7 +35,8 @@ PlannedTier planned(shard::DiskPlan const& disk) {
     largest = std::max(largest, tile.elements.count());
   }
   return {.bytes = disk.bytes,
-          .bytes_moved = disk.bytes_moved,
+          .read_bytes = disk.read_bytes,
+          .written_bytes = disk.written_bytes,
           .tiles = std::ssize(disk.tiles),
           .largest_tile_count = largest,
           .tiles_in_memory = disk.tiles_in_memory,
@@ -49,8 +50,8 @@ PlannedParametersDisk planned_parameters(shard::MemoryPlan const& memory, engine
     return {};
   }
   PlannedParametersDisk result{.bytes = disk.bytes,
-                               .read_bytes = disk.updates_read ? disk.bytes_moved : 0,
-                               .written_bytes = disk.copies * disk.bytes_moved,
+                               .read_bytes = disk.read_bytes,
+                               .written_bytes = disk.written_bytes,
                                .buffer_count = disk.tile_bytes / bytes_of(settings.precision.compute),
                                .buffers = disk.buffers(),
                                .memory_bytes = disk.memory_bytes()};
@@ -135,9 +136,7 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   result.notes = {engine::stage_note(settings),           engine::sum_warning(settings),
                   engine::two_level_note(settings),       engine::prefetch_warning(blueprint),
                   engine::offload_note(settings, memory), engine::parameters_note(settings, memory)};
-  if (options.device == DeviceKind::cuda) {
-    result.notes.push_back(engine::refused_offload(settings.offload));
-  }
+  result.notes.push_back(engine::refused_offload(settings.offload, options.device));
   std::erase(result.notes, std::string{});
   return result;
 }
@@ -248,13 +247,20 @@ std::string offload_lines(Plan const& plan) {
     return fmt::format(
         "offload to {}: nothing is there, the optimizer keeps no states beside the parameters, or ratio is 0\n", name);
   }
+  auto const tiles = fmt::format("ratio {:g}; {} tile{} of up to {} elements, {}", offload.ratio, tier.tiles,
+                                 tier.tiles == 1 ? "" : "s", tier.largest_tile_count, tier.tiles_in_memory);
+  if (!to_disk && offload.update == OffloadUpdate::host) {
+    return fmt::format(
+        "offload to {}, which the host updates: {} on their way at once; gradients come {}, parameters go {}; {} "
+        "come in a step and {} go\n",
+        name, tiles, offload.write_behind ? "beside updates" : "between them",
+        offload.read_ahead ? "beside them" : "between them", readable(tier.written_bytes), readable(tier.read_bytes));
+  }
   return fmt::format(
-      "offload to {}: {}ratio {:g}; {} tile{} of up to {} elements, {} in memory at once, with {} of slots; "
-      "{}, {}; {} read and as many written in a step\n",
-      name, to_disk ? fmt::format("in {}, ", offload.folder.string()) : std::string{}, offload.ratio, tier.tiles,
-      tier.tiles == 1 ? "" : "s", tier.largest_tile_count, tier.tiles_in_memory, readable(tier.memory_bytes),
+      "offload to {}: {}{} in memory at once, with {} of slots; {}, {}; {} read and as many written in a step\n", name,
+      to_disk ? fmt::format("in {}, ", offload.folder.string()) : std::string{}, tiles, readable(tier.memory_bytes),
       offload.read_ahead ? "read ahead" : "read when they are needed",
-      offload.write_behind ? "written behind" : "written before the next", readable(tier.bytes_moved));
+      offload.write_behind ? "written behind" : "written before the next", readable(tier.read_bytes));
 }
 
 std::string decisions(Plan const& plan) {

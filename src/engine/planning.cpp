@@ -107,7 +107,14 @@ std::string two_level_note(Settings const& settings) {
           : "communication_data_type \"fp32\" rounds nothing on the way");
 }
 
-std::string refused_offload(OffloadSettings const& offload) {
+std::string refused_offload(OffloadSettings const& offload, DeviceKind device) {
+  if (device == DeviceKind::cpu) {
+    return offload.update_threads == 1
+               ? std::string{}
+               : fmt::format(
+                     "zeroth.offload_update_threads is {}: on a CPU each rank updates by its own thread; set it to 1",
+                     offload.update_threads);
+  }
   constexpr auto* end = "(zeroth plan --device cuda says whether that fits), or train on CPUs";
   if (offload.optimizer == OffloadDevice::nvme) {
     return fmt::format(

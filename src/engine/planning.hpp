@@ -37,8 +37,8 @@ struct Blueprint {
 /// Where sums of 16 bits are rounded twice because groups sum first: which key keeps what that loses. Empty otherwise.
 [[nodiscard]] std::string two_level_note(Settings const& settings);
 
-/// What of it engines on GPUs do not do: which key, its value, and what to set instead. Empty: they do all.
-[[nodiscard]] std::string refused_offload(OffloadSettings const& offload);
+/// What of it engines on such devices do not do: which key, its value, and what to set instead. Empty: they do all.
+[[nodiscard]] std::string refused_offload(OffloadSettings const& offload, DeviceKind device);
 
 /// Where memory for tiles, or for gathered units, takes much of what offloading saves: which key makes it less. Empty
 /// otherwise.

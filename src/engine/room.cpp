@@ -107,6 +107,9 @@ std::string what_holds_less(shard::MemoryPlan const& plan, Settings const& setti
     return fmt::format("a smaller zero_optimization.sub_group_size or a higher ratio holds less{}",
                        more ? ", as does zero_optimization.offload_param with device \"nvme\"" : "");
   }
+  if (plan.disk.host_tiles >= 0) {
+    return "a lower zero_optimization.offload_optimizer.ratio or a smaller sub_group_size takes less";
+  }
   if (plan.disk.tier == shard::Tier::host) {
     return "a lower zero_optimization.offload_optimizer.ratio takes less";
   }

@@ -74,21 +74,37 @@ DiskStates::DiskStates(device::Device& device, Layout const& layout, DiskPlan co
       written_{device.make_event()},
       reads_{device.make_stream(names.reads, overlap_where(offload.reads_ahead))},
       writes_{device.make_stream(names.writes, overlap_where(offload.writes_behind))} {
-  queue_.emplace(TileQueue::Parts{.device = &device,
-                                  .storage = storage_.get(),
-                                  .reads = reads_.get(),
-                                  .writes = writes_.get(),
-                                  .plan = plan_,
-                                  .states = &states_,
-                                  .layout = layout_,
-                                  .memory = memory_->data(),
-                                  .reads_ahead = offload.reads_ahead,
-                                  .writes_behind = offload.writes_behind});
-  window_.emplace(*storage_, *writes_, window_memory(0), plan_->bytes);
+  if (plan.host_tiles < 0) {
+    queue_.emplace(TileQueue::Parts{.device = &device,
+                                    .storage = storage_.get(),
+                                    .reads = reads_.get(),
+                                    .writes = writes_.get(),
+                                    .plan = plan_,
+                                    .states = &states_,
+                                    .layout = layout_,
+                                    .memory = memory_->data(),
+                                    .reads_ahead = offload.reads_ahead,
+                                    .writes_behind = offload.writes_behind});
+  } else {
+    bool const beside = offload.reads_ahead || offload.writes_behind;
+    updates_ = device.make_stream("update", overlap_where(beside));
+    host_.emplace(HostQueue::Parts{.device = &device,
+                                   .storage = storage_.get(),
+                                   .reads = reads_.get(),
+                                   .writes = writes_.get(),
+                                   .updates = updates_.get(),
+                                   .plan = plan_,
+                                   .threads = offload.host_threads,
+                                   .reads_beside = offload.reads_ahead,
+                                   .writes_beside = offload.writes_behind,
+                                   .updates_beside = beside});
+  }
+  window_.emplace(*storage_, changes(), window_memory(0), plan_->bytes);
 }
 
 DiskStates::~DiskStates() {
   reads_.reset();
+  updates_.reset();
   writes_.reset();
   if (storage_->stuck()) {
     keep_for_ever(std::move(memory_));
@@ -96,6 +112,9 @@ DiskStates::~DiskStates() {
 }
 
 std::span<std::byte> DiskStates::window_memory(int index) const noexcept {
+  if (plan_->window_bytes == 0) {
+    return {};
+  }
   return {memory_->data() + plan_->tiles_in_memory * plan_->copies * plan_->tile_bytes + index * plan_->window_bytes,
           static_cast<std::size_t>(plan_->window_bytes)};
 }
@@ -134,14 +153,25 @@ void DiskStates::look(FlatId flat, std::size_t state, Range elements, Use const&
 }
 
 void DiskStates::edit(FlatId flat, std::size_t state, Range elements, Use const& use) {
-  queue_->forget();
+  if (queue_) {
+    queue_->forget();
+  }
   this->use(flat, state, elements, use, true);
 }
 
 device::Event const& DiskStates::written() {
   window_->close();
-  writes_->record(*written_);
+  changes().record(*written_);
   return *written_;
+}
+
+std::array<std::byte*, most_updated> DiskStates::resident(FlatId flat, std::int64_t first) const noexcept {
+  std::array<std::byte*, most_updated> states{};
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    bool const is_there = states_[flat][k].position >= 0;
+    states[k] = is_there ? storage_->data() + stored(flat, k, first).position : nullptr;
+  }
+  return states;
 }
 
 DiskWindow DiskStates::window_on(device::Stream& stream) const noexcept {

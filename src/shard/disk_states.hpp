@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "shard/disk_window.hpp"
+#include "shard/host_queue.hpp"
 #include "shard/memory_plan.hpp"
 #include "shard/tile_queue.hpp"
 
@@ -37,6 +38,8 @@ class DiskStates {
   [[nodiscard]] std::array<std::byte*, most_updated> acquire();
   void release() { queue_->release(); }
   void set_publish(TileQueue::Publish publish) { queue_->set_publish(std::move(publish)); }
+  /// Who updates instead where the host does; null otherwise.
+  [[nodiscard]] HostQueue* host() noexcept { return host_ ? &*host_ : nullptr; }
 
   /// What is done with elements in memory: those from `first` on, counted from the first that was asked for.
   using Use = std::function<void(std::byte* data, std::int64_t first, std::int64_t count)>;
@@ -49,12 +52,14 @@ class DiskStates {
 
   /// Where elements are, from `first` on, and what they are called.
   [[nodiscard]] device::Stored stored(FlatId flat, std::size_t state, std::int64_t first) const noexcept;
+  /// Of a storage that is memory, where elements of `flat` are, from `first` on, as TileQueue::acquire().
+  [[nodiscard]] std::array<std::byte*, most_updated> resident(FlatId flat, std::int64_t first) const noexcept;
   /// A window of its own, on `stream`, for another thread. There is one at a time.
   [[nodiscard]] DiskWindow window_on(device::Stream& stream) const noexcept;
 
   /// As the queue's.
-  [[nodiscard]] double held_up_ms() const { return queue_->held_up_ms(); }
-  [[nodiscard]] DiskTraffic const& traffic() const noexcept { return queue_->traffic(); }
+  [[nodiscard]] double held_up_ms() const { return host_ ? host_->held_up_ms() : queue_->held_up_ms(); }
+  [[nodiscard]] DiskTraffic const& traffic() const noexcept { return host_ ? host_->traffic() : queue_->traffic(); }
   [[nodiscard]] Tier tier() const noexcept { return plan_->tier; }
   /// Of that tier.
   [[nodiscard]] std::int64_t bytes_taken() const { return storage_->bytes_taken(); }
@@ -73,6 +78,8 @@ class DiskStates {
  private:
   void use(FlatId flat, std::size_t state, Range elements, Use const& use, bool edits);
   [[nodiscard]] std::span<std::byte> window_memory(int index) const noexcept;
+  /// In whose order what is there changes.
+  [[nodiscard]] device::Stream& changes() const noexcept { return updates_ != nullptr ? *updates_ : *writes_; }
 
   Layout const* layout_;
   DiskPlan const* plan_;
@@ -80,8 +87,9 @@ class DiskStates {
   std::unique_ptr<device::Memory> memory_;
   std::unique_ptr<device::Storage> storage_;
   std::unique_ptr<device::Event> written_;
-  std::unique_ptr<device::Stream> reads_, writes_;
-  std::optional<TileQueue> queue_;
+  std::unique_ptr<device::Stream> reads_, writes_, updates_;  // the last one of the host's updates, or null
+  std::optional<TileQueue> queue_;                            // one of these two
+  std::optional<HostQueue> host_;
   std::optional<DiskWindow> window_;
 };
 

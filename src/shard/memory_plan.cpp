@@ -65,6 +65,21 @@ Tiles tiles_of(Layout const& layout, PlanRequest const& request) {
   return cut_tiles(layout, request.placements.optimizer, request.places, offload);
 }
 
+/// The states stay where they are. Gradients come to the host, and parameters too where they are the masters; new
+/// parameters go back.
+void plan_host_tiles(PrecisionSettings const& precision, std::int64_t largest_count, DiskPlan& disk) {
+  auto const of_gradient = bytes_of(precision.accumulate);
+  auto const of_parameter = bytes_of(precision.compute);
+  disk.in_tile[1] = whole_blocks(largest_count * of_gradient);
+  disk.tile_bytes = disk.in_tile[1] + whole_blocks(largest_count * of_parameter);
+  disk.host_tiles = disk.bytes;
+  disk.bytes += disk.tiles_in_memory * disk.tile_bytes;
+  for (auto const& tile : disk.tiles) {
+    disk.read_bytes += tile.elements.count() * of_parameter;
+    disk.written_bytes += tile.elements.count() * (of_gradient + (precision.has_master() ? 0 : of_parameter));
+  }
+}
+
 /// Gives what is offloaded its place there: each state of a flat unit by itself, as an array in memory would be, and
 /// the buffers that tiles of it come into.
 void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, MemoryPlan& plan) {
@@ -85,16 +100,21 @@ void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, Me
       }
     }
   }
-  for (std::size_t k = 0; k < dtypes.size(); ++k) {
-    disk.in_tile[k] = disk.tile_bytes;
-    disk.tile_bytes += dtypes[k] ? whole_blocks(tiles.largest_count * bytes_of(*dtypes[k])) : 0;
-    for (auto const& tile : tiles.on_disk) {
-      disk.bytes_moved += dtypes[k] ? whole_blocks(tile.elements.count() * bytes_of(*dtypes[k])) : 0;
-    }
-  }
   disk.tiles = std::move(tiles.on_disk);
   disk.tiles_in_memory =
       static_cast<int>(std::min(std::ssize(disk.tiles), std::ptrdiff_t{request.offload.tiles_in_memory}));
+  if (request.offload.host_threads > 0) {
+    plan_host_tiles(request.precision, tiles.largest_count, disk);
+    return;
+  }
+  for (std::size_t k = 0; k < dtypes.size(); ++k) {
+    disk.in_tile[k] = disk.tile_bytes;
+    disk.tile_bytes += dtypes[k] ? whole_blocks(tiles.largest_count * bytes_of(*dtypes[k])) : 0;
+    for (auto const& tile : disk.tiles) {
+      disk.read_bytes += dtypes[k] ? whole_blocks(tile.elements.count() * bytes_of(*dtypes[k])) : 0;
+    }
+  }
+  disk.written_bytes = disk.read_bytes;
   disk.window_bytes = disk.tier == Tier::disk ? std::min(disk.bytes, std::int64_t{1} << 20U) : 0;
   plan.bytes.slots += disk.memory_bytes();
 }
@@ -133,10 +153,12 @@ void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId
   disk.tiles = cut_parameters(layout, states, on_disk, asked.disk.tile_count);
   disk.copies = copies_of_tiles(request);
   disk.tile_bytes = whole_blocks(std::min(largest, tile_count(asked.disk.tile_count)) * element_bytes);
-  disk.updates_read = !request.precision.has_master();
+  std::int64_t updated = 0;
   for (auto const& tile : disk.tiles) {
-    disk.bytes_moved += whole_blocks(tile.elements.count() * element_bytes);
+    updated += whole_blocks(tile.elements.count() * element_bytes);
   }
+  disk.read_bytes = request.precision.has_master() ? 0 : updated;
+  disk.written_bytes = disk.copies * updated;
   disk.tiles_in_memory = static_cast<int>(std::min(std::ssize(disk.tiles), std::ptrdiff_t{asked.disk.tiles_in_memory}));
   disk.gather_buffers = static_cast<int>(
       std::min(std::int64_t{asked.gather_buffers}, (disk.bytes + disk.tile_bytes - 1) / disk.tile_bytes));

@@ -68,18 +68,24 @@ struct FlatOffsets {
 /// Of the optimizer's states that are offloaded, or of parameters. The device's memory for them is in slots.
 struct DiskPlan {
   Tier tier = Tier::disk;
-  std::vector<Tile> tiles;        ///< In the order of updates.
-  std::int64_t bytes = 0;         ///< Of the file, or of the host's memory; 0: there is none.
-  std::int64_t bytes_moved = 0;   ///< Of all tiles: read in a step if updates read, and written.
-  bool updates_read = true;       ///< Otherwise they only write.
-  std::int64_t tile_bytes = 0;    ///< Memory of one.
-  int tiles_in_memory = 0;        ///< At once.
-  int copies = 1;                 ///< Of a tile, where replicas hand each other what they update: as many are written.
+  std::vector<Tile> tiles;         ///< In the order of updates.
+  std::int64_t bytes = 0;          ///< Of the file, or of the host's memory; 0: there is none.
+  std::int64_t read_bytes = 0;     ///< By updates of a step, into the device's memory; 0: they only write.
+  std::int64_t written_bytes = 0;  ///< Likewise, from there.
+  std::int64_t tile_bytes = 0;     ///< Memory of one.
+  int tiles_in_memory = 0;         ///< At once.
+  int copies = 1;                  ///< Of a tile, where replicas hand each other what they update: as many are written.
+  /// Where in the storage the memory of tiles is, which the host updates: each is a gradient, then parameters. -1:
+  /// tiles are updated in the device's memory.
+  std::int64_t host_tiles = -1;
   int gather_buffers = 0;         ///< As large as a tile: for what gathers read.
   std::int64_t window_bytes = 0;  ///< Of each of two: for what is read and written outside of updates.
-  std::array<std::int64_t, most_updated> in_tile{};  ///< Where in a tile's memory each state begins.
+  /// Where in a tile's memory each state begins; of one that the host updates, the gradient and the parameters.
+  std::array<std::int64_t, most_updated> in_tile{};
   /// All that they take of slots.
-  [[nodiscard]] std::int64_t memory_bytes() const noexcept { return buffers() * tile_bytes + windows * window_bytes; }
+  [[nodiscard]] std::int64_t memory_bytes() const noexcept {
+    return host_tiles >= 0 ? 0 : buffers() * tile_bytes + windows * window_bytes;
+  }
   /// As large as a tile.
   [[nodiscard]] int buffers() const noexcept { return tiles_in_memory * copies + gather_buffers; }
   static constexpr int windows = 2;  ///< The engine's, and who saves has one.

@@ -41,6 +41,9 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
   for (auto const& tile : memory.plan().parameters_disk.tiles) {
     of_parameters_.push_back(segments_of(tile.flat, tile.elements));
   }
+  if (memory.disk() != nullptr && memory.disk()->host() != nullptr) {
+    memory.disk()->host()->set_tiles(host_tiles());
+  }
   begin_states();
   results_->initial.scalars.loss_scale = loss_scale;
   memory.kernels().copy(memory.compute(), step_, &results_->initial, sizeof(StepMemory));
@@ -145,6 +148,37 @@ optim::UpdateArgs Optimizer::arguments(FlatId flat, Range elements, std::vector<
   return args;
 }
 
+/// What the host's updates work on, each cut among its threads.
+std::vector<HostTile> Optimizer::host_tiles() {
+  std::vector<HostTile> all;
+  auto const& request = memory_->request();
+  bool const has_master = request.precision.has_master();
+  for (auto const& [flat, elements] : memory_->plan().disk.tiles) {
+    auto const of_tile = arguments(flat, elements, {});
+    auto* const parameters = static_cast<std::byte*>(has_master ? of_tile.parameter : of_tile.master);
+    auto const bytes = [count = of_tile.count](Dtype dtype) {
+      return static_cast<std::size_t>(count * bytes_of(dtype));
+    };
+    HostTile tile{.unit = memory_->flat(flat).name,
+                  .gradient = {static_cast<std::byte const*>(of_tile.gradient), bytes(of_tile.gradient_dtype)},
+                  .parameters = {parameters, bytes(request.precision.compute)},
+                  .takes_parameters = !has_master};
+    auto const most = tile_count((elements.count() + request.offload.host_threads - 1) / request.offload.host_threads +
+                                 tile_alignment_count - 1);
+    for (auto first = elements.begin; first < elements.end; first += most) {
+      Range const share{first, std::min(first + most, elements.end)};
+      auto args = arguments(flat, share, {});
+      auto const states = memory_->disk()->resident(flat, share.begin - memory_->in_memory_count(flat));
+      args.master = states.front();
+      std::copy(states.begin() + 1, states.end(), args.states.begin());
+      tile.shares.push_back(args);
+      tile.segments.push_back(segments_of(flat, share));
+    }
+    all.push_back(std::move(tile));
+  }
+  return all;
+}
+
 void Optimizer::update(FlatId flat) {
   if (before_update_) {
     before_update_(flat);
@@ -152,6 +186,9 @@ void Optimizer::update(FlatId flat) {
   auto const& tiles = memory_->plan().disk.tiles;
   if (auto const count = memory_->in_memory_count(flat); count > 0 || tiles.empty()) {
     update(flat, {0, count}, arguments(flat, {0, count}, segments_[flat]));
+  }
+  if (memory_->plan().disk.host_tiles >= 0) {
+    update_by_host(flat);
   }
   for (; next_tile_ < tiles.size() && tiles[next_tile_].flat == flat; ++next_tile_) {
     auto args = arguments(flat, tiles[next_tile_].elements, of_tiles_[next_tile_]);
@@ -170,6 +207,22 @@ void Optimizer::update(FlatId flat) {
   }
   memory_->compute().record(memory_->updated(flat));
   memory_->context().gather.all->recorder().note("update", "step", memory_->flat(flat).name);
+}
+
+/// Of its tiles. The compute stream has waited for them then, as if it had updated them.
+void Optimizer::update_by_host(FlatId flat) {
+  auto const& tiles = memory_->plan().disk.tiles;
+  auto& host = *memory_->disk()->host();
+  auto const first = next_tile_;
+  for (; next_tile_ < tiles.size() && tiles[next_tile_].flat == flat; ++next_tile_) {
+    if (next_tile_ == 0) {
+      host.begin(step_->scalars);
+    }
+    host.update(next_tile_);
+  }
+  if (next_tile_ > first) {
+    host.end();
+  }
 }
 
 /// Of elements whose states are where `args` says.

@@ -49,10 +49,12 @@ class Optimizer {
 
  private:
   void begin_states();
+  [[nodiscard]] std::vector<HostTile> host_tiles();
   void begin_on_disk(std::size_t state, std::span<float const> values);
   [[nodiscard]] std::vector<optim::Segment> segments_of(FlatId flat, Range elements) const;
   [[nodiscard]] optim::UpdateArgs arguments(FlatId flat, Range elements, std::vector<optim::Segment> const& segments);
   void update(FlatId flat, Range elements, optim::UpdateArgs const& args);
+  void update_by_host(FlatId flat);
   void update_on_disk(FlatId flat, Range elements, optim::UpdateArgs const& args);
   [[nodiscard]] optim::StepSums sum(std::string_view purpose, std::span<float const> block_sums,
                                     optim::StepSums const& mine, std::span<optim::LossTerm const> losses);

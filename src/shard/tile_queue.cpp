@@ -55,7 +55,7 @@ void TileQueue::read(std::int64_t number) {
   auto& stream = *parts_.reads;
   // Written there last was a tile of the update before, or a later one: there is never more memory than for all tiles.
   stream.wait(*to.free);
-  if (parts_.plan->updates_read) {
+  if (parts_.plan->read_bytes > 0) {
     device::SpanScope const span{stream, "read", parts_.layout->flats()[tile(number).flat].name};
     each_state(number, Of::own, [&](device::Stored const& from, std::span<std::byte> memory) {
       parts_.storage->read(stream, from, memory);

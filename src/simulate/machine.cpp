@@ -153,6 +153,8 @@ Machine read_machine(std::string const& file, std::string const& text) {
     reader.number("network_bytes_per_s", machine.network_bytes_per_s, bytes_per_s);
     reader.number("disk_bytes_per_s", machine.disk_bytes_per_s, bytes_per_s, false);
     reader.number("host_bytes_per_s", machine.host_bytes_per_s, bytes_per_s, false);
+    reader.number("host_thread_bytes_per_s", machine.host_thread_bytes_per_s, bytes_per_s, false);
+    reader.number("host_memory_bytes_per_s", machine.host_memory_bytes_per_s, bytes_per_s, false);
     reader.protocols("ring", machine.ring, true);
     reader.protocols("tree", machine.tree, false);
     reader.boolean("copy_engine_gathers", machine.copy_engine_gathers);

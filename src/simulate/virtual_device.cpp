@@ -22,9 +22,9 @@ constexpr double last_us = 9e15;  // that the clock's nanoseconds count: 285 yea
 
 class VirtualMemory final : public device::Memory {
  public:
-  VirtualMemory(device::Ledger& ledger, device::Category category, std::int64_t bytes, std::uintptr_t address)
+  VirtualMemory(device::Ledger& ledger, device::Category category, std::int64_t bytes, std::byte* address)
       : ledger_{ledger}, category_{category} {
-    data_ = reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr): nobody follows it
+    data_ = address;
     bytes_ = bytes;
     ledger_.add(category_, bytes_);
   }
@@ -35,22 +35,24 @@ class VirtualMemory final : public device::Memory {
   device::Category category_;
 };
 
-/// Bytes beside the device's memory, and the links that they come and go by.
+/// Bytes beside the device's memory, and the links that they come and go by. Nobody follows `data`.
 class VirtualStorage final : public device::Storage {
  public:
-  VirtualStorage(double bytes_per_s, std::int64_t bytes, Links& reads, Links& writes)
-      : us_per_byte_{1e6 / bytes_per_s}, bytes_{bytes}, reads_{reads}, writes_{writes} {}
+  VirtualStorage(double bytes_per_s, std::int64_t bytes, Links& reads, Links& writes, std::byte* data = nullptr)
+      : us_per_byte_{1e6 / bytes_per_s}, bytes_{bytes}, data_{data}, reads_{reads}, writes_{writes} {}
   void read(device::Stream& stream, device::Stored const& /*from*/, std::span<std::byte> memory) override {
     as_virtual(stream).transfer(reads_, us_per_byte_ * static_cast<double>(memory.size()));
   }
   void write(device::Stream& stream, device::Stored const& /*to*/, std::span<std::byte const> memory) override {
     as_virtual(stream).transfer(writes_, us_per_byte_ * static_cast<double>(memory.size()));
   }
+  [[nodiscard]] std::byte* data() const noexcept override { return data_; }
   [[nodiscard]] std::int64_t bytes_taken() const override { return bytes_; }
 
  private:
   double us_per_byte_;
   std::int64_t bytes_;
+  std::byte* data_;
   Links &reads_, &writes_;
 };
 
@@ -137,6 +139,13 @@ void VirtualStream::transfer(Links& links, double us) {
   in_line_us_ += in_line() ? *clock_us_ - reached : 0;
 }
 
+void VirtualStream::work_on_host(double us) {
+  device_.host_us_ += device_.machine_.enqueue_us;
+  double const begin = start();
+  *clock_us_ = begin + us;
+  in_line_us_ += in_line() ? us : 0;
+}
+
 VirtualDevice::VirtualDevice(Machine const& machine)
     : machine_{machine}, next_address_{first_virtual_address}, kernels_{machine} {}
 
@@ -145,9 +154,13 @@ std::unique_ptr<device::Memory> VirtualDevice::allocate(device::Category categor
   if (category == device::Category::scratch) {
     return std::make_unique<device::PageMemory>(ledger_, category, bytes, device::Pages::touched);
   }
-  auto const address = next_address_;
-  next_address_ += static_cast<std::uintptr_t>((bytes / page_bytes + 1) * page_bytes);
-  return std::make_unique<VirtualMemory>(ledger_, category, bytes, address);
+  return std::make_unique<VirtualMemory>(ledger_, category, bytes, next_address(bytes));
+}
+
+std::byte* VirtualDevice::next_address(std::int64_t bytes) noexcept {
+  auto const pages = static_cast<std::uintptr_t>((bytes / page_bytes + 1) * page_bytes);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): nobody follows it
+  return reinterpret_cast<std::byte*>(std::exchange(next_address_, next_address_ + pages));
 }
 
 std::unique_ptr<device::Memory> VirtualDevice::allocate_host(std::int64_t bytes) {
@@ -166,7 +179,7 @@ std::unique_ptr<device::Storage> VirtualDevice::make_storage(device::StorageOpti
 }
 
 std::unique_ptr<device::Storage> VirtualDevice::make_host_storage(std::int64_t bytes, std::string_view /*purpose*/) {
-  return std::make_unique<VirtualStorage>(machine_.host_bytes_per_s, bytes, from_host_, to_host_);
+  return std::make_unique<VirtualStorage>(machine_.host_bytes_per_s, bytes, from_host_, to_host_, next_address(bytes));
 }
 
 bool VirtualDevice::is_real(void const* address) noexcept {

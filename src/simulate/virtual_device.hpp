@@ -52,6 +52,8 @@ class VirtualStream final : public device::Stream {
   void communicate(double begin_us, CollectiveCost const& cost);
   /// Enqueues a transfer that has `links` for itself for `us`.
   void transfer(Links& links, double us);
+  /// Enqueues what a thread of the host does beside all else.
+  void work_on_host(double us);
 
  private:
   std::string name_;
@@ -91,6 +93,8 @@ class VirtualDevice final : public device::Device {
   friend class VirtualStream;
   friend class VirtualEvent;
 
+  /// Of so many bytes that nobody touches.
+  [[nodiscard]] std::byte* next_address(std::int64_t bytes) noexcept;
   /// When `us` of compute are done from `begin_us` on, at the speed that the collectives that run leave.
   [[nodiscard]] double end_of_compute(double begin_us, double us) const noexcept;
 

@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulate/virtual_kernels.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "simulate/virtual_device.hpp"
+#include "zeroth/core/error.hpp"
 
 namespace zeroth::simulate {
+namespace {
+
+/// By an update. Masters and states are read and written.
+std::int64_t bytes_moved(optim::UpdateArgs const& args) noexcept {
+  auto const states = bytes_of(args.master_dtype) + optim::state_count(args.update->rule) * bytes_of(args.states_dtype);
+  auto const parameter = args.parameter != nullptr ? bytes_of(args.parameter_dtype) : 0;
+  return args.count * (2 * states + bytes_of(args.gradient_dtype) + parameter);
+}
+
+}  // namespace
 
 void VirtualKernels::move(device::Stream& stream, std::int64_t bytes) const {
   as_virtual(stream).compute(
@@ -56,11 +69,23 @@ void VirtualKernels::advance(device::Stream& stream, optim::StepRules const& rul
   move(stream, 0);
 }
 
-void VirtualKernels::update(device::Stream& stream, optim::UpdateArgs const& args) {
-  // Each is read and written.
-  auto const states = bytes_of(args.master_dtype) + optim::state_count(args.update->rule) * bytes_of(args.states_dtype);
-  auto const parameter = args.parameter != nullptr ? bytes_of(args.parameter_dtype) : 0;
-  move(stream, args.count * (2 * states + bytes_of(args.gradient_dtype) + parameter));
+void VirtualKernels::update(device::Stream& stream, optim::UpdateArgs const& args) { move(stream, bytes_moved(args)); }
+
+void VirtualKernels::update_on_host(device::Stream& stream, device::HostUpdate const& update) {
+  if (machine_.host_thread_bytes_per_s == 0 || machine_.host_memory_bytes_per_s == 0) {
+    throw ConfigError{fmt::format(
+        "machine \"{}\" has no host_thread_bytes_per_s and host_memory_bytes_per_s, and in the stage file "
+        "zeroth.offload_update is \"host\"; give the machine these keys, or set zeroth.offload_update to \"device\"",
+        machine_.name)};
+  }
+  std::int64_t all = 0;
+  std::int64_t of_one = 0;
+  for (auto const& share : update.shares) {
+    all += bytes_moved(share);
+    of_one = std::max(of_one, bytes_moved(share));
+  }
+  as_virtual(stream).work_on_host(1e6 * std::max(static_cast<double>(of_one) / machine_.host_thread_bytes_per_s,
+                                                 static_cast<double>(all) / machine_.host_memory_bytes_per_s));
 }
 
 }  // namespace zeroth::simulate

@@ -21,6 +21,7 @@ class VirtualKernels final : public device::Kernels {
                optim::StepScalars* scalars) override;
   [[nodiscard]] bool runs(optim::Rule const& /*rule*/) const override { return true; }
   void update(device::Stream& stream, optim::UpdateArgs const& args) override;
+  void update_on_host(device::Stream& stream, device::HostUpdate const& update) override;
 
  private:
   void move(device::Stream& stream, std::int64_t bytes) const;

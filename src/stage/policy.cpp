@@ -63,6 +63,7 @@ shard::Offload offload_for(Settings const& settings, bool has_host_memory) {
           .tiles_in_memory = std::max(needed, asked.buffer_count / std::max(1, states)),
           .reads_ahead = asked.read_ahead,
           .writes_behind = asked.write_behind,
+          .host_threads = asked.update == OffloadUpdate::host ? asked.update_threads : 0,
           .folder = asked.folder,
           .piece_bytes = asked.piece_bytes,
           .requests = asked.requests,

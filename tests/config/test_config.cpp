@@ -218,6 +218,14 @@ TEST_CASE("Offload has DeepSpeed's defaults, but for the pipeline, which follows
   CHECK(plain.tile_count == 1'000'000'000);
   CHECK(plain.piece_bytes == 1 << 20);
   CHECK(plain.requests == 8);
+  CHECK(plain.update == OffloadUpdate::device);
+  for (auto const* const to_cpu : {R"("cpu_offload": true)", R"("offload_optimizer": {"device": "cpu"})"}) {
+    auto const by_host =
+        offload(fmt::format(R"("zero_optimization": {{{}}}, "zeroth": {{"offload_update": "host"}})", to_cpu).c_str());
+    CHECK(by_host.optimizer == OffloadDevice::cpu);
+    CHECK(by_host.update == OffloadUpdate::host);
+    CHECK(by_host.update_threads == 1);
+  }
   auto const other = offload(
       R"("zero_optimization": {"stage": 1, "sub_group_size": 4096, "offload_optimizer": {"device": "nvme",
          "nvme_path": "x", "ratio": 0.25, "buffer_count": 9, "pipeline_write": true, "pin_memory": true}},

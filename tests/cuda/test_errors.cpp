@@ -22,10 +22,12 @@ bool contains(std::string const& text, std::string const& part) { return text.fi
 /// Of zero_optimization.
 constexpr auto const* offloaded =
     R"(, "overlap_comm": true, "sub_group_size": 1, "offload_optimizer": {"device": "cpu"})";
+/// Of zeroth.
+constexpr auto const* updated_by_host = R"(, "offload_update": "host")";
 
 /// Trains without looking at values. What the ranks threw.
-Outcome train_blindly(int world, int gpus, int stage, std::string const& zero = {}) {
-  auto const config = small_config(stage, {.zero = zero});
+Outcome train_blindly(int world, int gpus, int stage, std::string const& zero = {}, std::string const& zeroth = {}) {
+  auto const config = small_config(stage, {.zero = zero, .zeroth = zeroth});
   return run_job(
       world,
       [&](Job& job) {
@@ -129,13 +131,46 @@ TEST_CASE("a copy of offloaded states that is refused ends all ranks, with rank,
   CHECK(seen.size() == 4);
 }
 
+TEST_CASE("a call of CUDA that is refused while the host updates ends all ranks, with the call, or state and unit") {
+  auto const* const call = GENERATE("cudaLaunchHostFunc", "cudaMemcpyAsync");
+  std::set<std::string> seen;
+  for (int after = 0; after < (call == std::string{"cudaMemcpyAsync"} ? 120 : 8); ++after) {
+    fake_cuda::reset();
+    fake_cuda::refuse(call, cudaErrorInvalidValue, after);
+    auto const outcome = train_blindly(2, 1, after % 4, offloaded, updated_by_host);
+    auto const messages = messages_of(outcome);
+    CAPTURE(messages, after);
+    CHECK(static_cast<bool>(outcome[0]) == static_cast<bool>(outcome[1]));
+    auto const what = fmt::format("found in {} on cuda:0: invalid argument (cudaErrorInvalidValue)", call);
+    CHECK((!outcome[0] || contains(messages, what)));
+    for (auto const* const done : {"read", "written"}) {
+      for (auto const* const state : {"gradients", "parameters"}) {
+        auto const copy =
+            fmt::format("the states that are offloaded to memory of the host cannot be {}: {}; bytes ", done, what);
+        if (contains(messages, copy) && contains(messages, fmt::format(": {} of unit \"block", state))) {
+          seen.insert(fmt::format("{} {}", done, state));
+        }
+      }
+    }
+    if (outcome[0] && contains(messages, "cudaLaunchHostFunc")) {
+      seen.insert("update");
+    }
+    CHECK(fake_cuda::leftovers() == "");
+  }
+  using Seen = std::set<std::string>;
+  CHECK(seen == (call == std::string{"cudaLaunchHostFunc"}
+                     ? Seen{"update"}
+                     : Seen{"read parameters", "written gradients", "written parameters"}));
+}
+
 TEST_CASE("work that fails while states come and go ends all ranks with its error") {
+  auto const update = GENERATE(as<std::string>{}, "", updated_by_host);
   for (int stage = 0; stage <= 3; ++stage) {
     for (int const after : {40, 80, 130}) {
       fake_cuda::reset();
       fake_cuda::fail_work(cudaErrorIllegalAddress, after);
-      auto const outcome = train_blindly(3, 1, stage, offloaded);
-      INFO(fmt::format("stage {}, after {}: {}", stage, after, messages_of(outcome)));
+      auto const outcome = train_blindly(3, 1, stage, offloaded, update);
+      INFO(fmt::format("stage {}, after {}{}: {}", stage, after, update, messages_of(outcome)));
       CHECK(contains(messages_of(outcome), "an illegal memory access was encountered (cudaErrorIllegalAddress)"));
       CHECK((outcome[0] && outcome[1] && outcome[2]));
       CHECK(fake_cuda::leftovers() == "");

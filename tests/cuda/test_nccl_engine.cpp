@@ -132,8 +132,9 @@ TEST_CASE("ranks that communicate by NCCL train with states in the host's memory
   auto const base = bits_of(train_on_cpu(4, file(all_types[1], 0, false, reduce)));
   for (int stage = 0; stage <= 3; ++stage) {
     for (bool const overlap : {true, false}) {
-      INFO(fmt::format("stage {}, overlap {}", stage, overlap));
-      auto const text = with_zero_keys(file(all_types[1], stage, overlap, reduce), offload);
+      auto const* const update = (stage % 2 == 0) == overlap ? "" : R"(, "offload_update": "host")";
+      INFO(fmt::format("stage {}, overlap {}{}", stage, overlap, update));
+      auto const text = with_zero_keys(file(all_types[1], stage, overlap, std::string{reduce} + update), offload);
       REQUIRE(bits_of(train_by_nccl(4, text, {.gpus = 2})) == base);
     }
   }

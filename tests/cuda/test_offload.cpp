@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Ranks on a GPU whose masters and optimizer states are in the host's memory, all or a part of them, train as stage 0
-/// on the CPU does, bit for bit: at every stage, in groups, by tiles of any size, however they come and go.
+/// on the CPU does, bit for bit: at every stage, in groups, by tiles of any size, however they come and go, whether the
+/// GPU updates them or the host.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <barrier>
 #include <fstream>
 #include <iterator>
@@ -21,6 +23,7 @@
 #include "support/rules.hpp"
 #include "support/sanitized.hpp"
 #include "zeroth/device/cuda.hpp"
+#include "zeroth/model/description.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -79,9 +82,12 @@ TEST_CASE("states in the host's memory have the bits of stage 0 on the CPU") {
           continue;
         }
         auto const& as = next();
-        INFO(fmt::format("{} ranks, {}, stage {}, overlap {}; {}", world, types.name, stage, move.overlap, as.name()));
         auto const* const poison = move.gradient_slots == 1 ? "" : R"(, "poison": true)";
-        REQUIRE(ended_on_gpu(world, in_host_memory(plain(types, stage, move, poison), as)) == base);
+        for (auto const* const by : updaters) {
+          INFO(fmt::format("{} ranks, {}, stage {}, overlap {}; {}, by {}", world, types.name, stage, move.overlap,
+                           as.name(), by));
+          REQUIRE(ended_on_gpu(world, in_host_memory(plain(types, stage, move, poison), as, by)) == base);
+        }
       }
     }
   }
@@ -96,9 +102,12 @@ TEST_CASE("states in the host's memory are those of stage 0 in the end, by every
       return;
     }
     auto const& as = next();
-    INFO(fmt::format("{}, {}, stage {}; {}", rule.name, types.name, stage, as.name()));
     auto const of = [&](int number) { return plain(types, number, movements[stage], "", rule.optimizer); };
-    REQUIRE(ended_on_gpu(2, in_host_memory(of(stage), as)) == ended(2, of(0)));
+    auto const base = ended(2, of(0));
+    for (auto const* const by : updaters) {
+      INFO(fmt::format("{}, {}, stage {}; {}, by {}", rule.name, types.name, stage, as.name(), by));
+      REQUIRE(ended_on_gpu(2, in_host_memory(of(stage), as, by)) == base);
+    }
   }
 }
 
@@ -111,9 +120,11 @@ TEST_CASE("in groups states in the host's memory have the bits of stage 0") {
   auto const base = ended(4, plain(types, 0, movements[1]));
   for (auto const& grouping : groupings) {
     auto const& as = next();
-    INFO(fmt::format("{}, {}; {}", types.name, grouping.name(2), as.name()));
     auto const config = in_groups(plain(types, 0, movements[0]), grouping, 2);
-    REQUIRE(ended_on_gpu(4, in_host_memory(config, as), {}, {.delays = 3}) == base);
+    for (auto const* const by : updaters) {
+      INFO(fmt::format("{}, {}; {}, by {}", types.name, grouping.name(2), as.name(), by));
+      REQUIRE(ended_on_gpu(4, in_host_memory(config, as, by), {}, {.delays = 3}) == base);
+    }
   }
 }
 
@@ -122,7 +133,10 @@ TEST_CASE("an overflow leaves states in the host's memory as they were") {
   options.overflow_at_step = 2;
   auto const base = ended(3, plain(fp16_types, 0, movements[1]), options);
   for (int stage = 0; stage <= 3; ++stage) {
-    CHECK(ended_on_gpu(3, in_host_memory(plain(fp16_types, stage, movements[2]), on_disks[1]), options) == base);
+    for (auto const* const by : updaters) {
+      INFO(fmt::format("stage {}, by {}", stage, by));
+      CHECK(ended_on_gpu(3, in_host_memory(plain(fp16_types, stage, movements[2]), on_disks[1], by), options) == base);
+    }
   }
 }
 
@@ -143,15 +157,18 @@ TEST_CASE("copies that come late change nothing, whatever is offloaded in whatev
                     1};
     auto const delays = 1 + static_cast<unsigned>(below(1000));
     auto const& move = movements[below(std::size(movements))];
-    INFO(fmt::format("seed {}, job {}: {} ranks, {}, stage {}, delays {}; {}", seed, job, world, types.name, stage,
-                     delays, as.name()));
     auto const base = ended(world, plain(types, 0, movements[1]));
-    REQUIRE(ended_on_gpu(world, in_host_memory(plain(types, stage, move), as), {}, {.delays = delays}) == base);
+    for (auto const* const by : updaters) {
+      INFO(fmt::format("seed {}, job {}: {} ranks, {}, stage {}, delays {}; {}, by {}", seed, job, world, types.name,
+                       stage, delays, as.name(), by));
+      REQUIRE(ended_on_gpu(world, in_host_memory(plain(types, stage, move), as, by), {}, {.delays = delays}) == base);
+    }
   }
 }
 
 TEST_CASE("a run goes on from memory to the host's beside a GPU, and back") {
   auto const types = GENERATE(fp32_types, bf16_masters_and_moments);
+  auto const* const by = GENERATE(from_range(std::begin(updaters), std::end(updaters)));
   if (sanitized && types.name != fp32_types.name) {
     return;
   }
@@ -165,16 +182,16 @@ TEST_CASE("a run goes on from memory to the host's beside a GPU, and back") {
   };
   NextTiles next;
   for (int stage = 0; stage <= 3; ++stage) {
-    INFO(fmt::format("{}, stage {}", types.name, stage));
+    INFO(fmt::format("{}, stage {}, by {}", types.name, stage, by));
     Folder const folder;
     auto const memory = Config::from_json(varied_file(types, stage));
     auto const other = Config::from_json(varied_file(types, 3 - stage));
     auto const straight = train(2, memory, saving(folder / "straight", steps, steps));
     auto const expected = states_in(folder / "straight/step_00000006");
     train(2, memory, saving(folder / "cpu", at, at));
-    on_gpu(in_host_memory(memory, next()), saving(folder / "gpu", at, at));
+    on_gpu(in_host_memory(memory, next(), by), saving(folder / "gpu", at, at));
     CHECK(states_in(folder / "gpu/step_00000003") == states_in(folder / "cpu/step_00000003"));
-    auto const there = on_gpu(in_host_memory(other, next()), resuming(folder / "cpu", steps, folder / "there"));
+    auto const there = on_gpu(in_host_memory(other, next(), by), resuming(folder / "cpu", steps, folder / "there"));
     CHECK(bits_behind(at, there) == bits_behind(at, straight));
     CHECK(states_in(folder / "there/step_00000006") == expected);
     auto const back = train(2, other, resuming(folder / "gpu", steps, folder / "back"));
@@ -214,23 +231,29 @@ TEST_CASE("weights are saved, loaded, read and written where masters are in the 
   };
   auto const base = use(plain(bf16_types, 0, movements[0]), "base", {});
   CHECK(base.front() == 1.0F / 3);
+  int files = 0;
   for (int stage = 0; stage <= 3; ++stage) {
     auto const& as = on_disks[stage + 1];
-    INFO(fmt::format("stage {}; {}", stage, as.name()));
-    begin_on({});
-    auto const name = fmt::format("stage {}", stage);
-    CHECK(use(in_host_memory(plain(bf16_types, stage, movements[0]), as), name, gpu) == base);
-    CHECK(left_on_gpus() == "");
-    CHECK(bytes_of_file(folder / name) == bytes_of_file(folder / "base"));
+    for (auto const* const by : updaters) {
+      INFO(fmt::format("stage {}; {}, by {}", stage, as.name(), by));
+      begin_on({});
+      auto const name = fmt::format("file {}", ++files);
+      CHECK(use(in_host_memory(plain(bf16_types, stage, movements[0]), as, by), name, gpu) == base);
+      CHECK(left_on_gpus() == "");
+      CHECK(bytes_of_file(folder / name) == bytes_of_file(folder / "base"));
+    }
   }
 }
 
-TEST_CASE("what is in the host's memory is what was planned, and is gone with the engine") {
+TEST_CASE("what is in the host's memory, and what comes and goes, is what was planned, and is gone with the engine") {
+  auto const* const by = GENERATE(from_range(std::begin(updaters), std::end(updaters)));
+  auto const* const types = GENERATE("", R"(, "bf16": {"enabled": true})");
+  bool const by_host = updates_on_host(by);
   for (auto const& as : on_disks) {
     for (int stage = 0; stage <= 3; ++stage) {
       begin_on({});
-      auto const in_memory = small_config(stage, {.more = R"(, "bf16": {"enabled": true})"});
-      auto const offloaded = in_host_memory(in_memory, as);
+      auto const in_memory = small_config(stage, {.more = types});
+      auto const offloaded = in_host_memory(in_memory, as, by);
       SmallModel const small;
       auto const planned = plan(small.model, offloaded, 2, {.device = DeviceKind::cuda});
       auto const with_none = plan(small.model, in_memory, 2, {.device = DeviceKind::cuda});
@@ -238,40 +261,90 @@ TEST_CASE("what is in the host's memory is what was planned, and is gone with th
       CHECK(with_none.host.bytes == 0);
       std::int64_t pinned[2] = {0, 0};
       std::barrier<> together{2};
+      auto const train = [&](auto& engine, PlannedTier const& host) {
+        for (int step = 0; step < 3; ++step) {
+          static_cast<void>(step_on_gpu(engine, small));
+        }
+        auto const last = engine.finish();
+        expect(last && last->disk_read_bytes == host.read_bytes, "other bytes go to the GPU");
+        expect(last && last->disk_written_bytes == host.written_bytes, "other bytes come from the GPU");
+        expect(engine.bytes_of_host() == host.bytes, "other memory of the host is taken");
+        expect(engine.bytes_on_disk() == 0, "there is a file");
+        expect(engine.peak() == engine.planned(), "other memory of the GPU is taken");
+      };
       auto const run = [&](Config const& config, PlannedTier const& host, std::int64_t& in_use) {
         auto const outcome = run_job(
             2,
             [&](Job& job) {
-              Engine<bf16> engine{job, small.model, config};
-              for (int step = 0; step < 3; ++step) {
-                static_cast<void>(step_on_gpu(engine, small));
+              auto const use = [&](auto engine) {
+                train(*engine, host);
+                together.arrive_and_wait();
+                if (job.rank() == 0) {
+                  in_use = pinned_bytes();
+                }
+                together.arrive_and_wait();
+              };
+              if (*types == '\0') {
+                use(std::make_unique<Engine<float>>(job, small.model, config));
+              } else {
+                use(std::make_unique<Engine<bf16>>(job, small.model, config));
               }
-              engine.finish();
-              together.arrive_and_wait();
-              if (job.rank() == 0) {
-                in_use = pinned_bytes();
-              }
-              together.arrive_and_wait();
-              expect(engine.bytes_of_host() == host.bytes, "other memory of the host is taken");
-              expect(engine.bytes_on_disk() == 0, "there is a file");
-              expect(engine.peak() == engine.planned(), "other memory of the GPU is taken");
             },
             {}, gpu);
         REQUIRE(messages_of(outcome) == "");
         CHECK(left_on_gpus() == "");
       };
-      INFO(fmt::format("stage {}; {}", stage, as.name()));
+      INFO(fmt::format("stage {}{}; {}, by {}", stage, types, as.name(), by));
       run(in_memory, with_none.host, pinned[0]);
       run(offloaded, planned.host, pinned[1]);
       CHECK(planned.host.bytes > 0);
-#ifndef ZEROTH_ON_GPU  // whose driver does not tell
-      CHECK(pinned[1] - pinned[0] == 2 * planned.host.bytes);
+#ifndef ZEROTH_ON_GPU                                         // whose driver does not tell
+      constexpr int of_scalars = sizeof(optim::StepScalars);  // which the host reads where it updates
+      CHECK(pinned[1] - pinned[0] == 2 * (planned.host.bytes + (by_host ? of_scalars : 0)));
 #endif
       CHECK(planned.bytes.optimizer < with_none.bytes.optimizer);
       CHECK(planned.bytes.slots - with_none.bytes.slots == planned.host.memory_bytes);
-      CHECK(planned.host.bytes_moved <= planned.host.bytes);
-      CHECK_THAT(explain_plan(planned), Contains("offload to pinned memory of the host: ratio ") &&
+      CHECK(planned.host.read_bytes <= planned.host.bytes);
+      CHECK((planned.host.memory_bytes == 0) == by_host);
+      CHECK_THAT(explain_plan(planned), Contains(by_host ? "offload to pinned memory of the host, which the host "
+                                                           "updates: ratio "
+                                                         : "offload to pinned memory of the host: ratio ") &&
                                             Contains(fmt::format("  of the host{:>14} B", planned.host.bytes)));
+    }
+  }
+}
+
+TEST_CASE("a trace has gradients that come, updates by the host, and parameters that go, unit by unit") {
+  for (bool const beside : {true, false}) {
+    begin_on({.delays = 7});
+    auto const config = in_host_memory(small_config(3), {1, 1, beside, beside, 1, 4096, 1}, updaters[1]);
+    SmallModel const small;
+    Timeline timeline;
+    auto const outcome = run_job(
+        1,
+        [&](Job& job) {
+          Engine<float> engine{job, small.model, config};
+          engine.trace(&timeline);
+          static_cast<void>(step_on_gpu(engine, small));
+          engine.finish();
+        },
+        {}, gpu);
+    REQUIRE(messages_of(outcome) == "");
+    REQUIRE(left_on_gpus() == "");
+    auto const spans = timeline.spans();
+    auto const of = [&](char const* stream, char const* what, std::string const& unit) {
+      auto const found = std::ranges::find_if(
+          spans, [&](Span const& span) { return span.stream == stream && span.what == what && span.unit == unit; });
+      REQUIRE(found != spans.end());
+      return *found;
+    };
+    for (auto const& unit : small.model.description().units) {
+      INFO(fmt::format("unit {}, {}", unit.name, beside ? "beside" : "in line"));
+      auto const written = of("write", "write", unit.name);
+      auto const updated = of("update", "update", unit.name);
+      auto const read = of("read", "read", unit.name);
+      CHECK(written.end_us <= updated.begin_us);
+      CHECK(updated.end_us <= read.begin_us);
     }
   }
 }
@@ -320,6 +393,22 @@ TEST_CASE("what is not offloaded from a GPU is refused, and what to say instead"
   CHECK_THAT(refused(R"(, "offload_param": {"device": "cpu"})"),
              Contains("zero_optimization.offload_param.device is \"cpu\": Zeroth keeps the parameters of a GPU in its "
                       "memory; set it to \"none\""));
+}
+
+TEST_CASE("on CPUs the host updates anyway, each rank by its own thread") {
+  auto const engine_of = [](char const* updater) {
+    auto const config = in_host_memory(small_config(3), on_disks[0], updater);
+    SmallModel const small;
+    auto const outcome = run_job(1, [&](Job& job) {
+      Engine<float> const engine{job, small.model, config};
+      expect(engine.bytes_of_host() == 0, "states are in a tier");
+    });
+    return message_of(outcome.front());
+  };
+  CHECK(engine_of(R"("offload_update": "host")").empty());
+  CHECK_THAT(engine_of(updaters[1]),
+             Contains("zeroth.offload_update_threads is 3: on a CPU each rank updates by its own "
+                      "thread; set it to 1"));
 }
 
 }  // namespace zeroth::testing

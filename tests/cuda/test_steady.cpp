@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -110,11 +111,13 @@ char const* const offloads[] = {
     R"(, "sub_group_size": 1, "offload_optimizer": {"device": "cpu", "ratio": 0.5})",
     R"(, "offload_optimizer": {"device": "cpu", "pipeline_read": true, "pipeline_write": true})",
     R"(, "offload_optimizer": {"device": "cpu", "pipeline_read": false, "pipeline_write": false})"};
+/// Of zeroth: by the GPU, and by the host.
+char const* const offload_updates[] = {"", R"(, "offload_update": "host")"};
 
 /// What only enqueues, and what only asks.
-std::set<std::string> const harmless{"cudaMemcpyAsync", "cudaMemsetAsync", "cudaStreamWaitEvent",
-                                     "cudaEventRecord", "cudaEventQuery",  "cudaEventElapsedTime",
-                                     "launch"};
+std::set<std::string> const harmless{"cudaMemcpyAsync", "cudaMemsetAsync",   "cudaStreamWaitEvent",
+                                     "cudaEventRecord", "cudaEventQuery",    "cudaEventElapsedTime",
+                                     "launch",          "cudaLaunchHostFunc"};
 
 }  // namespace
 
@@ -161,14 +164,19 @@ TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA") {
 TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA where states are in the host's memory") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const* const offload : offloads) {
-      INFO(fmt::format("stage {}{}", stage, offload));
-      begin_on({});
-      auto const calls = steps_4_to_8(3, small_config(stage, {.zero = offload}), [] {});
-      for (auto const& [function, count] : calls) {
-        INFO(fmt::format("{} calls of {}", count, function));
-        CHECK(harmless.contains(function));
+      for (auto const* const update : offload_updates) {
+        INFO(fmt::format("stage {}{}{}", stage, offload, update));
+        begin_on({});
+        auto const calls = steps_4_to_8(3, small_config(stage, {.zero = offload, .zeroth = update}), [] {});
+        for (auto const& [function, count] : calls) {
+          INFO(fmt::format("{} calls of {}", count, function));
+          CHECK(harmless.contains(function));
+        }
+        // Two states in and out, of each rank in each step; or a gradient and parameters in, parameters and scalars
+        // out.
+        CHECK(calls.at("cudaMemcpyAsync") >= 5 * 3 * 4);
+        CHECK(calls.contains("cudaLaunchHostFunc") == (*update != '\0'));
       }
-      CHECK(calls.at("cudaMemcpyAsync") >= 5 * 3 * 4);  // two states in and out, of each rank in each step
     }
   }
 }
@@ -186,11 +194,15 @@ TEST_CASE("the count sees a loop that allocates") {
 
 TEST_CASE("step() returns while its own work is held up") {
   for (int stage = 0; stage <= 3; ++stage) {
-    for (auto const& [world, zero] :
-         {std::pair{1, ""}, {2, ""}, {1, offloads[stage % 3]}, {2, offloads[2 - stage % 3]}}) {
-      INFO(fmt::format("stage {}, {} ranks{}", stage, world, zero));
+    for (auto const& [world, zero, update] : {std::tuple{1, "", ""},
+                                              {2, "", ""},
+                                              {1, offloads[stage % 3], ""},
+                                              {2, offloads[2 - stage % 3], ""},
+                                              {1, offloads[2 - stage % 3], offload_updates[1]},
+                                              {2, offloads[stage % 3], offload_updates[1]}}) {
+      INFO(fmt::format("stage {}, {} ranks{}{}", stage, world, zero, update));
       begin_on({});
-      auto const config = small_config(stage, {.zero = zero});
+      auto const config = small_config(stage, {.zero = zero, .zeroth = update});
       std::vector<device::Device*> devices(static_cast<std::size_t>(world));
       std::vector<std::int64_t> reported(devices.size());
       std::atomic<int> forced{0};

@@ -315,6 +315,70 @@ TEST_CASE("advance and update run on the stream and meet in the scalars") {
   CHECK(master[1] == Approx(1.5));
 }
 
+TEST_CASE("an update by the host writes all parameters, by any number of threads, and what was there where it skips") {
+  constexpr std::int64_t count = 1000;
+  optim::Update const adam{optim::Adam{.weight_decay = 0.1F}};
+  optim::StepScalars scalars;
+  scalars.applied = 1;
+  scalars.gradient_scale = 1;
+  scalars.learning_rate = 0.5F;
+  auto const initial = random_floats(count, Numbers::ordinary, 1);
+  auto const gradient = random_floats(count, Numbers::ordinary, 2);
+  std::vector<optim::Segment> const segments{{10, 300, 1, 1, 128}, {300, 310, 2, 0, 512}, {500, 990, 1, 1, 640}};
+  auto const updated = [&](int threads, bool skips) {
+    auto master = initial;
+    std::vector<float> m(count, 0.5F), v(count, 0.25F);
+    std::vector<bf16> parameters(count, from_float<bf16>(9));
+    scalars.skip = skips;
+    std::vector<std::vector<optim::Segment>> of_shares;
+    std::vector<optim::UpdateArgs> shares;
+    auto const most = (count + threads - 1) / threads;
+    for (std::int64_t first = 0; first < count; first += most) {
+      auto const end = std::min(first + most, count);
+      auto& own = of_shares.emplace_back();
+      for (auto segment : segments) {
+        auto const begin = std::max(segment.begin, first);
+        segment.element += begin - segment.begin;
+        segment.end = std::min(segment.end, end) - first;
+        segment.begin = begin - first;
+        if (segment.begin < segment.end) {
+          own.push_back(segment);
+        }
+      }
+      optim::UpdateArgs args;
+      args.master = &master[static_cast<std::size_t>(first)];
+      args.states = {&m[static_cast<std::size_t>(first)], &v[static_cast<std::size_t>(first)]};
+      args.gradient = &gradient[static_cast<std::size_t>(first)];
+      args.parameter = &parameters[static_cast<std::size_t>(first)];
+      args.parameter_dtype = Dtype::bf16;
+      args.count = end - first;
+      args.segments = own;
+      args.update = &adam;
+      args.scalars = &scalars;
+      shares.push_back(args);
+    }
+    HostTeam team{threads};
+    HostUpdate const update{shares, &team};
+    Machine machine{Overlap::on};
+    machine.kernels.update_on_host(*machine.stream, update);
+    machine.stream->synchronize();
+    return std::pair{master, parameters};
+  };
+  auto const is_updated = [&](std::size_t i) { return (i >= 10 && i < 310) || (i >= 500 && i < 990); };
+  for (int const threads : {1, 2, 5}) {
+    INFO(threads << " threads");
+    auto const [master, parameters] = updated(threads, false);
+    auto const [kept, rounded] = updated(threads, true);
+    CHECK(master == updated(1, false).first);
+    CHECK(kept == initial);
+    for (std::size_t i = 0; i < master.size(); ++i) {
+      CHECK((master[i] != initial[i]) == is_updated(i));
+      CHECK(to_float(parameters[i]) == (is_updated(i) ? to_float(from_float<bf16>(master[i])) : 0));
+      CHECK(to_float(rounded[i]) == to_float(from_float<bf16>(initial[i])));
+    }
+  }
+}
+
 TEST_CASE("kernels refuse what they cannot do, and name it") {
   Machine machine;
   auto& kernels = machine.kernels;

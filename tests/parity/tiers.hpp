@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "zeroth/config/config.hpp"
 
@@ -38,12 +39,17 @@ inline Config on_disk(Config const& config, OnDisk const& disk, std::filesystem:
                                  disk.writes_behind, disk.block, disk.requests));
 }
 
+/// Who updates states in the host's memory: keys of zeroth.
+inline constexpr char const* updaters[] = {R"("offload_update": "device")",
+                                           R"("offload_update": "host", "offload_update_threads": 3)"};
+inline bool updates_on_host(std::string_view updater) { return updater != updaters[0]; }
+
 /// `config` with states in the host's memory, where there is a GPU: as many, by the same tiles.
-inline Config in_host_memory(Config const& config, OnDisk const& as) {
+inline Config in_host_memory(Config const& config, OnDisk const& as, std::string const& updater = updaters[0]) {
   return config.with(fmt::format(R"({{"zero_optimization": {{"sub_group_size": {}, "offload_optimizer": {{
       "device": "cpu", "pin_memory": true, "ratio": {}, "buffer_count": {}, "pipeline_read": {},
-      "pipeline_write": {}}}}}}})",
-                                 as.tile, as.ratio, as.buffers, as.reads_ahead, as.writes_behind));
+      "pipeline_write": {}}}}}, "zeroth": {{{}}}}})",
+                                 as.tile, as.ratio, as.buffers, as.reads_ahead, as.writes_behind, updater));
 }
 
 /// How much of the parameters' shards stays in memory, and how the rest comes and goes.

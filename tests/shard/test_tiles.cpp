@@ -129,6 +129,41 @@ TEST_CASE("states on a disk are apart, in whole blocks, and memory has the rest 
   }
 }
 
+TEST_CASE("where the host updates, its memory has what comes and goes beside the states, and the device's nothing") {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    auto const model = random_model(seed);
+    Layout const layout{model.description(), 2};
+    for (bool const narrow : {false, true}) {
+      auto request = request_for(2, Placement::shard, 0.7, 4096);
+      request.offload.tier = shard::Tier::host;
+      if (narrow) {
+        request.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
+      }
+      auto const by_device = shard::plan_memory(layout, request);
+      request.offload.host_threads = 1;
+      auto const by_host = shard::plan_memory(layout, request);
+      INFO(fmt::format("model {}, {}", seed, narrow));
+      std::int64_t elements = 0;
+      std::int64_t largest = 0;
+      for (auto const& tile : by_host.disk.tiles) {
+        elements += tile.elements.count();
+        largest = std::max(largest, tile.elements.count());
+      }
+      auto const of_gradient = bytes_of(request.precision.accumulate);
+      auto const of_parameter = bytes_of(request.precision.compute);
+      REQUIRE(by_host.disk.tiles.size() == by_device.disk.tiles.size());
+      REQUIRE(by_host.disk.bytes - by_device.disk.bytes ==
+              by_host.disk.tiles_in_memory *
+                  (whole_blocks(largest * of_gradient) + whole_blocks(largest * of_parameter)));
+      REQUIRE(by_host.disk.read_bytes == elements * of_parameter);
+      REQUIRE(by_host.disk.written_bytes == elements * (of_gradient + (narrow ? 0 : of_parameter)));
+      REQUIRE(by_host.disk.memory_bytes() == 0);
+      REQUIRE(by_host.bytes.slots == by_device.bytes.slots - by_device.disk.memory_bytes());
+      REQUIRE(by_host.bytes.total() - by_host.bytes.slots == by_device.bytes.total() - by_device.bytes.slots);
+    }
+  }
+}
+
 TEST_CASE("parameters of whole flat units are in memory or on a disk, with each element in one tile, and planned") {
   for (unsigned seed = 0; seed < 20; ++seed) {
     auto const model = random_model(seed);

@@ -120,6 +120,8 @@ TEST_CASE("Every key refuses what it cannot be, saying what it can") {
       {"network_bytes_per_s", "[]", bandwidth},
       {"node_bytes_per_s", "3", bandwidth},
       {"host_bytes_per_s", "0", bandwidth},
+      {"host_thread_bytes_per_s", "1e+19", bandwidth},
+      {"host_memory_bytes_per_s", "0", bandwidth},
       {"kernel_us", "1e+308", time},
       {"ring", "[]", "a list of one protocol or more"},
       {"ring", "{}", "a list of one protocol or more"},

@@ -143,7 +143,7 @@ TEST_CASE("A disk takes what its rate says, in line or beside the math") {
   };
   auto const disk = plan(small.model, file(false), 4).disk;
   auto const in_line = run(small.model, file(false), 4, work(), node);
-  double const disk_ms = 2e-3 * static_cast<double>(disk.bytes_moved);
+  double const disk_ms = 2e-3 * static_cast<double>(disk.read_bytes);
   CHECK(in_line.exposed_io_ms == Approx(disk_ms).epsilon(1e-3));
   CHECK(in_line.step_ms == Approx(2 * 19 + disk_ms).epsilon(0.01));
   CHECK(in_line.exposed_comm_ms == Approx(0).margin(1e-2));
@@ -172,7 +172,7 @@ TEST_CASE("The host's memory beside a GPU takes what its link's rate says, each 
     return plan(small.model, file(pipeline), 4, {.device = DeviceKind::cuda});
   };
   auto const in_line = run(small.model, file(false), 4, work(), node);
-  double const one_way_ms = 1e-3 * static_cast<double>(planned(false).host.bytes_moved);
+  double const one_way_ms = 1e-3 * static_cast<double>(planned(false).host.read_bytes);
   REQUIRE(one_way_ms > 0);
   CHECK(in_line.exposed_io_ms == Approx(2 * one_way_ms).epsilon(1e-3));
   CHECK(in_line.step_ms == Approx(2 * 19 + 2 * one_way_ms).epsilon(0.01));
@@ -187,6 +187,53 @@ TEST_CASE("The host's memory beside a GPU takes what its link's rate says, each 
   auto const there = run(small.model, file(true), 4, work(), node);
   CHECK(there.exposed_io_ms == 0);
   CHECK(there.memory == plan(small.model, small_config(3), 4).bytes);
+}
+
+TEST_CASE("An update by the host takes what the host's rate says, gradients and parameters what the link's does") {
+  SmallModel const small;
+  auto node = machine(fast);
+  node.host_bytes_per_s = 1e6;  // a byte a microsecond
+  node.host_thread_bytes_per_s = 4e6;
+  node.host_memory_bytes_per_s = 1e9;
+  for (auto const* const more : {"", R"(, "bf16": {"enabled": true})"}) {
+    INFO(more);
+    auto const file = [&](bool pipeline) {
+      return small_config(3, {.zero = fmt::format(R"(, "sub_group_size": 1, "offload_optimizer": {{"device": "cpu",
+                                                         "pipeline_read": {0}, "pipeline_write": {0}}})",
+                                                  pipeline),
+                              .zeroth = R"(, "offload_update": "host")",
+                              .more = more});
+    };
+    auto const planned = [&](bool pipeline) {
+      return plan(small.model, file(pipeline), 4, {.device = DeviceKind::cuda});
+    };
+    auto const host = planned(false).host;
+    bool const has_master = *more != '\0';
+    // Of an element: an fp32 gradient to the host, and a parameter where that is the master; a parameter back.
+    auto const elements = host.read_bytes / (has_master ? 2 : 4);
+    CHECK(host.written_bytes == elements * (has_master ? 4 : 8));
+    double const links_ms = 1e-3 * static_cast<double>(host.read_bytes + host.written_bytes);
+    // Master and two states are read and written, the gradient is read, and beside a master a parameter is written.
+    double const update_ms = 1e-3 * static_cast<double>(elements * (has_master ? 30 : 28)) / 4;
+    auto const in_line = run(small.model, file(false), 4, work(), node);
+    CHECK(in_line.exposed_io_ms == Approx(links_ms + update_ms).epsilon(1e-2));
+    CHECK(in_line.step_ms == Approx(2 * 19 + links_ms + update_ms).epsilon(0.01));
+    CHECK(in_line.memory == planned(false).bytes);
+    CHECK(in_line.report.disk_read_bytes == host.read_bytes);
+    CHECK(in_line.report.disk_written_bytes == host.written_bytes);
+    auto const beside = run(small.model, file(true), 4, work(), node);
+    CHECK(beside.memory == planned(true).bytes);
+    CHECK(beside.exposed_io_ms < in_line.exposed_io_ms);
+    CHECK(beside.step_ms >= Approx(38 + update_ms).epsilon(0.01));
+    CHECK(beside.step_ms == Approx(2 * 19 + beside.exposed_io_ms).epsilon(0.01));
+    std::swap(node.host_thread_bytes_per_s, node.host_memory_bytes_per_s);  // threads enough, and no more for them
+    CHECK(run(small.model, file(false), 4, work(), node).step_ms == Approx(in_line.step_ms));
+    std::swap(node.host_thread_bytes_per_s, node.host_memory_bytes_per_s);
+    auto without = node;
+    without.host_thread_bytes_per_s = 0;
+    CHECK_THAT(testing::thrown<ConfigError>([&] { return run(small.model, file(true), 4, work(), without); }),
+               Catch::Contains("has no host_thread_bytes_per_s"));
+  }
 }
 
 TEST_CASE("Parameters on a disk are simulated as they are planned") {

@@ -25,6 +25,20 @@ TEST_CASE("A column has the letter of what took its time") {
         "  reduce |..... RRD |\n");
 }
 
+TEST_CASE("Streams of what is offloaded have a line where they do something") {
+  Timeline timeline;
+  timeline.add({"read", "read", "a", 70, 90});
+  timeline.add({"update", "update", "a", 30, 60});
+  timeline.add({"write", "write", "a", 10, 20});
+  CHECK(lanes_of(timeline, 100, 10) ==
+        " compute |          |\n"
+        "  gather |          |\n"
+        "  reduce |          |\n"
+        "    read |       RR |\n"
+        "  update |   UUU    |\n"
+        "   write | W        |\n");
+}
+
 TEST_CASE("What never takes most of a column is drawn as often as its time says") {
   Timeline timeline;
   for (int i = 0; i < 40; ++i) {  // a quarter of each column is waited

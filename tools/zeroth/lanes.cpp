@@ -7,6 +7,7 @@
 #include <cctype>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace zeroth::tools {
@@ -64,9 +65,10 @@ std::string lanes_of(Timeline const& timeline, double end_us, int columns) {
   auto const spans = timeline.spans();
   auto const column_us = std::max(end_us / columns, 1e-9);
   std::string text;
-  for (auto const* const stream : {"compute", "gather", "reduce", "read", "write"}) {
-    bool const of_disk = stream == std::string_view{"read"} || stream == std::string_view{"write"};
-    if (of_disk && std::ranges::find(spans, stream, &Span::stream) == spans.end()) {
+  constexpr std::pair<char const*, bool> streams[] = {{"compute", true}, {"gather", true},  {"reduce", true},
+                                                      {"read", false},   {"update", false}, {"write", false}};
+  for (auto const& [stream, always] : streams) {
+    if (!always && std::ranges::find(spans, stream, &Span::stream) == spans.end()) {
       continue;
     }
     text += fmt::format("{:>8} |{}|\n", stream, drawn(shares_of(spans, stream, column_us, columns)));

@@ -29,7 +29,7 @@ Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_by
   for (auto const& [name, tier] : {std::pair{"host", &stage.plan->host}, {"disk", &stage.plan->disk}}) {
     if (tier->bytes > 0) {
       json[name] = {
-          {"bytes", tier->bytes}, {"read_per_step", tier->bytes_moved},       {"written_per_step", tier->bytes_moved},
+          {"bytes", tier->bytes}, {"read_per_step", tier->read_bytes},        {"written_per_step", tier->written_bytes},
           {"tiles", tier->tiles}, {"tiles_in_memory", tier->tiles_in_memory}, {"memory", tier->memory_bytes}};
     }
   }

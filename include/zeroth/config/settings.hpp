@@ -111,6 +111,8 @@ struct PersistenceSettings {
 
 /// Where states are when nobody uses them.
 enum class OffloadDevice : std::uint8_t { none, cpu, nvme };
+/// Who updates states that are in the host's memory beside a GPU.
+enum class OffloadUpdate : bool { device, host };
 
 /// Of the optimizer's states and of parameters: offload_optimizer, offload_param, sub_group_size and aio. `cpu` is
 /// where a CPU has them anyway.
@@ -119,6 +121,8 @@ struct OffloadSettings {
   OffloadDevice parameters = OffloadDevice::none;  ///< Likewise, of what is cut of them.
   std::filesystem::path folder;                    ///< With nvme: where the files of the optimizer's states are.
   double ratio = 1;                                ///< Of the elements, those that are offloaded.
+  OffloadUpdate update = OffloadUpdate::device;    ///< With cpu. A CPU is the host itself, and updates either way.
+  int update_threads = 1;                          ///< Of the host, on each rank, where it updates.
   int buffer_count = 4;                            ///< Of a state of a tile, at least.
   bool read_ahead = false;                         ///< Tiles are read while others are updated.
   bool write_behind = false;                       ///< Likewise written.

@@ -14,7 +14,7 @@ namespace zeroth {
 
 /// Microseconds are those of the device: of the machine's monotonic clock, or of a simulation.
 struct Span {
-  std::string stream;  ///< "compute", "gather", "reduce", "save", "read", "write"
+  std::string stream;  ///< "compute", "gather", "reduce", "save", "read", "write", "update"
   /// "forward", "backward", "gather", "reduce", "add up", "update", "publish", "decide", "save", "read", "write" or
   /// "wait"
   std::string what;

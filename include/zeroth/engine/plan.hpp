@@ -38,10 +38,11 @@ struct PlannedCommunicator {
 /// What of the masters and the optimizer's states is in a tier beside the device's memory.
 struct PlannedTier {
   std::int64_t bytes = 0;               ///< Of a rank's file, or of its pinned memory of the host. 0: nothing.
-  std::int64_t bytes_moved = 0;         ///< By a rank in a step: read, and as many are written.
-  std::int64_t tiles = 0;               ///< That come into the device's memory one after the other.
+  std::int64_t read_bytes = 0;          ///< By a rank in a step, into the device's memory.
+  std::int64_t written_bytes = 0;       ///< Likewise, from there.
+  std::int64_t tiles = 0;               ///< That are updated one after the other.
   std::int64_t largest_tile_count = 0;  ///< Elements of one.
-  int tiles_in_memory = 0;              ///< At once.
+  int tiles_in_memory = 0;              ///< At once: of the device, or of the host where that updates.
   std::int64_t memory_bytes = 0;        ///< Of slots: what tiles take there.
 };
 

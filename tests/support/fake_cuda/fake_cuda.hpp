@@ -8,20 +8,19 @@
 ///   cudaDriverGetVersion cudaFuncGetAttributes cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess
 ///   cudaDeviceGetPCIBusId
 ///   cudaMalloc cudaFree cudaHostAlloc cudaFreeHost cudaMemGetInfo cudaMemcpyAsync cudaMemsetAsync
-///   cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamQuery cudaStreamWaitEvent
+///   cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamQuery cudaStreamWaitEvent cudaLaunchHostFunc
 ///   cudaEventCreateWithFlags cudaEventDestroy cudaEventRecord cudaEventQuery cudaEventElapsedTime
 ///   cudaGetLastError cudaGetErrorName cudaGetErrorString
 ///
-/// What would block the host or call it back (cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize,
-/// cudaLaunchHostFunc, cudaMemcpy and the like) is missing on purpose: that a test links shows that the library calls
-/// none of it.
+/// What would block the host (cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize, cudaMemcpy and the
+/// like) is missing on purpose: that a test links shows that the library calls none of it.
 ///
 /// Stricter than CUDA where that finds mistakes: asynchronous copies from or to memory that CUDA does not know, which
 /// would block the host, are refused; so are handles that were destroyed, and the default stream unless it is asked
 /// for. New memory is full of garbage; a kernel that is given memory out of its GPU's reach is refused at its launch.
 /// As in CUDA, cudaFree waits for the GPU, a kernel's first launch may, events are recorded on streams of their own
-/// GPU, kernels launched on those of the current one, and an error of work that was enqueued is returned by every call
-/// that follows.
+/// GPU, kernels launched on those of the current one, functions of the host run one at a time and may not call CUDA,
+/// and an error of work that was enqueued is returned by every call that follows.
 #pragma once
 #include <cuda_runtime_api.h>
 

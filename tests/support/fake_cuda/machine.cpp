@@ -66,6 +66,7 @@ namespace zeroth::testing::fake_cuda {
 namespace {
 
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local bool in_host_function = false;
 
 }  // namespace
 
@@ -82,6 +83,14 @@ cudaError_t answer(cudaError_t error) {
 }
 
 cudaError_t take_last_error() { return std::exchange(last_error, cudaSuccess); }
+
+void run_host_function(cudaHostFn_t function, void* data) {
+  static std::mutex one_at_a_time;
+  std::lock_guard const lock{one_at_a_time};
+  in_host_function = true;
+  function(data);
+  in_host_function = false;
+}
 
 void Point::pass(std::uint64_t number, std::chrono::steady_clock::time_point when) {
   {
@@ -109,6 +118,9 @@ State& State::get() {
 
 cudaError_t State::enter(char const* function, int gpu) {
   ++calls[function];
+  if (in_host_function) {
+    return cudaErrorNotPermitted;
+  }
   if (auto const found = refusals.find(function); found != refusals.end() && found->second.first-- == 0) {
     auto const error = found->second.second;
     refusals.erase(found);

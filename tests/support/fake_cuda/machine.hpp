@@ -115,6 +115,8 @@ class State {
 
 /// Work that is a kernel, on a stream of the current GPU.
 [[nodiscard]] cudaError_t launch(cudaStream_t stream, std::string const& kernel, std::function<void()> work);
+/// Calls it as CUDA may: after those of all other streams, on a thread whose calls of CUDA are refused meanwhile.
+void run_host_function(cudaHostFn_t function, void* data);
 /// The last error of a thread, as cudaGetLastError() returns it.
 cudaError_t answer(cudaError_t error);
 [[nodiscard]] int& current_gpu();

@@ -12,6 +12,7 @@ using zeroth::testing::fake_cuda::current_gpu;
 using zeroth::testing::fake_cuda::greatest_priority;
 using zeroth::testing::fake_cuda::least_priority;
 using zeroth::testing::fake_cuda::Point;
+using zeroth::testing::fake_cuda::run_host_function;
 using zeroth::testing::fake_cuda::State;
 
 extern "C" {
@@ -97,6 +98,25 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (number > 0) {  // one that was never recorded counts as passed
     stream->push([point, number] { point->wait_for(number); });
   }
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  stream = state.resolve(stream);
+  if (!state.streams.contains(stream) || function == nullptr) {
+    return answer(cudaErrorInvalidResourceHandle);
+  }
+  int const gpu = stream->gpu;
+  if (auto const error = state.enter("cudaLaunchHostFunc", gpu); error != cudaSuccess) {
+    return answer(error);
+  }
+  stream->push([function, data, gpu] {
+    if (State::get().may_run(gpu)) {
+      run_host_function(function, data);
+    }
+  });
   return cudaSuccess;
 }
 
