@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/abort_state.hpp"
+#include "comm/memberships.hpp"
 #include "comm/nccl/nccl_link.hpp"
 #include "comm/nccl/nccl_watch.hpp"
 #include "comm/store/rendezvous.hpp"
