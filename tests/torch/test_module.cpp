@@ -296,6 +296,9 @@ TEST_CASE("no parameter and no gradient is in memory twice") {
       });
       File const file{.stage = stage, .slots = 2, .optimizer = R"("type": "SGD", "params": {"lr": 1e-3})"};
       Trainer trainer{job, file.config(), *net};
+      // Pages of their own for all large tensors: glibc's heap has holes that aligned memory of the same size does not
+      // fit in, and they would count.
+      ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
       REQUIRE(forget_peak());
       for (int step = 0; step < 3; ++step) {
         for (auto micro : trainer.micro_steps()) {
@@ -315,9 +318,7 @@ TEST_CASE("no parameter and no gradient is in memory twice") {
     INFO("stage " << stage << ": planned " << planned << ", grown by " << grown);
     CHECK(planned >= 2 * layers * each);
     CHECK(grown > planned / 2);
-    // Twice would be 12 of them. One gradient is autograd's until it has been copied, and glibc's heap has holes that
-    // aligned memory of the same size does not fit in.
-    CHECK((!warm || grown < planned + (layers - 2) * each));
+    CHECK((!warm || grown < planned + each + each / 2));  // one gradient is autograd's until it has been copied
     warm = true;
   }
 }
