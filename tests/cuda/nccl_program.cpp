@@ -36,22 +36,27 @@ void wait_for_ever(Job& job) {
   stream->synchronize();
 }
 
-void act(Job& job, std::string const& deed, int stage) {
-  if (deed == "wait for ever") {
-    return wait_for_ever(job);
-  }
-  auto const config = deed == "go on in groups"
-                          ? nccl_training(stage).with(R"({"zero_optimization": {"mics_shard_size": 2}})")
-                          : nccl_training(stage);
+void train(Job& job, std::string const& deed, int stage) {
   TrainOptions options;
   options.access = CudaAccess::make;
   say(fmt::format("the launch order is {}", std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT")));
   do {
-    say(outcome_word(train_synthetic(job, config, options)));
+    say(outcome_word(train_synthetic(job, nccl_training(stage), options)));
     if (deed == "throw") {
       throw std::runtime_error{"the disk is full"};
     }
   } while (deed != "train");  // until another rank ends it
+}
+
+void act(Job& job, std::string const& deed, int stage) {
+  if (deed == "wait for ever") {
+    return wait_for_ever(job);
+  }
+  if (deed == "go on in pairs") {
+    auto const pair = job.split(job.rank() / 2, job.rank(), "pair");
+    return train(job, deed, stage);
+  }
+  train(job, deed, stage);
 }
 
 int run(char const* const* arguments) {

@@ -137,13 +137,13 @@ TEST_CASE("a process that is killed is named to all others") {
 }
 
 TEST_CASE("a process of a group that is killed is named to all others, with its group") {
-  Processes job{{.world = 4}, std::vector<std::string>(4, "go on in groups")};
+  Processes job{{.world = 4}, std::vector<std::string>(4, "go on in pairs")};
   for (std::size_t rank = 0; rank < 4; ++rank) {
     REQUIRE(job[rank].wait_for("trained"));
   }
   job[3].send(SIGKILL);
   for (std::size_t rank = 0; rank < 3; ++rank) {
-    job.check_told(rank, " (of 'gather-group': ranks 2 and 3; 'reduce-replicas': ranks 1 and 3) ended without leaving");
+    job.check_told(rank, " (of 'pair': ranks 2 and 3) ended without leaving");
   }
 }
 

@@ -128,6 +128,7 @@ struct Store::State {
 
   void run() noexcept;
   void poll_once();
+  void see_what_came();
   void take_posts();
   void leave();
   void advance(Clock::time_point now);
@@ -217,6 +218,13 @@ void Store::State::run() noexcept {
   }
 }
 
+/// A poll that the process was stopped in tells what was there before: who goes on hears all before it judges.
+void Store::State::see_what_came() {
+  if (::poll(entries.data(), entries.size(), 0) < 0) {
+    std::for_each(entries.begin(), entries.end(), [](pollfd& entry) { entry.revents = 0; });
+  }
+}
+
 void Store::State::poll_once() {
   entries.clear();
   entries.push_back({wake.get(), POLLIN, 0});
@@ -236,6 +244,7 @@ void Store::State::poll_once() {
     }
   }
   if (now - options.heartbeat_timeout / 2 > deadline) {  // stopped, with the whole job perhaps, and continued
+    see_what_came();
     client->forgive_silence(now);
     if (server) {
       server->forgive_silence(now);
