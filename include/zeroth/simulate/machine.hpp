@@ -35,15 +35,15 @@ struct Machine {
   double disk_bytes_per_s = 0;           ///< Of all disks of one node, read and written together; 0: there are none.
   /// Of one rank, from and to the host's memory, each way by itself; 0: its device's memory is the host's.
   double host_bytes_per_s = 0;
-  /// What one thread of a host reads and writes together in an update, and all threads of one rank at most; 0: unknown,
-  /// and no host updates.
-  double host_thread_bytes_per_s = 0, host_memory_bytes_per_s = 0;
-  std::vector<Protocol> ring;        ///< Of ring algorithms.
-  std::vector<Protocol> tree;        ///< Of tree algorithms; empty: none are used.
-  bool copy_engine_gathers = false;  ///< All-gathers within a node run on copy engines and slow nothing down.
-  double communication_share = 0;    ///< Of a rank's compute that a collective takes while it runs: 0 to 1.
-  double enqueue_us = 0;             ///< What enqueueing anything costs the host.
-  double kernel_us = 0;              ///< Shortest time of a kernel.
+  /// What one thread of a host reads and writes together in an update; 0: unknown, and no host updates.
+  double host_thread_bytes_per_s = 0;
+  double host_memory_bytes_per_s = 0;  ///< Likewise, all threads of one rank together, at most.
+  std::vector<Protocol> ring;          ///< Of ring algorithms.
+  std::vector<Protocol> tree;          ///< Of tree algorithms; empty: none are used.
+  bool copy_engine_gathers = false;    ///< All-gathers within a node run on copy engines and slow nothing down.
+  double communication_share = 0;      ///< Of a rank's compute that a collective takes while it runs: 0 to 1.
+  double enqueue_us = 0;               ///< What enqueueing anything costs the host.
+  double kernel_us = 0;                ///< Shortest time of a kernel.
 
   /// Operations per second of one rank that computes in `compute`.
   [[nodiscard]] double peak(Dtype compute) const noexcept {
