@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <random>
 #include <string>
 
@@ -114,13 +115,9 @@ TEST_CASE("in groups parameters on a disk have the bits of stage 0") {
   }
 }
 
-TEST_CASE("what replicas hand each other on its way to a disk has the bits of stage 0, however late it comes") {
-  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
-  if (is_left_out(types)) {
-    return;
-  }
-  constexpr int world = 4;
-  Folder const folder;
+/// Stage 3, as `made` makes it, from disks and ranks that sleep at random, over stage 0.
+void check_from_sleepy_disks(Types const& types, int world, Folder const& folder,
+                             std::function<Config(Config const&)> const& made) {
   auto const base = ended(world, stage(0, types, 2, "every_micro_step", movements[1]));
   unsigned seed = 1;
   for (auto const& move : movements) {
@@ -129,11 +126,21 @@ TEST_CASE("what replicas hand each other on its way to a disk has the bits of st
       SleepyDisk const sleepy{folder, seed++};
       TrainOptions options;
       options.waits = true;
-      auto const config =
-          in_groups(stage(3, types, 2, "every_micro_step", move, R"(, "poison": true)"), {3, Cut::parameters}, 2);
+      auto const config = made(stage(3, types, 2, "every_micro_step", move, R"(, "poison": true)"));
       REQUIRE(ended(world, parameters_on_disk(config, disk, folder.path()), options, delayed) == base);
     }
   }
+}
+
+TEST_CASE("what replicas hand each other on its way to a disk has the bits of stage 0, however late it comes") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
+  if (is_left_out(types)) {
+    return;
+  }
+  constexpr int world = 4;
+  Folder const folder;
+  auto const hpz = [](Config const& config) { return in_groups(config, {3, Cut::parameters}, 2); };
+  check_from_sleepy_disks(types, world, folder, hpz);
   auto const in_two_levels =
       in_groups(stage(3, types, 2, "every_micro_step", movements[0]), {3, Cut::parameters}, 2, true);
   CHECK(ended(world, parameters_on_disk(in_two_levels, parameters_on_disks[1], folder.path())) ==
@@ -180,19 +187,7 @@ TEST_CASE("a disk of parameters that sleeps at random, and ranks that do, change
   if (is_left_out(types)) {
     return;
   }
-  Folder const folder;
-  auto const base = ended(3, stage(0, types, 2, "every_micro_step", movements[1]));
-  unsigned seed = 1;
-  for (auto const& move : movements) {
-    for (auto const& disk : parameters_on_disks) {
-      INFO(fmt::format("{}, overlap {}, seed {}; {}", types.name, move.overlap, seed, disk.name()));
-      SleepyDisk const sleepy{folder, seed++};
-      TrainOptions options;
-      options.waits = true;
-      auto const config = stage(3, types, 2, "every_micro_step", move, R"(, "poison": true)");
-      REQUIRE(ended(3, parameters_on_disk(config, disk, folder.path()), options, delayed) == base);
-    }
-  }
+  check_from_sleepy_disks(types, 3, Folder{}, [](Config const& config) { return config; });
 }
 
 TEST_CASE("an overflow leaves parameters on a disk as they were") {
