@@ -3,9 +3,12 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/folder.hpp"
@@ -24,6 +27,30 @@ using torch_adapter::seeded;
 using torch_adapter::Trainer;
 using torch_adapter::UnitPolicy;
 using torch_adapter::units;
+
+// ---- values to start from -------------------------------------------------------------------------------------------
+
+TEST_CASE("ranks that are threads get the values of their seeds, whatever others make meanwhile") {
+  auto const values = [] { return at::randn({64}); };
+  auto const slow_values = [&] {  // two draws with time between them, for somebody else's
+    auto const first = at::randn({32});
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});
+    return at::cat({first, at::randn({32}), seeded(5, values)});
+  };
+  auto const expected = seeded(3, values);
+  auto const expected_slow = seeded(4, slow_values);
+  std::atomic<int> wrong = 0;
+  auto const repeat = [&wrong](std::uint64_t seed, auto const& make, at::Tensor const& result) {
+    for (int i = 0; i < 20; ++i) {
+      wrong += at::equal(seeded(seed, make), result) ? 0 : 1;
+    }
+  };
+  std::thread other{[&] { repeat(4, slow_values, expected_slow); }};
+  repeat(3, values, expected);
+  repeat(4, slow_values, expected_slow);
+  other.join();
+  REQUIRE(wrong == 0);
+}
 
 // ---- units ----------------------------------------------------------------------------------------------------------
 

@@ -27,12 +27,22 @@ template <class F>
   });
 }
 
+namespace detail {
+
+/// One for the process, whatever is made: libtorch's generator is one, too.
+[[nodiscard]] inline std::recursive_mutex& generator_turns() noexcept {
+  static std::recursive_mutex turns;
+  return turns;
+}
+
+}  // namespace detail
+
 /// What `make` makes when libtorch's generator starts at `seed`: the same module on all ranks. Ranks that are threads
-/// share that generator, so they take turns. Not collective.
+/// share that generator, so they take turns, whatever
+/// they make: `make` calls nothing collective, but may call seeded() itself. Not collective.
 template <class F>
 [[nodiscard]] auto seeded(std::uint64_t seed, F const& make) {
-  static std::mutex turns;
-  std::lock_guard const lock{turns};
+  std::lock_guard const lock{detail::generator_turns()};
   ::torch::manual_seed(seed);
   detail::keep_values_apart();
   return make();
