@@ -45,14 +45,19 @@ PageMemory::PageMemory(Ledger& ledger, Category category, std::int64_t bytes, Pa
     if (shared && file_ < 0) {
       refuse("memfd_create");
     }
-    int const flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | (pages == Pages::touched ? MAP_NORESERVE : 0);
-    void* const mapped = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, flags, file_, 0);
+    constexpr int access = PROT_READ | PROT_WRITE;
+    int const flags = MAP_PRIVATE | MAP_ANONYMOUS | (pages == Pages::touched ? MAP_NORESERVE : 0);
+    void* const mapped = shared ? map_shared(file_, bytes, access)
+                                : mmap(nullptr, static_cast<std::size_t>(bytes), access, flags, -1, 0);
     if (mapped == MAP_FAILED) {
       refuse("mmap");
     }
     data_ = static_cast<std::byte*>(mapped);
     if (pages == Pages::all) {
       prefer_large_pages({data_, static_cast<std::size_t>(bytes)});
+    }
+    if (shared) {
+      take_large_pages({data_, static_cast<std::size_t>(bytes)});
     }
   }
   bytes_ = bytes;

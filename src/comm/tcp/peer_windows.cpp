@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "comm/store/socket.hpp"
+#include "core/large_pages.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -34,7 +35,7 @@ void PeerWindows::open(std::uint32_t number, int member, std::string const& path
     throw SystemError{
         fmt::format("{}, memory that another rank registers, cannot be opened: {}", path, error_text(errno))};
   }
-  void* const here = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ, MAP_SHARED, file.get(), 0);
+  void* const here = map_shared(file.get(), bytes, PROT_READ);
   if (here == MAP_FAILED) {
     throw SystemError{fmt::format("mmap of {} bytes that another rank registers: {}", bytes, error_text(errno))};
   }
