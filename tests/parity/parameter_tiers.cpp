@@ -27,14 +27,20 @@ Config stage(int number, Types const& types, int accumulation, char const* reduc
   return Config::from_json(file(types, number, accumulation, reduce, move, more));
 }
 
-/// Another one with each call, so that a grid goes through all of them.
-class NextParameters {
+/// Another one of them with each call, a place further after each round of movements: kept from one point of a grid to
+/// the next, it pairs every one with every movement.
+template <class T, std::size_t count>
+class Next {
  public:
-  [[nodiscard]] ParametersOnDisk const& operator()() {
-    return parameters_on_disks[next_++ % std::size(parameters_on_disks)];
+  explicit Next(T const (&all)[count]) : all_{all} {}
+  [[nodiscard]] T const& operator()() {
+    auto const place = next_ + next_ / std::size(movements);
+    ++next_;
+    return all_[place % count];
   }
 
  private:
+  T const (&all_)[count];
   std::size_t next_ = 0;
 };
 
@@ -54,7 +60,7 @@ TEST_CASE("parameters on a disk have the bits of stage 0, and leave no file") {
     return;
   }
   Folder const folder;
-  NextParameters next;
+  static Next next{parameters_on_disks};
   auto const base = trained(world, stage(0, types, accumulation, reduce, movements[1]));
   for (auto const& move : movements) {
     auto const& disk = next();
@@ -77,7 +83,8 @@ TEST_CASE("parameters and states on disks are those of stage 0 in the end, by ev
     return;
   }
   Folder const folder;
-  NextParameters next;
+  static Next next{parameters_on_disks};
+  static Next next_states{on_disks};
   auto const of = [&](int number, Movement const& move) {
     return Config::from_json(file(types, number, 2, "every_micro_step", move, "", rule.optimizer));
   };
@@ -87,10 +94,9 @@ TEST_CASE("parameters and states on disks are those of stage 0 in the end, by ev
     auto const config = parameters_on_disk(of(3, move), disk, folder.path());
     INFO(fmt::format("{}, {}; {}", rule.name, types.name, disk.name()));
     REQUIRE(ended(3, config) == base);
-    for (auto const& states : on_disks) {
-      INFO(states.name());
-      REQUIRE(ended(3, on_disk(config, states, folder.path())) == base);
-    }
+    auto const& states = next_states();
+    INFO(states.name());
+    REQUIRE(ended(3, on_disk(config, states, folder.path())) == base);
   }
 }
 
@@ -101,7 +107,7 @@ TEST_CASE("in groups parameters on a disk have the bits of stage 0") {
     return;
   }
   Folder const folder;
-  NextParameters next;
+  static Next next{parameters_on_disks};
   auto const base = ended(world, stage(0, types, 2, "every_micro_step", movements[1]));
   for (int const size : group_sizes(world)) {
     for (auto const& grouping : {Grouping{3, Cut::states}, Grouping{3, Cut::parameters}}) {
