@@ -13,6 +13,7 @@
 #include "cuda/nccl_ranks.hpp"
 #include "cuda/trained.hpp"
 #include "engine/small_model.hpp"
+#include "support/sanitized.hpp"
 #include "zeroth/adapters/cuda.hpp"
 
 namespace zeroth::testing {
@@ -83,6 +84,10 @@ TEST_CASE("ranks that communicate by NCCL train as threads on the CPU do") {
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   for (int stage = 0; stage <= 3; ++stage) {
     for (bool const overlap : {true, false}) {
+      static Sample sample{3};
+      if (sample.leaves_out()) {
+        continue;
+      }
       INFO(fmt::format("{}, stage {}, overlap {}", types.name, stage, overlap));
       auto const text = file(types, stage, overlap);
       REQUIRE(bits_of(train_by_nccl(4, text)) == bits_of(train_on_cpu(4, text)));

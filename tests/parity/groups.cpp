@@ -61,6 +61,10 @@ TEST_CASE("groups of any size have the bits of stage 0") {
   auto const base = trained(world, plain(types, accumulation, reduce, movements[1]));
   for (auto const& grouping : groupings) {
     for (int const size : group_sizes(world)) {
+      static Sample sample{5};
+      if (sample.leaves_out()) {
+        continue;
+      }
       auto const& move = next();
       auto const* const poison = move.gradient_slots == 1 ? "" : R"(, "poison": true)";
       INFO(fmt::format("{} ranks, {}, {} micro-steps, {}, {}, overlap {}", world, types.name, accumulation, reduce,
@@ -111,7 +115,8 @@ TEST_CASE("with sums in two levels all stages and groups of one size train the s
       REQUIRE(run(grouping) == base);
     }
     for (auto const& grouping : groupings) {
-      if (size > 1 || grouping.cut == Cut::states) {
+      static Sample sample{3};
+      if ((size > 1 || grouping.cut == Cut::states) && !sample.leaves_out()) {
         REQUIRE(run(grouping) == base);
       }
     }
@@ -193,6 +198,10 @@ TEST_CASE("delays change nothing in groups") {
       trained(world, in_groups(plain(types, 2, "every_micro_step", movements[1]), stages_alone[0], 2, two_levels));
   for (auto const& grouping : groupings) {
     for (auto const& move : movements) {
+      static Sample sample{3};
+      if (sample.leaves_out()) {
+        continue;
+      }
       INFO(fmt::format("{}, {}, overlap {}, two levels: {}", types.name, grouping.name(2), move.overlap, two_levels));
       TrainOptions options;
       options.waits = true;

@@ -54,6 +54,10 @@ TEST_CASE("states on a disk have the bits of stage 0, and leave no file") {
   auto const base = trained(world, plain(types, 0, accumulation, reduce, movements[1]));
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const& move : movements) {
+      static Sample sample{3};
+      if (sample.leaves_out()) {
+        continue;
+      }
       auto const& disk = next();
       auto const* const poison = move.gradient_slots == 1 ? "" : R"(, "poison": true)";
       INFO(fmt::format("{} ranks, {}, {} micro-steps, stage {}, overlap {}; {}", world, types.name, accumulation, stage,

@@ -12,6 +12,17 @@ inline constexpr bool sanitized = true;
 inline constexpr bool sanitized = false;
 #endif
 
+/// Of a grid all points, and under a sanitizer one in `one_in`, a number that divides none of the grid's own: kept from
+/// one row to the next, it goes through other columns of each.
+class Sample {
+ public:
+  explicit constexpr Sample(int one_in) noexcept : one_in_{one_in} {}
+  [[nodiscard]] bool leaves_out() noexcept { return sanitized && next_++ % one_in_ != 0; }
+
+ private:
+  int one_in_, next_ = 0;
+};
+
 /// Numbers of ranks to go through.
 inline std::vector<int> worlds(std::vector<int> const& all, std::vector<int> const& under_sanitizers) {
   return sanitized ? under_sanitizers : all;
