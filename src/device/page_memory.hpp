@@ -11,7 +11,7 @@ namespace zeroth::device {
 enum class Pages : std::uint8_t {
   all,      ///< The system refuses what it could not all have at once.
   touched,  ///< Most are never touched.
-  shared,   ///< As all; they are those of a file without a name, which other processes may map.
+  shared,   ///< Taken at once; they are those of a file without a name, which other processes may map.
 };
 
 class PageMemory final : public Memory {

@@ -49,7 +49,8 @@ class ZEROTH_EXPORT CpuStream : public Stream {
 [[nodiscard]] ZEROTH_EXPORT CpuStream& as_cpu(Stream& stream);
 
 /// Memory of allocate(): this process's alone, or such as comm::Communicator::register_memory() takes, which lies in a
-/// file without a name that other processes of the same user can map, and costs a file descriptor each.
+/// file without a name that other processes of the same user can map, costs a file descriptor each, and is resident
+/// from the start, in large pages where the system has them.
 enum class CpuBuffers : bool { plain, registrable };
 
 /// Named "cpu". Its streams start their threads when they are made.
