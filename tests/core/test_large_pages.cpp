@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <span>
 #include <string>
 
@@ -23,7 +24,7 @@ constexpr std::int64_t large_page = 2 << 20;
 /// A file without a name, mapped by two.
 class Shared {
  public:
-  explicit Shared(std::int64_t bytes) : bytes_{bytes}, file_{::memfd_create("zeroth test", MFD_CLOEXEC)} {
+  explicit Shared(std::int64_t bytes) : file_{::memfd_create("zeroth test", MFD_CLOEXEC)} {
     REQUIRE(::ftruncate(file_, bytes) == 0);
     for (auto& each : mapped_) {
       void* const at = map_shared(file_, bytes, PROT_READ | PROT_WRITE);
@@ -42,7 +43,6 @@ class Shared {
   [[nodiscard]] std::span<std::byte> operator[](std::size_t who) const { return mapped_[who]; }
 
  private:
-  std::int64_t bytes_;
   int file_;
   std::span<std::byte> mapped_[2];
 };
