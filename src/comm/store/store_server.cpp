@@ -129,8 +129,21 @@ void StoreServer::look_for_silence(Clock::time_point now) {
   auto const is_missed = [&](auto const& peer) {
     return peer->rank > 0 && (peer->deaf || (!peer->ended && now - peer->heard >= options_.heartbeat_timeout));
   };
-  if (!failure_ && std::any_of(peers_.begin(), peers_.end(), is_missed)) {
+  auto const any_is_missed = [&] { return !failure_ && std::any_of(peers_.begin(), peers_.end(), is_missed); };
+  if (any_is_missed()) {
+    read_what_came(now);
+  }
+  if (any_is_missed()) {
     fail_for_silence(now);
+  }
+}
+
+/// This process may have been frozen since poll() ended: what others said in that time counts too before one is named.
+void StoreServer::read_what_came(Clock::time_point now) {
+  for (auto& peer : peers_) {
+    if (peer->rank > 0 && !peer->ended) {
+      read(*peer, now);
+    }
   }
 }
 

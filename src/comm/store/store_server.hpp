@@ -75,6 +75,7 @@ class StoreServer {
   void fail(int origin, std::string const& reason);
   void look_at_the_clock(Clock::time_point now);
   void look_for_silence(Clock::time_point now);
+  void read_what_came(Clock::time_point now);
   void fail_for_silence(Clock::time_point now);
   void begin_inquest(int first, Clock::time_point now);
   void look_at_the_inquest(Clock::time_point now);

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rank 0's store concludes, with poll()'s answers given by hand.
+#include "comm/store/store_server.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/store/socket.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::comm {
+namespace {
+
+using Catch::Contains;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds patience{30};
+constexpr milliseconds timeout{2'000};
+
+/// A store for ranks 0 (this process), 1 and 2, whose thread is the test.
+class ThreeRanks {
+ public:
+  ThreeRanks() : server_{listen(), {"token", 3, timeout}} {
+    auto [mine, its] = socket_pair();
+    server_.adopt(std::move(its), "here");
+    ranks_.emplace_back(std::move(mine), most_answer_bytes(3));
+    for (int rank = 1; rank < 3; ++rank) {
+      ranks_.emplace_back(connect_to("127.0.0.1", port_, Clock::now() + patience).socket, most_answer_bytes(3));
+      serve();  // accepts
+      say(rank, Kind::hello, encode(Hello{.token = "token", .rank = rank, .world = 3, .host = "here"}));
+      serve();
+      REQUIRE(hear(rank, Kind::welcome));
+    }
+  }
+
+  void say(int rank, Kind kind, std::string body) { of(rank).send(kind, 0, std::move(body)); }
+  void say_unheard(int rank) { say(rank, Kind::unheard, Body{}.text("nothing comes").take()); }
+  void say_beat(int rank) { say(rank, Kind::beat, Body{}.number(0).take()); }
+
+  void serve() { serve_at(Clock::now(), std::nullopt); }
+  /// After a poll() that ended at `now` and saw that `rank` alone has said something, though others may have since.
+  void serve_at(Clock::time_point now, std::optional<int> rank) {
+    std::vector<pollfd> entries;
+    server_.watch(entries);
+    REQUIRE(::poll(entries.data(), entries.size(), 1000) >= 0);
+    for (std::size_t i = 0; rank && i < entries.size(); ++i) {
+      entries[i].revents = i == 1 + static_cast<std::size_t>(*rank) ? POLLIN : short{0};  // after the listener
+    }
+    server_.serve(entries, now);
+  }
+  /// Waits until what `ranks` have said can be read.
+  void let_it_come(std::vector<std::size_t> const& ranks) {
+    auto const has_come = [&] {
+      std::vector<pollfd> entries;
+      server_.watch(entries);
+      REQUIRE(::poll(entries.data(), entries.size(), 0) >= 0);
+      return std::all_of(ranks.begin(), ranks.end(),
+                         [&](std::size_t rank) { return (entries[1 + rank].revents & POLLIN) != 0; });
+    };
+    auto const deadline = Clock::now() + patience;
+    while (!has_come()) {
+      REQUIRE(Clock::now() < deadline);
+      std::this_thread::sleep_for(milliseconds{1});
+    }
+  }
+
+  /// The next message of `kind` to `rank`; none if another one comes.
+  std::optional<Frame> hear(int rank, Kind kind) {
+    auto& connection = of(rank);
+    std::optional<Frame> frame;
+    while (!(frame = connection.next()) && await_socket(connection.socket(), POLLIN, Clock::now() + patience) &&
+           connection.receive()) {
+    }
+    return frame && frame->kind == kind ? frame : std::nullopt;
+  }
+  [[nodiscard]] bool is_deserted() const { return server_.is_deserted(); }
+
+ private:
+  Descriptor listen() {
+    int error = 0;
+    auto listener = listen_at("127.0.0.1", 0, error);
+    REQUIRE(error == 0);
+    port_ = port_of(listener);
+    return listener;
+  }
+  Connection& of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  int port_ = 0;
+  StoreServer server_;
+  std::vector<Connection> ranks_;
+};
+
+TEST_CASE("what came while rank 0 was frozen counts before one is named") {
+  SECTION("two that do not hear it, of whom poll() saw one") {
+    ThreeRanks job;
+    job.say_unheard(1);
+    job.say_unheard(2);
+    job.let_it_come({1, 2});
+    job.serve_at(Clock::now(), 1);
+    auto const told = job.hear(0, Kind::aborted);
+    REQUIRE(told);
+    CHECK_THAT(told->body, Contains("rank 0 on here is heard by none of ranks 1 and 2"));
+  }
+  SECTION("one that was well, and one that was not heard of") {
+    ThreeRanks job;
+    job.say_beat(2);
+    job.let_it_come({2});
+    job.serve_at(Clock::now() + timeout, std::nullopt);
+    auto const told = job.hear(0, Kind::aborted);
+    REQUIRE(told);
+    CHECK_THAT(told->body, Contains("rank 1 on here has not been heard of for "));
+  }
+  SECTION("both were well") {
+    ThreeRanks job;
+    job.say_beat(1);
+    job.say_beat(2);
+    job.let_it_come({1, 2});
+    job.serve_at(Clock::now() + timeout, 0);
+    CHECK_FALSE(job.is_deserted());
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::comm
