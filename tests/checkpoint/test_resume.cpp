@@ -79,28 +79,34 @@ TEST_CASE("a run goes on wherever its states were, and are") {
   }
   Folder const disk;
   std::size_t next = 0;
+  Sample sample{3};
+  auto const check = [&](int world, Config const& saved, Config const& restored) {
+    if (!sample.leaves_out()) {
+      check_resume(world, saved, restored);
+    }
+  };
   for (int stage = 0; stage <= 3; ++stage) {
     auto const memory = [&](int of) { return Config::from_json(varied_file(types, of)); };
     auto const file = [&](int of) { return on_disk(memory(of), on_disks[next++ % std::size(on_disks)], disk.path()); };
     INFO(fmt::format("{}, stages {} and {}", types.name, stage, 3 - stage));
-    check_resume(3, file(stage), memory(3 - stage));
-    check_resume(2, memory(stage), file(3 - stage));
-    check_resume(1, file(stage), file(3 - stage));
+    check(3, file(stage), memory(3 - stage));
+    check(2, memory(stage), file(3 - stage));
+    check(1, file(stage), file(3 - stage));
   }
   auto const in_groups = [&](char const* keys) {
     return Config::from_json(varied_file(types, 3)).with(fmt::format(R"({{"zero_optimization": {}}})", keys));
   };
-  check_resume(4, in_groups(R"({"zero_hpz_partition_size": 2})"),
-               on_disk(in_groups(R"({"mics_shard_size": 2})"), on_disks[1], disk.path()));
-  check_resume(4, on_disk(in_groups(R"({"mics_shard_size": 2})"), on_disks[2], disk.path()),
-               on_disk(in_groups(R"({"zero_hpz_partition_size": 2})"), on_disks[4], disk.path()));
+  check(4, in_groups(R"({"zero_hpz_partition_size": 2})"),
+        on_disk(in_groups(R"({"mics_shard_size": 2})"), on_disks[1], disk.path()));
+  check(4, on_disk(in_groups(R"({"mics_shard_size": 2})"), on_disks[2], disk.path()),
+        on_disk(in_groups(R"({"zero_hpz_partition_size": 2})"), on_disks[4], disk.path()));
   auto const all_on_disk = [&](char const* keys, std::size_t how) {
     return parameters_on_disk(on_disk(in_groups(keys), on_disks[how], disk.path()), parameters_on_disks[how],
                               disk.path());
   };
-  check_resume(4, all_on_disk(R"({"zero_hpz_partition_size": 2})", 1), in_groups(R"({"mics_shard_size": 2})"));
-  check_resume(4, all_on_disk(R"({"mics_shard_size": 2})", 2), all_on_disk(R"({"zero_hpz_partition_size": 2})", 3));
-  check_resume(4, in_groups("{}"), all_on_disk(R"({"zero_hpz_partition_size": 2})", 0));
+  check(4, all_on_disk(R"({"zero_hpz_partition_size": 2})", 1), in_groups(R"({"mics_shard_size": 2})"));
+  check(4, all_on_disk(R"({"mics_shard_size": 2})", 2), all_on_disk(R"({"zero_hpz_partition_size": 2})", 3));
+  check(4, in_groups("{}"), all_on_disk(R"({"zero_hpz_partition_size": 2})", 0));
 }
 
 TEST_CASE("a run goes on in the middle of what a loss scale has seen") {
@@ -246,6 +252,10 @@ TEST_CASE("a run goes on between groups and none, and between groups of other si
   for (std::size_t i = 0; i < files.size(); ++i) {
     auto const& [saved, first] = files[i];
     for (auto const j : {(i + 1) % files.size(), (i + 3) % files.size()}) {
+      static Sample sample{3};
+      if (sample.leaves_out()) {
+        continue;
+      }
       auto const& [restored, second] = files[j];
       INFO(fmt::format("{}, saved in {}, restored in {}", types.name, saved, restored));
       Folder const folder;
@@ -260,6 +270,10 @@ TEST_CASE("a run goes on between groups and none, and between groups of other si
 TEST_CASE("a run that saves is one that does not") {
   auto const types = GENERATE(fp32_types, bf16_types, fp16_types, bf16_masters_and_moments);
   for (int stage = 0; stage <= 3; ++stage) {
+    static Sample sample{3};
+    if (sample.leaves_out()) {
+      continue;
+    }
     INFO(fmt::format("{}, stage {}", types.name, stage));
     Folder const folder;
     TrainOptions options;

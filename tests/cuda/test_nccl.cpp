@@ -2,6 +2,7 @@
 /// The communicator nccl, on an NCCL of the tests' own, or on GPUs.
 #include "cuda/nccl_ranks.hpp"
 #include "support/catch.hpp"
+#include "support/sanitized.hpp"
 
 namespace zeroth::comm::conformance {
 namespace {
@@ -23,7 +24,10 @@ std::vector<Ranks> jobs() {
 std::vector<int> worlds_of_faults() { return {device::cuda_device_count()}; }
 constexpr bool sums_in_rank_order = false;
 #else
-std::vector<Ranks> jobs() { return {{1, 1, true}, {2, 1, false}, {3, 1, true}, {4, 2, false}}; }
+std::vector<Ranks> jobs() {
+  return testing::sanitized ? std::vector<Ranks>{{3, 1, true}, {4, 2, false}}
+                            : std::vector<Ranks>{{1, 1, true}, {2, 1, false}, {3, 1, true}, {4, 2, false}};
+}
 std::vector<int> worlds_of_faults() { return {2, 3}; }
 constexpr bool sums_in_rank_order = true;  // the tests' own NCCL
 #endif

@@ -80,6 +80,10 @@ TEST_CASE("ranks in groups on a GPU give the bits of the stage without groups on
   for (auto const& [stage, keys] : {std::pair{3, R"(, "zero_hpz_partition_size": 2)"},
                                     {3, R"(, "mics_shard_size": 2)"},
                                     {1, R"(, "mics_shard_size": 2)"}}) {
+    static Sample sample{5};
+    if (sample.leaves_out()) {
+      continue;
+    }
     INFO(fmt::format("{}, stage {}{}", types.name, stage, keys));
     auto const flat = file(types, stage, 2, movements[stage % 3], R"(, "poison": true)");
     REQUIRE(bits_of(train_on_gpu(4, with_zero_keys(flat, keys), {.delays = 5})) == bits_of(train_on_cpu(4, flat)));

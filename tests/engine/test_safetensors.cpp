@@ -7,6 +7,7 @@
 
 #include "support/catch.hpp"
 #include "support/folder.hpp"
+#include "support/sanitized.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -76,14 +77,16 @@ TEST_CASE("Everything that is wrong with a header is said at once") {
 TEST_CASE("A header of many tensors is read in one go, and of many wrong ones twenty are told") {
   std::string good;
   std::string wrong;
-  for (int i = 0; i < 50'000; ++i) {
+  int const count = testing::sanitized ? 2'000 : 50'000;
+  for (int i = 0; i < count; ++i) {
     auto const* const comma = i == 0 ? "" : ", ";
     good += comma + tensor(fmt::format("layers{}w", i), "F32", "[1]", 4 * i, 4 * i + 4);
     wrong += comma + tensor(fmt::format("layers{}w", i), "F32", "[1]", 0, 4);
   }
   CHECK(said_of(good).empty());
   auto const said = said_of(wrong);
-  CHECK_THAT(said, Contains("header: 49999 problems") && Contains("and 49979 more"));
+  CHECK_THAT(said, Contains(fmt::format("header: {} problems", count - 1)) &&
+                       Contains(fmt::format("and {} more", count - 21)));
   CHECK(said.size() < 5'000);
 }
 

@@ -13,6 +13,7 @@
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
+#include "support/sanitized.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::testing {
@@ -20,7 +21,7 @@ namespace {
 
 using Catch::Contains;
 
-constexpr int worlds[] = {1, 2, 3, 4};
+constexpr int numbers_of_ranks[] = {1, 2, 3, 4};
 
 Config config_of(int stage, std::string const& more = "") {
   return small_config(stage, {.accumulation = 1, .more = more});
@@ -81,7 +82,7 @@ SafetensorsFile fitting(std::string const& dtype = "F32") {
 
 TEST_CASE("a file saved at any stage and world loads at any other, bit for bit") {
   Folder const folder;
-  for (auto const world : worlds) {
+  for (auto const world : numbers_of_ranks) {
     std::string first;
     for (int stage = 0; stage <= 3; ++stage) {
       auto const file = folder / "saved";
@@ -91,7 +92,11 @@ TEST_CASE("a file saved at any stage and world loads at any other, bit for bit")
       first = stage == 0 ? bytes : first;
       CHECK((bytes == first));
       for (int other_stage = 0; other_stage <= 3; ++other_stage) {
-        for (auto const other_world : worlds) {
+        for (auto const other_world : numbers_of_ranks) {
+          static Sample sample{5};
+          if (sample.leaves_out()) {
+            continue;
+          }
           INFO(fmt::format("loaded at stage {}, {} ranks", other_stage, other_world));
           REQUIRE(messages_of(load_and_save<float>(other_stage, other_world, file, folder / "again")).empty());
           CHECK((read_file(folder / "again") == bytes));

@@ -18,6 +18,7 @@
 #include "ended.hpp"
 #include "support/catch.hpp"
 #include "support/delayed.hpp"
+#include "support/next.hpp"
 #include "support/rules.hpp"
 #include "support/sanitized.hpp"
 #include "train.hpp"
@@ -35,15 +36,6 @@ bool left_out(Types const& types) {
   return sanitized && types.name != fp32_types.name && types.name != bf16_types.name;
 }
 
-/// Another one with each call, so that a grid goes through all of them.
-class NextMovement {
- public:
-  [[nodiscard]] Movement const& operator()() { return movements[next_++ % std::size(movements)]; }
-
- private:
-  std::size_t next_ = 0;
-};
-
 }  // namespace
 
 TEST_CASE("groups of any size have the bits of stage 0") {
@@ -57,7 +49,7 @@ TEST_CASE("groups of any size have the bits of stage 0") {
   if (world != 4 && (accumulation == 1) == (world == 6)) {
     return;  // a part of the grid, which is all there on four ranks
   }
-  NextMovement next;
+  Next next{movements};
   auto const base = trained(world, plain(types, accumulation, reduce, movements[1]));
   for (auto const& grouping : groupings) {
     for (int const size : group_sizes(world)) {
@@ -80,7 +72,7 @@ TEST_CASE("in groups the optimizer's states are those of stage 0") {
   if (left_out(types)) {
     return;
   }
-  NextMovement next;
+  Next next{movements};
   auto const base = ended(6, plain(types, 2, "every_micro_step", movements[1]));
   REQUIRE(base.second.size() > 20);
   for (auto const& grouping : groupings) {
@@ -100,7 +92,7 @@ TEST_CASE("with sums in two levels all stages and groups of one size train the s
     return;  // a part of the grid, which is all there on four ranks
   }
   auto const flat = trained(world, plain(types, 2, reduce, movements[1]));
-  NextMovement next;
+  Next next{movements};
   for (int const size : group_sizes(world)) {
     auto const run = [&](Grouping const& grouping) {
       INFO(fmt::format("{} ranks, {}, {}, {}", world, types.name, reduce, grouping.name(size)));
@@ -172,7 +164,7 @@ TEST_CASE("groups have the bits of stage 0 by every optimizer") {
   };
   INFO(fmt::format("{}, {}", rule.name, types.name));
   auto const base = ended(4, config(movements[1]));
-  NextMovement next;
+  Next next{movements};
   for (auto const& grouping : {groupings[0], groupings[3]}) {
     INFO(grouping.name(2));
     REQUIRE(ended(4, in_groups(config(next()), grouping, 2)) == base);
@@ -182,7 +174,7 @@ TEST_CASE("groups have the bits of stage 0 by every optimizer") {
 TEST_CASE("groups add micro-steps up in fp32 as stage 0 does") {
   auto const types = GENERATE(bf16_summed_in_fp32, fp16_summed_in_fp32, bf16_summed_and_reduced_in_fp32);
   auto const two_levels = GENERATE(false, true);
-  NextMovement next;
+  Next next{movements};
   auto const base = trained(4, in_groups(plain(types, 3, "last_micro_step", next()), stages_alone[0], 2, two_levels));
   for (auto const& grouping : groupings) {
     INFO(fmt::format("{}, {}, two levels: {}", types.name, grouping.name(2), two_levels));

@@ -50,6 +50,10 @@ TEST_CASE("persistent parameters leave the bits of stage 0, whatever threshold m
   for (auto const param_count : {1, 7, 91, 650, 3000, 1'000'000}) {
     for (auto const model_count : {no_limit, std::int64_t{500}}) {
       auto const& move = movements[next++ % std::size(movements)];
+      static Sample sample{5};
+      if (sample.leaves_out()) {
+        continue;
+      }
       auto const* const poison = move.gradient_slots == 1 ? "" : R"(, "poison": true)";
       INFO(fmt::format("{} ranks, {}, {} micro-steps, up to {} elements, {} in all, overlap {}", world, types.name,
                        accumulation, param_count, model_count, move.overlap));
@@ -78,6 +82,10 @@ TEST_CASE("persistent parameters in groups, with states on a disk and by every o
   std::size_t next = 0;
   for (auto const& grouping : {Grouping{3, Cut::nothing}, Grouping{3, Cut::parameters}, Grouping{3, Cut::states}}) {
     auto const config = with_persistent(in_groups(of(3, movements[next++]), grouping, 2), 300);
+    static Sample sample_of_groups{2};
+    if (sample_of_groups.leaves_out()) {
+      continue;
+    }
     INFO(fmt::format("{}, {}, {}", rule.name, types.name, grouping.name(2)));
     REQUIRE(ended(4, config) == base);
     REQUIRE(ended(4, on_disk(config, on_disks[next], folder.path())) == base);

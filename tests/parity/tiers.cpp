@@ -14,6 +14,7 @@
 #include "sleepy_disk.hpp"
 #include "support/catch.hpp"
 #include "support/delayed.hpp"
+#include "support/next.hpp"
 #include "support/rules.hpp"
 #include "support/sanitized.hpp"
 #include "tiers.hpp"
@@ -30,15 +31,6 @@ Config plain(Types const& types, int stage, int accumulation, char const* reduce
 /// Under a sanitizer, which looks at code and not at bits.
 bool left_out(Types const& types) { return sanitized && types.name != bf16_types.name; }
 
-/// Another one with each call, so that a grid goes through all of them.
-class NextDisk {
- public:
-  [[nodiscard]] OnDisk const& operator()() { return on_disks[next_++ % std::size(on_disks)]; }
-
- private:
-  std::size_t next_ = 0;
-};
-
 }  // namespace
 
 TEST_CASE("states on a disk have the bits of stage 0, and leave no file") {
@@ -50,7 +42,7 @@ TEST_CASE("states on a disk have the bits of stage 0, and leave no file") {
     return;
   }
   Folder const folder;
-  NextDisk next;
+  Next next{on_disks};
   auto const base = trained(world, plain(types, 0, accumulation, reduce, movements[1]));
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const& move : movements) {
@@ -79,13 +71,17 @@ TEST_CASE("states on a disk are those of stage 0 in the end, by every optimizer"
     return;
   }
   Folder const folder;
-  NextDisk next;
+  Next next{on_disks};
   auto const of = [&](int stage) {
     return plain(types, stage, 2, "every_micro_step", movements[stage], "", rule.optimizer);
   };
   auto const base = ended(3, of(0));
   for (int stage = 0; stage <= 3; ++stage) {
     auto const& disk = next();
+    static Sample sample{3};
+    if (sample.leaves_out()) {
+      continue;
+    }
     INFO(fmt::format("{}, {}, stage {}; {}", rule.name, types.name, stage, disk.name()));
     REQUIRE(ended(3, on_disk(of(stage), disk, folder.path())) == base);
   }
@@ -110,7 +106,7 @@ TEST_CASE("in groups states on a disk have the bits of stage 0") {
     return;
   }
   Folder const folder;
-  NextDisk next;
+  Next next{on_disks};
   auto const base = ended(world, plain(types, 0, 2, "every_micro_step", movements[1]));
   for (auto const& grouping : groupings) {
     for (int const size : group_sizes(world)) {

@@ -23,6 +23,14 @@ class Sample {
   int one_in_, next_ = 0;
 };
 
+/// All of `list`, and under a sanitizer one in `one_in`, beginning with the first.
+template <class T>
+[[nodiscard]] std::vector<T> sampled(std::vector<T> list, int one_in) {
+  Sample sample{one_in};
+  std::erase_if(list, [&](T const&) { return sample.leaves_out(); });
+  return list;
+}
+
 /// Numbers of ranks to go through.
 inline std::vector<int> worlds(std::vector<int> const& all, std::vector<int> const& under_sanitizers) {
   return sanitized ? under_sanitizers : all;
