@@ -228,6 +228,8 @@ def main():
     options = parser.parse_args()
     bin_folder = (pathlib.Path(options.build) / "bin").resolve()
     program = str(bin_folder / "fault_program")
+    if not os.path.exists(program):
+        parser.error(f"--build {options.build} has no bin/fault_program: build it, or name another folder")
     checks = Checks()
     torchrun, mpiexec = (path and os.path.abspath(path) for path in map(shutil.which, (options.torchrun, options.mpiexec)))
     only = options.only.split(",")

@@ -191,6 +191,12 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=REPOSITORY / "build/dev")
     parser.add_argument("--only", default="stages,slow,faults,mpi")
     options = parser.parse_args()
+    needed = ["train_gpt"]
+    needed += ["fault_program"] if "faults" in options.only else []
+    needed += ["zeroth", "bench_collectives"] if "simulate" in options.only else []
+    for program in needed:
+        if not (options.build / "bin" / program).exists():
+            parser.error(f"--build {options.build} has no bin/{program}: build it, or name another folder")
     parts = {"stages": stages, "slow": slow, "faults": faults, "mpi": mpi, "simulate": simulate}
     with tempfile.TemporaryDirectory(prefix="zeroth-machines-") as folder:
         checks = Checks(options.build, pathlib.Path(folder))
