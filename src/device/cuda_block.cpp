@@ -14,7 +14,7 @@
 namespace zeroth::device {
 namespace {
 
-constexpr std::int64_t alignment = 4096;
+constexpr std::int64_t block_alignment = 4096;
 
 std::string text_of(cudaError_t error) {
   return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
@@ -59,8 +59,8 @@ char const* name_of_take(CudaBuffers buffers) noexcept {
 
 std::byte* aligned(void* block) noexcept {
   auto const address = reinterpret_cast<std::uintptr_t>(block);
-  auto const beyond = address % static_cast<std::uintptr_t>(alignment);
-  return static_cast<std::byte*>(block) + (beyond == 0 ? 0 : static_cast<std::uintptr_t>(alignment) - beyond);
+  auto const beyond = address % static_cast<std::uintptr_t>(block_alignment);
+  return static_cast<std::byte*>(block) + (beyond == 0 ? 0 : static_cast<std::uintptr_t>(block_alignment) - beyond);
 }
 
 std::string refused(char const* call, int ordinal, std::int64_t bytes, std::string_view purpose,
@@ -98,7 +98,7 @@ CudaMemory::CudaMemory(CudaContext& context, Ledger& ledger, Category category, 
     if (problem.empty() && aligned(block_) != block_) {
       // CUDA promises 256 bytes and gives more for all but small blocks, so few ever ask twice.
       give_back(buffers_, block_);
-      problem = take(buffers_, &block_, bytes + alignment);
+      problem = take(buffers_, &block_, bytes + block_alignment);
     }
     if (!problem.empty()) {
       auto const why = refused(name_of_take(buffers_), context.ordinal(), bytes, name_of(category), problem);

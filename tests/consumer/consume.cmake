@@ -143,7 +143,7 @@ endfunction()
 file(REMOVE_RECURSE ${WORK})
 set(compiler -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER} "-DCMAKE_CXX_FLAGS=${FLAGS}")
 # Nothing here is measured, and the preset release compiles each source by itself.
-set(cheap -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0 -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=36)
+set(cheap -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0 -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=100)
 set(configure ${CMAKE_COMMAND} -S ${REPOSITORY}/tests/consumer/project -B ${WORK}/build ${compiler} -D CMAKE_BUILD_TYPE=Release
               "-DCMAKE_CXX_FLAGS_RELEASE=-O0 -DNDEBUG" -D PROGRAM=${REPOSITORY}/examples/wrap_a_model/main.cpp -D EXPECTED_VERSION=${VERSION})
 if(FROM STREQUAL "install_tree")
