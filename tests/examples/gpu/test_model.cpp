@@ -9,9 +9,9 @@
 #include "gpt.hpp"
 #include "gpu/batch_upload.hpp"
 #include "gpu/gpu.hpp"
+#include "support/sanitized.hpp"
 #ifndef ZEROTH_ON_GPU
 #include "support/fake_cuda/cublas_lt.hpp"
-#include "support/sanitized.hpp"
 #endif
 
 namespace gpt {
