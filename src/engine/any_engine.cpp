@@ -145,8 +145,9 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
 /// The sums that step() will decide on.
 optim::StepSums sum_step(EngineState& engine) {
   auto& book = *engine.book;
+  auto const& history = engine.noted_history();
   auto const total = engine.manager->optimizer.sum_step(book.sums(false), book.losses());
-  engine.check_histories(total, book.history(), engine.protocol->steps() + 1);
+  engine.check_histories(total, history, engine.protocol->steps() + 1);
   return total;
 }
 
@@ -179,6 +180,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
       book.history().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
     }
     auto const rules = rules_for(engine, options);
+    engine.noted_history();
     auto sums = book.sums(engine.job->stop_requested());
     if (engine.checkpoints) {
       engine.checkpoints->add_to(sums);

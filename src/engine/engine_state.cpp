@@ -295,8 +295,37 @@ void EngineState::compare_replicas(shard::States states, std::string const& afte
 
 void EngineState::check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step) {
   if (total.history != exchange().world() * mine.hash()) {
-    engine::compare_histories(mine, step, *model, exchange());
+    // Where the sums have just come, so that ranks meet there. On others they may not.
+    engine::Exchange const sums{communicators.reduce().all, device.get(), reduce_stream.get()};
+    engine::compare_histories(mine, step, *model, sums);
+    engine::compare_transactions(manager->memory.transactions(), step, blueprint.layout, sums);
+    throw PeerError{fmt::format(
+        "ranks took different paths in step {}, after its first {} calls, which were the same: all ranks must "
+        "make the same calls in the same order",
+        step, mine.settled() + std::ssize(mine.calls()))};
   }
+}
+
+void EngineState::record(stage::Turn const& turn) {
+  using engine::Verb;
+  if (!schedule->order().opens_early(turn)) {
+    auto const forward = turn.pass == stage::PassKind::evaluation ? Verb::evaluation : Verb::forward;
+    book->history().add(turn.phase == stage::Phase::forward ? forward : Verb::backward, index_of(turn.unit));
+  }
+}
+
+void EngineState::settle_skips(std::int64_t position) {
+  while (auto const turn = protocol->next_skipped(position)) {
+    record(*turn);
+    schedule->open(*turn);
+    schedule->close(*turn);
+  }
+}
+
+engine::History& EngineState::noted_history() {
+  auto& history = book->history();
+  history.note_transactions(manager->memory.transactions_hash());
+  return history;
 }
 
 }  // namespace zeroth::detail

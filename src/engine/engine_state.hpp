@@ -60,7 +60,14 @@ class EngineState {
   void compare_replicas(shard::States states, std::string const& after);
   /// Before anything but an update writes to this rank's states.
   void await_saved() const;
-  /// `total` is a sum over ranks that `mine` was part of.
+  /// A turn begins: for the history. Backward turns of units that stay open are none of the calls that ranks compare:
+  /// they move nothing, and may begin whenever forward is over.
+  void record(stage::Turn const& turn);
+  /// Takes the turns of skipped units that come before `position`: joins what the other ranks do in them.
+  void settle_skips(std::int64_t position);
+  /// Of this step's calls, with what was communicated until now.
+  engine::History& noted_history();
+  /// `total` is a sum over ranks that `mine` was part of. Throws PeerError where ranks differ.
   void check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step);
 
   JobState* job;

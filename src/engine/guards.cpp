@@ -41,6 +41,10 @@ Guard::~Guard() {
                    fmt::format("the {} guard of unit \"{}\" ended by an exception: nothing of it was sent",
                                stage::purpose_of(*turn), engine_->model->units[turn->unit].name));
     if (!engine_->protocol->failure()) {
+      auto const& order = engine_->schedule->order();
+      if (order.opens_early(*turn) && turn->last) {  // what comes before its place is over, skipped or not
+        engine_->settle_skips(order.position(*turn));
+      }
       engine_->schedule->close(*turn);
     }
   } catch (...) {

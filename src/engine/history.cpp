@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "zeroth/core/error.hpp"
@@ -39,6 +40,11 @@ std::string describe(std::uint64_t call, model::Description const& model) {
     case Verb::learning_rate: return fmt::format("step() with a learning rate of {}", std::bit_cast<float>(argument));
   }
   return "?";
+}
+
+std::string describe(shard::TransactionLog::Entry const& entry, shard::Layout const& layout) {
+  return fmt::format("{} of {} elements ({}{})", comm::name_of(entry.operation), entry.count, entry.what,
+                     entry.unit ? fmt::format(" of unit \"{}\"", layout.flats()[*entry.unit].name) : std::string{});
 }
 
 }  // namespace
@@ -86,10 +92,42 @@ void compare_histories(History const& mine, std::int64_t step, model::Descriptio
       }
     }
   }
-  throw PeerError{fmt::format(
-      "ranks took different paths in step {}, after its first {} calls, which were the same: all ranks must "
-      "make the same calls in the same order",
-      step, mine.settled() + static_cast<std::int64_t>(longest) - 1)};
+}
+
+void compare_transactions(std::span<shard::TransactionLog const> mine, std::int64_t step, shard::Layout const& layout,
+                          Exchange const& exchange) {
+  constexpr std::string_view purpose = "transactions";
+  for (auto const& log : mine) {
+    auto const count = log.count();
+    auto const counts = gather(std::span{&count, 1}, purpose, exchange);
+    auto const end = std::ranges::max(counts);
+    auto const begin = std::max(std::int64_t{0}, end - static_cast<std::int64_t>(shard::TransactionLog::most_entries));
+    std::vector<std::uint64_t> hashes;
+    for (auto number = begin; number < end; ++number) {
+      hashes.push_back(number < count ? log.entry(number).hash : no_call);
+    }
+    if (hashes.empty()) {
+      continue;
+    }
+    auto const all = gather(std::span<std::uint64_t const>{hashes}, purpose, exchange);
+    for (std::size_t at = 0; at < hashes.size(); ++at) {
+      for (std::size_t other = 1; other < counts.size(); ++other) {
+        if (all[at] == all[other * hashes.size() + at]) {
+          continue;
+        }
+        auto const number = begin + static_cast<std::int64_t>(at);
+        std::array<char, 160> text{};
+        auto const own = number < count ? describe(log.entry(number), layout) : std::string{"nothing more"};
+        std::ranges::copy(own.substr(0, text.size() - 1), text.begin());
+        auto const texts = gather(std::span<char const>{text}, purpose, exchange);
+        throw PeerError{fmt::format(
+            "ranks went apart before the end of step {} though they made the same calls: as transaction {} on "
+            "communicator '{}'{}, rank {} did {}, rank {} did {}; what they hold is not to be trusted",
+            step, number + 1, log.communicator().name(), at == 0 && begin > 0 ? ", or before it" : "",
+            exchange.job_rank(0), texts.data(), exchange.job_rank(other), texts.data() + other * text.size())};
+      }
+    }
+  }
 }
 
 }  // namespace zeroth::engine

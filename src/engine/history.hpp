@@ -2,11 +2,13 @@
 /// What a rank did since the last step, so that ranks that took different paths can be told where they parted.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/hash.hpp"
 #include "engine/exchange.hpp"
+#include "shard/transaction_log.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::engine {
@@ -38,8 +40,14 @@ class History {
   void clear() noexcept;
   /// All ranks have made the same calls so far: none of those is listed any more.
   void settle() noexcept;
-  /// 32 bits: exact in a sum of doubles over ranks.
-  [[nodiscard]] double hash() const noexcept { return hash_.value(); }
+  /// What this rank has communicated until now: ranks that make the same calls do that alike, or went apart.
+  void note_transactions(std::uint64_t hash) noexcept { transactions_ = hash; }
+  /// 32 bits, of calls and transactions: exact in a sum of doubles over ranks.
+  [[nodiscard]] double hash() const noexcept {
+    auto both = hash_;
+    both.add(transactions_);
+    return both.value();
+  }
   [[nodiscard]] std::vector<std::uint64_t> const& calls() const noexcept { return calls_; }
   [[nodiscard]] std::int64_t settled() const noexcept { return settled_; }  ///< Calls before those that are listed.
 
@@ -47,11 +55,15 @@ class History {
   std::vector<std::uint64_t> calls_;
   std::int64_t count_ = 0, settled_ = 0;
   Fnv1a32 hash_;
+  std::uint64_t transactions_ = 0;
 };
 
 /// Collective: compares the histories of all ranks. Throws PeerError that names the first call in which they differ,
-/// the units, and the ranks, or that it came after those that are listed. Only where hashes differ.
+/// the units, and the ranks. Returns where none of those that are listed does.
 void compare_histories(History const& mine, std::int64_t step, model::Description const& model,
                        Exchange const& exchange);
+/// Likewise of what ranks communicated: names the first transaction in which they differ.
+void compare_transactions(std::span<shard::TransactionLog const> mine, std::int64_t step, shard::Layout const& layout,
+                          Exchange const& exchange);
 
 }  // namespace zeroth::engine

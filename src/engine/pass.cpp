@@ -18,20 +18,6 @@ using stage::Turn;
 
 namespace {
 
-void record(EngineState& engine, Turn const& turn) {
-  auto const forward = turn.pass == PassKind::evaluation ? Verb::evaluation : Verb::forward;
-  engine.book->history().add(turn.phase == Phase::forward ? forward : Verb::backward, index_of(turn.unit));
-}
-
-/// Takes the turns of skipped units that come before `position`: joins what the other ranks do in them.
-void settle_skips(EngineState& engine, std::int64_t position) {
-  while (auto const turn = engine.protocol->next_skipped(position)) {
-    record(engine, *turn);
-    engine.schedule->open(*turn);
-    engine.schedule->close(*turn);
-  }
-}
-
 [[nodiscard]] std::int64_t end_of(EngineState const& engine) {
   return engine.schedule->order().turns(PassKind::training);
 }
@@ -42,11 +28,15 @@ detail::Guard open(EngineState& engine, Phase phase, Unit unit) {
   auto const turn = engine.or_end([&] {
     auto const pass = *engine.protocol->pass();
     auto const& order = engine.schedule->order();
-    if (Turn const next{pass, phase, unit.id()}; pass == PassKind::training && !order.opens_early(next)) {
-      settle_skips(engine, order.position(next));
+    if (Turn const next{pass, phase, unit.id()}; pass == PassKind::training) {
+      bool const early = order.opens_early(next);
+      engine.settle_skips(early ? end_of(engine) / 2 : order.position(next));
+      if (!early) {
+        engine.protocol->arrive(order.position(next));
+      }
     }
     auto const begun = engine.protocol->begin_turn(phase, unit.id());
-    record(engine, begun);
+    engine.record(begun);
     engine.schedule->open(begun);
     return begun;
   });
@@ -55,7 +45,7 @@ detail::Guard open(EngineState& engine, Phase phase, Unit unit) {
 }
 
 void end_micro_step(EngineState& engine) {
-  settle_skips(engine, end_of(engine));
+  engine.settle_skips(end_of(engine));
   engine.protocol->end_micro_step();
   engine.schedule->end_pass();
 }
@@ -63,7 +53,7 @@ void end_micro_step(EngineState& engine) {
 void end_evaluation_pass(EngineState& engine) {
   auto& evaluation = *engine.protocol->evaluation();
   if (engine.protocol->end_evaluation_pass() && evaluation.done == evaluation.passes) {
-    auto& history = engine.book->history();
+    auto& history = engine.noted_history();
     evaluation.mine.history = history.hash();
     auto const total = engine.manager->optimizer.sum_evaluation(evaluation.mine);
     engine.check_histories(total, history, engine.protocol->steps() + 1);
@@ -168,7 +158,7 @@ void AnyPass::report_metric(Metric metric, double sum, double weight) {
 void AnyPass::skip() {
   Entry const entry{engine_->doorway, "skip()"};
   engine_->protocol->skip_pass();
-  engine_->or_end([&] { settle_skips(*engine_, end_of(*engine_)); });
+  engine_->or_end([&] { engine_->settle_skips(end_of(*engine_)); });
 }
 
 void AnyPass::skip(Unit unit) {

@@ -55,13 +55,15 @@ PlannedParametersDisk planned_parameters(shard::MemoryPlan const& memory, engine
                                .buffer_count = disk.tile_bytes / bytes_of(settings.precision.compute),
                                .buffers = disk.buffers(),
                                .memory_bytes = disk.memory_bytes()};
-  auto const gathers = stage::count_gathers(layout, settings, limits);
+  auto const counted = stage::count_gathers(layout, settings, limits);
+  std::int64_t gathered_bytes = 0;
   for (auto const flat : memory.flats.ids()) {
     if (memory.flats[flat].parameters_on_disk >= 0) {
       ++result.units;
-      result.read_bytes += gathers[flat] * shard::bytes_read_to_gather(layout.flats()[flat], request);
+      gathered_bytes += counted.gathers[flat] * shard::bytes_read_to_gather(layout.flats()[flat], request);
     }
   }
+  result.read_bytes += gathered_bytes / counted.steps;
   return result;
 }
 

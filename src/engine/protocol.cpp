@@ -335,7 +335,6 @@ std::optional<Turn> Protocol::next_skipped(std::int64_t position) noexcept {
       return begin_turn(turn.phase, turn.unit);
     }
   }
-  position_ = std::max(position_, position);
   return std::nullopt;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Which call is legal now. Pure: knows the model and the declared order, no memory and no other rank.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -81,9 +82,10 @@ class Protocol {
   /// True if the place of the unit's backward turn has passed: it takes that now, without parameters.
   [[nodiscard]] bool skip(Unit unit);
   void skip_pass();
-  /// The next turn of a skipped unit that comes before `position` in declared order. After the last one, the pass has
-  /// come to `position`.
+  /// The next turn of a skipped unit that comes before `position` in declared order.
   [[nodiscard]] std::optional<stage::Turn> next_skipped(std::int64_t position) noexcept;
+  /// Of those there are none any more, and the turn of `position` comes next.
+  void arrive(std::int64_t position) noexcept { position_ = std::max(position_, position); }
 
  private:
   struct OpenGuard {

@@ -221,7 +221,7 @@ void Gradients::sum(std::span<FlatId const> flats, std::span<std::byte* const> w
 
 void Gradients::submit(std::string_view purpose, std::span<FlatId const> flats, comm::Communicator& communicator) {
   communicator.submit(*stream_, {purpose, name(flats.front())}, transaction_);
-  memory_->note_call("reduce", name(flats.front()), transaction_, communicator);
+  memory_->note_call("reduce", flats.front(), transaction_, communicator);
   for (auto const& each : transaction_) {
     auto const ranks = each.operation == Operation::all_reduce ? 1 : communicator.world();
     reduced_bytes_.add(ranks * each.count * bytes_of(each.dtype), communicator, memory_->context().reduce);

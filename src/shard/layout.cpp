@@ -148,6 +148,15 @@ Layout::Layout(model::Description const& description, int world, PersistenceSett
     location.offset = location.in_part + (location.trainable ? 0 : flats_[location.flat].trainable.padded_count);
   }
   completion_order_ = completion_order_of(flats_);
+  flat_stays_open_.assign(flats_.size(), 0);
+  for (auto const unit : stays_open_.ids()) {
+    if (stays_open(unit)) {
+      open_units_.push_back(unit);
+      for (auto const flat : by_unit_[unit]) {
+        flat_stays_open_[flat] = 1;
+      }
+    }
+  }
 }
 
 std::vector<optim::Segment> segments(model::Description const& description, Part const& part, Range range) {

@@ -79,6 +79,10 @@ class Layout {
   [[nodiscard]] Location const& location(ParamId param) const noexcept { return by_param_[param]; }
   /// Are guards of `unit` open around other units' turns?
   [[nodiscard]] bool stays_open(UnitId unit) const noexcept { return stays_open_[unit] != 0; }
+  /// Those units.
+  [[nodiscard]] std::span<UnitId const> open_units() const noexcept { return open_units_; }
+  /// Does such a unit use `flat`?
+  [[nodiscard]] bool stays_open(FlatId flat) const noexcept { return flat_stays_open_[flat] != 0; }
   [[nodiscard]] std::uint32_t unit_count() const noexcept { return static_cast<std::uint32_t>(by_unit_.size()); }
   /// Flat units with trainable parameters, in the order in which backward completes their gradients: an earlier first
   /// use in forward completes later.
@@ -89,6 +93,8 @@ class Layout {
   ById<FlatId, FlatUnit> flats_;
   ById<UnitId, std::vector<FlatId>> by_unit_;
   ById<UnitId, char> stays_open_;
+  ById<FlatId, char> flat_stays_open_;
+  std::vector<UnitId> open_units_;
   ById<ParamId, Location> by_param_;
   std::vector<FlatId> completion_order_;
 };

@@ -41,6 +41,14 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
       communicator->set_staging(staging);
     }
   }
+  for (auto const& ranks : {context.gather, context.reduce}) {
+    for (auto const* const communicator : {ranks.all, ranks.group, ranks.replicas}) {
+      auto const is = [&](TransactionLog const& log) { return &log.communicator() == communicator; };
+      if (communicator != nullptr && std::ranges::none_of(transactions_, is)) {
+        transactions_.emplace_back(*communicator);
+      }
+    }
+  }
 }
 
 void Memory::register_memory() {
@@ -71,6 +79,24 @@ void Memory::register_memory() {
   if (placements.optimizer == Placement::group) {
     add(*reduce.replicas, *gradients_);
   }
+}
+
+void Memory::note_call(std::string_view what, std::optional<FlatId> unit, std::span<comm::Collective const> collectives,
+                       comm::Communicator const& among) {
+  auto const is = [&](TransactionLog const& log) { return &log.communicator() == &among; };
+  std::ranges::find_if(transactions_, is)->add(what, unit, collectives);
+  if (context_.calls != nullptr) {
+    context_.calls->add(what, unit ? std::string_view{flat(*unit).name} : std::string_view{}, collectives,
+                        among.world());
+  }
+}
+
+std::uint64_t Memory::transactions_hash() const noexcept {
+  std::uint64_t hash = 0;
+  for (auto const& log : transactions_) {
+    hash = mix(hash, log.hash());
+  }
+  return hash;
 }
 
 Memory::Addresses Memory::addresses(FlatId flat) const noexcept {

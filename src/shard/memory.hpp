@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "shard/memory_plan.hpp"
 #include "shard/ranks.hpp"
 #include "shard/step_memory.hpp"
+#include "shard/transaction_log.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/device/device.hpp"
 #include "zeroth/model/description.hpp"
@@ -74,13 +76,13 @@ class Memory {
   [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
   [[nodiscard]] device::Kernels& kernels() const noexcept { return context_.device->kernels(); }
   [[nodiscard]] device::Stream& compute() const noexcept { return context_.device->compute(); }
-  /// `collectives` were handed to `among`; see CallLog.
-  void note_call(std::string_view what, std::string_view unit, std::span<comm::Collective const> collectives,
-                 comm::Communicator const& among) const {
-    if (context_.calls != nullptr) {
-      context_.calls->add(what, unit, collectives, among.world());
-    }
-  }
+  /// `collectives`, of `unit` or some that begin with it, were handed to `among`; see CallLog and TransactionLog.
+  void note_call(std::string_view what, std::optional<FlatId> unit, std::span<comm::Collective const> collectives,
+                 comm::Communicator const& among);
+  /// By communicator, in an order that is the same on all ranks.
+  [[nodiscard]] std::span<TransactionLog const> transactions() const noexcept { return transactions_; }
+  /// Of all of them.
+  [[nodiscard]] std::uint64_t transactions_hash() const noexcept;
   [[nodiscard]] int place() const noexcept { return context_.gather.all->rank(); }
   [[nodiscard]] model::Description const& model() const noexcept { return *context_.model; }
   [[nodiscard]] Layout const& layout() const noexcept { return *context_.layout; }
@@ -124,6 +126,7 @@ class Memory {
   std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of parameters, slots and gradients
   std::unique_ptr<DiskStates> disk_;
   std::unique_ptr<DiskParameters> parameters_disk_;
+  std::vector<TransactionLog> transactions_;
 };
 
 /// An event for each flat unit.

@@ -114,7 +114,7 @@ void Optimizer::decide(optim::StepSums const& mine, std::span<optim::LossTerm co
   }
   comm_->all_reduce(*stream_, {"step", ""}, &step_->mine, &step_->total, sums_count, Dtype::fp64);
   comm::Collective const sum{.operation = comm::Operation::all_reduce, .count = sums_count, .dtype = Dtype::fp64};
-  memory_->note_call("decide", "", {&sum, 1}, *comm_);
+  memory_->note_call("decide", std::nullopt, {&sum, 1}, *comm_);
   kernels.advance(*stream_, rules, &step_->total, &step_->scalars);
   kernels.copy(*stream_, &results_->scalars[parity], &step_->scalars, sizeof(optim::StepScalars));
   kernels.copy(*stream_, &results_->totals[parity], &step_->total, sizeof(optim::StepSums));

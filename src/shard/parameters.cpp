@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "zeroth/comm/flight_recorder.hpp"
 
@@ -60,7 +61,7 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   {
     device::SpanScope const span{*stream_, "gather", unit.name};
     comm_->submit(*stream_, {purpose, unit.name}, transaction_);
-    memory_->note_call("gather", unit.name, transaction_, *comm_);
+    memory_->note_call("gather", flat, transaction_, *comm_);
   }
   stream_->record(*slot->ready);
   gathered_bytes_.add(unit.padded_count() * bytes_of(dtype_), *comm_, memory_->context().gather);
@@ -161,12 +162,12 @@ void Parameters::publish(std::span<FlatId const> flats) {
   auto& stream = to_replicas ? *memory_->context().reduce_stream : *stream_;
   auto& holders = ranks.between(optimizer, parameters);
   transaction_.clear();
-  std::string_view first;
+  std::optional<FlatId> first;
   for (auto const flat : flats) {
     if (memory_->disk_of(flat) != nullptr) {
       continue;
     }
-    first = first.empty() ? name(flat) : first;
+    first = first.value_or(flat);
     auto const held = memory_->held(memory_->flat(flat).trainable, parameters);
     auto const updated = memory_->optimized(flat);
     auto* const data = memory_->addresses(flat).parameters;
@@ -182,8 +183,8 @@ void Parameters::publish(std::span<FlatId const> flats) {
     return;
   }
   {
-    device::SpanScope const span{stream, "publish", first};
-    holders.submit(stream, {"publish", first}, transaction_);
+    device::SpanScope const span{stream, "publish", name(*first)};
+    holders.submit(stream, {"publish", name(*first)}, transaction_);
     memory_->note_call("publish", first, transaction_, holders);
   }
   for (auto const flat : flats) {
@@ -211,7 +212,7 @@ void Parameters::publish_tile(Tile const& tile, std::byte* slices, std::int64_t 
   {
     device::SpanScope const span{stream, "publish", unit};
     replicas.submit(stream, {"publish", unit}, transaction_);
-    memory_->note_call("publish", unit, transaction_, replicas);
+    memory_->note_call("publish", tile.flat, transaction_, replicas);
   }
   stream.record(published);
   gathered_bytes_.add(replicas.world() * bytes_of_each, replicas, ranks);

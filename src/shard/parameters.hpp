@@ -33,10 +33,10 @@ class Parameters {
   [[nodiscard]] bool reads_ahead() const noexcept {
     return memory_->parameters_disk() != nullptr && memory_->request().offload_parameters.disk.reads_ahead;
   }
-  /// The slots that `flat` could be gathered into.
-  [[nodiscard]] std::span<Slot const> slots_for(FlatId flat) const noexcept { return pool_.slots_for(flat); }
   /// Takes the slot away from `flat`, which is gathered and not pinned.
   void evict(FlatId flat) noexcept { pool_.unbind(*pool_.find(flat)); }
+  /// Is a use of `flat`, which is gathered into a slot, open?
+  [[nodiscard]] bool pinned(FlatId flat) noexcept { return pool_.find(flat)->pins > 0; }
   /// A use begins: the slot is not to be evicted. Only where gathered(flat).
   void pin(FlatId flat) noexcept;
   /// Makes the compute stream wait until `flat`, which is pinned, is readable.

@@ -105,6 +105,10 @@ Slot* SlotPool::bind(FlatId flat) {
   return slot == nullptr ? nullptr : take(*slot, flat);
 }
 
+bool SlotPool::has_free(FlatId flat) const noexcept {
+  return classes_[static_cast<std::size_t>(class_of_[flat])].first_free != nullptr;
+}
+
 std::span<Slot const> SlotPool::slots_for(FlatId flat) const noexcept {
   auto const& members = classes_[static_cast<std::size_t>(class_of_[flat])];
   return std::span{slots_}.subspan(members.first, members.last - members.first);

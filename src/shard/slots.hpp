@@ -57,6 +57,8 @@ class SlotPool {
   [[nodiscard]] Slot* find(FlatId flat) noexcept;
   /// Binds `flat` to the slot of its class that was given up first; null if all are bound.
   [[nodiscard]] Slot* bind(FlatId flat);
+  /// Would bind() find a slot for `flat`?
+  [[nodiscard]] bool has_free(FlatId flat) const noexcept;
   void unbind(Slot& slot) noexcept;
   [[nodiscard]] std::vector<Slot>& slots() noexcept { return slots_; }
   /// The slots of `flat`'s class.

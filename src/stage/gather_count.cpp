@@ -2,10 +2,9 @@
 #include "stage/gather_count.hpp"
 
 #include <algorithm>
-#include <span>
 #include <string_view>
+#include <vector>
 
-#include "shard/slots.hpp"
 #include "stage/gathers.hpp"
 #include "stage/policy.hpp"
 
@@ -15,46 +14,36 @@ namespace {
 /// As much of shard::Parameters as decisions about gathers ask for, without any.
 class Rehearsed {
  public:
-  Rehearsed(shard::Layout const& layout, shard::SlotCounts const& slots)
-      : layout_{&layout}, pool_{slots}, gathers_(layout.flats().size(), 0) {}
+  explicit Rehearsed(shard::Layout const& layout)
+      : layout_{&layout}, gathered_(layout.flats().size(), 0), gathers_(layout.flats().size(), 0) {}
 
-  [[nodiscard]] bool gathered(shard::FlatId flat) noexcept {
-    return layout_->flats()[flat].gathered_count() == 0 || pool_.find(flat) != nullptr;
+  [[nodiscard]] bool gathered(shard::FlatId flat) const noexcept {
+    return layout_->flats()[flat].gathered_count() == 0 || gathered_[flat] != 0;
   }
-  [[nodiscard]] bool gather(shard::FlatId flat, std::string_view /*purpose*/) {
-    bool const bound = pool_.bind(flat) != nullptr;
-    gathers_[flat] += bound ? 1 : 0;
-    return bound;
+  [[nodiscard]] bool gather(shard::FlatId flat, std::string_view /*purpose*/) noexcept {
+    gathered_[flat] = 1;
+    ++gathers_[flat];
+    return true;
   }
-  [[nodiscard]] std::span<shard::Slot const> slots_for(shard::FlatId flat) const noexcept {
-    return pool_.slots_for(flat);
-  }
-  void evict(shard::FlatId flat) noexcept { pool_.unbind(*pool_.find(flat)); }
-  void pin(shard::FlatId flat) noexcept { change_pins(flat, 1); }
-  void release(shard::FlatId flat) noexcept { change_pins(flat, -1); }
-  [[nodiscard]] std::int64_t evictions() const noexcept { return pool_.unbound(); }
+  void evict(shard::FlatId flat) noexcept { gathered_[flat] = 0; }
+  void pin(shard::FlatId /*flat*/) noexcept {}
+  [[nodiscard]] bool pinned(shard::FlatId /*flat*/) const noexcept { return false; }
   [[nodiscard]] bool reads_ahead() const noexcept { return false; }
   void read_ahead(shard::FlatId /*flat*/) noexcept {}
   /// What an update changes is not valid any more.
   void drop_trainable() noexcept {
-    for (auto& slot : pool_.slots()) {
-      if (slot.flat && layout_->flats()[*slot.flat].trainable.padded_count > 0) {
-        pool_.unbind(slot);
+    for (auto const flat : gathered_.ids()) {
+      if (layout_->flats()[flat].trainable.padded_count > 0) {
+        gathered_[flat] = 0;
       }
     }
   }
-  void begin_count() noexcept { std::ranges::fill(gathers_, 0); }
+  [[nodiscard]] ById<shard::FlatId, char> const& all_gathered() const noexcept { return gathered_; }
   [[nodiscard]] ById<shard::FlatId, std::int64_t> const& gathers() const noexcept { return gathers_; }
 
  private:
-  void change_pins(shard::FlatId flat, int change) noexcept {
-    if (auto* const slot = pool_.find(flat)) {
-      slot->pins += change;
-    }
-  }
-
   shard::Layout const* layout_;
-  shard::SlotPool pool_;
+  ById<shard::FlatId, char> gathered_;
   ById<shard::FlatId, std::int64_t> gathers_;
 };
 
@@ -64,11 +53,10 @@ void rehearse_step(shard::Layout const& layout, std::int64_t passes, Gathers<Reh
   for (auto left = passes; left > 0; --left) {
     gathers.begin_pass(PassKind::training, static_cast<int>(left));
     for (std::int64_t position = 0; position < turns; ++position) {
-      auto const turn = gathers.order().turn_at(PassKind::training, position);
-      gathers.open(turn, {});
-      for (auto const flat : layout.flats_of(turn.unit)) {
-        parameters.release(flat);
+      if (2 * position == turns) {
+        gathers.begin_backward({});
       }
+      gathers.open(gathers.order().turn_at(PassKind::training, position), {});
     }
   }
   parameters.drop_trainable();
@@ -81,18 +69,30 @@ void rehearse_step(shard::Layout const& layout, std::int64_t passes, Gathers<Reh
 
 }  // namespace
 
-ById<shard::FlatId, std::int64_t> count_gathers(shard::Layout const& layout, Settings const& settings,
-                                                ScheduleLimits const& limits) {
+GatherCount count_gathers(shard::Layout const& layout, Settings const& settings, ScheduleLimits const& limits) {
   if (placements_for(settings).parameters == shard::Placement::whole) {
-    return ById<shard::FlatId, std::int64_t>(layout.flats().size(), 0);
+    return {ById<shard::FlatId, std::int64_t>(layout.flats().size(), 0), 1};
   }
-  Rehearsed parameters{layout, limits.parameter_slots};
-  Gathers<Rehearsed> gathers{layout, budget_of(settings), false, parameters};
-  auto const passes = settings.batch.accumulation;
-  rehearse_step(layout, passes, gathers, parameters);
-  parameters.begin_count();
-  rehearse_step(layout, passes, gathers, parameters);
-  return parameters.gathers();
+  Rehearsed parameters{layout};
+  Gathers<Rehearsed> gathers{layout, budget_of(settings), limits.parameter_slots, false, parameters};
+  // Frozen units stay where they are over an update, so that it may take some steps until all is as it was before.
+  struct Begin {
+    ById<shard::FlatId, char> gathered;
+    ById<shard::FlatId, std::int64_t> gathers;
+  };
+  std::vector<Begin> steps;
+  auto const same = [&](Begin const& step) { return step.gathered == parameters.all_gathered(); };
+  auto found = steps.end();
+  do {
+    steps.push_back({parameters.all_gathered(), parameters.gathers()});
+    rehearse_step(layout, settings.batch.accumulation, gathers, parameters);
+    found = std::ranges::find_if(steps, same);
+  } while (found == steps.end());
+  GatherCount result{parameters.gathers(), steps.end() - found};
+  for (auto const flat : result.gathers.ids()) {
+    result.gathers[flat] -= found->gathers[flat];
+  }
+  return result;
 }
 
 }  // namespace zeroth::stage

@@ -105,7 +105,8 @@ std::optional<shard::FlatId> Order::last_needed(PassKind pass, std::int64_t posi
     if (!slot.flat || slot.pins > 0) {
       continue;
     }
-    if (auto const next = next_use(pass, position, *slot.flat); next > farthest) {
+    auto const next = next_use(pass, position, *slot.flat);
+    if (next > farthest || (next == farthest && *slot.flat < *found)) {
       found = slot.flat;
       farthest = next;
     }
@@ -230,8 +231,7 @@ SlotCounts Order::parameter_slots() {
   }
   // What stays open has a slot of its own beside those.
   for (auto const flat : flats.ids()) {
-    if (result.class_of[flat] >= 0 &&
-        std::ranges::any_of(flats[flat].users, [this](auto unit) { return layout_->stays_open(unit); })) {
+    if (result.class_of[flat] >= 0 && layout_->stays_open(flat)) {
       auto& slot_class = result.classes[static_cast<std::size_t>(result.class_of[flat])];
       slot_class.slots = std::min(slot_class.slots + 1, static_cast<int>(slot_class.flats.size()));
     }
@@ -252,8 +252,7 @@ SlotCounts Order::gradient_slots(int units_at_once) const {
     // stays open perhaps from the begin of backward.
     std::ranges::fill(opened, 0);
     for (auto const flat : slot_class.flats) {
-      bool const early =
-          std::ranges::any_of(flats[flat].users, [this](auto unit) { return layout_->stays_open(unit); });
+      bool const early = layout_->stays_open(flat);
       ++opened[index_of(flats[flat].users.front())];
       --opened[early ? layout_->unit_count() : index_of(flats[flat].users.back()) + std::size_t{1}];
     }

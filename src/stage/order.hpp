@@ -44,7 +44,8 @@ class Order {
   /// Turns in a pass of this kind; turn t + turns(pass) is turn t of the next pass.
   [[nodiscard]] std::int64_t turns(PassKind pass) const noexcept;
   [[nodiscard]] std::int64_t position(Turn const& turn) const noexcept;
-  /// In backward a unit that stays open begins around the turns of others, before its place.
+  /// In backward a unit that stays open begins around the turns of others, before its place, and not on all ranks at
+  /// the same time: what it uses is gathered, and its gradients have memory, from the first backward turn on.
   [[nodiscard]] bool opens_early(Turn const& turn) const noexcept {
     return turn.phase == Phase::backward && layout_->stays_open(turn.unit);
   }
@@ -52,7 +53,8 @@ class Order {
   [[nodiscard]] UnitId unit_at(PassKind pass, std::int64_t position) const noexcept;
   /// Turns until `flat` is used again after `position`, at least 1, at most turns(pass).
   [[nodiscard]] std::int64_t next_use(PassKind pass, std::int64_t position, shard::FlatId flat) const noexcept;
-  /// Of the units in `slots` that are not pinned, the one that is used again last after `position`; none if all are.
+  /// Of the units in `slots` that are not pinned, the one that is used again last after `position`, whichever slot it
+  /// is in; none if all are.
   [[nodiscard]] std::optional<shard::FlatId> last_needed(PassKind pass, std::int64_t position,
                                                          std::span<shard::Slot const> slots) const noexcept;
   /// Flat units to have gathered while the unit at `position` is in use, nearest first, without those that it uses

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "stage/policy.hpp"
 #include "zeroth/core/error.hpp"
@@ -49,11 +50,14 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
                    shard::ShardManager& manager)
     : layout_{&layout},
       manager_{&manager},
-      gathers_{layout, budget_of(settings), placements_for(settings).parameters == Placement::whole,
-               manager.parameters},
+      gathers_{layout, budget_of(settings), limits.parameter_slots,
+               placements_for(settings).parameters == Placement::whole, manager.parameters},
       bucket_count_{limits.bucket_count},
       buckets_{layout, limits.bucket_count, limits.bucket_units},
-      users_left_(layout.flats().size(), 0) {
+      one_order_{settings.single_communicator || !settings.overlap_comm ||
+                 !manager.memory.context().device->has_host_memory()},
+      users_left_(layout.flats().size(), 0),
+      to_begin_(layout.flats().size(), 0) {
   updated_.reserve(layout.flats().size());
   persistent_.reserve(layout.flats().size());
 }
@@ -63,18 +67,38 @@ void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool las
   reduces_ = reduces;
   last_ = last;
   for (auto const flat : users_left_.ids()) {
-    users_left_[flat] = layout_->flats()[flat].users.size();
+    users_left_[flat] = to_begin_[flat] = layout_->flats()[flat].users.size();
   }
+  went_back_ = false;
+  open_backward_ = 0;
 }
 
 void Schedule::open(Turn const& turn) {
   auto const purpose = purpose_of(turn);
+  if (turn.phase == Phase::backward) {
+    begin_backward(purpose);
+  }
+  auto const decided = gathers_.decided();
   gathers_.open(turn, purpose);
+  if (turn.phase == Phase::backward && !layout_->stays_open(turn.unit)) {
+    expect_one_order(open_backward_ == 0 || gathers_.decided() == decided);
+    ++open_backward_;
+  }
   for (auto const flat : layout_->flats_of(turn.unit)) {
     manager_->parameters.await(flat, purpose);
   }
   if (turn.phase == Phase::backward) {
-    open_gradients(turn.unit);
+    open_gradients(turn);
+  }
+}
+
+/// What stays open has all that its backward turns take before the first turn of any unit: see Order::opens_early().
+void Schedule::begin_backward(std::string_view purpose) {
+  if (!std::exchange(went_back_, true)) {
+    gathers_.begin_backward(purpose);
+    for (auto const unit : layout_->open_units()) {
+      take_gradient_slots(unit);
+    }
   }
 }
 
@@ -82,6 +106,8 @@ void Schedule::close(Turn const& turn) {
   for (auto const flat : layout_->flats_of(turn.unit)) {
     manager_->parameters.release(flat, purpose_of(turn));
   }
+  gathers_.carry_out();
+  open_backward_ -= turn.phase == Phase::backward && !layout_->stays_open(turn.unit) ? 1 : 0;
   if (turn.phase == Phase::backward) {
     for (auto const flat : layout_->flats_of(turn.unit)) {
       manager_->gradients.end_contributions(flat);
@@ -90,23 +116,42 @@ void Schedule::close(Turn const& turn) {
   }
 }
 
+/// Where gathers and reductions begin in one order: that must not follow from the guards that are open on this rank.
+void Schedule::expect_one_order(bool good) const {
+  ZEROTH_EXPECTS(
+      good || !one_order_,
+      "a gather and a reduction of gradients would begin in an order that depends on how long a guard is open around "
+      "other units' turns, where both take turns (overlap_comm is off, zeroth.single_communicator is on, or on GPUs): "
+      "end guards before the next unit's, or declare units whose guards are open around others' by "
+      "UnitOptions::stays_open");
+}
+
 void Schedule::reduce(Buckets::Bucket bucket) {
   if (!bucket.empty()) {
+    expect_one_order(!gathers_.waits());
     manager_->gradients.reduce(bucket, last_);
   }
 }
 
 void Schedule::pass_over(Turn const& turn) {
-  open_gradients(turn.unit);
+  begin_backward(purpose_of(turn));
+  open_gradients(turn);
   close_gradients(turn);
 }
 
-void Schedule::open_gradients(UnitId unit) {
+void Schedule::open_gradients(Turn const& turn) {
+  take_gradient_slots(turn.unit);
+  for (auto const flat : layout_->flats_of(turn.unit)) {
+    to_begin_[flat] -= turn.last ? 1 : 0;
+  }
+}
+
+void Schedule::take_gradient_slots(UnitId unit) {
   for (auto const flat : layout_->flats_of(unit)) {
     if (layout_->flats()[flat].trainable.padded_count == 0 || manager_->gradients.begin(flat)) {
       continue;
     }
-    reduce(buckets_.flush());
+    flush_for(flat);
     ZEROTH_EXPECTS(
         manager_->gradients.begin(flat),
         fmt::format(
@@ -115,6 +160,19 @@ void Schedule::open_gradients(UnitId unit) {
             "raise zeroth.gradient_slots",
             layout_->flats()[flat].name, layout_->flats()[buckets_.waits_for()].name));
   }
+}
+
+/// Sends what is complete, so that `flat` has a slot. All ranks send the same: what has had all its turns, and is not
+/// complete because a guard is still open, perhaps on this rank alone.
+void Schedule::flush_for(shard::FlatId flat) {
+  if (!buckets_.all_complete()) {
+    auto const next = buckets_.waits_for();
+    ZEROTH_EXPECTS(to_begin_[next] > 0 || users_left_[next] == 0,
+                   fmt::format("no gradient slot for unit \"{}\": all are taken, and those of unit \"{}\" cannot be "
+                               "reduced before its backward guard ends; end it first, or raise zeroth.gradient_slots",
+                               layout_->flats()[flat].name, layout_->flats()[next].name));
+  }
+  reduce(buckets_.flush());
 }
 
 void Schedule::close_gradients(Turn const& turn) {

@@ -43,7 +43,8 @@ class Schedule {
   /// completes are reduced; `last`: for the last time before the update.
   void begin_pass(PassKind pass, int passes_left, bool reduces, bool last);
   /// The unit's parameters become readable on the compute stream; in backward it can take gradients. Gathers what comes
-  /// next before it waits for what is needed now.
+  /// next before it waits for what is needed now. The backward turns of units that stay open may begin at another time
+  /// on each rank, as long as all forward turns before the loss are over.
   void open(Turn const& turn);
   void close(Turn const& turn);
   /// A unit's last backward turn, which came too late to take gradients and does not need parameters.
@@ -60,8 +61,12 @@ class Schedule {
 
  private:
   void publish();
+  void begin_backward(std::string_view purpose);
+  void expect_one_order(bool good) const;
   void reduce(Buckets::Bucket bucket);
-  void open_gradients(UnitId unit);
+  void flush_for(shard::FlatId flat);
+  void open_gradients(Turn const& turn);
+  void take_gradient_slots(UnitId unit);
   void close_gradients(Turn const& turn);
 
   shard::Layout const* layout_;
@@ -69,8 +74,11 @@ class Schedule {
   Gathers<shard::Parameters> gathers_;
   std::int64_t bucket_count_;
   Buckets buckets_;
-  bool reduces_ = false, last_ = false;
+  bool one_order_;         // gathers and reductions must begin in one order on all ranks: they wait for each other
+  int open_backward_ = 0;  // guards of units that do not stay open
+  bool reduces_ = false, last_ = false, went_back_ = false;
   ById<shard::FlatId, std::size_t> users_left_;      // units whose backward turns are to come or not over
+  ById<shard::FlatId, std::size_t> to_begin_;        // of these, those whose last turn has not begun
   std::vector<shard::FlatId> updated_, persistent_;  // and not published yet
 };
 

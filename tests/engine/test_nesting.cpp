@@ -155,9 +155,9 @@ TEST_CASE("guards that nobody declared to stay open are refused by name where sl
   for (int stage = 0; stage <= 3; ++stage) {
     CHECK_THAT(nested(stage, ""), Catch::Contains("enough"));  // prefetch has slots for all three
   }
-  CHECK_THAT(
-      nested(3, R"(, "stage3_prefetch_bucket_size": 0)"),
-      Catch::Contains("no parameter slot for unit \"block2\": all of its size hold units whose guards are open"));
+  CHECK_THAT(nested(3, R"(, "stage3_prefetch_bucket_size": 0)"),
+             Catch::Contains("no parameter slot for unit \"block2\": in declared order unit \"block2\" takes that of "
+                             "unit \"block0\", whose guard is open"));
 }
 
 TEST_CASE("uses that are not declared are counted in forward") {
