@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "engine/random_nest.hpp"
 #include "parts.hpp"
 #include "stage_files.hpp"
 #include "support/catch.hpp"
@@ -94,6 +96,29 @@ TEST_CASE("parts of a job of processes train what jobs of threads of their size 
     INFO(fmt::format("stage {}, rank {} of {} of part {}", stage, mine.rank, mine.world, mine.color));
     REQUIRE(mine.bits.size() > 300);
     CHECK(mine.bits == plain[static_cast<std::size_t>(mine.rank)]);
+  }
+}
+
+TEST_CASE("processes that skip units inside guards that others hold open train what threads do at stage 0") {
+  for (unsigned seed = 0; seed < 24; ++seed) {
+    bool const holds = seed % 2 == 0;
+    int const stage = seed % 4 == 3 ? 2 : 3;
+    int rank = 0;
+    int world = 0;
+    std::vector<std::uint32_t> mine;
+    int const status = launch({.transport = process_transport()}, [&](Job& job) {
+      rank = job.rank();
+      world = job.world();
+      mine = RandomNest{seed}.train(job, nest_config(seed, stage, holds), holds);
+    });
+    REQUIRE(status == 0);
+    std::vector<std::vector<std::uint32_t>> plain(static_cast<std::size_t>(world));
+    auto const outcome = run_job(world, [&](Job& job) {
+      plain[static_cast<std::size_t>(job.rank())] = RandomNest{seed}.train(job, nest_config(seed, 0, holds), holds);
+    });
+    REQUIRE(messages_of(outcome) == "");
+    INFO(fmt::format("model {}, rank {} of {}, stage {}, guards held: {}", seed, rank, world, stage, holds));
+    CHECK(mine == plain[static_cast<std::size_t>(rank)]);
   }
 }
 
