@@ -64,6 +64,17 @@ class RandomNest {
     return bits;
   }
 
+  /// Of `steps` steps in which no rank skips anything.
+  [[nodiscard]] std::vector<StepReport> reports(Job& job, Config const& config, int steps) const {
+    Engine<float> engine{job, model_, config};
+    return testing::train(engine, steps, [&](auto& micro, int) {
+      std::mt19937 random{seed_};
+      pass(micro, 0, random, false);
+    });
+  }
+
+  [[nodiscard]] Model const& model() const noexcept { return model_; }
+
  private:
   static constexpr std::size_t none = ~std::size_t{0};
   struct Node {

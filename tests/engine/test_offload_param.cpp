@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/small_model.hpp"
+#include "engine/random_nest.hpp"
 #include "parity/tiers.hpp"
 #include "support/catch.hpp"
 #include "support/fail_points.hpp"
@@ -118,6 +118,27 @@ TEST_CASE("memory, disk, reads and writes of parameters on a disk are what was p
     check_plan<bf16>(on_disk(both, on_disks[1], folder.path()), folder.path());
   }
   CHECK(folder.contents().empty());
+}
+
+TEST_CASE("reads of nested models with frozen and tied units are those that were planned") {
+  Folder const folder;
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    RandomNest const nest{seed};
+    auto const config = parameters_on_disk(nest_config(seed, 3, false), parameters_on_disks[seed % 2], folder.path());
+    auto const planned = plan(nest.model(), config, 2).parameters_disk.read_bytes;
+    std::vector<StepReport> reports;
+    auto const outcome = run_job(2, [&](Job& job) {
+      auto const of_rank = nest.reports(job, config, 5);
+      if (job.rank() == 0) {
+        reports = of_rank;
+      }
+    });
+    REQUIRE(messages_of(outcome) == "");
+    for (std::size_t step = 2; step < reports.size(); ++step) {  // what is frozen settles in the first steps
+      INFO(fmt::format("model {}, step {}", seed, step + 1));
+      CHECK(reports[step].disk_read_bytes == planned);
+    }
+  }
 }
 
 TEST_CASE("in groups, too, where replicas hand each other what goes to the disk") {
