@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "stage/policy.hpp"
@@ -81,7 +82,7 @@ void Schedule::open(Turn const& turn) {
   auto const decided = gathers_.decided();
   gathers_.open(turn, purpose);
   if (turn.phase == Phase::backward && !layout_->stays_open(turn.unit)) {
-    expect_one_order(open_backward_ == 0 || gathers_.decided() == decided);
+    expect_one_order(open_backward_ == 0 || gathers_.decided() == decided, layout_->flats_of(turn.unit));
     ++open_backward_;
   }
   for (auto const flat : layout_->flats_of(turn.unit)) {
@@ -117,18 +118,20 @@ void Schedule::close(Turn const& turn) {
 }
 
 /// Where gathers and reductions begin in one order: that must not follow from the guards that are open on this rank.
-void Schedule::expect_one_order(bool good) const {
+void Schedule::expect_one_order(bool good, std::span<shard::FlatId const> flats) const {
   ZEROTH_EXPECTS(
       good || !one_order_,
-      "a gather and a reduction of gradients would begin in an order that depends on how long a guard is open around "
-      "other units' turns, where both take turns (overlap_comm is off, zeroth.single_communicator is on, or on GPUs): "
-      "end guards before the next unit's, or declare units whose guards are open around others' by "
-      "UnitOptions::stays_open");
+      fmt::format(
+          "backward of unit \"{}\" while a guard that was opened before is open: a gather and a reduction of "
+          "gradients would begin in an order that depends on when that guard ends, where both take turns "
+          "(overlap_comm is off, zeroth.single_communicator is on, or on GPUs); end it first, or declare a unit "
+          "whose guard is open around others' by UnitOptions::stays_open",
+          flats.empty() ? std::string{} : layout_->flats()[flats.front()].name));
 }
 
 void Schedule::reduce(Buckets::Bucket bucket) {
   if (!bucket.empty()) {
-    expect_one_order(!gathers_.waits());
+    expect_one_order(!gathers_.waits(), bucket);
     manager_->gradients.reduce(bucket, last_);
   }
 }

@@ -62,7 +62,7 @@ class Schedule {
  private:
   void publish();
   void begin_backward(std::string_view purpose);
-  void expect_one_order(bool good) const;
+  void expect_one_order(bool good, std::span<shard::FlatId const> flats) const;
   void reduce(Buckets::Bucket bucket);
   void flush_for(shard::FlatId flat);
   void open_gradients(Turn const& turn);

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Ranks that do different things: every rank ends with an error that says what, at every stage.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "comm/launch/job_state.hpp"
+#include "core/hash.hpp"
+#include "engine/history.hpp"
 #include "engine/small_model.hpp"
+#include "shard/transaction_log.hpp"
 #include "support/catch.hpp"
 
 namespace zeroth::testing {
@@ -399,6 +405,78 @@ TEST_CASE("an engine that failed stays failed, and says why") {
   for (auto const& message : later) {
     CHECK_THAT(message, Contains("the engine failed before: ") &&
                             Contains("micro-step 1 of step 1 ended after 0 of 1 backward turns of unit \"block0\""));
+  }
+}
+
+TEST_CASE("ranks whose transactions differ, though their calls do not, are told which, and where") {
+  SmallModel const small;
+  shard::Layout const layout{small.model.description(), 3};
+  auto const told = [&](int calls_before, auto const& last_of) {
+    std::vector<double> hashes(3);
+    auto const outcome = run_job(3, [&](Job& job) {
+      auto const device = job.make_device();
+      auto& ranks = *detail::JobState::of(job).communicator;
+      std::array<shard::TransactionLog, 2> logs{shard::TransactionLog{ranks}, shard::TransactionLog{ranks}};
+      auto const add = [&](shard::TransactionLog& log, std::string_view what, std::uint32_t unit, std::int64_t count) {
+        comm::Collective const one{.operation = comm::Operation::all_gather, .count = count};
+        log.add(what, static_cast<shard::FlatId>(unit), {&one, 1});
+      };
+      for (int call = 0; call < calls_before; ++call) {
+        add(logs[1], "gather", static_cast<std::uint32_t>(call % 3), 128);
+      }
+      last_of(job.rank(), [&](std::uint32_t unit, std::int64_t count) { add(logs[1], "gather", unit, count); });
+      add(logs[0], "publish", 0, 128);
+      engine::History history;
+      history.add(engine::Verb::begin_micro_step);
+      history.note_transactions(mix(logs[0].hash(), logs[1].hash()));
+      hashes[static_cast<std::size_t>(job.rank())] = history.hash();
+      engine::compare_transactions(logs, 7, layout, {&ranks, device.get(), &device->compute()});
+    });
+    CHECK(hashes[0] == hashes[1]);
+    CHECK(hashes[0] != hashes[2]);
+    CHECK(all_are_peer_errors(outcome));
+    return messages_of(outcome);
+  };
+  CHECK_THAT(told(4, [](int rank, auto const& add) { add(rank == 2 ? 0 : 1, 128); }),
+             Contains("ranks went apart before the end of step 7 though they made the same calls: as transaction 5 on "
+                      "communicator 'world', rank 0 did all_gather of 128 elements (gather of unit \"block1\"), rank 2 "
+                      "did all_gather of 128 elements (gather of unit \"block0\")"));
+  CHECK_THAT(told(4, [](int rank, auto const& add) { add(1, rank == 2 ? 256 : 128); }),
+             Contains("as transaction 5 on") && Contains("rank 2 did all_gather of 256 elements"));
+  CHECK_THAT(told(0, [](int rank, auto const& add) { rank == 2 ? void() : add(2, 128); }),
+             Contains("as transaction 1 on") && Contains("rank 2 did nothing more"));
+  auto const long_ago = told(0, [](int rank, auto const& add) {
+    add(rank == 2 ? 0 : 1, 128);
+    for (std::size_t later = 0; later < shard::TransactionLog::most_entries; ++later) {
+      add(2, 128);
+    }
+  });
+  CHECK_THAT(long_ago, Contains("as transaction 2 on communicator 'world', or before it, rank 0 did"));
+}
+
+TEST_CASE("a guard around another unit's backward turn is refused where a gather and a reduction take turns") {
+  for (std::string const keys : {R"(, "overlap_comm": false)", R"(, "overlap_comm": true)"}) {
+    auto const outcome =
+        with_engines(2, 3,
+                     [](Job&, Engine<float>& engine, SmallModel const& small) {
+                       train(engine, 2, [&](auto& micro, int) {
+                         forward(micro, small);
+                         float const seed = micro.report_loss(1);
+                         std::array<std::optional<Backward<float, float>>, 4> guards;
+                         for (auto u = small.units.size(); u-- > 0;) {
+                           guards[u].emplace(micro.backward(small.units[u]));
+                           contribute(*guards[u], small.weights[u], micro.first_sample(), seed);
+                           guards[u + 1].reset();
+                         }
+                       });
+                     },
+                     {.zero = R"(, "stage3_prefetch_bucket_size": 1)" + keys, .zeroth = R"(, "gradient_slots": 3)"});
+    if (keys.ends_with("true")) {
+      CHECK(messages_of(outcome) == "");
+    } else {
+      CHECK_THAT(messages_of(outcome), Contains("a gather and a reduction of gradients would begin in an order that") &&
+                                           Contains("backward of unit \"block1\""));
+    }
   }
 }
 
