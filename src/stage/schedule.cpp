@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "stage/gradient_rehearsal.hpp"
 #include "stage/policy.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -50,6 +51,7 @@ ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings) 
 Schedule::Schedule(shard::Layout const& layout, Settings const& settings, ScheduleLimits const& limits,
                    shard::ShardManager& manager)
     : layout_{&layout},
+      settings_{settings},
       manager_{&manager},
       gathers_{layout, budget_of(settings), limits.parameter_slots,
                placements_for(settings).parameters == Placement::whole, manager.parameters},
@@ -61,6 +63,7 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
       to_begin_(layout.flats().size(), 0) {
   updated_.reserve(layout.flats().size());
   persistent_.reserve(layout.flats().size());
+  forward_.reserve(layout.unit_count());
 }
 
 void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool last) {
@@ -72,12 +75,15 @@ void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool las
   }
   went_back_ = false;
   open_backward_ = 0;
+  forward_.clear();
 }
 
 void Schedule::open(Turn const& turn) {
   auto const purpose = purpose_of(turn);
   if (turn.phase == Phase::backward) {
     begin_backward(purpose);
+  } else if (turn.pass == PassKind::training && !went_back_) {
+    forward_.push_back(turn.unit);
   }
   auto const decided = gathers_.decided();
   gathers_.open(turn, purpose);
@@ -160,8 +166,9 @@ void Schedule::take_gradient_slots(UnitId unit) {
         fmt::format(
             "no gradient slot for unit \"{}\": all hold gradients that cannot be reduced before backward of unit "
             "\"{}\", which comes first in declared order; run backward in reverse order of the model's units, or "
-            "raise zeroth.gradient_slots",
-            layout_->flats()[flat].name, layout_->flats()[buckets_.waits_for()].name));
+            "raise zeroth.gradient_slots to {}",
+            layout_->flats()[flat].name, layout_->flats()[buckets_.waits_for()].name,
+            gradient_slots_for(*layout_, settings_, forward_)));
   }
 }
 

@@ -70,6 +70,7 @@ class Schedule {
   void close_gradients(Turn const& turn);
 
   shard::Layout const* layout_;
+  Settings settings_;
   shard::ShardManager* manager_;
   Gathers<shard::Parameters> gathers_;
   std::int64_t bucket_count_;
@@ -79,6 +80,7 @@ class Schedule {
   bool reduces_ = false, last_ = false, went_back_ = false;
   ById<shard::FlatId, std::size_t> users_left_;      // units whose backward turns are to come or not over
   ById<shard::FlatId, std::size_t> to_begin_;        // of these, those whose last turn has not begun
+  std::vector<UnitId> forward_;                      // turns of this pass before backward
   std::vector<shard::FlatId> updated_, persistent_;  // and not published yet
 };
 

@@ -231,7 +231,7 @@ TEST_CASE("backward in another order than the reverse needs gradient slots, and 
           messages_of(outcome_with(stage, 1, weights)),
           Contains("no gradient slot for unit \"block2\": all hold gradients that cannot be reduced before backward "
                    "of unit \"block2\", which comes first in declared order; run backward in reverse order of the "
-                   "model's units, or raise zeroth.gradient_slots"));
+                   "model's units, or raise zeroth.gradient_slots to 2"));
     }
   }
 }

@@ -199,6 +199,47 @@ TEST_CASE("uses that are not declared are counted in forward") {
   }
 }
 
+TEST_CASE("where gradient slots do not suffice for a program's order, the error says how many do") {
+  auto const trained = [](std::vector<std::size_t> const& order, int stage, int slots) {
+    return messages_of(run_job(2, [&](Job& job) {
+      Model model{7};
+      std::vector<Unit> units;
+      std::vector<Param<1>> weights;
+      for (int u = 0; u < 5; ++u) {
+        units.push_back(model.unit(fmt::format("u{}", u)));
+        weights.push_back(model.param(units.back(), fmt::format("w{}", u), {300}, Normal{0.5F}));
+      }
+      Engine<float> engine{job, model,
+                           small_config(stage, {.zeroth = fmt::format(R"(, "gradient_slots": {})", slots)})};
+      train(engine, 2, [&](auto& micro, int) {
+        for (auto const u : order) {
+          auto const p = micro.forward(units[u]);
+        }
+        float const seed = micro.report_loss(loss_of(micro.first_sample()));
+        for (auto turn = order.size(); turn-- > 0;) {
+          auto const p = micro.backward(units[order[turn]]);
+          contribute(p, weights[order[turn]], micro.first_sample(), seed);
+        }
+      });
+    }));
+  };
+  struct Case {
+    std::vector<std::size_t> order;
+    int needed;
+  };
+  for (auto const& [order, needed] :
+       {Case{{4, 3, 2, 1, 0}, 5}, Case{{1, 0, 2, 4, 3}, 2}, Case{{0, 2, 4, 3, 2, 1}, 4}}) {
+    for (int const stage : {2, 3}) {
+      INFO(fmt::format("{} units in another order, stage {}", order.size(), stage));
+      CHECK(trained(order, 1, 1) == "");
+      CHECK_THAT(trained(order, stage, 1),
+                 Catch::Contains(fmt::format("raise zeroth.gradient_slots to {} ", needed)) ||
+                     Catch::Contains(fmt::format("raise zeroth.gradient_slots to {}\n", needed)));
+      CHECK(trained(order, stage, needed) == "");
+    }
+  }
+}
+
 TEST_CASE("a unit that backward did not reach is skipped after all others, and is not gathered for that") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (int const world : {1, 2}) {
