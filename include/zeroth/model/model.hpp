@@ -129,8 +129,7 @@ struct UnitOptions {
   /// recomputes. To be given where ranks skip the unit, unless it is 1.
   std::optional<int> uses_per_micro_step{};
   /// Its guards are open around those of other units, as a root's around its children's. Where parameters or gradients
-  /// are sharded it has a slot of its own for that; without, such a guard is refused where slots do not suffice. All
-  /// ranks skip it, or none.
+  /// are sharded it has a slot of its own for that; without, such a guard is refused where slots do not suffice.
   bool stays_open = false;
   /// Rows of a sample that its matrices are multiplied with, as flops_profiler counts: the tokens of a sequence; 0
   /// where they are only looked up. No effect on training.
