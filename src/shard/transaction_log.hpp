@@ -14,7 +14,7 @@
 
 namespace zeroth::shard {
 
-/// All transactions in a hash, and the last of them. Takes no memory and a few integer operations for each.
+/// All transactions in a hash, and the last of them: a few integer operations for each, in memory that is there.
 class TransactionLog {
  public:
   struct Entry {
