@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks are threads, each with a session, sockets and a store of its own: what processes have, without the processes.
+#include <fcntl.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -24,13 +26,14 @@ Platform platform(Way way) {
 }
 WithinMachine either_way() { return GENERATE(WithinMachine::memory, WithinMachine::network); }
 char const* name_of(Way way) {
-  return way == Way::registered ? "registered memory" : way == Way::memory ? "memory" : "network";
+  return way == Way::registered ? "registered memory" : way == Way::memory ? "memory that nobody knows" : "network";
 }
 char const* name_of(WithinMachine within) {
   return name_of(within == WithinMachine::memory ? Way::memory : Way::network);
 }
 
-TEST_CASE("the tcp communicator conforms, by memory that all map, by each other's memory and over the network") {
+TEST_CASE(
+    "the tcp communicator conforms, by memory that all map, by the network within a machine and between machines") {
   auto const way = one_way();
   int const world = testing::sanitized ? GENERATE(1, 3) : GENERATE(1, 2, 3, 4);
   bool const check = world != 2;
@@ -103,17 +106,18 @@ TEST_CASE("reductions in many chunks are exact over tcp") {
 /// Two ranks' lanes, in one process.
 struct TwoLanes {
   MemoryLanes first{2, 0};
-  MemoryLanes second{first.path(), 2, 1};
-  std::vector<std::byte> landing = std::vector<std::byte>(4096);
+  MemoryLanes second{first.file(), 2, 1};
   std::uint32_t number = 0;
 
-  /// Where the second rank finds what the first one shows.
+  /// Where the second rank finds what the first one shows; null if that has to come by the network.
   std::byte const* find(device::Memory const& memory) {
-    REQUIRE(first.show(1, Tag::blocks, memory.data(), 4096));
-    auto const* const at = second.borrow(0, Tag::blocks, number, 0, 4096, landing.data());
+    auto const shown = first.show(1, Tag::blocks, memory.data(), 4096);
+    auto const at = second.borrow(0, Tag::blocks, number, 0, 4096);
+    REQUIRE(at);
+    REQUIRE(shown == (*at == nullptr ? MemoryLanes::Shown::by_network : MemoryLanes::Shown::here));
     REQUIRE(second.let_go(0, Tag::blocks, number));
     ++number;
-    return at;
+    return *at;
   }
 };
 
@@ -123,27 +127,43 @@ TEST_CASE("registered memory is read where it is, for as long as its owner says"
   device::PageMemory const memory{ledger, device::Category::slots, 8192, device::Pages::shared};
   memory.data()[5] = std::byte{7};
   auto const address = reinterpret_cast<std::uint64_t>(memory.data());
+  auto const file = describe_file(memory.file());
 
-  CHECK(lanes.find(memory) == lanes.landing.data());  // nobody knows it yet
-  CHECK(lanes.landing[5] == std::byte{7});
+  CHECK(lanes.find(memory) == nullptr);  // nobody knows it yet
 
   auto const number = lanes.first.windows().begin(address, 8192);
-  lanes.second.windows().open(number, 0, "/proc/self/fd/" + std::to_string(memory.file()), address, 8192);
+  lanes.second.windows().open(number, 0, file, address, 8192);
   auto const* const here = lanes.find(memory);
-  CHECK((here != memory.data() && here != lanes.landing.data()));
+  REQUIRE((here != nullptr && here != memory.data()));
   CHECK(here[5] == std::byte{7});
 
-  // Its owner has ended the registration, and may have other memory there now, before the other side has.
-  lanes.first.windows().end(number);
-  CHECK(lanes.find(memory) == lanes.landing.data());
+  // The other side is the first to end the registration.
   lanes.second.windows().end(number);
+  auto const* const again = lanes.find(memory);
+  REQUIRE(again != nullptr);
+  CHECK(again[5] == std::byte{7});
 
-  // The other side is the first to end one.
-  auto const next = lanes.first.windows().begin(address, 8192);
-  CHECK(next != number);
-  CHECK(lanes.find(memory) == lanes.landing.data());
+  // Its owner has ended it, and may have other memory there now.
+  lanes.first.windows().end(number);
+  CHECK(lanes.find(memory) == nullptr);
+}
 
-  CHECK_THROWS_AS(lanes.second.windows().open(next, 0, "/proc/self/fd/9999", address, 8192), SystemError);
+TEST_CASE("what is in the place of another rank's memory is neither read nor written") {
+  device::Ledger ledger;
+  device::PageMemory const memory{ledger, device::Category::slots, 8192, device::Pages::shared};
+  device::PageMemory const foreign{ledger, device::Category::slots, 8192, device::Pages::shared};
+  auto file = describe_file(memory.file());
+  CHECK_THROWS_AS(open_shared(file, 8193, O_RDONLY), SystemError);  // reading would end in SIGBUS
+  file.descriptor = foreign.file();
+  PeerWindows windows;
+  CHECK_THROWS_WITH(windows.open(1, 0, file, 4096, 8192),
+                    Catch::Contains("is not the memory that another rank shares"));
+  CHECK_THROWS_WITH((MemoryLanes{file, 2, 1}), Catch::Contains("is not the memory that another rank shares"));
+  for (std::int64_t i = 0; i < foreign.bytes(); ++i) {
+    REQUIRE(foreign.data()[i] == std::byte{});
+  }
+  file.descriptor = 9999;
+  CHECK_THROWS_WITH(windows.open(1, 0, file, 4096, 8192), Catch::Contains("cannot be opened"));
 }
 
 TEST_CASE("who withdraws its memory is not waited for, and what was borrowed of it does not count") {
@@ -152,9 +172,9 @@ TEST_CASE("who withdraws its memory is not waited for, and what was borrowed of 
   device::PageMemory const memory{ledger, device::Category::slots, 4096, device::Pages::shared};
   auto const address = reinterpret_cast<std::uint64_t>(memory.data());
   auto const number = lanes.first.windows().begin(address, 4096);
-  lanes.second.windows().open(number, 0, "/proc/self/fd/" + std::to_string(memory.file()), address, 4096);
-  REQUIRE(lanes.first.show(1, Tag::blocks, memory.data(), 4096));
-  REQUIRE(lanes.second.borrow(0, Tag::blocks, 0, 0, 4096, lanes.landing.data()) != nullptr);
+  lanes.second.windows().open(number, 0, describe_file(memory.file()), address, 4096);
+  REQUIRE(lanes.first.show(1, Tag::blocks, memory.data(), 4096) == MemoryLanes::Shown::here);
+  REQUIRE(lanes.second.borrow(0, Tag::blocks, 0, 0, 4096));
   lanes.first.withdraw();
   CHECK_FALSE(lanes.second.let_go(0, Tag::blocks, 0));
 }

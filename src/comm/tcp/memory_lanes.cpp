@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,7 +11,6 @@
 #include <cstring>
 #include <new>
 
-#include "comm/tcp/peer_memory.hpp"
 #include "core/bytes_at.hpp"
 #include "core/counter.hpp"
 #include "device/rank_fold.hpp"
@@ -33,7 +31,6 @@ std::size_t queue_of(int to, Tag tag) noexcept {
 
 struct MemoryLanes::Row {
   alignas(line) Bell bell;
-  std::int32_t process = 0;
   std::atomic<bool> attached{false};
   std::atomic<std::uint32_t> withdrawn{0};  // 1: its rank lets nobody read its memory any more
 };
@@ -41,7 +38,7 @@ struct MemoryLanes::Row {
 struct MemoryLanes::Slot {
   std::uint64_t address = 0;
   std::int64_t bytes = 0;
-  std::uint32_t registration = 0;  // of PeerWindows
+  std::uint32_t registration = 0;  // of PeerWindows; 0: none, so that more than `few` take the network
   alignas(16) std::array<std::byte, most_inline_bytes> few{};
 };
 
@@ -59,35 +56,28 @@ std::size_t MemoryLanes::bytes_of(int members) noexcept {
 
 // All bytes are zero at first, which is how an empty lane and a row begin.
 MemoryLanes::MemoryLanes(int members, int me) : members_{members}, me_{me} {
-  file_ = Descriptor{::memfd_create("zeroth lanes", MFD_CLOEXEC)};
-  if (!file_ || ::ftruncate(file_.get(), static_cast<off_t>(bytes_of(members))) != 0) {
-    throw SystemError{fmt::format("memory of {} bytes to share: {}", bytes_of(members), error_text(errno))};
+  if (members > 1) {
+    file_ = make_shared_file("zeroth lanes", static_cast<std::int64_t>(bytes_of(members)));
   }
-  map();
+  map(file_);
 }
 
-MemoryLanes::MemoryLanes(std::string const& path, int members, int me) : members_{members}, me_{me} {
-  file_ = Descriptor{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
-  if (!file_) {
-    throw SystemError{fmt::format("{}, which another rank shares, cannot be opened: {}", path, error_text(errno))};
-  }
-  map();
+MemoryLanes::MemoryLanes(SharedFile const& file, int members, int me) : members_{members}, me_{me} {
+  map(open_shared(file, static_cast<std::int64_t>(bytes_of(members)), O_RDWR));
 }
 
-void MemoryLanes::map() {
-  void* const pages = ::mmap(nullptr, bytes_of(members_), PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+void MemoryLanes::map(Descriptor const& file) {
+  void* const pages = ::mmap(nullptr, bytes_of(members_), PROT_READ | PROT_WRITE,
+                             file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file.get(), 0);
   if (pages == MAP_FAILED) {
     throw SystemError{fmt::format("mmap of {} bytes to share: {}", bytes_of(members_), error_text(errno))};
   }
   base_ = static_cast<std::byte*>(pages);
   needed_.resize(static_cast<std::size_t>(members_) * tag_count);
-  row(me_).process = ::getpid();
   row(me_).attached.store(true, std::memory_order_release);
 }
 
 MemoryLanes::~MemoryLanes() { ::munmap(base_, bytes_of(members_)); }
-
-std::string MemoryLanes::path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), file_.get()); }
 
 bool MemoryLanes::all_attached() const noexcept {
   for (int member = 0; member < members_; ++member) {
@@ -112,28 +102,35 @@ MemoryLanes::Lane& MemoryLanes::lane(int from, int to, Tag tag) const noexcept {
       reinterpret_cast<Lane*>(base_ + static_cast<std::size_t>(members_) * sizeof(Row) + index * sizeof(Lane)));
 }
 
-bool MemoryLanes::show(int to, Tag tag, void const* data, std::int64_t bytes) noexcept {
+MemoryLanes::Shown MemoryLanes::show(int to, Tag tag, void const* data, std::int64_t bytes) noexcept {
   auto& shown_here = lane(me_, to, tag);
   auto const number = shown_here.shown.load(std::memory_order_relaxed);
   if (number - shown_here.taken.load(std::memory_order_acquire) >= most_shown) {
-    return false;
+    return Shown::full;
   }
   auto& slot = shown_here.slots[number % most_shown];
   auto& needed_here = needed_[queue_of(to, tag)];
   slot.address = reinterpret_cast<std::uint64_t>(data);
   slot.bytes = bytes;
-  if (bytes > most_inline_bytes) {
+  slot.registration = bytes > most_inline_bytes ? windows_.number_of(slot.address, bytes) : 0;
+  if (slot.registration != 0) {
     needed_here = number + 1;
-    slot.registration = windows_.number_of(slot.address, bytes);
   } else {
     if (has_taken(to, tag)) {
       needed_here = shown_here.taken.load(std::memory_order_relaxed);  // or 2^31 numbers later it would seem ahead
     }
-    std::copy_n(static_cast<std::byte const*>(data), bytes, slot.few.begin());
+    if (bytes <= most_inline_bytes) {
+      std::copy_n(static_cast<std::byte const*>(data), bytes, slot.few.begin());
+    }
   }
   shown_here.shown.store(number + 1, std::memory_order_release);
+  bool const by_network = is_by_network(slot);
   row(to).bell.ring();
-  return true;
+  return by_network ? Shown::by_network : Shown::here;
+}
+
+bool MemoryLanes::is_by_network(Slot const& slot) noexcept {
+  return slot.bytes > most_inline_bytes && slot.registration == 0;
 }
 
 bool MemoryLanes::has_taken(int to, Tag tag) const noexcept {
@@ -157,37 +154,30 @@ MemoryLanes::Slot const* MemoryLanes::find(int from, Tag tag, std::uint32_t numb
   return &slot;
 }
 
-bool MemoryLanes::copy(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes,
-                       void* to) const {
-  auto const* const found = borrow(from, tag, number, offset, bytes, to);
-  if (found != nullptr && found != to) {
-    device::copy_bytes(to, found, bytes, bytes * (members_ - 1));  // in a gather, one of as many
-  }
-  return found != nullptr;
-}
-
-std::byte const* MemoryLanes::borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes,
-                                     void* to) const {
+std::optional<std::byte const*> MemoryLanes::borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset,
+                                                    std::int64_t bytes) {
   auto const* const slot = find(from, tag, number, offset, bytes);
   if (slot == nullptr) {
+    return std::nullopt;
+  }
+  if (is_by_network(*slot)) {
     return nullptr;
   }
   if (slot->bytes <= most_inline_bytes) {
     return slot->few.data() + offset;
   }
-  std::uint64_t const address = slot->address + static_cast<std::uint64_t>(offset);
-  if (slot->registration != 0) {
-    if (auto const* const here = windows_.find(slot->registration, from, address, bytes); here != nullptr) {
-      return here;
-    }
+  auto const* const here =
+      windows_.find(slot->registration, from, slot->address + static_cast<std::uint64_t>(offset), bytes);
+  if (here == nullptr) {
+    throw SystemError{fmt::format("{} bytes at {} are shown of registration {}, which does not have them", bytes,
+                                  offset, slot->registration)};
   }
-  int const error = read_memory(row(from).process, address, to, bytes);
-  return error == 0 && !has_withdrawn(from) ? static_cast<std::byte const*>(to) : nullptr;
+  return here;
 }
 
 bool MemoryLanes::let_go(int from, Tag tag, std::uint32_t number) noexcept {
   auto& theirs = lane(from, me_, tag);
-  if (theirs.slots[number % most_shown].bytes > most_inline_bytes && has_withdrawn(from)) {
+  if (theirs.slots[number % most_shown].registration != 0 && has_withdrawn(from)) {
     return false;
   }
   theirs.taken.store(number + 1, std::memory_order_release);

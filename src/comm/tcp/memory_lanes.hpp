@@ -5,49 +5,51 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "comm/store/socket.hpp"
 #include "comm/tcp/bell.hpp"
 #include "comm/tcp/channel.hpp"
 #include "comm/tcp/peer_windows.hpp"
+#include "comm/tcp/shared_file.hpp"
 
 namespace zeroth::comm {
 
 /// A few pages that all of them map: for every pair and tag a short queue of addresses, for each rank a bell. A few
-/// bytes lie in the queue themselves; of more the receiver finds registered memory among its windows(), and reads all
-/// else out of the sender's process, once. Here ranks are numbered among the `members`.
+/// bytes lie in the queue themselves; of more the receiver finds registered memory among its windows(), and all else
+/// takes the network, of which the queue only tells. Here ranks are numbered among the `members`.
 ///
 /// Threads: one at a time calls as rank `me`; withdraw() and windows() are for any.
 class MemoryLanes {
  public:
   static constexpr std::int64_t most_inline_bytes = 512;
 
-  /// Makes the pages. The others open path() while this lives.
+  enum class Shown : std::uint8_t { full, here, by_network };
+
+  /// Makes the pages. The others open file(), until close_file().
   MemoryLanes(int members, int me);
   /// Maps those that another process has made. Throws SystemError.
-  MemoryLanes(std::string const& path, int members, int me);
+  MemoryLanes(SharedFile const& file, int members, int me);
   ~MemoryLanes();
   MemoryLanes(MemoryLanes const&) = delete;
   MemoryLanes& operator=(MemoryLanes const&) = delete;
 
-  [[nodiscard]] std::string path() const;
+  [[nodiscard]] SharedFile file() const { return describe_file(file_.get()); }
+  void close_file() noexcept { file_ = {}; }  ///< Once all have attached.
   [[nodiscard]] bool all_attached() const noexcept;
   [[nodiscard]] Bell& bell() noexcept;  ///< Of this rank: rung whenever one of the others has shown or taken something.
 
-  /// Shows `bytes` at `data`, which stay as they are until they are has_taken(). False if the queue is full.
-  [[nodiscard]] bool show(int to, Tag tag, void const* data, std::int64_t bytes) noexcept;
+  /// Shows `bytes` at `data`, which stay as they are until they are has_taken(), unless the queue is full. Where the
+  /// answer is by_network only their number is shown: they have to be sent.
+  [[nodiscard]] Shown show(int to, Tag tag, void const* data, std::int64_t bytes) noexcept;
   /// Whether `to` needs no memory of this rank any more.
   [[nodiscard]] bool has_taken(int to, Tag tag) const noexcept;
-  /// Copies a part of what `from` shows as number `number`, from 0, under `tag`, to `to`. False if it is not there yet,
-  /// or `from` is gone or has withdrawn it: who waits for it waits for the job's failure. Throws SystemError where
-  /// there are fewer bytes than that.
-  [[nodiscard]] bool copy(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes,
-                          void* to) const;
-  /// The same, without a copy where this process has the bytes: there they stay until let_go(). Null for false.
-  [[nodiscard]] std::byte const* borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset,
-                                        std::int64_t bytes, void* to) const;
+  /// Where a part is of what `from` shows as number `number`, from 0, under `tag`: there it stays until let_go(). Null
+  /// if it comes by the network. Nothing if it is not there yet. Throws SystemError where there are fewer bytes than
+  /// that.
+  [[nodiscard]] std::optional<std::byte const*> borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset,
+                                                       std::int64_t bytes);
   /// Needs no more of it. False if `from` had withdrawn it before: then what was read may have been anything.
   [[nodiscard]] bool let_go(int from, Tag tag, std::uint32_t number) noexcept;
   [[nodiscard]] PeerWindows& windows() noexcept { return windows_; }  ///< Registered memory of the others.
@@ -59,7 +61,8 @@ class MemoryLanes {
   struct Lane;
   struct Slot;
   [[nodiscard]] static std::size_t bytes_of(int members) noexcept;
-  void map();
+  void map(Descriptor const& file);
+  [[nodiscard]] static bool is_by_network(Slot const& slot) noexcept;
   [[nodiscard]] Row& row(int member) const noexcept;
   [[nodiscard]] Lane& lane(int from, int to, Tag tag) const noexcept;
   [[nodiscard]] Slot const* find(int from, Tag tag, std::uint32_t number, std::int64_t offset,

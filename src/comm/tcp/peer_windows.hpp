@@ -4,8 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <string>
 #include <vector>
+
+#include "comm/tcp/shared_file.hpp"
 
 namespace zeroth::comm {
 
@@ -21,17 +22,16 @@ class PeerWindows {
 
   /// Begins a registration, of `bytes` of this rank at `address`. Returns its number.
   [[nodiscard]] std::uint32_t begin(std::uint64_t address, std::int64_t bytes);
-  /// Maps the file at `path`, to be read: it is what `member` has registered with number `number`. Throws SystemError.
-  void open(std::uint32_t number, int member, std::string const& path, std::uint64_t address, std::int64_t bytes);
-  /// Ends a registration on this side. Nothing is read there any more.
+  /// Maps `file`, to be read: it is what `member` has registered with number `number`. Throws SystemError.
+  void open(std::uint32_t number, int member, SharedFile const& file, std::uint64_t address, std::int64_t bytes);
+  /// Ends a registration on this side. What others still show of it is mapped again then.
   void end(std::uint32_t number) noexcept;
 
   /// The registration of memory of this rank; 0 if there is none.
   [[nodiscard]] std::uint32_t number_of(std::uint64_t address, std::int64_t bytes) const;
   /// Where `bytes` at `address` of `member`, of registration `number`, are in this process; null if it does not map
-  /// them.
-  [[nodiscard]] std::byte const* find(std::uint32_t number, int member, std::uint64_t address,
-                                      std::int64_t bytes) const;
+  /// them. Throws SystemError where it did, and cannot any more.
+  [[nodiscard]] std::byte const* find(std::uint32_t number, int member, std::uint64_t address, std::int64_t bytes);
 
  private:
   static constexpr int own = -1;
@@ -40,13 +40,15 @@ class PeerWindows {
     int member = own;
     std::uint64_t address = 0;
     std::int64_t bytes = 0;
-    std::byte* here = nullptr;  ///< Null: this rank's own.
+    SharedFile file{};
+    std::byte* here = nullptr;  ///< Null: this rank's own, or ended here.
 
     [[nodiscard]] bool has(std::uint64_t at, std::int64_t length) const noexcept {
       return at >= address && at - address + static_cast<std::uint64_t>(length) <= static_cast<std::uint64_t>(bytes);
     }
   };
-  static void unmap(Window const& window) noexcept;
+  static void map(Window& window);
+  static void unmap(Window& window) noexcept;
 
   mutable std::mutex mutex_;
   std::uint32_t begun_ = 0;

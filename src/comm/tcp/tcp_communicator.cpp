@@ -17,7 +17,7 @@ namespace {
 struct MemoryPlace {
   std::uint64_t address = 0;
   std::int64_t bytes = 0;
-  int file = -1;  ///< Its descriptor there.
+  SharedFile file;
 };
 
 /// A registration of PeerWindows, while it lives.
@@ -64,7 +64,7 @@ std::unique_ptr<Communicator> TcpCommunicator::make_part(SplitRequest const& /*r
 std::unique_ptr<Registration> TcpCommunicator::make_known(device::Memory const& memory) {
   auto const* const pages = dynamic_cast<device::PageMemory const*>(&memory);
   ZEROTH_EXPECTS(pages != nullptr, "a communicator over tcp was given memory of another device to register");
-  MemoryPlace const mine{reinterpret_cast<std::uint64_t>(memory.data()), memory.bytes(), pages->file()};
+  MemoryPlace const mine{reinterpret_cast<std::uint64_t>(memory.data()), memory.bytes(), describe_file(pages->file())};
   std::vector<MemoryPlace> all(static_cast<std::size_t>(world()));
   exchange(&mine, all.data(), sizeof mine);
   auto& windows = lanes_->windows();
@@ -74,8 +74,7 @@ std::unique_ptr<Registration> TcpCommunicator::make_known(device::Memory const& 
   for (std::size_t member = 0; member < members.size(); ++member) {
     if (int const rank = members[member]; rank != this->rank()) {
       auto const& place = all[static_cast<std::size_t>(rank)];
-      windows.open(number, static_cast<int>(member), session_->path_of_file(job_rank(rank), place.file), place.address,
-                   place.bytes);
+      windows.open(number, static_cast<int>(member), place.file, place.address, place.bytes);
     }
   }
   std::byte const done{};  // from here on their owners may give the files up

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/tcp/tcp_session.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <random>
 #include <set>
 #include <string_view>
 #include <thread>
@@ -16,7 +15,6 @@
 #include "comm/describe.hpp"
 #include "comm/rank_error.hpp"
 #include "comm/store/frame.hpp"
-#include "comm/tcp/peer_memory.hpp"
 #include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/standard_streams.hpp"
@@ -50,13 +48,23 @@ Place listen(TcpOptions const& options, std::string const& interface_address, St
   return place;
 }
 
+/// Makes an empty file that others may look for. Empty, or why there is none.
+std::string try_to_share(Descriptor& sample, SharedFile& file) {
+  try {
+    sample = make_shared_file("zeroth sample", 0);
+    file = describe_file(sample.get());
+    return {};
+  } catch (SystemError const&) {
+    return describe_current_exception().bare;
+  }
+}
+
 }  // namespace
 
 TcpSession::TcpSession(TcpOptions options)
     : rank_{options.rendezvous.rank},
       world_{options.rendezvous.world},
-      recorder_{std::make_shared<FlightRecorder>(rank_, world_)},
-      sample_{(std::uint64_t{std::random_device{}()} << 32U) | std::random_device{}()} {
+      recorder_{std::make_shared<FlightRecorder>(rank_, world_)} {
   options.rendezvous.on_failure = [this](JobFailure const& failure) { end_all_use(failure); };
   options.rendezvous.groups_of = [this](int rank) { return memberships().describe(rank); };
   std::string interface_address;
@@ -67,15 +75,19 @@ TcpSession::TcpSession(TcpOptions options)
       options.rendezvous.problem = "ZEROTH_INTERFACE in the environment: " + describe_current_exception().bare;
     }
   }
-  allow_reading();
   rendezvous_.emplace(options.rendezvous);
   try {
     auto place = listen(options, interface_address, rendezvous_->store());
     ranks_.resize(static_cast<std::size_t>(world_));
     auto& mine = ranks_[static_cast<std::size_t>(rank_)];
     mine.at = {place.host, port_of(place.listener)};
+    Descriptor sample;
+    std::string problem{"so asked for"};
+    if (options.within_machine == WithinMachine::memory) {
+      problem = try_to_share(sample, mine.file);
+    }
     meet(options);
-    choose_ways(options);
+    choose_ways(options, problem);
     std::vector<Endpoint> ends;
     for (int rank = 0; rank < world_; ++rank) {
       auto const& at = ranks_[static_cast<std::size_t>(rank)].at;
@@ -117,9 +129,7 @@ void TcpSession::meet(TcpOptions const& options) {
                                                    .text(mine.at.host)
                                                    .number(static_cast<std::uint64_t>(mine.at.port))
                                                    .text(memory_domain())
-                                                   .number(static_cast<std::uint64_t>(::getpid()))
-                                                   .number(reinterpret_cast<std::uint64_t>(&sample_))
-                                                   .number(sample_)
+                                                   .text(encode(mine.file))
                                                    .take(),
                                                options.rendezvous.join_timeout);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -128,35 +138,34 @@ void TcpSession::meet(TcpOptions const& options) {
     each.at.host = reader.text(most_value_bytes);
     each.at.port = static_cast<int>(reader.number(1, 65535));
     each.domain = reader.text(most_value_bytes);
-    each.process = static_cast<int>(reader.number());
-    each.sample_at = reader.number();
-    each.sample = reader.number();
+    each.file = decode_shared_file(reader.text(most_value_bytes));
     if (each.at.host.empty()) {  // rank 0
       each.at.host = rendezvous_->store().ends().there;
     }
   }
 }
 
-/// Empty if this rank can read the memory of all others that are on its machine.
-std::string TcpSession::why_unreadable(std::vector<Neighbour> const& ranks) const {
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    auto const& each = ranks[rank];
-    if (each.domain != ranks[static_cast<std::size_t>(rank_)].domain) {
-      continue;
+/// Empty if this rank can open what all others on its machine share.
+std::string TcpSession::why_not_shared() const {
+  for (int rank = 0; rank < world_; ++rank) {
+    auto const& each = ranks_[static_cast<std::size_t>(rank)];
+    if (rank == rank_ || each.domain != ranks_[static_cast<std::size_t>(rank_)].domain || each.file.descriptor < 0) {
+      continue;  // who has nothing to share says so itself
     }
-    std::uint64_t read = 0;
-    int const error = read_memory(each.process, each.sample_at, &read, sizeof read);
-    if (error != 0 || read != each.sample) {
-      return fmt::format("rank {} cannot read the memory of rank {} on its machine: {}", rank_, rank,
-                         error != 0 ? error_text(error) : "it holds something else");
+    try {
+      static_cast<void>(open_shared(each.file, 0, O_RDONLY));
+    } catch (SystemError const&) {
+      return fmt::format("rank {} cannot map memory of rank {} on its machine: {}", rank_, rank,
+                         describe_current_exception().bare);
     }
   }
   return {};
 }
 
-void TcpSession::choose_ways(TcpOptions const& options) {
+/// Ranks see in the same way whether they can, and keep what they share until all have looked.
+void TcpSession::choose_ways(TcpOptions const& options, std::string problem) {
   bool const wanted = options.within_machine == WithinMachine::memory;
-  auto const problem = wanted ? why_unreadable(ranks_) : std::string{"so asked for"};
+  problem = problem.empty() ? why_not_shared() : problem;
   auto const verdicts =
       rendezvous_->store().gather("tcp memory", problem.substr(0, most_value_bytes), options.rendezvous.join_timeout);
   std::set<std::string> machines;
@@ -171,7 +180,7 @@ void TcpSession::choose_ways(TcpOptions const& options) {
     logger().log(bad ? spdlog::level::warn : spdlog::level::info,
                  "{} ranks over tcp on {} machine{}; within a machine {}", world_, machines.size(),
                  machines.size() == 1 ? "" : "s",
-                 why.empty() ? "blocks are read where they are, in memory that all map or out of each other's processes"
+                 why.empty() ? "registered memory is read where it is, and all else takes the network"
                              : fmt::format("over the network too: {}", why));
   }
 }
@@ -200,10 +209,6 @@ bool TcpSession::any_share_memory() const noexcept {
                      [&](Neighbour const& each) { return each.shares_memory && !domains.insert(each.domain).second; });
 }
 
-std::string TcpSession::path_of_file(int rank, int file) const {
-  return fmt::format("/proc/{}/fd/{}", ranks_[static_cast<std::size_t>(rank)].process, file);
-}
-
 std::shared_ptr<MemoryLanes> TcpSession::share_lanes(Group const& group, milliseconds timeout) {
   try {
     return try_to_share_lanes(group, timeout);
@@ -218,8 +223,9 @@ std::shared_ptr<MemoryLanes> TcpSession::try_to_share_lanes(Group const& group, 
   auto const count = static_cast<int>(members.size());
   auto const me = static_cast<int>(std::find(members.begin(), members.end(), group.rank) - members.begin());
   auto const key = fmt::format("tcp lanes {:016x} {}", group.id, group.job_rank(members.front()));
-  auto const lanes = me == 0 ? std::make_shared<MemoryLanes>(count, 0)
-                             : std::make_shared<MemoryLanes>(rendezvous_->store().get(key, timeout), count, me);
+  auto const lanes =
+      me == 0 ? std::make_shared<MemoryLanes>(count, 0)
+              : std::make_shared<MemoryLanes>(decode_shared_file(rendezvous_->store().get(key, timeout)), count, me);
   {
     std::scoped_lock const lock{mutex_};
     std::erase_if(lanes_, [](auto const& each) { return each.expired(); });
@@ -229,7 +235,7 @@ std::shared_ptr<MemoryLanes> TcpSession::try_to_share_lanes(Group const& group, 
     }
   }
   if (me == 0 && count > 1) {
-    rendezvous_->store().set_for(count - 1, key, lanes->path());
+    rendezvous_->store().set_for(count - 1, key, encode(lanes->file()));
     auto const deadline = Clock::now() + timeout;
     while (!lanes->all_attached()) {  // until then it must not go
       if (auto const failed = failure()) {
@@ -241,6 +247,7 @@ std::shared_ptr<MemoryLanes> TcpSession::try_to_share_lanes(Group const& group, 
       }
       std::this_thread::sleep_for(std::chrono::microseconds{100});
     }
+    lanes->close_file();
   }
   return lanes;
 }

@@ -22,7 +22,7 @@ namespace zeroth::comm {
 
 /// How blocks move between ranks of one machine.
 enum class WithinMachine : std::uint8_t {
-  memory,   ///< Read out of each other's processes where the kernel allows it; otherwise as `network`.
+  memory,   ///< Read where it is, if it is registered and ranks can map each other's; otherwise as `network`.
   network,  ///< As between machines.
 };
 
@@ -50,13 +50,10 @@ class TcpSession final : public HostJob {
   [[nodiscard]] std::shared_ptr<FlightRecorder> const& recorder() const noexcept override { return recorder_; }
   [[nodiscard]] TcpLinks& links() noexcept { return *links_; }
 
-  /// The ranks of `group` whose memory this rank reads, and who read its own: by their ranks there, this one among
-  /// them.
+  /// The ranks of `group` whose memory this rank maps, and who map its own: by their ranks there, this one among them.
   [[nodiscard]] std::vector<int> members_here(Group const& group) const;
   /// Whether any two ranks of the job do so.
   [[nodiscard]] bool any_share_memory() const noexcept;
-  /// A file that rank `rank` of the job, which is among them, has open there.
-  [[nodiscard]] std::string path_of_file(int rank, int file) const;
   /// What they map, if they are several. All of them call it for every communicator, in the same order; waits for them.
   [[nodiscard]] std::shared_ptr<MemoryLanes> share_lanes(Group const& group, std::chrono::milliseconds timeout);
 
@@ -85,14 +82,13 @@ class TcpSession final : public HostJob {
   struct Neighbour {
     Endpoint at;
     std::string domain;  ///< See memory_domain().
-    int process = 0;
-    std::uint64_t sample_at = 0, sample = 0;
+    SharedFile file;     ///< For others to see whether they can open what this rank shares.
     bool shares_memory = false;
   };
   [[nodiscard]] std::shared_ptr<MemoryLanes> try_to_share_lanes(Group const& group, std::chrono::milliseconds timeout);
   void meet(TcpOptions const& options);
-  void choose_ways(TcpOptions const& options);
-  [[nodiscard]] std::string why_unreadable(std::vector<Neighbour> const& ranks) const;
+  void choose_ways(TcpOptions const& options, std::string problem);
+  [[nodiscard]] std::string why_not_shared() const;
   void end_all_use(JobFailure const& failure) noexcept;
   void end_all_use_after(int origin, std::string const& reason) noexcept;
   void hear(int from, WireHead const& head, std::string const& words);
@@ -101,7 +97,6 @@ class TcpSession final : public HostJob {
 
   int rank_, world_;
   std::shared_ptr<FlightRecorder> recorder_;
-  std::uint64_t sample_;  ///< What others read to see whether they can.
   std::atomic<std::uint64_t> job_count_{0};
   RollCall roll_call_;
   std::vector<Neighbour> ranks_;  // [world]

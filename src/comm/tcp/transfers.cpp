@@ -26,6 +26,7 @@ Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<Me
       begun_(static_cast<std::size_t>(group.world() * tag_count)),
       full_(static_cast<std::size_t>(group.world())) {
   auto const members = session.members_here(group);
+  member_count_ = static_cast<int>(members.size());
   for (std::size_t member = 0; member < members.size(); ++member) {
     member_of_[static_cast<std::size_t>(members[member])] = static_cast<int>(member);
   }
@@ -41,9 +42,14 @@ Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<Me
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
 bool Transfers::show_if_room(int to, Tag tag, void const* data, std::int64_t bytes) {
-  if (is_here(to)) {
-    return lanes_->show(member_of(to), tag, data, bytes);
+  auto const shown = is_here(to) ? lanes_->show(member_of(to), tag, data, bytes) : MemoryLanes::Shown::by_network;
+  if (shown == MemoryLanes::Shown::by_network) {
+    send(to, tag, data, bytes);
   }
+  return shown != MemoryLanes::Shown::full;
+}
+
+void Transfers::send(int to, Tag tag, void const* data, std::int64_t bytes) {
   auto free = std::find_if(sent_.begin(), sent_.end(),
                            [](auto const& each) { return each->done.load(std::memory_order_acquire); });
   if (free == sent_.end()) {
@@ -52,7 +58,13 @@ bool Transfers::show_if_room(int to, Tag tag, void const* data, std::int64_t byt
   (*free)->tag = tag;
   (*free)->done.store(false, std::memory_order_relaxed);
   session_.links().show(group_.job_rank(to), {group_.id, tag}, data, bytes, {&(*free)->done, &lanes_->bell()});
-  return true;
+}
+
+void Transfers::want(Part& part) {
+  part.by_network = true;
+  part.borrowed = false;
+  session_.links().want(group_.job_rank(part.from), {group_.id, part.tag}, part.offset, part.bytes, part.to, part.last,
+                        {&part.done, &lanes_->bell()});
 }
 
 void Transfers::show(int to, Tag tag, void const* data, std::int64_t bytes) {
@@ -78,7 +90,7 @@ void Transfers::begin(Part& part, int from, Tag tag, std::int64_t offset, std::i
   part.bytes = bytes;
   part.to = to;
   part.last = last;
-  part.borrowed = false;
+  part.borrowed = part.by_network = false;
   part.at = static_cast<std::byte const*>(to);
   part.done.store(false, std::memory_order_relaxed);
   if (is_here(from)) {
@@ -86,8 +98,7 @@ void Transfers::begin(Part& part, int from, Tag tag, std::int64_t offset, std::i
     part.number = begun;
     begun += last ? 1 : 0;
   } else {
-    session_.links().want(group_.job_rank(from), {group_.id, tag}, offset, bytes, to, last,
-                          {&part.done, &lanes_->bell()});
+    want(part);
   }
 }
 
@@ -98,21 +109,29 @@ void Transfers::begin_to_borrow(Part& part, int from, Tag tag, std::int64_t offs
 }
 
 bool Transfers::has_come(Part& part) {
-  if (part.done.load(std::memory_order_acquire) || !is_here(part.from)) {
+  if (part.by_network || part.done.load(std::memory_order_acquire)) {
     return part.done.load(std::memory_order_acquire);
   }
   int const member = member_of(part.from);
-  bool come = false;
-  if (part.borrowed) {
-    auto const* const at = lanes_->borrow(member, part.tag, part.number, part.offset, part.bytes, part.to);
-    come = at != nullptr;
-    part.at = at;
-  } else {
-    come = lanes_->copy(member, part.tag, part.number, part.offset, part.bytes, part.to) &&
-           (!part.last || lanes_->let_go(member, part.tag, part.number));
+  auto const at = lanes_->borrow(member, part.tag, part.number, part.offset, part.bytes);
+  if (!at) {
+    return false;
   }
-  part.done.store(come, std::memory_order_relaxed);
-  return come;
+  bool const is_here = *at != nullptr;
+  if (!is_here) {
+    want(part);
+  } else if (part.borrowed) {
+    part.at = *at;
+  } else {
+    device::copy_bytes(part.to, *at, part.bytes, part.bytes * (member_count_ - 1));  // in a gather, one of as many
+  }
+  if (!part.borrowed && part.last && !lanes_->let_go(member, part.tag, part.number)) {
+    return false;  // who waits for it waits for the job's failure
+  }
+  if (is_here) {
+    part.done.store(true, std::memory_order_relaxed);
+  }
+  return part.done.load(std::memory_order_acquire);
 }
 
 void Transfers::release(Part const& part) {

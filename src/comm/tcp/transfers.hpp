@@ -38,7 +38,7 @@ class Transfers {
     Tag tag = Tag::blocks;
     std::int64_t offset = 0, bytes = 0;
     void* to = nullptr;
-    bool last = false, borrowed = false;
+    bool last = false, borrowed = false, by_network = false;
     std::byte const* at = nullptr;  // where it is, once it has come
     std::uint32_t number = 0;       // of what is shown
     std::atomic<bool> done{true};
@@ -46,7 +46,7 @@ class Transfers {
 
   Transfers(TcpSession& session, Group const& group, std::shared_ptr<MemoryLanes> lanes, Await await);
 
-  /// Are all ranks on this machine, and read each other's memory?
+  /// Are all ranks on this machine, and map each other's memory?
   [[nodiscard]] bool within_memory() const noexcept { return remote_.empty(); }
 
   /// Shows `bytes` at `data` to rank `to`: they stay as they are until all_let_go(tag).
@@ -85,6 +85,8 @@ class Transfers {
   };
   [[nodiscard]] bool is_here(int rank) const noexcept { return member_of_[static_cast<std::size_t>(rank)] >= 0; }
   [[nodiscard]] int member_of(int rank) const noexcept { return member_of_[static_cast<std::size_t>(rank)]; }
+  void send(int to, Tag tag, void const* data, std::int64_t bytes);
+  void want(Part& part);
   void advance(Message& message);
   void copy_own_messages(std::span<Collective const> messages) const;
   [[nodiscard]] std::size_t index(int rank, Tag tag) const noexcept {
@@ -102,6 +104,7 @@ class Transfers {
   std::vector<std::unique_ptr<Message>> messages_;  // used again
   std::size_t message_count_ = 0;
   std::vector<bool> full_;  // [world], scratch: to whom there is no room for messages now
+  int member_count_ = 1;
   bool spins_;
 };
 
