@@ -22,7 +22,7 @@ TEST_CASE("processes know their rank, where they meet, and how often they were s
   Folder const folder;
   Child child{zeroth_run_script(with({"--max-restarts", "1"}),
                                 "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; "
-                                "echo $MASTER_ADDR $MASTER_PORT $TORCHELASTIC_RUN_ID > met.$1.$RANK; "
+                                "echo $MASTER_ADDR $MASTER_PORT $ZEROTH_JOB_TOKEN > met.$1.$RANK; "
                                 "[ $RANK != 0 ] || [ $1 = 2 ]",
                                 folder)};
   auto const ending = child.wait();

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <random>
 #include <sstream>
 #include <system_error>
 
@@ -44,10 +45,17 @@ std::vector<Start> under_mpirun(AgentOptions const& options, int ranks) {
   return {{command, {}}};
 }
 
-/// As torchrun on one machine. A job id of its own keeps processes of earlier attempts out.
+/// Which `ps` does not show to other users, as it would a command line.
+std::string random_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+/// As torchrun on one machine. A token of its own keeps processes of earlier attempts and of other users out.
 std::vector<Start> as_torchrun(AgentOptions const& options, int ranks, int attempt) {
   auto const world = std::to_string(ranks);
   auto const port = std::to_string(free_port());
+  auto const token = random_token();
   std::vector<Start> starts;
   for (int rank = 0; rank < ranks; ++rank) {
     auto const number = std::to_string(rank);
@@ -60,7 +68,8 @@ std::vector<Start> as_torchrun(AgentOptions const& options, int ranks, int attem
                        {"MASTER_PORT", port},
                        {"TORCHELASTIC_RESTART_COUNT", std::to_string(attempt - 1)},
                        {"TORCHELASTIC_RUN_ID", fmt::format("zeroth-run-{}-{}", ::getpid(), attempt)},
-                       {"TORCHELASTIC_USE_AGENT_STORE", "False"}}});
+                       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+                       {"ZEROTH_JOB_TOKEN", token}}});
   }
   return starts;
 }
