@@ -2,6 +2,7 @@
 #include "comm/launch/store_address.hpp"
 
 #include "comm/made_up_environment.hpp"
+#include "core/hash.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
@@ -14,7 +15,7 @@ using Catch::Contains;
 StoreAddress address_of_job(Environment const& environment) {
   auto const launched = find_launched_rank(from(environment));
   REQUIRE(launched.has_value());
-  return find_store_address(from(environment), *launched);
+  return find_store_address(from(environment), *launched, "program 0f");
 }
 
 std::string error_of(Environment const& environment) {
@@ -45,12 +46,15 @@ TEST_CASE("where ranks meet") {
     int port;
     std::string token;
   };
-  constexpr int slurm_port = 20000 + 123458 % 12000;
+  auto const port_of_job = [](char const* id) {
+    return 20000 + static_cast<int>(Fnv1a{}.characters(id).value() % 12000);
+  };
+  int const slurm_port = port_of_job("slurm 123456.2");
   std::vector<Row> const rows{
-      {"by hand", by_hand, "node1", 29500, "node1:29500 4"},
+      {"by hand", by_hand, "node1", 29500, "node1:29500 program 0f"},
       {"torchrun", torchrun, "node1", 29500, "TORCHELASTIC_RUN_ID=job7"},
       {"torchrun without an id", torchrun + Environment{{"TORCHELASTIC_RUN_ID", "none"}}, "node1", 29500,
-       "node1:29500 4"},
+       "node1:29500 program 0f"},
       {"torchrun whose store has the port", torchrun + Environment{{"TORCHELASTIC_USE_AGENT_STORE", "True"}}, "node1",
        29501, "TORCHELASTIC_RUN_ID=job7"},
       {"torchrun whose store has not", torchrun + Environment{{"TORCHELASTIC_USE_AGENT_STORE", "False"}}, "node1",
@@ -62,7 +66,8 @@ TEST_CASE("where ranks meet") {
        torchrun + Environment{{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"ZEROTH_STORE_PORT", "30000"}}, "node1", 30000,
        "TORCHELASTIC_RUN_ID=job7"},
       {"a token of our own", torchrun + Environment{{"ZEROTH_JOB_TOKEN", "secret"}}, "node1", 29500, "secret"},
-      {"an IPv6 address", by_hand + Environment{{"MASTER_ADDR", "[fd00::2]"}}, "fd00::2", 29500, "[fd00::2]:29500 4"},
+      {"an IPv6 address", by_hand + Environment{{"MASTER_ADDR", "[fd00::2]"}}, "fd00::2", 29500,
+       "[fd00::2]:29500 program 0f"},
       {"mpirun on one machine", open_mpi, "127.0.0.1", 20000 + 7842, "PMIX_NAMESPACE=425721857"},
       {"mpirun with an address", open_mpi + Environment{{"MASTER_ADDR", "node3"}, {"MASTER_PORT", "1234"}}, "node3",
        1234, "PMIX_NAMESPACE=425721857"},
@@ -73,16 +78,16 @@ TEST_CASE("where ranks meet") {
                               {"SLURM_STEP_NODELIST", "n4"}},
        "n3", 20000 + 7842, "PMIX_NAMESPACE=425721857"},
       {"mpiexec with an address", mpich + Environment{{"MASTER_ADDR", "node3"}, {"MASTER_PORT", "1234"}}, "node3", 1234,
-       "node3:1234 4"},
-      {"mpiexec in Slurm", mpich + Environment{{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NODELIST", "n[3-4]"}}, "n3", 20005,
-       "slurm 5"},
+       "node3:1234 program 0f"},
+      {"mpiexec in Slurm", mpich + Environment{{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NODELIST", "n[3-4]"}}, "n3",
+       port_of_job("slurm 5"), "slurm 5"},
       {"srun", srun, "gpu07", slurm_port, "slurm 123456.2"},
       {"srun --mpi=pmi2", srun + Environment{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}, "gpu07", slurm_port,
        "slurm 123456.2"},
       {"srun with an address", srun + Environment{{"MASTER_ADDR", "node3"}}, "node3", slurm_port, "slurm 123456.2"},
       {"srun with a port", srun + Environment{{"MASTER_PORT", "1234"}}, "gpu07", 1234, "slurm 123456.2"},
       {"one process", Environment{{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_JOB_ID", "7"}},
-       "127.0.0.1", 20007, "slurm 7"},
+       "127.0.0.1", port_of_job("slurm 7"), "slurm 7"},
   };
   for (auto const& row : rows) {
     CAPTURE(row.what);
@@ -97,6 +102,27 @@ TEST_CASE("the words for where it is from name the variables") {
   CHECK(address_of_job(torchrun).given_by == "MASTER_ADDR=node1, MASTER_PORT=29500");
   CHECK(address_of_job(srun).given_by == "the first of SLURM_STEP_NODELIST=gpu[07-08], port from slurm 123456.2");
   CHECK(address_of_job(open_mpi).given_by == "all ranks are on one machine, port from PMIX_NAMESPACE=425721857");
+}
+
+TEST_CASE("a step of a job and the next job have ports of their own") {
+  auto const port = [](char const* job, char const* step) {
+    return address_of_job(srun + Environment{{"SLURM_JOB_ID", job}, {"SLURM_STEP_ID", step}}).port;
+  };
+  CHECK(port("4711", "1") != port("4712", "0"));
+}
+
+TEST_CASE("programs that are started by hand are told apart, and their ranks are not") {
+  using namespace std::string_literals;
+  auto const program = program_of(
+      "/usr/bin/train\0--data\0a.txt\0--rank\0"
+      "1\0--local-rank=1\0"s);
+  CHECK_THAT(program, Catch::StartsWith("train "));
+  CHECK(program == program_of("bin/train\0--data\0a.txt\0--rank\0"
+                              "10\0--local-rank=2\0"s));
+  CHECK(program != program_of("train\0--data\0b.txt\0--rank\0"
+                              "1\0--local-rank=1\0"s));
+  CHECK(program != program_of("train\0"s));
+  CHECK_THAT(this_program(), Catch::StartsWith("test_environment "));
 }
 
 TEST_CASE("every rank of a job derives the same") {

@@ -47,6 +47,7 @@ class Processes : public Children {
                             {"WORLD_SIZE", std::to_string(machine_.world)},
                             {"LOCAL_RANK", std::to_string(rank)},
                             {"MASTER_ADDR", "127.0.0.1"},
+                            {"ZEROTH_JOB_TOKEN", "this test's"},  // deeds differ
                             {"MASTER_PORT", std::to_string(port_.number())}};
     for (auto const& [name, value] : more) {
       environment[name] = value;

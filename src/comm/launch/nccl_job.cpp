@@ -44,7 +44,7 @@ std::string bus_id_of(int gpu) {
 
 RendezvousOptions rendezvous_options(LaunchOptions const& options, LaunchedRank const& launched) {
   auto const variable = [](char const* name) -> char const* { return std::getenv(name); };
-  return {.at = find_store_address(variable, launched),
+  return {.at = find_store_address(variable, launched, this_program()),
           .rank = launched.rank,
           .world = launched.world,
           .join_timeout = options.join_timeout};

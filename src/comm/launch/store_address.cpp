@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -42,7 +45,7 @@ std::optional<Setting> first_set(Variables const& variable, std::initializer_lis
 /// What tells this job from others.
 struct JobId {
   std::string text;          // "slurm 1234.0"
-  std::uint64_t number = 0;  // for a port
+  std::uint64_t number = 0;  // for a port: a hash, as sums of numbers would meet those of neighbours
 };
 
 std::optional<JobId> slurm_id(Variables const& variable, bool with_step) {
@@ -51,12 +54,11 @@ std::optional<JobId> slurm_id(Variables const& variable, bool with_step) {
     return std::nullopt;
   }
   auto const step = with_step ? first_set(variable, {"SLURM_STEP_ID", "SLURM_STEPID"}) : std::nullopt;
-  JobId id{"slurm " + job->value, static_cast<std::uint64_t>(whole_number(job->name, job->value, 0, most_job_number))};
+  auto text = fmt::format("slurm {}", whole_number(job->name, job->value, 0, most_job_number));
   if (step) {
-    id.text += "." + step->value;
-    id.number += static_cast<std::uint64_t>(whole_number(step->name, step->value, 0, most_job_number));
+    text += fmt::format(".{}", whole_number(step->name, step->value, 0, most_job_number));
   }
-  return id;
+  return JobId{text, Fnv1a{}.characters(text).value()};
 }
 
 std::optional<JobId> find_job_id(Variables const& variable, Launcher launcher) {
@@ -127,7 +129,30 @@ std::pair<int, std::string> find_port(Variables const& variable, LaunchedRank co
 
 }  // namespace
 
-StoreAddress find_store_address(Variables const& variable, LaunchedRank const& launched) {
+std::string program_of(std::string_view words) {
+  auto const next = [&words] {
+    auto const word = words.substr(0, words.find('\0'));
+    words.remove_prefix(std::min(words.size(), word.size() + 1));
+    return word;
+  };
+  auto const path = next();
+  Fnv1a hash;
+  while (!words.empty()) {
+    auto word = next();
+    auto const digits = word.find_last_not_of("0123456789") + 1;  // 0 if there is nothing else
+    word = digits == 0 || word[digits - 1] == '=' ? word.substr(0, digits) : word;
+    hash.add(word);
+  }
+  return fmt::format("{} {:016x}", path.substr(path.rfind('/') + 1), hash.value()).substr(0, most_token_bytes / 2);
+}
+
+std::string this_program() {
+  std::ifstream in{"/proc/self/cmdline", std::ios::binary};
+  std::string const words{std::istreambuf_iterator<char>{in}, {}};
+  return words.empty() ? words : program_of(words);
+}
+
+StoreAddress find_store_address(Variables const& variable, LaunchedRank const& launched, std::string const& program) {
   auto const id = find_job_id(variable, launched.kind);
   auto const [host, host_from] = find_host(variable, launched);
   auto const [port, port_from] = find_port(variable, launched, id);
@@ -139,7 +164,7 @@ StoreAddress find_store_address(Variables const& variable, LaunchedRank const& l
     }
     address.token = given->value;
   } else {
-    address.token = id ? id->text : fmt::format("{} {}", address_of(host, port), launched.world);
+    address.token = id ? id->text : fmt::format("{} {}", address_of(host, port), program).substr(0, most_token_bytes);
   }
   return address;
 }

@@ -9,16 +9,23 @@ namespace zeroth::comm {
 /// | what  | taken from, the first that is there                                                                     |
 /// |-------|---------------------------------------------------------------------------------------------------------|
 /// | host  | MASTER_ADDR; 127.0.0.1 where all ranks are on one machine; the first node of Slurm's list               |
-/// | port  | ZEROTH_STORE_PORT; MASTER_PORT; 20000 + (number of the job) mod 12000                                   |
-/// | token | ZEROTH_JOB_TOKEN; the launcher's id of the job; host, port and world, which tell no stale job apart     |
+/// | port  | ZEROTH_STORE_PORT; MASTER_PORT; 20000 + (hash of the launcher's id) mod 12000 | | token |
+/// ZEROTH_JOB_TOKEN; the launcher's id of the job; host, port and `program`, which tell no stale job apart  |
 ///
 /// torchrun needs MASTER_ADDR and MASTER_PORT, which it sets. Where its own store has MASTER_PORT
 /// (TORCHELASTIC_USE_AGENT_STORE=True), the port after it is taken. The launcher's id is TORCHELASTIC_RUN_ID (unless it
 /// is "none", the default of a job that was given none), Open MPI's PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid, or
-/// SLURM_JOB_ID, with SLURM_STEP_ID under srun. The number of the job is SLURM_JOB_ID + SLURM_STEP_ID, or FNV-1a (64
-/// bits) of another id. Slurm's list is SLURM_STEP_NODELIST under srun, and SLURM_JOB_NODELIST or SLURM_NODELIST.
+/// SLURM_JOB_ID, with SLURM_STEP_ID under srun. The hash is FNV-1a (64 bits). Slurm's list is SLURM_STEP_NODELIST under
+/// srun, and SLURM_JOB_NODELIST or SLURM_NODELIST.
 ///
 /// Throws ConfigError that names the variables where one is missing or makes no sense.
-[[nodiscard]] StoreAddress find_store_address(Variables const& variable, LaunchedRank const& launched);
+[[nodiscard]] StoreAddress find_store_address(Variables const& variable, LaunchedRank const& launched,
+                                              std::string const& program);
+
+/// Tells a program from others that are started by hand: its name and a hash of its arguments. Numbers do not count,
+/// which may be the rank's. `words` of a command line each end with a zero byte, as in /proc/self/cmdline.
+[[nodiscard]] std::string program_of(std::string_view words);
+/// This process's; nothing where /proc does not tell.
+[[nodiscard]] std::string this_program();
 
 }  // namespace zeroth::comm

@@ -29,7 +29,7 @@ std::shared_ptr<TcpSession> open_session(LaunchOptions const& options, LaunchedR
   std::scoped_lock const lock{mutex};
   if (kept == nullptr) {
     Variables const variable = [](char const* name) -> char const* { return std::getenv(name); };
-    TcpOptions tcp{.rendezvous = {.at = find_store_address(variable, launched),
+    TcpOptions tcp{.rendezvous = {.at = find_store_address(variable, launched, this_program()),
                                   .rank = launched.rank,
                                   .world = launched.world,
                                   .join_timeout = options.join_timeout}};

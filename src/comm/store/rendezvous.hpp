@@ -25,7 +25,7 @@ struct RendezvousOptions {
 
 /// The ranks of a job, who have met. Lives as long as they communicate: its store tells them when one of them fails.
 ///
-///     Rendezvous rendezvous{{.at = find_store_address(variables, launched), .rank = launched.rank, ...}};
+///     Rendezvous rendezvous{{.at = find_store_address(variables, launched, program), .rank = launched.rank, ...}};
 ///     std::string const bytes = rendezvous.share("world", 0, [] {
 ///       ncclUniqueId fresh;
 ///       ncclGetUniqueId(&fresh);  // on rank 0 alone, and only when it will be used

@@ -254,8 +254,11 @@ void StoreServer::admit(Peer& peer, Hello const& hello) {
                        protocol_version, hello.version),
            fmt::format("it speaks version {} of the protocol, this is version {}", hello.version, protocol_version));
   } else if (hello.token != options_.token) {
-    refuse(peer, Refusal::config, "this process's job token is not that job's: another job has that address",
-           "its job token is not this job's");
+    refuse(
+        peer, Refusal::config,
+        "this process's job token is not that job's: another job has that address; ranks that are started by hand with "
+        "arguments that differ need the same ZEROTH_JOB_TOKEN",
+        "its job token is not this job's");
   } else if (hello.world != options_.world || hello.rank >= hello.world) {
     refuse(peer, Refusal::config,
            fmt::format("its job has {} ranks, and this process is rank {} of {}: all must be given the same world",
