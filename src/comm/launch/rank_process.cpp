@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -28,7 +29,17 @@ namespace {
 constexpr std::chrono::milliseconds grace_for_others{400};
 constexpr std::chrono::milliseconds between_looks{50};
 
-void end(RankProcess const& process, FlightFiles& files, RankError const& error, std::chrono::milliseconds grace) {
+/// Waits `grace` for what another rank says, unless SIGTERM says that this is the end.
+void let_others_speak(std::chrono::milliseconds grace, std::atomic<bool> const& terminated) {
+  constexpr std::chrono::milliseconds between_looks_for_signal{10};
+  auto const deadline = Clock::now() + grace;
+  while (!terminated.load(std::memory_order_relaxed) && Clock::now() < deadline) {
+    std::this_thread::sleep_for(between_looks_for_signal);
+  }
+}
+
+void end(RankProcess const& process, FlightFiles& files, RankError const& error, std::chrono::milliseconds grace,
+         std::atomic<bool> const& terminated) {
   bool const is_cause = !error.is_peer_error;
   if (is_cause) {
     print_error(error.text);
@@ -42,7 +53,11 @@ void end(RankProcess const& process, FlightFiles& files, RankError const& error,
   }
   // What this rank said first may be that its engine was unwound.
   files.write(failure && !(is_first && is_cause) ? failure->reason : own_reason);
-  std::this_thread::sleep_for(is_first ? grace_for_others : grace);
+  if (is_first) {
+    std::this_thread::sleep_for(grace_for_others);
+  } else {
+    let_others_speak(failure->is_over ? std::min(grace, grace_for_others) : grace, terminated);
+  }
   if (!is_first && !is_cause) {
     print_error(error.text);
   }
@@ -53,10 +68,12 @@ void end(RankProcess const& process, FlightFiles& files, RankError const& error,
 /// it ends, as memory of a GPU that waits for work which never ends.
 class EndInTime {
  public:
-  EndInTime(RankProcess const& process, FlightFiles& files, std::chrono::milliseconds grace)
+  EndInTime(RankProcess const& process, FlightFiles& files, std::chrono::milliseconds grace,
+            std::atomic<bool> const& terminated)
       : process_{process},
         files_{files},
         grace_{grace},
+        terminated_{terminated},
         thread_{start_thread("the watch of this rank's end", [this, speaker = this_rank()] {
           this_rank() = speaker;
           ::pthread_setname_np(::pthread_self(), "end in time");
@@ -80,7 +97,7 @@ class EndInTime {
         if (!over_.wait_until(1, Clock::now() + grace_)) {
           auto const reason = fmt::format("{}; rank {} did not end within {}, and is ended", failure->reason,
                                           process_.rank, describe(grace_));
-          end(process_, files_, {rank_prefix() + reason, reason, true}, std::chrono::milliseconds{0});
+          end(process_, files_, {rank_prefix() + reason, reason, true}, std::chrono::milliseconds{0}, terminated_);
         }
         return;
       }
@@ -90,6 +107,7 @@ class EndInTime {
   RankProcess const& process_;
   FlightFiles& files_;
   std::chrono::milliseconds grace_;
+  std::atomic<bool> const& terminated_;
   Counter over_;
   std::thread thread_;
 };
@@ -100,7 +118,7 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
               LaunchOptions const& options) {
   auto const grace = options.failure_grace;
   FlightFiles files{process.rank, {process.recorder}};
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, terminated{false};
   state.stop_requested = [&stop] { return stop.load(std::memory_order_relaxed); };
   state.request_stop = [&stop] { stop.store(true, std::memory_order_relaxed); };
   state.set_flight_folder = [&files](std::filesystem::path const& folder) { files.set_folder(folder); };
@@ -115,6 +133,7 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
                                          [&](int signal) {
                                            stop.store(true, std::memory_order_relaxed);
                                            if (signal == SIGTERM) {
+                                             terminated.store(true, std::memory_order_relaxed);
                                              files.write_in_case("SIGTERM");  // at once: what kills does not wait
                                              silent = process.describe_silent();
                                              if (auto const cause = cause_of_end("SIGTERM"); cause != "SIGTERM") {
@@ -128,11 +147,11 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
   try {
     signals.emplace(actions);
   } catch (SystemError const&) {  // the other ranks are already there
-    end(process, files, describe_current_exception(), grace);
+    end(process, files, describe_current_exception(), grace, terminated);
   }
   std::optional<EndInTime> end_in_time;
   try {
-    end_in_time.emplace(process, files, grace);
+    end_in_time.emplace(process, files, grace, terminated);
     state.communicator = process.make_communicator();
     Job job = state.job();
     rank_main(job);
@@ -143,7 +162,7 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
     process.after_all();
   } catch (...) {
     end_in_time.reset();  // this thread has come, and knows more
-    end(process, files, describe_current_exception(), grace);
+    end(process, files, describe_current_exception(), grace, terminated);
   }
 }
 

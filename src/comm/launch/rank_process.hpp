@@ -27,9 +27,9 @@ struct RankProcess {
 
 /// Runs `rank_main` on a job of `process` and `state`, whose communicator, flags and flight folder are set here.
 /// Returns when all went well. Otherwise does not return: the rank that failed first prints why, the others wait
-/// `options.failure_grace` for it and speak up only then; every rank writes its flight record, and ends its process
-/// with the code of what it threw itself. A rank whose thread has
-/// not come back as long after the job failed, whatever holds it, is ended under it.
+/// `options.failure_grace` for it, shorter where its connection has ended or after SIGTERM, and speak up only then;
+/// every rank writes its flight record, and ends its process with the code of what it threw itself. A rank whose thread
+/// has not come back as long after the job failed, whatever holds it, is ended under it.
 void run_rank(RankProcess const& process, detail::JobState& state, std::function<void(Job&)> const& rank_main,
               LaunchOptions const& options);
 

@@ -106,7 +106,7 @@ class BodyReader {
   std::string_view rest_;
 };
 
-constexpr std::uint64_t protocol_version = 4;
+constexpr std::uint64_t protocol_version = 5;
 
 /// How a rank introduces itself. Of another version nothing else is known.
 struct Hello {

@@ -119,8 +119,10 @@ void StoreClient::serve(std::span<pollfd const> entries, Clock::time_point now) 
         take(*frame);
       }
       if (!open && state_ == State::joined) {
-        fail({0, name_rank0() + " ended without leaving the job: its process was killed or crashed, or the "
-                                "connection broke"});
+        fail({0,
+              name_rank0() +
+                  " ended without leaving the job: its process was killed or crashed, or the connection broke",
+              true});
       }
     } catch (BadFrame const& bad) {
       fail({0, fmt::format("{} sent {}", options_.rank0, bad.what())});
@@ -186,7 +188,8 @@ void StoreClient::take(Frame const& frame) {
     case Kind::inquest: in_inquest_.store(true, std::memory_order_relaxed); return;
     case Kind::aborted: {
       auto const origin = static_cast<int>(body.number(0, static_cast<std::uint64_t>(options_.world - 1)));
-      fail({origin, body.text(most_value_bytes)});
+      bool const is_over = body.number(0, 1) != 0;
+      fail({origin, body.text(most_value_bytes), is_over});
       return;
     }
     case Kind::closing:

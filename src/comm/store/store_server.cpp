@@ -405,9 +405,12 @@ void StoreServer::fail(int origin, std::string const& reason) {
   if (failure_) {
     return;  // the first reason counts
   }
-  failure_ = JobFailure{origin, reason};
-  auto const body = std::make_shared<std::string const>(
-      Body{}.number(static_cast<std::uint64_t>(origin)).text(reason.substr(0, most_value_bytes)).take());
+  failure_ = JobFailure{origin, reason, members_[static_cast<std::size_t>(origin)] == nullptr};
+  auto const body = std::make_shared<std::string const>(Body{}
+                                                            .number(static_cast<std::uint64_t>(origin))
+                                                            .number(failure_->is_over ? 1 : 0)
+                                                            .text(reason.substr(0, most_value_bytes))
+                                                            .take());
   auto const tell = [&body](Peer* peer) {
     if (peer != nullptr) {
       peer->connection.send(Kind::aborted, 0, body);
