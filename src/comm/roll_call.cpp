@@ -79,16 +79,6 @@ void RollCall::note_answer(std::uint64_t number, Whereabouts const& place) {
   }
 }
 
-void RollCall::note_question(int from) {
-  std::scoped_lock const lock{mutex_};
-  askers_.insert(from);
-}
-
-bool RollCall::has_asked(int rank) const {
-  std::scoped_lock const lock{mutex_};
-  return askers_.contains(rank);
-}
-
 std::string describe_silence(std::vector<Whereabouts> const& places, Memberships const& memberships) {
   auto const is_silent = [](Whereabouts const& each) { return !each.answered; };
   auto const first = std::find_if(places.begin(), places.end(), is_silent);

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -40,9 +39,6 @@ class RollCall {
                                              std::function<bool()> const& is_vain);
   /// The answer to question `number`. Passed over if it comes too late.
   void note_answer(std::uint64_t number, Whereabouts const& place);
-  /// Another rank asked, so that what it sends arrives here.
-  void note_question(int from);
-  [[nodiscard]] bool has_asked(int rank) const;
 
  private:
   struct Question {
@@ -55,7 +51,6 @@ class RollCall {
   Leavers leavers_;
   std::map<std::uint64_t, std::shared_ptr<Question>> questions_;
   std::uint64_t question_count_ = 0;
-  std::set<int> askers_;
 };
 
 /// "no answer from rank 3 (of 'gather-group': ranks 2 and 3) and 2 more"; empty if all answered.

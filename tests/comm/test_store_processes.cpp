@@ -95,7 +95,7 @@ TEST_CASE("rank 0, when it is frozen, is named by all others, and told so itself
   job.check_told(1, "told: " + name_of(1) + words);
   job.check_told(2, "told: " + name_of(2) + words);
   job[0].send(SIGCONT);
-  job.check_told(0, "told: " + name_of(0) + " is heard by none of ranks 1 and 2");
+  job.check_told(0, "told: ranks 1 and 2 on " + host_name() + " do not hear " + name_of(0));
 }
 
 TEST_CASE("what a rank throws ends all others") {

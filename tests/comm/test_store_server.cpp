@@ -103,7 +103,7 @@ TEST_CASE("what came while rank 0 was frozen counts before one is named") {
     job.serve_at(Clock::now(), 1);
     auto const told = job.hear(0, Kind::aborted);
     REQUIRE(told);
-    CHECK_THAT(told->body, Contains("rank 0 on here is heard by none of ranks 1 and 2"));
+    CHECK_THAT(told->body, Contains("ranks 1 and 2 on here do not hear rank 0 on here"));
   }
   SECTION("one that was well, and one that was not heard of") {
     ThreeRanks job;

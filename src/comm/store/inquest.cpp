@@ -1,32 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/store/inquest.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
-#include "comm/store/hearing.hpp"
+#include "comm/describe.hpp"
 
 namespace zeroth::comm {
-namespace {
 
-/// Of what `rank` heard, or did not hear, of `other`.
-void add_ways(std::vector<Way>& ways, int rank, int other, Contact contact) {
-  switch (contact) {
-    case Contact::none: return;
-    case Contact::here:
-    case Contact::late:
-      ways.push_back({rank, other, true});
-      ways.push_back({other, rank, true});
-      return;
-    case Contact::silent: ways.push_back({other, rank, false}); return;
-    case Contact::asking:
-      ways.push_back({rank, other, false});
-      ways.push_back({other, rank, true});
-      return;
-  }
+std::string name_ranks(std::vector<int> const& ranks, std::vector<std::string> const& hosts) {
+  auto const host_of = [&hosts](int rank) -> std::string const& { return hosts[static_cast<std::size_t>(rank)]; };
+  auto const& host = host_of(ranks.front());
+  bool const on_one =
+      !host.empty() && std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return host_of(rank) == host; });
+  return describe_ranks(ranks) + (on_one ? " on " + host : "");
 }
 
-}  // namespace
+std::string describe_unheard(std::vector<int> const& by, std::vector<int> const& ranks,
+                             std::vector<std::string> const& hosts) {
+  return fmt::format("{} {} not hear {}", name_ranks(by, hosts), by.size() == 1 ? "does" : "do",
+                     name_ranks(ranks, hosts));
+}
 
 void Inquest::add(int rank, Complaint complaint) {
   auto const [place, is_new] = complaints_.try_emplace(rank, std::move(complaint));
@@ -47,28 +43,41 @@ int Inquest::waiting_themselves(int rank) const {
   }));
 }
 
-JobFailure Inquest::find(std::vector<std::string> const& hosts) const {
-  std::vector<Way> ways;
-  std::vector<bool> has_spoken(static_cast<std::size_t>(world_));
-  for (auto const& [rank, complaint] : complaints_) {
-    has_spoken[static_cast<std::size_t>(rank)] = true;
-    for (int other = 0; other < world_; ++other) {
-      add_ways(ways, rank, other, complaint.contacts[static_cast<std::size_t>(other)]);
+/// Who does not hear whom: the ranks that the same others do not hear are together, those that most do not hear first.
+std::vector<Inquest::Unheard> Inquest::unheard() const {
+  std::vector<Unheard> all;
+  for (int rank = 0; rank < world_; ++rank) {
+    std::vector<int> by;
+    for (auto const& [other, complaint] : complaints_) {
+      if (complaint.contacts[static_cast<std::size_t>(rank)] == Contact::silent) {
+        by.push_back(other);
+      }
+    }
+    auto const same = std::find_if(all.begin(), all.end(), [&by](Unheard const& each) { return each.by == by; });
+    if (same != all.end()) {
+      same->ranks.push_back(rank);
+    } else if (!by.empty()) {
+      all.push_back({std::move(by), {rank}});
     }
   }
-  auto const verdict = judge(ways, hosts, has_spoken);
-  if (verdict.ranks.empty()) {
+  std::stable_sort(all.begin(), all.end(),
+                   [](Unheard const& a, Unheard const& b) { return a.by.size() > b.by.size(); });
+  return all;
+}
+
+JobFailure Inquest::find(std::vector<std::string> const& hosts) const {
+  auto const list = unheard();
+  if (list.empty()) {
     auto const distance = [this](int rank) { return std::pair{waiting_themselves(rank), rank != first_}; };
     int const nearest =
         *std::min_element(order_.begin(), order_.end(), [&](int a, int b) { return distance(a) < distance(b); });
     return {nearest, complaints_.at(nearest).words};
   }
-  int const named = verdict.ranks.front();
-  auto const& witnesses = verdict.not_heard.empty() || !has(named) ? verdict.not_hearing : verdict.ranks;
-  auto const witness =
-      std::find_if(witnesses.begin(), witnesses.end(), [this](int rank) { return complaints_.contains(rank); });
-  auto const& words = complaints_.at(witness == witnesses.end() ? order_.front() : *witness).words;
-  return {named, describe(verdict, hosts) + ": " + words};
+  std::string words;
+  for (auto const& each : list) {
+    words += describe_unheard(each.by, each.ranks, hosts) + (&each == &list.back() ? ": " : "; ");
+  }
+  return {list.front().ranks.front(), words + complaints_.at(list.front().by.front()).words};
 }
 
 }  // namespace zeroth::comm

@@ -15,8 +15,7 @@ enum class Contact : char {
   none = '-',    ///< It has not asked it.
   here = 'h',    ///< It answered, and has come to what is waited for.
   late = 'l',    ///< It answered, and has not.
-  silent = 's',  ///< No answer, and no question of that one either.
-  asking = 'q',  ///< No answer, though that one's own question came.
+  silent = 's',  ///< No answer.
 };
 using Contacts = std::vector<Contact>;  // [world]
 
@@ -24,6 +23,12 @@ struct Complaint {
   std::string words;
   Contacts contacts;
 };
+
+/// "rank 2 on node7", "ranks 2 and 3 on node7", "ranks 2 and 3" of several machines. `hosts` is [world].
+[[nodiscard]] std::string name_ranks(std::vector<int> const& ranks, std::vector<std::string> const& hosts);
+/// "ranks 0 and 1 do not hear rank 2 on node7".
+[[nodiscard]] std::string describe_unheard(std::vector<int> const& by, std::vector<int> const& ranks,
+                                           std::vector<std::string> const& hosts);
 
 /// A rank that waited in vain sees its own wait alone, and may wait for one that does the same. So rank 0's store asks
 /// all who wait, gives them a little time, and then lets one reason be the job's. One thread at a time.
@@ -39,12 +44,15 @@ class Inquest {
   [[nodiscard]] Clock::time_point deadline() const noexcept {
     return complaints_.empty() ? Clock::time_point::max() : deadline_;
   }
-  /// Who does not hear whom, in the words of one that misses who is named; where all were answered, in those of who
-  /// waits for fewest that only wait themselves, of equals the first rank. Of at least one complaint. See judge();
-  /// `hosts` [world].
+  /// Who does not hear whom, and the words of one that misses the rank that most do not hear; where all were answered,
+  /// the words of who waits for fewest that only wait themselves, of equals the first rank. Of at least one complaint.
   [[nodiscard]] JobFailure find(std::vector<std::string> const& hosts) const;
 
  private:
+  struct Unheard {
+    std::vector<int> by, ranks;
+  };
+  [[nodiscard]] std::vector<Unheard> unheard() const;
   [[nodiscard]] int waiting_themselves(int rank) const;
 
   int world_, first_;

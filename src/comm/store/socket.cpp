@@ -5,13 +5,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
-#include <linux/sockios.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -323,11 +321,6 @@ Attempt begin_to_connect(std::string const& address, int port) {
 /// at least.
 void endure(Descriptor const& socket, milliseconds silence) noexcept {
   set_longest_retry(socket.get(), std::max<milliseconds>(shortest_longest_retry, silence / 6));
-}
-
-bool awaits_acknowledgement(Descriptor const& socket) noexcept {
-  int bytes = 0;
-  return ::ioctl(socket.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 int connect_error(Descriptor const& socket) {

@@ -82,9 +82,6 @@ struct Attempt {
 void endure(Descriptor const& socket, std::chrono::milliseconds silence) noexcept;
 inline constexpr std::chrono::milliseconds longest_endured{std::chrono::minutes{10}};
 
-/// Has the other machine not yet acknowledged all that was sent there?
-[[nodiscard]] bool awaits_acknowledgement(Descriptor const& socket) noexcept;
-
 /// Both ends of a connection inside this process.
 [[nodiscard]] std::pair<Descriptor, Descriptor> socket_pair();
 

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "comm/describe.hpp"
-#include "comm/store/hearing.hpp"
 #include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -28,7 +27,7 @@ milliseconds sure_silence(milliseconds heartbeat_timeout) { return 3 * beat_inte
 
 Contacts contacts_of(std::string_view letters, int world) {
   Contacts contacts(static_cast<std::size_t>(world));
-  if (letters.size() != contacts.size() || letters.find_first_not_of("-hlsq") != std::string_view::npos) {
+  if (letters.size() != contacts.size() || letters.find_first_not_of("-hls") != std::string_view::npos) {
     throw BadFrame{"a complaint that is not about the ranks of the job"};
   }
   std::transform(letters.begin(), letters.end(), contacts.begin(), [](char each) { return Contact{each}; });
@@ -147,39 +146,37 @@ void StoreServer::read_what_came(Clock::time_point now) {
   }
 }
 
-/// The first rank that is missed need not be the one at fault: rank 0's own machine may hear none, or be heard by none.
+/// All that are missed are named together: whose fault it is follows from the list, or cannot be known here.
 void StoreServer::fail_for_silence(Clock::time_point now) {
   auto const limit = sure_silence(options_.heartbeat_timeout);
-  std::vector<Way> ways;
-  std::vector<bool> has_spoken(members_.size());
-  has_spoken[0] = true;
-  Clock::duration longest{};
+  std::vector<int> silent;
+  std::vector<int> deaf;
+  Clock::duration longest_silence{};
+  Clock::duration longest_deafness{};
   for (auto const& peer : peers_) {
     if (peer->rank <= 0 || (peer->ended && !peer->deaf)) {
       continue;
     }
-    bool const is_heard = now - peer->heard < limit;
-    bool const hears = !peer->deaf && now - peer->heard_us < limit;
-    has_spoken[static_cast<std::size_t>(peer->rank)] = is_heard;
-    ways.push_back({peer->rank, 0, is_heard});
-    if (is_heard || awaits_acknowledgement(peer->connection.socket())) {  // or else nothing is known of that way
-      ways.push_back({0, peer->rank, is_heard && hears});
+    if (now - peer->heard >= limit) {
+      silent.push_back(peer->rank);
+      longest_silence = std::max(longest_silence, now - peer->heard);
+    } else if (peer->deaf || now - peer->heard_us >= limit) {
+      deaf.push_back(peer->rank);
+      longest_deafness = std::max(longest_deafness, now - peer->heard_us);
     }
-    longest = std::max({longest, is_heard ? Clock::duration{} : now - peer->heard,
-                        is_heard && !hears ? now - peer->heard_us : Clock::duration{}});
   }
-  auto const verdict = judge(ways, hosts_, has_spoken);
-  auto const& [ranks, not_heard, not_hearing] = verdict;
-  bool const is_silent = ranks.front() != 0 && !not_hearing.empty();
-  fail(ranks.front(),
-       !is_silent ? fmt::format("{}: nothing has come through for {}", describe(verdict, hosts_), describe(longest))
-                  : fmt::format("{} not been heard of for {}: {}",
-                                ranks.size() == 1 ? name_of(ranks.front()) + groups_of(ranks.front()) + " has"
-                                                  : name_ranks(ranks, hosts_) + " have",
-                                describe(longest),
-                                not_heard.empty() ? "it is frozen, or its machine cannot be reached"
-                                                  : "what it is sent is not acknowledged either: its machine hears "
-                                                    "nothing, or cannot be reached"));
+  std::sort(deaf.begin(), deaf.end());
+  if (silent.empty()) {
+    fail(0, fmt::format("{}: nothing has come through for {}", describe_unheard(deaf, {0}, hosts_),
+                        describe(longest_deafness)));
+    return;
+  }
+  bool const one = silent.size() == 1;
+  std::sort(silent.begin(), silent.end());
+  fail(silent.front(),
+       fmt::format("{}{} not been heard of for {}: {} frozen, or what {} cannot come here", name_ranks(silent, hosts_),
+                   one ? groups_of(silent.front()) + " has" : " have", describe(longest_silence),
+                   one ? "it is" : "they are", one ? "it sends" : "they send"));
 }
 
 // ---- ranks that wait in vain ----------------------------------------------------------------------------------------

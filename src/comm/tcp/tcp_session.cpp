@@ -263,10 +263,9 @@ void TcpSession::complain(std::string const& reason, std::vector<Whereabouts> co
   try {
     Contacts contacts(static_cast<std::size_t>(world_), Contact::none);
     for (auto const& place : places) {
-      contacts[static_cast<std::size_t>(place.rank)] = place.here                         ? Contact::here
-                                                       : place.answered                   ? Contact::late
-                                                       : roll_call_.has_asked(place.rank) ? Contact::asking
-                                                                                          : Contact::silent;
+      contacts[static_cast<std::size_t>(place.rank)] = place.here       ? Contact::here
+                                                       : place.answered ? Contact::late
+                                                                        : Contact::silent;
     }
     rendezvous_->store().complain({reason, contacts});
   } catch (std::exception const& error) {
@@ -332,7 +331,6 @@ void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
 
 void TcpSession::hear(int from, WireHead const& head, std::string const& words) {
   if (head.kind == WireKind::question) {
-    roll_call_.note_question(from);
     links_->say(from, {.kind = WireKind::answer, .offset = head.offset, .length = roll_call_.begun(head.communicator)},
                 describe_last(*recorder_).substr(0, most_whereabouts_bytes));
   } else if (head.kind == WireKind::left) {
