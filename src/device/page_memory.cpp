@@ -14,6 +14,14 @@
 namespace zeroth::device {
 namespace {
 
+/// Whether the system would give so much of private memory now: of a file it asks nobody, and its out-of-memory killer
+/// comes when it is touched.
+bool is_there(std::int64_t bytes) noexcept {
+  auto const size = static_cast<std::size_t>(bytes);
+  void* const tried = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return tried != MAP_FAILED && ::munmap(tried, size) == 0;
+}
+
 /// A descriptor, or -1 and errno.
 int file_without_name(std::int64_t bytes) noexcept {
   int const file = ::memfd_create("zeroth memory", MFD_CLOEXEC);
@@ -41,6 +49,9 @@ PageMemory::PageMemory(Ledger& ledger, Category category, std::int64_t bytes, Pa
   };
   if (bytes > 0) {
     bool const shared = pages == Pages::shared;
+    if (shared && !is_there(bytes)) {
+      refuse("mmap");
+    }
     file_ = shared ? file_without_name(bytes) : -1;
     if (shared && file_ < 0) {
       refuse("memfd_create");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,6 +75,21 @@ TEST_CASE("memory that is not to be had is an error that names category and byte
   CHECK_THROWS_WITH(device->allocate(Category::slots, -1), Contains("slots") && Contains("-1"));
   CHECK(device->ledger().live() == MemoryBytes{});
   CHECK(device->ledger().peak() == MemoryBytes{});
+}
+
+TEST_CASE("shared memory that is not to be had is the same error, before any of it is touched") {
+  constexpr int promises_all = 1;
+  int overcommit = promises_all;
+  std::ifstream{"/proc/sys/vm/overcommit_memory"} >> overcommit;
+  if (overcommit == promises_all) {
+    WARN("skipped: this system refuses no memory before it is touched");
+    return;
+  }
+  auto const device = make_cpu_device(CpuBuffers::registrable);
+  constexpr std::int64_t more_than_any_machine = std::int64_t{1} << 45;
+  CHECK_THROWS_WITH(device->allocate(Category::slots, more_than_any_machine),
+                    Contains("refused 35184372088832 bytes for slots: Cannot allocate memory"));
+  CHECK(device->ledger().live() == MemoryBytes{});
 }
 
 }  // namespace
