@@ -17,7 +17,7 @@ constexpr int world = 3;
 Child::Options ranks(Words scenario, Folder const& folder, char const* within = "memory", int count = world) {
   scenario.insert(scenario.end(), {"--grace", "1000"});  // who was killed does not say why
   auto options =
-      zeroth_run_ranks({"--transport", "tcp", "--ranks", std::to_string(count), "--grace", "10"}, scenario, folder);
+      zeroth_run_ranks({"--transport", "tcp", "--ranks", std::to_string(count), "--grace", "2"}, scenario, folder);
   options.environment["ZEROTH_WITHIN_MACHINE"] = within;
   return options;
 }
