@@ -10,6 +10,7 @@
 #include "comm/describe.hpp"
 #include "comm/finally.hpp"
 #include "comm/operations.hpp"
+#include "comm/rank_error.hpp"
 #include "comm/record.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cpu.hpp"
@@ -122,8 +123,8 @@ void HostCommunicator::in_order(std::uint32_t ticket, Transaction& transaction, 
     work();
   } catch (PeerError const&) {
     throw;  // everybody knows
-  } catch (std::exception const& error) {
-    fail(fmt::format("rank {} failed in {}: {}", job_.rank(), describe_current(), error.what()));
+  } catch (std::exception const&) {
+    fail(fmt::format("rank {} failed in {}: {}", job_.rank(), describe_current(), describe_current_exception().bare));
   }
   position_ended_ = transaction.position;
   if (!transaction.group.empty()) {

@@ -103,6 +103,33 @@ TEST_CASE("reductions in many chunks are exact over tcp") {
   }
 }
 
+TEST_CASE("counts that differ are told where nothing is compared, whoever has more") {
+  auto const way = one_way();
+  std::int64_t const of_rank_0 = GENERATE(20, 1000);  // bytes that lie in the queue, and bytes that do not
+  auto const send = [&](Rank& rank) -> std::string {
+    bool const sends = rank.communicator.rank() == 0;
+    std::int64_t const count = sends ? of_rank_0 : of_rank_0 / 2;
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    auto const memory = rank.device.allocate(device::Category::gradients, 4 * of_rank_0);
+    auto const known = rank.communicator.register_memory(*memory);
+    try {
+      rank.communicator.broadcast(*stream, {"test", "counts"}, memory->data(), memory->data(), count, Dtype::fp32, 0);
+      stream->synchronize();
+    } catch (PeerError const& error) {
+      return error.what();
+    }
+    return "nothing was said";
+  };
+  auto const said = run_tcp_ranks(2, within_machine(way), send, {}, platform(way));
+  CAPTURE(name_of(way), of_rank_0);
+  // The few bytes that lie in the queue have left the sender before the receiver looks at them.
+  CHECK_THAT(said[1], Catch::Contains(std::to_string(4 * of_rank_0)) &&
+                          Catch::Contains(std::to_string(2 * of_rank_0)) && Catch::Contains("at the same counts?"));
+  if (of_rank_0 == 1000) {
+    CHECK_THAT(said[0], Catch::Contains("at the same counts?"));
+  }
+}
+
 /// Two ranks' lanes, in one process.
 struct TwoLanes {
   MemoryLanes first{2, 0};
@@ -112,7 +139,7 @@ struct TwoLanes {
   /// Where the second rank finds what the first one shows; null if that has to come by the network.
   std::byte const* find(device::Memory const& memory) {
     auto const shown = first.show(1, Tag::blocks, memory.data(), 4096);
-    auto const at = second.borrow(0, Tag::blocks, number, 0, 4096);
+    auto const at = second.borrow(0, Tag::blocks, number, 0, 4096, true);
     REQUIRE(at);
     REQUIRE(shown == (*at == nullptr ? MemoryLanes::Shown::by_network : MemoryLanes::Shown::here));
     REQUIRE(second.let_go(0, Tag::blocks, number));
@@ -174,7 +201,7 @@ TEST_CASE("who withdraws its memory is not waited for, and what was borrowed of 
   auto const number = lanes.first.windows().begin(address, 4096);
   lanes.second.windows().open(number, 0, describe_file(memory.file()), address, 4096);
   REQUIRE(lanes.first.show(1, Tag::blocks, memory.data(), 4096) == MemoryLanes::Shown::here);
-  REQUIRE(lanes.second.borrow(0, Tag::blocks, 0, 0, 4096));
+  REQUIRE(lanes.second.borrow(0, Tag::blocks, 0, 0, 4096, true));
   lanes.first.withdraw();
   CHECK_FALSE(lanes.second.let_go(0, Tag::blocks, 0));
 }

@@ -138,25 +138,22 @@ bool MemoryLanes::has_taken(int to, Tag tag) const noexcept {
 }
 
 MemoryLanes::Slot const* MemoryLanes::find(int from, Tag tag, std::uint32_t number, std::int64_t offset,
-                                           std::int64_t bytes) const {
+                                           std::int64_t bytes, bool last) const {
   auto const& theirs = lane(from, me_, tag);
   if (theirs.taken.load(std::memory_order_relaxed) != number ||
       !Counter::reached(theirs.shown.load(std::memory_order_acquire), number + 1)) {
     return nullptr;
   }
   auto const& slot = theirs.slots[number % most_shown];
-  if (offset + bytes > slot.bytes) {
-    throw SystemError{
-        fmt::format("{} bytes at {} are needed of another rank, which shows {}: do all ranks run the same "
-                    "program, at the same counts?",
-                    bytes, offset, slot.bytes)};
+  if (offset + bytes > slot.bytes || (last && offset + bytes != slot.bytes)) {
+    throw WrongSize{slot.bytes};
   }
   return &slot;
 }
 
 std::optional<std::byte const*> MemoryLanes::borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset,
-                                                    std::int64_t bytes) {
-  auto const* const slot = find(from, tag, number, offset, bytes);
+                                                    std::int64_t bytes, bool last) {
+  auto const* const slot = find(from, tag, number, offset, bytes, last);
   if (slot == nullptr) {
     return std::nullopt;
   }

@@ -25,6 +25,10 @@ class MemoryLanes {
  public:
   static constexpr std::int64_t most_inline_bytes = 512;
 
+  /// What is shown has another size than what is taken.
+  struct WrongSize {
+    std::int64_t shown = 0;
+  };
   enum class Shown : std::uint8_t { full, here, by_network };
 
   /// Makes the pages. The others open file(), until close_file().
@@ -46,10 +50,10 @@ class MemoryLanes {
   /// Whether `to` needs no memory of this rank any more.
   [[nodiscard]] bool has_taken(int to, Tag tag) const noexcept;
   /// Where a part is of what `from` shows as number `number`, from 0, under `tag`: there it stays until let_go(). Null
-  /// if it comes by the network. Nothing if it is not there yet. Throws SystemError where there are fewer bytes than
-  /// that.
+  /// if it comes by the network. Nothing if it is not there yet. Throws WrongSize where there are fewer bytes than
+  /// that, or more behind the `last` part.
   [[nodiscard]] std::optional<std::byte const*> borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset,
-                                                       std::int64_t bytes);
+                                                       std::int64_t bytes, bool last);
   /// Needs no more of it. False if `from` had withdrawn it before: then what was read may have been anything.
   [[nodiscard]] bool let_go(int from, Tag tag, std::uint32_t number) noexcept;
   [[nodiscard]] PeerWindows& windows() noexcept { return windows_; }  ///< Registered memory of the others.
@@ -65,8 +69,8 @@ class MemoryLanes {
   [[nodiscard]] static bool is_by_network(Slot const& slot) noexcept;
   [[nodiscard]] Row& row(int member) const noexcept;
   [[nodiscard]] Lane& lane(int from, int to, Tag tag) const noexcept;
-  [[nodiscard]] Slot const* find(int from, Tag tag, std::uint32_t number, std::int64_t offset,
-                                 std::int64_t bytes) const;
+  [[nodiscard]] Slot const* find(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes,
+                                 bool last) const;
   [[nodiscard]] bool has_withdrawn(int from) const noexcept;
 
   int members_, me_;

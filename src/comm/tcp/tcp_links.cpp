@@ -140,11 +140,13 @@ std::optional<Piece> TcpLinks::next_piece(Peer& peer) {
   }
   auto& shown = queue.shown.front();
   auto& want = queue.wants.front();
-  if (want.offset + want.left > shown.bytes) {
-    break_off(peer,
-              fmt::format("it wants {} bytes at {} where {} are shown: do all ranks run the same program?", want.left,
-                          want.offset, shown.bytes),
-              true);
+  if (auto const end = want.offset + want.left; end > shown.bytes || (want.last && end != shown.bytes)) {
+    break_off(
+        peer,
+        fmt::format("it expects {} bytes where this rank sends {}: do all ranks run the same program, at the same "
+                    "counts?",
+                    end, shown.bytes),
+        true);
     return std::nullopt;
   }
   auto const bytes = std::min(want.left, std::int64_t{most_piece_bytes});

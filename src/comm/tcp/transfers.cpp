@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/tcp/transfers.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -8,6 +10,7 @@
 #include <utility>
 
 #include "device/rank_fold.hpp"
+#include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -113,7 +116,16 @@ bool Transfers::has_come(Part& part) {
     return part.done.load(std::memory_order_acquire);
   }
   int const member = member_of(part.from);
-  auto const at = lanes_->borrow(member, part.tag, part.number, part.offset, part.bytes);
+  auto const at = [&] {
+    try {
+      return lanes_->borrow(member, part.tag, part.number, part.offset, part.bytes, part.last);
+    } catch (MemoryLanes::WrongSize const& wrong) {
+      throw SystemError{
+          fmt::format("{} sends {} bytes where this rank expects {}: do all ranks run the same program, at "
+                      "the same counts?",
+                      group_.describe_rank(part.from), wrong.shown, part.offset + part.bytes)};
+    }
+  }();
   if (!at) {
     return false;
   }
