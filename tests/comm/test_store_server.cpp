@@ -124,5 +124,30 @@ TEST_CASE("what came while rank 0 was frozen counts before one is named") {
   }
 }
 
+TEST_CASE("a rank that has introduced itself is let in, however many strangers come behind it") {
+  int error = 0;
+  auto listener = listen_at("127.0.0.1", 0, error);
+  int const port = port_of(listener);
+  StoreServer server{std::move(listener), {"token", 2, timeout}};
+  auto const connect = [port] {
+    return Connection{connect_to("127.0.0.1", port, Clock::now() + patience).socket, most_answer_bytes(2)};
+  };
+  auto rank = connect();
+  rank.send(Kind::hello, 0, encode(Hello{.token = "token", .rank = 1, .world = 2, .host = "here"}));
+  std::vector<Connection> strangers;
+  for (std::size_t i = 0; i < most_idle_strangers + 10; ++i) {
+    strangers.push_back(connect());
+  }
+  std::vector<pollfd> entries;
+  server.watch(entries);
+  REQUIRE(::poll(entries.data(), entries.size(), 1000) == 1);
+  server.serve(entries, Clock::now());  // takes all of them, before it has read any
+  std::optional<Frame> frame;
+  while (!(frame = rank.next()) && await_socket(rank.socket(), POLLIN, Clock::now() + patience) && rank.receive()) {
+  }
+  REQUIRE(frame);
+  CHECK(frame->kind == Kind::welcome);
+}
+
 }  // namespace
 }  // namespace zeroth::comm

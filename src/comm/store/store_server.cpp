@@ -236,7 +236,8 @@ void StoreServer::accept_all(Clock::time_point now) {
       break;
     }
     if (is_stranger(peer)) {
-      peer->ended = true;
+      read(*peer, now);  // it may be a rank that has introduced itself since
+      peer->ended = peer->ended || peer->rank < 0;
       --strangers;
     }
   }
