@@ -58,7 +58,9 @@ void end(RankProcess const& process, FlightFiles& files, RankError const& error,
   } else {
     let_others_speak(failure->is_over ? std::min(grace, grace_for_others) : grace, terminated);
   }
-  if (!is_first && !is_cause) {
+  // Who sent SIGTERM did so because another rank has ended, which has said why unless it was killed.
+  bool const is_said = terminated.load(std::memory_order_relaxed) && !(failure && failure->is_over);
+  if (!is_first && !is_cause && !is_said) {
     print_error(error.text);
   }
   process.end_process(error.exit_code);
