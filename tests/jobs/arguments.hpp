@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the programs of random jobs are asked for.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "jobs/drawn.hpp"
+
+namespace zeroth::testing::jobs {
+
+struct Arguments {
+  std::optional<std::uint64_t> seed;  ///< Else the clock's.
+  std::optional<std::uint64_t> only;
+  std::int64_t jobs = std::numeric_limits<std::int64_t>::max();
+  double minutes = std::numeric_limits<double>::infinity();
+  bool pairs = false;
+  Given given;
+};
+
+/// Prints how to call the program and ends it if it cannot be called so.
+[[nodiscard]] Arguments read_arguments(int count, char** texts);
+/// From the clock, and small enough to type.
+[[nodiscard]] std::uint64_t seed_of_now();
+
+}  // namespace zeroth::testing::jobs

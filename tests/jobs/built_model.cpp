@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobs/built_model.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+
+#include "support/noise.hpp"
+
+namespace zeroth::testing::jobs {
+namespace {
+
+Init init_of(int kind) {
+  switch (kind) {
+    case 0:
+      return Normal{0.3F};
+    case 1:
+      return Constant{0.25F};
+    case 2:
+      return Uniform{-1, 1};
+    case 3:
+      return PerElement{[](std::int64_t i) { return noise(i, 3); }};
+    default:
+      return FromMemory{[](std::int64_t first, std::span<float> values) {
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          values[i] = 0.5F * noise(first + static_cast<std::int64_t>(i), 7);
+        }
+      }};
+  }
+}
+
+}  // namespace
+
+BuiltModel::BuiltModel(Drawn const& drawn) : model{drawn.seed} {
+  struct Made {
+    AnyParam param;
+    bool is_trained;
+  };
+  std::map<std::string, Made> made;
+  for (std::size_t u = 0; u < drawn.units.size(); ++u) {
+    auto const& from = drawn.units[u];
+    UnitOptions options;
+    options.stays_open = from.stays_open;
+    if (from.declares_uses) {
+      options.uses_per_micro_step = from.uses;
+    }
+    BuiltUnit built{model.unit(fmt::format("u{}", u), options), {}, {}};
+    auto const use = [&](Made const& what) {
+      built.read.push_back(what.param);
+      if (what.is_trained) {
+        built.trained.push_back(what.param);
+      }
+    };
+    for (auto const& param : from.params) {
+      auto const added = model.param(built.unit, param.name, std::span<std::int64_t const>{param.shape},
+                                     init_of(param.init),
+                                     {.trainable = param.trainable,
+                                      .learning_rate_factor = param.learning_rate_factor,
+                                      .weight_decay_factor = param.weight_decay_factor});
+      params.emplace_back(param.name, added);
+      use(made.insert_or_assign(param.name, Made{added, param.trainable && param.has_gradient}).first->second);
+    }
+    for (auto const& name : from.tied) {
+      model.tie(built.unit, made.at(name).param);
+      use(made.at(name));
+    }
+    units.push_back(std::move(built));
+  }
+}
+
+}  // namespace zeroth::testing::jobs

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Whether a job's disks hold and move what was planned.
+#pragma once
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "jobs/drawn.hpp"
+#include "zeroth/engine/plan.hpp"
+#include "zeroth/engine/report.hpp"
+
+namespace zeroth::testing::jobs {
+
+/// The plan counts what a step moves that follows another one in declared order: other calls read and write more.
+class DiskTraffic {
+ public:
+  DiskTraffic(Plan const& plan, Drawn const& drawn, Choice const& choice);
+  void step_made(int step);
+  /// Something else than steps used the disks, or takes the place of what lies there.
+  void disturb();
+  /// Empty if all is well.
+  [[nodiscard]] std::string step_problem(StepReport const& report) const;
+  [[nodiscard]] std::string file_problem(std::int64_t bytes_on_disk) const;
+
+ private:
+  std::int64_t on_disk_, read_, written_;
+  bool plain_;
+  int first_ = 0, last_ = 0;
+  std::set<std::int64_t> disturbed_;
+};
+
+}  // namespace zeroth::testing::jobs

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobs/drawn.hpp"
+
+#include <fmt/format.h>
+
+#include "jobs/random.hpp"
+#include "jobs/stage_file.hpp"
+
+namespace zeroth::testing::jobs {
+namespace {
+
+constexpr std::int64_t primes[] = {2, 3, 7, 13, 53, 211, 1037, 1999};
+
+/// From jobs of which nearly all options are plain to such that have hardly a plain one.
+Choice draw_values(std::uint64_t seed, char const* purpose) {
+  Random random{seed, purpose};
+  constexpr std::size_t plain_of_ten[] = {0, 3, 5, 8};
+  auto const plain = random.among(plain_of_ten);
+  Choice choice;
+  for (std::size_t option = 0; option < options().size(); ++option) {
+    auto const value = random.below(options()[option].values.size());
+    choice.set(option, random.below(10) < plain ? 0 : value);
+  }
+  return choice;
+}
+
+/// What moves is drawn anew, what decides bits stays: sums in two levels have the groups that they had.
+Choice draw_resumed(std::uint64_t seed, Choice const& before) {
+  auto choice = draw_values(seed, "resumed");
+  for (std::size_t option = 0; option < options().size(); ++option) {
+    auto const& [name, role, values] = options()[option];
+    bool const free = name == "groups" || name == "size of groups";
+    bool const is_walk = name == "nested guards" || name == "order" || name == "goes on";
+    if ((role == Role::decides && !free) || is_walk) {
+      choice.set(option, before.values()[option]);
+    }
+  }
+  if (before.is("zeroth.two_level_sums", "true")) {
+    choice.set("groups", "group_size");
+    choice.set("size of groups", before["size of groups"]);
+  }
+  if (before.is_plain("zeroth.reduce_gradients") && !before.is_plain("gradient_accumulation_steps")) {
+    choice.set("zeroth.reduce_gradients", default_reduction(before));
+  }
+  choice.settle();
+  return choice;
+}
+
+std::vector<std::int64_t> draw_shape(Random& random) {
+  switch (random.below(8)) {
+    case 0:
+      return {};
+    case 1:
+      return {1};
+    case 2:
+      return {1 + static_cast<std::int64_t>(random.below(40)), random.among(primes) % 61 + 1};
+    case 3:
+      return {3, 1 + static_cast<std::int64_t>(random.below(5)), 7};
+    case 4:
+      return {1024 * (1 + static_cast<std::int64_t>(random.below(3)))};
+    case 5:
+      return {1 + static_cast<std::int64_t>(random.below(5000))};
+    default:
+      return {random.among(primes)};
+  }
+}
+
+DrawnParam draw_param(Random& random, std::string name) {
+  DrawnParam param{std::move(name), draw_shape(random)};
+  param.init = static_cast<int>(random.below(5));
+  param.trainable = !random.once_in(5);
+  param.has_gradient = !random.once_in(7);
+  constexpr float factors[] = {1, 1, 1, 2, 0.5F, 0};
+  param.learning_rate_factor = random.among(factors);
+  param.weight_decay_factor = random.among(factors);
+  return param;
+}
+
+std::vector<DrawnUnit> draw_units(std::uint64_t seed, Choice const& choice) {
+  Random random{seed, "model"};
+  std::vector<DrawnUnit> units(1 + random.below(6));
+  std::vector<std::string> made;
+  bool const skips = !choice.is_plain("skips units") || !choice.is_plain("skips micro-steps");
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    auto& unit = units[u];
+    auto const params = random.once_in(8) ? 0 : 1 + random.below(3);
+    for (std::size_t p = 0; p < params; ++p) {
+      unit.params.push_back(draw_param(random, fmt::format("u{}.p{}", u, p)));
+    }
+    if (!made.empty() && random.once_in(3)) {
+      unit.tied.push_back(random.among(made));
+    }
+    for (auto const& param : unit.params) {
+      made.push_back(param.name);
+    }
+    unit.uses = random.once_in(5) ? 2 + static_cast<int>(random.below(2)) : 1;
+    unit.declares_uses = skips || random.once_in(2);
+    unit.may_be_skipped = random.once_in(2);
+  }
+  if (choice.is("nested guards", "root")) {
+    units.front().stays_open = true;
+    units.front().uses = 1;
+    units.front().may_be_skipped = false;
+  }
+  if (made.empty()) {
+    units.back().params.push_back({"u.only", {5}});
+  }
+  return units;
+}
+
+}  // namespace
+
+int Drawn::ranks() const { return std::stoi(std::string{choice["ranks"]}); }
+
+Choice draw_choice(std::uint64_t seed, Given const& given) {
+  auto choice = draw_values(seed, "options");
+  if (given.ranks) {
+    choice.set("ranks", std::to_string(*given.ranks));
+  }
+  for (auto const& [option, value] : given.options) {
+    choice.set(option, value);
+  }
+  choice.settle();
+  return choice;
+}
+
+Drawn draw(std::uint64_t seed, Given const& given) {
+  Drawn drawn;
+  drawn.seed = seed;
+  drawn.choice = draw_choice(seed, given);
+  drawn.resumed = drawn.choice.is("goes on", "at another stage") ? draw_resumed(seed, drawn.choice) : drawn.choice;
+  drawn.units = draw_units(seed, drawn.choice);
+  Random random{seed, "steps"};
+  drawn.steps = 2 + static_cast<int>(random.below(4));
+  if (!drawn.choice.is_plain("goes on")) {
+    drawn.saved_at = 1 + static_cast<int>(random.below(static_cast<std::size_t>(drawn.steps - 1)));
+    auto const more = random.below(static_cast<std::size_t>(drawn.steps - drawn.saved_at));
+    drawn.goes_on_at = drawn.saved_at + static_cast<int>(more);
+  }
+  return drawn;
+}
+
+nlohmann::json described(Drawn const& drawn) {
+  nlohmann::json page{{"seed", drawn.seed}, {"steps", drawn.steps}};
+  auto const of = [](Choice const& choice) {
+    auto list = nlohmann::json::object();
+    for (std::size_t option = 0; option < options().size(); ++option) {
+      if (auto const value = choice.values()[option]; value != 0) {
+        list[options()[option].name] = options()[option].values[value].name;
+      }
+    }
+    return list;
+  };
+  page["options"] = of(drawn.choice);
+  if (drawn.saved_at > 0) {
+    page["goes on"] = {{"from step", drawn.saved_at}, {"behind step", drawn.goes_on_at}, {"options", of(drawn.resumed)}};
+  }
+  for (auto const& unit : drawn.units) {
+    nlohmann::json of_unit{{"uses", unit.uses}, {"declares uses", unit.declares_uses}, {"tied", unit.tied}};
+    of_unit["stays open"] = unit.stays_open;
+    of_unit["may be skipped"] = unit.may_be_skipped;
+    for (auto const& param : unit.params) {
+      of_unit["params"].push_back({{"name", param.name},
+                                   {"shape", param.shape},
+                                   {"trainable", param.trainable},
+                                   {"has a gradient", param.has_gradient},
+                                   {"rate factor", param.learning_rate_factor}});
+    }
+    page["units"].push_back(of_unit);
+  }
+  return page;
+}
+
+}  // namespace zeroth::testing::jobs

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A job that a seed draws: its options, stage files and model.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jobs/options.hpp"
+
+namespace zeroth::testing::jobs {
+
+/// A parameter, by what makes it.
+struct DrawnParam {
+  std::string name;
+  std::vector<std::int64_t> shape;  ///< Empty: a number.
+  int init = 0;                     ///< Which of the kinds of Init.
+  bool trainable = true, has_gradient = true;
+  float learning_rate_factor = 1, weight_decay_factor = 1;
+};
+
+struct DrawnUnit {
+  std::vector<DrawnParam> params;
+  std::vector<std::string> tied;  ///< Parameters of units before it.
+  int uses = 1;
+  bool declares_uses = true;
+  bool stays_open = false;
+  bool may_be_skipped = false;
+};
+
+struct Drawn {
+  std::uint64_t seed = 0;
+  Choice choice;   ///< Of the job until it goes on.
+  Choice resumed;  ///< From there on, if it goes on at another stage: what decides bits is the same.
+  std::vector<DrawnUnit> units;
+  int steps = 3;
+  int saved_at = 0;    ///< The step of the checkpoint that it goes on from; 0: it never does.
+  int goes_on_at = 0;  ///< The last step before it goes on: from `saved_at` on steps are made again.
+
+  [[nodiscard]] int ranks() const;
+};
+
+/// Options that are given take the place of drawn ones; `ranks` are those of the processes at hand.
+struct Given {
+  std::optional<int> ranks;
+  std::vector<std::pair<std::string, std::string>> options;
+};
+
+[[nodiscard]] Choice draw_choice(std::uint64_t seed, Given const& given);
+[[nodiscard]] Drawn draw(std::uint64_t seed, Given const& given);
+/// For the page that a failure prints.
+[[nodiscard]] nlohmann::json described(Drawn const& drawn);
+
+}  // namespace zeroth::testing::jobs

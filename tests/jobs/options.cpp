@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobs/options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "jobs/known.hpp"
+
+namespace zeroth::testing::jobs {
+namespace {
+
+/// The values of one key, as JSON; "-" leaves it out.
+Option key(std::string const& path, Role role, std::vector<std::string> const& values) {
+  Option option{path, role, {}};
+  for (auto const& value : values) {
+    std::string changes = value;
+    for (auto rest = path; value != "-" && !rest.empty();) {
+      auto const dot = rest.rfind('.');
+      changes = fmt::format(R"({{"{}": {}}})", dot == std::string::npos ? rest : rest.substr(dot + 1), changes);
+      rest = dot == std::string::npos ? "" : rest.substr(0, dot);
+    }
+    option.values.push_back({value, value == "-" ? "" : changes});
+  }
+  return option;
+}
+
+/// What a program does, or what depends on more than itself.
+Option call(std::string name, Role role, std::vector<std::string> const& values) {
+  Option option{std::move(name), role, {}};
+  for (auto const& value : values) {
+    option.values.push_back({value, ""});
+  }
+  return option;
+}
+
+Option types() {
+  return {"types",
+          Role::decides,
+          {{"fp32", ""},
+           {"fp32 reduced in bf16", R"({"communication_data_type": "bf16"})"},
+           {"fp32 reduced in fp16", R"({"communication_data_type": "fp16"})"},
+           {"bf16", R"({"bf16": {"enabled": true}})"},
+           {"bf16 with fp32 gradients", R"({"bf16": {"enabled": true}, "zeroth": {"gradient_dtype": "fp32"}})"},
+           {"bf16 reduced in fp32", R"({"bf16": {"enabled": true}, "communication_data_type": "fp32"})"},
+           {"bf16 added up in fp32",
+            R"({"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}})"},
+           {"bf16 masters", R"({"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}})"},
+           {"bf16 masters and states",
+            R"({"bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}})"},
+           {"fp16", R"({"fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2}})"},
+           {"fp16 without patience", R"({"fp16": {"enabled": true, "initial_scale_power": 10, "loss_scale_window": 1,
+              "hysteresis": 1, "consecutive_hysteresis": true}})"},
+           {"fp16 with a scale of its own", R"({"fp16": {"enabled": true, "loss_scale": 64}})"},
+           {"fp16 with fp32 gradients", R"({"fp16": {"enabled": true, "initial_scale_power": 4},
+              "zeroth": {"gradient_dtype": "fp32"}})"},
+           {"fp16 added up in fp32", R"({"fp16": {"enabled": true, "initial_scale_power": 4},
+              "data_types": {"grad_accum_dtype": "fp32"}})"}}};
+}
+
+Option optimizer() {
+  auto const of = [](char const* type, char const* params) {
+    return fmt::format(R"({{"optimizer": {{"type": "{}", "params": {{"lr": 0.01{}}}}}}})", type, params);
+  };
+  return {"optimizer",
+          Role::decides,
+          {{"AdamW", of("AdamW", R"(, "weight_decay": 0.1)")},
+           {"AdamW without correction", of("AdamW", R"(, "bias_correction": false, "betas": [0.8, 0.95])")},
+           {"Adam with L2", of("Adam", R"(, "adam_w_mode": false, "weight_decay": 0.1, "eps": 1e-6)")},
+           {"SGD", of("SGD", R"(, "weight_decay": 0.1)")},
+           {"SGD with momentum", of("SGD", R"(, "momentum": 0.75, "dampening": 0.25)")},
+           {"SGD with Nesterov", of("SGD", R"(, "momentum": 0.75, "nesterov": true, "weight_decay": 0.1)")},
+           {"Adagrad", of("Adagrad", R"(, "lr_decay": 0.125, "initial_accumulator_value": 0.5)")},
+           {"RMSprop", of("RMSprop", R"(, "alpha": 0.9, "eps": 1e-6)")},
+           {"RMSprop with momentum", of("RMSprop", R"(, "momentum": 0.75, "weight_decay": 0.1)")},
+           {"Lion", of("Lion", R"(, "betas": [0.9, 0.99], "weight_decay": 0.1)")}}};
+}
+
+Option scheduler() {
+  auto const of = [](char const* type, char const* params) {
+    return fmt::format(R"({{"scheduler": {{"type": "{}", "params": {{{}}}}}}})", type, params);
+  };
+  return {"scheduler",
+          Role::decides,
+          {{"-", ""},
+           {"WarmupLR", of("WarmupLR", R"("warmup_num_steps": 3)")},
+           {"WarmupLR, linear", of("WarmupLR", R"("warmup_num_steps": 2, "warmup_min_lr": 0.001,
+              "warmup_type": "linear")")},
+           {"WarmupDecayLR", of("WarmupDecayLR", R"("warmup_num_steps": 2, "total_num_steps": 5,
+              "warmup_max_lr": 0.02)")},
+           {"WarmupCosineLR", of("WarmupCosineLR", R"("warmup_num_steps": 2, "total_num_steps": 6,
+              "warmup_min_ratio": 0.1)")},
+           {"OneCycle", of("OneCycle", R"("cycle_min_lr": 0.001, "cycle_max_lr": 0.02, "cycle_first_step_size": 2,
+              "decay_step_size": 1, "decay_lr_rate": 0.1, "cycle_momentum": false)")},
+           {"LRRangeTest", of("LRRangeTest", R"("lr_range_test_step_size": 2, "lr_range_test_staircase": true)")}}};
+}
+
+std::vector<Option> all_options() {
+  auto const decides = Role::decides;
+  auto const moves = Role::moves;
+  std::string const zero = "zero_optimization.";
+  std::string const states = zero + "offload_optimizer.";
+  std::string const parameters = zero + "offload_param.";
+  return {
+      call("ranks", decides, {"2", "1", "3", "4", "5", "6"}),
+      types(),
+      optimizer(),
+      scheduler(),
+      key("train_micro_batch_size_per_gpu", decides, {"2", "1", "3"}),
+      key("gradient_accumulation_steps", decides, {"-", "2", "3"}),
+      key("gradient_clipping", decides, {"-", "0", "0.05", "0.5"}),
+      key("zeroth.skip_nonfinite", decides, {"-", "true", "false"}),
+      key("zeroth.stochastic_rounding_seed", decides, {"-", "7"}),
+      key(zero + "stage3_param_persistence_threshold", decides, {"-", "1", "300", "100000", "\"auto\""}),
+      key(zero + "stage3_model_persistence_threshold", decides, {"-", "0", "500"}),
+      key(zero + "stage3_gather_16bit_weights_on_model_save", decides, {"-", "true"}),
+      call("zeroth.reduce_gradients", decides, {"-", "every_micro_step", "last_micro_step"}),
+      call("groups", decides, {"none", "zero_hpz_partition_size", "mics_shard_size", "group_size"}),
+      call("size of groups", decides, {"some", "one", "all"}),
+      call("zeroth.two_level_sums", decides, {"-", "true"}),
+
+      key(zero + "stage", moves, {"3", "0", "1", "2"}),
+      key(zero + "reduce_bucket_size", moves, {"-", "0", "1", "777", "3000", "\"auto\""}),
+      key(zero + "overlap_comm", moves, {"-", "true", "false"}),
+      key(zero + "stage3_prefetch_bucket_size", moves, {"-", "0", "1", "1000", "\"auto\""}),
+      key(zero + "stage3_max_live_parameters", moves, {"-", "0", "2000"}),
+      key("zeroth.gradient_slots", moves, {"-", "1", "2", "3", "5"}),
+      key("zeroth.single_communicator", moves, {"-", "true"}),
+      key("zeroth.check", moves, {"-", "true"}),
+      key("zeroth.poison", moves, {"-", "true"}),
+
+      call("states", moves, {"in memory", "on a disk"}),
+      key(states + "ratio", moves, {"-", "0.5", "0.3", "0"}),
+      key(states + "buffer_count", moves, {"-", "1", "16"}),
+      key(states + "pipeline_read", moves, {"-", "true", "false"}),
+      key(states + "pipeline_write", moves, {"-", "true", "false"}),
+      key(zero + "sub_group_size", moves, {"-", "0", "1", "2048", "4096"}),
+      call("parameters", moves, {"in memory", "on a disk"}),
+      key(parameters + "max_in_cpu", moves, {"0", "700", "-"}),
+      key(parameters + "buffer_size", moves, {"-", "0", "2048", "4096"}),
+      key(parameters + "buffer_count", moves, {"-", "1", "3"}),
+      key("aio.block_size", moves, {"-", "4096", "8192"}),
+      key("aio.queue_depth", moves, {"-", "1", "3"}),
+      key("aio.intra_op_parallelism", moves, {"-", "2"}),
+      call("disk", moves, {"even", "slow"}),
+      call("communicator", moves, {"even", "late"}),
+
+      key("steps_per_print", moves, {"-", "1", "2"}),
+      key("wall_clock_breakdown", moves, {"-", "true"}),
+      key("memory_breakdown", moves, {"-", "true"}),
+      key("dump_state", moves, {"-", "true"}),
+      {"comms_logger",
+       moves,
+       {{"-", ""},
+        {"enabled", R"({"comms_logger": {"enabled": true}})"},
+        {"verbose", R"({"comms_logger": {"enabled": true, "verbose": true}})"}}},
+      {"flops_profiler",
+       moves,
+       {{"-", ""},
+        {"enabled", R"({"flops_profiler": {"enabled": true}})"},
+        {"short", R"({"flops_profiler": {"enabled": true, "profile_step": 3, "detailed": false,
+            "recompute_fwd_factor": 0.5, "output_file": "flops.txt"}})"}}},
+      key("csv_monitor.enabled", moves, {"-", "true"}),
+      key("tensorboard.enabled", moves, {"-", "true"}),
+      key("wandb.enabled", moves, {"-", "true"}),
+      key("zeroth.checkpoint.buffer_bytes", moves, {"-", "8388608"}),
+      key("zeroth.checkpoint.direct_io", moves, {"-", "false"}),
+      key("zeroth.checkpoint.keep", moves, {"-", "1", "2"}),
+
+      call("nested guards", moves, {"none", "root", "neighbours"}),
+      call("order", moves, {"declared", "another"}),
+      call("skips units", decides, {"never", "at once", "in its turn", "after forward"}),
+      call("skips micro-steps", decides, {"never", "at times"}),
+      call("weights of losses", decides, {"one", "any", "zero at times"}),
+      call("overflow", decides, {"never", "infinite", "NaN"}),
+      call("given rate", decides, {"never", "at times"}),
+      call("metrics", decides, {"none", "two"}),
+      call("evaluates", decides, {"never", "between steps", "between micro-steps"}),
+      call("reads", decides, {"never", "between steps", "between micro-steps"}),
+      call("writes", decides, {"never", "at times"}),
+      call("weight file", decides, {"none", "saved and loaded"}),
+      call("gradient norm", decides, {"not asked", "ahead of the update"}),
+      call("backward", moves, {"on this thread", "on a new one"}),
+      call("finish", moves, {"in the end", "at times"}),
+      call("trace", moves, {"none", "all steps", "a step"}),
+      call("own monitor", moves, {"none", "one"}),
+      call("saves", moves, {"in the end", "waiting", "beside training", "one after another"}),
+      call("goes on", moves, {"never", "in the same engine", "in a new engine", "at another stage"}),
+  };
+}
+
+std::vector<Rule> all_rules() {
+  std::vector<Rule> rules{
+      {"groups", {"zero_hpz_partition_size"}, "zero_optimization.stage", {"3"}},
+      {"groups", {"mics_shard_size"}, "zero_optimization.stage", {"1", "2", "3"}},
+      {"groups", {"group_size"}, "zeroth.two_level_sums", {"true"}},
+      {"zeroth.two_level_sums", {}, "groups", {"zero_hpz_partition_size", "mics_shard_size", "group_size"}},
+      {"size of groups", {}, "groups", {"zero_hpz_partition_size", "mics_shard_size", "group_size"}},
+      {"parameters", {}, "zero_optimization.stage", {"3"}},
+      {"zero_optimization.stage3_prefetch_bucket_size", {}, "zero_optimization.stage", {"3"}},
+      {"zero_optimization.stage3_max_live_parameters", {}, "zero_optimization.stage", {"3"}},
+      {"zero_optimization.stage3_model_persistence_threshold",
+       {},
+       "zero_optimization.stage3_param_persistence_threshold",
+       {"1", "300", "100000"}},
+      {"zero_optimization.stage3_gather_16bit_weights_on_model_save", {}, "weight file", {"saved and loaded"}},
+      {"zeroth.gradient_slots", {}, "zero_optimization.stage", {"2", "3"}},
+      {"zeroth.reduce_gradients", {}, "gradient_accumulation_steps", {"2", "3"}},
+      {"zeroth.stochastic_rounding_seed", {}, "types", {"bf16 masters", "bf16 masters and states"}},
+      {"zeroth.skip_nonfinite",
+       {"false"},
+       "types",
+       {"fp32", "fp32 reduced in bf16", "fp32 reduced in fp16", "bf16", "bf16 with fp32 gradients",
+        "bf16 reduced in fp32", "bf16 added up in fp32", "bf16 masters", "bf16 masters and states"}},
+      {"evaluates", {"between micro-steps"}, "gradient_accumulation_steps", {"2", "3"}},
+      {"reads", {"between micro-steps"}, "gradient_accumulation_steps", {"2", "3"}},
+      // Skipped turns are taken in declared order.
+      {"skips units", {}, "order", {"declared"}},
+      {"skips micro-steps", {}, "order", {"declared"}},
+  };
+  for (auto const* const option :
+       {"zero_optimization.offload_optimizer.ratio", "zero_optimization.offload_optimizer.buffer_count",
+        "zero_optimization.offload_optimizer.pipeline_read", "zero_optimization.offload_optimizer.pipeline_write",
+        "zero_optimization.sub_group_size"}) {
+    rules.push_back({option, {}, "states", {"on a disk"}});
+  }
+  for (auto const* const option :
+       {"zero_optimization.offload_param.max_in_cpu", "zero_optimization.offload_param.buffer_size",
+        "zero_optimization.offload_param.buffer_count"}) {
+    rules.push_back({option, {}, "parameters", {"on a disk"}});
+  }
+  if (known::skips_inside_open_guards_diverge) {
+    rules.push_back({"skips units", {}, "nested guards", {"none", "root"}});
+    rules.push_back({"skips micro-steps", {}, "nested guards", {"none", "root"}});
+  }
+  if (known::skips_beside_a_root_that_stays_open_fail) {
+    rules.push_back({"skips units", {}, "nested guards", {"none", "neighbours"}});
+    rules.push_back({"skips micro-steps", {}, "nested guards", {"none", "neighbours"}});
+  }
+  if (known::timing_tables_beside_offloaded_states_hang) {
+    for (auto const* const option : {"wall_clock_breakdown", "comms_logger", "flops_profiler", "trace"}) {
+      rules.push_back({option, {}, "states", {"in memory"}});
+    }
+  }
+  return rules;
+}
+
+bool has(std::vector<std::string_view> const& list, std::string_view name) {
+  return std::ranges::find(list, name) != list.end();
+}
+
+bool concerns(Rule const& rule, std::size_t value) {
+  auto const& name = options()[option_named(rule.option)].values[value].name;
+  return rule.values.empty() ? value != 0 : has(rule.values, name);
+}
+
+std::size_t value_named(std::size_t option, std::string_view name) {
+  auto const& values = options()[option].values;
+  auto const at = std::ranges::find(values, name, &Value::name);
+  if (at == values.end()) {
+    throw std::logic_error{fmt::format("{} has no value {}", options()[option].name, name)};
+  }
+  return static_cast<std::size_t>(at - values.begin());
+}
+
+}  // namespace
+
+std::vector<Option> const& options() {
+  static auto const all = all_options();
+  return all;
+}
+
+std::vector<Rule> const& rules() {
+  static auto const all = all_rules();
+  return all;
+}
+
+std::size_t option_named(std::string_view name) {
+  auto const at = std::ranges::find(options(), name, &Option::name);
+  if (at == options().end()) {
+    throw std::logic_error{fmt::format("there is no option {}", name)};
+  }
+  return static_cast<std::size_t>(at - options().begin());
+}
+
+Choice::Choice() : values_(options().size(), 0) {}
+
+std::string_view Choice::operator[](std::string_view option) const {
+  auto const at = option_named(option);
+  return options()[at].values[values_[at]].name;
+}
+
+void Choice::set(std::string_view option, std::string_view value) {
+  auto const at = option_named(option);
+  values_[at] = value_named(at, value);
+}
+
+void Choice::settle() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto const& rule : rules()) {
+      auto& value = values_[option_named(rule.option)];
+      if (concerns(rule, value) && !has(rule.allowed, (*this)[rule.needed])) {
+        value = 0;
+        changed = true;
+      }
+    }
+  }
+}
+
+bool go_together(std::size_t option, std::size_t value, std::size_t other, std::size_t other_value) {
+  std::vector<std::optional<std::size_t>> fixed(options().size());
+  fixed[option] = value;
+  fixed[other] = other_value;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto const& rule : rules()) {
+      auto const& has_value = fixed[option_named(rule.option)];
+      if (!has_value || !concerns(rule, *has_value)) {
+        continue;
+      }
+      auto const at = option_named(rule.needed);
+      if (!fixed[at]) {
+        fixed[at] = value_named(at, rule.allowed.front());
+        changed = true;
+      } else if (!has(rule.allowed, options()[at].values[*fixed[at]].name)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace zeroth::testing::jobs

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What one rank of a drawn job does, from its first engine to its last.
+#pragma once
+#include <filesystem>
+
+#include "jobs/drawn.hpp"
+#include "jobs/record.hpp"
+#include "zeroth/comm/job.hpp"
+
+namespace zeroth::testing::jobs {
+
+/// Where a job leaves its files, the same for all ranks.
+struct Place {
+  std::filesystem::path folder;
+  bool is_reference = false;
+};
+
+/// Adds what it has shown to `record`.
+void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record);
+/// Once all ranks have ended: the states of the last checkpoint.
+void add_states(Drawn const& drawn, Place const& place, Record& record);
+
+}  // namespace zeroth::testing::jobs

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a job has shown, by name, as bits.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zeroth::testing::jobs {
+
+class Record {
+ public:
+  void add(std::string name, std::span<float const> values);
+  void add(std::string name, std::span<double const> values);
+  void add_bytes(std::string name, std::span<std::byte const> bytes);
+  /// What is wrong in itself, whatever the reference says.
+  void complain(std::string problem) { problems_.push_back(std::move(problem)); }
+  /// The first thing in which this job is not as `reference` was; empty if there is none. What a job shows twice, having
+  /// made a step again, is the same both times.
+  [[nodiscard]] std::string first_difference(Record const& reference) const;
+
+ private:
+  std::vector<std::pair<std::string, std::vector<std::uint32_t>>> shown_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace zeroth::testing::jobs

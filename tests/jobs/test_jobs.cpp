@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Random jobs of threads, each held against stage 0 in memory.
+#include <fmt/format.h>
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "jobs/arguments.hpp"
+#include "jobs/pairs.hpp"
+#include "jobs/trial.hpp"
+#include "jobs/watchdog.hpp"
+#include "support/folder.hpp"
+#include "zeroth/core/clock.hpp"
+
+namespace zeroth::testing::jobs {
+namespace {
+
+struct Count {
+  int tried = 0, refused = 0, failed = 0;
+};
+
+void try_one(std::uint64_t seed, Arguments const& arguments, Count& count) {
+  auto const drawn = draw(seed, arguments.given);
+  Folder const folder;
+  Watchdog const watchdog{page_of(drawn, "it does not end")};
+  auto const outcome = try_on_threads(drawn, folder);
+  ++count.tried;
+  count.refused += outcome.refused ? 1 : 0;
+  if (!outcome.difference.empty()) {
+    ++count.failed;
+    fmt::print("{}", page_of(drawn, outcome.difference));
+    std::fflush(stdout);
+  }
+}
+
+/// Of the next seeds the one whose job has most pairs that have not met: a job is its seed's alone.
+std::uint64_t seed_for(Pairs const& pairs, std::uint64_t next, Given const& given) {
+  constexpr std::uint64_t looked_at = 16;
+  std::uint64_t best = next;
+  std::size_t most = 0;
+  for (auto seed = next; seed < next + looked_at; ++seed) {
+    if (auto const found = pairs.new_in(draw_choice(seed, given)); found > most) {
+      most = found;
+      best = seed;
+    }
+  }
+  return best;
+}
+
+Count try_many(std::uint64_t first, Arguments const& arguments, Pairs& pairs) {
+  auto const end = Clock::now() + std::chrono::duration<double>(std::min(arguments.minutes, 1e6) * 60);
+  Count count;
+  for (auto seed = first; count.tried < arguments.jobs && Clock::now() < end;) {
+    auto const chosen = arguments.pairs ? seed_for(pairs, seed, arguments.given) : seed;
+    try_one(chosen, arguments, count);
+    if (arguments.pairs) {
+      pairs.add(draw_choice(chosen, arguments.given));
+    }
+    seed = arguments.pairs ? seed + 16 : seed + 1;
+  }
+  return count;
+}
+
+int run(Arguments const& arguments) {
+  spdlog::set_default_logger(spdlog::null_logger_mt("jobs"));
+  Folder const folder;  // some write into the working folder
+  std::filesystem::current_path(folder.path());
+  if (arguments.only) {
+    Count count;
+    try_one(*arguments.only, arguments, count);
+    fmt::print("job {}: {}\n", *arguments.only, count.failed > 0 ? "failed" : count.refused > 0 ? "refused" : "passed");
+    return count.failed > 0 ? 1 : 0;
+  }
+  auto const first = arguments.seed.value_or(seed_of_now());
+  fmt::print("jobs from seed {} on\n", first);
+  std::fflush(stdout);
+  Pairs pairs;
+  auto const count = try_many(first, arguments, pairs);
+  fmt::print("{} jobs, {} refused as documented, {} failed\n", count.tried, count.refused, count.failed);
+  if (arguments.pairs) {
+    fmt::print("{} of {} pairs of values have met; missing:\n{}", pairs.seen(), pairs.possible(), pairs.missing());
+  }
+  return count.failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace zeroth::testing::jobs
+
+int main(int argument_count, char** arguments) {
+  using namespace zeroth::testing::jobs;
+  return run(read_arguments(argument_count, arguments));
+}

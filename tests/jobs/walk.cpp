@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobs/walk.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "jobs/random.hpp"
+#include "support/noise.hpp"
+#include "support/synthetic.hpp"
+
+namespace zeroth::testing::jobs {
+namespace {
+
+float load(void const* data, Dtype dtype, std::int64_t at) {
+  switch (dtype) {
+    case Dtype::bf16:
+      return to_float(static_cast<bf16 const*>(data)[at]);
+    case Dtype::fp16:
+      return to_float(static_cast<fp16 const*>(data)[at]);
+    default:
+      return static_cast<float const*>(data)[at];
+  }
+}
+
+void store(void* data, Dtype dtype, std::int64_t at, float value) {
+  switch (dtype) {
+    case Dtype::bf16:
+      static_cast<bf16*>(data)[at] = from_float<bf16>(value);
+      break;
+    case Dtype::fp16:
+      static_cast<fp16*>(data)[at] = from_float<fp16>(value);
+      break;
+    default:
+      static_cast<float*>(data)[at] = value;
+  }
+}
+
+/// All that a unit uses, in one number.
+double read(AnyParams const& p, BuiltUnit const& unit) {
+  double total = 0;
+  for (auto const& param : unit.read) {
+    auto const view = p[param];
+    double sum = 0;
+    for (std::int64_t i = 0; i < view.count; ++i) {
+      sum += static_cast<double>(load(view.data, view.dtype, i)) * static_cast<double>(1 + i % 3);
+    }
+    total += sum / static_cast<double>(view.count);
+  }
+  return total;
+}
+
+struct Sample {
+  double state;
+  std::int64_t number;
+  float seed;
+  float bad;  ///< What one element of each gradient is instead; 0: all are good.
+};
+
+void contribute(AnyBackward const& p, AnyParam const& param, Sample const& sample) {
+  auto const view = p[param];
+  auto const grad = p.grad(param);
+  for (std::int64_t i = 0; i < view.count; ++i) {
+    auto const value = load(view.data, view.dtype, i);
+    float fresh = sample.seed * (0.1F * value + 0.05F * static_cast<float>(sample.state) + 0.2F * noise(sample.number, i));
+    if (sample.bad != 0 && i == view.count / 2) {
+      fresh = sample.bad;
+    }
+    float const old = grad.beta() == 0 ? 0.0F : load(grad.data(), grad.dtype(), i);
+    store(grad.data(), grad.dtype(), i, old + fresh);
+  }
+}
+
+constexpr std::size_t no_unit = std::numeric_limits<std::size_t>::max();
+
+}  // namespace
+
+Walk::Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks)
+    : drawn_{drawn}, choice_{choice}, built_{built}, place_{place}, ranks_{ranks}, order_(built.units.size()) {
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  if (choice.is("order", "another")) {
+    Random random{drawn.seed, "order"};
+    std::size_t const first = drawn.units.front().stays_open ? 1 : 0;
+    for (auto i = order_.size(); i-- > first + 1;) {
+      std::swap(order_[i], order_[first + random.below(i - first + 1)]);
+    }
+  }
+}
+
+void Walk::train(AnyMicroStep& micro, At at, std::vector<Metric> const& metrics) const {
+  if (choice_.is("skips micro-steps", "at times") &&
+      happens(drawn_.seed, "skip", 4, at.step, at.micro, place_)) {
+    micro.skip();
+    return;
+  }
+  auto const skips = skipped(at);
+  if (choice_.is("skips units", "at once")) {
+    for (std::size_t u = 0; u < skips.size(); ++u) {
+      if (skips[u]) {
+        micro.skip(built_.units[u].unit);
+      }
+    }
+  }
+  auto const state = forward(micro, skips);
+  for (auto const& metric : metrics) {
+    micro.report_metric(metric, state, 1.0 + place_);
+  }
+  float const seed = micro.report_loss(static_cast<float>(1 + state), {.weight = weight(at)});
+  auto const rest = [&] { backward(micro, skips, state, seed, bad_gradient(at)); };
+  choice_.is("backward", "on a new one") ? on_new_thread(rest) : rest();
+}
+
+std::vector<bool> Walk::skipped(At at) const {
+  std::vector<bool> skips(drawn_.units.size());
+  for (std::size_t u = 0; u < skips.size(); ++u) {
+    skips[u] = !choice_.is("skips units", "never") && drawn_.units[u].may_be_skipped &&
+               happens(drawn_.seed, "skip a unit", 2, at.step, at.micro, place_, u);
+  }
+  return skips;
+}
+
+double Walk::forward(AnyMicroStep& micro, std::vector<bool> const& skips) const {
+  double state = noise(micro.first_sample(), 99);
+  std::unique_ptr<AnyForward> root, neighbour;
+  auto before = no_unit;
+  for (auto const u : order_) {
+    auto const& unit = built_.units[u];
+    if (skips[u] && !choice_.is("skips units", "after forward")) {
+      if (choice_.is("skips units", "in its turn")) {
+        micro.skip(unit.unit);
+      }
+      continue;
+    }
+    for (int use = 0; use < drawn_.units[u].uses; ++use) {
+      if (before == u) {
+        neighbour.reset();
+      }
+      auto p = std::make_unique<AnyForward>(micro.forward(unit.unit));
+      state = std::tanh(state + read(*p, unit));
+      if (neighbour) {
+        state = std::tanh(state + read(*neighbour, built_.units[before]));
+      }
+      if (drawn_.units[u].stays_open) {
+        root = std::move(p);
+      } else if (choice_.is("nested guards", "neighbours")) {
+        neighbour = std::move(p);
+        before = u;
+      }
+    }
+  }
+  return state + (root ? read(*root, built_.units.front()) : 0);
+}
+
+void Walk::backward(AnyMicroStep& micro, std::vector<bool> const& skips, double state, float seed,
+                    float bad) const {
+  bool const has_root = drawn_.units.front().stays_open;
+  std::optional<AnyBackward> root;
+  if (has_root) {
+    root.emplace(micro.backward(built_.units.front().unit));
+  }
+  for (auto u = built_.units.size(); u-- > (has_root ? 1U : 0U);) {
+    if (!skips[u]) {
+      backward_of(micro, u, state, seed, bad);
+    } else if (choice_.is("skips units", "after forward")) {
+      micro.skip(built_.units[u].unit);
+    }
+  }
+  if (root) {
+    auto const& unit = built_.units.front();
+    for (auto const& param : unit.trained) {
+      contribute(*root, param, {std::tanh(state + read(*root, unit)), micro.first_sample(), seed, bad});
+    }
+  }
+}
+
+void Walk::backward_of(AnyMicroStep& micro, std::size_t u, double state, float seed, float bad) const {
+  auto const& unit = built_.units[u];
+  for (int use = 0; use < drawn_.units[u].uses; ++use) {
+    auto const p = micro.backward(unit.unit);
+    auto const seen = std::tanh(state + read(p, unit));  // as recomputation would
+    for (auto const& param : unit.trained) {
+      contribute(p, param, {seen, micro.first_sample() + use, seed, bad});
+    }
+  }
+}
+
+float Walk::weight(At at) const {
+  if (choice_.is("weights of losses", "one")) {
+    return 1;
+  }
+  if (choice_.is("weights of losses", "zero at times") &&
+      happens(drawn_.seed, "no weight", 3, at.step, at.micro, place_)) {
+    return 0;
+  }
+  return happens(drawn_.seed, "weight", 2, at.step, at.micro, place_) ? 0.5F : 1.0F;
+}
+
+float Walk::bad_gradient(At at) const {
+  if (choice_.is("overflow", "never")) {
+    return 0;
+  }
+  auto const step = 1 + static_cast<int>(drawn_.seed % static_cast<std::uint64_t>(drawn_.steps));
+  bool const here = at.step == step && at.micro == 0 && place_ == ranks_ - 1;
+  using Limits = std::numeric_limits<float>;
+  return !here ? 0.0F : choice_.is("overflow", "NaN") ? Limits::quiet_NaN() : Limits::infinity();
+}
+
+void Walk::evaluate(AnyEvaluationPass& pass) const {
+  double state = noise(pass.first_sample(), 5);
+  for (auto const u : order_) {
+    auto const p = pass.forward(built_.units[u].unit);
+    state = std::tanh(state + read(p, built_.units[u]));
+  }
+  pass.report_loss(static_cast<float>(state + 2), {.weight = place_ == 0 ? 2.0F : 1.0F});
+}
+
+std::vector<float> Walk::values(AnyEvaluationPass& pass) const {
+  std::vector<float> all;
+  for (auto const& unit : built_.units) {
+    auto const p = pass.forward(unit.unit);
+    for (auto const& param : unit.read) {
+      auto const view = p[param];
+      for (std::int64_t i = 0; i < view.count; ++i) {
+        all.push_back(load(view.data, view.dtype, i));
+      }
+    }
+  }
+  pass.report_loss(0);
+  return all;
+}
+
+}  // namespace zeroth::testing::jobs

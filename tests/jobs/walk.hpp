@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Forward and backward of a drawn job, whose "math" are cheap functions of parameters, sample and element. What ranks do
+/// differently follows their place.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "jobs/built_model.hpp"
+#include "jobs/drawn.hpp"
+#include "zeroth/engine/any_engine.hpp"
+
+namespace zeroth::testing::jobs {
+
+/// Where a job is.
+struct At {
+  int step, micro;
+};
+
+class Walk {
+ public:
+  Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks);
+  void train(AnyMicroStep& micro, At at, std::vector<Metric> const& metrics) const;
+  void evaluate(AnyEvaluationPass& pass) const;
+  /// The values of all parameters as forward reads them.
+  [[nodiscard]] std::vector<float> values(AnyEvaluationPass& pass) const;
+
+ private:
+  [[nodiscard]] std::vector<bool> skipped(At at) const;
+  [[nodiscard]] double forward(AnyMicroStep& micro, std::vector<bool> const& skips) const;
+  void backward(AnyMicroStep& micro, std::vector<bool> const& skips, double state, float seed, float bad) const;
+  void backward_of(AnyMicroStep& micro, std::size_t unit, double state, float seed, float bad) const;
+  [[nodiscard]] float weight(At at) const;
+  [[nodiscard]] float bad_gradient(At at) const;
+  Drawn const& drawn_;
+  Choice const& choice_;
+  BuiltModel const& built_;
+  int place_, ranks_;
+  std::vector<std::size_t> order_;  // of forward
+};
+
+}  // namespace zeroth::testing::jobs

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ends the process when a job does not.
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "support/sanitized.hpp"
+
+namespace zeroth::testing::jobs {
+
+/// From its start to its end there may be two minutes: longer than an engine itself waits for its ranks.
+class Watchdog {
+ public:
+  explicit Watchdog(std::string page) : thread_{[this, page = std::move(page)] { watch(page); }} {}
+  Watchdog(Watchdog const&) = delete;
+  Watchdog& operator=(Watchdog const&) = delete;
+  ~Watchdog() {
+    {
+      std::lock_guard const lock{mutex_};
+      over_ = true;
+    }
+    ended_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  void watch(std::string const& page) {
+    std::unique_lock lock{mutex_};
+    if (!ended_.wait_for(lock, std::chrono::seconds{sanitized ? 300 : 120}, [this] { return over_; })) {
+      std::fputs(page.c_str(), stderr);
+      std::_Exit(3);
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace zeroth::testing::jobs
