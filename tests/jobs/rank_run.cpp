@@ -132,17 +132,18 @@ class Segment {
     if (moves("finish", "at times") && step % 2 == 1) {
       show(engine_.finish());
     }
-    save(step);
+    save_beside(step);
     between_steps(step);
+    if (!place_.is_reference && step == drawn_.saved_at) {
+      static_cast<void>(engine_.save(place_.folder / "to go on from"));
+      traffic_.disturb();
+    }
   }
 
-  void save(int step) {
+  /// What nobody goes on from, ahead of all else between steps.
+  void save_beside(int step) {
     if (place_.is_reference) {
       return;
-    }
-    if (step == drawn_.saved_at && !saved_) {
-      saved_ = engine_.save(place_.folder / "to go on from");
-      traffic_.disturb();
     }
     bool const always = choice_.is("saves", "one after another");
     if (always || (!choice_.is("saves", "in the end") && step % 2 == 0)) {
@@ -245,7 +246,6 @@ class Segment {
   Walk walk_;
   DiskTraffic traffic_;
   std::vector<Metric> metrics_;
-  std::optional<Saving> saved_;
 };
 
 }  // namespace
