@@ -13,14 +13,10 @@ namespace {
 
 Init init_of(int kind) {
   switch (kind) {
-    case 0:
-      return Normal{0.3F};
-    case 1:
-      return Constant{0.25F};
-    case 2:
-      return Uniform{-1, 1};
-    case 3:
-      return PerElement{[](std::int64_t i) { return noise(i, 3); }};
+    case 0: return Normal{0.3F};
+    case 1: return Constant{0.25F};
+    case 2: return Uniform{-1, 1};
+    case 3: return PerElement{[](std::int64_t i) { return noise(i, 3); }};
     default:
       return FromMemory{[](std::int64_t first, std::span<float> values) {
         for (std::size_t i = 0; i < values.size(); ++i) {
@@ -53,11 +49,11 @@ BuiltModel::BuiltModel(Drawn const& drawn) : model{drawn.seed} {
       }
     };
     for (auto const& param : from.params) {
-      auto const added = model.param(built.unit, param.name, std::span<std::int64_t const>{param.shape},
-                                     init_of(param.init),
-                                     {.trainable = param.trainable,
-                                      .learning_rate_factor = param.learning_rate_factor,
-                                      .weight_decay_factor = param.weight_decay_factor});
+      auto const added =
+          model.param(built.unit, param.name, std::span<std::int64_t const>{param.shape}, init_of(param.init),
+                      {.trainable = param.trainable,
+                       .learning_rate_factor = param.learning_rate_factor,
+                       .weight_decay_factor = param.weight_decay_factor});
       params.emplace_back(param.name, added);
       use(made.insert_or_assign(param.name, Made{added, param.trainable && param.has_gradient}).first->second);
     }

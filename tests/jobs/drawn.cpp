@@ -48,20 +48,13 @@ Choice draw_resumed(std::uint64_t seed, Choice const& before) {
 
 std::vector<std::int64_t> draw_shape(Random& random) {
   switch (random.below(8)) {
-    case 0:
-      return {};
-    case 1:
-      return {1};
-    case 2:
-      return {1 + static_cast<std::int64_t>(random.below(40)), random.among(primes) % 61 + 1};
-    case 3:
-      return {3, 1 + static_cast<std::int64_t>(random.below(5)), 7};
-    case 4:
-      return {1024 * (1 + static_cast<std::int64_t>(random.below(3)))};
-    case 5:
-      return {1 + static_cast<std::int64_t>(random.below(5000))};
-    default:
-      return {random.among(primes)};
+    case 0: return {};
+    case 1: return {1};
+    case 2: return {1 + static_cast<std::int64_t>(random.below(40)), random.among(primes) % 61 + 1};
+    case 3: return {3, 1 + static_cast<std::int64_t>(random.below(5)), 7};
+    case 4: return {1024 * (1 + static_cast<std::int64_t>(random.below(3)))};
+    case 5: return {1 + static_cast<std::int64_t>(random.below(5000))};
+    default: return {random.among(primes)};
   }
 }
 
@@ -153,7 +146,8 @@ nlohmann::json described(Drawn const& drawn) {
   };
   page["options"] = of(drawn.choice);
   if (drawn.saved_at > 0) {
-    page["goes on"] = {{"from step", drawn.saved_at}, {"behind step", drawn.goes_on_at}, {"options", of(drawn.resumed)}};
+    page["goes on"] = {
+        {"from step", drawn.saved_at}, {"behind step", drawn.goes_on_at}, {"options", of(drawn.resumed)}};
   }
   for (auto const& unit : drawn.units) {
     nlohmann::json of_unit{{"uses", unit.uses}, {"declares uses", unit.declares_uses}, {"tied", unit.tied}};

@@ -221,9 +221,12 @@ class Segment {
       return;
     }
     auto const name = fmt::format("step {}", report->step);
-    std::array<float, 6> const numbers{report->loss,          report->grad_norm,
-                                       report->learning_rate, report->loss_scale,
-                                       report->skipped ? 1.0F : 0.0F, report->nonfinite ? 1.0F : 0.0F};
+    std::array<float, 6> const numbers{report->loss,
+                                       report->grad_norm,
+                                       report->learning_rate,
+                                       report->loss_scale,
+                                       report->skipped ? 1.0F : 0.0F,
+                                       report->nonfinite ? 1.0F : 0.0F};
     record_.add(name + " (loss, norm, rate, scale, skipped, not finite)", std::span<float const>{numbers});
     for (auto const& metric : metrics_) {
       std::array<double, 1> const mean{report->metrics[metric]};

@@ -17,8 +17,8 @@ class Record {
   void add_bytes(std::string name, std::span<std::byte const> bytes);
   /// What is wrong in itself, whatever the reference says.
   void complain(std::string problem) { problems_.push_back(std::move(problem)); }
-  /// The first thing in which this job is not as `reference` was; empty if there is none. What a job shows twice, having
-  /// made a step again, is the same both times.
+  /// The first thing in which this job is not as `reference` was; empty if there is none. What a job shows twice,
+  /// having made a step again, is the same both times.
   [[nodiscard]] std::string first_difference(Record const& reference) const;
 
  private:

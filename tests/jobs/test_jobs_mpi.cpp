@@ -49,8 +49,8 @@ std::vector<double> summed(std::vector<double> numbers, Common* common = nullptr
 
 Common agree(Arguments const& arguments) {
   Common common;
-  auto const of_first = summed(
-      {static_cast<double>(arguments.seed.value_or(seed_of_now())), static_cast<double>(::getpid())}, &common);
+  auto const of_first =
+      summed({static_cast<double>(arguments.seed.value_or(seed_of_now())), static_cast<double>(::getpid())}, &common);
   common.seed = static_cast<std::uint64_t>(of_first[0]);
   common.folder = std::filesystem::temp_directory_path() / fmt::format("zeroth-jobs-{:.0f}", of_first[1]);
   return common;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jobs/rank_run.hpp"
+#include "jobs/refusals.hpp"
 #include "jobs/stage_file.hpp"
 #include "parity/sleepy_disk.hpp"
 #include "support/delayed.hpp"
@@ -42,9 +43,8 @@ Record reference_of(Drawn const& drawn, std::filesystem::path const& folder) {
   std::filesystem::create_directories(folder);
   Place const place{folder, true};
   std::vector<Record> records(static_cast<std::size_t>(drawn.ranks()));
-  auto const outcome = run_job(drawn.ranks(), [&](Job& job) {
-    run_rank(job, drawn, place, records[static_cast<std::size_t>(job.rank())]);
-  });
+  auto const outcome = run_job(
+      drawn.ranks(), [&](Job& job) { run_rank(job, drawn, place, records[static_cast<std::size_t>(job.rank())]); });
   if (auto const messages = messages_of(outcome); !messages.empty()) {
     throw std::runtime_error{"the reference failed: " + messages};
   }
@@ -59,13 +59,15 @@ Record reference_of(Drawn const& drawn, std::filesystem::path const& folder) {
 
 Outcome try_on_threads(Drawn const& drawn, Folder const& folder) {
   try {
+    if (auto const problem = refusal_problem(drawn, folder.path()); !problem.empty()) {
+      return {problem};
+    }
     auto const reference = reference_of(drawn, folder / "reference");
     Place const place{folder.path()};
     std::vector<Record> records(static_cast<std::size_t>(drawn.ranks()));
     SleepyDisk const disk{folder, drawn.choice.is("disk", "slow") ? 1 + static_cast<unsigned>(drawn.seed % 1000) : 0};
     auto const outcome = run_job(
-        drawn.ranks(),
-        [&](Job& job) { run_rank(job, drawn, place, records[static_cast<std::size_t>(job.rank())]); },
+        drawn.ranks(), [&](Job& job) { run_rank(job, drawn, place, records[static_cast<std::size_t>(job.rank())]); },
         drawn.choice.is("communicator", "late") ? Wrap{delayed} : Wrap{});
     if (is_documented_refusal(drawn, outcome)) {
       return {{}, true};

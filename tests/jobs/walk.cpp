@@ -17,25 +17,17 @@ namespace {
 
 float load(void const* data, Dtype dtype, std::int64_t at) {
   switch (dtype) {
-    case Dtype::bf16:
-      return to_float(static_cast<bf16 const*>(data)[at]);
-    case Dtype::fp16:
-      return to_float(static_cast<fp16 const*>(data)[at]);
-    default:
-      return static_cast<float const*>(data)[at];
+    case Dtype::bf16: return to_float(static_cast<bf16 const*>(data)[at]);
+    case Dtype::fp16: return to_float(static_cast<fp16 const*>(data)[at]);
+    default: return static_cast<float const*>(data)[at];
   }
 }
 
 void store(void* data, Dtype dtype, std::int64_t at, float value) {
   switch (dtype) {
-    case Dtype::bf16:
-      static_cast<bf16*>(data)[at] = from_float<bf16>(value);
-      break;
-    case Dtype::fp16:
-      static_cast<fp16*>(data)[at] = from_float<fp16>(value);
-      break;
-    default:
-      static_cast<float*>(data)[at] = value;
+    case Dtype::bf16: static_cast<bf16*>(data)[at] = from_float<bf16>(value); break;
+    case Dtype::fp16: static_cast<fp16*>(data)[at] = from_float<fp16>(value); break;
+    default: static_cast<float*>(data)[at] = value;
   }
 }
 
@@ -65,7 +57,8 @@ void contribute(AnyBackward const& p, AnyParam const& param, Sample const& sampl
   auto const grad = p.grad(param);
   for (std::int64_t i = 0; i < view.count; ++i) {
     auto const value = load(view.data, view.dtype, i);
-    float fresh = sample.seed * (0.1F * value + 0.05F * static_cast<float>(sample.state) + 0.2F * noise(sample.number, i));
+    float fresh =
+        sample.seed * (0.1F * value + 0.05F * static_cast<float>(sample.state) + 0.2F * noise(sample.number, i));
     if (sample.bad != 0 && i == view.count / 2) {
       fresh = sample.bad;
     }
@@ -91,8 +84,7 @@ Walk::Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, in
 }
 
 void Walk::train(AnyMicroStep& micro, At at, std::vector<Metric> const& metrics) const {
-  if (choice_.is("skips micro-steps", "at times") &&
-      happens(drawn_.seed, "skip", 4, at.step, at.micro, place_)) {
+  if (choice_.is("skips micro-steps", "at times") && happens(drawn_.seed, "skip", 4, at.step, at.micro, place_)) {
     micro.skip();
     return;
   }
@@ -154,8 +146,7 @@ double Walk::forward(AnyMicroStep& micro, std::vector<bool> const& skips) const 
   return state + (root ? read(*root, built_.units.front()) : 0);
 }
 
-void Walk::backward(AnyMicroStep& micro, std::vector<bool> const& skips, double state, float seed,
-                    float bad) const {
+void Walk::backward(AnyMicroStep& micro, std::vector<bool> const& skips, double state, float seed, float bad) const {
   bool const has_root = drawn_.units.front().stays_open;
   std::optional<AnyBackward> root;
   if (has_root) {

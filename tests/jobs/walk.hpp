@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Forward and backward of a drawn job, whose "math" are cheap functions of parameters, sample and element. What ranks do
-/// differently follows their place.
+/// Forward and backward of a drawn job, whose "math" are cheap functions of parameters, sample and element. What ranks
+/// do differently follows their place.
 #pragma once
 #include <optional>
 #include <vector>

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobs/refusals.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "jobs/built_model.hpp"
+#include "jobs/random.hpp"
+#include "jobs/stage_file.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/engine/plan.hpp"
+
+namespace zeroth::testing::jobs {
+namespace {
+
+struct Refusal {
+  char const* key;      ///< That the error names.
+  char const* changes;  ///< Of the stage file.
+  bool (*contradicts)(Choice const&);
+};
+
+bool stage_below(Choice const& choice, char const* stage) { return choice["zero_optimization.stage"] < stage; }
+bool computes_in(Choice const& choice, char const* dtype) { return choice["types"].starts_with(dtype); }
+bool has_type(Choice const& choice, char const* type) { return choice["optimizer"].starts_with(type); }
+bool has_no_groups(Choice const& choice) { return choice.is("groups", "none"); }
+bool always(Choice const&) { return true; }
+
+constexpr Refusal refusals[] = {
+    {"zero_optimization.zero_hpz_partition_size", R"({"zero_optimization": {"zero_hpz_partition_size": 2}})",
+     [](Choice const& c) { return stage_below(c, "3"); }},
+    {"zero_optimization.zero_hpz_partition_size", R"({"zero_optimization": {"zero_hpz_partition_size": 7}})",
+     has_no_groups},
+    {"zero_optimization.mics_shard_size", R"({"zero_optimization": {"mics_shard_size": 1}})",
+     [](Choice const& c) { return stage_below(c, "1"); }},
+    {"zero_optimization.mics_shard_size", R"({"zero_optimization": {"mics_shard_size": 7}})", has_no_groups},
+    {"zero_optimization.mics_shard_size",
+     R"({"zero_optimization": {"mics_shard_size": 1, "zero_hpz_partition_size": 2}})",
+     [](Choice const& c) { return !stage_below(c, "3"); }},
+    {"zeroth.two_level_sums", R"({"zeroth": {"two_level_sums": true}})", has_no_groups},
+    {"zeroth.group_size", R"({"zeroth": {"group_size": 1}})", has_no_groups},
+    {"zero_optimization.offload_param.device",
+     R"({"zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/tmp"}}})",
+     [](Choice const& c) { return stage_below(c, "3"); }},
+    {"zero_optimization.offload_optimizer.nvme_path",
+     R"({"zero_optimization": {"offload_optimizer": {"device": "nvme"}}})",
+     [](Choice const& c) { return c.is("states", "in memory"); }},
+    {"zero_optimization.offload_optimizer.ratio", R"({"zero_optimization": {"offload_optimizer": {"ratio": 1.5}}})",
+     always},
+    {"aio.block_size", R"({"aio": {"block_size": 5000}})", [](Choice const& c) { return c.is("states", "on a disk"); }},
+    {"zeroth.offload_update", R"({"zeroth": {"offload_update": "host"}})", always},
+    {"bf16.enabled", R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})", always},
+    {"bf16.bf16_optimizer_states", R"({"bf16": {"bf16_optimizer_states": true}})",
+     [](Choice const& c) { return !computes_in(c, "bf16 masters"); }},
+    {"communication_data_type", R"({"communication_data_type": "fp32"})",
+     [](Choice const& c) { return computes_in(c, "bf16 masters"); }},
+    {"zeroth.gradient_dtype", R"({"zeroth": {"gradient_dtype": "fp16"}})",
+     [](Choice const& c) { return !computes_in(c, "fp16"); }},
+    {"zeroth.skip_nonfinite", R"({"zeroth": {"skip_nonfinite": false}})",
+     [](Choice const& c) { return computes_in(c, "fp16"); }},
+    {"fp16.min_loss_scale", R"({"fp16": {"min_loss_scale": 0}})",
+     [](Choice const& c) { return computes_in(c, "fp16") && !c.is("types", "fp16 with a scale of its own"); }},
+    {"optimizer.params.adam_w_mode", R"({"optimizer": {"params": {"adam_w_mode": false}}})",
+     [](Choice const& c) { return has_type(c, "AdamW"); }},
+    {"optimizer.params.nesterov", R"({"optimizer": {"params": {"nesterov": true, "momentum": 0}}})",
+     [](Choice const& c) { return has_type(c, "SGD"); }},
+    {"optimizer.params.betas", R"({"optimizer": {"params": {"betas": [0.9, 0.9]}}})",
+     [](Choice const& c) { return has_type(c, "SGD") || has_type(c, "RMSprop") || has_type(c, "Adagrad"); }},
+    {"scheduler.params.total_num_steps", R"({"scheduler": {"params": {"total_num_steps": null}}})",
+     [](Choice const& c) { return c.is("scheduler", "WarmupDecayLR"); }},
+    {"scheduler.params.cycle_momentum", R"({"scheduler": {"params": {"cycle_momentum": true}}})",
+     [](Choice const& c) { return c.is("scheduler", "OneCycle") && (has_type(c, "Adam") || has_type(c, "Lion")); }},
+    {"train_batch_size", R"({"train_batch_size": 7919})", always},
+    {"zero_optimization.reduce_bucket_sze", R"({"zero_optimization": {"reduce_bucket_sze": 1}})", always},
+    {"gradient_clipping", R"({"gradient_clipping": -1})", always},
+    {"zeroth.gradient_slots", R"({"zeroth": {"gradient_slots": 0}})", always},
+};
+
+}  // namespace
+
+std::string refusal_problem(Drawn const& drawn, std::filesystem::path const& folder) {
+  std::vector<Refusal const*> contradicting;
+  for (auto const& refusal : refusals) {
+    if (refusal.contradicts(drawn.choice)) {
+      contradicting.push_back(&refusal);
+    }
+  }
+  Random random{drawn.seed, "refusal"};
+  auto const& refusal = *random.among(contradicting);
+  auto file = stage_file(drawn.choice, folder);
+  file.merge_patch(nlohmann::json::parse(refusal.changes));
+  try {
+    BuiltModel const built{drawn};
+    static_cast<void>(plan(built.model, Config::from_json(file.dump()), drawn.ranks()));
+  } catch (ConfigError const& error) {
+    bool const names_key = std::string_view{error.what()}.find(refusal.key) != std::string_view::npos;
+    return names_key
+               ? ""
+               : fmt::format("with {} the error does not name {}: {}", refusal.changes, refusal.key, error.what());
+  }
+  return fmt::format("with {} the file is not refused", refusal.changes);
+}
+
+}  // namespace zeroth::testing::jobs
