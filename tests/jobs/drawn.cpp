@@ -71,7 +71,7 @@ DrawnParam draw_param(Random& random, std::string name) {
 
 std::vector<DrawnUnit> draw_units(std::uint64_t seed, Choice const& choice) {
   Random random{seed, "model"};
-  std::vector<DrawnUnit> units(1 + random.below(6));
+  std::vector<DrawnUnit> units(random.once_in(4) ? 7 + random.below(6) : 1 + random.below(6));
   std::vector<std::string> made;
   bool const skips = !choice.is_plain("skips units") || !choice.is_plain("skips micro-steps");
   for (std::size_t u = 0; u < units.size(); ++u) {

@@ -70,7 +70,7 @@ constexpr Refusal refusals[] = {
      [](Choice const& c) { return c.is("scheduler", "WarmupDecayLR"); }},
     {"scheduler.params.cycle_momentum", R"({"scheduler": {"params": {"cycle_momentum": true}}})",
      [](Choice const& c) { return c.is("scheduler", "OneCycle") && (has_type(c, "Adam") || has_type(c, "Lion")); }},
-    {"train_batch_size", R"({"train_batch_size": 7919})", always},
+    {"train_batch_size", R"({"train_batch_size": 7919, "gradient_accumulation_steps": 2})", always},
     {"zero_optimization.reduce_bucket_sze", R"({"zero_optimization": {"reduce_bucket_sze": 1}})", always},
     {"gradient_clipping", R"({"gradient_clipping": -1})", always},
     {"zeroth.gradient_slots", R"({"zeroth": {"gradient_slots": 0}})", always},
