@@ -12,10 +12,10 @@ namespace zeroth::testing::jobs {
 namespace {
 
 constexpr char const* usage =
-    "usage: test_jobs [--seed S] [--jobs N] [--minutes M] [--pairs] [--only SEED] [--set OPTION=VALUE]...\n"
+    "usage: test_jobs [--seed S] [--jobs N] [--minutes M] [--pairs] [--only SEED] [--set OPTION=VALUE]... [--shrink]\n"
     "Draws jobs and holds each against stage 0 in memory, until N or M are reached; by default one job.\n"
     "--only runs the job of a seed again, --set gives an option another value, --pairs prefers and counts pairs of\n"
-    "values that have not met yet.\n";
+    "values that have not met yet, --shrink takes from a job that fails what it fails without.\n";
 
 Arguments read(int count, char** texts) {
   Arguments arguments;
@@ -40,6 +40,8 @@ Arguments read(int count, char** texts) {
       limited = true;
     } else if (name == "--pairs") {
       arguments.pairs = true;
+    } else if (name == "--shrink") {
+      arguments.shrink = true;
     } else if (name == "--set") {
       auto const text = value();
       auto const at = text.find('=');

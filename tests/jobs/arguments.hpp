@@ -15,6 +15,7 @@ struct Arguments {
   std::int64_t jobs = std::numeric_limits<std::int64_t>::max();
   double minutes = std::numeric_limits<double>::infinity();
   bool pairs = false;
+  bool shrink = false;
   Given given;
 };
 

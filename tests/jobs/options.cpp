@@ -75,7 +75,8 @@ Option optimizer() {
            {"Adagrad", of("Adagrad", R"(, "lr_decay": 0.125, "initial_accumulator_value": 0.5)")},
            {"RMSprop", of("RMSprop", R"(, "alpha": 0.9, "eps": 1e-6)")},
            {"RMSprop with momentum", of("RMSprop", R"(, "momentum": 0.75, "weight_decay": 0.1)")},
-           {"Lion", of("Lion", R"(, "betas": [0.9, 0.99], "weight_decay": 0.1)")}}};
+           {"Lion", of("Lion", R"(, "betas": [0.9, 0.99], "weight_decay": 0.1)")},
+           {"a rule of its own", ""}}};
 }
 
 Option scheduler() {

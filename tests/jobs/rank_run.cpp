@@ -16,6 +16,7 @@
 #include "jobs/stage_file.hpp"
 #include "jobs/walk.hpp"
 #include "support/noise.hpp"
+#include "support/rules.hpp"
 #include "zeroth/core/input_file.hpp"
 #include "zeroth/zeroth.hpp"
 
@@ -31,6 +32,12 @@ class Counter final : public Monitor {
   std::int64_t& events_;
 };
 
+Config config_of(Choice const& choice, Place const& place) {
+  auto const file = place.is_reference ? reference_file(choice, place.folder) : stage_file(choice, place.folder);
+  auto config = Config::from_json(file.dump());
+  return choice.is("optimizer", "a rule of its own") ? config.with(own_momentum()) : config;
+}
+
 /// One engine, from the step after `made` on.
 class Segment {
  public:
@@ -40,8 +47,7 @@ class Segment {
         place_{place},
         record_{record},
         built_{drawn},
-        config_{Config::from_json(
-            (place.is_reference ? reference_file(choice, place.folder) : stage_file(choice, place.folder)).dump())},
+        config_{config_of(choice, place)},
         engine_{job, built_.model, config_},
         walk_{drawn, choice, built_, engine_.place(), job.world()},
         traffic_{plan(built_.model, config_, job.world()), drawn, choice} {

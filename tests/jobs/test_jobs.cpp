@@ -23,6 +23,30 @@ struct Count {
   int tried = 0, refused = 0, failed = 0;
 };
 
+std::string difference_of(Drawn const& drawn) {
+  Folder const folder;
+  Watchdog const watchdog{page_of(drawn, "it does not end")};
+  return try_on_threads(drawn, folder).difference;
+}
+
+/// Takes one option after the other back to its plain value, as long as the job fails.
+void shrink(std::uint64_t seed, Given given) {
+  auto const wanted = draw_choice(seed, given);
+  for (std::size_t option = 0; option < options().size(); ++option) {
+    if (wanted.values()[option] != 0) {
+      given.options.emplace_back(options()[option].name, options()[option].values.front().name);
+      if (difference_of(draw(seed, given)).empty()) {
+        given.options.pop_back();
+      }
+    }
+  }
+  auto const drawn = draw(seed, given);
+  fmt::print("with less:\n{}", page_of(drawn, difference_of(drawn)));
+  for (auto const& [option, value] : given.options) {
+    fmt::print("  --set '{}={}'\n", option, value);
+  }
+}
+
 void try_one(std::uint64_t seed, Arguments const& arguments, Count& count) {
   auto const drawn = draw(seed, arguments.given);
   Folder const folder;
@@ -33,6 +57,9 @@ void try_one(std::uint64_t seed, Arguments const& arguments, Count& count) {
   if (!outcome.difference.empty()) {
     ++count.failed;
     fmt::print("{}", page_of(drawn, outcome.difference));
+    if (arguments.shrink) {
+      shrink(seed, arguments.given);
+    }
     std::fflush(stdout);
   }
 }
