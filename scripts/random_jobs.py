@@ -65,7 +65,7 @@ def main(arguments):
     if not program.exists():
         print(f"error: {program} is not there; cmake --build {given.build} --target test_jobs makes it", file=sys.stderr)
         return 2
-    first = int(time.time()) % APART
+    first = int(time.time() * 1000) % (APART // 2)
     outputs = [process.communicate()[0] for process in [started(program, given, n, first) for n in range(given.processes)]]
     counts = [numbers_of(text) for text in outputs]
     for text, count in zip(outputs, counts):

@@ -17,7 +17,7 @@ constexpr char const* usage =
     "--only runs the job of a seed again, --set gives an option another value, --pairs prefers and counts pairs of\n"
     "values that have not met yet, --shrink takes from a job that fails what it fails without.\n";
 
-Arguments read(int count, char** texts) {
+Arguments parsed(int count, char** texts) {
   Arguments arguments;
   bool limited = false;
   for (int i = 1; i < count; ++i) {
@@ -64,7 +64,7 @@ Arguments read(int count, char** texts) {
 
 Arguments read_arguments(int count, char** texts) {
   try {
-    return read(count, texts);
+    return parsed(count, texts);
   } catch (std::exception const& error) {
     std::fprintf(stderr, "%s\n%s", error.what(), usage);
     std::exit(2);
