@@ -12,6 +12,7 @@
 #include "checkpoint/saved.hpp"
 #include "jobs/built_model.hpp"
 #include "jobs/disk_traffic.hpp"
+#include "jobs/known.hpp"
 #include "jobs/random.hpp"
 #include "jobs/stage_file.hpp"
 #include "jobs/walk.hpp"
@@ -50,7 +51,8 @@ class Segment {
         config_{config_of(choice, place)},
         engine_{job, built_.model, config_},
         walk_{drawn, choice, built_, engine_.place(), job.world()},
-        traffic_{plan(built_.model, config_, job.world()), drawn, choice} {
+        plan_{plan(built_.model, config_, job.world(), {.transport = place.transport})},
+        traffic_{plan_, drawn, choice} {
     if (choice.is("metrics", "two")) {
       metrics_ = {engine_.add_metric("first"), engine_.add_metric("second")};
     }
@@ -92,8 +94,9 @@ class Segment {
   }
 
   void check_bytes() {
-    if (!(engine_.planned() == engine_.peak())) {
-      record_.complain(fmt::format("{} bytes planned, {} measured", engine_.planned().total(), engine_.peak().total()));
+    if (!(engine_.planned() == engine_.peak() && engine_.planned() == plan_.bytes)) {
+      record_.complain(fmt::format("{} bytes planned, {} by the engine, {} measured", plan_.bytes.total(),
+                                   engine_.planned().total(), engine_.peak().total()));
     }
     if (auto const problem = traffic_.file_problem(engine_.bytes_on_disk()); !problem.empty()) {
       record_.complain(problem);
@@ -238,6 +241,16 @@ class Segment {
       std::array<double, 1> const mean{report->metrics[metric]};
       record_.add(fmt::format("{}, metric {}", name, metric.index()), std::span<double const>{mean});
     }
+    std::int64_t const of_disks = known::ranks_report_different_disk_reads ? 0 : report->disk_read_bytes;
+    std::array<std::int64_t, 8> const counts{report->gathered_bytes,
+                                             report->gathered_across_groups_bytes,
+                                             report->reduced_bytes,
+                                             report->prefetch_misses,
+                                             report->reduced_across_groups_bytes,
+                                             report->parameter_slots_used,
+                                             report->gradient_slots_used,
+                                             of_disks};
+    record_.count(name + " (gathered, across groups, reduced, misses, across groups, slots, slots, read)", counts);
     if (auto const problem = traffic_.step_problem(*report); !problem.empty()) {
       record_.complain(problem);
     }
@@ -253,6 +266,7 @@ class Segment {
   std::int64_t events_ = 0;
   AnyEngine engine_;
   Walk walk_;
+  Plan plan_;
   DiskTraffic traffic_;
   std::vector<Metric> metrics_;
 };

@@ -5,6 +5,7 @@
 
 #include "jobs/drawn.hpp"
 #include "jobs/record.hpp"
+#include "zeroth/comm/communicator.hpp"
 #include "zeroth/comm/job.hpp"
 
 namespace zeroth::testing::jobs {
@@ -13,6 +14,7 @@ namespace zeroth::testing::jobs {
 struct Place {
   std::filesystem::path folder;
   bool is_reference = false;
+  comm::Transport transport = comm::Transport::local;
 };
 
 /// Adds what it has shown to `record`.

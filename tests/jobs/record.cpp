@@ -2,6 +2,7 @@
 #include "jobs/record.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -43,6 +44,20 @@ void Record::add_bytes(std::string name, std::span<std::byte const> bytes) {
     bits[i / 4] |= std::to_integer<std::uint32_t>(bytes[i]) << (8 * (i % 4));
   }
   shown_.emplace_back(std::move(name), std::move(bits));
+}
+
+void Record::count(std::string name, std::span<std::int64_t const> numbers) {
+  counted_.emplace_back(std::move(name), std::vector<std::int64_t>(numbers.begin(), numbers.end()));
+}
+
+std::string Record::first_other_count(Record const& rank) const {
+  for (std::size_t i = 0; i < std::min(counted_.size(), rank.counted_.size()); ++i) {
+    if (counted_[i] != rank.counted_[i]) {
+      return fmt::format("{}: {}, another rank has {}", counted_[i].first, fmt::join(counted_[i].second, ", "),
+                         fmt::join(rank.counted_[i].second, ", "));
+    }
+  }
+  return counted_.size() == rank.counted_.size() ? "" : "ranks have counted other steps";
 }
 
 std::string Record::first_difference(Record const& reference) const {

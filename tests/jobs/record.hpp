@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What a job has shown, by name, as bits.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -17,12 +18,17 @@ class Record {
   void add_bytes(std::string name, std::span<std::byte const> bytes);
   /// What is wrong in itself, whatever the reference says.
   void complain(std::string problem) { problems_.push_back(std::move(problem)); }
+  /// What has to be the same on all ranks of a job, and is another thing in its reference.
+  void count(std::string name, std::span<std::int64_t const> numbers);
+  /// As first_difference(), of what was counted on another rank of the same job.
+  [[nodiscard]] std::string first_other_count(Record const& rank) const;
   /// The first thing in which this job is not as `reference` was; empty if there is none. What a job shows twice,
   /// having made a step again, is the same both times.
   [[nodiscard]] std::string first_difference(Record const& reference) const;
 
  private:
   std::vector<std::pair<std::string, std::vector<std::uint32_t>>> shown_;
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> counted_;
   std::vector<std::string> problems_;
 };
 

@@ -80,6 +80,9 @@ Outcome try_on_threads(Drawn const& drawn, Folder const& folder) {
       if (auto const difference = records[rank].first_difference(reference); !difference.empty()) {
         return {fmt::format("rank {}: {}", rank, difference)};
       }
+      if (auto const difference = records[rank].first_other_count(records.front()); !difference.empty()) {
+        return {fmt::format("rank {}: {}", rank, difference)};
+      }
     }
     return {};
   } catch (std::exception const& error) {
