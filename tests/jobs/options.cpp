@@ -240,9 +240,10 @@ std::vector<Rule> all_rules() {
     rules.push_back({"skips units", {}, "nested guards", {"none", "neighbours"}});
     rules.push_back({"skips micro-steps", {}, "nested guards", {"none", "neighbours"}});
   }
-  if (known::timing_tables_beside_offloaded_states_hang) {
-    for (auto const* const option : {"wall_clock_breakdown", "comms_logger", "flops_profiler", "trace"}) {
+  if (known::timing_tables_beside_disks_hang) {
+    for (auto const* const option : {"wall_clock_breakdown", "comms_logger", "flops_profiler"}) {
       rules.push_back({option, {}, "states", {"in memory"}});
+      rules.push_back({option, {}, "parameters", {"in memory"}});
     }
   }
   return rules;
