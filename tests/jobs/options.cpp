@@ -145,7 +145,7 @@ std::vector<Option> all_options() {
       key("aio.block_size", moves, {"-", "4096", "8192"}),
       key("aio.queue_depth", moves, {"-", "1", "3"}),
       key("aio.intra_op_parallelism", moves, {"-", "2"}),
-      call("disk", moves, {"even", "slow"}),
+      call("disk", moves, {"in memory", "even", "slow"}),
       call("communicator", moves, {"even", "late"}),
 
       key("steps_per_print", moves, {"-", "1", "2"}),

@@ -24,7 +24,7 @@ struct Count {
 };
 
 std::string difference_of(Drawn const& drawn) {
-  Folder const folder;
+  Folder const folder{files_of(drawn)};
   Watchdog const watchdog{page_of(drawn, "it does not end")};
   return try_on_threads(drawn, folder).difference;
 }
@@ -49,7 +49,7 @@ void shrink(std::uint64_t seed, Given given) {
 
 void try_one(std::uint64_t seed, Arguments const& arguments, Count& count) {
   auto const drawn = draw(seed, arguments.given);
-  Folder const folder;
+  Folder const folder{files_of(drawn)};
   Watchdog const watchdog{page_of(drawn, "it does not end")};
   auto const outcome = try_on_threads(drawn, folder);
   ++count.tried;

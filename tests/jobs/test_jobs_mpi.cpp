@@ -70,7 +70,7 @@ void train(Drawn const& drawn, Place const& place, Record& record) {
 }
 
 std::string difference_of(Drawn const& drawn, Common const& common) {
-  Folder const mine;
+  Folder const mine{files_in_memory()};
   auto const reference = reference_of(drawn, mine.path());
   Place const place{common.folder / std::to_string(drawn.seed), false, process_transport()};
   std::filesystem::create_directories(place.folder);

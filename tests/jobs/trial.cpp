@@ -2,6 +2,7 @@
 #include "jobs/trial.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -39,8 +40,16 @@ bool is_documented_refusal(Drawn const& drawn, testing::Outcome const& outcome) 
 
 }  // namespace
 
+std::filesystem::path files_in_memory() {
+  std::filesystem::path const memory{"/dev/shm"};
+  return ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
+}
+
+std::filesystem::path files_of(Drawn const& drawn) {
+  return drawn.choice.is("disk", "in memory") ? files_in_memory() : std::filesystem::temp_directory_path();
+}
+
 Record reference_of(Drawn const& drawn, std::filesystem::path const& folder) {
-  std::filesystem::create_directories(folder);
   Place const place{folder, true};
   std::vector<Record> records(static_cast<std::size_t>(drawn.ranks()));
   auto const outcome = run_job(
@@ -62,7 +71,8 @@ Outcome try_on_threads(Drawn const& drawn, Folder const& folder) {
     if (auto const problem = refusal_problem(drawn, folder.path()); !problem.empty()) {
       return {problem};
     }
-    auto const reference = reference_of(drawn, folder / "reference");
+    Folder const of_reference{files_in_memory()};
+    auto const reference = reference_of(drawn, of_reference.path());
     Place const place{folder.path()};
     std::vector<Record> records(static_cast<std::size_t>(drawn.ranks()));
     SleepyDisk const disk{folder, drawn.choice.is("disk", "slow") ? 1 + static_cast<unsigned>(drawn.seed % 1000) : 0};

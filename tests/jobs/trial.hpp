@@ -18,6 +18,10 @@ struct Outcome {
   bool refused = false;  ///< As documented: neither trained nor compared.
 };
 
+/// Where a job has its folder: in memory, which waits for no disk, if the machine has such a file system.
+[[nodiscard]] std::filesystem::path files_in_memory();
+[[nodiscard]] std::filesystem::path files_of(Drawn const& drawn);
+
 /// As threads of this process. Files are in `folder`, which is there.
 [[nodiscard]] Outcome try_on_threads(Drawn const& drawn, Folder const& folder);
 /// Stage 0 in memory, on threads of this process.

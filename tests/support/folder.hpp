@@ -16,8 +16,8 @@ namespace zeroth::testing {
 /// Fresh, and gone when it ends.
 class Folder {
  public:
-  Folder() {
-    auto name = (std::filesystem::temp_directory_path() / "zeroth-test-XXXXXX").string();
+  explicit Folder(std::filesystem::path const& in = std::filesystem::temp_directory_path()) {
+    auto name = (in / "zeroth-test-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) {
       throw std::runtime_error{"mkdtemp refused " + name};
     }
