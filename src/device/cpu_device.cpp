@@ -36,7 +36,9 @@ class CpuDevice final : public Device {
   [[nodiscard]] Stream& compute() override { return compute_; }
   [[nodiscard]] Kernels& kernels() override { return kernels_; }
   [[nodiscard]] Ledger const& ledger() const override { return ledger_; }
-  void set_timeline(Timeline* timeline) noexcept override { observer_.timeline = timeline; }
+  void set_timeline(Timeline* timeline) noexcept override {
+    observer_.spans = timeline == nullptr ? nullptr : timeline->log();
+  }
 
  private:
   Pages pages_;

@@ -52,17 +52,17 @@ void SpanWriter::begin(std::string_view what, std::string_view unit) noexcept {
   begin_ = Clock::now();
 }
 
-void SpanWriter::end(Timeline& timeline) { add(timeline, what_, unit_, begin_, Clock::now()); }
+void SpanWriter::end(SpanLog& log) { add(log, what_, unit_, begin_, Clock::now()); }
 
-void SpanWriter::add(Timeline& timeline, std::string_view what, std::string_view unit, Clock::time_point begin,
+void SpanWriter::add(SpanLog& log, std::string_view what, std::string_view unit, Clock::time_point begin,
                      Clock::time_point end) const {
   auto const microseconds = [](Clock::time_point at) {
     return std::chrono::duration<double, std::micro>(at.time_since_epoch()).count();
   };
-  timeline.add({stream_, std::string{what}, std::string{unit}, microseconds(begin), microseconds(end)});
+  log.add({stream_, std::string{what}, std::string{unit}, microseconds(begin), microseconds(end)});
 }
 
-void WaitClock::wait(Mark const& mark, SpanWriter const& writer, Timeline* timeline) {
+void WaitClock::wait(Mark const& mark, SpanWriter const& writer, SpanLog* log) {
   if (mark.passed()) {
     return;
   }
@@ -71,8 +71,8 @@ void WaitClock::wait(Mark const& mark, SpanWriter const& writer, Timeline* timel
   auto const end = Clock::now();
   nanoseconds_.fetch_add(std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count(),
                          std::memory_order_relaxed);
-  if (timeline != nullptr) {
-    writer.add(*timeline, "wait", "", begin, end);
+  if (log != nullptr) {
+    writer.add(*log, "wait", "", begin, end);
   }
 }
 
@@ -95,7 +95,7 @@ void InlineStream::post(Task const& task) {
 
 void InlineStream::wait(Event const& event) {
   auto const mark = as_cpu(event).mark;
-  waited_.wait(mark, spans_, observer_.timeline);
+  waited_.wait(mark, spans_, observer_.spans.get());
   if (mark.progress != nullptr) {
     progress_.failure.adopt(mark.progress->failure);
   }
@@ -105,14 +105,14 @@ void InlineStream::wait(Event const& event) {
 void InlineStream::record(Event& event) { as_cpu(event).mark = {&progress_, progress_.passed.value()}; }
 
 void InlineStream::begin_span(std::string_view what, std::string_view unit) {
-  if (observer_.timeline != nullptr) {
+  if (observer_.spans != nullptr) {
     spans_.begin(what, unit);
   }
 }
 
 void InlineStream::end_span() {
-  if (observer_.timeline != nullptr) {
-    spans_.end(*observer_.timeline);
+  if (observer_.spans != nullptr) {
+    spans_.end(*observer_.spans);
   }
 }
 
@@ -132,17 +132,19 @@ WorkerStream::~WorkerStream() {
   thread_.join();
 }
 
-void WorkerStream::push(Entry const& entry) noexcept {
+void WorkerStream::push(Entry entry) noexcept {
   std::uint32_t const posted = posted_.value();
   completed_.wait_for(posted - capacity + 1);
-  ring_[posted % capacity] = entry;
+  ring_[posted % capacity] = std::move(entry);
   posted_.add();
 }
 
 void WorkerStream::work() noexcept {
   for (std::uint32_t next = 0; running_; ++next) {
     posted_.wait_for(next + 1);
-    run(ring_[next % capacity]);
+    auto& entry = ring_[next % capacity];
+    run(entry);
+    entry.spans.reset();
     completed_.add();
   }
 }
@@ -164,10 +166,12 @@ void WorkerStream::wait(Event const& event) {
   if (mark.progress == nullptr || mark.progress == &progress_) {
     return;  // never recorded, or on this very stream
   }
-  post([this, mark, timeline = observer_.timeline] {
-    waited_.wait(mark, spans_, timeline);
-    progress_.failure.adopt(mark.progress->failure);
-  });
+  auto const& log = observer_.spans;
+  push({[this, mark, to = log.get()] {
+          waited_.wait(mark, spans_, to);
+          progress_.failure.adopt(mark.progress->failure);
+        },
+        false, log});
 }
 
 void WorkerStream::record(Event& event) {
@@ -177,14 +181,14 @@ void WorkerStream::record(Event& event) {
 }
 
 void WorkerStream::begin_span(std::string_view what, std::string_view unit) {
-  if (observer_.timeline != nullptr) {
+  if (observer_.spans != nullptr) {
     post([this, what, unit] { spans_.begin(what, unit); });
   }
 }
 
 void WorkerStream::end_span() {
-  if (observer_.timeline != nullptr) {
-    post([this, timeline = observer_.timeline] { spans_.end(*timeline); });
+  if (observer_.spans != nullptr) {
+    push({[this, to = observer_.spans.get()] { spans_.end(*to); }, false, observer_.spans});
   }
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -47,8 +48,8 @@ class SpanWriter {
  public:
   explicit SpanWriter(std::string stream) : stream_{std::move(stream)} {}
   void begin(std::string_view what, std::string_view unit) noexcept;
-  void end(Timeline& timeline);
-  void add(Timeline& timeline, std::string_view what, std::string_view unit, Clock::time_point begin,
+  void end(SpanLog& log);
+  void add(SpanLog& log, std::string_view what, std::string_view unit, Clock::time_point begin,
            Clock::time_point end) const;
 
  private:
@@ -59,14 +60,14 @@ class SpanWriter {
 
 /// What the streams of a device share.
 struct Observer {
-  Timeline* timeline = nullptr;  ///< The host's.
+  std::shared_ptr<SpanLog> spans;  ///< Those of the host's timeline; null where nothing is traced.
 };
 
 /// Time that a stream has spent in waits. One thread adds.
 class WaitClock {
  public:
-  /// Adds the wait to `timeline` as a span, if there is one and it took any time.
-  void wait(Mark const& mark, SpanWriter const& writer, Timeline* timeline);
+  /// Adds the wait to `log` as a span, if there is one and it took any time.
+  void wait(Mark const& mark, SpanWriter const& writer, SpanLog* log);
   [[nodiscard]] double milliseconds() const noexcept;
 
  private:
@@ -101,7 +102,7 @@ class WorkerStream final : public CpuStream {
   /// The worker speaks as the rank of the thread that makes the stream.
   WorkerStream(std::string const& name, Progress& progress, Observer const& observer);
   ~WorkerStream() override;  ///< Runs what is enqueued, then ends the thread.
-  void post(Task const& task) override { push({task, false}); }
+  void post(Task const& task) override { push({task}); }
   void wait(Event const& event) override;
   void record(Event& event) override;
   void synchronize() override;
@@ -115,9 +116,10 @@ class WorkerStream final : public CpuStream {
   struct Entry {
     Task task;
     bool even_if_failed = false;
+    std::shared_ptr<SpanLog> spans = nullptr;  // that the task adds to
   };
 
-  void push(Entry const& entry) noexcept;
+  void push(Entry entry) noexcept;
   void work() noexcept;
   void run(Entry& entry) noexcept;
 

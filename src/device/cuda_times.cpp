@@ -83,14 +83,14 @@ void CudaSpans::begin(Timeline& timeline, cudaStream_t stream) {
   context_.await([this] { return cudaEventQuery(origin_->get()); }, "cudaEventQuery");
   origin_us_ = std::chrono::duration<double, std::micro>(Clock::now().time_since_epoch()).count();
   std::lock_guard const lock{mutex_};
-  timeline_ = &timeline;
+  log_ = timeline.log();
 }
 
 CudaSpans::Open CudaSpans::open(cudaStream_t stream, std::string_view name, std::string_view what,
                                 std::string_view unit) {
   {
     std::lock_guard const lock{mutex_};
-    if (timeline_ == nullptr) {
+    if (log_ == nullptr) {
       return nullptr;
     }
   }
@@ -102,7 +102,7 @@ CudaSpans::Open CudaSpans::open(cudaStream_t stream, std::string_view name, std:
 void CudaSpans::close(Open span, cudaStream_t stream) {
   context_.expect(cudaEventRecord(span->interval.end.get(), stream), "cudaEventRecord");
   std::lock_guard const lock{mutex_};
-  if (timeline_ != nullptr) {
+  if (log_ != nullptr) {
     closed_.push_back(std::move(span));
   }
 }
@@ -110,11 +110,11 @@ void CudaSpans::close(Open span, cudaStream_t stream) {
 void CudaSpans::flush() {
   constexpr double shortest_wait_us = 2;  // assumed: two events where nothing is waited for
   std::vector<Open> closed;
-  Timeline* timeline = nullptr;
+  std::shared_ptr<SpanLog> log;
   {
     std::lock_guard const lock{mutex_};
     closed.swap(closed_);
-    timeline = timeline_;
+    log = log_;
   }
   for (auto const& span : closed) {
     auto const since_origin = [&](CudaEventHandle const& event) {
@@ -126,7 +126,7 @@ void CudaSpans::flush() {
     double const begin_us = since_origin(span->interval.begin);
     double const end_us = since_origin(span->interval.end);
     if (span->what != "wait" || end_us - begin_us >= shortest_wait_us) {
-      timeline->add({span->stream, span->what, span->unit, begin_us, end_us});
+      log->add({span->stream, span->what, span->unit, begin_us, end_us});
     }
   }
 }
@@ -134,7 +134,7 @@ void CudaSpans::flush() {
 void CudaSpans::end() {
   flush();
   std::lock_guard const lock{mutex_};
-  timeline_ = nullptr;
+  log_ = nullptr;
   closed_.clear();  // what others have closed since
 }
 

@@ -85,7 +85,7 @@ class CudaSpans {
   std::unique_ptr<CudaEventHandle> origin_;
   double origin_us_ = 0;
   std::mutex mutex_;  // for the rest
-  Timeline* timeline_ = nullptr;
+  std::shared_ptr<SpanLog> log_;
   std::vector<Open> closed_;
 };
 

@@ -29,24 +29,25 @@ Json named(char const* what, int rank, int thread, std::string const& name) {
 
 }  // namespace
 
-void Timeline::add(Span span) {
+void SpanLog::add(Span span) {
   std::lock_guard const lock{mutex_};
   spans_.push_back(std::move(span));
 }
 
-std::vector<Span> Timeline::spans() const {
-  std::vector<Span> sorted;
-  {
-    std::lock_guard const lock{mutex_};
-    sorted = spans_;
-  }
-  std::stable_sort(sorted.begin(), sorted.end(), [](Span const& a, Span const& b) { return a.begin_us < b.begin_us; });
-  return sorted;
+std::vector<Span> SpanLog::copy() const {
+  std::lock_guard const lock{mutex_};
+  return spans_;
 }
 
-std::vector<Span> Timeline::take() {
+std::vector<Span> SpanLog::take() {
   std::lock_guard const lock{mutex_};
   return std::exchange(spans_, {});
+}
+
+std::vector<Span> Timeline::spans() const {
+  auto sorted = log_->copy();
+  std::stable_sort(sorted.begin(), sorted.end(), [](Span const& a, Span const& b) { return a.begin_us < b.begin_us; });
+  return sorted;
 }
 
 std::string Timeline::to_trace_events(int rank) const {

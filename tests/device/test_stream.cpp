@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -13,6 +14,7 @@
 #include "support/catch.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cpu.hpp"
+#include "zeroth/device/timeline.hpp"
 
 namespace zeroth::device {
 namespace {
@@ -77,6 +79,26 @@ TEST_CASE("the compute stream is the calling thread") {
   auto const event = device->make_event();
   device->compute().record(*event);
   CHECK(event->done());
+}
+
+TEST_CASE("a timeline may end while a stream has spans to add to it") {
+  auto const device = make_cpu_device();
+  Gate gate;  // ends after the stream
+  auto const stream = device->make_stream("late", Overlap::on);
+  std::weak_ptr<SpanLog> log;
+  {
+    Timeline timeline;
+    log = timeline.log();
+    device->set_timeline(&timeline);
+    gate.hold(*stream);
+    stream->begin_span("update", "");
+    stream->end_span();
+    device->set_timeline(nullptr);
+  }
+  CHECK(!log.expired());  // the span that the stream has not come to holds it
+  gate.open();
+  stream->synchronize();
+  CHECK(log.expired());
 }
 
 TEST_CASE("an event is done when its stream has passed the point, not before") {

@@ -2,10 +2,12 @@
 /// What a rank's streams were busy with, and when: for pictures of a step.
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "zeroth/core/export.hpp"
@@ -23,19 +25,35 @@ struct Span {
   double end_us = 0;    ///< When it was done.
 };
 
-/// The spans of one rank. Any thread may call anything. Adding allocates.
+/// Where spans are kept. Streams that still have spans to add share it with the timeline, whichever ends first.
+class ZEROTH_EXPORT SpanLog {
+ public:
+  void add(Span span);
+  [[nodiscard]] std::vector<Span> copy() const;
+  [[nodiscard]] std::vector<Span> take();
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Span> spans_;
+};
+
+/// The spans of one rank. Any thread may call anything. Adding allocates. It may end while streams still add to it.
 class ZEROTH_EXPORT Timeline {
  public:
-  void add(Span span);                            ///< Spans may come in any order.
-  [[nodiscard]] std::vector<Span> spans() const;  ///< By begin.
-  [[nodiscard]] std::vector<Span> take();         ///< As they came; none are left.
+  Timeline() = default;
+  Timeline(Timeline const&) = delete;
+  Timeline& operator=(Timeline const&) = delete;
+  ~Timeline() = default;
+  void add(Span span) { log_->add(std::move(span)); }              ///< Spans may come in any order.
+  [[nodiscard]] std::vector<Span> spans() const;                   ///< By begin.
+  [[nodiscard]] std::vector<Span> take() { return log_->take(); }  ///< As they came; none are left.
+  [[nodiscard]] std::shared_ptr<SpanLog> const& log() const noexcept { return log_; }
   /// Events of the Trace Event Format that Chrome and Perfetto read: the rank is the process, a stream is a thread.
   /// Text of JSON objects with commas between, so that what ranks gather can be joined.
   [[nodiscard]] std::string to_trace_events(int rank) const;
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<Span> spans_;
+  std::shared_ptr<SpanLog> log_ = std::make_shared<SpanLog>();
 };
 
 /// The text that chrome://tracing and ui.perfetto.dev open, from what to_trace_events() gave for each rank.
