@@ -73,7 +73,8 @@ struct Parts {
 };
 
 void judge_notes(config::Values const& values, config::Notes const& notes, config::Problems& problems) {
-  if (values.get<"zeroth.strict">()) {
+  auto const& strict = values.entries[config::index_of<"zeroth.strict">].value;  // none if the file has a mistake there
+  if (strict == config::Value{true}) {
     for (auto const& note : notes) {
       problems.push_back({note.path, note.line, fmt::format("{} (zeroth.strict is true)", note.text)});
     }

@@ -42,6 +42,15 @@ TEST_CASE("A value of the wrong form is refused, whatever it is without") {
         "  prescale_gradients (line 1): 1 is a number; allowed: true or false");
 }
 
+TEST_CASE("A zeroth.strict that is no boolean is a mistake of the file") {
+  for (std::string const wrong : {R"("yes")", "1", "[]", "{}"}) {
+    CAPTURE(wrong);
+    auto const problems = problems_of(testing::file_with(R"("nobody": 1, "zeroth": {"strict": )" + wrong + "}"));
+    CHECK(problems.find("zeroth.strict (line 1): ") != std::string::npos);
+    CHECK(problems.find("nobody") == std::string::npos);  // whether that is one is not known
+  }
+}
+
 TEST_CASE("With zeroth.strict what would be noted is an error") {
   CHECK(problems_of(testing::file_with(R"("prescale_gradients": true, "nobody": 1, "zeroth": {"strict": true})")) ==
         "  prescale_gradients (line 1): true: a mean either way: fp16 sums are divided before they travel, by a power "
