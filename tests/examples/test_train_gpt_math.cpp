@@ -332,11 +332,12 @@ void check_near_double(Shape const& shape, std::unique_ptr<cpu::Matmul> matmul) 
 
 Shape const even{.layers = 2, .heads = 2, .channels = 48, .context = 72, .vocabulary = 67};
 Shape const odd{.layers = 2, .heads = 3, .channels = 33, .context = 129, .vocabulary = 257};
+Shape const wide{.layers = 2, .heads = 2, .channels = 144, .context = 8, .vocabulary = 67};  // heads > context
 
 }  // namespace
 
 TEMPLATE_TEST_CASE("the model is what it is in double but for rounding", "", float, zeroth::bf16, zeroth::fp16) {
-  auto const& shape = GENERATE(even, odd);
+  auto const& shape = GENERATE(even, odd, wide);
   CAPTURE(shape.channels);
   check_near_double<TestType>(shape, cpu::eigen_matmul());
   check_near_double<TestType, float>(shape, cpu::eigen_matmul());

@@ -155,8 +155,9 @@ class HeadAttention {
   }
 
   void compute_scores(Matmul& multiply, Group const& g, AttentionHeads const& heads) {
-    row_.resize(heads.context);
-    drow_.resize(heads.context);
+    auto const longest = std::max(heads.context, heads.width);  // they hold rows of scores, and of channels
+    row_.resize(longest);
+    drow_.resize(longest);
     scores_.resize(g.rows, g.keys);
     multiply({.a = operand_of(q_, g), .b = transposed(first(k_, g.keys)), .out = result(scores_)});
   }
