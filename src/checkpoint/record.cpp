@@ -8,6 +8,7 @@
 
 #include "checkpoint/hashes.hpp"
 #include "checkpoint/record_format.hpp"
+#include "zeroth/core/error.hpp"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -51,7 +52,7 @@ Json json_of(Space const& space) {
 
 }  // namespace
 
-std::string to_text(Record const& record) {
+std::string to_text(Record const& record, std::int64_t largest) {
   auto const& position = record.position;
   Json json{{"format", format_version},
             {"save_id", record.save_id},
@@ -82,9 +83,15 @@ std::string to_text(Record const& record) {
   for (auto const& space : record.contents.spaces) {
     json["spaces"].push_back(json_of(space));
   }
-  auto text = json.dump(1);
-  text.resize(text.size() - std::string_view{"\n}"}.size());
-  return text + hash_line(text);
+  auto text = json.dump();
+  text.pop_back();  // the brace, which the hash's line has
+  text += hash_line(text);
+  if (std::ssize(text) > largest) {
+    throw SystemError{
+        fmt::format("{} would have {} bytes, with the names and shapes of all parameters; allowed are up to {}",
+                    record_name, text.size(), largest)};
+  }
+  return text;
 }
 
 std::string hash_line(std::string_view text) {

@@ -277,7 +277,7 @@ Record parse(std::string const& text) {
 Record read_record(std::filesystem::path const& folder) {
   auto const file = folder / record_name;
   try {
-    return parse(read_text(file));
+    return parse(read_text(file, largest_record));
   } catch (Unreadable const& error) {
     throw SystemError{fmt::format("checkpoint {}: {} {}", folder.string(), record_name, error.what())};
   } catch (Wrong const& error) {

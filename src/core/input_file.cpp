@@ -75,20 +75,20 @@ void InputFile::read(std::int64_t position, std::span<std::byte> bytes) const {
   }
 }
 
-std::string read_text(fs::path const& path) {
+std::string read_text(fs::path const& path, std::int64_t largest) {
   InputFile const file{path};
   std::string text;
   constexpr std::int64_t piece = 1 << 16U;
   // Files of /proc say that they have no bytes: only reading tells.
-  for (auto room = std::min(file.bytes() + 1, largest_text + 1);; room = piece) {
+  for (auto room = std::min(file.bytes() + 1, largest + 1);; room = piece) {
     auto const begin = text.size();
     text.resize(begin + static_cast<std::size_t>(std::max(room, piece)));
     auto const got =
         file.read_some(static_cast<std::int64_t>(begin), std::as_writable_bytes(std::span{text}).subspan(begin));
     bool const ended = begin + got < text.size();
     text.resize(begin + got);
-    if (static_cast<std::int64_t>(text.size()) > largest_text) {
-      throw Unreadable{fmt::format("has more than {} bytes, which is as much as a text may have", largest_text)};
+    if (static_cast<std::int64_t>(text.size()) > largest) {
+      throw Unreadable{fmt::format("has more than {} bytes, which is as much as a text may have", largest)};
     }
     if (ended) {
       return text;

@@ -17,6 +17,7 @@
 #include "engine/engine_state.hpp"
 #include "zeroth/checkpoint/folder.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/input_file.hpp"
 #include "zeroth/version.hpp"
 
 namespace zeroth::engine {
@@ -76,7 +77,13 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
     record.stage_file = engine_.stage_file;
     record.program_state.assign(options.program_state.begin(), options.program_state.end());
   }
-  auto const prepare = [this, place, folder, partial = save->partial, id = record.save_id] {
+  auto header = checkpoint::file_header(arrangement_.contents, place, record.save_id);
+  auto const prepare = [this, place, folder, partial = save->partial, id = record.save_id,
+                        header_bytes = std::ssize(header)] {
+    if (header_bytes > largest_text) {  // here, where a failure is told to all ranks
+      throw SystemError{fmt::format("checkpoint {}: the header of {} would have {} bytes; allowed are up to {}",
+                                    partial.string(), checkpoint::file_name(place), header_bytes, largest_text)};
+    }
     if (place == 0) {
       if (!lock_ || lock_->folder() != folder) {
         lock_.reset();  // the same folder by another name is free then
@@ -92,7 +99,7 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
     on_disks.push_back(&disk->written());
   }
   saver_.write({.path = save_->partial / checkpoint::file_name(place),
-                .header = checkpoint::file_header(arrangement_.contents, place, record.save_id),
+                .header = std::move(header),
                 .contents = &arrangement_.contents,
                 .sources = arrangement_.sources,
                 .direct = settings.checkpoint.direct_io ? Direct::on : Direct::off,

@@ -15,6 +15,7 @@
 #include "support/resident.hpp"
 #include "support/sanitized.hpp"
 #include "zeroth/checkpoint/folder.hpp"
+#include "zeroth/core/input_file.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -108,7 +109,7 @@ TEST_CASE("what can be seen before states change changes nothing") {
   CHECK(restore_fails(saves.second).error.empty());
   fs::remove(saves.second / "place_00002.safetensors");
 
-  text[text.find("\"step\"") + 8] = '7';
+  text[text.find("\"step\"") + 7] = '7';
   write_all(saves.second / "checkpoint.json", text);
   check("checkpoint.json: is damaged: its hash is another one");
 
@@ -269,30 +270,42 @@ TEST_CASE("forged records are refused") {
     write_record(saves.second, text.replace(at, part.size(), by));
     return thrown<SystemError>([&] { return checkpoint::read_record(saves.second); });
   };
-  CHECK(forge("\"step\": 2", "\"step\": 2").empty());
-  CHECK_THAT(forge("\"format\": 1", "\"format\": 2"), Contains("its format is 2, and this version of Zeroth reads 1"));
-  CHECK_THAT(forge("\"step\": 2", "\"step\": -2"), Contains("step is -2; allowed: a whole number from 0"));
-  CHECK_THAT(forge("\"step\": 2", "\"step\": 1"), Contains("applied is 2; allowed: a whole number from 0 to 1"));
-  CHECK_THAT(forge("\"step\": 2", "\"stop\": 2"), Contains("step is missing"));
-  CHECK_THAT(forge("\"places\": 2", "\"places\": 0"), Contains("places is 0"));
-  CHECK_THAT(forge("\"places\": 2", "\"places\": 3000000000"), Contains("places is 3000000000"));
-  CHECK_THAT(forge("\"slice_count\": 256", "\"slice_count\": 9007199254740993"), Contains("slice_count"));
-  CHECK_THAT(forge("\"slice_count\": 256", "\"slice_count\": 0"), Contains("slice_count is 0"));
-  CHECK_THAT(forge("\"base\": 1024", "\"base\": 1028"),
-             Contains("begins at byte 1028, and those before it end at 1024"));
-  CHECK_THAT(forge("\"at\": 0", "\"at\": 300"), Contains("are beyond the unit's 512 or another parameter's"));
-  CHECK_THAT(forge("\"dtype\": \"fp32\"", "\"dtype\": \"int8\""),
+  CHECK(forge("\"step\":2", "\"step\":2").empty());
+  CHECK_THAT(forge("\"format\":1", "\"format\":2"), Contains("its format is 2, and this version of Zeroth reads 1"));
+  CHECK_THAT(forge("\"step\":2", "\"step\":-2"), Contains("step is -2; allowed: a whole number from 0"));
+  CHECK_THAT(forge("\"step\":2", "\"step\":1"), Contains("applied is 2; allowed: a whole number from 0 to 1"));
+  CHECK_THAT(forge("\"step\":2", "\"stop\":2"), Contains("step is missing"));
+  CHECK_THAT(forge("\"places\":2", "\"places\":0"), Contains("places is 0"));
+  CHECK_THAT(forge("\"places\":2", "\"places\":3000000000"), Contains("places is 3000000000"));
+  CHECK_THAT(forge("\"slice_count\":256", "\"slice_count\":9007199254740993"), Contains("slice_count"));
+  CHECK_THAT(forge("\"slice_count\":256", "\"slice_count\":0"), Contains("slice_count is 0"));
+  CHECK_THAT(forge("\"base\":1024", "\"base\":1028"), Contains("begins at byte 1028, and those before it end at 1024"));
+  CHECK_THAT(forge("\"at\":0", "\"at\":300"), Contains("are beyond the unit's 512 or another parameter's"));
+  CHECK_THAT(forge("\"dtype\":\"fp32\"", "\"dtype\":\"int8\""),
              Contains("dtype is \"int8\"; allowed: fp32, bf16 and fp16"));
-  CHECK_THAT(forge("\"name\": \"exp_avg_sq\"", "\"name\": \"exp_avg\""),
+  CHECK_THAT(forge("\"name\":\"exp_avg_sq\"", "\"name\":\"exp_avg\""),
              Contains("the state \"exp_avg\" is there twice"));
   CHECK_THAT(forge("block1.w", "block0.w"), Contains("parameter \"block0.w\" is there twice"));
-  CHECK_THAT(forge("300\n", "-300\n"), Contains("allowed: extents from 1 on"));
-  CHECK_THAT(forge("\"program_state\": \"\"", "\"program_state\": \"0g\""), Contains("no byte in hexadecimal"));
-  CHECK_THAT(forge("\"model_seed\": \"3\"", "\"model_seed\": \"x\""), Contains("digits of a whole number below 2^64"));
-  CHECK_THAT(forge("\"state_bytes\": ", "\"state_bytes\": 1"), Contains("and states have"));
+  CHECK_THAT(forge("[300]", "[-300]"), Contains("allowed: extents from 1 on"));
+  CHECK_THAT(forge("\"program_state\":\"\"", "\"program_state\":\"0g\""), Contains("no byte in hexadecimal"));
+  CHECK_THAT(forge("\"model_seed\":\"3\"", "\"model_seed\":\"x\""), Contains("digits of a whole number below 2^64"));
+  CHECK_THAT(forge("\"state_bytes\":", "\"state_bytes\":1"), Contains("and states have"));
   CHECK_THAT(forge("block1.w", "__metadata__"), Contains("allowed: what a model may call a parameter"));
-  CHECK(forge("\"places\": 2", "\"places\": 16777216").empty());  // it may be so, and the files do not say so
+  CHECK(forge("\"places\":2", "\"places\":16777216").empty());  // it may be so, and the files do not say so
   CHECK_THAT(restore_fails(saves.second).error, Contains("place_00000.safetensors: its header is damaged"));
+}
+
+TEST_CASE("a record that could not be read again is not written, and one beyond other texts' limit is read") {
+  TwoSaves const saves;
+  auto const record = checkpoint::read_record(saves.second);
+  auto const bytes = std::ssize(checkpoint::to_text(record));
+  CHECK(checkpoint::to_text(record, bytes).size() == static_cast<std::size_t>(bytes));
+  CHECK_THAT(thrown<SystemError>([&] { static_cast<void>(checkpoint::to_text(record, bytes - 1)); }),
+             Contains(fmt::format("checkpoint.json would have {} bytes", bytes)) &&
+                 Contains(fmt::format("allowed are up to {}", bytes - 1)));
+  fs::resize_file(saves.second / "checkpoint.json", static_cast<std::uintmax_t>(largest_text) + 1);  // a hole
+  CHECK_THAT(thrown<SystemError>([&] { static_cast<void>(checkpoint::read_record(saves.second)); }),
+             Contains("it has no hash of itself at its end"));
 }
 
 TEST_CASE("a file that is forged to some TiB of nothing takes no memory for its table of hashes") {

@@ -246,7 +246,7 @@ TEST_CASE("forged checkpoints do nothing to a terminal, nor to other files, and 
   CHECK(zeroth_tool("checkpoint export saved out --max-shard-bytes 1KB", folder.path()).status == 1);  // headers differ
   CHECK(folder.contents() == "saved ");
   // Many files, of which there are two.
-  forged("\"places\": 2", "\"places\": 16777216");
+  forged("\"places\":2", "\"places\":16777216");
   for (auto const* const words : {"inspect saved/step_00000002", "verify saved", "export saved out"}) {
     auto const result = zeroth_tool(std::string{"checkpoint "} + words, folder.path());
     INFO(words << result.output.substr(0, 1000));

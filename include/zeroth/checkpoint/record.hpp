@@ -50,8 +50,12 @@ inline constexpr char const* record_name = "checkpoint.json";
 /// Bytes of a program's state.
 inline constexpr std::int64_t largest_program_state = std::int64_t{1} << 20U;
 
-/// As it is on the disk, with a hash of itself at its end.
-[[nodiscard]] ZEROTH_EXPORT std::string to_text(Record const& record);
+/// Bytes of checkpoint.json: it has some hundred for each parameter.
+inline constexpr std::int64_t largest_record = 1'000'000'000;
+
+/// As it is on the disk, with a hash of itself at its end. Throws SystemError where it has more than `largest` bytes,
+/// which read_record() would refuse.
+[[nodiscard]] ZEROTH_EXPORT std::string to_text(Record const& record, std::int64_t largest = largest_record);
 /// Of the folder of a checkpoint. Throws SystemError for a file that cannot be read, that is damaged or that no version
 /// of Zeroth has written; what it says of lengths and places is checked, so that readers may trust it.
 [[nodiscard]] ZEROTH_EXPORT Record read_record(std::filesystem::path const& folder);

@@ -43,7 +43,8 @@ class ZEROTH_EXPORT InputFile {
 /// Bytes of a text that is kept as a whole: more is no file that anybody wrote for this library.
 inline constexpr std::int64_t largest_text = 100'000'000;
 
-/// All of it, up to largest_text. Throws Unreadable.
-[[nodiscard]] ZEROTH_EXPORT std::string read_text(std::filesystem::path const& path);
+/// All of it, up to `largest` bytes. Throws Unreadable.
+[[nodiscard]] ZEROTH_EXPORT std::string read_text(std::filesystem::path const& path,
+                                                  std::int64_t largest = largest_text);
 
 }  // namespace zeroth
