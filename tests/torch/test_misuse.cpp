@@ -107,6 +107,34 @@ TEST_CASE("a parameter that is read outside of passes says its name and where it
              contains("has no memory any more: its Trainer has ended"));
 }
 
+TEST_CASE("a parameter that the program changes behind its Trainer is refused by name") {
+  for (int const stage : {0, 3}) {
+    CAPTURE(stage);
+    auto const step = [stage](std::function<void(Net&)> const& before, std::function<void(Net&)> const& within) {
+      return said([&](Job& job, Net& net) {
+        Trainer trainer{job, File{.stage = stage}.config(), *net};
+        before(net);
+        for (auto micro : trainer.micro_steps()) {
+          auto const loss = loss_of(net);
+          within(net);
+          micro.backward(loss);
+        }
+      });
+    };
+    auto const nothing = [](Net&) {};
+    auto const set_data = [](Net& net) { net->a->linear->weight.set_data(at::ones({8, 8})); };
+    auto const freeze = [](Net& net) { net->b->linear->bias.requires_grad_(false); };
+    auto const clamp = [](Net& net) {
+      at::NoGradGuard const no_grad;
+      static_cast<void>(net->b->linear->weight.clamp_(-0.1, 0.1));
+    };
+    CHECK_THAT(step(set_data, nothing), contains("parameter \"a.linear.weight\" was given other memory"));
+    CHECK_THAT(step(nothing, set_data), contains("parameter \"a.linear.weight\" was given other memory"));
+    CHECK_THAT(step(nothing, clamp), contains("parameter \"b.linear.weight\" was written to inside of a pass"));
+    CHECK_THAT(step(freeze, nothing), contains("requires_grad of parameter \"b.linear.bias\" was set to false"));
+  }
+}
+
 TEST_CASE("losses that cannot be meant are refused") {
   auto const of = [](std::function<void(torch_adapter::MicroStep&, Net&)> const& use) {
     return said_in_training([&](Trainer& trainer, Net& net) {

@@ -29,11 +29,17 @@ struct Parameter {
   at::Tensor tensor;               ///< The module's own.
   std::vector<std::size_t> units;  ///< That use it, in order; the first one has it.
   std::optional<AnyParam> id{};
-  LentStorage* storage = nullptr;  ///< Under `tensor`, which keeps it.
-  int open = 0;                    ///< Guards that lend it memory.
-  at::Tensor refused_gradient{};   ///< What it has for .grad between backward passes.
-  [[nodiscard]] bool trainable() const { return tensor.requires_grad(); }
+  c10::intrusive_ptr<LentStorage> storage{};  ///< Under `tensor`, until the program calls set_data().
+  int open = 0;                               ///< Guards that lend it memory.
+  at::Tensor refused_gradient{};              ///< What it has for .grad between backward passes.
+  bool trainable = false;                     ///< As its engine was told.
+  std::int64_t version = 0;                   ///< version_of(tensor) when its engine took it.
 };
+
+/// How often operations have written to `tensor`. Writes through Tensor::data() are not counted.
+[[nodiscard]] inline std::int64_t version_of(at::Tensor const& tensor) {
+  return tensor.is_inference() ? 0 : tensor._version();
+}
 
 /// A submodule, or what the root has beside its units.
 struct Unit {
@@ -77,8 +83,9 @@ inline void check_tensor(std::string const& name, at::Tensor const& tensor) {
 /// Tensors that share memory without being the same would be trained apart.
 inline void check_aliases(std::vector<Parameter> const& parameters) {
   std::unordered_map<void const*, std::string> seen;
-  for (auto const& [name, tensor, units, id, storage, open, refused] : parameters) {
-    auto const [at, is_new] = seen.emplace(tensor.storage().unsafeGetStorageImpl(), name);
+  for (auto const& parameter : parameters) {
+    auto const& name = parameter.name;
+    auto const [at, is_new] = seen.emplace(parameter.tensor.storage().unsafeGetStorageImpl(), name);
     ZEROTH_EXPECTS(is_new, "parameters \"" + at->second + "\" and \"" + name +
                                "\" share memory and are different tensors: register the same tensor in both places, "
                                "and it is tied");
@@ -181,8 +188,9 @@ inline void arrange(Described& described) {
   }
   for (auto& parameter : described.parameters) {
     auto options = wishes.parameter ? wishes.parameter(parameter.name) : ParamOptions{};
-    options.trainable = options.trainable && parameter.trainable();
-    parameter.tensor.requires_grad_(options.trainable);
+    options.trainable = options.trainable && parameter.tensor.requires_grad();
+    parameter.trainable = options.trainable;
+    parameter.tensor.requires_grad_(parameter.trainable);
     auto const sizes = parameter.tensor.sizes();
     auto const& users = parameter.units;
     parameter.id = model.param(*described.units[users.front()].id, parameter.name,
@@ -209,9 +217,10 @@ inline void adopt(Described& described, std::shared_ptr<Owner> const& owner, Dty
                             "one of torch::optim has "
                             "nothing to work on";
     auto storage = c10::make_intrusive<LentStorage>(bytes, owner, p, why_closed);
-    parameter.storage = storage.get();
+    parameter.storage = storage;
     parameter.tensor.set_data(tensor_on(std::move(storage), sizes, type));
-    if (parameter.trainable()) {
+    parameter.version = version_of(parameter.tensor);
+    if (parameter.trainable) {
       parameter.refused_gradient =
           tensor_on(c10::make_intrusive<LentStorage>(
                         bytes, std::make_shared<Owner>(), p,
@@ -221,6 +230,24 @@ inline void adopt(Described& described, std::shared_ptr<Owner> const& owner, Dty
                             "do that, and Trainer::gradient_norm() has the norm"),
                     sizes, type);
     }
+  }
+}
+
+/// Throws ContractError if the program has changed a parameter behind its engine's back: by set_data(), by an operation
+/// that writes, or, where `trains`, by requires_grad_(). Compares a pointer, a number and a flag for each parameter.
+inline void check_unchanged(std::vector<Parameter> const& parameters, Owner const& owner, bool trains) {
+  for (auto const& [name, tensor, users, id, storage, open, refused, trainable, version] : parameters) {
+    ZEROTH_EXPECTS(lent_storage(tensor, owner) == storage.get(),
+                   "parameter \"" + name +
+                       "\" was given other memory, by set_data() or an assignment to data, after "
+                       "its Trainer was made; Trainer::write() changes its values");
+    ZEROTH_EXPECTS(version_of(tensor) == version,
+                   "parameter \"" + name +
+                       "\" was written to inside of a pass, where its memory is lent to be read; "
+                       "call Trainer::write() between steps");
+    ZEROTH_EXPECTS(!trains || tensor.requires_grad() == trainable,
+                   "requires_grad of parameter \"" + name + "\" was set to " + (trainable ? "false" : "true") +
+                       " after its Trainer was made; set it before, or make another Trainer");
   }
 }
 

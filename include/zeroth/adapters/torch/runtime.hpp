@@ -51,7 +51,7 @@ class Runtime {
   Runtime(Described described, std::shared_ptr<Owner> owner)
       : units_{std::move(described.units)}, parameters_{std::move(described.parameters)}, owner_{std::move(owner)} {
     for (std::size_t p = 0; p < parameters_.size(); ++p) {
-      if (parameters_[p].trainable()) {
+      if (parameters_[p].trainable) {
         ::torch::autograd::impl::set_post_acc_grad_hooks(parameters_[p].tensor, std::make_unique<Arrival>(*this, p));
       }
     }
@@ -63,7 +63,7 @@ class Runtime {
     for (auto& parameter : parameters_) {
       parameter.storage->close(rank_prefix() + "parameter \"" + parameter.name +
                                "\" has no memory any more: its Trainer has ended");
-      if (parameter.trainable()) {
+      if (parameter.trainable) {
         ::torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
         parameter.tensor.mutable_grad() = at::Tensor{};
       }
@@ -83,6 +83,7 @@ class Runtime {
   /// Of training, or with null of evaluation. The pass outlives end().
   void begin(AnyPass& pass, AnyMicroStep* micro) {
     ZEROTH_EXPECTS(active() == nullptr, "a pass begins while one of another Trainer is under way on this thread");
+    check_unchanged(parameters_, *owner_, micro != nullptr);
     swallowed() = nullptr;
     pass_ = &pass;
     micro_ = micro;
@@ -119,6 +120,7 @@ class Runtime {
   }
   /// Runs autograd from `loss`, and all backward turns.
   void backward(at::Tensor const& loss, float seed) {
+    check_unchanged(parameters_, *owner_, true);
     phase_ = Phase::backward;
     set_gradients([](Parameter&) { return at::Tensor{}; });
     failed_ = true;  // until it is done: guards that are open when it throws send nothing
@@ -400,7 +402,7 @@ class Runtime {
   template <class F>
   void set_gradients(F const& gradient_of) {
     for (auto& parameter : parameters_) {
-      if (parameter.trainable()) {
+      if (parameter.trainable) {
         parameter.tensor.mutable_grad() = gradient_of(parameter);
       }
     }
