@@ -181,6 +181,44 @@ TEST_CASE("SyncBatchNorm is BatchNorm on all ranks' batches together, however th
   expect_equal_to_whole_batch({7, 0, 1});  // a rank without samples
 }
 
+TEST_CASE("SyncBatchNorm trains and evaluates in every type, with and without weights of its own") {
+  auto const values = torch_adapter::seeded(2, [] { return at::randn({6, 3}) * 3 + 1; });
+  for (auto const type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (bool const affine : {true, false}) {
+      CAPTURE(c10::toString(type), affine);
+      auto const options = nn::BatchNormOptions{3}.affine(affine);
+      auto const x = values.to(type);
+      at::Tensor trained, evaluated, gradient;
+      auto const outcome = run_job(1, [&](Job& job) {
+        SyncBatchNorm norm{job, options};
+        for (auto& parameter : norm->parameters()) {
+          parameter.set_data(parameter.to(type));
+        }
+        auto const input = x.clone().requires_grad_();
+        trained = norm(input);
+        trained.to(at::kFloat).pow(3).sum().backward();
+        gradient = input.grad();
+        norm->eval();
+        evaluated = norm(x);
+      });
+      REQUIRE(messages_of(outcome) == "");
+      nn::BatchNorm1d plain{options};
+      auto const input = x.to(at::kFloat).clone().requires_grad_();
+      auto const expected = plain(input);
+      expected.pow(3).sum().backward();
+      plain->eval();
+      double const tolerance = type == at::kFloat ? 1e-5 : 2e-2;
+      auto const is_close = [&](at::Tensor const& actual, at::Tensor const& wanted) {
+        return actual.scalar_type() == type && at::allclose(actual.to(at::kFloat), wanted, tolerance, tolerance);
+      };
+      CHECK(is_close(trained, expected));
+      CHECK(is_close(evaluated, plain(x.to(at::kFloat))));
+      CHECK(
+          at::allclose(gradient.to(at::kFloat), input.grad(), 0, tolerance * input.grad().abs().max().item<double>()));
+    }
+  }
+}
+
 TEST_CASE("SyncBatchNorm refuses what has no variance, and other shapes") {
   auto const of = [](at::Tensor const& input) {
     return messages_of(run_job(1, [&](Job& job) { SyncBatchNorm{job, 3}(input); }));

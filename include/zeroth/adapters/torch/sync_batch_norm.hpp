@@ -36,10 +36,20 @@ inline void sum_over_ranks(Job& job, at::Tensor& rows) {
   job.sum(std::span{rows.data_ptr<double>(), static_cast<std::size_t>(rows.numel())});
 }
 
+/// Nothing for an undefined tensor, which autograd cannot take as an input: what affine(false) has.
+[[nodiscard]] inline std::optional<at::Tensor> if_defined(at::Tensor const& tensor) {
+  return tensor.defined() ? std::optional{tensor} : std::nullopt;
+}
+/// The same in Float.
+[[nodiscard]] inline at::Tensor in_float(at::Tensor const& tensor) {
+  return tensor.defined() ? tensor.to(at::kFloat) : tensor;
+}
+
 /// What training normalises with, and its derivative: Ioffe and Szegedy 2015, algorithm 1, over all ranks.
 struct SyncNormalise : ::torch::autograd::Function<SyncNormalise> {
   static std::vector<at::Tensor> forward(::torch::autograd::AutogradContext* context, at::Tensor const& input,
-                                         at::Tensor const& weight, at::Tensor const& bias, double eps, Job* job) {
+                                         std::optional<at::Tensor> const& weight, std::optional<at::Tensor> const& bias,
+                                         double eps, Job* job) {
     auto const x = input.to(at::kFloat);
     auto const channels = x.size(1);
     auto const count = channels == 0 ? 0 : x.numel() / channels;
@@ -62,12 +72,11 @@ struct SyncNormalise : ::torch::autograd::Function<SyncNormalise> {
     auto const scale = (variance + eps).rsqrt().to(at::kFloat);
     auto const centre = mean.to(at::kFloat);
     auto normal = (x - over(centre, x)) * over(scale, x);
-    context->save_for_backward({normal, weight, scale});
+    context->save_for_backward({normal, weight.value_or(at::Tensor{}), scale});
     context->saved_data["count"] = channels == 0 ? 0.0 : sums[0][0].item<double>();
     context->saved_data["job"] = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(job));
     context->saved_data["type"] = input.scalar_type();
-    auto output =
-        weight.defined() ? normal * over(weight.to(at::kFloat), x) + over(bias.to(at::kFloat), x) : normal.clone();
+    auto output = weight ? normal * over(weight->to(at::kFloat), x) + over(bias->to(at::kFloat), x) : normal.clone();
     auto const total = sums[0].clone();
     context->mark_non_differentiable({centre, variance, total});
     return {output.to(input.scalar_type()), centre, variance, total};
@@ -105,7 +114,8 @@ struct SyncNormalise : ::torch::autograd::Function<SyncNormalise> {
 /// those of all ranks' batches, each by as many elements as it has, so ranks may have more or fewer. Inputs are
 /// [samples, channels, ...]. In training, forward and backward add up a few doubles per channel over the ranks, in rank
 /// order, and wait: every rank calls it as often as the others, in the same order, also where it has no samples.
-/// Evaluation is BatchNorm's, without communication. Statistics are computed in fp32 and added up in fp64.
+/// Evaluation is BatchNorm's, without communication. Both compute in fp32, whatever the input and the parameters are,
+/// and statistics are added up in fp64.
 class SyncBatchNormImpl : public ::torch::nn::NormImplBase<1, SyncBatchNormImpl, ::torch::nn::BatchNormOptions> {
  public:
   /// Of a number of channels, or torch's options. `job` outlives it.
@@ -115,10 +125,13 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<1, SyncBatchNormImpl,
   at::Tensor forward(at::Tensor const& input) {
     _check_input_dim(input);
     if (!is_training() && options.track_running_stats()) {
-      return ::torch::nn::functional::detail::batch_norm(input, running_mean, running_var, weight, bias, false, 0.0,
-                                                         options.eps());
+      return ::torch::nn::functional::detail::batch_norm(detail::in_float(input), detail::in_float(running_mean),
+                                                         detail::in_float(running_var), detail::in_float(weight),
+                                                         detail::in_float(bias), false, 0.0, options.eps())
+          .to(input.scalar_type());
     }
-    auto const outputs = detail::SyncNormalise::apply(input, weight, bias, options.eps(), job_);
+    auto const outputs =
+        detail::SyncNormalise::apply(input, detail::if_defined(weight), detail::if_defined(bias), options.eps(), job_);
     if (is_training() && options.track_running_stats()) {
       track(outputs[1], outputs[2], outputs[3]);
     }
