@@ -100,6 +100,10 @@ TEST_CASE("a parameter that is read outside of passes says its name and where it
                }
              }),
              contains("parameter \"a.linear.weight\" of unit \"a\" was read"));
+  CHECK_THAT(said_in_training<Error>([](Trainer&, Net& net) {
+               torch_adapter::detail::without_backtrace([&] { static_cast<void>(net->b->linear->weight.sum()); });
+             }),
+             Catch::StartsWith("[rank 0/1] parameter \"b.linear.weight\""));
   CHECK_THAT(said<c10::Error>([](Job& job, Net& net) {
                { Trainer const trainer{job, File{}.config(), *net}; }
                static_cast<void>(loss_of(net));

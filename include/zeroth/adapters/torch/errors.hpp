@@ -4,6 +4,8 @@
 #include <torch/torch.h>
 
 #include <exception>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "zeroth/core/error.hpp"
@@ -17,12 +19,16 @@ namespace zeroth::torch_adapter::detail {
   return error;
 }
 
-/// Throws what swallowed() has, or else libtorch's words without its backtrace.
+/// Throws what swallowed() has, or else libtorch's words without its backtrace. Those of a closed parameter begin with
+/// the rank already.
 [[noreturn]] inline void rethrow(c10::Error const& error) {
   if (auto const first = std::exchange(swallowed(), nullptr)) {
     std::rethrow_exception(first);
   }
-  throw Error{error.what_without_backtrace()};
+  std::string_view words = error.what_without_backtrace();
+  auto const prefix = rank_prefix();
+  words.remove_prefix(words.starts_with(prefix) ? prefix.size() : 0);
+  throw Error{std::string{words}};
 }
 
 /// Calls `f`, and turns errors of libtorch into Error.
