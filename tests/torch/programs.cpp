@@ -181,10 +181,12 @@ struct ExpertsImpl : nn::Module {
   Cell trunk{register_module("trunk", Cell{})};
   Cell left{register_module("left", Cell{})}, right{register_module("right", Cell{})};
   Cell top{register_module("top", Cell{})};
+  at::Tensor scale{
+      register_parameter("scale", at::ones({width}))};  // the root's, used before and after what is skipped
   at::Tensor forward(at::Tensor const& x, bool uses_left, bool uses_right) {
-    auto y = trunk(x);
+    auto y = trunk(x * scale);
     y = uses_left ? left(y) : y;
-    return top(uses_right ? right(y) : y);
+    return top(uses_right ? right(y) : y) * scale;
   }
 };
 TORCH_MODULE(Experts);

@@ -60,6 +60,12 @@ TEST_CASE("modules train the same at stages 0 to 3 in several micro-steps") {
   }
 }
 
+TEST_CASE("a unit that some ranks skip trains the same at stages 0 to 3, inside of a root that uses parameters too") {
+  std::string const reduce = R"("reduce_gradients": "every_micro_step")";
+  expect_same_at_every_stage({"experts", experts_program}, {.accumulation = 2, .zeroth = reduce}, 2);
+  expect_same_at_every_stage({"experts", experts_program}, {}, 3);
+}
+
 TEST_CASE("modules train the same at stages 0 to 3 in 16 bits with fp32 masters") {
   expect_same_at_every_stage(programs[0], {.more = R"("bf16": {"enabled": true})"}, 2);
   expect_same_at_every_stage(programs[0],
