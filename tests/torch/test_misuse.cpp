@@ -213,6 +213,23 @@ TEST_CASE("modules that cannot be trained are refused") {
              contains("parameter \"linear.weight\" is of type Double"));
   CHECK_THAT(with([](auto& module) { module.register_parameter("more", module.parameters()[0].view({16})); }),
              contains("parameters \"linear.weight\" and \"linear.more\" share memory and are different tensors"));
+  struct Hook : torch::autograd::PostAccumulateGradHook {
+    void operator()(at::Tensor const& /*tensor*/) override {}
+  };
+  CHECK_THAT(with([](auto& module) {
+               torch::autograd::impl::set_post_acc_grad_hooks(module.parameters()[1], std::make_unique<Hook>());
+             }),
+             contains("parameter \"linear.bias\" has a post-accumulate hook"));
+  CHECK_THAT(said_in_training([](Trainer& trainer, Net& net) {
+               auto const outcome = run_job(1, [&](Job& job) { Trainer{job, File{}.config(), *net}; });
+               CHECK_THAT(messages_of(outcome), contains("parameter \"a.linear.weight\" has a Trainer already"));
+               for (auto micro : trainer.micro_steps()) {  // the first one goes on
+                 micro.backward(loss_of(net));
+               }
+               trainer.step();
+               trainer.finish();
+             }),
+             Catch::Equals(""));
   nn::Module empty;
   CHECK_THAT(said_of_module(empty, {.units = units(empty, {})}), contains("a module without parameters"));
   CHECK_THAT(said_in_training([](Trainer& trainer, Net&) { static_cast<void>(trainer.read("c")); }),

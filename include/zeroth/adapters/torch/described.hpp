@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A libtorch module as units and parameters of a Model.
 #pragma once
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -80,6 +82,18 @@ inline void check_tensor(std::string const& name, at::Tensor const& tensor) {
                      "; allowed are dense ones of Float, BFloat16 and Half");
 }
 
+/// A second Trainer would take the memory that the first one lends, and either's hooks would take the other's place.
+inline void check_free(std::string const& name, at::Tensor const& tensor) {
+  auto const* const owner = dynamic_cast<Owner const*>(tensor.storage().allocator());
+  ZEROTH_EXPECTS(owner == nullptr || !owner->trains,
+                 "parameter \"" + name + "\" has a Trainer already; a module has one at a time");
+  namespace impl = ::torch::autograd::impl;
+  ZEROTH_EXPECTS(impl::get_autograd_meta(tensor) == nullptr || impl::post_acc_grad_hooks(tensor) == nullptr,
+                 "parameter \"" + name +
+                     "\" has a post-accumulate hook, whose place the engine takes: it has the gradient then, and .grad "
+                     "nothing. Tensor::register_hook() gives hooks that see gradients before that");
+}
+
 /// Tensors that share memory without being the same would be trained apart.
 inline void check_aliases(std::vector<Parameter> const& parameters) {
   std::unordered_map<void const*, std::string> seen;
@@ -116,6 +130,7 @@ inline void check_aliases(std::vector<Parameter> const& parameters) {
     auto const [at, is_new] = seen.emplace(tensor.unsafeGetTensorImpl(), described.parameters.size());
     if (is_new) {
       check_tensor(item.key(), tensor);
+      check_free(item.key(), tensor);
       described.parameters.push_back({wishes.name ? wishes.name(item.key()) : item.key(), tensor, {}});
     }
     auto& users = described.parameters[at->second].units;

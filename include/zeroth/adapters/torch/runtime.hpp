@@ -50,6 +50,7 @@ class Runtime {
  public:
   Runtime(Described described, std::shared_ptr<Owner> owner)
       : units_{std::move(described.units)}, parameters_{std::move(described.parameters)}, owner_{std::move(owner)} {
+    owner_->trains = true;
     for (std::size_t p = 0; p < parameters_.size(); ++p) {
       if (parameters_[p].trainable) {
         ::torch::autograd::impl::set_post_acc_grad_hooks(parameters_[p].tensor, std::make_unique<Arrival>(*this, p));
@@ -60,6 +61,7 @@ class Runtime {
   Runtime& operator=(Runtime const&) = delete;
   /// The module stays without memory, and says so.
   ~Runtime() {
+    owner_->trains = false;
     for (auto& parameter : parameters_) {
       parameter.storage->close(rank_prefix() + "parameter \"" + parameter.name +
                                "\" has no memory any more: its Trainer has ended");

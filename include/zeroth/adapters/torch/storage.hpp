@@ -26,6 +26,8 @@ class Owner final : public c10::Allocator {
     throw ContractError{"libtorch asks for memory of a parameter's own, which its engine keeps"};
   }
   void copy_data(void* to, void const* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+  bool trains = false;  ///< While there is a Trainer.
 };
 
 /// The storage under a parameter and all its views. Those that autograd saves follow it wherever it points.
