@@ -213,6 +213,12 @@ TEST_CASE("modules that cannot be trained are refused") {
              contains("parameter \"linear.weight\" is of type Double"));
   CHECK_THAT(with([](auto& module) { module.register_parameter("more", module.parameters()[0].view({16})); }),
              contains("parameters \"linear.weight\" and \"linear.more\" share memory and are different tensors"));
+  at::Tensor kept;
+  auto const shares = "\"linear.weight\" shares its memory with a tensor that is no parameter";
+  CHECK_THAT(with([&](auto& module) { kept = module.parameters()[0].t(); }), contains(shares));
+  CHECK_THAT(with([&](auto& module) { kept = module.parameters()[0].detach(); }), contains(shares));
+  CHECK(with([&](auto& module) { kept = module.parameters()[0]; }).empty());  // the same tensor follows
+  CHECK(with([&](auto& module) { static_cast<void>(module.parameters()[0].t()); }).empty());
   struct Hook : torch::autograd::PostAccumulateGradHook {
     void operator()(at::Tensor const& /*tensor*/) override {}
   };

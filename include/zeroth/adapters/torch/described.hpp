@@ -94,7 +94,8 @@ inline void check_free(std::string const& name, at::Tensor const& tensor) {
                      "nothing. Tensor::register_hook() gives hooks that see gradients before that");
 }
 
-/// Tensors that share memory without being the same would be trained apart.
+/// Tensors that share memory without being the same would be trained apart, and those that are no parameters would keep
+/// the values of the start.
 inline void check_aliases(std::vector<Parameter> const& parameters) {
   std::unordered_map<void const*, std::string> seen;
   for (auto const& parameter : parameters) {
@@ -103,6 +104,15 @@ inline void check_aliases(std::vector<Parameter> const& parameters) {
     ZEROTH_EXPECTS(is_new, "parameters \"" + at->second + "\" and \"" + name +
                                "\" share memory and are different tensors: register the same tensor in both places, "
                                "and it is tied");
+  }
+  for (auto const& [name, tensor, users, id, storage, open, refused, trainable, version] : parameters) {
+    ZEROTH_EXPECTS(
+        tensor.storage().use_count() == 1,
+        "parameter \"" + name +
+            "\" shares its memory with a tensor that is no parameter, and that would keep the values of the "
+            "start: a view that was made before the Trainer, the result of a forward that still leads to it, "
+            "or what the parameter is itself a view of. Make views in forward, let go of results, and "
+            "register a clone() of a view");
   }
 }
 
