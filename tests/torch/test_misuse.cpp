@@ -139,6 +139,32 @@ TEST_CASE("a parameter that the program changes behind its Trainer is refused by
   }
 }
 
+TEST_CASE("parameters and modules that are registered after the Trainer was made are refused by name") {
+  auto const after = [](std::function<void(Net&)> const& change) {
+    return said_in_training([&](Trainer& trainer, Net& net) {
+      for (int step = 0; step < 2; ++step) {
+        for (auto micro : trainer.micro_steps()) {
+          micro.backward(loss_of(net));
+        }
+        trainer.step();
+        change(net);
+      }
+    });
+  };
+  CHECK(after([](Net&) {}).empty());
+  CHECK_THAT(after([](Net& net) { net->b->register_parameter("gate", at::ones({1})); }),
+             contains("parameter \"b.gate\" was registered after the Trainer was made"));
+  CHECK_THAT(after([](Net& net) {
+               net->register_module("c", nn::Linear{2, 2});
+             }),
+             contains("parameter \"c.weight\" was registered after"));
+  CHECK_THAT(after([](Net& net) {
+               net->b->replace_module("linear", nn::Linear{8, 8});
+             }),
+             contains("parameter \"b.linear.weight\" was registered after"));
+  CHECK_THAT(after([](Net& net) { net->unregister_module("b"); }), contains("are registered no more"));
+}
+
 TEST_CASE("losses that cannot be meant are refused") {
   auto const of = [](std::function<void(torch_adapter::MicroStep&, Net&)> const& use) {
     return said_in_training([&](Trainer& trainer, Net& net) {

@@ -258,6 +258,33 @@ inline void adopt(Described& described, std::shared_ptr<Owner> const& owner, Dty
   }
 }
 
+/// The parameters that a module had when its Trainer was made, in all places where they are registered.
+class Registered {
+ public:
+  /// `root` outlives it.
+  explicit Registered(::torch::nn::Module const& root) : root_{&root}, tensors_{root.parameters()} {}
+  /// Throws ContractError if the module has others by now. Compares a pointer for each.
+  void check() const {
+    auto const is_same = [](at::Tensor const& a, at::Tensor const& b) { return a.is_same(b); };
+    if (std::ranges::equal(root_->parameters(), tensors_, is_same)) {
+      return;
+    }
+    for (auto const& item : root_->named_parameters()) {
+      ZEROTH_EXPECTS(std::ranges::any_of(tensors_, [&](auto const& tensor) { return tensor.is_same(item.value()); }),
+                     "parameter \"" + item.key() +
+                         "\" was registered after the Trainer was made, and would not be trained: register all "
+                         "parameters and modules before, or make another Trainer");
+    }
+    throw ContractError{
+        "parameters that the module had when its Trainer was made are registered no more, or in other places: the "
+        "module may not change, or make another Trainer"};
+  }
+
+ private:
+  ::torch::nn::Module const* root_;
+  std::vector<at::Tensor> tensors_;
+};
+
 /// Throws ContractError if the program has changed a parameter behind its engine's back: by set_data(), by an operation
 /// that writes, or, where `trains`, by requires_grad_(). Compares a pointer, a number and a flag for each parameter.
 inline void check_unchanged(std::vector<Parameter> const& parameters, Owner const& owner, bool trains) {

@@ -66,7 +66,8 @@ class Trainer {
   /// tensors that are registered in several places, which are tied. On each rank the whole module is there until then.
   /// Collective; waits. Throws ContractError for a module without units, on another device than the CPU, or with
   /// parameters that are not Float, BFloat16 or Half; and as AnyEngine's does.
-  Trainer(Job& job, Config const& config, ::torch::nn::Module& root, TrainerOptions const& options = {}) {
+  Trainer(Job& job, Config const& config, ::torch::nn::Module& root, TrainerOptions const& options = {})
+      : registered_{root} {
     check_device(job);
     auto const chosen = choose(root, options);
     detail::Wishes const wishes{options.name, options.parameter, options.start, options.seed, !options.weights.empty()};
@@ -96,7 +97,11 @@ class Trainer {
 
   /// The file's gradient_accumulation_steps of them. Then comes step(). Accumulating over all but the last one is what
   /// DDP's and FSDP's no_sync does; zeroth.reduce_gradients says when ranks communicate.
-  [[nodiscard]] MicroSteps micro_steps() { return {runtime_.get(), engine_->micro_steps()}; }
+  /// Throws ContractError if the module has got other parameters since the Trainer was made.
+  [[nodiscard]] MicroSteps micro_steps() {
+    registered_.check();
+    return {runtime_.get(), engine_->micro_steps()};
+  }
   /// As AnyEngine::step().
   std::optional<StepReport> step(StepOptions const& options = {}) { return engine_->step(options); }
   /// As AnyEngine::finish().
@@ -214,6 +219,7 @@ class Trainer {
     return *found;
   }
 
+  detail::Registered registered_;
   std::optional<detail::Buffers> buffers_;
   std::optional<detail::WeightFiles> weight_files_;
   std::optional<AnyEngine> engine_;
