@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Modules train the same at every stage, bit for bit, and what libtorch alone trains to rounding.
+#include <ATen/autocast_mode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <sstream>
@@ -88,14 +90,16 @@ TEST_CASE("every optimizer trains modules the same at stages 0 and 3") {
   }
 }
 
-TEST_CASE("groups of ranks, persistent parameters and states on a disk train modules as stage 0 does") {
+TEST_CASE("groups of ranks, persistent parameters, states and parameters on a disk train modules as stage 0 does") {
   Folder const folder;
+  auto const parameters =
+      R"("offload_param": {"device": "nvme", "max_in_cpu": 0, "nvme_path": ")" + folder.path().string() + R"("})";
   auto const disk = R"("offload_optimizer": {"device": "nvme", "nvme_path": ")" + folder.path().string() + R"("})";
   for (auto const* const program : {&programs[0], &programs[1], &programs[2]}) {
     auto const whole = bits_of(train_on_threads(4, File{.micro = 1}.config(), program->make));
     for (std::string const& keys :
          {std::string{R"("zero_hpz_partition_size": 2)"}, std::string{R"("mics_shard_size": 2)"}, disk,
-          R"("zero_hpz_partition_size": 2, )" + disk}) {
+          R"("zero_hpz_partition_size": 2, )" + disk, parameters}) {
       INFO(program->name << ", " << keys);
       File const file{.stage = 3, .micro = 1, .zero = keys};
       CHECK(bits_of(train_on_threads(4, file.config(), program->make)) == whole);
@@ -132,6 +136,30 @@ TEST_CASE("modules train what libtorch's AdamW trains, and evaluate so, to round
       CHECK(difference({trained.evaluation}, {plain.evaluation}) < 2e-5);
     }
   }
+}
+
+/// The GPT with forward under autocast.
+Program gpt_in_autocast(Job& job) {
+  auto program = gpt_program(job);
+  program.loss = [forward = program.loss](std::int64_t first, std::int64_t count) {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    auto loss = forward(first, count);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::clear_cache();
+    return loss;
+  };
+  return program;
+}
+
+TEST_CASE("autocast trains the same at stages 0 to 3, and what it trains with libtorch alone") {
+  expect_same_at_every_stage({"gpt in autocast", gpt_in_autocast}, {}, 2);
+  File const file{.stage = 3, .micro = 4, .learning_rate = 1e-3};
+  auto const trained = train_on_threads(1, file.config(), gpt_in_autocast);
+  auto const plain = train_plainly(gpt_in_autocast, 4, 4, file.learning_rate);
+  auto const without = train_plainly(gpt_program, 4, 4, file.learning_rate);
+  CHECK(trained.losses[0] == plain.losses[0]);
+  CHECK(plain.losses[0] != without.losses[0]);
+  CHECK(difference(trained.losses, plain.losses) < 1e-3);  // products round to 8 bits
 }
 
 TEST_CASE("what is run again in backward trains the same") {
