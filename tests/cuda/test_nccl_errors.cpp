@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/conformance_parts.hpp"
+#include "cuda/gate.hpp"
 #include "cuda/nccl_ranks.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
@@ -445,6 +446,38 @@ TEST_CASE("a rank that throws ends the others in what they wait for") {
                Contains("rank 2 failed: the disk is full") && Contains("was in all_reduce") && Contains("block 7"));
   }
   CHECK(left_over() == "");
+}
+
+TEST_CASE("the watch asks about the first transaction of a stream that has not ended, and no other") {
+  begin_nccl();
+  FlightRecorder recorder{0, 1};
+  auto const device = device::make_cuda_device(0);
+  NcclPending pending{recorder, 0};
+  auto const held = device->make_stream("held", device::Overlap::on);
+  auto const idle = device->make_stream("idle", device::Overlap::on);
+  auto const launch = [&](device::Stream& stream) {
+    auto* const raw = device::as_cuda(stream).get();
+    for (int i = 0; i < 20; ++i) {
+      pending.launched(pending.begin(pending.take(label, {}, milliseconds{5}), nullptr, raw), raw);
+    }
+  };
+  auto const questions = [&] {
+    auto const before = testing::fake_cuda::calls("cudaEventQuery");
+    CHECK(!pending.look(Clock::now() + std::chrono::hours{1}));  // nothing is late before it has begun
+    return testing::fake_cuda::calls("cudaEventQuery") - before;
+  };
+  testing::Gate gate{*device};
+  gate.enqueue_on(*held);
+  launch(*held);
+  CHECK(questions() == 1);
+  launch(*idle);
+  idle->synchronize();
+  CHECK(questions() == 1 + 40);  // of another stream behind it
+  CHECK(questions() == 1);
+  gate.open();
+  held->synchronize();
+  CHECK(questions() == 40);
+  CHECK(pending.empty());
 }
 
 TEST_CASE("communicators are made as they are to be") {

@@ -65,6 +65,7 @@ NcclPending::Work& NcclPending::begin(Transaction& transaction, std::shared_ptr<
   Work& work = free_one();
   work.transaction = &transaction;
   work.failure = std::move(failure);
+  work.stream = stream;
   work.begun.reset();
   copy_name(work.names.purpose, transaction.label.purpose);
   copy_name(work.names.unit, transaction.label.unit);
@@ -98,9 +99,15 @@ void NcclPending::release(Work& work) noexcept {
   free_.push_back(&work);
 }
 
-/// Which have begun and ended. Under the lock.
+/// Which have begun and ended. Under the lock, for which launches wait: what is behind one that has not ended, on the
+/// same stream, has not begun, and CUDA is not asked.
 void NcclPending::settle(Clock::time_point now) {
+  std::optional<cudaStream_t> busy;
   for (auto* const work : launched_) {
+    if (work->stream == busy) {
+      continue;
+    }
+    busy = work->stream;
     if (!work->begun) {
       if (!has_passed(work->begin)) {
         continue;
@@ -115,6 +122,7 @@ void NcclPending::settle(Clock::time_point now) {
         recorder_.finished(record);
       }
       release(*work);
+      busy.reset();
     }
   }
   std::erase_if(launched_, [](Work const* work) { return work->transaction == nullptr; });

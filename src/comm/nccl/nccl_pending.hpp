@@ -26,6 +26,7 @@ class NcclPending {
   struct Work {
     Transaction* transaction = nullptr;
     cudaEvent_t begin = nullptr, end = nullptr;
+    cudaStream_t stream = nullptr;
     std::shared_ptr<device::Failure> failure;  ///< Of the device that it is on.
     Record names;
     std::optional<Clock::time_point> begun;  ///< When it was first seen to have begun.
