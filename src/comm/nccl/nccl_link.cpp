@@ -194,10 +194,12 @@ ncclWindow_t NcclLink::make_window(void* memory, std::int64_t bytes, Clock::time
   call("ncclCommWindowRegister", deadline, [&](ncclComm_t handle) {
     return nccl().register_window(handle, memory, static_cast<std::size_t>(bytes), &slot, NCCL_WIN_COLL_SYMMETRIC);
   });
+  windows_ += slot == nullptr ? 0 : 1;
   return slot;
 }
 
 void NcclLink::forget(ncclWindow_t window, Clock::time_point deadline) noexcept {
+  --windows_;
   auto const lock = try_to_enter(Clock::now() + patience_for_an_abort);
   if (!lock.owns_lock() || handle_ == nullptr || failed_()) {  // ended with it, or about to
     return;

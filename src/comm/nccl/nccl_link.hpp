@@ -67,6 +67,8 @@ class NcclLink {
 
   /// A window on `bytes` at `memory`; null where NCCL gains nothing from one. All ranks. Throws as call().
   [[nodiscard]] ncclWindow_t make_window(void* memory, std::int64_t bytes, Clock::time_point deadline);
+  /// Is memory registered?
+  [[nodiscard]] bool has_windows() const noexcept { return windows_.load(std::memory_order_relaxed) > 0; }
   /// Ends a window of the handle, if that is still there, and no other thread keeps it from this one.
   void forget(ncclWindow_t window, Clock::time_point deadline) noexcept;
   /// What went wrong inside NCCL since; empty if nothing. Passed over while another thread is inside.
@@ -94,6 +96,7 @@ class NcclLink {
   void drop() noexcept { end_handle(Ending::abort); }
 
   JobFailed failed_;
+  std::atomic<int> windows_{0};
   std::mutex mutex_;  // held inside NCCL
   ncclComm_t handle_ = nullptr;
   /// What NCCL reads as long as there is the handle, and writes when it is done, however late: it may not be gone by

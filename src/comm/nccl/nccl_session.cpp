@@ -257,7 +257,9 @@ std::string NcclSession::explain_late(NcclLink const& link, Transaction const& t
     ranks.push_back({fmt::format("rank {}", place.rank), here, place.answered ? place.words : std::string{no_answer}});
   }
   return describe_missing(group.describe_rank(group.rank), waited, describe_on(link, transaction), ranks,
-                          "nobody: all have submitted it, and NCCL does not end");
+                          link.has_windows() ? "nobody: all have submitted it, and NCCL does not end; memory is "
+                                               "registered with NCCL, and NCCL_WIN_ENABLE=0 does without"
+                                             : "nobody: all have submitted it, and NCCL does not end");
 }
 
 std::string describe_on(NcclLink const& link, Transaction const& transaction) {
