@@ -16,8 +16,6 @@ struct Close {
 };
 using Library = std::unique_ptr<void, Close>;
 
-std::string describe_version(int code) { return fmt::format("{}.{}.{}", code / 10'000, code / 100 % 100, code % 100); }
-
 /// False where `library` lacks it.
 template <class Function>
 bool find(Function& function, void* library, char const* name) {
@@ -44,16 +42,21 @@ std::string take_functions(void* library, Nccl& nccl) {
   }
   ZEROTH_NCCL_FUNCTIONS(ZEROTH_NCCL_FIND)
 #undef ZEROTH_NCCL_FIND
+  nccl.version = version;
   return {};
 }
 
 }  // namespace
 
+std::string describe_nccl_version(int version) {
+  return fmt::format("{}.{}.{}", version / 10'000, version / 100 % 100, version % 100);
+}
+
 std::string nccl_version_problem(int version) {
   return version >= oldest_nccl ? std::string{}
                                 : fmt::format("libnccl is version {}, and {} is the oldest that works (built with {})",
-                                              describe_version(version), describe_version(oldest_nccl),
-                                              describe_version(NCCL_VERSION_CODE));
+                                              describe_nccl_version(version), describe_nccl_version(oldest_nccl),
+                                              describe_nccl_version(NCCL_VERSION_CODE));
 }
 
 Nccl load_nccl(std::vector<std::string> const& files) {
@@ -77,7 +80,7 @@ Nccl load_nccl(std::vector<std::string> const& files) {
   }
   throw SystemError{
       fmt::format("no NCCL that works was found{}. Install NCCL {} or newer, or name its folder in LD_LIBRARY_PATH",
-                  problems, describe_version(oldest_nccl))};
+                  problems, describe_nccl_version(oldest_nccl))};
 }
 
 }  // namespace zeroth::device

@@ -24,6 +24,7 @@ struct Nccl {
 #undef ZEROTH_NCCL_MEMBER
   /// It was in this process before: linked, or loaded by another library. Whether it was used nobody tells.
   bool was_there = false;
+  int version = 0;  ///< As ncclGetVersion() has it.
 };
 
 /// libnccl.so.2 as the system finds it, or else the file that was found when this was built. The first call loads it,
@@ -34,6 +35,8 @@ struct Nccl {
 /// of each why it was not taken.
 [[nodiscard]] Nccl load_nccl(std::vector<std::string> const& files);
 
+/// "2.28.9"
+[[nodiscard]] std::string describe_nccl_version(int version);
 /// "libnccl is version 2.27.7, and 2.28.0 is the oldest that works (built with 2.29.1)"; empty if `version` will do.
 [[nodiscard]] std::string nccl_version_problem(int version);
 

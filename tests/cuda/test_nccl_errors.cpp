@@ -498,4 +498,30 @@ TEST_CASE("communicators are made as they are to be") {
   CHECK(fake_nccl::calls("ncclCommAbort") == 0);
 }
 
+TEST_CASE("two ranks gather by copy engines since NCCL 2.31.2, others always") {
+  CommOptions options;
+  options.copy_engine = true;
+  struct Row {
+    int ranks, version, policy;
+  };
+  for (auto const& [ranks, version, policy] :
+       {Row{2, 23101, NCCL_CTA_POLICY_DEFAULT}, Row{2, 23102, NCCL_CTA_POLICY_ZERO},
+        Row{3, 23101, NCCL_CTA_POLICY_ZERO}}) {
+    CAPTURE(ranks, version);
+    begin_nccl();
+    fake_nccl::set_version(version);
+    auto const problems = run_nccl_ranks(ranks, [&options](Rank& rank, auto&) {
+      rank.communicator.set_options(options);
+      return sum_once(rank);
+    });
+    CHECK(problems == std::vector<std::string>(static_cast<std::size_t>(ranks)));
+    std::multimap<std::string, int> expected;
+    for (int rank = 0; rank < ranks; ++rank) {
+      expected.emplace("test", policy);
+      expected.emplace("world", NCCL_CTA_POLICY_DEFAULT);
+    }
+    CHECK(fake_nccl::policies() == expected);
+  }
+}
+
 }  // namespace zeroth::comm::conformance

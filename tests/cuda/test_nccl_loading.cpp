@@ -39,6 +39,7 @@ TEST_CASE("the first file that will do is taken, with all functions") {
   ZEROTH_NCCL_FUNCTIONS(IS_THERE)
 #undef IS_THERE
   CHECK(nccl.group_start() == ncclSuccess);  // as the library made for this answers
+  CHECK(nccl.version == 99999);
   CHECK_FALSE(nccl.was_there);
   CHECK(load_nccl({NCCL_WHOLE}).was_there);  // since then
 }

@@ -41,13 +41,25 @@ NcclLink::NcclLink(Identity given, FlightRecorder& recorder, JobFailed failed)
 
 NcclLink::~NcclLink() { abort(); }
 
-ncclConfig_t NcclLink::config() const noexcept {
+ncclConfig_t NcclLink::config() const {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.splitShare = 0;  // shared resources would end together, and run one after another
   config.commName = owned_->name.c_str();
-  config.CTAPolicy = identity.copy_engine ? NCCL_CTA_POLICY_ZERO : NCCL_CTA_POLICY_DEFAULT;
+  config.CTAPolicy = uses_copy_engine() ? NCCL_CTA_POLICY_ZERO : NCCL_CTA_POLICY_DEFAULT;
   return config;
+}
+
+bool NcclLink::uses_copy_engine() const {
+  constexpr int first_that_ends = 23102;
+  bool const hangs = world() == 2 && nccl().version < first_that_ends;
+  if (identity.copy_engine && hangs && identity.group.rank == 0) {
+    logger().warn(
+        "communicator '{}' of 2 ranks does not use copy engines: the first such gather of 2 ranks hangs in NCCL "
+        "{}, and ends since {}",
+        name(), device::describe_nccl_version(nccl().version), device::describe_nccl_version(first_that_ends));
+  }
+  return identity.copy_engine && !hangs;
 }
 
 ncclComm_t NcclLink::handle() const {

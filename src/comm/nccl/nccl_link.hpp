@@ -81,7 +81,9 @@ class NcclLink {
   void finish(Clock::time_point deadline) noexcept;
 
  private:
-  [[nodiscard]] ncclConfig_t config() const noexcept;
+  [[nodiscard]] ncclConfig_t config() const;
+  /// Not where NCCL would hang.
+  [[nodiscard]] bool uses_copy_engine() const;
   [[nodiscard]] ncclComm_t split(int color, int key, Clock::time_point deadline, ncclConfig_t* config = nullptr);
   [[nodiscard]] ncclComm_t handle() const;
   ncclResult_t check(char const* call, ncclResult_t result) const;

@@ -8,13 +8,15 @@ namespace zeroth::device {
 
 Nccl const& nccl() {
 #define ZEROTH_NCCL_LINKED(name, function) &::function,
-  static constexpr Nccl late{ZEROTH_NCCL_FUNCTIONS(ZEROTH_NCCL_LINKED) false};
-  static constexpr Nccl early{ZEROTH_NCCL_FUNCTIONS(ZEROTH_NCCL_LINKED) true};
+  thread_local Nccl linked{ZEROTH_NCCL_FUNCTIONS(ZEROTH_NCCL_LINKED)};
 #undef ZEROTH_NCCL_LINKED
-  if (auto const problem = nccl_version_problem(testing::fake_nccl::World::get().version); !problem.empty()) {
+  auto const& world = testing::fake_nccl::World::get();
+  linked.version = world.version;
+  linked.was_there = world.was_there;
+  if (auto const problem = nccl_version_problem(linked.version); !problem.empty()) {
     throw SystemError{problem};
   }
-  return testing::fake_nccl::World::get().was_there ? early : late;
+  return linked;
 }
 
 }  // namespace zeroth::device
