@@ -344,8 +344,9 @@ TEST_CASE("windows come and go while NCCL takes its time") {
   auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) {
     auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
     auto const memory = device->allocate(device::Category::slots, 1 << 20);
+    auto const other = device->allocate(device::Category::slots, 1 << 20);
     auto first = rank.communicator.register_memory(*memory);
-    auto const second = rank.communicator.register_memory(*memory);
+    auto const second = rank.communicator.register_memory(*other);
     if (first == nullptr || second == nullptr) {
       return std::string{"no window"};
     }
@@ -355,6 +356,18 @@ TEST_CASE("windows come and go while NCCL takes its time") {
   CHECK(problems == std::vector<std::string>(2));
   CHECK(fake_nccl::calls("ncclCommWindowRegister") == 4);
   CHECK(fake_nccl::calls("ncclCommWindowDeregister") == 4);
+  CHECK(left_over() == "");
+}
+
+TEST_CASE("memory that is registered twice with a communicator is refused by the NCCL of the tests") {
+  begin_nccl();
+  auto const problems = run_nccl_ranks(1, [](Rank& rank, auto&) {
+    auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
+    auto const memory = device->allocate(device::Category::slots, 1 << 20);
+    auto const first = rank.communicator.register_memory(*memory);
+    return std::string{rank.communicator.register_memory(*memory) ? "a window" : "none"};
+  });
+  CHECK_THAT(problems[0], Contains("ncclCommWindowRegister") && Contains("invalid usage"));
   CHECK(left_over() == "");
 }
 

@@ -184,4 +184,6 @@ struct ncclComm {
 
 struct ncclWindow_vidmem {
   ncclComm_t communicator;
+  std::uintptr_t first;
+  std::size_t bytes;
 };

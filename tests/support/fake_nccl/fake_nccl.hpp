@@ -15,7 +15,8 @@
 /// Refused as ncclInvalidUsage, though NCCL allows some of it: communicators that block or share resources; operations
 /// that are no sum; collectives and messages outside of a group, where another GPU is current than the communicator's,
 /// or in one group with those of another communicator or stream, or with each other; and calls of a communicator while
-/// its last one is under way, other than to ask, to destroy and to abort. Nothing else is checked: not memory, for
+/// its last one is under way, other than to ask, to destroy and to abort; and a second window of a communicator on the
+/// same memory, whose data NCCL mixes up before 2.31.2. Nothing else is checked: not memory, for
 /// example. What a call returns when it has only begun is what NCCL 2.28 returns: ncclSuccess for splits and windows.
 /// As there, ranks are connected when they need it: the first group of collectives of a communicator, and the first
 /// message from one rank to another, are under way until all who take part have called ncclGroupEnd() for theirs.

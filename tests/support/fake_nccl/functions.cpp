@@ -2,6 +2,7 @@
 /// The functions of NCCL.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -447,7 +448,7 @@ ncclResult_t ncclMemFree(void* memory) {
   return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* memory, std::size_t /*bytes*/, ncclWindow_t* window,
+ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* memory, std::size_t bytes, ncclWindow_t* window,
                                     int flags) {
   auto& world = World::get();
   std::lock_guard const lock{world.mutex};
@@ -460,7 +461,14 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* memory, std::
   if (!communicator->is_ready()) {
     return ncclInvalidUsage;
   }
-  auto* const made = world.gives_windows ? new ncclWindow_vidmem{communicator} : nullptr;
+  auto const first = reinterpret_cast<std::uintptr_t>(memory);
+  if (std::any_of(world.windows.begin(), world.windows.end(), [&](ncclWindow_t other) {
+        return other->communicator == communicator && first < other->first + other->bytes &&
+               other->first < first + bytes;
+      })) {
+    return ncclInvalidUsage;
+  }
+  auto* const made = world.gives_windows ? new ncclWindow_vidmem{communicator, first, bytes} : nullptr;
   if (made != nullptr) {
     world.windows.insert(made);
   }
