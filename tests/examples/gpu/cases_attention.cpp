@@ -2,6 +2,7 @@
 /// Attention's kernels against the CPU's in double. Tolerances: see cases_layers.cpp; in 16 bits what backward reads of
 /// the output was rounded as well, which doubles the error.
 
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
@@ -86,6 +87,14 @@ TEMPLATE_TEST_CASE("attention on tensor cores is the CPU's, whatever the tiles h
   check<TestType, TensorAttention, 64>({1, 65, 3, 40});
   check<TestType, TensorAttention, 128>({1, 33, 2, 72});
   check<TestType, TensorAttention, 128>({2, 70, 1, 128});
+}
+
+TEST_CASE("tokens are found behind 2^31 elements") {
+  Heads const heads{1 << 20, 1 << 12, 3, 8};
+  HeadTile const last{heads, std::int64_t{1 << 20} * 3 - 1, 1};
+  std::int64_t const tokens = std::int64_t{1} << 32;
+  CHECK(last.at(heads, (1 << 12) - 1, 72) == tokens * 72 - 72 + 16);
+  CHECK(last.pair(heads, (1 << 12) - 1) == tokens * 3 - 1);
 }
 
 TEMPLATE_TEST_CASE("attention of large scores stays finite", "", (PlainAttention<float, 32>),

@@ -125,6 +125,14 @@ void check_outcome(Problem const& problem, Place const& place, Place const& plac
 
 }  // namespace
 
+TEST_CASE("the mean of equal losses is that loss, however many there are") {
+  every_way();
+  std::vector<float> const equal(1 << 16, 1.1F);  // whose sums in fp32 are rounded
+  OnMachine<float> const losses{equal}, mean{garbage<float>(1)};
+  run(MeanLoss{losses.data(), std::ssize(equal), mean.data()});
+  CHECK(mean.values().at(0) == 1.1F);
+}
+
 TEMPLATE_TEST_CASE("cross-entropy and its gradient are softmax's", "", float, zeroth::bf16, zeroth::fp16) {
   every_way();
   std::int64_t const vocabulary = GENERATE(1, 2, 7, 33, 256, 1031);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <type_traits>
 #include <vector>
 
 #include "embedding.hpp"
@@ -153,6 +154,10 @@ TEST_CASE("sums do not depend on the grid") {
   check_same_each_way([&] { return layer_norm(in, columns, 0).dx; });
 }
 
+/// Of what is element by element, where nothing adds up: rounding to T, and some units of fp32's last place.
+template <class T>
+constexpr double tolerance_of_one = std::is_same_v<T, float> ? 1e-6 : tolerance<T>;
+
 TEMPLATE_TEST_CASE("GELU and its slope are the CPU's", "", float, zeroth::bf16, zeroth::fp16) {
   every_way();
   std::int64_t const count = 5003;
@@ -163,8 +168,8 @@ TEMPLATE_TEST_CASE("GELU and its slope are the CPU's", "", float, zeroth::bf16, 
     OnMachine<TestType> const theirs{x, shift}, their_y{garbage<TestType>(count), shift}, their_d{d, shift};
     run(Gelu<TestType>{theirs.data(), their_y.data(), count, false});
     run(Gelu<TestType>{theirs.data(), their_d.data(), count, true});
-    CHECK(error_of(their_y.values(), y) < tolerance<TestType>);
-    CHECK(error_of(their_d.values(), matrix(d, count).cwiseProduct(slope)) < tolerance<TestType>);
+    CHECK(error_of(their_y.values(), y) < tolerance_of_one<TestType>);
+    CHECK(error_of(their_d.values(), matrix(d, count).cwiseProduct(slope)) < tolerance_of_one<TestType>);
   }
 }
 
