@@ -12,6 +12,9 @@ function(zeroth_warnings target)
   if(NOT folder MATCHES "^tests/(cuda|examples|ptx)$")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wsign-conversion>)
   endif()
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_compile_options(${target} PRIVATE -Wno-unknown-pragmas)  # GCC's hints to its vectoriser
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC bug 105651: at -O2 and above `"text" + std::string{}` is said to copy 2^63 bytes onto itself.
     target_compile_options(${target} PRIVATE -Wno-restrict)
@@ -19,7 +22,7 @@ function(zeroth_warnings target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_FLAGS MATCHES "fsanitize=")
     # What a sanitizer adds between a value's start and its use makes GCC see paths that are none: its manual warns of
     # -Wmaybe-uninitialized there. Builds without sanitizers keep it.
-    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
+    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-subobject-linkage)
   endif()
   if(ZEROTH_WERROR)
     target_compile_options(${target} PRIVATE -Werror)

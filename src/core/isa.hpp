@@ -30,10 +30,16 @@ template <class Body>
 [[gnu::target("avx2")]] void run_avx2(Body const& body) {
   body();
 }
+#if defined(__clang__)  // which has no such target attribute for the width that it prefers
+#define ZEROTH_AVX512 "avx512f,avx512bw,avx512vl,avx512dq"
+#else
+#define ZEROTH_AVX512 "avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512"
+#endif
 template <class Body>
-[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")]] void run_avx512(Body const& body) {
+[[gnu::target(ZEROTH_AVX512)]] void run_avx512(Body const& body) {
   body();
 }
+#undef ZEROTH_AVX512
 #endif
 
 }  // namespace detail

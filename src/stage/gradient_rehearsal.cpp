@@ -2,7 +2,6 @@
 #include "stage/gradient_rehearsal.hpp"
 
 #include <algorithm>
-#include <ranges>
 #include <vector>
 
 #include "shard/slots.hpp"
@@ -82,12 +81,12 @@ class Backward {
   if (!std::ranges::all_of(layout.open_units(), begin)) {
     return false;
   }
-  for (auto const unit : forward | std::views::reverse) {
-    if (!begin(unit)) {
+  for (auto unit = forward.rbegin(); unit != forward.rend(); ++unit) {
+    if (!begin(*unit)) {
       return false;
     }
-    if (--uses[unit] == 0) {
-      backward.end(unit);
+    if (--uses[*unit] == 0) {
+      backward.end(*unit);
     }
   }
   return true;

@@ -156,7 +156,7 @@ TEST_CASE("the file is in the compute dtype where the stage file says so, at eve
       GENERATE(Row{"", "F32"}, Row{R"(, "bf16": {"enabled": true})", "BF16"},
                Row{R"(, "fp16": {"enabled": true, "initial_scale_power": 4})", "F16"},
                Row{R"(, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true})", "BF16"});
-  auto const config = [&](int stage, char const* zero) {
+  auto const config = [keys = keys](int stage, char const* zero) {
     return small_config(stage, {.accumulation = 1, .zero = zero, .more = keys});
   };
   Folder const folder;
@@ -203,7 +203,7 @@ TEST_CASE("the file is in the compute dtype where the stage file says so, at eve
     SmallModel const small;
     for (auto const& param : small.model.description().params) {
       auto const floats = wide.floats(param.name);
-      auto const add = [&]<class T>(T) {
+      auto const add = [&, dtype = dtype]<class T>(T) {
         std::vector<T> values;
         std::ranges::transform(floats, std::back_inserter(values), from_float<T>);
         expected.add(param.name, dtype, param.shape, values);

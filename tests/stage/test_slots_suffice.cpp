@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <ranges>
 #include <vector>
 
 #include "shard/random_model.hpp"
@@ -92,7 +91,8 @@ bool backward_finds_slots(Layout const& layout, int gradient_slots, std::int64_t
   for (auto const& flat : layout.flats()) {
     users_left.push_back(static_cast<int>(flat.users.size()));
   }
-  for (auto const unit : FirstIds<UnitId>{layout.unit_count()} | std::views::reverse) {
+  for (auto u = layout.unit_count(); u-- > 0;) {
+    UnitId const unit{u};
     auto const trainable = [&](shard::FlatId flat) { return layout.flats()[flat].trainable.padded_count > 0; };
     for (auto const flat : layout.flats_of(unit)) {
       if (!trainable(flat) || slots.pool.find(flat) != nullptr || slots.pool.bind(flat) != nullptr) {

@@ -16,7 +16,8 @@ namespace zeroth::testing {
 /// Fresh, and gone when it ends.
 class Folder {
  public:
-  explicit Folder(std::filesystem::path const& in = std::filesystem::temp_directory_path()) {
+  Folder() : Folder(std::filesystem::temp_directory_path()) {}
+  explicit Folder(std::filesystem::path const& in) {
     auto name = (in / "zeroth-test-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) {
       throw std::runtime_error{"mkdtemp refused " + name};
