@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "jobs/known.hpp"
-
 namespace zeroth::testing::jobs {
 namespace {
 
@@ -15,21 +13,13 @@ bool in_declared_order(Choice const& choice) {
          !choice.is("nested guards", "neighbours");
 }
 
-bool all_unit_are_plain(Drawn const& drawn) {
-  return std::ranges::all_of(drawn.units, [](DrawnUnit const& unit) {
-    bool const trains = std::ranges::all_of(unit.params, [](DrawnParam const& param) { return param.trainable; });
-    return trains && unit.tied.empty() && !unit.stays_open && unit.declares_uses;
-  });
-}
-
 }  // namespace
 
-DiskTraffic::DiskTraffic(Plan const& plan, Drawn const& drawn, Choice const& choice)
+DiskTraffic::DiskTraffic(Plan const& plan, Choice const& choice)
     : on_disk_{plan.bytes_on_disk()},
       read_{plan.disk.read_bytes + plan.parameters_disk.read_bytes},
       written_{plan.disk.written_bytes + plan.parameters_disk.written_bytes},
-      plain_{in_declared_order(choice) &&
-             (!known::disk_reads_are_planned_for_plain_models_alone || all_unit_are_plain(drawn))} {}
+      plain_{in_declared_order(choice)} {}
 
 void DiskTraffic::step_made(int step) {
   if (last_ == 0 || step <= last_) {  // a new engine, or one that goes on from an earlier step

@@ -14,7 +14,7 @@ namespace zeroth::testing::jobs {
 /// The plan counts what a step moves that follows another one in declared order: other calls read and write more.
 class DiskTraffic {
  public:
-  DiskTraffic(Plan const& plan, Drawn const& drawn, Choice const& choice);
+  DiskTraffic(Plan const& plan, Choice const& choice);
   void step_made(int step);
   /// Something else than steps used the disks, or takes the place of what lies there.
   void disturb();

@@ -8,8 +8,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "jobs/known.hpp"
-
 namespace zeroth::testing::jobs {
 namespace {
 
@@ -231,20 +229,6 @@ std::vector<Rule> all_rules() {
        {"zero_optimization.offload_param.max_in_cpu", "zero_optimization.offload_param.buffer_size",
         "zero_optimization.offload_param.buffer_count"}) {
     rules.push_back({option, {}, "parameters", {"on a disk"}});
-  }
-  if (known::skips_inside_open_guards_diverge) {
-    rules.push_back({"skips units", {}, "nested guards", {"none", "root"}});
-    rules.push_back({"skips micro-steps", {}, "nested guards", {"none", "root"}});
-  }
-  if (known::skips_beside_a_root_that_stays_open_fail) {
-    rules.push_back({"skips units", {}, "nested guards", {"none", "neighbours"}});
-    rules.push_back({"skips micro-steps", {}, "nested guards", {"none", "neighbours"}});
-  }
-  if (known::timing_tables_beside_disks_hang) {
-    for (auto const* const option : {"wall_clock_breakdown", "comms_logger", "flops_profiler"}) {
-      rules.push_back({option, {}, "states", {"in memory"}});
-      rules.push_back({option, {}, "parameters", {"in memory"}});
-    }
   }
   return rules;
 }

@@ -52,7 +52,7 @@ class Segment {
         engine_{job, built_.model, config_},
         walk_{drawn, choice, built_, engine_.place(), job.world()},
         plan_{plan(built_.model, config_, job.world(), {.transport = place.transport})},
-        traffic_{plan_, drawn, choice} {
+        traffic_{plan_, choice} {
     if (choice.is("metrics", "two")) {
       metrics_ = {engine_.add_metric("first"), engine_.add_metric("second")};
     }
