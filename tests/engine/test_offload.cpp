@@ -15,6 +15,7 @@
 #include "support/catch.hpp"
 #include "support/fail_points.hpp"
 #include "support/folder.hpp"
+#include "support/log.hpp"
 #include "support/thrown.hpp"
 
 namespace zeroth::testing {
@@ -204,6 +205,26 @@ TEST_CASE("a disk that does not answer ends all ranks at the timeout") {
   REQUIRE(outcome[1]);
   CHECK_THAT(messages_of(outcome), Contains("the disk does not answer: ") &&
                                        Contains("1500 ms, three quarters of zeroth.timeout_ms; bytes "));
+}
+
+TEST_CASE("an engine whose times are counted ends while its disk is at work") {
+  DiskEnds const ends;
+  Folder const folder;
+  Log const log;
+  auto const* const table = GENERATE(R"({"wall_clock_breakdown": true})", R"({"comms_logger": {"enabled": true}})",
+                                     R"({"flops_profiler": {"enabled": true}})");
+  auto const config = offloaded(3, folder.path()).with(table).with(R"({"zero_optimization": {"overlap_comm": true}})");
+  INFO(table);
+  for (unsigned end = 1; end <= 8; ++end) {
+    FailPoints::odd_disk({.folder = folder.path(), .seed = end});
+    auto const outcome = run_job(2, [&](Job& job) {
+      SmallModel const small{2000};
+      Engine<bf16> engine{job, small.model, config};
+      all_micro_steps(engine, small);
+      engine.step();
+    });
+    CHECK(messages_of(outcome) == "");
+  }
 }
 
 TEST_CASE("reads and writes that move less than they are asked to change nothing") {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "support/catch.hpp"
 #include "support/fail_points.hpp"
 #include "support/folder.hpp"
+#include "support/log.hpp"
 #include "support/thrown.hpp"
 
 namespace zeroth::testing {
@@ -417,6 +419,28 @@ TEST_CASE("a disk of parameters that is full, or does not answer, is said on all
                                          Contains("parameters of unit"));
   }
   CHECK(folder.contents().empty());
+}
+
+TEST_CASE("an error while parameters are read ends an engine whose times are counted") {
+  DiskOfParametersEnds const ends;
+  Folder const folder;
+  Log const log;
+  auto const* const table = GENERATE(R"(, "wall_clock_breakdown": true)", R"(, "comms_logger": {"enabled": true})",
+                                     R"(, "flops_profiler": {"enabled": true})");
+  auto const config = with_parameters(folder.path(), parameters_on_disks[1],
+                                      {.zero = R"(, "overlap_comm": true)", .more = std::string{bf16_file} + table});
+  INFO(table);
+  for (unsigned end = 1; end <= 6; ++end) {
+    FailPoints::odd_disk({.folder = folder.path(), .seed = end});
+    auto const outcome = run_job(2, [&](Job& job) {
+      SmallModel const small{wide};
+      Engine<bf16> engine{job, small.model, config};
+      auto micro = *engine.micro_steps().begin();
+      auto const p = micro.forward(small.units[0]);
+      throw std::runtime_error{"the program ends"};
+    });
+    CHECK_THAT(messages_of(outcome), Contains("the program ends"));
+  }
 }
 
 TEST_CASE("reads and writes of parameters that move less than they are asked to change nothing") {
