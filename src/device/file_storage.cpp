@@ -59,14 +59,16 @@ struct FileStorage::Shared {
     std::byte* memory = nullptr;
     std::int64_t taken = 0;  // by threads
     std::exception_ptr error;
-    Counter done;  // pieces, of all transfers that this was
+    Counter done;            // pieces, of all transfers that this was
+    std::uint32_t last = 0;  // of its pieces, as `done` counts them
   };
 
   [[nodiscard]] std::uint32_t pieces(std::int64_t bytes) const noexcept {
     return static_cast<std::uint32_t>((bytes + options.piece_bytes - 1) / options.piece_bytes);
   }
   void work();
-  void give_up(Transfer& transfer);
+  [[nodiscard]] Transfer& begin(Way way, std::int64_t position, std::byte* memory, std::int64_t bytes);
+  [[nodiscard]] bool wait(Transfer& transfer);
 
   StorageOptions options;
   BlockFile file;
@@ -74,8 +76,9 @@ struct FileStorage::Shared {
   std::condition_variable changed;
   std::deque<Transfer> transfers;  // that were ever needed at once
   std::vector<Transfer*> free, waiting;
-  int busy = 0;          // threads, with the disk
-  bool gave_up = false;  // a stream did, while they were
+  int busy = 0;                // threads, with the disk
+  Clock::time_point moved_at;  // when the disk last ended a piece, or was given one while it had none
+  bool gave_up = false;        // a stream did, while threads were busy
   bool ends = false;
 };
 
@@ -152,6 +155,7 @@ void FileStorage::Shared::work() {
     }
     lock.lock();
     --busy;
+    moved_at = Clock::now();
     std::uint32_t ended = 1;
     if (error && !transfer.error) {
       transfer.error = error;
@@ -163,10 +167,46 @@ void FileStorage::Shared::work() {
   }
 }
 
-/// Its memory may be in use for ever: it is not used again.
-void FileStorage::Shared::give_up(Transfer& transfer) {
-  std::erase(waiting, &transfer);
-  gave_up = true;
+FileStorage::Shared::Transfer& FileStorage::Shared::begin(Way way, std::int64_t position, std::byte* memory,
+                                                          std::int64_t bytes) {
+  std::lock_guard const lock{mutex};
+  if (free.empty()) {
+    free.push_back(&transfers.emplace_back());
+  }
+  auto& transfer = *free.back();
+  free.pop_back();
+  transfer.way = way;
+  transfer.position = position;
+  transfer.bytes = bytes;
+  transfer.memory = memory;
+  transfer.taken = 0;
+  transfer.error = nullptr;
+  transfer.last = transfer.done.value() + pieces(bytes);
+  if (busy == 0 && waiting.empty()) {
+    moved_at = Clock::now();
+  }
+  waiting.push_back(&transfer);
+  return transfer;
+}
+
+/// False where the disk moved nothing at all for the timeout: then all who wait for it give up together, whether or
+/// not a thread has begun with theirs. The memory of a transfer that was begun may be in use for ever.
+bool FileStorage::Shared::wait(Transfer& transfer) {
+  while (true) {
+    Clock::time_point until;
+    {
+      std::lock_guard const lock{mutex};
+      until = moved_at + options.timeout;
+      if (until <= Clock::now() && !Counter::reached(transfer.done.value(), transfer.last)) {
+        std::erase(waiting, &transfer);
+        gave_up = true;
+        return false;
+      }
+    }
+    if (transfer.done.wait_until(transfer.last, until)) {
+      return true;
+    }
+  }
 }
 
 void FileStorage::transfer(Way way, Stored const& at, std::byte* memory, std::int64_t bytes) const {
@@ -174,48 +214,24 @@ void FileStorage::transfer(Way way, Stored const& at, std::byte* memory, std::in
     return;
   }
   auto& shared = *shared_;
-  Shared::Transfer* transfer = nullptr;
-  std::uint32_t before = 0;
-  {
-    std::lock_guard const lock{shared.mutex};
-    if (shared.free.empty()) {
-      shared.free.push_back(&shared.transfers.emplace_back());
-    }
-    transfer = shared.free.back();
-    shared.free.pop_back();
-    transfer->way = way;
-    transfer->position = at.position;
-    transfer->bytes = bytes;
-    transfer->memory = memory;
-    transfer->taken = 0;
-    transfer->error = nullptr;
-    before = transfer->done.value();
-    shared.waiting.push_back(transfer);
-  }
-  shared.changed.notify_all();
   auto const describe = [&](std::string_view why) {
     return fmt::format("{}; bytes {} to {}: {} of unit \"{}\"", why, at.position, at.position + bytes, at.state,
                        at.unit);
   };
-  auto const last = before + shared.pieces(bytes);
-  for (auto seen = before; !transfer->done.wait_until(last, Clock::now() + shared.options.timeout);) {
-    std::lock_guard const lock{shared.mutex};
-    auto const now = transfer->done.value();
-    if (now == seen && transfer->taken > 0 && now != last) {
-      shared.give_up(*transfer);
-      throw SystemError{
-          describe(fmt::format("{} in {}: the disk does not answer: {} took more than {} ms, "
-                               "three quarters of zeroth.timeout_ms",
-                               what, shared.options.folder.string(), way == Way::read ? "reading" : "writing",
-                               shared.options.timeout.count()))};
-    }
-    seen = now;
+  auto& transfer = shared.begin(way, at.position, memory, bytes);
+  shared.changed.notify_all();
+  if (!shared.wait(transfer)) {
+    throw SystemError{
+        describe(fmt::format("{} in {}: the disk does not answer: {} took more than {} ms, "
+                             "three quarters of zeroth.timeout_ms",
+                             what, shared.options.folder.string(), way == Way::read ? "reading" : "writing",
+                             shared.options.timeout.count()))};
   }
   std::exception_ptr error;
   {
     std::lock_guard const lock{shared.mutex};
-    error = std::exchange(transfer->error, nullptr);
-    shared.free.push_back(transfer);
+    error = std::exchange(transfer.error, nullptr);
+    shared.free.push_back(&transfer);
   }
   if (error) {
     try {

@@ -207,6 +207,27 @@ TEST_CASE("a disk that does not answer ends all ranks at the timeout") {
                                        Contains("1500 ms, three quarters of zeroth.timeout_ms; bytes "));
 }
 
+TEST_CASE("transfers that no thread has begun give up with those that hang") {
+  DiskEnds const ends;
+  Folder const folder;
+  constexpr OnDisk one_request{1, 2048, true, true, 4, 4096, 1};  // others wait behind the one that hangs
+  auto const outcome = run_job(2, [&](Job& job) {
+    SmallModel const small{20'000};
+    Engine<bf16> engine{job, small.model, offloaded(1, folder.path(), 1000, one_request)};
+    for (int step = 1; step <= 4; ++step) {
+      all_micro_steps(engine, small);
+      if (job.rank() == 0 && step == 2) {
+        FailPoints::odd_disk({.folder = folder.path(), .holds = true});
+      }
+      engine.step();
+    }
+  });
+  INFO(messages_of(outcome));
+  REQUIRE(outcome[0]);
+  REQUIRE(outcome[1]);
+  CHECK_THAT(messages_of(outcome), Contains("the disk does not answer: ") && Contains("750 ms"));
+}
+
 TEST_CASE("an engine whose times are counted ends while its disk is at work") {
   DiskEnds const ends;
   Folder const folder;
