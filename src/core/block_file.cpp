@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/file_transfer.hpp"
+#include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth {
@@ -110,19 +111,30 @@ bool BlockFile::takes(std::byte const* data) const noexcept {
 bool BlockFile::direct() const noexcept { return is_direct(descriptor_); }
 
 void BlockFile::write(std::int64_t position, std::span<std::byte const> blocks) {
-  auto const [bytes, error] = write_all(descriptor_, position, blocks);
+  auto const [bytes, error, left_direct] = write_all(descriptor_, position, blocks);
   if (error != 0 || bytes < blocks.size()) {
     refuse(written, error != 0 ? error : EIO);
   }
+  tell(left_direct);
   forget(position, bytes, true);
 }
 
 void BlockFile::read(std::int64_t position, std::span<std::byte> blocks) const {
-  auto const [bytes, error] = read_all(descriptor_, position, blocks);
+  auto const [bytes, error, left_direct] = read_all(descriptor_, position, blocks);
   if (error != 0 || bytes < blocks.size()) {
     refuse(read_back, error != 0 ? error : EIO);  // it has become shorter
   }
+  tell(left_direct);
   forget(position, bytes, false);
+}
+
+void BlockFile::tell(bool left_direct) const {
+  if (left_direct) {
+    logger().warn(
+        "{}{} {}{}: the file system refused a direct transfer: from now on the file goes through the system's "
+        "cache",
+        rank_prefix(), what_, unnamed_ ? "in " : "", path_.string());
+  }
 }
 
 /// What stands in for memory is not to come back into it as the system's cache.
@@ -159,8 +171,8 @@ std::int64_t BlockFile::bytes_on_disk() const {
 }
 
 void BlockFile::refuse(std::string_view call, int error) const {
-  throw SystemError{fmt::format("{} {}{}: {}: {}", what_, unnamed_ ? "in " : "", path_.string(), call,
-                                std::generic_category().message(error))};
+  throw SystemError{
+      fmt::format("{} {}{}: {}: {}", what_, unnamed_ ? "in " : "", path_.string(), call, std::generic_category().message(error))};
 }
 
 }  // namespace zeroth

@@ -51,6 +51,7 @@ class BlockFile {
   void begin(std::int64_t bytes, Direct direct, bool zeros);
   void make_room(std::int64_t bytes) const;
   void forget(std::int64_t position, std::size_t bytes, bool written) const noexcept;
+  void tell(bool left_direct) const;
   [[noreturn]] void refuse(std::string_view call, int error) const;
 
   std::string what_;

@@ -9,7 +9,7 @@
 namespace zeroth {
 namespace {
 
-/// False if the cache was in use.
+/// False if the cache was in use already.
 bool leave_direct(int descriptor) noexcept {
   int const flags = ::fcntl(descriptor, F_GETFL);
   return (flags & O_DIRECT) != 0 && ::fcntl(descriptor, F_SETFL, flags & ~O_DIRECT) == 0;
@@ -19,13 +19,17 @@ bool leave_direct(int descriptor) noexcept {
 template <class F>
 Transferred all_of(int descriptor, std::size_t bytes, F const& call) noexcept {
   Transferred result;
+  bool through_cache = false;
   while (result.bytes < bytes) {
     auto const moved = call(result.bytes);
     if (moved > 0) {
       result.bytes += static_cast<std::size_t>(moved);
     } else if (moved == 0) {
       break;
-    } else if (errno != EINTR && (errno != EINVAL || !leave_direct(descriptor))) {
+    } else if (errno == EINVAL && !through_cache) {  // also where a transfer beside this one left O_DIRECT meanwhile
+      through_cache = true;
+      result.left_direct = leave_direct(descriptor);
+    } else if (errno != EINTR) {
       result.error = errno;
       break;
     }

@@ -9,8 +9,9 @@ namespace zeroth {
 
 /// What became of a transfer.
 struct Transferred {
-  std::size_t bytes = 0;  ///< Fewer than were asked for: at the end of the file, or where there is an error.
-  int error = 0;          ///< errno; 0: none.
+  std::size_t bytes = 0;     ///< Fewer than were asked for: at the end of the file, or where there is an error.
+  int error = 0;             ///< errno; 0: none.
+  bool left_direct = false;  ///< This transfer is the one that took the file to the system's cache.
 };
 
 /// Both go on where a call moves less, or is interrupted. Where a file that is open past the system's cache refuses a

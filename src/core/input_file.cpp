@@ -62,11 +62,11 @@ InputFile::~InputFile() { ::close(descriptor_); }
 void InputFile::go_direct() noexcept { static_cast<void>(zeroth::go_direct(descriptor_)); }
 
 std::size_t InputFile::read_some(std::int64_t position, std::span<std::byte> bytes) const {
-  auto const [count, error] = read_all(descriptor_, position, bytes);
-  if (error != 0) {
-    refuse("cannot be read", error);
+  auto const moved = read_all(descriptor_, position, bytes);
+  if (moved.error != 0) {
+    refuse("cannot be read", moved.error);
   }
-  return count;
+  return moved.bytes;
 }
 
 void InputFile::read(std::int64_t position, std::span<std::byte> bytes) const {

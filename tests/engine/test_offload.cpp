@@ -248,6 +248,29 @@ TEST_CASE("an engine whose times are counted ends while its disk is at work") {
   }
 }
 
+TEST_CASE("a disk that refuses direct transfers is used through the cache by all threads, with a warning") {
+  DiskEnds const ends;
+  Folder const folder;
+  constexpr OnDisk many{1, 2048, true, true, 4, 4096, 8};
+  auto const weights_with = [&](bool refuses) {
+    FailPoints::odd_disk({.folder = folder.path(), .refuses_direct = refuses});
+    std::vector<float> weights;
+    auto const outcome = run_job(1, [&](Job& job) {
+      SmallModel const small{20'000};
+      Engine<bf16> engine{job, small.model, offloaded(0, folder.path(), 120000, many)};
+      train(engine, small, 3);
+      weights = read_weights(engine, small);
+    });
+    CHECK(messages_of(outcome) == "");
+    return weights;
+  };
+  auto const direct = weights_with(false);
+  Log const log;
+  auto const refused = weights_with(true);
+  CHECK(refused == direct);
+  CHECK(log.count("the file system refused a direct transfer") + log.count("has no direct I/O") >= 1);
+}
+
 TEST_CASE("reads and writes that move less than they are asked to change nothing") {
   DiskEnds const ends;
   auto const train_on = [](Folder const& folder, std::size_t most) {

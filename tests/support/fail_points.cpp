@@ -93,6 +93,7 @@ int disk_moves(int file, std::size_t& bytes, bool reads) {
     return 0;
   }
   auto const path = path_of(file);
+  bool const direct = (::fcntl(file, F_GETFL) & O_DIRECT) != 0;
   std::unique_lock lock{odd.mutex};
   if (odd.disk.folder.empty() || !path.starts_with(odd.disk.folder.string())) {
     return 0;
@@ -104,6 +105,9 @@ int disk_moves(int file, std::size_t& bytes, bool reads) {
   lock.unlock();
   if (disk.seed != 0 && random % 3 == 0) {
     std::this_thread::sleep_for(std::chrono::microseconds{random % 2000});
+  }
+  if (disk.refuses_direct && direct) {
+    return EINVAL;
   }
   bytes = disk.most == 0 ? bytes : std::min(bytes, disk.most);
   return reads ? disk.read_error : 0;
@@ -195,7 +199,10 @@ ssize_t pread(int file, void* data, size_t bytes, off_t at) {
 
 ssize_t pwrite(int file, void const* data, size_t bytes, off_t at) {
   t::pause();
-  static_cast<void>(t::disk_moves(file, bytes, false));
+  if (int const error = t::disk_moves(file, bytes, false); error != 0) {
+    errno = error;
+    return -1;
+  }
   return t::fails("pwrite", t::path_of(file))
              ? -1
              : t::real<ssize_t(int, void const*, size_t, off_t)>("pwrite")(file, data, bytes, at);

@@ -30,10 +30,11 @@ class FailPoints {
   /// Of files below a folder, pread and pwrite do what disks can do. An empty path ends it.
   struct Disk {
     std::filesystem::path folder;
-    int read_error = 0;    ///< What pread fails with.
-    std::size_t most = 0;  ///< Bytes of a call; 0: as many as are asked for.
-    unsigned seed = 0;     ///< Sleeps by turns, by this; 0: never.
-    bool holds = false;    ///< Calls do not return until the next odd_disk().
+    int read_error = 0;           ///< What pread fails with.
+    std::size_t most = 0;         ///< Bytes of a call; 0: as many as are asked for.
+    unsigned seed = 0;            ///< Sleeps by turns, by this; 0: never.
+    bool holds = false;           ///< Calls do not return until the next odd_disk().
+    bool refuses_direct = false;  ///< Takes O_DIRECT, and answers transfers with EINVAL while it is set.
   };
   static void odd_disk(Disk const& disk);
 };
