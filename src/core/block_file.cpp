@@ -8,9 +8,9 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <system_error>
 #include <utility>
 
+#include "core/file_size_limit.hpp"
 #include "core/file_transfer.hpp"
 #include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
@@ -74,6 +74,7 @@ void BlockFile::begin(std::int64_t bytes, Direct direct, bool zeros) {
     memory_alignment_ = alignment_of_direct_memory(descriptor_);
   }
   try {
+    NoFileSizeSignal const none;
     make_room(bytes);
     if (zeros && ::ftruncate(descriptor_, bytes) != 0) {
       refuse(written, errno);
@@ -172,7 +173,7 @@ std::int64_t BlockFile::bytes_on_disk() const {
 
 void BlockFile::refuse(std::string_view call, int error) const {
   throw SystemError{
-      fmt::format("{} {}{}: {}: {}", what_, unnamed_ ? "in " : "", path_.string(), call, std::generic_category().message(error))};
+      fmt::format("{} {}{}: {}: {}", what_, unnamed_ ? "in " : "", path_.string(), call, file_error_text(error))};
 }
 
 }  // namespace zeroth

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "core/file_size_limit.hpp"
+
 namespace zeroth {
 namespace {
 
@@ -46,6 +48,7 @@ Transferred read_all(int descriptor, std::int64_t position, std::span<std::byte>
 }
 
 Transferred write_all(int descriptor, std::int64_t position, std::span<std::byte const> memory) noexcept {
+  NoFileSizeSignal const none;
   return all_of(descriptor, memory.size(), [&](std::size_t done) {
     return ::pwrite(descriptor, memory.data() + done, memory.size() - done, position + static_cast<std::int64_t>(done));
   });

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/file_size_limit.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth {
@@ -117,6 +118,7 @@ void WholeFile::open(fs::file_type type) {
 }
 
 void WholeFile::write(std::span<std::byte const> bytes) {
+  NoFileSizeSignal const none;
   while (!bytes.empty()) {
     auto const written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written >= 0) {
@@ -161,7 +163,7 @@ void WholeFile::refuse(std::string_view reason) const {
   throw SystemError{fmt::format("{} {}: cannot be written: {}", what_, path_.string(), reason)};
 }
 
-void WholeFile::refuse(int error) const { refuse(std::generic_category().message(error)); }
+void WholeFile::refuse(int error) const { refuse(file_error_text(error)); }
 
 void write_whole_file(std::string_view what, fs::path const& path, std::string_view text, Outlives outlives) {
   WholeFile file{what, path};

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 
+#include "core/file_size_limit.hpp"
 #include "core/large_pages.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -24,6 +24,7 @@ bool is_there(std::int64_t bytes) noexcept {
 
 /// A descriptor, or -1 and errno.
 int file_without_name(std::int64_t bytes) noexcept {
+  NoFileSizeSignal const none;
   int const file = ::memfd_create("zeroth memory", MFD_CLOEXEC);
   if (file >= 0 && ::ftruncate(file, static_cast<off_t>(bytes)) != 0) {
     int const error = errno;
@@ -44,8 +45,8 @@ PageMemory::PageMemory(Ledger& ledger, Category category, std::int64_t bytes, Pa
     if (file_ >= 0) {
       ::close(file_);
     }
-    throw SystemError{fmt::format("{} refused {} bytes for {}: {}", call, bytes, name_of(category),
-                                  std::generic_category().message(error))};
+    throw SystemError{
+        fmt::format("{} refused {} bytes for {}: {}", call, bytes, name_of(category), file_error_text(error))};
   };
   if (bytes > 0) {
     bool const shared = pages == Pages::shared;

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/file_size_limit.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::monitor {
@@ -40,6 +41,7 @@ AppendingFile::AppendingFile(std::filesystem::path path) : path_{std::move(path)
 AppendingFile::~AppendingFile() { ::close(descriptor_); }
 
 void AppendingFile::write(std::string_view bytes) {
+  NoFileSizeSignal const none;
   while (!bytes.empty()) {
     auto const written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno != EINTR) {
@@ -50,7 +52,7 @@ void AppendingFile::write(std::string_view bytes) {
 }
 
 void AppendingFile::refuse(int error) const {
-  throw SystemError{fmt::format("the monitor's file {}: {}", path_.string(), std::generic_category().message(error))};
+  throw SystemError{fmt::format("the monitor's file {}: {}", path_.string(), file_error_text(error))};
 }
 
 }  // namespace zeroth::monitor

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -90,6 +92,23 @@ TEST_CASE("shared memory that is not to be had is the same error, before any of 
   CHECK_THROWS_WITH(device->allocate(Category::slots, more_than_any_machine),
                     Contains("refused 35184372088832 bytes for slots: Cannot allocate memory"));
   CHECK(device->ledger().live() == MemoryBytes{});
+}
+
+TEST_CASE("shared memory counts as a file: its limit is said, and no signal ends the process") {
+  struct rlimit before {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  auto const device = make_cpu_device(CpuBuffers::registrable);
+  struct rlimit const little{4096, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &little) == 0);
+  std::string message;
+  try {
+    static_cast<void>(device->allocate(Category::slots, 8192));
+  } catch (SystemError const& error) {
+    message = error.what();
+  }
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK_THAT(message, Contains("refused 8192 bytes for slots: File too large (files of this process may have 4096 "
+                               "bytes: ulimit -f)"));
 }
 
 }  // namespace

@@ -271,6 +271,18 @@ TEST_CASE("a disk that refuses direct transfers is used through the cache by all
   CHECK(log.count("the file system refused a direct transfer") + log.count("has no direct I/O") >= 1);
 }
 
+TEST_CASE("a limit on the size of files is said, and no signal ends the process") {
+  Folder const folder;
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  rlimit const little{4096, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &little) == 0);
+  auto const outcome = trained(offloaded(1, folder.path()), [](int, int) {});
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK_THAT(messages_of(outcome), Contains("cannot be written: File too large (files of this process may have 4096 "
+                                            "bytes: ulimit -f)"));
+}
+
 TEST_CASE("reads and writes that move less than they are asked to change nothing") {
   DiskEnds const ends;
   auto const train_on = [](Folder const& folder, std::size_t most) {

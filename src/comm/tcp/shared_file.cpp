@@ -13,15 +13,17 @@
 
 #include "comm/store/frame.hpp"
 #include "comm/store/presence.hpp"
+#include "core/file_size_limit.hpp"
 #include "core/host_name.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
 
 Descriptor make_shared_file(char const* name, std::int64_t bytes) {
+  NoFileSizeSignal const none;
   Descriptor file{::memfd_create(name, MFD_CLOEXEC)};
   if (!file || (bytes > 0 && ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)) {
-    throw SystemError{fmt::format("memory of {} bytes to share: {}", bytes, error_text(errno))};
+    throw SystemError{fmt::format("memory of {} bytes to share: {}", bytes, file_error_text(errno))};
   }
   return file;
 }
