@@ -199,6 +199,7 @@ void EngineState::agree(Config const& config) {
   auto const own_id = (std::uint64_t{random()} << 32U) | random();
   bool const takes_of_host =
       device->holds_values() && (device->has_host_memory() || blueprint.request.offload.tier == shard::Tier::host);
+  auto const unusable = takes_of_host ? engine::make_folders(settings().offload) : std::string{};
   auto const left =
       takes_of_host ? engine::room(settings().offload.folder, settings().offload.parameter_folder) : engine::Room{};
   std::array const mine{model::fingerprint(*model),
@@ -209,13 +210,21 @@ void EngineState::agree(Config const& config) {
                         left.memory_of_process,
                         left.disk,
                         left.parameters_disk,
-                        left.one_disk ? std::uint64_t{1} : std::uint64_t{0}};
+                        left.one_disk ? std::uint64_t{1} : std::uint64_t{0},
+                        unusable.empty() ? std::uint64_t{0} : std::uint64_t{1}};
   constexpr std::array said{"models (units, parameters, shapes, options, initial values or seed)", "stage files"};
   auto const all = engine::gather(std::span<std::uint64_t const>{mine}, "start", exchange());
   for (std::size_t place = 0; place < all.size(); ++place) {
     if (auto const field = place % mine.size(); field < said.size() && all[place] != all[field]) {
       throw PeerError{fmt::format("ranks {} and {} built an engine from different {}: all ranks must give the same",
                                   exchange().job_rank(0), exchange().job_rank(place / mine.size()), said[field])};
+    }
+  }
+  for (std::size_t place = 0; place * mine.size() < all.size(); ++place) {
+    if (all[(place + 1) * mine.size() - 1] != 0) {  // one machine may have what another has not
+      throw ConfigError{unusable.empty() ? fmt::format("rank {} can make no file in the folder of nvme_path",
+                                                       exchange().job_rank(place))
+                                         : unusable};
     }
   }
   run_id = all[said.size()];

@@ -8,11 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "checkpoint/saver.hpp"
 #include "zeroth/core/input_file.hpp"
@@ -157,6 +160,25 @@ Room room(std::filesystem::path const& folder, std::filesystem::path const& of_p
   result.parameters_disk = parameters_disk.left;
   result.one_disk = disk.number && disk.number == parameters_disk.number;
   return result;
+}
+
+std::string make_folders(OffloadSettings const& offload) {
+  for (auto const& [section, folder] :
+       {std::pair{"offload_optimizer", &offload.folder}, std::pair{"offload_param", &offload.parameter_folder}}) {
+    if (folder->empty()) {
+      continue;
+    }
+    std::error_code error;
+    std::filesystem::create_directories(*folder, error);
+    if (!error && ::access(folder->c_str(), W_OK | X_OK) != 0) {
+      error = {errno, std::generic_category()};
+    }
+    if (error) {
+      return fmt::format("zero_optimization.{}.nvme_path: no file can be made in {}: {}", section, folder->string(),
+                         error.message());
+    }
+  }
+  return {};
 }
 
 std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, std::span<RankRoom const> ranks,

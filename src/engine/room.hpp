@@ -22,6 +22,10 @@ struct Room {
 /// Folders are empty where nothing is to be on a disk.
 [[nodiscard]] Room room(std::filesystem::path const& folder, std::filesystem::path const& of_parameters = {});
 
+/// Makes the folders of what is offloaded to disks where they are not there. Empty, or which key names a folder where
+/// no file can be made, and why.
+[[nodiscard]] std::string make_folders(OffloadSettings const& offload);
+
 /// A rank, as all know it.
 struct RankRoom {
   std::uint64_t machine = 0;  ///< The same for ranks of one.

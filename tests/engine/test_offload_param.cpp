@@ -395,11 +395,12 @@ TEST_CASE("a disk of parameters that is full, or does not answer, is said on all
     REQUIRE(outcome[1]);
     CHECK_THAT(messages_of(outcome), Contains("cannot be written: No space left on device"));
   }
-  SECTION("not there") {
+  SECTION("not there, nor to be made") {
     auto const outcome =
-        train_bf16(with_parameters(folder / "gone", parameters_on_disks[1], {.more = bf16_file}), [](int, int) {});
+        train_bf16(with_parameters("/dev/null/gone", parameters_on_disks[1], {.more = bf16_file}), [](int, int) {});
     REQUIRE(outcome[0]);
-    CHECK_THAT(messages_of(outcome), Contains("gone: cannot be written: No such file or directory"));
+    CHECK_THAT(messages_of(outcome), Contains("zero_optimization.offload_param.nvme_path: no file can be made in "
+                                              "/dev/null/gone: Not a directory"));
   }
   SECTION("silent") {
     auto const* const zero = GENERATE("", R"(, "overlap_comm": false)");
