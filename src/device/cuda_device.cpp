@@ -72,9 +72,10 @@ class CudaDevice final : public Device {
   void flush_timeline() override { spans_.flush(); }
   void set_timeline(Timeline* timeline) noexcept override {
     try {
-      spans_.end();
       if (timeline != nullptr) {
         spans_.begin(*timeline, own_compute().get());
+      } else {
+        spans_.end();
       }
     } catch (...) {
       context_.failure().set(std::current_exception());

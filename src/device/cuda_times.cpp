@@ -78,6 +78,13 @@ void CudaTimes::add(float elapsed_ms) {
 }
 
 void CudaSpans::begin(Timeline& timeline, cudaStream_t stream) {
+  {
+    std::lock_guard const lock{mutex_};
+    if (log_ != nullptr) {
+      log_ = timeline.log();
+      return;
+    }
+  }
   origin_ = std::make_unique<CudaEventHandle>(context_, CudaEventHandle::Kind::time);
   context_.expect(cudaEventRecord(origin_->get(), stream), "cudaEventRecord");
   context_.await([this] { return cudaEventQuery(origin_->get()); }, "cudaEventQuery");
@@ -88,13 +95,15 @@ void CudaSpans::begin(Timeline& timeline, cudaStream_t stream) {
 
 CudaSpans::Open CudaSpans::open(cudaStream_t stream, std::string_view name, std::string_view what,
                                 std::string_view unit) {
+  std::shared_ptr<SpanLog> log;
   {
     std::lock_guard const lock{mutex_};
-    if (log_ == nullptr) {
-      return nullptr;
-    }
+    log = log_;
   }
-  auto span = std::make_unique<Span>(context_, name, what, unit);
+  if (log == nullptr) {
+    return nullptr;
+  }
+  auto span = std::make_unique<Span>(context_, std::move(log), name, what, unit);
   context_.expect(cudaEventRecord(span->interval.begin.get(), stream), "cudaEventRecord");
   return span;
 }
@@ -110,11 +119,9 @@ void CudaSpans::close(Open span, cudaStream_t stream) {
 void CudaSpans::flush() {
   constexpr double shortest_wait_us = 2;  // assumed: two events where nothing is waited for
   std::vector<Open> closed;
-  std::shared_ptr<SpanLog> log;
   {
     std::lock_guard const lock{mutex_};
     closed.swap(closed_);
-    log = log_;
   }
   for (auto const& span : closed) {
     auto const since_origin = [&](CudaEventHandle const& event) {
@@ -126,7 +133,7 @@ void CudaSpans::flush() {
     double const begin_us = since_origin(span->interval.begin);
     double const end_us = since_origin(span->interval.end);
     if (span->what != "wait" || end_us - begin_us >= shortest_wait_us) {
-      log->add({span->stream, span->what, span->unit, begin_us, end_us});
+      span->log->add({span->stream, span->what, span->unit, begin_us, end_us});
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "device/cuda_call.hpp"
@@ -62,15 +63,18 @@ class CudaTimes {
 class CudaSpans {
  public:
   explicit CudaSpans(CudaContext& context) : context_{context} {}
-  /// Waits for the GPU to come to this point of `stream`, whose time is then known on the host's clock too.
+  /// Spans that are opened from now on go to `timeline`. The first time, and after end(), waits for the GPU to come to
+  /// this point of `stream`, whose time is then known on the host's clock too.
   void begin(Timeline& timeline, cudaStream_t stream);
-  /// Adds all spans that are closed to the timeline. Waits for them.
+  /// Adds all spans that are closed to their timelines. Waits for them.
   void flush();
   void end();
 
   struct Span {
-    Span(CudaContext& context, std::string_view stream_name, std::string_view what_is_done, std::string_view of_unit)
-        : stream{stream_name}, what{what_is_done}, unit{of_unit}, interval{context} {}
+    Span(CudaContext& context, std::shared_ptr<SpanLog> to, std::string_view stream_name, std::string_view what_is_done,
+         std::string_view of_unit)
+        : log{std::move(to)}, stream{stream_name}, what{what_is_done}, unit{of_unit}, interval{context} {}
+    std::shared_ptr<SpanLog> log;
     std::string stream, what, unit;
     CudaInterval interval;
   };

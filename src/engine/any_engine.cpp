@@ -195,6 +195,9 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
       engine.compare_replicas(shard::States::with, fmt::format("step {}", steps));
     }
     book.close(steps, engine.meters());
+    if (engine.reporter) {
+      engine.reporter->close(steps);
+    }
     if (steps - engine.first_step == 2 && !settings.check) {
       engine.communicators.set_options({.timeout = settings.timeout});
     }
@@ -228,8 +231,12 @@ void AnyEngine::trace(Timeline* timeline) {
   Entry const entry{state_->doorway, "trace()"};
   state_->protocol->check_between_passes("trace()");
   state_->await_saved();  // whose thread adds to the timeline
-  auto* const own = state_->reporter ? state_->reporter->timeline() : nullptr;
-  state_->device->set_timeline(timeline != nullptr ? timeline : own);
+  state_->device->flush_timeline();
+  if (state_->reporter) {
+    state_->reporter->trace(timeline);
+  } else {
+    state_->device->set_timeline(timeline);
+  }
 }
 
 void AnyEngine::add_monitor(std::unique_ptr<Monitor> monitor) {

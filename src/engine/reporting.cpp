@@ -23,6 +23,12 @@ constexpr std::int64_t most_kept = 10;       // steps whose spans are kept until
 
 std::string megabytes(std::int64_t bytes) { return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6); }
 
+/// Without the rank, which lines of the log have anyway.
+std::string bare(std::exception const& error) {
+  std::string const text = error.what(), prefix = rank_prefix();
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+}
+
 }  // namespace
 
 std::vector<std::string> notes_of(Config const& config) {
@@ -91,12 +97,13 @@ void Reporter::see(StepReport const& report, std::int64_t samples, std::vector<M
     std::ranges::move(metrics, std::back_inserter(events));
     write(events);
   }
-  if (settings().flops.enabled) {
-    profile(report);
-  }
   bool const is_line = interval_ > 0 && report.step % interval_ == 0;
-  if (timeline_ && (is_line || report.step % most_kept == 0)) {
+  bool const is_profiled = settings().flops.enabled && report.step == profiled_step();
+  if (timeline_ && (is_line || is_profiled || report.step % most_kept == 0)) {
     take_spans();
+  }
+  if (is_profiled) {
+    profile(report);
   }
   sums_.step_ms += report.step_ms;
   sums_.exposed_comm_ms += report.exposed_comm_ms;
@@ -110,40 +117,54 @@ void Reporter::see(StepReport const& report, std::int64_t samples, std::vector<M
   }
 }
 
-/// Adds up the spans so far, for every table that is to have them.
-void Reporter::take_spans() {
-  context_.device->flush_timeline();
-  auto const spans = timeline_->take();
-  if (settings().wall_clock_breakdown) {
-    since_line_.add(spans);
-  }
-  if (settings().comms.enabled) {
-    since_start_.add(spans);
-  }
-  if (profiles_) {
-    of_step_.add(spans);
+void Reporter::close(std::int64_t step) {
+  last_step_ = step;
+  if (timeline_) {
+    closed_.push_back({step, std::exchange(timeline_, std::make_unique<Timeline>())});
+    if (!traced_by_program_) {
+      context_.device->set_timeline(timeline_.get());
+    }
   }
 }
 
-/// From one report to the next there are the passes of one step and one update.
+void Reporter::trace(Timeline* timeline) {
+  traced_by_program_ = timeline != nullptr;
+  context_.device->set_timeline(traced_by_program_ ? timeline : timeline_.get());
+}
+
+/// Adds up the spans of steps that were closed, for every table that is to have them.
+void Reporter::take_spans() {
+  context_.device->flush_timeline();
+  for (auto const& [step, timeline] : closed_) {
+    auto const spans = timeline->take();
+    if (settings().wall_clock_breakdown) {
+      since_line_.add(spans);
+    }
+    if (settings().comms.enabled) {
+      since_start_.add(spans);
+    }
+    if (settings().flops.enabled && step == profiled_step()) {
+      of_step_.add(spans);
+    }
+  }
+  closed_.clear();
+}
+
+/// The first step is slower than all others.
+std::int64_t Reporter::profiled_step() const noexcept {
+  return std::max<std::int64_t>(settings().flops.profile_step, 2);
+}
+
 void Reporter::profile(StepReport const& report) {
   auto const& asked = settings().flops;
-  auto const step = std::max<std::int64_t>(asked.profile_step, 2);
-  if (report.step == step) {
-    take_spans();
-    profiles_ = false;
-    auto const text = flops_profile(*context_.model, *context_.settings, of_step_, step, report.step_ms);
-    if (asked.output_file.empty()) {
-      return context_.log(text);
-    }
-    try {
-      write_whole_file("the profile", asked.output_file, text + "\n");
-    } catch (SystemError const& error) {
-      context_.log(fmt::format("flops_profiler.output_file: {}\n{}", error.what(), text));
-    }
-  } else if (report.step + 1 == step) {
-    take_spans();
-    profiles_ = true;
+  auto const text = flops_profile(*context_.model, *context_.settings, of_step_, report.step, report.step_ms);
+  if (asked.output_file.empty()) {
+    return context_.log(text);
+  }
+  try {
+    write_whole_file("the profile", asked.output_file, text + "\n");
+  } catch (SystemError const& error) {
+    context_.log(fmt::format("flops_profiler.output_file: {}\n{}", bare(error), text));
   }
 }
 
@@ -177,7 +198,7 @@ void Reporter::write(std::vector<MonitorEvent> const& events) {
       monitor->write(events);
       return false;
     } catch (std::exception const& error) {
-      context_.log(fmt::format("{}: nothing more is written there; training goes on", error.what()));
+      context_.log(fmt::format("{}: nothing more is written there; training goes on", bare(error)));
       return true;
     }
   });
@@ -188,13 +209,20 @@ std::string Reporter::communication() {
     return {};
   }
   take_spans();
-  return communication_table(*context_.calls, since_start_);
+  auto sums = since_start_;
+  sums.add(timeline_->spans());  // of the step under way, which its own tables are to have as well
+  return communication_table(*context_.calls, sums);
 }
 
 void Reporter::end() noexcept {
   try {
     if (context_.calls != nullptr) {
       context_.log("collectives of this rank (comms_logger):\n" + communication());
+    }
+    if (settings().flops.enabled && last_step_ < profiled_step()) {
+      context_.log(
+          fmt::format("flops_profiler.profile_step: no profile, because step {} was not reached: the last was {}",
+                      profiled_step(), last_step_));
     }
   } catch (...) {  // of a device that failed, or of no memory: there is nobody to tell
   }

@@ -43,10 +43,12 @@ class Reporter {
   /// Opens what the file names. Throws SystemError. Traces the device from now on, if the file asks for times.
   explicit Reporter(ReporterContext context);
   void add(std::unique_ptr<Monitor> monitor);  ///< A program's.
-  /// After step `report.step`. `metrics` are events of the program's numbers.
+  /// Step `step` has been enqueued: the spans of all that was enqueued until now are its own, whenever they end.
+  void close(std::int64_t step);
+  /// The report of a step that was closed. `metrics` are events of the program's numbers.
   void see(StepReport const& report, std::int64_t samples, std::vector<MonitorEvent> metrics);
-  /// What the device is to be traced into while nobody else asks; null where nothing is needed.
-  [[nodiscard]] Timeline* timeline() noexcept { return timeline_.get(); }
+  /// The device is traced into `timeline` of the program; null ends that.
+  void trace(Timeline* timeline);
   /// Of all collectives so far. Empty without comms_logger.
   [[nodiscard]] std::string communication();
   /// When all work is done, and before the device is gone.
@@ -58,6 +60,7 @@ class Reporter {
   void print(StepReport const& report);
   void profile(StepReport const& report);
   void take_spans();
+  [[nodiscard]] std::int64_t profiled_step() const noexcept;
 
   ReporterContext context_;
   std::int64_t interval_;  // of lines, in steps; 0: none
@@ -66,9 +69,15 @@ class Reporter {
   std::int64_t skipped_ = 0;
   StepReport sums_;  // of the times since the last line
   std::int64_t sum_of_steps_ = 0;
-  std::unique_ptr<Timeline> timeline_;
+  std::unique_ptr<Timeline> timeline_;  // of the step under way; null where no times are asked for
+  struct Closed {
+    std::int64_t step = 0;
+    std::unique_ptr<Timeline> timeline;
+  };
+  std::vector<Closed> closed_;  // whose spans are not added up yet
+  bool traced_by_program_ = false;
   SpanSums since_line_, since_start_, of_step_;  // of the three tables
-  bool profiles_ = false;                        // the step under way
+  std::int64_t last_step_ = 0;                   // that was closed
 };
 
 }  // namespace zeroth::engine

@@ -140,6 +140,23 @@ TEST_CASE("the breakdown has what every stream did, also around a trace of the p
   CHECK(spans == Approx(3));
 }
 
+TEST_CASE("a table of times has the spans of its steps, also of the last") {
+  Log const log;
+  auto const more = R"(, "steps_per_print": 1, "wall_clock_breakdown": true)";
+  two_ranks(small_config(3, {.zero = R"(, "overlap_comm": true)", .more = more}), 4, nothing);
+  auto const all = log.all();
+  int tables = 0;
+  for (auto at = all.find("  compute  forward "); at != all.npos; at = all.find("  compute  forward ", at + 1)) {
+    std::istringstream row{all.substr(at, all.find('\n', at) - at)};
+    std::string stream, what;
+    double ms = -1, spans = 0;
+    row >> stream >> what >> ms >> spans;
+    CHECK(spans == Approx(6));  // three units in each of two micro-steps
+    ++tables;
+  }
+  CHECK(tables == 4);
+}
+
 TEST_CASE("comms_logger counts what the reports say was moved") {
   for (int const stage : {0, 1, 2, 3}) {
     INFO("stage " << stage);
@@ -228,6 +245,17 @@ TEST_CASE("a profile that has no file is logged, and one that cannot be written 
     CHECK(log.count("flops profiler, step 2: ") == 1);
     CHECK(log.count("  forward ") == 1);
     CHECK(log.count("/nonexistent/profile.txt") == (*file == '\0' ? 0 : 1));
+  }
+}
+
+TEST_CASE("the last step can be profiled, and one that does not come is told") {
+  for (int const step : {4, 5}) {
+    Log const log;
+    auto const more = fmt::format(R"(, "flops_profiler": {{"enabled": true, "profile_step": {}}})", step);
+    two_ranks(small_config(2, {.more = more}), 4, nothing);
+    CHECK(log.count("flops profiler, step 4: ") == (step == 4 ? 1 : 0));
+    CHECK(log.count(" ms, -") == 0);  // a time that nobody measured
+    CHECK(log.count("step 5 was not reached: the last was 4") == (step == 4 ? 0 : 1));
   }
 }
 
