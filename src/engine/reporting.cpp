@@ -63,17 +63,25 @@ Reporter::Reporter(ReporterContext context)
       asked.wall_clock_breakdown || asked.memory_breakdown || (asked.comms.enabled && asked.comms.verbose);
   interval_ = asked.steps_per_print > 0 ? asked.steps_per_print : has_tables ? usual_interval : 0;
   if (asked.tensorboard.enabled) {
-    add(tensorboard_monitor(asked.tensorboard));
+    open("tensorboard.output_path", [&] { return tensorboard_monitor(asked.tensorboard); });
   }
   if (asked.csv.enabled) {
-    add(csv_monitor(asked.csv));
+    open("csv_monitor.output_path", [&] { return csv_monitor(asked.csv); });
   }
   if (asked.wandb.enabled) {
-    add(wandb_monitor(asked.wandb));
+    open("wandb", [&] { return wandb_monitor(asked.wandb); });
   }
   if (asked.wall_clock_breakdown || asked.comms.enabled || asked.flops.enabled) {
     timeline_ = std::make_unique<Timeline>();
     context_.device->set_timeline(timeline_.get());
+  }
+}
+
+void Reporter::open(std::string_view key, std::function<std::unique_ptr<Monitor>()> const& make) {
+  try {
+    add(make());
+  } catch (SystemError const& error) {
+    context_.log(fmt::format("{}: {}: nothing is written there; training goes on", key, bare(error)));
   }
 }
 

@@ -40,7 +40,8 @@ struct ReporterContext {
 /// Lives as long as the engine, on rank 0. For the thread that steps.
 class Reporter {
  public:
-  /// Opens what the file names. Throws SystemError. Traces the device from now on, if the file asks for times.
+  /// Opens what the file names, and logs what cannot be opened. Traces the device from now on, if the file asks for
+  /// times.
   explicit Reporter(ReporterContext context);
   void add(std::unique_ptr<Monitor> monitor);  ///< A program's.
   /// Step `step` has been enqueued: the spans of all that was enqueued until now are its own, whenever they end.
@@ -55,6 +56,7 @@ class Reporter {
   void end() noexcept;
 
  private:
+  void open(std::string_view key, std::function<std::unique_ptr<Monitor>()> const& make);
   [[nodiscard]] ReportSettings const& settings() const noexcept { return context_.settings->reports; }
   void write(std::vector<MonitorEvent> const& events);
   void print(StepReport const& report);

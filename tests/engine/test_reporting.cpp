@@ -259,6 +259,14 @@ TEST_CASE("the last step can be profiled, and one that does not come is told") {
   }
 }
 
+TEST_CASE("a monitor whose folder cannot be made is told once, by its key") {
+  Log const log;
+  auto const more = R"(, "csv_monitor": {"enabled": true, "output_path": "/dev/null/here", "job_name": "csv"})";
+  CHECK(two_ranks(small_config(1, {.more = more}), 3, nothing).size() == 3);
+  CHECK(log.count("csv_monitor.output_path: the monitor's folder /dev/null/here/csv: Not a directory: nothing is "
+                  "written there; training goes on") == 1);
+}
+
 TEST_CASE("monitors get every step, by DeepSpeed's names over samples; one that fails ends alone") {
   Folder const folder;
   Log const log;
