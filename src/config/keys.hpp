@@ -179,7 +179,7 @@ inline constexpr Key keys[] = {
   {.path = "zero_optimization.stage", .kind = Kind::integer, .range = {0, 3}, .value = 0,
    .when_auto = derive::left_open,
    .meaning = "What is sharded: 0 nothing, 1 the optimizer, 2 also the gradients, 3 also the parameters."},
-  {.path = "zero_optimization.reduce_bucket_size", .kind = Kind::integer, .value = 500'000'000, .automatic = true,
+  {.path = "zero_optimization.reduce_bucket_size", .kind = Kind::integer, .range = {1}, .value = 500'000'000, .automatic = true,
    .meaning = "Elements of gradients that leave together; a larger unit leaves by itself. At stages 2 and 3 also at most half of `zeroth.gradient_slots` units, by default one."},
   {.path = "zero_optimization.overlap_comm", .kind = Kind::boolean,
    .derive = derive::overlap, .why = "true at stage 3 only",

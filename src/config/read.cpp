@@ -5,8 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -26,6 +31,28 @@ struct Cause {
 /// As people write comments into JSON: "_comment", "_read_the_docs", "comment", "comments", "//".
 bool is_comment(std::string_view name) {
   return name.starts_with('_') || name.starts_with("comment") || name.starts_with("//") || name.starts_with('#');
+}
+
+/// A number in a string, as DeepSpeed takes one in zero_optimization: a whole one without an exponent, or a real one.
+std::optional<Node> number_in_text(Key const& key, Node const& node) {
+  auto const* const text = std::get_if<std::string>(&node.value);
+  if (text == nullptr || text->find_first_not_of("-.0123456789eE") != std::string::npos) {
+    return std::nullopt;
+  }
+  auto const* const end = text->data() + text->size();
+  Number number{.real = 0, .integer = {}, .spelling = *text};
+  if (key.kind == Kind::integer) {
+    std::int64_t whole = 0;
+    auto const [rest, error] = std::from_chars(text->data(), end, whole);
+    std::string_view const fraction{rest, static_cast<std::size_t>(end - rest)};
+    bool const is_whole =
+        fraction.empty() || (fraction.front() == '.' && fraction.find_first_not_of('0', 1) == std::string_view::npos);
+    number.integer = whole;
+    number.real = static_cast<double>(whole);
+    return error == std::errc{} && is_whole ? std::optional{Node{number}} : std::nullopt;
+  }
+  auto const [rest, error] = std::from_chars(text->data(), end, number.real);
+  return key.kind == Kind::real && error == std::errc{} && rest == end ? std::optional{Node{number}} : std::nullopt;
 }
 
 class Reader {
@@ -119,7 +146,9 @@ class Reader {
       }
       return;
     }
-    auto const checked = check(key, member.node);
+    auto const in_text =
+        key.path.starts_with("zero_optimization.") ? number_in_text(key, member.node) : std::optional<Node>{};
+    auto const checked = check(key, in_text ? *in_text : member.node);
     if (checked.wrong.empty()) {
       entry.source = Source::value;
       entry.value = checked.value;

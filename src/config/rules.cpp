@@ -321,6 +321,17 @@ std::string optimizer_has_type(Values const& values) {
                : fmt::format("missing beside optimizer.params; allowed: {}", allowed(keys[index_of<"optimizer.type">]));
 }
 
+/// DeepSpeed's older words for the device of a section, true or false, beside that section.
+template <Path older>
+std::string offload_is_said_once(Values const& values) {
+  std::string_view const section = older.view() == "zero_optimization.cpu_offload"
+                                       ? "zero_optimization.offload_optimizer"
+                                       : "zero_optimization.offload_param";
+  return values.says<older>() && any_in_file(values, std::string{section} + ".")
+             ? fmt::format("is DeepSpeed's older word for {}, which is given too; keep one", section)
+             : std::string{};
+}
+
 std::string scheduler_has_type(Values const& values) {
   bool const holds = values.says<"scheduler.type">() || !any_in_file(values, "scheduler.params.");
   return holds ? ""
@@ -456,6 +467,8 @@ constexpr Rule rules[] = {
     {index_of<"data_types.grad_accum_dtype">, accumulate_dtype_is_used},
     {index_of<"zero_optimization.zero_hpz_partition_size">, parameters_are_cut_for_groups},
     {index_of<"zero_optimization.mics_shard_size">, states_are_cut_for_groups},
+    {index_of<"zero_optimization.cpu_offload">, offload_is_said_once<"zero_optimization.cpu_offload">},
+    {index_of<"zero_optimization.cpu_offload_param">, offload_is_said_once<"zero_optimization.cpu_offload_param">},
     {index_of<"zero_optimization.offload_optimizer.nvme_path">,
      disk_has_a_folder<"zero_optimization.offload_optimizer.device", "zero_optimization.offload_optimizer.nvme_path">},
     {index_of<"zero_optimization.offload_param.device">, parameters_on_disk_are_cut},

@@ -133,13 +133,17 @@ TEST_CASE("Overlap, slots and the time of reduction follow the stage and each ot
 
 TEST_CASE("A number is what it means, however it is written") {
   auto const bucket = [](char const* number) {
-    return settings_of(fmt::format(R"("zero_optimization": {{"reduce_bucket_size": {}}})", number)).reduce_bucket_count;
+    return settings_of(fmt::format(R"("zero_optimization": {{"stage3_prefetch_bucket_size": {}}})", number))
+        .prefetch_count;
   };
   CHECK(bucket("5e8") == 500'000'000);
   CHECK(bucket("5.0E+2") == 500);
   CHECK(bucket("0") == 0);
   CHECK(bucket("-0.0") == 0);
   CHECK(bucket("9223372036854775807") == std::numeric_limits<std::int64_t>::max());
+  CHECK(bucket(R"("500")") == 500);  // as DeepSpeed takes it, in zero_optimization alone
+  CHECK(bucket(R"("5.0")") == 5);
+  CHECK(settings_of(R"("zero_optimization": {"stage": "2"})").stage == 2);
   CHECK(bucket("9007199254740993") == 9007199254740993);  // not a double
   CHECK(settings_of(R"("gradient_clipping": 2)").rules.clip == 2);
   auto const update = settings_of(R"("optimizer": {"type": "Adam", "params": {"betas": [0, 0.5]}})").update;

@@ -81,7 +81,7 @@ TEST_CASE("All problems are said at once, in the order of the file, under its na
           "28 or 32\n"
           "  zero_optimization.stage (line 5): 4 is out of range; allowed: an integer from 0 to 3\n"
           "  zero_optimization.reduce_bucket_sze (line 6): unknown key, with value 5e8; did you mean "
-          "zero_optimization.reduce_bucket_size (an integer of at least 0, or \"auto\")?\n"
+          "zero_optimization.reduce_bucket_size (an integer of at least 1, or \"auto\")?\n"
           "  train_batch_size (line 10): given twice, first on line 3\n"
           "  scheduler.params.total_num_steps: missing; WarmupDecayLR needs it: an integer of at least 1"));
 }

@@ -121,7 +121,7 @@ std::vector<Option> all_options() {
       call("zeroth.two_level_sums", decides, {"-", "true"}),
 
       key(zero + "stage", moves, {"3", "0", "1", "2"}),
-      key(zero + "reduce_bucket_size", moves, {"-", "0", "1", "777", "3000", "\"auto\""}),
+      key(zero + "reduce_bucket_size", moves, {"-", "1", "777", "3000", "\"auto\""}),
       key(zero + "overlap_comm", moves, {"-", "true", "false"}),
       key(zero + "stage3_prefetch_bucket_size", moves, {"-", "0", "1", "1000", "\"auto\""}),
       key(zero + "stage3_max_live_parameters", moves, {"-", "0", "2000"}),
