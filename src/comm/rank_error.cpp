@@ -12,7 +12,7 @@ RankError make_error(std::string what, bool is_peer_error = false, int exit_code
   std::string const prefix = rank_prefix();
   std::string bare = what.starts_with(prefix) ? what.substr(prefix.size()) : what;
   std::string text = what.starts_with("[rank ") ? std::move(what) : prefix + what;
-  return {std::move(text), std::move(bare), is_peer_error, exit_code};
+  return {std::move(text), std::move(bare), is_peer_error, exit_code, false};
 }
 
 }  // namespace
@@ -22,6 +22,10 @@ RankError describe_current_exception() {
     throw;
   } catch (PeerError const& error) {
     return make_error(error.what(), true);
+  } catch (ConfigError const& error) {
+    auto described = make_error(error.what(), false, exit_code_of(error));
+    described.is_config_error = true;
+    return described;
   } catch (std::bad_alloc const&) {
     return make_error(
         "the process is out of memory: run fewer ranks on this machine, a smaller model or batch, or raise the limit "

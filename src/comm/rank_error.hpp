@@ -13,6 +13,7 @@ struct RankError {
   std::string bare;            ///< Without it.
   bool is_peer_error = false;  ///< Then somebody else is the cause.
   int exit_code = ExitCode::failed;
+  bool is_config_error = false;  ///< Then no collective has to do with it.
 };
 /// Of the exception that is being handled, on the rank's own thread.
 [[nodiscard]] RankError describe_current_exception();

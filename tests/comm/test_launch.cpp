@@ -93,6 +93,16 @@ TEST_CASE("a job that failed leaves a process that can run another one") {
   CHECK(launch({.thread_ranks = 2}, [](Job& job) { meet(job); }) == 0);
 }
 
+TEST_CASE("a mistake of the stage file leaves no flight records") {
+  testing::Folder const folder;
+  int const status = launch({.thread_ranks = 2}, [&](Job& job) {
+    detail::JobState::of(job).set_flight_folder(folder.path() / "flight");
+    throw ConfigError{"a key is wrong"};
+  });
+  CHECK(status == ExitCode::wrong);
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "flight"));
+}
+
 TEST_CASE("jobs inside jobs are refused") {
   testing::Folder const folder;
   std::atomic<int> inner{-1};

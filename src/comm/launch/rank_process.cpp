@@ -51,8 +51,10 @@ void end(RankProcess const& process, FlightFiles& files, RankError const& error,
   if (is_first && !is_cause) {
     print_error(error.text);
   }
-  // What this rank said first may be that its engine was unwound.
-  files.write(failure && !(is_first && is_cause) ? failure->reason : own_reason);
+  if (!error.is_config_error) {
+    // What this rank said first may be that its engine was unwound.
+    files.write(failure && !(is_first && is_cause) ? failure->reason : own_reason);
+  }
   if (is_first) {
     std::this_thread::sleep_for(grace_for_others);
   } else {

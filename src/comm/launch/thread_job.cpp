@@ -100,6 +100,7 @@ class ThreadJob {
   std::mutex mutex_;
   std::optional<std::string> printed_;     // the first error, once it is printed
   int exit_code_ = ExitCode::failed;       // what it says
+  bool of_config_ = false;                 // is that a mistake of the file?
   std::set<std::string> said_;             // all that were printed, without the rank
   std::optional<std::string> peer_error_;  // the first of those that only say that another rank failed
 };
@@ -213,6 +214,7 @@ void ThreadJob::tell_failure(int rank, RankError const& error) {
   } else if (said_.insert(error.bare).second) {
     print_error(error.text);
     exit_code_ = printed_ ? exit_code_ : error.exit_code;
+    of_config_ = printed_ ? of_config_ : error.is_config_error;
     printed_ = printed_.value_or(error.text);
   }
 }
@@ -250,7 +252,9 @@ void ThreadJob::report() {
     printed_ = peer_error_.value_or("");
     print_error(*printed_);
   }
-  files_.write(*printed_);
+  if (!of_config_) {
+    files_.write(*printed_);
+  }
 }
 
 }  // namespace
