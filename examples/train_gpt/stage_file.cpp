@@ -73,7 +73,8 @@ zeroth::Config read_stage_file(StageFileOptions const& options) {
 std::string notes_of(StageFileOptions const& options, zeroth::Config const& config) {
   std::string lines;
   for (auto const& note : options.verbose ? config.notes() : zeroth::config::Notes{}) {
-    lines += fmt::format("{} (line {}): {}\n", note.path, note.line, note.text);
+    auto const where = note.line > 0 ? fmt::format(" (line {})", note.line) : std::string{};
+    lines += fmt::format("{}{}: {}\n", note.path, where, note.text);
   }
   return lines;
 }

@@ -102,6 +102,7 @@ std::shared_ptr<detail::ConfigState const> resolve(Parts parts, config::Problems
     }
     config::derive_all(values);
     config::check_rules(values, problems);
+    config::note_assumptions(values, state->notes);
     judge_notes(values, state->notes, problems);
     state->open = config::open_values(values);
   }

@@ -368,12 +368,22 @@ std::string momentum_is_constant(Values const& values) {
              : "";
 }
 
-std::string warmup_ends_before_schedule(Values const& values) {
+std::string warmup_outlasts_schedule(Values const& values) {
   auto const total = values.get<"scheduler.params.total_num_steps">();
   auto const warmup = values.get<"scheduler.params.warmup_num_steps">();
   return total >= warmup || !applies(keys[index_of<"scheduler.params.total_num_steps">], values)
              ? ""
-             : fmt::format("{} is less than scheduler.params.warmup_num_steps, {}", total, warmup);
+             : fmt::format(
+                   "{} is less than scheduler.params.warmup_num_steps, {}: the rate is at its end right after "
+                   "the warm-up",
+                   total, warmup);
+}
+
+std::string nobody_names_an_optimizer(Values const& values) {
+  return values.entries[index_of<"optimizer.type">].source != Source::nothing
+             ? std::string{}
+             : fmt::format("nobody names one: {} with a rate of {}", values.get<"optimizer.type">(),
+                           values.get<"optimizer.params.lr">());
 }
 
 std::string buffer_holds_pieces(Values const& values) {
@@ -451,7 +461,7 @@ std::string disk_threads_are_said_once(Values const& values) {
 }
 
 struct Rule {
-  std::size_t key;  ///< Where the problem is reported.
+  std::size_t key;  ///< Where the problem, or the note, is reported.
   std::string (*broken)(Values const& values);
 };
 
@@ -493,8 +503,21 @@ constexpr Rule rules[] = {
     {index_of<"scheduler.type">, cycle_has_rates},
     {index_of<"scheduler.params.cycle_momentum">, momentum_is_constant},
     {index_of<"scheduler.params.total_num_steps">, scheduler_has_end},
-    {index_of<"scheduler.params.total_num_steps">, warmup_ends_before_schedule},
 };
+
+constexpr Rule assumptions[] = {
+    {index_of<"optimizer.type">, nobody_names_an_optimizer},
+    {index_of<"scheduler.params.total_num_steps">, warmup_outlasts_schedule},
+};
+
+/// What `rule` says; empty where that needs a value that is not known.
+std::string said_by(Rule const& rule, Values const& values) {
+  try {
+    return rule.broken(values);
+  } catch (Unknown const&) {
+    return {};
+  }
+}
 
 /// The types that have the parameter `key`.
 std::vector<std::string_view> types_with(Key const& key) {
@@ -543,15 +566,20 @@ void check_parameters_of_types(Values const& values, Problems& problems) {
 
 void check_rules(Values const& values, Problems& problems) {
   for (auto const& rule : rules) {
-    try {
-      if (auto text = rule.broken(values); !text.empty()) {
-        problems.push_back({std::string{keys[rule.key].path}, values.entries[rule.key].line, std::move(text)});
-      }
-    } catch (Unknown const&) {
-      continue;
+    if (auto text = said_by(rule, values); !text.empty()) {
+      problems.push_back({std::string{keys[rule.key].path}, values.entries[rule.key].line, std::move(text)});
     }
   }
   check_parameters_of_types(values, problems);
+}
+
+void note_assumptions(Values const& values, Notes& notes) {
+  for (auto const& rule : assumptions) {
+    if (auto text = said_by(rule, values); !text.empty()) {
+      notes.push_back(
+          {NoteKind::assumed, std::string{keys[rule.key].path}, values.entries[rule.key].line, std::move(text)});
+    }
+  }
 }
 
 }  // namespace zeroth::config

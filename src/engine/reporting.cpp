@@ -43,8 +43,9 @@ std::vector<std::string> notes_of(Config const& config) {
                                 without_effect.size() == 1 ? "" : "s", fmt::join(without_effect, ", ")));
   }
   for (auto const& [kind, path, line, text] : config.notes()) {
-    if (kind == config::NoteKind::unknown && lines.size() < config::Problems::most) {
-      lines.push_back(fmt::format("{}: {} (line {}): {}", config.source(), path, line, text));
+    if (kind != config::NoteKind::no_effect && lines.size() < config::Problems::most) {
+      auto const where = line > 0 ? fmt::format(" (line {})", line) : std::string{};
+      lines.push_back(fmt::format("{}: {}{}: {}", config.source(), path, where, text));
     }
   }
   return lines;

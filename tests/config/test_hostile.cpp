@@ -35,7 +35,7 @@ std::string keys(int count) {
   for (int i = 0; i < count; ++i) {
     text += fmt::format("{}\"no such key {}\": {}", i == 0 ? "" : ",\n", i, i);
   }
-  return text + ", \"zeroth\": {\"strict\": true}}";
+  return text + R"(, "optimizer": {"type": "SGD"}, "zeroth": {"strict": true}})";
 }
 
 TEST_CASE("Depth ends at 32 levels, however deep a text goes on") {

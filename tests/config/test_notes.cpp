@@ -16,7 +16,9 @@ std::vector<std::string> notes_of(std::string const& members) {
   std::vector<std::string> texts;
   auto const config = Config::from_json(testing::file_with(members));
   for (auto const& note : config.notes()) {
-    texts.push_back(note.path + ": " + note.text);
+    if (note.kind != config::NoteKind::assumed) {
+      texts.push_back(note.path + ": " + note.text);
+    }
   }
   return texts;
 }
@@ -29,7 +31,8 @@ TEST_CASE("A key without effect is noted, one that asks for nothing is not") {
   CHECK(notes_of(R"("pipeline": {"stages": 2, "anything": []})") ==
         Texts{"pipeline: {\"stages\": 2, \"anything\": []}: DeepSpeed too reads it for a PipelineModule only"});
   CHECK(notes_of(R"("wandb": {"enabled": false, "project": "mine", "team": null})").empty());
-  auto const config = Config::from_json("{\n\"train_batch_size\": 8,\n\"prescale_gradients\": true}");
+  auto const config = Config::from_json(
+      "{\n\"train_batch_size\": 8,\n\"prescale_gradients\": true, \"optimizer\": {\"type\": \"SGD\"}}");
   REQUIRE(config.notes().size() == 1);
   CHECK(config.notes().front().line == 3);
   CHECK(config.notes().front().kind == config::NoteKind::no_effect);
@@ -52,10 +55,33 @@ TEST_CASE("A zeroth.strict that is no boolean is a mistake of the file") {
 }
 
 TEST_CASE("With zeroth.strict what would be noted is an error") {
-  CHECK(problems_of(testing::file_with(R"("prescale_gradients": true, "nobody": 1, "zeroth": {"strict": true})")) ==
+  CHECK(problems_of(testing::file_with(
+            R"("prescale_gradients": true, "nobody": 1, "optimizer": {"type": "SGD"}, "zeroth": {"strict": true})")) ==
         "  prescale_gradients (line 1): true: a mean either way: fp16 sums are divided before they travel, by a power "
         "of two, all others in the update (zeroth.strict is true)\n"
         "  nobody (line 1): unknown key, with value 1; ignored, as DeepSpeed does (zeroth.strict is true)");
+}
+
+TEST_CASE("What is assumed, or odd, is noted") {
+  auto const assumed = [](std::string const& members) {
+    Texts texts;
+    auto const config = Config::from_json(testing::file_with(members));
+    for (auto const& note : config.notes()) {
+      CHECK(note.kind == config::NoteKind::assumed);
+      texts.push_back(note.path + ": " + note.text);
+    }
+    return texts;
+  };
+  CHECK(assumed("") == Texts{"optimizer.type: nobody names one: AdamW with a rate of 0.001"});
+  CHECK(assumed(R"("optimizer": {"type": "AdamW"})").empty());
+  auto const* const optimizer = R"("optimizer": {"type": "SGD"}, "scheduler": )";
+  CHECK(assumed(std::string{optimizer} +
+                R"({"type": "WarmupDecayLR", "params": {"total_num_steps": 10, "warmup_num_steps": 20}})") ==
+        Texts{"scheduler.params.total_num_steps: 10 is less than scheduler.params.warmup_num_steps, 20: the rate is at "
+              "its end right after the warm-up"});
+  CHECK(assumed(std::string{optimizer} + R"({"type": "WarmupLR", "params": {"warmup_num_steps": 20}})").empty());
+  CHECK(problems_of(testing::file_with(R"("zeroth": {"strict": true})")) ==
+        "  optimizer.type: nobody names one: AdamW with a rate of 0.001 (zeroth.strict is true)");
 }
 
 TEST_CASE("An unknown key is ignored where DeepSpeed ignores it, unless it is nearly a known one") {

@@ -85,7 +85,7 @@ TEST_CASE("zeroth config has a line for each of several files, and the worst sta
   Files const files;
   auto const several = files.config("complete.json auto.json");
   CHECK(several.status == 3);
-  CHECK(contains(several.output, "complete.json: 8 ranks could start (2 without effect or unknown)\n"));
+  CHECK(contains(several.output, "complete.json: 8 ranks could start (3 noted)\n"));
   CHECK(
       contains(several.output, "auto.json: open: train_micro_batch_size_per_gpu, bf16.enabled, optimizer.params.lr\n"));
   auto const with_wrong = files.config("auto.json wrong.json complete.json");
@@ -101,11 +101,13 @@ TEST_CASE("zeroth config --json is for programs") {
   CHECK(one["ranks"] == 8);
   CHECK(one["batch"] == nlohmann::json{{"train", 64}, {"micro", 4}, {"accumulation", 2}});
   CHECK(one["problems"].empty());
-  REQUIRE(one["notes"].size() == 2);
+  REQUIRE(one["notes"].size() == 3);
   CHECK(one["notes"][0]["kind"] == "without effect");
   CHECK(one["notes"][0]["path"] == "zero_optimization.allgather_bucket_size");
   CHECK(one["notes"][0]["line"] == 3);
   CHECK(one["notes"][1]["kind"] == "unknown");
+  CHECK(one["notes"][2]["kind"] == "assumed");
+  CHECK(one["notes"][2]["path"] == "optimizer.type");
   CHECK(one["values"]["zero_optimization.stage"]["origin"] == "file");
   auto const several = files.json("auto.json wrong.json");
   REQUIRE(several.size() == 3);

@@ -103,9 +103,8 @@ std::string line_of(FileVerdict const& verdict) {
     auto const more = problems.size() > 2 ? fmt::format(" (and {} more)", problems.size() - 2) : std::string{};
     return fmt::format("{}: refused: {}{}\n", verdict.file, first, more);
   }
-  auto const notes = verdict.config->notes().empty()
-                         ? std::string{}
-                         : fmt::format(" ({} without effect or unknown)", verdict.config->notes().size());
+  auto const notes =
+      verdict.config->notes().empty() ? std::string{} : fmt::format(" ({} noted)", verdict.config->notes().size());
   return verdict.status == is_open
              ? fmt::format("{}: open: {}{}\n", verdict.file, open_names(verdict), notes)
              : fmt::format("{}: {} could start{}\n", verdict.file, in_ranks(verdict.ranks), notes);
@@ -128,7 +127,7 @@ std::string text_of(FileVerdict const& verdict) {
     }
   }
   if (!config.notes().empty()) {
-    text += "without effect, or unknown:\n";
+    text += "without effect, unknown, or assumed:\n";
     for (auto const& note : config.notes()) {
       text +=
           fmt::format("  {}{}: {}\n", note.path, note.line > 0 ? fmt::format(" (line {})", note.line) : "", note.text);
@@ -151,8 +150,9 @@ nlohmann::ordered_json json_of(FileVerdict const& verdict) {
   }
   json["notes"] = nlohmann::ordered_json::array();
   for (auto const& [kind, path, line, text] : verdict.config->notes()) {
-    auto const* const word = kind == config::NoteKind::no_effect ? "without effect" : "unknown";
-    json["notes"].push_back({{"kind", word}, {"path", path}, {"line", line}, {"text", text}});
+    constexpr char const* kinds[] = {"without effect", "unknown", "assumed"};
+    json["notes"].push_back(
+        {{"kind", kinds[static_cast<std::size_t>(kind)]}, {"path", path}, {"line", line}, {"text", text}});
   }
   if (verdict.settings) {
     auto const& batch = verdict.settings->batch;
