@@ -68,12 +68,18 @@ TEST_CASE("a storm of failures ends with the last one's status, and the cause") 
         "zeroth run: ends after exit status 1, with 2 of 2 restarts without progress used\n");
 }
 
-TEST_CASE("a restart that fails again without progress is followed by one with a rank fewer, down to a number") {
+TEST_CASE("a restart that fails again is followed by one with a rank fewer, at once past a number that is refused") {
+  Words const options{"--ranks", "4", "--max-restarts", "3", "--min-ranks"};
+  auto const* const script = "note $ZEROTH_THREAD_RANKS; case $ZEROTH_THREAD_RANKS in 3) exit 2;; *) exit 1;; esac";
   Folder const folder;
-  Child child{zeroth_run_script(three_ranks + Words{"--max-restarts", "3", "--min-ranks", "2"},
-                                "note $ZEROTH_THREAD_RANKS; exit 1", folder)};
+  Folder const other;
+  Child child{zeroth_run_script(options + Words{"2"}, script, folder)};
+  Child refused{zeroth_run_script(options + Words{"3"}, script, other)};
   check_status(child, 1);
-  CHECK(lines_of(folder, "attempts") == "3 3 2 2 ");
+  CHECK(lines_of(folder, "attempts") == "4 4 3 2 2 ");
+  CHECK_THAT(child.output(), Contains("zeroth run: attempt 4 with 2 ranks, after exit status 2\n"));
+  check_status(refused, 2);
+  CHECK(lines_of(other, "attempts") == "4 4 3 ");
 }
 
 TEST_CASE("with progress all restarts are ahead again, and no rank is given up") {

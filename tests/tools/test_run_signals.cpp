@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// `zeroth run`: signals are passed on once, and nobody is left behind.
+#include <array>
 #include <csignal>
 
 #include "run_support.hpp"
@@ -73,15 +74,19 @@ TEST_CASE("a second SIGTERM kills a program that does not stop") {
 }
 
 TEST_CASE("a signal in the pause before a restart ends zeroth run with the status of the failure") {
-  int const signal = GENERATE(SIGTERM, SIGINT, SIGUSR1);
-  Folder const folder;
-  // In the third pause, which is long enough for the signal to come in it on a slow machine, too.
-  Child child{zeroth_run_script(restarting, "note ran; exit 1", folder)};
-  REQUIRE(child.wait_for("in 4 s"));
-  child.send(signal);
-  auto const ending = child.wait();
-  CHECK(ending.status == 1);
-  CHECK(lines_of(folder, "attempts") == "ran ran ran ");
+  struct Run {
+    int signal;
+    Folder folder{};
+    // In the third pause, which is long enough for the signal to come in it on a slow machine, too.
+    Child child{zeroth_run_script(restarting, "note ran; exit 1", folder)};
+  };
+  std::array<Run, 3> runs{Run{SIGTERM}, Run{SIGINT}, Run{SIGUSR1}};
+  for (auto& [signal, folder, child] : runs) {
+    REQUIRE(child.wait_for("in 4 s"));
+    child.send(signal);
+    CHECK(child.wait().status == 1);
+    CHECK(lines_of(folder, "attempts") == "ran ran ran ");
+  }
 }
 
 TEST_CASE("the program does not outlive a zeroth run that is killed") {
@@ -104,6 +109,42 @@ TEST_CASE("what a failed attempt has left behind is gone before the next") {
   CHECK(ending.in_time);
   CHECK(ending.status == 0);
   CHECK(is_gone(number_behind(child.output(), "left ")));
+}
+
+TEST_CASE("what a script runs gets the signal that ends the script, and its time") {
+  Folder const folder;
+  auto const* const program =
+      "sh -c 'trap \"sleep 0.1; echo > saved; exit 75\" TERM; echo ready; while :; do sleep 0.01; done'; true";
+  Child child{zeroth_run_script(restarting, program, folder)};
+  REQUIRE(child.wait_for("ready"));
+  child.send(SIGTERM);
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.in_time);
+  CHECK(ending.status == 128 + SIGTERM);
+  CHECK(std::filesystem::exists(folder / "saved"));
+
+  Child stubborn{zeroth_run_script({"--ranks", "1", "--grace", "1"},
+                                   "sh -c \"trap '' TERM; echo I am \\$\\$ .; while :; do sleep 0.01; done\"; true",
+                                   folder)};
+  REQUIRE(stubborn.wait_for(" ."));
+  stubborn.send(SIGTERM);
+  CHECK(stubborn.wait().in_time);
+  CHECK(is_gone(number_behind(stubborn.output(), "I am ")));
+}
+
+TEST_CASE("what a script runs or has left behind does not outlive it, or a zeroth run that is killed") {
+  Folder const folder;
+  Child well{zeroth_run_script({"--ranks", "1"}, "sleep 1000 & echo left $! .", folder)};
+  CHECK(well.wait().status == 0);
+  CHECK(is_gone(number_behind(well.output(), "left ")));
+
+  Child child{
+      zeroth_run_script({"--ranks", "1"}, "sh -c 'echo I am $$ .; while :; do sleep 0.01; done'; true", folder)};
+  REQUIRE(child.wait_for(" ."));
+  child.send(SIGKILL);
+  CHECK(child.wait().in_time);
+  CHECK(is_gone(number_behind(child.output(), "I am ")));
 }
 
 TEST_CASE("signals that were ignored are none of zeroth run's") {

@@ -62,6 +62,12 @@ class Agent {
     for (int attempt = 1;; ++attempt) {
       auto const mark = CheckpointMark::of(options_.checkpoint);
       auto const end = run_once(attempt);
+      bool const is_number_wrong = std::exchange(is_new_number_, false) && end.exit_code == ExitCode::wrong;
+      if (is_number_wrong && ranks_ > options_.min_ranks && !asked_to_end_) {
+        take_a_rank_less();
+        say(fmt::format("attempt {} with {}, after {}", attempt + 1, count_ranks(), end.words));
+        continue;
+      }
       if (asked_to_end_ || !may_be_tried_again(end.exit_code)) {
         return end.exit_code;
       }
@@ -73,10 +79,11 @@ class Agent {
                         budget_.most()));
         return end.exit_code;
       }
-      ranks_ = has_failed_again ? std::max(ranks_ - 1, options_.min_ranks) : ranks_;
+      if (has_failed_again && ranks_ > options_.min_ranks) {
+        take_a_rank_less();
+      }
       say(fmt::format("attempt {} with {} in {} s, restart {} of {} without progress, after {}", attempt + 1,
-                      ranks_ == 1 ? "1 rank" : fmt::format("{} ranks", ranks_), pause->count(), budget_.used(),
-                      budget_.most(), end.words));
+                      count_ranks(), pause->count(), budget_.used(), budget_.most(), end.words));
       if (!wait(*pause)) {
         return end.exit_code;
       }
@@ -84,6 +91,13 @@ class Agent {
   }
 
  private:
+  void take_a_rank_less() {
+    --ranks_;
+    is_new_number_ = true;
+  }
+
+  [[nodiscard]] std::string count_ranks() const { return ranks_ == 1 ? "1 rank" : fmt::format("{} ranks", ranks_); }
+
   Verdict run_once(int attempt) {
     auto const starts = rank_starts(options_, ranks_, attempt);
     Processes processes{starts, signals_};
@@ -109,7 +123,7 @@ class Agent {
     return verdict_of(processes, starts.size() > 1);
   }
 
-  void obey(int signal, Processes const& processes) {
+  void obey(int signal, Processes& processes) {
     bool const is_second_sigterm = signal == SIGTERM && std::exchange(terminated_, true);
     asked_to_end_ = true;
     if (is_second_sigterm) {
@@ -133,6 +147,8 @@ class Agent {
   AgentOptions const& options_;
   AwaitedSignals signals_;
   int ranks_;
+  bool is_new_number_ =
+      false;  ///< No attempt has ended with as few: status 2 may mean that they do not divide a batch.
   RestartBudget budget_;
   bool asked_to_end_ = false, terminated_ = false;
 };

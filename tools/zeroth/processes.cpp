@@ -144,9 +144,12 @@ int AwaitedSignals::next(std::optional<Clock::time_point> deadline) const {
 }
 
 Processes::Processes(std::vector<Start> const& starts, AwaitedSignals const& signals) {
+  ::sigemptyset(&sent_);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what they leave behind becomes this process's, whose end it then hears of
   try {
     for (auto const& start : starts) {
-      running_.push_back(start_process(start, signals));
+      groups_.push_back({start_process(start, signals), groups_.size(), start.passes_signals_on});
+      guard_.add(groups_.back().number);
     }
   } catch (...) {
     end();
@@ -158,48 +161,54 @@ Processes::~Processes() { end(); }
 
 void Processes::end() noexcept {
   kill();
-  for (pid_t const process : running_) {
-    if (process != 0) {
-      ::waitpid(process, nullptr, 0);
+  for (auto const& group : groups_) {
+    while (::waitpid(-group.number, nullptr, 0) > 0 || errno == EINTR) {
     }
+    guard_.remove(group.number);
   }
+  groups_.clear();
 }
 
-void Processes::send(int signal) const noexcept {
-  for (pid_t const process : running_) {
-    if (process != 0) {
-      ::kill(process, signal);
-    }
+void Processes::send(int signal) noexcept {
+  ::sigaddset(&sent_, signal);
+  for (auto const& group : groups_) {
+    ::kill(group.passes_signals_on ? group.number : -group.number, signal);
   }
 }
 
 void Processes::kill() const noexcept {
-  for (pid_t const process : running_) {
-    if (process != 0) {
-      ::kill(-process, SIGKILL);
-    }
+  for (auto const& group : groups_) {
+    ::kill(-group.number, SIGKILL);
   }
 }
 
 void Processes::reap() {
   siginfo_t info{};
   while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
-    auto const found = std::ranges::find(running_, info.si_pid);
-    if (found != running_.end()) {  // otherwise an orphan that came to us, as to process 1 of a container
+    auto const found = std::ranges::find_if(
+        groups_, [&](Group const& each) { return each.number == info.si_pid && each.leader_runs; });
+    if (found != groups_.end()) {  // otherwise what one of them has left behind
       Ended const how = info.si_code == CLD_EXITED ? Ended{.status = info.si_status} : Ended{.signal = info.si_status};
-      if (!how.is_well()) {
-        ::kill(-info.si_pid, SIGKILL);  // while the process that is not waited for yet keeps the number
+      if (how.signal == 0 || ::sigismember(&sent_, how.signal) == 0) {
+        ::kill(-info.si_pid, SIGKILL);
       }
-      *found = 0;
-      ended_.emplace_back(static_cast<std::size_t>(found - running_.begin()), how);
+      found->leader_runs = false;
+      ended_.emplace_back(found->place, how);
     }
     ::waitpid(info.si_pid, nullptr, 0);
+    forget_empty_groups();  // now: a group keeps its number as long as one of it is not waited for
     info = {};
   }
 }
 
-bool Processes::are_running() const noexcept {
-  return std::ranges::any_of(running_, [](pid_t process) { return process != 0; });
+void Processes::forget_empty_groups() {
+  std::erase_if(groups_, [this](Group const& each) {
+    bool const is_empty = !each.leader_runs && ::kill(-each.number, 0) != 0 && errno == ESRCH;
+    if (is_empty) {
+      guard_.remove(each.number);
+    }
+    return is_empty;
+  });
 }
 
 }  // namespace zeroth::tools

@@ -12,6 +12,8 @@
 #include <vector>
 #include <zeroth/comm/exit_code.hpp>
 
+#include "group_guard.hpp"
+
 namespace zeroth::tools {
 
 /// SIGTERM, SIGINT, SIGUSR1 and SIGCHLD come to next() while this lives, and to nothing else. Those that were ignored
@@ -35,6 +37,7 @@ class AwaitedSignals {
 struct Start {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;
+  bool passes_signals_on = false;  ///< To what it starts, as mpirun does; otherwise they go to its whole group.
 };
 
 /// How a process ended.
@@ -48,8 +51,8 @@ struct Ended {
   [[nodiscard]] int exit_code() const noexcept { return signal == 0 ? status : 128 + signal; }  ///< As shells say it.
 };
 
-/// Each in a process group of its own, so that what a terminal sends comes once, from here; with nothing to read; and
-/// killed by the system when this process ends, however it does.
+/// Each in a process group of its own, so that what a terminal sends comes once, from here; with nothing to read. The
+/// groups are killed when this process ends, however it does.
 class Processes {
  public:
   /// Starts them all. Throws ConfigError for a program that cannot be run, SystemError for a process that cannot be
@@ -60,18 +63,29 @@ class Processes {
   Processes(Processes const&) = delete;
   Processes& operator=(Processes const&) = delete;
 
-  void send(int signal) const noexcept;  ///< To each that runs, not to what it has started.
-  void kill() const noexcept;            ///< Each, and what it has started.
-  /// Takes note of all that have ended, and kills what those have left behind that failed. Does not wait.
+  void send(int signal) noexcept;  ///< To each group, or to the process alone that passes it on.
+  void kill() const noexcept;      ///< Each, and what it has started.
+  /// Takes note of all that have ended, and kills what they have left behind; not where a process died of what send()
+  /// passed on: what it has started got that too, and may take its time. Does not wait.
   void reap();
-  [[nodiscard]] bool are_running() const noexcept;
+  /// A process, or one that it has started.
+  [[nodiscard]] bool are_running() const noexcept { return !groups_.empty(); }
   /// By place in `starts`, in the order in which they were seen to end.
   [[nodiscard]] std::vector<std::pair<std::size_t, Ended>> const& ended() const noexcept { return ended_; }
 
  private:
+  struct Group {
+    pid_t number = 0;
+    std::size_t place = 0;
+    bool passes_signals_on = false;
+    bool leader_runs = true;
+  };
   void end() noexcept;
+  void forget_empty_groups();
 
-  std::vector<pid_t> running_;  // 0: has ended
+  GroupGuard guard_;
+  std::vector<Group> groups_;  // that have processes
+  sigset_t sent_;
   std::vector<std::pair<std::size_t, Ended>> ended_;
 };
 

@@ -42,7 +42,7 @@ std::vector<Start> under_mpirun(AgentOptions const& options, int ranks) {
   }
   command.insert(command.end(), {"-n", std::to_string(ranks)});
   command.insert(command.end(), options.program.begin(), options.program.end());
-  return {{command, {}}};
+  return {{command, {}, true}};
 }
 
 /// Which `ps` does not show to other users, as it would a command line.
