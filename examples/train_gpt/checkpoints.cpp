@@ -32,10 +32,14 @@ bool is_of(fs::path const& path, fs::path const& folder) {
 
 void prepare_checkpoints(Options const& options) {
   auto const& folder = options.checkpoint;
+  std::error_code error;
+  bool const from_path = !options.resume.empty() && options.resume != resume_newest;
+  if (from_path && fs::status(options.resume, error).type() == fs::file_type::not_found) {
+    throw zeroth::ConfigError{fmt::format("--resume {}: there is no such folder", options.resume.string())};
+  }
   if (folder.empty()) {
     return;
   }
-  std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
     throw zeroth::ConfigError{fmt::format("--checkpoint {}: is something else than a folder", folder.string())};
   }

@@ -151,7 +151,7 @@ TEST_CASE("what the command line asks for is done or refused, with what to do") 
            {"--checkpoint saved --resume other", "and a run that begins with other needs another folder"},
            {"--checkpoint file", "--checkpoint file: is something else than a folder"},
            {"--checkpoint file/in", "--checkpoint file/in: cannot be written: Not a directory", 1},
-           {"--resume nowhere", "nowhere: there is no such folder", 1},
+           {"--resume nowhere", "--resume nowhere: there is no such folder"},
        }) {
     CHECK_THAT(output_of(place, small + "--steps 3 " + row.more, row.status), Contains(row.why));
   }
