@@ -60,11 +60,12 @@ void write_outline(Transaction const& transaction, std::span<Collective const> c
 }
 
 /// The label's views are into `outline`.
-Transaction read_outline(std::span<std::byte const> outline) {
+Transaction read_outline(std::span<std::byte const> outline, Group const& group) {
   OutlineHead head;
   std::memcpy(&head, outline.data(), sizeof head);
   auto const* const text = reinterpret_cast<char const*>(outline.data());
   Transaction transaction;
+  transaction.job_ranks = group.job_ranks;
   transaction.label = {text + offsetof(OutlineHead, purpose), text + offsetof(OutlineHead, unit)};
   transaction.sequence = head.sequence;
   transaction.position = head.position;
@@ -109,7 +110,7 @@ std::string Agreement::disagreement(Group const& group, Transaction const& trans
   std::vector<std::byte> outlines(bytes * said_.size());
   write_outline(transaction, transaction.group, outline);
   exchange(outline.data(), outlines.data(), static_cast<std::int64_t>(bytes));
-  auto const of = [&](std::size_t rank) { return read_outline({outlines.data() + rank * bytes, bytes}); };
+  auto const of = [&](std::size_t rank) { return read_outline({outlines.data() + rank * bytes, bytes}, group); };
   return comm::disagreement(group.name, group.describe_rank(0), of(0), group.describe_rank(static_cast<int>(differing)),
                             of(differing));
 }
@@ -122,13 +123,13 @@ void write_message_outline(Transaction const& transaction, Collective const& mes
 
 std::string compare_message(Group const& group, Transaction const& transaction, Collective const& mine,
                             std::span<std::byte const> theirs) {
-  auto const other = read_outline(theirs);
+  auto const other = read_outline(theirs, group);
   if (same_message(mine, other.group[0])) {
     return {};
   }
-  return message_difference(group.name,
-                            {group.describe_rank(group.rank), transaction.sequence, transaction.label, mine},
-                            {group.describe_rank(mine.peer), other.sequence, other.label, other.group[0]});
+  return message_difference(
+      group.name, {group.describe_rank(group.rank), transaction.sequence, transaction.label, mine, group.job_ranks},
+      {group.describe_rank(mine.peer), other.sequence, other.label, other.group[0], group.job_ranks});
 }
 
 }  // namespace zeroth::comm

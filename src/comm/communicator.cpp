@@ -140,7 +140,12 @@ class Contract {
   static std::uintptr_t address(void const* data) noexcept { return reinterpret_cast<std::uintptr_t>(data); }
 
   [[nodiscard]] std::string say(std::string const& what) const {
-    return fmt::format("{} on communicator '{}': {}", describe(label_, collective_), communicator_.name(), what);
+    std::vector<int> job_ranks;
+    for (int rank = 0; rank < communicator_.world(); ++rank) {
+      job_ranks.push_back(communicator_.job_rank(rank));
+    }
+    return fmt::format("{} on communicator '{}': {}", describe(label_, collective_, job_ranks), communicator_.name(),
+                       what);
   }
 
   Communicator const& communicator_;

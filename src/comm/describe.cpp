@@ -30,7 +30,7 @@ std::string_view peer_word(Operation operation) noexcept {
 
 }  // namespace
 
-std::string describe(Label const& label, Collective const& collective) {
+std::string describe(Label const& label, Collective const& collective, std::span<int const> job_ranks) {
   std::string_view const purpose = label.purpose.substr(0, sizeof(Record::purpose) - 1);
   std::string_view const unit = label.unit.substr(0, sizeof(Record::unit) - 1);
   std::string words = purpose_and_unit(purpose, unit);
@@ -40,8 +40,9 @@ std::string describe(Label const& label, Collective const& collective) {
   if (is_reduction(collective.operation) && collective.reduce != Reduce::sum) {
     words += fmt::format(", by {}", name_of(collective.reduce));
   }
-  if (std::string_view const peer = peer_word(collective.operation); !peer.empty()) {
-    words += fmt::format(", {} {}", peer, collective.peer);
+  bool const is_rank = collective.peer >= 0 && collective.peer < static_cast<int>(job_ranks.size());
+  if (std::string_view const peer = peer_word(collective.operation); !peer.empty() && is_rank) {
+    words += fmt::format(", {} {}", peer, job_ranks[static_cast<std::size_t>(collective.peer)]);
   }
   return fmt::format("{} ({})", name_of(collective.operation), words);
 }

@@ -12,8 +12,9 @@
 
 namespace zeroth::comm {
 
-/// "all_gather (forward of unit 'block 3', 4096 bf16)", "broadcast (step, 1 fp32, root 2)".
-[[nodiscard]] std::string describe(Label const& label, Collective const& collective);
+/// "all_gather (forward of unit 'block 3', 4096 bf16)", "broadcast (step, 1 fp32, root 2)": the root and the partner of
+/// a message as ranks of the job, of which the communicator has `job_ranks`. A peer that is none of them is left out.
+[[nodiscard]] std::string describe(Label const& label, Collective const& collective, std::span<int const> job_ranks);
 /// "1.25 s"; milliseconds where seconds would be zero.
 [[nodiscard]] std::string describe(std::chrono::nanoseconds duration);
 /// "ranks 4 to 7", "ranks 1, 9, 17, ..., 1017": of a job, in order.

@@ -18,7 +18,7 @@
 namespace zeroth::comm {
 
 HostCommunicator::HostCommunicator(HostJob& job, Group group, CommOptions const& options)
-    : job_{job}, group_{std::move(group)}, options_{options}, agreement_{group_.world()} {
+    : job_{job}, group_{std::move(group)}, options_{options}, pool_{group_.job_ranks}, agreement_{group_.world()} {
   job_.enter(group_.id, position_begun_);
 }
 
@@ -56,7 +56,7 @@ std::span<std::byte> HostCommunicator::find_staging(Label const& label, std::spa
     ZEROTH_EXPECTS(staging_.empty() || bytes <= static_cast<std::int64_t>(staging_.size()),
                    fmt::format("{} on communicator '{}' needs {} bytes of staging, and set_staging() gave {}: ask "
                                "staging_bytes() for the largest reduction of every dtype",
-                               describe(label, each), name(), bytes, staging_.size()));
+                               describe(label, each, group_.job_ranks), name(), bytes, staging_.size()));
     needed_bytes = std::max(needed_bytes, bytes);
   }
   if (!staging_.empty() || needed_bytes == 0) {

@@ -35,7 +35,8 @@ std::string describe(Transaction const& transaction) {
                        transaction.label.unit.empty() ? "" : " of ", transaction.label.unit);
   }
   auto const& first = transaction.group.empty() ? transaction.messages.front() : transaction.group.front();
-  return describe(transaction.label, first) + (count == 1 ? "" : fmt::format(" and {} more", count - 1));
+  return describe(transaction.label, first, transaction.job_ranks) +
+         (count == 1 ? "" : fmt::format(" and {} more", count - 1));
 }
 
 bool same(Transaction const& a, Transaction const& b) noexcept {
@@ -48,9 +49,10 @@ std::string difference(std::string const& who_a, Transaction const& a, std::stri
   auto const index = same(a.label, b.label) ? static_cast<std::size_t>(differs.first - a.group.begin()) : 0;
   auto const side = [index](std::string const& who, Transaction const& transaction) {
     std::size_t const count = transaction.group.size();
-    return fmt::format("{} in its transaction {} does {}{}", who, transaction.sequence,
-                       index < count ? describe(transaction.label, transaction.group[index]) : "nothing more",
-                       count > 1 ? fmt::format(" as collective {} of {}", index + 1, count) : "");
+    return fmt::format(
+        "{} in its transaction {} does {}{}", who, transaction.sequence,
+        index < count ? describe(transaction.label, transaction.group[index], transaction.job_ranks) : "nothing more",
+        count > 1 ? fmt::format(" as collective {} of {}", index + 1, count) : "");
   };
   return fmt::format("{}, but {}", side(who_a, a), side(who_b, b));
 }
@@ -85,11 +87,11 @@ std::string message_difference(std::string const& communicator, MessageSide cons
   auto const& receiver = &sender == &a ? b : a;
   return fmt::format(
       "a message differs on communicator '{}': {} in its transaction {} does {}, but {} in its transaction {} does {}",
-      communicator, sender.who, sender.sequence, describe(sender.label, sender.message), receiver.who,
-      receiver.sequence, describe(receiver.label, receiver.message));
+      communicator, sender.who, sender.sequence, describe(sender.label, sender.message, sender.job_ranks), receiver.who,
+      receiver.sequence, describe(receiver.label, receiver.message, receiver.job_ranks));
 }
 
-TransactionPool::TransactionPool() {
+TransactionPool::TransactionPool(std::span<int const> job_ranks) : job_ranks_{job_ranks} {
   for (std::size_t i = 0; i < expected_at_a_time; ++i) {
     add_one();
   }
@@ -115,6 +117,7 @@ Transaction& TransactionPool::take(Label const& label, std::span<Collective cons
   reserve(transaction, longest_);
   free_.pop_back();
   transaction.label = label;
+  transaction.job_ranks = job_ranks_;
   transaction.stream = nullptr;
   transaction.group.clear();
   transaction.messages.clear();

@@ -23,6 +23,7 @@ struct Transaction {
   std::vector<Collective> group;         ///< What all ranks do together, in order.
   std::vector<Collective> messages;      ///< Sends and receives, in order.
   std::vector<std::uint64_t> records;    ///< Of the flight recorder, one per collective.
+  std::span<int const> job_ranks;        ///< [world] Rank in the job of each rank of its communicator.
 
   /// Does every rank take part, or only those that it has messages for?
   [[nodiscard]] bool is_of_all() const noexcept { return messages.empty() || !group.empty(); }
@@ -47,6 +48,7 @@ struct MessageSide {
   std::uint64_t sequence = 0;  ///< Of the transaction that it belongs to.
   Label label;
   Collective message;
+  std::span<int const> job_ranks;  ///< [world]
 };
 /// Do a send and a receive fit?
 [[nodiscard]] bool same_message(Collective const& a, Collective const& b) noexcept;
@@ -62,7 +64,8 @@ struct MessageSide {
 /// list and the most transactions at a time have been seen. Any thread may call anything.
 class TransactionPool {
  public:
-  TransactionPool();
+  /// `job_ranks` [world] are the communicator's, and stay where they are.
+  explicit TransactionPool(std::span<int const> job_ranks);
   /// Holds a copy of `collectives`, and the position after that of the one before.
   [[nodiscard]] Transaction& take(Label const& label, std::span<Collective const> collectives,
                                   std::chrono::milliseconds timeout);
@@ -71,6 +74,7 @@ class TransactionPool {
  private:
   void add_one();
 
+  std::span<int const> job_ranks_;
   std::mutex mutex_;
   std::size_t longest_ = 16;
   std::uint64_t position_ = 0;

@@ -151,10 +151,13 @@ TEST_CASE("threads record at the same time") {
 
 TEST_CASE("collectives in words") {
   Collective const gather{Operation::all_gather, nullptr, nullptr, 12, Dtype::bf16, 0};
-  CHECK(describe({"forward", "block 3"}, gather) == "all_gather (forward of unit 'block 3', 12 bf16)");
-  CHECK(describe({"step", ""}, {Operation::broadcast, nullptr, nullptr, 1, Dtype::fp64, 2}) ==
-        "broadcast (step, 1 fp64, root 2)");
-  CHECK(describe({"start", ""}, {}) == "barrier (start)");
+  CHECK(describe({"forward", "block 3"}, gather, {}) == "all_gather (forward of unit 'block 3', 12 bf16)");
+  std::vector const of_job{4, 5, 7};
+  CHECK(describe({"step", ""}, {Operation::broadcast, nullptr, nullptr, 1, Dtype::fp64, 2}, of_job) ==
+        "broadcast (step, 1 fp64, root 7)");
+  CHECK(describe({"step", ""}, {Operation::broadcast, nullptr, nullptr, 1, Dtype::fp64, 3}, of_job) ==
+        "broadcast (step, 1 fp64)");  // not a rank of it
+  CHECK(describe({"start", ""}, {}, of_job) == "barrier (start)");
   CHECK(describe_ranks({3}) == "rank 3");
   CHECK(describe_ranks({5, 4}) == "ranks 4 and 5");
   CHECK(describe_ranks({4, 5, 6, 7}) == "ranks 4 to 7");
@@ -162,7 +165,8 @@ TEST_CASE("collectives in words") {
   CHECK(describe_ranks({0, 8, 16, 24, 32}) == "ranks 0, 8, 16, ..., 32");
   CHECK(describe_rank("reduce", {0, 2, 1, 3}, 1, 4) == "rank 2");  // in an order of its own
   CHECK(describe_rank("gather-group", {4, 5, 6, 7}, 1, 8) == "rank 5 (of 'gather-group': ranks 4 to 7)");
-  CHECK(describe({"", ""}, {Operation::send, nullptr, nullptr, 3, Dtype::byte, 1}) == "send (3 byte, to rank 1)");
+  CHECK(describe({"", ""}, {Operation::send, nullptr, nullptr, 3, Dtype::byte, 1}, of_job) ==
+        "send (3 byte, to rank 5)");
   CHECK(describe(std::chrono::milliseconds{20}) == "20 ms");
   CHECK(describe(std::chrono::milliseconds{61'250}) == "61.25 s");
 }

@@ -41,6 +41,7 @@ LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank
     : group_{std::move(group)},
       rank_{rank},
       options_{options},
+      pool_{group_->job_ranks()},
       share_{rank, group_->world()},
       of_ranks_(static_cast<std::size_t>(group_->world())) {}
 
@@ -61,10 +62,11 @@ void LocalCommunicator::do_submit(device::Stream& stream, Label const& label, st
                  fmt::format("communicator '{}' has {} ranks; among threads on GPUs at most {} can be", name(), world(),
                              gpu->most_ranks()));
   for (auto const& each : collectives) {
-    ZEROTH_EXPECTS(gpu == nullptr || each.reduce == Reduce::sum,
-                   fmt::format("{} on communicator '{}': 'local' does not reduce {} by {} on streams of a GPU; allowed "
-                               "is sum",
-                               describe(label, each), name(), name_of(each.dtype), name_of(each.reduce)));
+    ZEROTH_EXPECTS(
+        gpu == nullptr || each.reduce == Reduce::sum,
+        fmt::format("{} on communicator '{}': 'local' does not reduce {} by {} on streams of a GPU; allowed "
+                    "is sum",
+                    describe(label, each, group_->job_ranks()), name(), name_of(each.dtype), name_of(each.reduce)));
   }
   Transaction& transaction = pool_.take(label, collectives, options_.timeout);
   transaction.stream = gpu;
@@ -219,7 +221,10 @@ void LocalCommunicator::receive(Transaction const& transaction, Collective const
   auto const why = group_->wait(
       rank_, transaction.timeout, [&](Clock::time_point until) { return channel.wait_until_posted(until); },
       [&](int other) { return other == message.peer && !channel.any_posted(); },
-      [&] { return fmt::format("{}, transaction {}", describe(transaction.label, message), transaction.sequence); });
+      [&] {
+        return fmt::format("{}, transaction {}", describe(transaction.label, message, transaction.job_ranks),
+                           transaction.sequence);
+      });
   if (!why.empty()) {
     group_->fail(why);
   }
@@ -231,15 +236,17 @@ void LocalCommunicator::receive(Transaction const& transaction, Collective const
   if (!same_message(*sent, message)) {
     group_->fail(message_difference(
         name(),
-        {group_->describe_rank(message.peer), channel.transaction().sequence, channel.transaction().label, *sent},
-        {group_->describe_rank(rank_), transaction.sequence, transaction.label, message}));
+        {group_->describe_rank(message.peer), channel.transaction().sequence, channel.transaction().label, *sent,
+         group_->job_ranks()},
+        {group_->describe_rank(rank_), transaction.sequence, transaction.label, message, group_->job_ranks()}));
   }
   auto const bytes = message.count * bytes_of(message.dtype);
   auto* const stream = transaction.stream;
   if ((stream == nullptr) != (channel.transaction().stream == nullptr)) {
     group_->fail(fmt::format("a message of communicator '{}' is between a GPU and the host: {} does {}, {} does {}",
-                             name(), group_->describe_rank(message.peer), describe(channel.transaction().label, *sent),
-                             group_->describe_rank(rank_), describe(transaction.label, message)));
+                             name(), group_->describe_rank(message.peer),
+                             describe(channel.transaction().label, *sent, group_->job_ranks()),
+                             group_->describe_rank(rank_), describe(transaction.label, message, group_->job_ranks())));
   }
   if (stream == nullptr) {
     return device::copy_bytes(message.output, sent->input, bytes);

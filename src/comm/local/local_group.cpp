@@ -35,14 +35,11 @@ LocalGroup::LocalGroup(std::string name, std::vector<Member> const& members, std
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     members_[rank].job_rank = members[rank].job_rank;
     members_[rank].recorder = members[rank].recorder;
+    job_ranks_.push_back(members[rank].job_rank);
   }
 }
 
-std::string LocalGroup::describe_rank(int rank) {
-  std::vector<int> job_ranks;
-  std::ranges::transform(members_, std::back_inserter(job_ranks), &LocalMember::job_rank);
-  return comm::describe_rank(name_, job_ranks, rank, job_->world);
-}
+std::string LocalGroup::describe_rank(int rank) { return comm::describe_rank(name_, job_ranks_, rank, job_->world); }
 
 void LocalGroup::fail(std::string const& reason) {
   job_->abort.abort(reason);

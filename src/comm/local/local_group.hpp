@@ -58,6 +58,7 @@ class LocalGroup {
 
   [[nodiscard]] int world() const noexcept { return static_cast<int>(members_.size()); }
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
+  [[nodiscard]] std::vector<int> const& job_ranks() const noexcept { return job_ranks_; }  ///< [world]
   [[nodiscard]] AbortState& abort() noexcept { return job_->abort; }
   [[nodiscard]] LocalMember& member(int rank) noexcept { return members_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] LocalChannel& channel(int from, int to) noexcept {
@@ -105,6 +106,7 @@ class LocalGroup {
   std::string name_;
   std::shared_ptr<LocalJob> job_;
   std::vector<LocalMember> members_;
+  std::vector<int> job_ranks_;  // [world]
   std::vector<LocalChannel> channels_;
   Barrier entrance_, exit_;
 

@@ -32,8 +32,9 @@ std::shared_ptr<NcclLink> make_link(NcclSession& session, NcclLink::Identity ide
   return std::make_shared<NcclLink>(std::move(identity), session.recorder(), [&session] { return session.failure(); });
 }
 
-std::string in_words(Label const& label, std::span<Collective const> collectives) {
-  return collectives.empty() ? std::string{label.purpose} : describe(label, collectives.front());
+std::string in_words(Label const& label, std::span<Collective const> collectives, NcclLink const& link) {
+  return collectives.empty() ? std::string{label.purpose}
+                             : describe(label, collectives.front(), link.identity.group.job_ranks);
 }
 
 ncclUniqueId make_id() {
@@ -118,7 +119,7 @@ milliseconds NcclCommunicator::time_at_the_end() const noexcept {
 std::exception_ptr NcclCommunicator::ended_before(Label const& label, std::span<Collective const> collectives) const {
   return std::make_exception_ptr(
       PeerError{fmt::format("{}; {} was about to enter {} on communicator '{}'", session_->failure().value_or(""),
-                            describe_this_rank(), in_words(label, collectives), name())});
+                            describe_this_rank(), in_words(label, collectives, *link_), name())});
 }
 
 void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
@@ -157,7 +158,7 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
     }
     gpu->fail(std::current_exception());
     session_->fail(fmt::format("rank {} failed in {} on communicator '{}': {}", session_->rank(),
-                               in_words(label, collectives), name(), describe_current_exception().bare));
+                               in_words(label, collectives, *link_), name(), describe_current_exception().bare));
   }
 }
 

@@ -35,7 +35,9 @@ void rest(std::chrono::microseconds time) {
 }  // namespace
 
 NcclLink::NcclLink(Identity given, FlightRecorder& recorder, JobFailed failed)
-    : identity{std::move(given)}, pending{recorder, identity.gpu}, failed_{std::move(failed)} {
+    : identity{std::move(given)},
+      pending{recorder, identity.gpu, identity.group.job_ranks},
+      failed_{std::move(failed)} {
   owned_->name = identity.group.name;
 }
 

@@ -38,8 +38,9 @@ class NcclPending {
     Clock::time_point begun;
   };
 
-  /// `recorder` outlives it.
-  NcclPending(FlightRecorder& recorder, int gpu) : recorder_{recorder}, gpu_{gpu} {}
+  /// `recorder` and `job_ranks`, [world] of the communicator, outlive it.
+  NcclPending(FlightRecorder& recorder, int gpu, std::span<int const> job_ranks)
+      : recorder_{recorder}, gpu_{gpu}, pool_{job_ranks} {}
   ~NcclPending();
   NcclPending(NcclPending const&) = delete;
   NcclPending& operator=(NcclPending const&) = delete;
