@@ -59,42 +59,45 @@ TEST_CASE("a process over tcp that is killed, or exits, ends all with its name")
   CHECK_THAT(failed(exits), Contains("rank 1 on ") && Contains("ended without leaving the job"));
 }
 
+/// Those of one test wait at the same time.
+struct Run {
+  Run(Words const& scenario, char const* within, int count = world) : child{ranks(scenario, folder, within, count)} {}
+  Folder folder;
+  Child child;
+};
+
 TEST_CASE("a process over tcp that is stopped, busy elsewhere or gone is missed within the timeout, and named") {
   auto const* const within = GENERATE("memory", "network");
   CAPTURE(within);
-  Folder const folder;
-  Child child{ranks({"steps", "--timeout", "2000"}, folder, within)};
-  REQUIRE(child.wait_for("is under way.", world));
-  int const stopped = process_of(child.output(), 1);
+  Run steps{{"steps", "--timeout", "2000"}, within};
+  Run freeze{{"freeze", "--timeout", "2000"}, within};
+  Run leave{{"leave", "--timeout", "2000"}, within};
+  Run out_of_order{{"out_of_order", "--timeout", "2000"}, within};
+  REQUIRE(steps.child.wait_for("is under way.", world));
+  int const stopped = process_of(steps.child.output(), 1);
   ::kill(stopped, SIGSTOP);
-  CHECK_THAT(failed(child), Contains(" waited ") && Contains("missing: rank 1, which does not answer"));
+  CHECK_THAT(failed(steps.child), Contains(" waited ") && Contains("missing: rank 1, which does not answer"));
   CHECK(is_gone(stopped));
-  for (auto const& [scenario, words] :
-       {std::pair{"freeze", "missing: rank 1, which last started all_reduce (step of unit 'h.3', 2 fp32)"},
-        std::pair{"leave", "rank 1 left"},
-        std::pair{"out_of_order", "rank 1 in its transaction 4 does broadcast (forward of unit 'h.4', 1 fp32"}}) {
-    Folder const own;
-    Child other{ranks({scenario, "--timeout", "2000"}, own, within)};
-    CHECK_THAT(failed(other), Contains(words));
-  }
+  CHECK_THAT(failed(freeze.child),
+             Contains("missing: rank 1, which last started all_reduce (step of unit 'h.3', 2 fp32)"));
+  CHECK_THAT(failed(leave.child), Contains("rank 1 left"));
+  CHECK_THAT(failed(out_of_order.child),
+             Contains("rank 1 in its transaction 4 does broadcast (forward of unit 'h.4', 1 fp32"));
 }
 
 TEST_CASE("what befalls processes of one group over tcp ends all, with the group's name") {
   auto const* const within = GENERATE("memory", "network");
-  auto const output_of = [&](char const* scenario) {
-    Folder const folder;
-    Child child{ranks({scenario}, folder, within, 4)};
-    return failed(child);
-  };
   CAPTURE(within);
-  CHECK_THAT(output_of("throw_in_a_group"), Contains("zeroth: [rank 3/4] the data are gone\n"));
-  CHECK_THAT(output_of("freeze_in_a_group"), Contains("rank 2 (of 'gather-group': ranks 2 and 3) waited ") &&
-                                                 Contains("all_gather (forward of unit 'block0'") &&
-                                                 Contains("missing: rank 3"));
-  CHECK_THAT(output_of("diverge_in_a_group"),
-             Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
-                 Contains("rank 3 (of 'gather-group': ranks 2 and 3) in its transaction"));
-  CHECK_THAT(output_of("die_in_a_group"),
+  Run thrown{{"throw_in_a_group"}, within, 4};
+  Run frozen{{"freeze_in_a_group"}, within, 4};
+  Run diverged{{"diverge_in_a_group"}, within, 4};
+  Run dead{{"die_in_a_group"}, within, 4};
+  CHECK_THAT(failed(thrown.child), Contains("zeroth: [rank 3/4] the data are gone\n"));
+  CHECK_THAT(failed(frozen.child), Contains("rank 2 (of 'gather-group': ranks 2 and 3) waited ") &&
+                                       Contains("all_gather (forward of unit 'block0'") && Contains("missing: rank 3"));
+  CHECK_THAT(failed(diverged.child), Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
+                                         Contains("rank 3 (of 'gather-group': ranks 2 and 3) in its transaction"));
+  CHECK_THAT(failed(dead.child),
              Contains("rank 3 on ") && Contains(" (of 'gather-group': ranks 2 and 3; 'reduce-replicas': ranks 1 and 3) "
                                                 "ended without leaving the job"));
 }
