@@ -154,6 +154,18 @@ std::string bytes_of(WireHead const& head) {
   return {bytes.data(), bytes.size()};
 }
 
+TEST_CASE("a rank that has greeted is let in, however many strangers come behind it") {
+  Street street;
+  auto const whole = framed(encode(Greeting{.token = "the token", .from = 0, .to = 1, .world = 3}));
+  std::vector<Descriptor> sockets;
+  sockets.push_back(street.knock());
+  REQUIRE(::send(sockets.back().get(), whole.data(), whole.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(whole.size()));
+  for (std::size_t i = 0; i < most_idle_strangers + 10; ++i) {
+    sockets.push_back(street.knock());
+  }
+  CHECK(street.serve_until([&] { return !street.guests.empty(); }));
+}
+
 TEST_CASE("a rank takes nothing that it did not ask for, and no head that makes no sense") {
   auto const left = bytes_of({.kind = WireKind::left, .communicator = 7, .offset = 9});
   CHECK(said(left + left) == "3 3 it closed the connection");

@@ -29,10 +29,7 @@ std::vector<Door::Guest> Door::serve(std::span<pollfd const> entries, Clock::tim
   auto entry = entries.begin() + 1;
   for (auto& stranger : strangers_) {
     if ((entry++)->revents != 0) {
-      if (int const rank = listen_to(stranger); rank >= 0) {
-        guests.push_back({rank, std::move(stranger.connection).release()});
-        stranger.ended = true;
-      }
+      hear(stranger, guests);
     }
     if (!stranger.ended && now - stranger.since >= options_.patience) {
       if (stranger.connection.has_received()) {
@@ -43,7 +40,7 @@ std::vector<Door::Guest> Door::serve(std::span<pollfd const> entries, Clock::tim
   }
   strangers_.remove_if([](Stranger const& each) { return each.ended; });
   if (entries.front().revents != 0) {
-    accept_all(now);
+    accept_all(now, guests);
   }
   return guests;
 }
@@ -53,16 +50,24 @@ Clock::time_point Door::next_deadline() const noexcept {
   return strangers_.empty() ? accept : std::min(accept, strangers_.front().since + options_.patience);
 }
 
-void Door::accept_all(Clock::time_point now) {
+void Door::accept_all(Clock::time_point now, std::vector<Guest>& guests) {
   int error = 0;
   while (auto arrival = accept_from(options_.listener, error)) {
     strangers_.push_back({Connection{std::move(arrival->socket), most_greeting_bytes}, arrival->address, now});
     if (strangers_.size() > most_idle_strangers + static_cast<std::size_t>(options_.world)) {
+      hear(strangers_.front(), guests);  // it may be a rank that has introduced itself since
       strangers_.pop_front();
     }
   }
   if (error != 0) {  // no more files, say: connections wait in the system's queue
     accept_again_ = now + rest_after_refused_accept;
+  }
+}
+
+void Door::hear(Stranger& stranger, std::vector<Guest>& guests) {
+  if (int const rank = listen_to(stranger); rank >= 0) {
+    guests.push_back({rank, std::move(stranger.connection).release()});
+    stranger.ended = true;
   }
 }
 

@@ -47,7 +47,9 @@ class Door {
     Clock::time_point since;
     bool ended = false;
   };
-  void accept_all(Clock::time_point now);
+  void accept_all(Clock::time_point now, std::vector<Guest>& guests);
+  /// Takes in what it has said, and adds it to `guests` if it is to be let in.
+  void hear(Stranger& stranger, std::vector<Guest>& guests);
   /// The rank that it is, or -1.
   [[nodiscard]] int listen_to(Stranger& stranger);
   [[nodiscard]] std::string objection_to(Greeting const& greeting) const;
