@@ -10,6 +10,7 @@
 
 #include "comm/store/socket.hpp"
 #include "support/catch.hpp"
+#include "support/log.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -122,6 +123,21 @@ TEST_CASE("what came while rank 0 was frozen counts before one is named") {
     job.serve_at(Clock::now() + timeout, 0);
     CHECK_FALSE(job.is_deserted());
   }
+}
+
+TEST_CASE("ranks that take long to come are named once, while others wait") {
+  int error = 0;
+  testing::Log const log;
+  StoreServer server{listen_at("127.0.0.1", 0, error), {"token", 3, timeout}};
+  auto [mine, stores] = socket_pair();
+  server.adopt(std::move(stores), "here");
+  for (auto const after : {silence_before_log / 2, silence_before_log, 2 * silence_before_log}) {
+    std::vector<pollfd> entries;
+    server.watch(entries);
+    server.serve(entries, Clock::now() + after);
+    CHECK(log.count("still waits") == (after < silence_before_log ? 0 : 1));
+  }
+  CHECK_THAT(log.all(), Contains("rank 0 still waits for ranks 1 (has not joined) and 2 (has not joined)"));
 }
 
 TEST_CASE("a rank that has introduced itself is let in, however many strangers come behind it") {

@@ -121,7 +121,7 @@ void StoreClient::serve(std::span<pollfd const> entries, Clock::time_point now) 
       if (!open && state_ == State::joined) {
         fail({0,
               name_rank0() +
-                  " ended without leaving the job: its process was killed or crashed, or the connection broke",
+                  " ended without leaving the job: its process exited, was killed or crashed, or the connection broke",
               true});
       }
     } catch (BadFrame const& bad) {

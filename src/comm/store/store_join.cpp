@@ -98,7 +98,8 @@ Joined join_store(StoreOptions const& options) {
       return std::move(*joined);
     }
     auto const now = Clock::now();
-    if (now + pause >= deadline) {
+    auto const left = deadline - now;
+    if (left < first_pause) {
       throw PeerError{
           fmt::format("rank {} of {} did not find rank 0's store at {} within {}; the last attempt: {}. Is "
                       "rank 0 running, on that host, and may this one reach it there?",
@@ -109,7 +110,7 @@ Joined join_store(StoreOptions const& options) {
       logger().warn("{}rank {} still looks for rank 0's store at {}: {}", rank_prefix(), options.rank,
                     place_of(options), problem);
     }
-    std::this_thread::sleep_for(pause);
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, left / 2));  // the last attempts need time, too
   }
 }
 

@@ -95,6 +95,7 @@ Clock::time_point StoreServer::next_deadline() const noexcept {
       next = std::min(next, peer->heard + options_.heartbeat_timeout);
     }
   }
+  next = std::min(next, warns_at_.value_or(next));
   return inquest_ && !failure_ ? std::min(next, inquest_->deadline()) : next;
 }
 
@@ -115,10 +116,28 @@ void StoreServer::look_at_the_clock(Clock::time_point now) {
       end(*peer, "does not read what it asked for");
     }
   }
+  warn_of_absent(now);
   look_for_silence(now);
   look_at_the_inquest(now);
   if (now >= table_.next_deadline()) {
     table_.expire(now);
+  }
+}
+
+/// Once, where ranks take long to come: whoever waits for them may look why.
+void StoreServer::warn_of_absent(Clock::time_point now) {
+  if (!warns_at_ || now < *warns_at_) {
+    return;
+  }
+  warns_at_.reset();
+  std::vector<int> absent;
+  for (std::size_t rank = 0; rank < roster_.size(); ++rank) {
+    if (roster_[rank] == RankState::absent) {
+      absent.push_back(static_cast<int>(rank));
+    }
+  }
+  if (!absent.empty() && !failure_) {
+    logger().warn("{}rank 0 still waits for {}", rank_prefix(), describe_ranks(absent, roster_));
   }
 }
 
@@ -320,7 +339,7 @@ void StoreServer::read(Peer& peer, Clock::time_point now) {
     return;
   }
   if (!open && !peer.ended) {
-    end(peer, "ended without leaving the job: its process was killed or crashed, or the connection broke");
+    end(peer, "ended without leaving the job: its process exited, was killed or crashed, or the connection broke");
   }
 }
 

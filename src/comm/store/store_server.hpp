@@ -74,6 +74,7 @@ class StoreServer {
   void leave(Peer& peer);
   void fail(int origin, std::string const& reason);
   void look_at_the_clock(Clock::time_point now);
+  void warn_of_absent(Clock::time_point now);
   void look_for_silence(Clock::time_point now);
   void read_what_came(Clock::time_point now);
   void fail_for_silence(Clock::time_point now);
@@ -94,6 +95,7 @@ class StoreServer {
   std::vector<std::string> hosts_;  // [world]
   std::optional<Inquest> inquest_;
   std::optional<JobFailure> failure_;
+  std::optional<Clock::time_point> warns_at_ = Clock::now() + silence_before_log;  // unless all have come
   Clock::time_point accept_again_{};  // after the system has refused a connection
   int strangers_logged_ = 0;
 };
