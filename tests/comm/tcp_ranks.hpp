@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Ranks of the tcp transport as threads of the test, each with a session of its own.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,15 +23,18 @@ namespace zeroth::comm::conformance {
           .within_machine = within};
 }
 
-/// A free port, and the sessions of `world` ranks that met there.
-[[nodiscard]] inline std::vector<std::shared_ptr<TcpSession>> tcp_sessions(int world, WithinMachine within) {
+/// A free port, and the sessions of `world` ranks that met there, with options that `change` may change.
+[[nodiscard]] inline std::vector<std::shared_ptr<TcpSession>> tcp_sessions(
+    int world, WithinMachine within, std::function<void(TcpOptions&)> const& change = [](TcpOptions&) {}) {
   int error = 0;
   auto const port = port_of(listen_at("127.0.0.1", 0, error));  // free again when this is through
   std::vector<std::shared_ptr<TcpSession>> sessions(static_cast<std::size_t>(world));
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      sessions[static_cast<std::size_t>(rank)] = std::make_shared<TcpSession>(tcp_options(rank, world, port, within));
+      auto options = tcp_options(rank, world, port, within);
+      change(options);
+      sessions[static_cast<std::size_t>(rank)] = std::make_shared<TcpSession>(std::move(options));
     });
   }
   return sessions;  // once all threads have ended

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 
 #include <cstdint>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -127,6 +129,26 @@ TEST_CASE("counts that differ are told where nothing is compared, whoever has mo
                           Catch::Contains(std::to_string(2 * of_rank_0)) && Catch::Contains("at the same counts?"));
   if (of_rank_0 == 1000) {
     CHECK_THAT(said[0], Catch::Contains("at the same counts?"));
+  }
+}
+
+TEST_CASE("ranks beside rank 0 are where others reach rank 0, though its name is this machine's loopback address") {
+  constexpr int world = 3;
+  std::mutex mutex;
+  std::set<std::string> hosts;
+  std::vector<std::shared_ptr<TcpSession>> sessions =
+      tcp_sessions(world, WithinMachine::network, [&](TcpOptions& each) {
+        each.rendezvous.at.host = "127.1";  // a name that resolves so, and does not spell it
+        each.detour = [&](int /*rank*/, Endpoint const& at) {
+          std::scoped_lock const lock{mutex};
+          hosts.insert(at.host);
+          return at;
+        };
+      });
+  CHECK(hosts == std::set<std::string>{"127.0.0.1"});
+  std::vector<std::jthread> threads;
+  for (auto& session : sessions) {
+    threads.emplace_back([mine = std::move(session)] { mine->await_all(); });
   }
 }
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -239,9 +238,7 @@ std::string address_of_interface(std::string const& name) {
   std::set<std::string> names;
   for (auto const* each = all.get(); each != nullptr; each = each->ifa_next) {
     names.insert(each->ifa_name);
-    bool const fits = name.empty() ? (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0
-                                   : name == each->ifa_name;
-    if (!fits || each->ifa_addr == nullptr) {
+    if (name != each->ifa_name || each->ifa_addr == nullptr) {
       continue;
     }
     if (each->ifa_addr->sa_family == AF_INET && four.empty()) {
@@ -252,10 +249,8 @@ std::string address_of_interface(std::string const& name) {
     }
   }
   if (four.empty() && six.empty()) {
-    throw ConfigError{fmt::format("{}: this machine's interfaces are {}",
-                                  name.empty() ? std::string{"no interface but loopback has an address"}
-                                               : fmt::format("interface '{}' has no address", name),
-                                  fmt::join(names, ", "))};
+    throw ConfigError{
+        fmt::format("interface '{}' has no address: this machine's interfaces are {}", name, fmt::join(names, ", "))};
   }
   return four.empty() ? six : four;
 }

@@ -53,8 +53,8 @@ struct Ends {
   std::string here, there;
 };
 [[nodiscard]] Ends ends_of(Descriptor const& socket);
-/// The first address of this machine's interface `name`, IPv4 before IPv6 and none of a link alone; where `name` is
-/// empty of the first interface that is up and is no loopback. Throws ConfigError that lists the interfaces.
+/// The first address of this machine's interface `name`, IPv4 before IPv6 and none of a link alone. Throws ConfigError
+/// that lists the interfaces.
 [[nodiscard]] std::string address_of_interface(std::string const& name);
 
 struct Arrival {

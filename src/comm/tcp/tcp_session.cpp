@@ -24,7 +24,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Where this rank listens, and the address by which others reach it; empty: that by which they reach rank 0.
+/// Where this rank listens, and the address by which others reach it; empty: that by which they reach rank 0, on whose
+/// machine it is.
 struct Place {
   Descriptor listener;
   std::string host;
@@ -37,10 +38,8 @@ Place listen(TcpOptions const& options, std::string const& interface_address, St
     place = {listen_on(interface_address, 0, error), interface_address};
   } else {
     auto const& host = options.rendezvous.at.host;
-    place = {listen_at(host, 0, error), store.ends().here};
-    if (!is_loopback(host) && options.rendezvous.rank != 0 && is_loopback(place.host)) {
-      place.host = address_of_interface("");  // it is on rank 0's machine, and others need not be
-    }
+    auto const& here = store.ends().here;
+    place = {listen_at(host, 0, error), is_loopback(here) ? std::string{} : here};
   }
   if (!place.listener) {
     throw SystemError{"no port to listen at for the other ranks: " + error_text(error)};
@@ -132,6 +131,10 @@ void TcpSession::meet(TcpOptions const& options) {
                                                    .text(encode(mine.file))
                                                    .take(),
                                                options.rendezvous.join_timeout);
+  auto const& host = options.rendezvous.at.host;
+  std::string const where_rank0_is = rank_ != 0          ? rendezvous_->store().ends().there
+                                     : is_loopback(host) ? host
+                                                         : "127.0.0.1";
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     BodyReader reader{all[rank]};
     auto& each = ranks_[rank];
@@ -139,8 +142,8 @@ void TcpSession::meet(TcpOptions const& options) {
     each.at.port = static_cast<int>(reader.number(1, 65535));
     each.domain = reader.text(most_value_bytes);
     each.file = decode_shared_file(reader.text(most_value_bytes));
-    if (each.at.host.empty()) {  // rank 0
-      each.at.host = rendezvous_->store().ends().there;
+    if (each.at.host.empty()) {
+      each.at.host = where_rank0_is;
     }
   }
 }
