@@ -132,6 +132,43 @@ TEST_CASE("counts that differ are told where nothing is compared, whoever has mo
   }
 }
 
+TEST_CASE("ranks that do different things with as many bytes are told where nothing is compared") {
+  auto const way = one_way();
+  std::int64_t const count = GENERATE(20, 1000);
+  struct Row {
+    char const* name;
+    Collective of_rank_0, of_rank_1;
+  };
+  Collective const sum{Operation::all_reduce, nullptr, nullptr, count, Dtype::fp32, 0};
+  Collective const gather{Operation::all_gather, nullptr, nullptr, count, Dtype::fp32, 0};
+  auto const row =
+      GENERATE_COPY(Row{"dtype", gather, {Operation::all_gather, nullptr, nullptr, count, Dtype::int32, 0}},
+                    Row{"operator", sum, {Operation::all_reduce, nullptr, nullptr, count, Dtype::fp32, 0, Reduce::maximum}},
+                    Row{"operation", {Operation::broadcast, nullptr, nullptr, count, Dtype::fp32, 0}, gather},
+                    Row{"message",
+                        {Operation::send, nullptr, nullptr, count, Dtype::fp32, 1},
+                        {Operation::receive, nullptr, nullptr, count, Dtype::int32, 0}});
+  auto const differ = [&](Rank& rank) -> std::string {
+    auto mine = rank.communicator.rank() == 0 ? row.of_rank_0 : row.of_rank_1;
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    auto const memory = rank.device.allocate(device::Category::gradients, 16 * count);
+    auto const known = rank.communicator.register_memory(*memory);
+    mine.input = memory->data();
+    mine.output = memory->data() + 8 * count;
+    try {
+      rank.communicator.submit(*stream, {"test", "kinds"}, {&mine, 1});
+      stream->synchronize();
+    } catch (PeerError const& error) {
+      return error.what();
+    }
+    return "nothing was said";
+  };
+  auto const said = run_tcp_ranks(2, within_machine(way), differ, {}, platform(way));
+  CAPTURE(name_of(way), count, row.name);
+  CHECK_THAT(said[1],
+             Catch::Contains("is in another collective here: operation, dtype, operator, count or root differ"));
+}
+
 TEST_CASE("ranks beside rank 0 are where others reach rank 0, though its name is this machine's loopback address") {
   constexpr int world = 3;
   std::mutex mutex;
@@ -160,8 +197,8 @@ struct TwoLanes {
 
   /// Where the second rank finds what the first one shows; null if that has to come by the network.
   std::byte const* find(device::Memory const& memory) {
-    auto const shown = first.show(1, Tag::blocks, memory.data(), 4096);
-    auto const at = second.borrow(0, Tag::blocks, number, 0, 4096, true);
+    auto const shown = first.show(1, Tag::blocks, memory.data(), 4096, 0);
+    auto const at = second.borrow(0, Tag::blocks, number, 0, 4096, true, 0);
     REQUIRE(at);
     REQUIRE(shown == (*at == nullptr ? MemoryLanes::Shown::by_network : MemoryLanes::Shown::here));
     REQUIRE(second.let_go(0, Tag::blocks, number));
@@ -222,8 +259,8 @@ TEST_CASE("who withdraws its memory is not waited for, and what was borrowed of 
   auto const address = reinterpret_cast<std::uint64_t>(memory.data());
   auto const number = lanes.first.windows().begin(address, 4096);
   lanes.second.windows().open(number, 0, describe_file(memory.file()), address, 4096);
-  REQUIRE(lanes.first.show(1, Tag::blocks, memory.data(), 4096) == MemoryLanes::Shown::here);
-  REQUIRE(lanes.second.borrow(0, Tag::blocks, 0, 0, 4096, true));
+  REQUIRE(lanes.first.show(1, Tag::blocks, memory.data(), 4096, 0) == MemoryLanes::Shown::here);
+  REQUIRE(lanes.second.borrow(0, Tag::blocks, 0, 0, 4096, true, 0));
   lanes.first.withdraw();
   CHECK_FALSE(lanes.second.let_go(0, Tag::blocks, 0));
 }

@@ -174,7 +174,7 @@ TEST_CASE("a rank takes nothing that it did not ask for, and no head that makes 
   CHECK_THAT(said(bytes_of({.kind = WireKind::data, .bytes = 5}) + "hello"), Contains("not asked for"));
   CHECK_THAT(said(bytes_of({.kind = WireKind::data, .bytes = most_piece_bytes + 1})), Contains("announces"));
   CHECK_THAT(said(bytes_of({.kind = WireKind::answer, .bytes = most_whereabouts_bytes + 1})), Contains("announces"));
-  CHECK_THAT(said(bytes_of({.kind = WireKind::want, .bytes = 1})), Contains("announces"));
+  CHECK_THAT(said(bytes_of({.kind = WireKind::left, .bytes = 1})), Contains("announces"));
   CHECK_THAT(said(bytes_of({.kind = static_cast<WireKind>(0)})), Contains("unknown kind 0"));
   CHECK_THAT(said(bytes_of({.kind = static_cast<WireKind>(6)})), Contains("unknown kind 6"));
   CHECK_THAT(said(bytes_of({.kind = WireKind::want, .tag = static_cast<Tag>(4)})), Contains("tag 4"));

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <compare>
 #include <cstdint>
+#include <string_view>
 
 #include "comm/tcp/bell.hpp"
 
@@ -13,6 +14,12 @@ namespace zeroth::comm {
 /// under others.
 enum class Tag : std::uint8_t { blocks, messages, from_senders, from_receivers };
 constexpr int tag_count = 4;
+
+/// What a rank is told of another one that shows or wants the right number of bytes for something else.
+inline constexpr std::string_view in_another_collective =
+    "is in another collective here: operation, dtype, operator, count or root differ. Do all ranks run the same "
+    "program, "
+    "at the same counts? CommOptions::check says what each rank does";
 
 struct Channel {
   std::uint64_t communicator = 0;

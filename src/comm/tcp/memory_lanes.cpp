@@ -39,6 +39,7 @@ struct MemoryLanes::Slot {
   std::uint64_t address = 0;
   std::int64_t bytes = 0;
   std::uint32_t registration = 0;  // of PeerWindows; 0: none, so that more than `few` take the network
+  std::uint32_t outline = 0;
   alignas(16) std::array<std::byte, most_inline_bytes> few{};
 };
 
@@ -102,7 +103,8 @@ MemoryLanes::Lane& MemoryLanes::lane(int from, int to, Tag tag) const noexcept {
       reinterpret_cast<Lane*>(base_ + static_cast<std::size_t>(members_) * sizeof(Row) + index * sizeof(Lane)));
 }
 
-MemoryLanes::Shown MemoryLanes::show(int to, Tag tag, void const* data, std::int64_t bytes) noexcept {
+MemoryLanes::Shown MemoryLanes::show(int to, Tag tag, void const* data, std::int64_t bytes,
+                                     std::uint32_t outline) noexcept {
   auto& shown_here = lane(me_, to, tag);
   auto const number = shown_here.shown.load(std::memory_order_relaxed);
   if (number - shown_here.taken.load(std::memory_order_acquire) >= most_shown) {
@@ -112,6 +114,7 @@ MemoryLanes::Shown MemoryLanes::show(int to, Tag tag, void const* data, std::int
   auto& needed_here = needed_[queue_of(to, tag)];
   slot.address = reinterpret_cast<std::uint64_t>(data);
   slot.bytes = bytes;
+  slot.outline = outline;
   slot.registration = bytes > most_inline_bytes ? windows_.number_of(slot.address, bytes) : 0;
   if (slot.registration != 0) {
     needed_here = number + 1;
@@ -138,7 +141,7 @@ bool MemoryLanes::has_taken(int to, Tag tag) const noexcept {
 }
 
 MemoryLanes::Slot const* MemoryLanes::find(int from, Tag tag, std::uint32_t number, std::int64_t offset,
-                                           std::int64_t bytes, bool last) const {
+                                           std::int64_t bytes, bool last, std::uint32_t outline) const {
   auto const& theirs = lane(from, me_, tag);
   if (theirs.taken.load(std::memory_order_relaxed) != number ||
       !Counter::reached(theirs.shown.load(std::memory_order_acquire), number + 1)) {
@@ -148,12 +151,15 @@ MemoryLanes::Slot const* MemoryLanes::find(int from, Tag tag, std::uint32_t numb
   if (offset + bytes > slot.bytes || (last && offset + bytes != slot.bytes)) {
     throw WrongSize{slot.bytes};
   }
+  if (outline != slot.outline) {
+    throw WrongCollective{};
+  }
   return &slot;
 }
 
 std::optional<std::byte const*> MemoryLanes::borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset,
-                                                    std::int64_t bytes, bool last) {
-  auto const* const slot = find(from, tag, number, offset, bytes, last);
+                                                    std::int64_t bytes, bool last, std::uint32_t outline) {
+  auto const* const slot = find(from, tag, number, offset, bytes, last, outline);
   if (slot == nullptr) {
     return std::nullopt;
   }

@@ -29,6 +29,8 @@ class MemoryLanes {
   struct WrongSize {
     std::int64_t shown = 0;
   };
+  /// What is shown belongs to another collective than what is taken.
+  struct WrongCollective {};
   enum class Shown : std::uint8_t { full, here, by_network };
 
   /// Makes the pages. The others open file(), until close_file().
@@ -45,15 +47,15 @@ class MemoryLanes {
   [[nodiscard]] Bell& bell() noexcept;  ///< Of this rank: rung whenever one of the others has shown or taken something.
 
   /// Shows `bytes` at `data`, which stay as they are until they are has_taken(), unless the queue is full. Where the
-  /// answer is by_network only their number is shown: they have to be sent.
-  [[nodiscard]] Shown show(int to, Tag tag, void const* data, std::int64_t bytes) noexcept;
+  /// answer is by_network only their number is shown: they have to be sent. Who takes them gives the same `outline`.
+  [[nodiscard]] Shown show(int to, Tag tag, void const* data, std::int64_t bytes, std::uint32_t outline) noexcept;
   /// Whether `to` needs no memory of this rank any more.
   [[nodiscard]] bool has_taken(int to, Tag tag) const noexcept;
   /// Where a part is of what `from` shows as number `number`, from 0, under `tag`: there it stays until let_go(). Null
   /// if it comes by the network. Nothing if it is not there yet. Throws WrongSize where there are fewer bytes than
-  /// that, or more behind the `last` part.
+  /// that, or more behind the `last` part, and WrongCollective where it was shown with another outline.
   [[nodiscard]] std::optional<std::byte const*> borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset,
-                                                       std::int64_t bytes, bool last);
+                                                       std::int64_t bytes, bool last, std::uint32_t outline);
   /// Needs no more of it. False if `from` had withdrawn it before: then what was read may have been anything.
   [[nodiscard]] bool let_go(int from, Tag tag, std::uint32_t number) noexcept;
   [[nodiscard]] PeerWindows& windows() noexcept { return windows_; }  ///< Registered memory of the others.
@@ -70,7 +72,7 @@ class MemoryLanes {
   [[nodiscard]] Row& row(int member) const noexcept;
   [[nodiscard]] Lane& lane(int from, int to, Tag tag) const noexcept;
   [[nodiscard]] Slot const* find(int from, Tag tag, std::uint32_t number, std::int64_t offset, std::int64_t bytes,
-                                 bool last) const;
+                                 bool last, std::uint32_t outline) const;
   [[nodiscard]] bool has_withdrawn(int from) const noexcept;
 
   int members_, me_;

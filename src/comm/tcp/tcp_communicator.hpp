@@ -35,7 +35,9 @@ class TcpCommunicator final : public HostCommunicator {
     collectives_.exchange_with_peers(messages, said, heard, bytes);
   }
   void run(Collective const& collective, std::span<std::byte> staging) override {
+    transfers_.expect(&collective);
     collectives_.run(collective, staging);
+    transfers_.expect(nullptr);
   }
   void start_messages(std::span<Collective const> messages) override { transfers_.start_messages(messages); }
   void await_messages() override;

@@ -54,18 +54,19 @@ TcpLinks::~TcpLinks() {
 
 // ---- what callers ask -----------------------------------------------------------------------------------------------
 
-void TcpLinks::show(int to, Channel const& channel, void const* data, std::int64_t bytes, Notice const& notice) {
+void TcpLinks::show(int to, Channel const& channel, void const* data, std::int64_t bytes, std::uint32_t outline,
+                    Notice const& notice) {
   std::scoped_lock const lock{mutex_};
   if (halted_) {
     return;
   }
   auto& queue = peer(to).queues[channel];
-  queue.shown.push({static_cast<std::byte const*>(data), bytes, notice});
+  queue.shown.push({static_cast<std::byte const*>(data), bytes, outline, notice});
   serve(peer(to), channel, queue);
 }
 
 void TcpLinks::want(int from, Channel const& channel, std::int64_t offset, std::int64_t bytes, void* to, bool last,
-                    Notice const& notice) {
+                    std::uint32_t outline, Notice const& notice) {
   std::scoped_lock const lock{mutex_};
   if (halted_) {
     return;
@@ -74,6 +75,7 @@ void TcpLinks::want(int from, Channel const& channel, std::int64_t offset, std::
   peer(from).out.say({.kind = WireKind::want,
                       .tag = channel.tag,
                       .last = last,
+                      .outline = outline,
                       .communicator = channel.communicator,
                       .offset = static_cast<std::uint64_t>(offset),
                       .length = static_cast<std::uint64_t>(bytes)});
@@ -149,6 +151,10 @@ std::optional<Piece> TcpLinks::next_piece(Peer& peer) {
         true);
     return std::nullopt;
   }
+  if (want.outline != shown.outline) {
+    break_off(peer, fmt::format("it {}", in_another_collective), true);
+    return std::nullopt;
+  }
   auto const bytes = std::min(want.left, std::int64_t{most_piece_bytes});
   Piece piece{.head = {.kind = WireKind::data,
                        .tag = channel.tag,
@@ -199,7 +205,8 @@ void TcpLinks::advance_in(int rank) {
     Channel const channel{head.communicator, head.tag};
     if (head.kind == WireKind::want) {
       auto& queue = from.queues[channel];
-      queue.wants.push({static_cast<std::int64_t>(head.offset), static_cast<std::int64_t>(head.length), head.last});
+      queue.wants.push(
+          {static_cast<std::int64_t>(head.offset), static_cast<std::int64_t>(head.length), head.last, head.outline});
       serve(from, channel, queue);
     } else if (head.kind == WireKind::data) {
       auto& queue = from.queues.at(channel);

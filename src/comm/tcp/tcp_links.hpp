@@ -38,12 +38,14 @@ class TcpLinks {
   TcpLinks(TcpLinks const&) = delete;
   TcpLinks& operator=(TcpLinks const&) = delete;
 
-  /// Shows `bytes` at `data` to rank `to`, until it has let them go: then `notice`.
-  void show(int to, Channel const& channel, void const* data, std::int64_t bytes, Notice const& notice);
+  /// Shows `bytes` at `data` to rank `to`, which wants them with the same `outline`, until it has let them go: then
+  /// `notice`.
+  void show(int to, Channel const& channel, void const* data, std::int64_t bytes, std::uint32_t outline,
+            Notice const& notice);
   /// Asks rank `from` for a part of what it shows next under `channel`, or is to show; `last` lets that go. `notice`
   /// when all has come.
   void want(int from, Channel const& channel, std::int64_t offset, std::int64_t bytes, void* to, bool last,
-            Notice const& notice);
+            std::uint32_t outline, Notice const& notice);
   void say(int to, WireHead const& head, std::string words = {});
   void forget(std::uint64_t communicator);  ///< Its channels, on which nothing is under way.
   void expect_end(bool expected);           ///< Whether a rank may close its connections now.
@@ -53,11 +55,13 @@ class TcpLinks {
   struct Shown {
     std::byte const* data = nullptr;
     std::int64_t bytes = 0;
+    std::uint32_t outline = 0;
     Notice notice{};
   };
   struct Want {
     std::int64_t offset = 0, left = 0;
     bool last = false;
+    std::uint32_t outline = 0;
   };
   struct Awaited {
     std::byte* to = nullptr;

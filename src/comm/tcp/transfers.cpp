@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "comm/operations.hpp"
+#include "core/hash.hpp"
 #include "device/rank_fold.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -17,6 +19,17 @@ namespace {
 
 /// How long a rank looks for the others of its machine before it sleeps, where each has a core.
 constexpr std::chrono::microseconds patience{50};
+
+/// Of what is the same on all ranks that take part in it; of a message, on both sides.
+std::uint32_t outline_of(Collective const& collective) noexcept {
+  Fnv1a32 hash;
+  hash.add(static_cast<std::uint64_t>(is_message(collective.operation) ? Operation::send : collective.operation));
+  hash.add(static_cast<std::uint64_t>(collective.dtype));
+  hash.add(static_cast<std::uint64_t>(is_reduction(collective.operation) ? collective.reduce : Reduce::sum));
+  hash.add(has_root(collective.operation) ? static_cast<std::uint64_t>(collective.peer) : std::uint64_t{0});
+  hash.add(static_cast<std::uint64_t>(collective.count));
+  return hash.value();
+}
 
 }  // namespace
 
@@ -44,15 +57,20 @@ Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<Me
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
-bool Transfers::show_if_room(int to, Tag tag, void const* data, std::int64_t bytes) {
-  auto const shown = is_here(to) ? lanes_->show(member_of(to), tag, data, bytes) : MemoryLanes::Shown::by_network;
+void Transfers::expect(Collective const* collective) noexcept {
+  outline_ = collective == nullptr ? 0 : outline_of(*collective);
+}
+
+bool Transfers::show_if_room(int to, Tag tag, void const* data, std::int64_t bytes, std::uint32_t outline) {
+  auto const shown =
+      is_here(to) ? lanes_->show(member_of(to), tag, data, bytes, outline) : MemoryLanes::Shown::by_network;
   if (shown == MemoryLanes::Shown::by_network) {
-    send(to, tag, data, bytes);
+    send(to, tag, data, bytes, outline);
   }
   return shown != MemoryLanes::Shown::full;
 }
 
-void Transfers::send(int to, Tag tag, void const* data, std::int64_t bytes) {
+void Transfers::send(int to, Tag tag, void const* data, std::int64_t bytes, std::uint32_t outline) {
   auto free = std::find_if(sent_.begin(), sent_.end(),
                            [](auto const& each) { return each->done.load(std::memory_order_acquire); });
   if (free == sent_.end()) {
@@ -60,14 +78,14 @@ void Transfers::send(int to, Tag tag, void const* data, std::int64_t bytes) {
   }
   (*free)->tag = tag;
   (*free)->done.store(false, std::memory_order_relaxed);
-  session_.links().show(group_.job_rank(to), {group_.id, tag}, data, bytes, {&(*free)->done, &lanes_->bell()});
+  session_.links().show(group_.job_rank(to), {group_.id, tag}, data, bytes, outline, {&(*free)->done, &lanes_->bell()});
 }
 
 void Transfers::want(Part& part) {
   part.by_network = true;
   part.borrowed = false;
   session_.links().want(group_.job_rank(part.from), {group_.id, part.tag}, part.offset, part.bytes, part.to, part.last,
-                        {&part.done, &lanes_->bell()});
+                        part.outline, {&part.done, &lanes_->bell()});
 }
 
 void Transfers::show(int to, Tag tag, void const* data, std::int64_t bytes) {
@@ -86,8 +104,10 @@ bool Transfers::all_let_go(Tag tag) const {
   });
 }
 
-void Transfers::begin(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last) {
+void Transfers::begin(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last,
+                      std::uint32_t outline) {
   part.from = from;
+  part.outline = outline;
   part.tag = tag;
   part.offset = offset;
   part.bytes = bytes;
@@ -116,16 +136,7 @@ bool Transfers::has_come(Part& part) {
     return part.done.load(std::memory_order_acquire);
   }
   int const member = member_of(part.from);
-  auto const at = [&] {
-    try {
-      return lanes_->borrow(member, part.tag, part.number, part.offset, part.bytes, part.last);
-    } catch (MemoryLanes::WrongSize const& wrong) {
-      throw SystemError{
-          fmt::format("{} sends {} bytes where this rank expects {}: do all ranks run the same program, at "
-                      "the same counts?",
-                      group_.describe_rank(part.from), wrong.shown, part.offset + part.bytes)};
-    }
-  }();
+  auto const at = borrow(part);
   if (!at) {
     return false;
   }
@@ -144,6 +155,20 @@ bool Transfers::has_come(Part& part) {
     part.done.store(true, std::memory_order_relaxed);
   }
   return part.done.load(std::memory_order_acquire);
+}
+
+std::optional<std::byte const*> Transfers::borrow(Part const& part) {
+  try {
+    return lanes_->borrow(member_of(part.from), part.tag, part.number, part.offset, part.bytes, part.last,
+                          part.outline);
+  } catch (MemoryLanes::WrongSize const& wrong) {
+    throw SystemError{
+        fmt::format("{} sends {} bytes where this rank expects {}: do all ranks run the same program, at "
+                    "the same counts?",
+                    group_.describe_rank(part.from), wrong.shown, part.offset + part.bytes)};
+  } catch (MemoryLanes::WrongCollective const&) {
+    throw SystemError{fmt::format("{} {}", group_.describe_rank(part.from), in_another_collective)};
+  }
 }
 
 void Transfers::release(Part const& part) {
@@ -216,13 +241,13 @@ void Transfers::advance(Message& message) {
   std::int64_t const bytes = what.count * bytes_of(what.dtype);
   if (what.operation == Operation::send) {
     bool const full = full_[static_cast<std::size_t>(what.peer)];  // what is submitted first is shown first
-    message.done = !full && show_if_room(what.peer, Tag::messages, what.input, bytes);
+    message.done = !full && show_if_room(what.peer, Tag::messages, what.input, bytes, outline_of(what));
     full_[static_cast<std::size_t>(what.peer)] = !message.done;
     return;
   }
   if (!message.begun) {
     message.begun = true;
-    begin(message.part, what.peer, Tag::messages, 0, bytes, what.output, true);
+    begin(message.part, what.peer, Tag::messages, 0, bytes, what.output, true, outline_of(what));
   }
   message.done = has_come(message.part);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,6 +38,7 @@ class Transfers {
     int from = 0;
     Tag tag = Tag::blocks;
     std::int64_t offset = 0, bytes = 0;
+    std::uint32_t outline = 0;
     void* to = nullptr;
     bool last = false, borrowed = false, by_network = false;
     std::byte const* at = nullptr;  // where it is, once it has come
@@ -49,14 +51,21 @@ class Transfers {
   /// Are all ranks on this machine, and map each other's memory?
   [[nodiscard]] bool within_memory() const noexcept { return remote_.empty(); }
 
+  /// What blocks are shown and taken for from here on: null for what is not a collective's. A rank that takes what
+  /// another one shows for something else is told so.
+  void expect(Collective const* collective) noexcept;
   /// Shows `bytes` at `data` to rank `to`: they stay as they are until all_let_go(tag).
   void show(int to, Tag tag, void const* data, std::int64_t bytes);
   /// The same without waiting; false if `to` has to take something first.
-  [[nodiscard]] bool show_if_room(int to, Tag tag, void const* data, std::int64_t bytes);
+  [[nodiscard]] bool show_if_room(int to, Tag tag, void const* data, std::int64_t bytes) {
+    return show_if_room(to, tag, data, bytes, outline_);
+  }
   [[nodiscard]] bool all_let_go(Tag tag) const;
 
   /// Begins to take `bytes` from `offset` on of what `from` shows next under `tag`; the `last` part lets it go.
-  void begin(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last);
+  void begin(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last) {
+    begin(part, from, tag, offset, bytes, to, last, outline_);
+  }
   /// As begin(), for what is only read, until release(): it comes to `to` if this process does not have it already.
   void begin_to_borrow(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last);
   /// Has it come? Where it lies in a process of this machine, this copies it, which takes as long as it takes.
@@ -85,7 +94,11 @@ class Transfers {
   };
   [[nodiscard]] bool is_here(int rank) const noexcept { return member_of_[static_cast<std::size_t>(rank)] >= 0; }
   [[nodiscard]] int member_of(int rank) const noexcept { return member_of_[static_cast<std::size_t>(rank)]; }
-  void send(int to, Tag tag, void const* data, std::int64_t bytes);
+  [[nodiscard]] bool show_if_room(int to, Tag tag, void const* data, std::int64_t bytes, std::uint32_t outline);
+  void begin(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last,
+             std::uint32_t outline);
+  [[nodiscard]] std::optional<std::byte const*> borrow(Part const& part);
+  void send(int to, Tag tag, void const* data, std::int64_t bytes, std::uint32_t outline);
   void want(Part& part);
   void advance(Message& message);
   void copy_own_messages(std::span<Collective const> messages) const;
@@ -105,6 +118,7 @@ class Transfers {
   std::size_t message_count_ = 0;
   std::vector<bool> full_;  // [world], scratch: to whom there is no room for messages now
   int member_count_ = 1;
+  std::uint32_t outline_ = 0;
   bool spins_;
 };
 

@@ -22,7 +22,7 @@ std::array<char, wire_head_bytes> encode(WireHead const& head) noexcept {
   bytes[0] = static_cast<char>(head.kind);
   bytes[1] = static_cast<char>(head.tag);
   bytes[2] = head.last ? 1 : 0;
-  std::memcpy(bytes.data() + 4, &head.bytes, 4);
+  std::memcpy(bytes.data() + 4, head.kind == WireKind::want ? &head.outline : &head.bytes, 4);
   std::memcpy(bytes.data() + 8, &head.communicator, 8);
   std::memcpy(bytes.data() + 16, &head.offset, 8);
   std::memcpy(bytes.data() + 24, &head.length, 8);
@@ -33,7 +33,7 @@ WireHead decode_wire_head(std::array<char, wire_head_bytes> const& bytes) {
   auto const kind = static_cast<std::uint8_t>(bytes[0]);
   auto const tag = static_cast<std::uint8_t>(bytes[1]);
   WireHead head;
-  std::memcpy(&head.bytes, bytes.data() + 4, 4);
+  std::memcpy(kind == static_cast<std::uint8_t>(WireKind::want) ? &head.outline : &head.bytes, bytes.data() + 4, 4);
   std::memcpy(&head.communicator, bytes.data() + 8, 8);
   std::memcpy(&head.offset, bytes.data() + 16, 8);
   std::memcpy(&head.length, bytes.data() + 24, 8);

@@ -13,7 +13,7 @@
 
 namespace zeroth::comm {
 
-constexpr std::uint64_t tcp_version = 1;
+constexpr std::uint64_t tcp_version = 2;
 constexpr std::size_t wire_head_bytes = 32;
 constexpr std::uint32_t most_piece_bytes = 1 << 18;  ///< Of a block at a time, so that others are sent beside it.
 constexpr std::uint32_t most_whereabouts_bytes = 1500;
@@ -30,7 +30,8 @@ struct WireHead {
   WireKind kind = WireKind::want;
   Tag tag = Tag::blocks;
   bool last = false;
-  std::uint32_t bytes = 0;  ///< That follow.
+  std::uint32_t bytes = 0;    ///< That follow.
+  std::uint32_t outline = 0;  ///< Of want, in the place of `bytes`: see Transfers::expect().
   std::uint64_t communicator = 0;
   std::uint64_t offset = 0, length = 0;
 };
