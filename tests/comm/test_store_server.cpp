@@ -2,6 +2,8 @@
 // What rank 0's store concludes, with poll()'s answers given by hand.
 #include "comm/store/store_server.hpp"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <optional>
 #include <thread>
@@ -138,6 +140,35 @@ TEST_CASE("ranks that take long to come are named once, while others wait") {
     CHECK(log.count("still waits") == (after < silence_before_log ? 0 : 1));
   }
   CHECK_THAT(log.all(), Contains("rank 0 still waits for ranks 1 (has not joined) and 2 (has not joined)"));
+}
+
+TEST_CASE("strangers who say nothing are sent away, unlogged") {
+  testing::Log const log;
+  int error = 0;
+  auto listener = listen_at("127.0.0.1", 0, error);
+  int const port = port_of(listener);
+  StoreServer server{std::move(listener), {"token", 2, timeout}};
+  auto const serve_at = [&server](Clock::time_point now) {
+    std::vector<pollfd> entries;
+    server.watch(entries);
+    static_cast<void>(::poll(entries.data(), entries.size(), 0));
+    server.serve(entries, now);
+  };
+  std::vector<Descriptor> crowd;
+  for (int i = 0; i < 10; ++i) {
+    crowd.push_back(connect_to("127.0.0.1", port, Clock::now() + patience).socket);
+  }
+  REQUIRE(::send(crowd.back().get(), "zero", 4, MSG_NOSIGNAL) == 4);
+  serve_at(Clock::now());  // accepts
+  serve_at(Clock::now());  // reads
+  for (auto const after : {seconds{4}, seconds{6}}) {
+    serve_at(Clock::now() + after);
+    for (auto const& each : crowd) {
+      CHECK(await_socket(each, POLLIN, Clock::now()) == (after > seconds{5}));  // closed
+    }
+  }
+  CHECK(log.count("it did not finish its greeting") == 1);
+  CHECK_THAT(log.all(), !Contains("ended"));
 }
 
 TEST_CASE("a rank that has introduced itself is let in, however many strangers come behind it") {

@@ -21,6 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds first_pause{10};
+constexpr milliseconds time_for_last_attempt{100};
 constexpr milliseconds longest_pause{1000};
 
 std::string place_of(StoreOptions const& options) {
@@ -99,7 +100,7 @@ Joined join_store(StoreOptions const& options) {
     }
     auto const now = Clock::now();
     auto const left = deadline - now;
-    if (left < first_pause) {
+    if (left <= time_for_last_attempt) {
       throw PeerError{
           fmt::format("rank {} of {} did not find rank 0's store at {} within {}; the last attempt: {}. Is "
                       "rank 0 running, on that host, and may this one reach it there?",
@@ -110,7 +111,7 @@ Joined join_store(StoreOptions const& options) {
       logger().warn("{}rank {} still looks for rank 0's store at {}: {}", rank_prefix(), options.rank,
                     place_of(options), problem);
     }
-    std::this_thread::sleep_for(std::min<Clock::duration>(pause, left / 2));  // the last attempts need time, too
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, left - time_for_last_attempt));
   }
 }
 
