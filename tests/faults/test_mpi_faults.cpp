@@ -2,6 +2,7 @@
 // Ranks as processes: one that throws, is killed, is frozen or does something else ends all.
 #include <signal.h>
 
+#include <array>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -200,41 +201,43 @@ TEST_CASE("processes that do different things are told so, once") {
   CHECK(problem_of_flights(folder.path(), {0, 1, 2}, world, "do different things") == "");
 }
 
-TEST_CASE("processes whose engines are used in different ways are told so, at stages with and without gathers") {
-  auto const output_of = [](char const* scenario) {
-    Folder const folder;
-    Child child{fault_program_under_mpi(world, {scenario}, folder)};
+/// Those of one test wait at the same time.
+struct Run {
+  explicit Run(std::vector<std::string> const& arguments, int ranks = world)
+      : child{fault_program_under_mpi(ranks, arguments, folder)} {}
+  std::string failed() {
     check_failed(child.wait());
     return child.output();
-  };
-  for (char const* const scenario : {"order_0", "order_3"}) {  // at stage 3, too: here all units are prefetched
-    CHECK_THAT(output_of(scenario),
-               Contains("ranks took different paths in step 2: as call 2 of the step, rank 0 made") &&
-                   Contains("rank 1 made forward of unit \"block1\""));
   }
-  for (char const* const scenario : {"evaluation_0", "evaluation_3"}) {
-    CHECK_THAT(output_of(scenario), Contains("rank 0") && Contains("rank 1") && Contains("evaluation"));
+  Folder folder;
+  Child child;
+};
+
+TEST_CASE("processes whose engines are used in different ways are told so, at stages with and without gathers") {
+  std::array<Run, 2> order{Run{{"order_0"}}, Run{{"order_3"}}};  // at stage 3, too: here all units are prefetched
+  std::array<Run, 2> evaluation{Run{{"evaluation_0"}}, Run{{"evaluation_3"}}};
+  for (auto& each : order) {
+    CHECK_THAT(each.failed(), Contains("ranks took different paths in step 2: as call 2 of the step, rank 0 made") &&
+                                  Contains("rank 1 made forward of unit \"block1\""));
+  }
+  for (auto& each : evaluation) {
+    CHECK_THAT(each.failed(), Contains("rank 0") && Contains("rank 1") && Contains("evaluation"));
   }
 }
 
 TEST_CASE("what befalls processes of one group ends all, with the group's name") {
-  auto const output_of = [](std::vector<std::string> const& arguments) {
-    Folder const folder;
-    Child child{fault_program_under_mpi(4, arguments, folder)};
-    check_failed(child.wait());
-    return child.output();
-  };
-  CHECK_THAT(output_of({"throw_in_a_group"}), Contains("zeroth: [rank 3/4] the data are gone\n"));
-  CHECK_THAT(output_of({"freeze_in_a_group", "--grace", "1000"}),
-             Contains("rank 2 (of 'gather-group': ranks 2 and 3) waited ") &&
-                 Contains("all_gather (forward of unit 'block0'") && Contains("missing: rank 3"));
-  CHECK_THAT(output_of({"diverge_in_a_group"}),
-             Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
-                 Contains("rank 3 (of 'gather-group': ranks 2 and 3) in its transaction"));
   Folder const folder;
   auto options = fault_program_under_mpi(4, {"die_in_a_group"}, folder);
   options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
   Child killed{options};
+  Run thrown{{"throw_in_a_group"}, 4};
+  Run frozen{{"freeze_in_a_group", "--grace", "1000"}, 4};
+  Run diverged{{"diverge_in_a_group"}, 4};
+  CHECK_THAT(thrown.failed(), Contains("zeroth: [rank 3/4] the data are gone\n"));
+  CHECK_THAT(frozen.failed(), Contains("rank 2 (of 'gather-group': ranks 2 and 3) waited ") &&
+                                  Contains("all_gather (forward of unit 'block0'") && Contains("missing: rank 3"));
+  CHECK_THAT(diverged.failed(), Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
+                                    Contains("rank 3 (of 'gather-group': ranks 2 and 3) in its transaction"));
   check_failed(killed.wait());
   CHECK(problem_of_flights(
             folder.path(), {0, 1, 2}, 4,
