@@ -143,27 +143,32 @@ TEST_CASE("a rank that is frozen in its own code is missed, named and left behin
 }
 
 TEST_CASE("what befalls one group ends all, with the group's name") {
-  auto const output_of = [](std::vector<std::string> const& arguments) {
-    Folder const folder;
-    Child child{fault_program(arguments, folder)};
-    check_failed(child.wait());
-    return child.output();
+  struct Run {
+    explicit Run(std::vector<std::string> const& arguments) : child{fault_program(arguments, folder)} {}
+    Folder folder;
+    Child child;
   };
-  Folder const folder;
-  Child fine{fault_program({"groups"}, folder)};
-  CHECK(fine.wait().status == 0);
-  auto const thrown = output_of({"throw_in_a_group"});
+  Run fine{{"groups"}};  // they wait at the same time
+  Run throws{{"throw_in_a_group"}};
+  Run freezes{{"freeze_in_a_group", "--grace", "1000"}};
+  Run diverges{{"diverge_in_a_group"}};
+  auto const output_of = [](Run& run) {
+    check_failed(run.child.wait());
+    return run.child.output();
+  };
+  CHECK(fine.child.wait().status == 0);
+  auto const thrown = output_of(throws);
   CAPTURE(thrown);
   CHECK(count_of(thrown, "zeroth: [rank 3/4] the data are gone\n") == 1);
   CHECK_THAT(thrown, Contains("launch has returned."));
-  auto const frozen = output_of({"freeze_in_a_group", "--grace", "1000"});
+  auto const frozen = output_of(freezes);
   CAPTURE(frozen);
   CHECK_THAT(frozen, Contains("rank 2 (of 'gather-group': ranks 2 and 3) waited ") &&
                          Contains("all_gather (forward of unit 'block0'") &&
                          Contains("of communicator 'gather-group'") &&
                          Contains("missing: rank 3 (of 'gather-group': ranks 2 and 3)") &&
                          Contains("rank 3 did not end within 1.00 s"));
-  auto const diverged = output_of({"diverge_in_a_group"});
+  auto const diverged = output_of(diverges);
   CAPTURE(diverged);
   CHECK_THAT(diverged, Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
                            Contains("rank 3 (of 'gather-group': ranks 2 and 3) in its transaction") &&
