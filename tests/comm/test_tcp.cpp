@@ -141,13 +141,13 @@ TEST_CASE("ranks that do different things with as many bytes are told where noth
   };
   Collective const sum{Operation::all_reduce, nullptr, nullptr, count, Dtype::fp32, 0};
   Collective const gather{Operation::all_gather, nullptr, nullptr, count, Dtype::fp32, 0};
-  auto const row =
-      GENERATE_COPY(Row{"dtype", gather, {Operation::all_gather, nullptr, nullptr, count, Dtype::int32, 0}},
-                    Row{"operator", sum, {Operation::all_reduce, nullptr, nullptr, count, Dtype::fp32, 0, Reduce::maximum}},
-                    Row{"operation", {Operation::broadcast, nullptr, nullptr, count, Dtype::fp32, 0}, gather},
-                    Row{"message",
-                        {Operation::send, nullptr, nullptr, count, Dtype::fp32, 1},
-                        {Operation::receive, nullptr, nullptr, count, Dtype::int32, 0}});
+  auto const row = GENERATE_COPY(
+      Row{"dtype", gather, {Operation::all_gather, nullptr, nullptr, count, Dtype::int32, 0}},
+      Row{"operator", sum, {Operation::all_reduce, nullptr, nullptr, count, Dtype::fp32, 0, Reduce::maximum}},
+      Row{"operation", {Operation::broadcast, nullptr, nullptr, count, Dtype::fp32, 0}, gather},
+      Row{"message",
+          {Operation::send, nullptr, nullptr, count, Dtype::fp32, 1},
+          {Operation::receive, nullptr, nullptr, count, Dtype::int32, 0}});
   auto const differ = [&](Rank& rank) -> std::string {
     auto mine = rank.communicator.rank() == 0 ? row.of_rank_0 : row.of_rank_1;
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
