@@ -470,7 +470,8 @@ TEST_CASE("the watch asks about the first transaction of a stream that has not e
   begin_nccl();
   FlightRecorder recorder{0, 1};
   auto const device = device::make_cuda_device(0);
-  NcclPending pending{recorder, 0};
+  std::array const job_ranks{0};
+  NcclPending pending{recorder, 0, job_ranks};
   auto const held = device->make_stream("held", device::Overlap::on);
   auto const idle = device->make_stream("idle", device::Overlap::on);
   auto const launch = [&](device::Stream& stream) {
