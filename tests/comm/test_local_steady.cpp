@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// No allocation once a program has shown what it does.
 #include <algorithm>
+#include <array>
 #include <deque>
 
 #include "comm/tcp_ranks.hpp"
@@ -75,7 +76,8 @@ TEST_CASE("a steady program allocates nothing in its communicators") {
 }
 
 TEST_CASE("once the longest list has been seen, every transaction has room for it") {
-  TransactionPool pool;
+  std::array const job_ranks{0};
+  TransactionPool pool{job_ranks};
   std::vector<Collective> const longest(40, Collective{Operation::barrier, nullptr, nullptr, 0, Dtype::byte, 0});
   pool.recycle(pool.take({"step", ""}, longest, {}));
   std::vector<Transaction*> taken;
