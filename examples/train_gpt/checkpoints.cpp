@@ -54,11 +54,12 @@ void prepare_checkpoints(Options const& options) {
     return;
   }
   auto const found = zeroth::checkpoint::newest_first(folder);
-  if (!found.empty() && (options.resume.empty() || !is_of(options.resume, folder))) {
+  bool const has_any = !found.empty() || zeroth::checkpoint::latest_in(folder);
+  if (has_any && (options.resume.empty() || !is_of(options.resume, folder))) {
     throw zeroth::ConfigError{fmt::format(
         "--checkpoint {}: has {} of another run, which this one would mix with its own: --resume auto goes on from it, "
         "and a run that begins {} needs another folder",
-        folder.string(), found.front().filename().string(),
+        folder.string(), found.empty() ? zeroth::checkpoint::latest_name : found.front().filename().string(),
         options.resume.empty() ? "anew" : "with " + options.resume.string())};
   }
 }
@@ -74,6 +75,9 @@ Checkpoints::Checkpoints(zeroth::Job& job, Options const& options, zeroth::Sampl
 }
 
 std::optional<zeroth::Restored> Checkpoints::resume(zeroth::AnyEngine& engine) {
+  if (!options_.checkpoint.empty()) {
+    engine.claim(options_.checkpoint);  // before there are steps to lose
+  }
   std::optional<zeroth::Restored> restored;
   if (!options_.resume.empty() && options_.resume != resume_newest) {
     restored = engine.restore(options_.resume, {.order = order_});

@@ -23,7 +23,7 @@ class Checkpoints {
   /// processes.
   Checkpoints(zeroth::Job& job, Options const& options, zeroth::SampleOrder const& order, std::string facts);
   /// Before the first step: as --resume says, and after a restart from what this run has saved. Nothing if the run
-  /// begins. Throws ContractError if a checkpoint does not fit.
+  /// begins. Claims the folder of --checkpoint. Throws ContractError if a checkpoint does not fit.
   [[nodiscard]] std::optional<zeroth::Restored> resume(zeroth::AnyEngine& engine);
   /// Behind step `step`: saves, if it is that time. Once a save of this run was well, one that is not costs itself
   /// only: the engine tells of it, and the next one is another try. Throws SystemError before that.

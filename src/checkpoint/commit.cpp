@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <linux/fs.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/use_lock.hpp"
 #include "core/block_file.hpp"
 #include "core/host_name.hpp"
 #include "core/logger.hpp"
@@ -45,7 +47,12 @@ void sync(fs::path const& folder) {
 }
 
 /// Unreachable under its name at once, and then gone: nobody reads half of it.
+/// It stays while somebody reads it, until a later save.
 void remove_checkpoint(fs::path const& checkpoint) {
+  UseLock const lock{checkpoint, UseLock::By::remover};
+  if (lock.taken()) {
+    return;
+  }
   auto leaving = checkpoint;
   leaving += leaving_suffix;
   std::error_code error;
@@ -97,6 +104,38 @@ void give_name(fs::path const& partial, fs::path const& checkpoint) {
   }
 }
 
+/// As far as its record and the sizes of its files tell: what is not keeps no other one from staying.
+bool seems_whole(fs::path const& checkpoint) {
+  try {
+    expect_files(checkpoint, read_record(checkpoint).contents);
+    return true;
+  } catch (Error const&) {
+    return false;
+  }
+}
+
+/// As before give_name().
+void take_name(fs::path const& partial, fs::path const& checkpoint) {
+  std::error_code error;
+  if (fs::exists(partial, error)) {  // what had the name
+    if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, checkpoint.c_str(), RENAME_EXCHANGE) != 0) {
+      error.assign(errno, std::generic_category());
+    }
+  } else if (!error) {
+    fs::rename(checkpoint, partial, error);
+    auto leaving = checkpoint;
+    leaving += leaving_suffix;
+    std::error_code of_test;
+    if (!error && fs::exists(leaving, of_test)) {
+      fs::rename(leaving, checkpoint, error);
+    }
+  }
+  if (error) {
+    logger().warn("{}checkpoint {}: is there, though its save failed: {}", rank_prefix(), checkpoint.string(),
+                  error.message());
+  }
+}
+
 void retain(fs::path const& folder, std::int64_t newest, Retention const& retention) {
   if (retention.keep == 0) {
     return;
@@ -104,18 +143,21 @@ void retain(fs::path const& folder, std::int64_t newest, Retention const& retent
   std::int64_t kept = 0;
   for (auto const& checkpoint : newest_first(folder)) {
     auto const step = *step_of(checkpoint.filename().string());
-    bool const stays =
-        step > newest || kept < retention.keep || (retention.keep_every > 0 && step % retention.keep_every == 0);
-    kept += step <= newest ? 1 : 0;
+    if (step > newest) {
+      continue;
+    }
+    bool const stays = kept < retention.keep || (retention.keep_every > 0 && step % retention.keep_every == 0);
     if (!stays) {
       remove_checkpoint(checkpoint);
+    } else if (kept < retention.keep && (step == newest || seems_whole(checkpoint))) {
+      ++kept;
     }
   }
 }
 
 }  // namespace
 
-FolderLock::FolderLock(fs::path folder, std::string const& save_id) : folder_{std::move(folder)} {
+FolderLock::FolderLock(fs::path folder, std::string const& job) : folder_{std::move(folder)} {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) {
@@ -128,7 +170,7 @@ FolderLock::FolderLock(fs::path folder, std::string const& save_id) : folder_{st
   }
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
     locked_ = true;
-    auto const text = fmt::format("process {} on {}, save {}\n", ::getpid(), host_name(), save_id);
+    auto const text = fmt::format("process {} on {}, job {}\n", ::getpid(), host_name(), job);
     // For people; the lock is the system's.
     static_cast<void>(!(::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, text.data(), text.size(), 0) > 0));
   } else if (errno == EWOULDBLOCK) {
@@ -137,8 +179,8 @@ FolderLock::FolderLock(fs::path folder, std::string const& save_id) : folder_{st
     owner.resize(static_cast<std::size_t>(std::max<::ssize_t>(bytes, 0)));
     owner.resize(std::min(owner.size(), owner.find('\n')));
     ::close(descriptor_);
-    refuse(folder_, fmt::format("another job saves here: {}; here is save {}; give each job a folder of its own",
-                                config::in_quotes(owner), save_id));
+    refuse(folder_, fmt::format("another job saves here: {}; this one is job {}; give each job a folder of its own",
+                                config::in_quotes(owner), job));
   } else {
     logger().warn("{}checkpoint {}: the file system has no locks ({}): see to it that only one job saves here",
                   rank_prefix(), folder_.string(), text_of(errno));
@@ -146,6 +188,13 @@ FolderLock::FolderLock(fs::path folder, std::string const& save_id) : folder_{st
 }
 
 FolderLock::~FolderLock() { ::close(descriptor_); }
+
+bool FolderLock::holds(fs::path const& folder) const {
+  struct stat held = {};
+  struct stat there = {};
+  return folder == folder_ && ::fstat(descriptor_, &held) == 0 && ::stat((folder / lock_name).c_str(), &there) == 0 &&
+         held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+}
 
 void FolderLock::clear(std::string const& save_id) const {
   if (!locked_) {
@@ -185,8 +234,16 @@ fs::path commit(fs::path const& folder, fs::path const& partial, Record const& r
   sync(partial);
   auto const checkpoint = folder / checkpoint_name(record.position.step);
   give_name(partial, checkpoint);
-  sync(folder);
-  write_whole_file("checkpoint file", folder / latest_name, checkpoint.filename().string() + "\n");
+  auto const name = checkpoint.filename().string();
+  try {
+    sync(folder);
+    write_whole_file("checkpoint file", folder / latest_name, name + "\n");
+  } catch (SystemError const&) {
+    if (latest_in(folder) != name) {
+      take_name(partial, checkpoint);
+    }
+    throw;
+  }
   discard(partial);  // a checkpoint of before, if its name was this one's
   auto leaving = checkpoint;
   leaving += leaving_suffix;
@@ -195,9 +252,18 @@ fs::path commit(fs::path const& folder, fs::path const& partial, Record const& r
   return checkpoint;
 }
 
+void discard(fs::path const& partial, int place) noexcept {
+  std::error_code ignored;
+  fs::remove(partial / file_name(place), ignored);
+  fs::remove(partial, ignored);  // once it is empty
+}
+
 void discard(fs::path const& partial) noexcept {
   std::error_code error;
   fs::remove_all(partial, error);
+  if (error == std::errc::no_such_file_or_directory) {  // another rank has removed its own file meanwhile
+    fs::remove_all(partial, error);
+  }
   if (error) {
     logger().warn("{}checkpoint {}: cannot be removed: {}", rank_prefix(), partial.string(), error.message());
   }

@@ -19,11 +19,13 @@ struct Retention {
 /// is another, also one in this process. On file systems without locks it says so, and there is none.
 class FolderLock {
  public:
-  FolderLock(std::filesystem::path folder, std::string const& save_id);
+  /// `job` is for those who are refused.
+  FolderLock(std::filesystem::path folder, std::string const& job);
   FolderLock(FolderLock const&) = delete;
   FolderLock& operator=(FolderLock const&) = delete;
   ~FolderLock();
-  [[nodiscard]] std::filesystem::path const& folder() const noexcept { return folder_; }
+  /// Whether this is the one of `folder`: who removes that and makes it anew leaves it without.
+  [[nodiscard]] bool holds(std::filesystem::path const& folder) const;
   /// Removes what jobs that ended in the middle have left, but for what carries `save_id`.
   void clear(std::string const& save_id) const;
 
@@ -40,10 +42,13 @@ class FolderLock {
 void make_partial_folder(std::filesystem::path const& partial);
 /// Writes the record beside the files in `partial`, all of which must be there, gives it its name, has `latest` say so,
 /// and removes what `retention` does not keep. Every step is on the disk before the next begins. Throws SystemError;
-/// what was there before is untouched then, unless only the last step failed. Returns the checkpoint.
+/// what was there before is as it was then. Returns the checkpoint.
 std::filesystem::path commit(std::filesystem::path const& folder, std::filesystem::path const& partial,
                              Record const& record, Retention const& retention);
-/// Removes what was made in vain, as far as that can be done.
+/// Removes the file of `place` that was made in vain, as far as that can be done: where ranks do not see the same
+/// folder nobody else can.
+void discard(std::filesystem::path const& partial, int place) noexcept;
+/// The same of all files.
 void discard(std::filesystem::path const& partial) noexcept;
 
 }  // namespace zeroth::checkpoint

@@ -13,6 +13,8 @@
 #include "checkpoint/hashes.hpp"
 #include "checkpoint/read_ahead.hpp"
 #include "checkpoint/saved_hashes.hpp"
+#include "checkpoint/unreadable.hpp"
+#include "checkpoint/use_lock.hpp"
 #include "core/block_file.hpp"
 #include "core/large_pages.hpp"
 #include "zeroth/config/document.hpp"
@@ -40,8 +42,9 @@ constexpr std::int64_t part_bytes = Reader::buffer_bytes / 2;
 
 Reader::Reader(std::filesystem::path folder, bool direct, std::span<std::byte> buffer)
     : folder_{std::move(folder)},
+      lock_{std::make_unique<UseLock>(folder_, UseLock::By::reader)},
       direct_{direct},
-      record_{read_record(folder_)},
+      record_{(lock_->expect_free(), read_record(folder_))},
       own_buffer_{buffer.empty() ? allocate_blocks(buffer_bytes) : nullptr,
                   [](std::byte* memory) { std::free(memory); }},
       buffer_{buffer.empty() ? own_buffer_.get() : buffer.data()},
@@ -49,8 +52,8 @@ Reader::Reader(std::filesystem::path folder, bool direct, std::span<std::byte> b
 
 Reader::~Reader() = default;
 
-void Reader::refuse(int place, std::string_view why) const {
-  throw SystemError{fmt::format("checkpoint {}: {}: {}", folder_.string(), file_name(place), why)};
+std::string Reader::message(int place, std::string_view why) const {
+  return fmt::format("checkpoint {}: {}: {}", folder_.string(), file_name(place), why);
 }
 
 InputFile const& Reader::open(int place) {
@@ -99,7 +102,7 @@ void Reader::check_file(int place) {
   try {
     static_cast<void>(checked(place));
   } catch (Unreadable const& error) {
-    refuse(place, error.what());
+    throw_unreadable(message(place, error.what()), error);
   }
 }
 
@@ -138,8 +141,9 @@ void Reader::expect_undamaged(int place, Hashes const& saved, std::int64_t begin
   auto const& file = checked_.at(place);
   for (auto const at : damaged_in(saved, begin, end, bytes)) {
     auto const part_end = std::min(at + hashed_bytes, end);
-    refuse(place, fmt::format("is damaged between bytes {} and {}: their hash is another one: {}", file.data_begin + at,
-                              file.data_begin + part_end, what_is_at(place, at, part_end)));
+    throw DamagedError{
+        message(place, fmt::format("is damaged between bytes {} and {}: their hash is another one: {}",
+                                   file.data_begin + at, file.data_begin + part_end, what_is_at(place, at, part_end)))};
   }
 }
 
@@ -154,7 +158,7 @@ void Reader::read_checked(int place, std::int64_t begin, std::int64_t end) {
   try {
     read_bytes(place, checked(place), begin, end, buffer_, saved);
   } catch (Unreadable const& error) {
-    refuse(place, fmt::format("{}: {}", error.what(), what_is_at(place, begin, end)));
+    throw_unreadable(message(place, fmt::format("{}: {}", error.what(), what_is_at(place, begin, end))), error);
   }
   expect_undamaged(place, saved, begin, end, buffer_);
   buffered_ = {place, begin, end - begin};
@@ -188,7 +192,8 @@ void Reader::read_parts(std::span<Piece const> parts, std::function<void(Piece c
     try {
       bytes = ahead.next();
     } catch (Unreadable const& error) {
-      refuse(part.place, fmt::format("{}: {}", error.what(), what_is_at(part.place, part.begin, end_of(part))));
+      auto const of = what_is_at(part.place, part.begin, end_of(part));
+      throw_unreadable(message(part.place, fmt::format("{}: {}", error.what(), of)), error);
     }
     expect_undamaged(part.place, saved[index % saved.size()], part.begin, end_of(part), bytes.data());
     take(part, bytes.data());

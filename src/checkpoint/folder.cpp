@@ -8,6 +8,7 @@
 #include <charconv>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "zeroth/checkpoint/record.hpp"
 #include "zeroth/config/document.hpp"
@@ -21,10 +22,24 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "step_";
 
-bool is_checkpoint(fs::path const& path) {
+/// Throws SystemError where that cannot be said.
+fs::file_type type_of(fs::path const& path) {
   std::error_code error;
-  return fs::is_regular_file(path / record_name, error);
+  auto const type = fs::status(path, error).type();
+  if (type == fs::file_type::none) {
+    throw SystemError{fmt::format("checkpoint {}: cannot be looked at: {}", path.string(), error.message())};
+  }
+  return type;
 }
+
+/// Also one of which that cannot be said: who reads it finds out why.
+bool may_be_folder(fs::directory_entry const& entry) {
+  std::error_code error;
+  auto const type = entry.status(error).type();
+  return type == fs::file_type::directory || type == fs::file_type::none || type == fs::file_type::not_found;
+}
+
+bool is_checkpoint(fs::path const& path) { return type_of(path / record_name) == fs::file_type::regular; }
 
 }  // namespace
 
@@ -38,15 +53,22 @@ std::optional<std::int64_t> step_of(std::string const& name) {
   return step >= 0 && checkpoint_name(step) == name ? std::optional{step} : std::nullopt;
 }
 
-std::string latest_in(fs::path const& folder) {
+std::optional<std::string> latest_in(fs::path const& folder) {
+  auto const file_name = folder / latest_name;
+  if (type_of(file_name) == fs::file_type::not_found) {
+    return std::nullopt;
+  }
   try {
-    InputFile const file{folder / latest_name};
+    InputFile const file{file_name};
     std::array<char, 64> text{};  // names are shorter
     auto const bytes = file.read_some(0, std::as_writable_bytes(std::span{text}));
     std::string_view name{text.data(), bytes};
     return std::string{name.substr(0, name.find('\n'))};
-  } catch (Unreadable const&) {
-    return {};
+  } catch (Unreadable const& error) {
+    if (error.error == 0) {
+      return "";
+    }
+    throw SystemError{fmt::format("checkpoint {}: {}", file_name.string(), error.what())};
   }
 }
 
@@ -62,14 +84,14 @@ std::vector<fs::path> newest_first(fs::path const& folder) {
   std::vector<Entry> entries;
   auto each = fs::directory_iterator{folder, error};
   for (; !error && each != fs::directory_iterator{}; each.increment(error)) {
-    if (auto const step = step_of(each->path().filename().string()); step && is_checkpoint(each->path())) {
+    if (auto const step = step_of(each->path().filename().string()); step && may_be_folder(*each)) {
       entries.push_back({*step, each->path()});
     }
   }
   if (error) {
     throw SystemError{fmt::format("checkpoints in {}: cannot be listed: {}", folder.string(), error.message())};
   }
-  auto const latest = step_of(latest_in(folder));
+  auto const latest = step_of(latest_in(folder).value_or(""));
   std::ranges::sort(entries, [&](Entry const& a, Entry const& b) {
     bool const a_behind = latest && a.step > *latest;
     bool const b_behind = latest && b.step > *latest;
@@ -86,19 +108,22 @@ fs::path find_checkpoint(fs::path const& path) {
   if (is_checkpoint(path)) {
     return path;
   }
-  auto const name = latest_in(path);
-  if (name.empty()) {
-    std::error_code error;
-    throw SystemError{
-        fs::exists(path, error)
-            ? fmt::format("checkpoint {}: has neither {} nor {}", path.string(), record_name, latest_name)
-            : fmt::format("checkpoint {}: {}", path.string(), error ? error.message() : "there is no such folder")};
+  for (auto name = latest_in(path);;) {
+    if (!name) {
+      throw DamagedError{
+          type_of(path) == fs::file_type::not_found
+              ? fmt::format("checkpoint {}: there is no such folder", path.string())
+              : fmt::format("checkpoint {}: has neither {} nor {}", path.string(), record_name, latest_name)};
+    }
+    if (step_of(*name) && is_checkpoint(path / *name)) {
+      return path / *name;
+    }
+    auto const before = std::exchange(name, latest_in(path));
+    if (name == before) {  // otherwise a job that saves here has removed it, and there is a newer one
+      throw DamagedError{fmt::format("checkpoint {}: {} names {}, which is no checkpoint in it", path.string(),
+                                     latest_name, config::in_quotes(*name))};
+    }
   }
-  if (!step_of(name) || !is_checkpoint(path / name)) {
-    throw SystemError{fmt::format("checkpoint {}: {} names {}, which is no checkpoint in it", path.string(),
-                                  latest_name, config::in_quotes(name))};
-  }
-  return path / name;
 }
 
 }  // namespace zeroth::checkpoint

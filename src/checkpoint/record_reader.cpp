@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "checkpoint/record_format.hpp"
+#include "checkpoint/unreadable.hpp"
 #include "zeroth/checkpoint/record.hpp"
 #include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
@@ -28,6 +29,11 @@ constexpr std::size_t most_states = 8;  // of a space
 
 /// Why a record cannot be used; without its name.
 struct Wrong final : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The same of one that is no fault of the file.
+struct OtherFormat final : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -232,7 +238,7 @@ Contents contents_of(Fields const& fields) {
 Record record_of(Fields const& fields) {
   Record record;
   if (auto const format = fields.whole("format", 1); format != format_version) {
-    throw Wrong{fmt::format("its format is {}, and this version of Zeroth reads {}", format, format_version)};
+    throw OtherFormat{fmt::format("its format is {}, and this version of Zeroth reads {}", format, format_version)};
   }
   record.save_id = fields.text("save_id");
   record.position.step = fields.whole("step", 0);
@@ -275,13 +281,17 @@ Record parse(std::string const& text) {
 }  // namespace
 
 Record read_record(std::filesystem::path const& folder) {
-  auto const file = folder / record_name;
+  auto const message = [&](std::string_view separator, std::exception const& error) {
+    return fmt::format("checkpoint {}: {}{} {}", folder.string(), record_name, separator, error.what());
+  };
   try {
-    return parse(read_text(file, largest_record));
+    return parse(read_text(folder / record_name, largest_record));
   } catch (Unreadable const& error) {
-    throw SystemError{fmt::format("checkpoint {}: {} {}", folder.string(), record_name, error.what())};
+    throw_unreadable(message("", error), error);
   } catch (Wrong const& error) {
-    throw SystemError{fmt::format("checkpoint {}: {}: {}", folder.string(), record_name, error.what())};
+    throw DamagedError{message(":", error)};
+  } catch (OtherFormat const& error) {
+    throw ContractError{message(":", error)};
   }
 }
 

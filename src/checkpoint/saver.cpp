@@ -29,7 +29,7 @@ std::int64_t staging_bytes(bool host_holds_states, std::int64_t buffer_bytes) no
 Saver::Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard::DiskStates* const> disks)
     : device_{device},
       lends_{buffer_bytes == 0 && device.has_host_memory()},
-      pool_{device.allocate_host(checkpoint::staging_bytes(device.has_host_memory(), buffer_bytes))},
+      pool_bytes_{checkpoint::staging_bytes(device.has_host_memory(), buffer_bytes)},
       begun_{device.make_event()},
       stream_{device.make_stream("save", device::Overlap::on)} {
   for (auto const* const disk : disks) {
@@ -87,6 +87,11 @@ void Saver::commit(std::function<void()> action) { post(std::move(action), State
 void Saver::write_file(FileTask const& task) {
   if (task.prepare) {
     task.prepare();
+  }
+  if (!pool_) {  // here, since it takes as long as writing to all of it does
+    device_.make_current();
+    pool_ = device_.allocate_host(pool_bytes_);
+    held_ = pool_bytes_;
   }
   auto const table_bytes = hash_count(*task.contents) * static_cast<std::int64_t>(sizeof(std::uint64_t));
   auto const bytes = static_cast<std::int64_t>(task.header.size()) + task.contents->state_bytes + table_bytes;
@@ -193,6 +198,11 @@ bool Saver::all_read() const {
 void Saver::wait() {
   std::unique_lock lock{mutex_};
   changed_.wait(lock, [this] { return state_ != State::writing && state_ != State::committing; });
+}
+
+bool Saver::wait_for(std::chrono::milliseconds most) {
+  std::unique_lock lock{mutex_};
+  return changed_.wait_for(lock, most, [this] { return state_ != State::writing && state_ != State::committing; });
 }
 
 Saver::State Saver::state() const {

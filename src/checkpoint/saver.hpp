@@ -2,6 +2,7 @@
 /// A rank's part in saving, beside training: its file, and on rank 0 what gives the checkpoint its name.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +48,7 @@ class Saver {
   enum class State : std::uint8_t { idle, writing, written, committing, committed, failed };
 
   /// `buffer_bytes` of memory for pieces on their way to the disk, at least two of them; 0: see staging_bytes().
-  /// `disks` have the sources that are on any.
+  /// `disks` have the sources that are on any. The memory is taken on the thread, by the first write().
   Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard::DiskStates* const> disks);
   Saver(Saver const&) = delete;
   Saver& operator=(Saver const&) = delete;
@@ -64,8 +65,10 @@ class Saver {
   /// Asks what is under way to end soon, as failed.
   void cancel() noexcept { cancelled_ = true; }
   void wait();  ///< Until nothing is under way.
+  /// The same, for at most `most`; whether nothing is.
+  [[nodiscard]] bool wait_for(std::chrono::milliseconds most);
   /// That it holds: see staging_bytes() above.
-  [[nodiscard]] std::int64_t staging_bytes() const noexcept { return pool_->bytes(); }
+  [[nodiscard]] std::int64_t staging_bytes() const noexcept { return held_; }
   [[nodiscard]] State state() const;
   /// In state failed: what was thrown; null if it was only cancelled.
   [[nodiscard]] std::exception_ptr failure() const;
@@ -82,7 +85,9 @@ class Saver {
 
   device::Device& device_;
   bool const lends_;  // states to the disk, where they lie
+  std::int64_t const pool_bytes_;
   std::unique_ptr<device::Memory> pool_;
+  std::atomic<std::int64_t> held_{0};
   std::unique_ptr<device::Event> begun_;
   std::unique_ptr<device::Stream> stream_;
   std::unordered_map<shard::DiskStates const*, shard::DiskWindow> windows_;

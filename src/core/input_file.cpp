@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(std::string_view what, int error) {
-  throw Unreadable{fmt::format("{}: {}", what, std::generic_category().message(error))};
+  throw Unreadable{fmt::format("{}: {}", what, std::generic_category().message(error)), error};
 }
 
 void expect_regular(fs::file_type type) {

@@ -317,11 +317,20 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
     }
     engine.checkpoints->settle();
   });
-  engine.checkpoints->rethrow();
-  return engine.or_end([&] {
+  auto saving = engine.or_end([&] {
     auto const number = engine.checkpoints->save(folder, options);
     return Saving{engine, number, engine.checkpoints->path()};
   });
+  engine.checkpoints->rethrow();  // once this one is under way: it is another try
+  return saving;
+}
+
+void AnyEngine::claim(std::filesystem::path const& folder) {
+  auto& engine = *state_;
+  Entry const entry{engine.doorway, "claim()"};
+  engine.protocol->check_between_steps("claim()");
+  ZEROTH_EXPECTS(!folder.empty(), "claim() of a folder without a name");
+  engine::claim(engine, folder);
 }
 
 bool Saving::done() const noexcept { return engine_->checkpoints->done(number_); }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -85,11 +86,8 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
                                     partial.string(), checkpoint::file_name(place), header_bytes, largest_text)};
     }
     if (place == 0) {
-      if (!lock_ || lock_->folder() != folder) {
-        lock_.reset();  // the same folder by another name is free then
-        lock_ = std::make_unique<checkpoint::FolderLock>(folder, id);
-      }
-      lock_->clear(id);
+      engine_.claim(folder);
+      engine_.claimed->clear(id);
     }
     checkpoint::make_partial_folder(partial);
   };
@@ -178,16 +176,26 @@ void Checkpoints::commit() {
   }
 }
 
+/// Until no rank's saver is at work. A disk may be slower than a collective may be: the ranks tell each other in time.
+void Checkpoints::await_all() {
+  auto const slice = std::max(engine_.settings().timeout / 4, std::chrono::milliseconds{1});
+  for (std::int64_t at_work = 1; at_work > 0;) {
+    std::int64_t const mine = saver_.wait_for(slice) ? 0 : 1;
+    auto const all = gather(std::span{&mine, 1}, "save", engine_.exchange());
+    at_work = std::ranges::max(all);
+  }
+}
+
 void Checkpoints::settle() {
   if (!save_) {
     return;
   }
   note_position();
-  saver_.wait();
+  await_all();
   auto findings = share(finding(), "save", engine_.exchange());
   if (!save_->committing && std::ranges::none_of(findings, &Finding::failed)) {
     commit();
-    saver_.wait();
+    await_all();
     findings = share(finding(), "save", engine_.exchange());
   }
   end(findings);
@@ -216,7 +224,9 @@ void Checkpoints::end(std::vector<Finding> const& findings) {
     failure_ = std::current_exception();
     failed_number_ = number_;
     told_ = false;
-    if (engine_.exchange().rank() == 0) {
+    if (auto const place = engine_.exchange().rank(); place > 0) {
+      checkpoint::discard(save->partial, place);
+    } else {
       checkpoint::discard(save->partial);
       logger().warn("{}; training goes on", error.what());
     }

@@ -53,18 +53,18 @@ class Checkpoints {
   struct Save;
   void await_read(shard::FlatId flat);
   void note_position();
+  void await_all();
   void commit();
   [[nodiscard]] Finding finding() const;
   void end(std::vector<Finding> const& findings);
 
   detail::EngineState& engine_;
   checkpoint::Arrangement arrangement_;
-  std::unique_ptr<checkpoint::FolderLock> lock_;  // of rank 0
-  std::unique_ptr<Save> save_;                    // under way
-  std::int64_t number_ = 0;                       // of the last one
-  std::exception_ptr failure_;                    // of a save that is over
-  std::int64_t failed_number_ = 0;                // which one
-  bool told_ = true;                              // somebody was
+  std::unique_ptr<Save> save_;      // under way
+  std::int64_t number_ = 0;         // of the last one
+  std::exception_ptr failure_;      // of a save that is over
+  std::int64_t failed_number_ = 0;  // which one
+  bool told_ = true;                // somebody was
   double waited_ms_ = 0;
   checkpoint::Saver saver_;  // ends first: its thread uses all of the rest
 };

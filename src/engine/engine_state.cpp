@@ -273,6 +273,13 @@ engine::Meters EngineState::meters() const {
   return now;
 }
 
+void EngineState::claim(std::filesystem::path const& folder) {
+  if (!claimed || !claimed->holds(folder)) {
+    claimed.reset();  // the same folder by another name is free then
+    claimed = std::make_unique<checkpoint::FolderLock>(folder, fmt::format("{:016x}", run_id));
+  }
+}
+
 void EngineState::await_saved() const {
   if (checkpoints) {
     checkpoints->await_read();

@@ -58,6 +58,8 @@ class EngineState {
   void meet(std::string_view purpose);
   /// When nothing else is enqueued: waits.
   void compare_replicas(shard::States states, std::string const& after);
+  /// Of rank 0: no other job saves into `folder` from now on. Throws SystemError.
+  void claim(std::filesystem::path const& folder);
   /// Before anything but an update writes to this rank's states.
   void await_saved() const;
   /// A turn begins: for the history. Backward turns of units that stay open are none of the calls that ranks compare:
@@ -92,6 +94,7 @@ class EngineState {
   std::uint64_t run_id = 0;                          ///< Random, the same on all ranks.
   std::optional<StepReport> kept_report;             ///< That finish() owes, and had no way to give.
   std::unique_ptr<engine::Reporter> reporter;        ///< On rank 0.
+  std::unique_ptr<checkpoint::FolderLock> claimed;   ///< Of rank 0, by claim().
   std::unique_ptr<engine::Checkpoints> checkpoints;  ///< From the first save on; ends before all else.
 
  private:

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "comm/rank_error.hpp"
+#include "zeroth/checkpoint/record.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::engine {
@@ -17,6 +18,8 @@ Finding describe_failure() {
     throw;
   } catch (ContractError const&) {
     return {.kind = Finding::Kind::contract_error, .text = text};
+  } catch (checkpoint::DamagedError const&) {
+    return {.kind = Finding::Kind::damage, .text = text};
   } catch (...) {
     return {.kind = Finding::Kind::system_error, .text = text};
   }
@@ -49,11 +52,15 @@ std::vector<Finding> share(Finding const& mine, std::string_view purpose, Exchan
 }
 
 void throw_if_failed(std::string_view what, std::vector<Finding> const& all) {
-  auto const first = std::ranges::find_if(all, &Finding::failed);
+  auto first =
+      std::ranges::find_if(all, [](auto const& each) { return each.failed() && each.kind != Finding::Kind::damage; });
+  if (first == all.end()) {
+    first = std::ranges::find_if(all, &Finding::failed);
+  }
   if (first == all.end()) {
     return;
   }
-  auto const others = std::count_if(first + 1, all.end(), [](auto const& each) { return each.failed(); });
+  auto const others = std::ranges::count_if(all, &Finding::failed) - 1;
   bool const all_say_it = std::ranges::all_of(all, [&](auto const& each) { return each.text == first->text; });
   auto const who = all_say_it ? std::string{}
                               : fmt::format("rank {}{}: ", first->job_rank,
@@ -61,6 +68,9 @@ void throw_if_failed(std::string_view what, std::vector<Finding> const& all) {
   auto const text = fmt::format("{}: {}{}", what, who, first->text);
   if (first->kind == Finding::Kind::contract_error) {
     throw ContractError{text};
+  }
+  if (first->kind == Finding::Kind::damage) {
+    throw checkpoint::DamagedError{text};
   }
   throw SystemError{text};
 }

@@ -14,11 +14,11 @@ namespace zeroth::engine {
 
 /// What a rank has to say about what it tried.
 struct Finding {
-  enum class Kind : std::uint8_t { nothing, warning, contract_error, system_error };
+  enum class Kind : std::uint8_t { nothing, warning, contract_error, system_error, damage };
   Kind kind = Kind::nothing;
   std::string text;  ///< Without the rank in front.
   int job_rank = 0;  ///< Whose it is: share() knows.
-  [[nodiscard]] bool failed() const noexcept { return kind == Kind::contract_error || kind == Kind::system_error; }
+  [[nodiscard]] bool failed() const noexcept { return kind >= Kind::contract_error; }
 };
 
 /// Of the exception that is being handled: ContractError stays one, all else is the machine's.
@@ -45,6 +45,7 @@ std::vector<Finding> together(std::string_view purpose, Exchange const& exchange
 [[nodiscard]] inline bool failed(std::vector<Finding> const& all) { return std::ranges::any_of(all, &Finding::failed); }
 
 /// Throws the same error on all ranks if one of `all` is one: "`what`: rank 1: ...", without the rank if all say it.
+/// DamagedError only if no rank has failed for another reason, which is told first.
 void throw_if_failed(std::string_view what, std::vector<Finding> const& all);
 
 }  // namespace zeroth::engine

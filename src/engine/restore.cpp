@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <set>
 #include <string>
 #include <string_view>
@@ -19,6 +21,7 @@
 #include "zeroth/checkpoint/file_reader.hpp"
 #include "zeroth/checkpoint/folder.hpp"
 #include "zeroth/config/changes.hpp"
+#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/utf8.hpp"
 
@@ -28,7 +31,7 @@ namespace {
 using checkpoint::Reader;
 using detail::EngineState;
 
-constexpr std::string_view purpose = "restore";
+constexpr std::string_view purpose = "restore";  // or a claim for it
 
 /// A checkpoint whose files this rank has looked at.
 struct Opened {
@@ -42,7 +45,7 @@ Opened open(EngineState const& engine, std::filesystem::path const& path, Restor
   Opened opened;
   opened.buffer = engine.device->allocate_host(Reader::buffer_bytes);
   opened.reader =
-      std::make_unique<Reader>(checkpoint::find_checkpoint(path), engine.settings().checkpoint.direct_io,
+      std::make_unique<Reader>(path, engine.settings().checkpoint.direct_io,
                                std::span{opened.buffer->data(), static_cast<std::size_t>(opened.buffer->bytes())});
   auto& reader = *opened.reader;
   if (auto wrong = misfits(reader.record(), *engine.manager, options); !wrong.empty()) {
@@ -59,7 +62,7 @@ Opened open(EngineState const& engine, std::filesystem::path const& path, Restor
   return opened;
 }
 
-/// Every rank looks for itself, and folders may differ between machines.
+/// Every rank reads for itself, and folders may differ between machines.
 void expect_same(checkpoint::Record const& record, Exchange const& exchange) {
   std::array const mine{Fnv1a{}.characters(record.save_id).value(), static_cast<std::uint64_t>(record.position.step)};
   auto const all = gather(std::span<std::uint64_t const>{mine}, purpose, exchange);
@@ -128,18 +131,38 @@ void tell(EngineState const& engine, Reader const& reader) {
   }
 }
 
-}  // namespace
-
-Restored restore(EngineState& engine, std::filesystem::path const& path, RestoreOptions const& options) {
+/// What rank 0 says, or what it fails with: a folder may change while ranks look at it. Collective, waits.
+template <class F>
+std::string said_by_first(EngineState& engine, std::string_view call, F const& say) {
   auto const exchange = engine.exchange();
-  Opened opened;
-  auto const looked = engine.or_end([&] {
+  auto const all = engine.or_end([&] {
+    return together(purpose, exchange, [&](Finding& mine) {
+      if (exchange.rank() == 0) {
+        mine.text = say();
+        mine.kind = Finding::Kind::warning;
+      }
+    });
+  });
+  throw_if_failed(fmt::format("{} failed and changed nothing", call), all);
+  return all.front().text;
+}
+
+/// Where every restore begins: all ranks are here, and nothing is under way.
+void begin_together(EngineState& engine) {
+  engine.or_end([&] {
     engine.meet(purpose);
     if (engine.checkpoints) {
       engine.checkpoints->settle();
     }
-    return together(purpose, exchange, [&](Finding&) { opened = open(engine, path, options); });
   });
+}
+
+/// Of the checkpoint in `path`.
+Restored restore_from(EngineState& engine, std::filesystem::path const& path, RestoreOptions const& options) {
+  auto const exchange = engine.exchange();
+  Opened opened;
+  auto const looked = engine.or_end(
+      [&] { return together(purpose, exchange, [&](Finding&) { opened = open(engine, path, options); }); });
   throw_if_failed("restore() failed and changed nothing", looked);
   auto const& record = opened.reader->record();
   expect_same(record, exchange);
@@ -159,37 +182,125 @@ Restored restore(EngineState& engine, std::filesystem::path const& path, Restore
   return {opened.reader->folder(), record.position.step, record.position.samples, record.program_state};
 }
 
-std::optional<Restored> restore_latest(EngineState& engine, std::filesystem::path const& folder,
-                                       RestoreOptions const& options) {
-  auto const exchange = engine.exchange();
-  // Rank 0's list is everybody's: names, one behind the other.
-  auto const listed = engine.or_end([&] {
-    engine.meet(purpose);
-    return together(purpose, exchange, [&](Finding& mine) {
-      if (exchange.rank() == 0) {
-        mine.kind = Finding::Kind::warning;
-        for (auto const& path : checkpoint::newest_first(folder)) {
-          mine.text += path.filename().string() + "\n";
-        }
-      }
-    });
+/// What rank 0 sees in a folder of checkpoints.
+struct Listing {
+  std::string of_latest;           ///< What is wrong with `latest`; empty: nothing, or there is none.
+  std::vector<std::string> names;  ///< In the order in which they are to be tried.
+};
+
+/// The name of one for each line, behind one of what is wrong with `latest`.
+std::string lines_of(std::filesystem::path const& folder) {
+  for (auto latest = checkpoint::latest_in(folder);;) {
+    auto const paths = checkpoint::newest_first(folder);
+    bool const is_there = !latest || std::ranges::find(paths, folder / *latest) != paths.end();
+    auto const before = std::exchange(latest, checkpoint::latest_in(folder));
+    if (!is_there && latest != before) {
+      continue;  // a job that saves here has removed it, and there is a newer one
+    }
+    auto lines = is_there ? std::string{}
+                          : fmt::format("checkpoint {}: {} names {}, which is no checkpoint in it", folder.string(),
+                                        checkpoint::latest_name, config::in_quotes(*latest));
+    lines += '\n';
+    for (auto const& path : paths) {
+      lines += path.filename().string() + '\n';
+    }
+    return lines;
+  }
+}
+
+Listing list(EngineState& engine, std::filesystem::path const& folder) {
+  auto const text = said_by_first(engine, "restore_latest()", [&] { return lines_of(folder); });
+  Listing listing;
+  for (std::string_view left = text; !left.empty();) {
+    listing.names.emplace_back(left.substr(0, left.find('\n')));
+    left.remove_prefix(listing.names.back().size() + 1);
+  }
+  listing.of_latest = listing.names.front();
+  listing.names.erase(listing.names.begin());
+  return listing;
+}
+
+}  // namespace
+
+void claim(EngineState& engine, std::filesystem::path const& folder) {
+  begin_together(engine);
+  said_by_first(engine, "claim()", [&] {
+    engine.claim(folder);
+    return "";
   });
-  throw_if_failed("restore_latest() failed and changed nothing", listed);
-  for (std::string_view names = listed.front().text; !names.empty();) {
-    auto const name = names.substr(0, names.find('\n'));
-    names.remove_prefix(name.size() + 1);
+}
+
+Restored restore(EngineState& engine, std::filesystem::path const& path, RestoreOptions const& options) {
+  begin_together(engine);
+  auto const find = [&] {
+    auto const name = said_by_first(engine, "restore()", [&] {
+      auto const found = checkpoint::find_checkpoint(path);
+      return found == path ? std::string{} : found.filename().string();
+    });
+    return name.empty() ? path : path / name;
+  };
+  for (auto found = find();;) {
     try {
-      return restore(engine, folder / name, options);
-    } catch (SystemError const& error) {
-      if (names.empty() || engine.protocol->failure()) {
+      return restore_from(engine, found, options);
+    } catch (checkpoint::DamagedError const&) {
+      if (engine.protocol->failure()) {
         throw;
       }
-      if (exchange.rank() == 0) {
-        logger().warn("{}; the one before is tried", error.what());
+      auto const before = std::exchange(found, find());
+      if (found == before) {  // otherwise a job that saves here has removed it, and there is a newer one
+        throw;
       }
     }
   }
-  return std::nullopt;
+}
+
+std::optional<Restored> restore_latest(EngineState& engine, std::filesystem::path const& folder,
+                                       RestoreOptions const& options) {
+  begin_together(engine);
+  auto const warn = [&](std::string_view text) {
+    if (engine.exchange().rank() == 0) {
+      logger().warn("{}", text);
+    }
+  };
+  said_by_first(engine, "restore_latest()", [&] {
+    if (::access(folder.c_str(), W_OK | X_OK) == 0) {
+      engine.claim(folder);
+    }
+    return "";
+  });
+  std::exception_ptr failure;  // the last one
+  std::string passed_over;     // what it says
+  for (std::set<std::string> tried;;) {
+    // Listed anew each time: a job that saves here may have removed what was in the last list.
+    auto const [of_latest, names] = list(engine, folder);
+    if (!of_latest.empty() && !failure) {
+      passed_over = rank_prefix() + of_latest;
+      failure = std::make_exception_ptr(checkpoint::DamagedError{of_latest});
+    }
+    auto const next = std::ranges::find_if(names, [&](auto const& name) { return !tried.contains(name); });
+    if (next == names.end()) {
+      if (failure && !options.start_over_if_all_damaged) {
+        std::rethrow_exception(failure);
+      }
+      if (failure) {
+        warn(passed_over + "; none is left, and training starts over");
+      }
+      return std::nullopt;
+    }
+    if (failure) {
+      warn(fmt::format("{}; {} is tried", passed_over, *next));
+    }
+    tried.insert(*next);
+    try {
+      return restore_from(engine, folder / *next, options);
+    } catch (checkpoint::DamagedError const& error) {
+      if (engine.protocol->failure()) {
+        throw;
+      }
+      passed_over = error.what();
+      failure = std::current_exception();
+    }
+  }
 }
 
 }  // namespace zeroth::engine

@@ -9,6 +9,8 @@
 
 namespace zeroth::engine {
 
+/// AnyEngine::claim().
+void claim(detail::EngineState& engine, std::filesystem::path const& folder);
 /// AnyEngine::restore().
 [[nodiscard]] Restored restore(detail::EngineState& engine, std::filesystem::path const& path,
                                RestoreOptions const& options);

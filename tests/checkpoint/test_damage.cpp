@@ -241,7 +241,7 @@ TEST_CASE("the newest checkpoint that can be used is taken, and what is left out
     Log const log;
     CHECK(restored_step() == 1);
     CHECK(log.count("place_00000.safetensors: is damaged") == 1);
-    CHECK(log.count("the one before is tried") == 1);
+    CHECK(log.count("step_00000001 is tried") == 1);
   }
   fs::remove_all(saves.second);  // which `latest` still names
   CHECK(restored_step() == 1);
@@ -260,6 +260,65 @@ TEST_CASE("the newest checkpoint that can be used is taken, and what is left out
   CHECK_THAT(errors.front().front(), Contains("SystemError restore() failed and changed nothing"));
 }
 
+TEST_CASE("what restore_latest() passes over is said, and where nothing is left it throws") {
+  TwoSaves const saves;
+  auto const folder = saves.folder.path();
+  auto const latest = [&](RestoreOptions const& options = {}) {
+    auto const notes = run_small(2, small_config(3), [&](auto& engine, auto&, auto& own) {
+      own.push_back(error_of([&] {
+        auto const restored = engine.restore_latest(folder, options);
+        own.push_back(restored ? fmt::format("step {}", restored->step) : "nothing");
+      }));
+    });
+    CHECK(notes[0] == notes[1]);
+    return notes.front().front();
+  };
+  auto const record = read_all(saves.second / "checkpoint.json");
+  auto newer = record;
+  newer.replace(newer.find("\"format\":1"), 10, "\"format\":2");
+  write_record(saves.second, newer);
+  CHECK_THAT(latest(), Contains("ContractError restore() failed and changed nothing") &&
+                           Contains("its format is 2, and this version of Zeroth reads 1"));
+  Log const log;
+  CHECK(log.count("is tried") == 0);
+  fs::remove(saves.second / "checkpoint.json");
+  CHECK(latest() == "step 1");
+  CHECK(log.count("step_00000002: checkpoint.json cannot be opened: No such file or directory; step_00000001 is") == 1);
+  fs::create_directory(saves.second / "checkpoint.json");
+  CHECK(latest() == "step 1");
+  CHECK(log.count("step_00000002: checkpoint.json is a folder; allowed: a regular file; step_00000001 is tried") == 1);
+  fs::remove_all(saves.second);
+  CHECK(latest() == "step 1");
+  CHECK(log.count("latest names \"step_00000002\", which is no checkpoint in it; step_00000001 is tried") == 1);
+
+  fs::remove(saves.first / "checkpoint.json");
+  CHECK_THAT(latest(), Contains("SystemError restore() failed and changed nothing") && Contains("step_00000001"));
+  RestoreOptions start_over;
+  start_over.start_over_if_all_damaged = true;
+  CHECK(latest(start_over) == "nothing");
+  CHECK(log.count("none is left, and training starts over") == 1);
+  fs::remove_all(saves.first);
+  CHECK_THAT(latest(), Contains("SystemError") && Contains("latest names \"step_00000002\", which is no checkpoint"));
+  CHECK(latest(start_over) == "nothing");
+  fs::remove(folder / "latest");
+  CHECK(latest() == "nothing");
+}
+
+TEST_CASE("damaged checkpoints do not count as those that stay") {
+  TwoSaves const saves;
+  fs::remove(saves.second / "place_00001.safetensors");
+  run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
+    train(engine, small, 3);
+    engine.save(saves.folder.path(), {.program_state = {}, .order = {}, .keep = 2}).wait();
+  });
+  CHECK(fs::exists(saves.first / "checkpoint.json"));
+  run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
+    train(engine, small, 4);
+    engine.save(saves.folder.path(), {.program_state = {}, .order = {}, .keep = 2}).wait();
+  });
+  CHECK(saves.folder.contents() == ".lock latest step_00000003 step_00000004 ");
+}
+
 TEST_CASE("forged records are refused") {
   TwoSaves const saves;
   auto const good = read_all(saves.second / "checkpoint.json");
@@ -268,10 +327,9 @@ TEST_CASE("forged records are refused") {
     auto const at = text.find(part);
     REQUIRE(at != std::string::npos);
     write_record(saves.second, text.replace(at, part.size(), by));
-    return thrown<SystemError>([&] { return checkpoint::read_record(saves.second); });
+    return thrown<checkpoint::DamagedError>([&] { return checkpoint::read_record(saves.second); });
   };
   CHECK(forge("\"step\":2", "\"step\":2").empty());
-  CHECK_THAT(forge("\"format\":1", "\"format\":2"), Contains("its format is 2, and this version of Zeroth reads 1"));
   CHECK_THAT(forge("\"step\":2", "\"step\":-2"), Contains("step is -2; allowed: a whole number from 0"));
   CHECK_THAT(forge("\"step\":2", "\"step\":1"), Contains("applied is 2; allowed: a whole number from 0 to 1"));
   CHECK_THAT(forge("\"step\":2", "\"stop\":2"), Contains("step is missing"));
@@ -357,7 +415,7 @@ TEST_CASE("records of random bytes are read or refused") {
       below(3) == 0 ? text.erase(at, below(20)) : text.insert(at, 1, bytes[below(bytes.size())]);
     }
     write_record(saves.second, text);
-    refused += thrown<SystemError>([&] { return checkpoint::read_record(saves.second); }).empty() ? 0 : 1;
+    refused += thrown<Error>([&] { return checkpoint::read_record(saves.second); }).empty() ? 0 : 1;
   }
   CHECK(refused > 1000);
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The calls of saving and restoring: what they return, what they refuse, and what stays in the folder.
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runs.hpp"
@@ -241,7 +244,7 @@ TEST_CASE("what save() and restore() do not allow") {
     CHECK_THAT(each[6], Contains("save() after 2 of 2 micro-steps of step 1: it belongs between steps"));
     CHECK_THAT(each[7], Contains("restore() while a report of step 1 is owed: call finish() first"));
     CHECK_THAT(each[8], Contains("restore_latest() while a report of step 1 is owed"));
-    CHECK_THAT(each[9], Contains("SystemError restore() failed and changed nothing: checkpoint") &&
+    CHECK_THAT(each[9], Contains("SystemError restore() failed and changed nothing: rank 0: checkpoint") &&
                             Contains("has neither checkpoint.json nor latest"));
     CHECK_THAT(each[10], Contains("nowhere: there is no such folder"));
     CHECK(each[11].empty());
@@ -295,11 +298,128 @@ TEST_CASE("two jobs do not save into one folder") {
   });
   for (auto const& each : errors) {
     REQUIRE(each.size() == 2);
-    CHECK_THAT(each[0], Contains("another job saves here: \"process 4711 on elsewhere, save 0123\"; here is save"));
+    CHECK_THAT(each[0], Contains("another job saves here: \"process 4711 on elsewhere, save 0123\"; this one is job"));
     CHECK(each[1].empty());
   }
   ::close(other);
   CHECK(fs::exists(folder / "own/step_00000001/checkpoint.json"));
+}
+
+TEST_CASE("a folder is claimed before there is training to lose, until the engine ends") {
+  Folder const folder;
+  run_small(2, small_config(2), [&](auto& engine, auto&, auto&) { engine.save(folder.path()).wait(); });
+  auto const is_free = [](fs::path const& claimed) {
+    int const lock = ::open((claimed / ".lock").c_str(), O_RDWR | O_CLOEXEC);
+    bool const free = ::flock(lock, LOCK_EX | LOCK_NB) == 0;
+    ::close(lock);
+    return free;
+  };
+  CHECK(is_free(folder.path()));
+  std::atomic<int> seen = 0;
+  auto const see = [&](bool as_it_should_be) { seen += as_it_should_be ? 1 : 0; };
+  run_small(2, small_config(2), [&](auto& engine, auto&, auto&) {
+    engine.restore(folder.path());
+    bool const first = this_rank().rank == 0;
+    see(!first || is_free(folder.path()));
+    engine.restore_latest(folder.path());
+    see(!first || !is_free(folder.path()));
+    engine.claim(folder / "new");
+    see(!first || (!is_free(folder / "new") && is_free(folder.path())));
+    engine.finish();
+    if (first) {
+      fs::remove_all(folder / "new");
+    }
+    engine.restore(folder.path());  // behind which all know that it is gone
+    engine.save(folder / "new").wait();
+    see(!first || !is_free(folder / "new"));  // the one that is there now
+  });
+  CHECK(seen == 8);
+  CHECK(is_free(folder / "new"));
+
+  int const other = ::open((folder / ".lock").c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(::flock(other, LOCK_EX | LOCK_NB) == 0);
+  auto const errors = run_small(2, small_config(2), [&](auto& engine, auto&, auto& notes) {
+    notes.push_back(error_of([&] { engine.claim(folder.path()); }));
+    notes.push_back(error_of([&] { engine.restore_latest(folder.path()); }));
+    notes.push_back(error_of([&] { engine.restore(folder.path()); }));
+    notes.push_back(error_of([&] { engine.claim(""); }));
+  });
+  ::close(other);
+  for (auto const& each : errors) {
+    CHECK_THAT(each.at(0), Contains("SystemError claim() failed and changed nothing") &&
+                               Contains("another job saves here") && Contains("this one is job"));
+    CHECK_THAT(each.at(1), Contains("SystemError restore_latest() failed and changed nothing") &&
+                               Contains("another job saves here"));
+    CHECK(each.at(2).empty());
+    CHECK_THAT(each.at(3), Contains("ContractError claim() of a folder without a name"));
+  }
+}
+
+TEST_CASE("a checkpoint that is being read stays until a later save") {
+  Folder const folder;
+  auto const save_at = [&](int step) {
+    run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
+      train(engine, small, step);
+      engine.save(folder.path(), {.program_state = {}, .order = {}, .keep = 1}).wait();
+    });
+  };
+  save_at(1);
+  {
+    checkpoint::Reader const reader{folder / "step_00000001"};
+    save_at(2);
+    CHECK(folder.contents() == ".lock latest step_00000001 step_00000002 ");
+  }
+  save_at(3);
+  CHECK(folder.contents() == ".lock latest step_00000003 ");
+}
+
+TEST_CASE("beside a job that saves and removes, restore() and find_checkpoint() always find a whole checkpoint") {
+  Folder const folder;
+  run_small(2, small_config(2), [&](auto& engine, auto&, auto&) { engine.save(folder.path()).wait(); });
+  std::string saver;
+  std::thread beside{[&] {
+    saver = messages_of(run_job(2, [&](Job& job) {
+      SmallModel const small;
+      SmallEngine engine{job, small.model, small_config(2)};
+      for (int saves = 0; saves < 40; ++saves) {
+        train(engine, small, 1);
+        engine.save(folder.path(), {.program_state = {}, .order = {}, .keep = 1}).wait();
+      }
+    }));
+  }};
+  auto const reader = run_job(2, [&](Job& job) {
+    SmallModel const small;
+    SmallEngine engine{job, small.model, small_config(3)};
+    for (int times = 0; times < 20; ++times) {
+      engine.restore(folder.path());
+      static_cast<void>(checkpoint::find_checkpoint(folder.path()));
+    }
+  });
+  beside.join();
+  CHECK(saver == "");
+  CHECK(messages_of(reader) == "");
+}
+
+TEST_CASE("where ranks do not see the same folder, a save leaves nothing on any machine") {
+  Folder const folder;
+  for (int rank = 0; rank < 2; ++rank) {
+    fs::create_directory(folder / fmt::format("{}", rank));
+  }
+  std::vector<std::string> errors(2);
+  auto const outcome = run_job(2, [&](Job& job) {
+    auto const mine = folder / fmt::format("{}", job.rank());
+    expect(::unshare(CLONE_FS) == 0 && ::chdir(mine.c_str()) == 0, "no working folder of its own");
+    SmallModel const small;
+    SmallEngine engine{job, small.model, small_config(2)};
+    errors[static_cast<std::size_t>(job.rank())] = error_of([&] { engine.save("saved").wait(); });
+  });
+  REQUIRE(messages_of(outcome) == "");
+  for (auto const& each : errors) {
+    CHECK_THAT(each, Contains("of another rank is not there"));
+  }
+  CHECK(fs::is_empty(folder / "1/saved"));
+  std::vector<fs::path> left(fs::directory_iterator{folder / "0/saved"}, fs::directory_iterator{});
+  CHECK(left == std::vector{folder / "0/saved/.lock"});
 }
 
 TEST_CASE("what jobs that ended in the middle have left is cleared, and nothing else") {

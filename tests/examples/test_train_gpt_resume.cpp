@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // train_gpt saves, is stopped or fails, and goes on.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <string>
@@ -156,6 +159,12 @@ TEST_CASE("what the command line asks for is done or refused, with what to do") 
     CHECK_THAT(output_of(place, small + "--steps 3 " + row.more, row.status), Contains(row.why));
   }
   CHECK(read_all(place / "saved/latest") == latest);
+  fs::create_directory(place / "claimed");
+  int const other = ::open((place / "claimed/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  REQUIRE(::flock(other, LOCK_EX | LOCK_NB) == 0);
+  auto const refused = output_of(place, small + "--steps 3 --checkpoint claimed", 1);
+  ::close(other);
+  CHECK_THAT(refused, Contains("another job saves here") && !Contains("step 1/3"));
   // Back to an earlier one in the same folder is no mixture.
   output_of(place, to_saved + "--steps 4 --resume auto");
   output_of(place, to_saved + "--steps 3 --resume saved/step_00000002");

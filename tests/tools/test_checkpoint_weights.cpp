@@ -95,6 +95,22 @@ TEST_CASE("diff names states, elements and the largest difference, and status 1"
              Contains("different: b/step_00000002 and a/step_00000002") && Contains(state.name + " of wte.weight"));
 }
 
+TEST_CASE("what programs keep in checkpoints counts for diff, unless it is told otherwise") {
+  Folder const folder;
+  auto const path = save_run(folder / "a", {});
+  fs::copy(folder / "a", folder / "b", fs::copy_options::recursive);
+  auto record = checkpoint::read_record(path);
+  record.program_state.pop_back();
+  write_file(path / checkpoint::record_name, checkpoint::to_text(record));
+  auto const differ = checkpoint_tool("diff a b", folder);
+  CHECK(differ.status == 1);
+  CHECK_THAT(differ.output, Contains("program state: 25 B, and 26 B"));
+  auto const same = checkpoint_tool("diff a b --without-program-state", folder);
+  INFO(same.output);
+  CHECK(same.status == 0);
+  CHECK_THAT(same.output, Contains("same: "));
+}
+
 TEST_CASE("diff tells positions, models and dtypes that differ, and status 2 what it cannot compare") {
   Folder const folder;
   save_run(folder / "a", {});

@@ -30,6 +30,7 @@ constexpr auto path_help = "A checkpoint, or a folder of them, of which it takes
 struct CheckpointOptions {
   fs::path path, other;
   bool json = false;
+  bool without_program_state = false;
   InspectOptions inspect;
   ExportOptions weights;
 };
@@ -38,6 +39,22 @@ using SharedOptions = std::shared_ptr<CheckpointOptions>;  // lives as long as t
 bool is_checkpoint(fs::path const& path) {
   std::error_code error;
   return fs::exists(path / checkpoint::record_name, error);
+}
+
+/// What `use` makes of the checkpoint that `path` names. A job that saves there may have removed it, once it had a
+/// newer one, before it was open.
+template <class F>
+auto use_named(fs::path const& path, F const& use) {
+  auto const found = checkpoint::find_checkpoint(path);
+  try {
+    return use(found);
+  } catch (checkpoint::DamagedError const&) {
+    auto const newer = checkpoint::find_checkpoint(path);
+    if (newer == found) {
+      throw;
+    }
+    return use(newer);
+  }
 }
 
 /// A command of its own options, with a path.
@@ -74,7 +91,7 @@ void add_verify(CLI::App& checkpoint, std::ostream& out, int& status) {
                                        "Reads every byte, and names all that is not as it was written", path_help);
   command->footer("The exit status is 0 if the checkpoint is whole, and 1 if it is not.");
   command->callback([options, &out, &status] {
-    auto const found = verify(checkpoint::find_checkpoint(options->path));
+    auto const found = use_named(options->path, [](auto const& path) { return verify(path); });
     out << (options->json ? as_json(found) : as_text(found));
     status = found.whole() ? 0 : 1;
   });
@@ -86,12 +103,18 @@ void add_diff(CLI::App& checkpoint, std::ostream& out, int& status) {
       checkpoint, options, "diff",
       "Whether two hold the same bits, whatever the ranks that wrote them, and where they differ", path_help);
   command->add_option("other", options->other, "The other one")->required();
+  command->add_flag("--without-program-state", options->without_program_state,
+                    "What the programs have kept in them does not count, as train_gpt's options");
   command->footer(
       "As with diff(1) the exit status is 0 if they are the same, 1 if not, and 2 if they cannot be compared.");
   command->callback([options, &out, &status] {
     try {
-      auto const difference =
-          compare(checkpoint::find_checkpoint(options->path), checkpoint::find_checkpoint(options->other));
+      auto const difference = use_named(options->path, [&](auto const& path) {
+        return use_named(options->other, [&](auto const& other) {
+          return compare(path, other,
+                         options->without_program_state ? ProgramState::does_not_count : ProgramState::counts);
+        });
+      });
       out << (options->json ? as_json(difference) : as_text(difference));
       status = difference.same() ? 0 : 1;
     } catch (std::exception const& error) {
@@ -123,7 +146,7 @@ void add_export(CLI::App& checkpoint, std::ostream& out) {
       throw CLI::ValidationError{"--max-shard-bytes",
                                  fmt::format("goes with a folder, and {} is a file", asked.to.string())};
     }
-    auto const exported = export_weights(checkpoint::find_checkpoint(options->path), asked);
+    auto const exported = use_named(options->path, [&](auto const& path) { return export_weights(path, asked); });
     out << (options->json ? as_json(exported) : as_text(exported));
   });
 }

@@ -30,8 +30,8 @@ constexpr std::int64_t most_values = 1000;  // that are listed
 
 class Comparison {
  public:
-  Comparison(Reader& ours, Reader& theirs, CheckpointDifference& result)
-      : ours_{ours}, theirs_{theirs}, result_{result} {}
+  Comparison(Reader& ours, Reader& theirs, ProgramState program_state, CheckpointDifference& result)
+      : ours_{ours}, theirs_{theirs}, program_state_{program_state}, result_{result} {}
 
   void run() {
     compare_positions(ours_.record(), theirs_.record());
@@ -96,7 +96,7 @@ class Comparison {
     compare_texts("optimizer", escaped(a.optimizer), escaped(b.optimizer));
     number("seed of initial values", a.model_seed, b.model_seed);
     number("seed of stochastic rounding", a.rounding_seed, b.rounding_seed);
-    if (a.program_state != b.program_state) {
+    if (program_state_ == ProgramState::counts && a.program_state != b.program_state) {
       auto const size = [](Record const& record) { return readable_bytes(std::ssize(record.program_state)); };
       add("program state", size(a), size(a) == size(b) ? "others of as many" : size(b));
     }
@@ -166,16 +166,18 @@ class Comparison {
 
   Reader& ours_;
   Reader& theirs_;
+  ProgramState program_state_;
   CheckpointDifference& result_;
   std::vector<std::byte> our_buffer_, their_buffer_;
 };
 
 }  // namespace
 
-CheckpointDifference compare(std::filesystem::path const& checkpoint, std::filesystem::path const& other) {
+CheckpointDifference compare(std::filesystem::path const& checkpoint, std::filesystem::path const& other,
+                             ProgramState program_state) {
   Reader ours{checkpoint}, theirs{other};
   CheckpointDifference result{checkpoint, other, {}, 0, {}, 0, 0, {}};
-  Comparison{ours, theirs, result}.run();
+  Comparison{ours, theirs, program_state, result}.run();
   result.settings = config::changes(ours.record().stage_file, theirs.record().stage_file);
   return result;
 }

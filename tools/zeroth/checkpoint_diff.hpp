@@ -37,8 +37,12 @@ struct CheckpointDifference {
   [[nodiscard]] bool same() const noexcept { return values.empty() && states.empty(); }
 };
 
+/// Whether what programs keep in their checkpoints counts.
+enum class ProgramState { counts, does_not_count };
+
 /// Of the folders of two checkpoints. Takes 24 MiB. Throws SystemError for what cannot be read or is damaged.
-[[nodiscard]] CheckpointDifference compare(std::filesystem::path const& checkpoint, std::filesystem::path const& other);
+[[nodiscard]] CheckpointDifference compare(std::filesystem::path const& checkpoint, std::filesystem::path const& other,
+                                           ProgramState program_state = ProgramState::counts);
 [[nodiscard]] std::string as_text(CheckpointDifference const& difference);
 [[nodiscard]] std::string as_json(CheckpointDifference const& difference);
 

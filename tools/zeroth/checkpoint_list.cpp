@@ -58,7 +58,7 @@ ListedCheckpoint look(fs::path const& path, Condition condition) {
       auto const& first = found.facts->wrong.front();
       found.why = fmt::format("{}: {}", first.name, first.why);
     }
-  } catch (SystemError const& error) {
+  } catch (Error const& error) {
     found.why = error.what();
   }
   found.condition = found.why.empty() ? Condition::complete : Condition::damaged;
@@ -78,10 +78,7 @@ std::string_view name_of(Condition condition) noexcept {
 }
 
 CheckpointList list(fs::path const& folder) {
-  CheckpointList list{folder, std::nullopt, {}};
-  if (auto latest = checkpoint::latest_in(folder); !latest.empty()) {
-    list.latest = std::move(latest);
-  }
+  CheckpointList list{folder, checkpoint::latest_in(folder), {}};
   std::error_code error;
   for (auto each = fs::directory_iterator{folder, error}; !error && each != fs::directory_iterator{};
        each.increment(error)) {

@@ -54,7 +54,10 @@ Verification verify(std::filesystem::path const& checkpoint) {
   std::optional<checkpoint::Reader> reader;
   try {
     reader.emplace(checkpoint);
-  } catch (SystemError const& error) {
+  } catch (checkpoint::DamagedError const& error) {
+    if (!std::filesystem::exists(checkpoint)) {
+      throw;
+    }
     found.no_record = error.what();
     return found;
   }

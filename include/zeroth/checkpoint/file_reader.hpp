@@ -32,8 +32,10 @@ struct Damage {
 };
 
 class SavedHashes;
+class UseLock;
 
-/// One checkpoint. Throws SystemError naming file, state, parameter and elements, whatever is wrong with it. Takes 8
+/// One checkpoint. Throws DamagedError naming file, state, parameter and elements, whatever is wrong with it, and
+/// SystemError where the system could not read it. While it lives, no save removes the checkpoint. Takes 8
 /// MiB of memory, whatever size files are; while it reads much, a thread of its own is ahead of what the caller does
 /// with the bytes. For one thread at a time.
 class ZEROTH_EXPORT Reader {
@@ -82,9 +84,10 @@ class ZEROTH_EXPORT Reader {
   void read_checked(int place, std::int64_t begin, std::int64_t end);
   void read_parts(std::span<Piece const> parts, std::function<void(Piece const&, std::byte const*)> const& take);
   [[nodiscard]] std::string what_is_at(int place, std::int64_t begin, std::int64_t end) const;
-  [[noreturn]] void refuse(int place, std::string_view why) const;
+  [[nodiscard]] std::string message(int place, std::string_view why) const;
 
   std::filesystem::path folder_;
+  std::unique_ptr<UseLock> lock_;  // before anything is read
   bool direct_;
   Record record_;
   std::map<int, Checked> checked_;

@@ -26,14 +26,15 @@ inline constexpr std::string_view leaving_suffix = ".deleting";
 /// The step that a checkpoint's name says; nothing for any other name.
 [[nodiscard]] ZEROTH_EXPORT std::optional<std::int64_t> step_of(std::string const& name);
 
-/// What `latest` in `folder` says, whether that is there or not; empty where there is no such file, or it is none.
-[[nodiscard]] ZEROTH_EXPORT std::string latest_in(std::filesystem::path const& folder);
-/// All checkpoints in `folder`, to be tried in this order: the one that `latest` names, those before it, the newest
-/// first, and those behind it, which an earlier run has left. None where there is no such folder. Throws SystemError
-/// for one that cannot be read.
+/// What `latest` in `folder` says, whether that is there or not; nothing where there is no such file, and no name
+/// where it is none, say, a folder. Throws SystemError for one that cannot be read.
+[[nodiscard]] ZEROTH_EXPORT std::optional<std::string> latest_in(std::filesystem::path const& folder);
+/// All folders in `folder` that have the name of a checkpoint, whole or damaged, to be tried in this order: the one
+/// that `latest` names, those before it, the newest first, and those behind it, which an earlier run has left. None
+/// where there is no such folder. Throws SystemError for one that cannot be read.
 [[nodiscard]] ZEROTH_EXPORT std::vector<std::filesystem::path> newest_first(std::filesystem::path const& folder);
 /// `path` itself, if it is a checkpoint; the one that `latest` in it names, if it is a folder of them. Throws
-/// SystemError where there is neither.
+/// DamagedError where there is neither, SystemError where that cannot be looked at.
 [[nodiscard]] ZEROTH_EXPORT std::filesystem::path find_checkpoint(std::filesystem::path const& path);
 
 }  // namespace zeroth::checkpoint

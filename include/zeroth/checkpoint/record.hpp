@@ -9,11 +9,18 @@
 #include <vector>
 
 #include "zeroth/checkpoint/contents.hpp"
+#include "zeroth/core/error.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/data/sample_order.hpp"
 #include "zeroth/optim/loss_scale.hpp"
 
 namespace zeroth::checkpoint {
+
+/// What is on the disk is proven wrong, and will be the next time as well: a hash, a size, a header, a file that is not
+/// there. A plain SystemError says that something could not be read now.
+struct ZEROTH_EXPORT DamagedError final : SystemError {
+  using SystemError::SystemError;
+};
 
 /// How far training has come.
 struct Position {
@@ -56,8 +63,9 @@ inline constexpr std::int64_t largest_record = 1'000'000'000;
 /// As it is on the disk, with a hash of itself at its end. Throws SystemError where it has more than `largest` bytes,
 /// which read_record() would refuse.
 [[nodiscard]] ZEROTH_EXPORT std::string to_text(Record const& record, std::int64_t largest = largest_record);
-/// Of the folder of a checkpoint. Throws SystemError for a file that cannot be read, that is damaged or that no version
-/// of Zeroth has written; what it says of lengths and places is checked, so that readers may trust it.
+/// Of the folder of a checkpoint. Throws DamagedError for a file that is not there, that is damaged or that no version
+/// of Zeroth has written, SystemError for one that cannot be read, and ContractError for the format of another version.
+/// What it says of lengths and places is checked, so that readers may trust it.
 [[nodiscard]] ZEROTH_EXPORT Record read_record(std::filesystem::path const& folder);
 
 }  // namespace zeroth::checkpoint

@@ -37,7 +37,7 @@ struct ZEROTH_EXPORT PeerError : Error {
   using Error::Error;
 };
 /// The machine is wrong: a file, a library or the system below refused; names the call and its reason.
-struct ZEROTH_EXPORT SystemError final : Error {
+struct ZEROTH_EXPORT SystemError : Error {
   using Error::Error;
 };
 

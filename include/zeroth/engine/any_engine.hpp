@@ -106,9 +106,13 @@ class ZEROTH_EXPORT AnyEngine {
   /// written beside training, and an update waits only until what it writes to has been read, or written, as
   /// zeroth.checkpoint.buffer_bytes says: StepReport::save_ms. On a GPU the host waits for that. A save that fails
   /// leaves training and all checkpoints as they were, is logged, and is thrown, once, by what comes first of
-  /// Saving::wait(), the next save() and finish(). Takes zeroth.checkpoint.buffer_bytes of the host, or 1 MiB (16 MiB
-  /// with a GPU) where that is 0. Throws ContractError for options that are not allowed.
+  /// Saving::wait(), the next save(), which has then begun its own, and finish(). Takes zeroth.checkpoint.buffer_bytes
+  /// of the host, or 1 MiB (16 MiB with a GPU) where that is 0. Throws ContractError for options that are not allowed.
   Saving save(std::filesystem::path const& folder, SaveOptions const& options = {});
+  /// Makes `folder`, unless it is there, and lets no other job save into it, until this engine ends or saves elsewhere:
+  /// what the first save() does as well, but before there is training to lose. Between steps. Collective. Waits. Throws
+  /// SystemError on all ranks, naming the job that has claimed it, or why it cannot be written.
+  void claim(std::filesystem::path const& folder);
   /// Takes all states from a checkpoint, of any stage and number of ranks: `path`, or the one that `path`/latest names.
   /// Before the first step or between steps, once finish() has given the last report. Collective. Waits. Every rank
   /// reads its share, so that the disk is read once in all, and checks the hash of every MiB. What the stage file says
@@ -116,8 +120,10 @@ class ZEROTH_EXPORT AnyEngine {
   /// another model, optimizer, dtype or data, all throw the same SystemError or ContractError, and nothing was changed.
   /// If a file turns out to be damaged later, all throw SystemError, and only another restore() may follow.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {});
-  /// The newest checkpoint in `folder` that can be restored: says so if that is not the last one that was saved.
-  /// Nothing if there is none; throws SystemError if all are damaged. All else as restore().
+  /// The newest checkpoint in `folder` that is not damaged: names those that it passes over. Nothing if there is
+  /// neither a checkpoint nor `latest`; throws checkpoint::DamagedError if there is, and none can be used, SystemError
+  /// for one that cannot be read now, and ContractError for one of another version's format. Claims a folder that is
+  /// there and can be written: a job that only reads beside one that saves calls restore(). All else as restore().
   std::optional<Restored> restore_latest(std::filesystem::path const& folder, RestoreOptions const& options = {});
 
   /// Every element of `param` as the optimizer holds it, the master, or the compute copy of a frozen one, widened to

@@ -59,6 +59,9 @@ struct RestoreOptions {
   std::optional<SampleOrder> order;
   /// States of another dtype than the engine's are rounded to it. The run is then not the one that was saved any more.
   bool convert = false;
+  /// restore_latest() returns nothing, with warnings, where checkpoints are there and all of them are damaged.
+  /// Otherwise it throws: the program would begin anew, and its saves would take the place of what might be mended.
+  bool start_over_if_all_damaged = false;
 };
 
 /// Where training goes on.

@@ -125,6 +125,8 @@ class Trainer {
     with_buffers.program_state = state;
     return engine_->save(folder, with_buffers);
   }
+  /// As AnyEngine::claim().
+  void claim(std::filesystem::path const& folder) { engine_->claim(folder); }
   /// As AnyEngine::restore(), with the buffers. Throws ContractError if they are others than the module's: parameters
   /// are restored then, and no buffer is.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {}) {

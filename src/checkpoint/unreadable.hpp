@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a file that cannot be read says of its checkpoint.
+#pragma once
+#include <cerrno>
+#include <string>
+
+#include "zeroth/checkpoint/record.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/core/input_file.hpp"
+
+namespace zeroth::checkpoint {
+
+/// Throws `message` as DamagedError if the file is wrong, or is not there, and as SystemError if only the system could
+/// not read it now.
+[[noreturn]] inline void throw_unreadable(std::string const& message, Unreadable const& error) {
+  if (error.error == 0 || error.error == ENOENT || error.error == ENOTDIR) {
+    throw DamagedError{message};
+  }
+  throw SystemError{message};
+}
+
+}  // namespace zeroth::checkpoint

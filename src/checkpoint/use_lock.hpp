@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A checkpoint is removed when nobody reads it: all that read hold it together, and who removes it holds it alone.
+#pragma once
+#include <filesystem>
+
+namespace zeroth::checkpoint {
+
+/// Without effect where the file system has no locks, or the folder cannot be opened.
+class UseLock {
+ public:
+  enum class By { reader, remover };
+  /// Does not wait.
+  UseLock(std::filesystem::path checkpoint, By by);
+  UseLock(UseLock const&) = delete;
+  UseLock& operator=(UseLock const&) = delete;
+  ~UseLock();
+  /// Somebody reads it, or removes it.
+  [[nodiscard]] bool taken() const noexcept { return taken_; }
+  /// Throws DamagedError if it is being removed.
+  void expect_free() const;
+
+ private:
+  std::filesystem::path checkpoint_;
+  int descriptor_ = -1;
+  bool taken_ = false;
+};
+
+}  // namespace zeroth::checkpoint
