@@ -5,6 +5,8 @@ function(zeroth_warnings target)
                                            -Wold-style-cast)
   if(NOT CMAKE_UNITY_BUILD)  # where sources are joined, one would see the names of another
     target_compile_options(${target} PRIVATE -Wshadow)
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # which takes a source that is joined for a header
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
   # Not where tests compile kernels for the CPU: g++ takes the bound of an array that is an int of a template for one
   # that may be negative.
@@ -22,7 +24,7 @@ function(zeroth_warnings target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_FLAGS MATCHES "fsanitize=")
     # What a sanitizer adds between a value's start and its use makes GCC see paths that are none: its manual warns of
     # -Wmaybe-uninitialized there. Builds without sanitizers keep it.
-    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-subobject-linkage)
+    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
   endif()
   if(ZEROTH_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
