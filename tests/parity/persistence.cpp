@@ -43,7 +43,8 @@ TEST_CASE("persistent parameters leave the bits of stage 0, whatever threshold m
   if (sanitized && types.name != bf16_types.name) {
     return;
   }
-  auto const at_stage = [&, accumulation = accumulation, reduce = reduce](int stage, Movement const& move, char const* more) {
+  auto const at_stage = [&, accumulation = accumulation, reduce = reduce](int stage, Movement const& move,
+                                                                          char const* more) {
     return persistence_base(types, accumulation, reduce, move, stage, more);
   };
   std::size_t next = 0;
