@@ -214,7 +214,8 @@ TEST_CASE("ranks that are threads go on from the newest checkpoint after a failu
   CHECK(numbers_of(place.report()) == numbers_behind(resumed["step"], place.report("straight")));
 }
 
-TEST_CASE("a save that fails costs itself only, unless it is the first or the last") {
+TEST_CASE(
+    "a save that fails costs itself only, and a folder that cannot be claimed ends the run before its first step") {
   Place const place;
   int const steps = zeroth::testing::sanitized ? 700 : 1500;
   Child child{place.command(to_saved + fmt::format("--steps {} --save-every 100 --save-final b", steps))};
@@ -234,7 +235,8 @@ TEST_CASE("a save that fails costs itself only, unless it is the first or the la
   Place const blocked;
   fs::create_directories(blocked / "saved/.lock");  // no file can be made where this is
   auto const refused = output_of(blocked, to_saved + "--steps 100000000 --save-every 2 --report report", 1);
-  CHECK_THAT(refused, Contains("save() of step 2 into saved failed"));
+  CHECK_THAT(refused, Contains("claim() failed and changed nothing: checkpoint saved/.lock: cannot be opened"));
+  CHECK_THAT(refused, !Contains("step 1/"));
   CHECK_FALSE(fs::exists(blocked / "report"));
 }
 

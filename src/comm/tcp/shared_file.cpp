@@ -62,7 +62,7 @@ std::string encode(SharedFile const& file) {
       .number(file.device)
       .number(file.inode)
       .number(static_cast<std::uint64_t>(file.process))
-      .number(static_cast<std::uint64_t>(file.descriptor + 1))
+      .number(static_cast<std::uint64_t>(file.descriptor) + 1)
       .take();
 }
 
