@@ -15,6 +15,7 @@ namespace zeroth {
 /// Why a file cannot be read: "cannot be opened: No such file or directory", "is a pipe; allowed: a regular file".
 /// Without its name, which who catches it adds: no message to users by itself.
 struct ZEROTH_EXPORT Unreadable final : std::runtime_error {
+  /// `system_error` is the errno of the call that failed, if one did.
   explicit Unreadable(std::string const& what, int system_error = 0) : std::runtime_error{what}, error{system_error} {}
   int error;  ///< The system's errno; 0 where what the file is, or has, is the reason.
 };

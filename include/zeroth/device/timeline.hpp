@@ -28,9 +28,9 @@ struct Span {
 /// Where spans are kept. Streams that still have spans to add share it with the timeline, whichever ends first.
 class ZEROTH_EXPORT SpanLog {
  public:
-  void add(Span span);
-  [[nodiscard]] std::vector<Span> copy() const;
-  [[nodiscard]] std::vector<Span> take();
+  void add(Span span);                           ///< Any thread; allocates.
+  [[nodiscard]] std::vector<Span> copy() const;  ///< All spans so far, in the order in which they came.
+  [[nodiscard]] std::vector<Span> take();        ///< The same, and none are left.
 
  private:
   mutable std::mutex mutex_;
@@ -47,6 +47,7 @@ class ZEROTH_EXPORT Timeline {
   void add(Span span) { log_->add(std::move(span)); }              ///< Spans may come in any order.
   [[nodiscard]] std::vector<Span> spans() const;                   ///< By begin.
   [[nodiscard]] std::vector<Span> take() { return log_->take(); }  ///< As they came; none are left.
+  /// Where the spans are kept, for streams that may outlive the timeline.
   [[nodiscard]] std::shared_ptr<SpanLog> const& log() const noexcept { return log_; }
   /// Events of the Trace Event Format that Chrome and Perfetto read: the rank is the process, a stream is a thread.
   /// Text of JSON objects with commas between, so that what ranks gather can be joined.
