@@ -58,7 +58,7 @@ class EngineState {
   void meet(std::string_view purpose);
   /// When nothing else is enqueued: waits.
   void compare_replicas(shard::States states, std::string const& after);
-  /// Of rank 0: no other job saves into `folder` from now on. Throws SystemError.
+  /// Rank 0 claims `folder`: no other job saves there from now on. Throws SystemError.
   void claim(std::filesystem::path const& folder);
   /// Before anything but an update writes to this rank's states.
   void await_saved() const;
@@ -67,7 +67,7 @@ class EngineState {
   void record(stage::Turn const& turn);
   /// Takes the turns of skipped units that come before `position`: joins what the other ranks do in them.
   void settle_skips(std::int64_t position);
-  /// Of this step's calls, with what was communicated until now.
+  /// The history of this step's calls. The hash of all transactions so far is stored in it first.
   engine::History& noted_history();
   /// `total` is a sum over ranks that `mine` was part of. Throws PeerError where ranks differ.
   void check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step);

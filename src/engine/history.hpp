@@ -40,7 +40,8 @@ class History {
   void clear() noexcept;
   /// All ranks have made the same calls so far: none of those is listed any more.
   void settle() noexcept;
-  /// What this rank has communicated until now: ranks that make the same calls do that alike, or went apart.
+  /// `hash` is of all transactions of this rank so far. Ranks that make the same calls have the same hash, unless they
+  /// went apart.
   void note_transactions(std::uint64_t hash) noexcept { transactions_ = hash; }
   /// 32 bits, of calls and transactions: exact in a sum of doubles over ranks.
   [[nodiscard]] double hash() const noexcept {

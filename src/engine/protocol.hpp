@@ -84,7 +84,7 @@ class Protocol {
   void skip_pass();
   /// The next turn of a skipped unit that comes before `position` in declared order.
   [[nodiscard]] std::optional<stage::Turn> next_skipped(std::int64_t position) noexcept;
-  /// Of those there are none any more, and the turn of `position` comes next.
+  /// The caller has settled all skipped turns before `position`, whose turn comes next.
   void arrive(std::int64_t position) noexcept { position_ = std::max(position_, position); }
 
  private:

@@ -157,7 +157,7 @@ void begin_together(EngineState& engine) {
   });
 }
 
-/// Of the checkpoint in `path`.
+/// Restores the checkpoint in `path`. Collective.
 Restored restore_from(EngineState& engine, std::filesystem::path const& path, RestoreOptions const& options) {
   auto const exchange = engine.exchange();
   Opened opened;

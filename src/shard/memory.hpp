@@ -81,7 +81,7 @@ class Memory {
                  comm::Communicator const& among);
   /// By communicator, in an order that is the same on all ranks.
   [[nodiscard]] std::span<TransactionLog const> transactions() const noexcept { return transactions_; }
-  /// Of all of them.
+  /// One hash of all the logs in transactions().
   [[nodiscard]] std::uint64_t transactions_hash() const noexcept;
   [[nodiscard]] int place() const noexcept { return context_.gather.all->rank(); }
   [[nodiscard]] model::Description const& model() const noexcept { return *context_.model; }

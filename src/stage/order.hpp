@@ -53,8 +53,8 @@ class Order {
   [[nodiscard]] UnitId unit_at(PassKind pass, std::int64_t position) const noexcept;
   /// Turns until `flat` is used again after `position`, at least 1, at most turns(pass).
   [[nodiscard]] std::int64_t next_use(PassKind pass, std::int64_t position, shard::FlatId flat) const noexcept;
-  /// Of the units in `slots` that are not pinned, the one that is used again last after `position`, whichever slot it
-  /// is in; none if all are.
+  /// The flat unit to evict: the one in `slots` that is not pinned and whose next use after `position` comes last.
+  /// It does not depend on which slot it is in. None if all are pinned.
   [[nodiscard]] std::optional<shard::FlatId> last_needed(PassKind pass, std::int64_t position,
                                                          std::span<shard::Slot const> slots) const noexcept;
   /// Flat units to have gathered while the unit at `position` is in use, nearest first, without those that it uses

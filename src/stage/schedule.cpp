@@ -99,7 +99,8 @@ void Schedule::open(Turn const& turn) {
   }
 }
 
-/// What stays open has all that its backward turns take before the first turn of any unit: see Order::opens_early().
+/// Gathers and binds everything that backward turns of `stays_open` units need, before the first backward turn of any
+/// unit: see Order::opens_early().
 void Schedule::begin_backward(std::string_view purpose) {
   if (!std::exchange(went_back_, true)) {
     gathers_.begin_backward(purpose);

@@ -64,7 +64,7 @@ class RandomNest {
     return bits;
   }
 
-  /// Of `steps` steps in which no rank skips anything.
+  /// The reports of `steps` steps in which no rank skips anything.
   [[nodiscard]] std::vector<StepReport> reports(Job& job, Config const& config, int steps) const {
     Engine<float> engine{job, model_, config};
     return testing::train(engine, steps, [&](auto& micro, int) {

@@ -24,7 +24,8 @@ Choice draw_values(std::uint64_t seed, char const* purpose) {
   return choice;
 }
 
-/// What moves is drawn anew, what decides bits stays: sums in two levels have the groups that they had.
+/// Draws the options of the job that resumes. Options that decide bits keep their values, and so do the groups of
+/// two-level sums.
 Choice draw_resumed(std::uint64_t seed, Choice const& before) {
   auto choice = draw_values(seed, "resumed");
   for (std::size_t option = 0; option < options().size(); ++option) {

@@ -149,7 +149,7 @@ class Segment {
     }
   }
 
-  /// What nobody goes on from, ahead of all else between steps.
+  /// Saves a checkpoint that no job goes on from. This comes before everything else between two steps.
   void save_beside(int step) {
     if (place_.is_reference) {
       return;

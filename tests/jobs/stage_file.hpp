@@ -9,9 +9,9 @@
 
 namespace zeroth::testing::jobs {
 
-/// Of zeroth.reduce_gradients, where the file does not say it.
+/// The value of zeroth.reduce_gradients that a file without the key gets.
 [[nodiscard]] std::string_view default_reduction(Choice const& choice);
-/// What `choice` says; files that it writes are in `folder`.
+/// The stage file of `choice`. Files that its job writes are in `folder`.
 [[nodiscard]] nlohmann::json stage_file(Choice const& choice, std::filesystem::path const& folder);
 /// Stage 0 in memory, with all that decides bits.
 [[nodiscard]] nlohmann::json reference_file(Choice const& choice, std::filesystem::path const& folder);

@@ -64,7 +64,7 @@ void try_one(std::uint64_t seed, Arguments const& arguments, Count& count) {
   }
 }
 
-/// Of the next seeds the one whose job has most pairs that have not met: a job is its seed's alone.
+/// The one of the next seeds whose job has the most pairs that were not seen yet. A job depends on its seed alone.
 std::uint64_t seed_for(Pairs const& pairs, std::uint64_t next, Given const& given) {
   constexpr std::uint64_t looked_at = 16;
   std::uint64_t best = next;

@@ -24,7 +24,7 @@
 namespace zeroth::testing::jobs {
 namespace {
 
-/// What all ranks know alike, by rank 0.
+/// Values that rank 0 chooses and tells all ranks.
 struct Common {
   int rank = 0, ranks = 0;
   std::uint64_t seed = 0;

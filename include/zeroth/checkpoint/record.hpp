@@ -63,9 +63,9 @@ inline constexpr std::int64_t largest_record = 1'000'000'000;
 /// As it is on the disk, with a hash of itself at its end. Throws SystemError where it has more than `largest` bytes,
 /// which read_record() would refuse.
 [[nodiscard]] ZEROTH_EXPORT std::string to_text(Record const& record, std::int64_t largest = largest_record);
-/// Of the folder of a checkpoint. Throws DamagedError for a file that is not there, that is damaged or that no version
-/// of Zeroth has written, SystemError for one that cannot be read, and ContractError for the format of another version.
-/// What it says of lengths and places is checked, so that readers may trust it.
+/// Reads the record in the folder of a checkpoint. Its lengths and places are checked, so that readers may trust them.
+/// Throws DamagedError if the file is missing, damaged or written by no version of Zeroth, SystemError if it cannot be
+/// read, and ContractError if another version's format is in it.
 [[nodiscard]] ZEROTH_EXPORT Record read_record(std::filesystem::path const& folder);
 
 }  // namespace zeroth::checkpoint

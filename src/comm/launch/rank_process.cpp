@@ -60,7 +60,7 @@ void end(RankProcess const& process, FlightFiles& files, RankError const& error,
   } else {
     let_others_speak(failure->is_over ? std::min(grace, grace_for_others) : grace, terminated);
   }
-  // Who sent SIGTERM did so because another rank has ended, which has said why unless it was killed.
+  // A launcher sends SIGTERM because another rank has ended. That rank has printed the reason, unless it was killed.
   bool const is_said = terminated.load(std::memory_order_relaxed) && !(failure && failure->is_over);
   if (!is_first && !is_cause && !is_said) {
     print_error(error.text);

@@ -43,7 +43,7 @@ int Inquest::waiting_themselves(int rank) const {
   }));
 }
 
-/// Who does not hear whom: the ranks that the same others do not hear are together, those that most do not hear first.
+/// Groups the ranks that are not heard by the set of ranks that do not hear them. The largest such set comes first.
 std::vector<Inquest::Unheard> Inquest::unheard() const {
   std::vector<Unheard> all;
   for (int rank = 0; rank < world_; ++rank) {

@@ -44,8 +44,9 @@ class Inquest {
   [[nodiscard]] Clock::time_point deadline() const noexcept {
     return complaints_.empty() ? Clock::time_point::max() : deadline_;
   }
-  /// Who does not hear whom, and the words of one that misses the rank that most do not hear; where all were answered,
-  /// the words of who waits for fewest that only wait themselves, of equals the first rank. Of at least one complaint.
+  /// The reason for the job. If ranks are not heard, it lists which ranks do not hear them, and quotes one rank that
+  /// misses the rank that most do not hear. Otherwise it quotes the rank that waits for the fewest ranks that only wait
+  /// themselves; the lowest rank wins a tie. At least one complaint must have been added.
   [[nodiscard]] JobFailure find(std::vector<std::string> const& hosts) const;
 
  private:

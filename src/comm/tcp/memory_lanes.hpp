@@ -25,7 +25,7 @@ class MemoryLanes {
  public:
   static constexpr std::int64_t most_inline_bytes = 512;
 
-  /// What is shown has another size than what is taken.
+  /// The other rank shows another number of bytes than this rank takes.
   struct WrongSize {
     std::int64_t shown = 0;
   };

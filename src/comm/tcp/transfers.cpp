@@ -20,7 +20,7 @@ namespace {
 /// How long a rank looks for the others of its machine before it sleeps, where each has a core.
 constexpr std::chrono::microseconds patience{50};
 
-/// Of what is the same on all ranks that take part in it; of a message, on both sides.
+/// A hash of what must be equal on all ranks that take part in a collective, or on both sides of a message.
 std::uint32_t outline_of(Collective const& collective) noexcept {
   Fnv1a32 hash;
   hash.add(static_cast<std::uint64_t>(is_message(collective.operation) ? Operation::send : collective.operation));

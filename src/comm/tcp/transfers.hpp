@@ -51,8 +51,8 @@ class Transfers {
   /// Are all ranks on this machine, and map each other's memory?
   [[nodiscard]] bool within_memory() const noexcept { return remote_.empty(); }
 
-  /// What blocks are shown and taken for from here on: null for what is not a collective's. A rank that takes what
-  /// another one shows for something else is told so.
+  /// The collective that later blocks belong to; null if they belong to none. A rank that takes a block which another
+  /// rank shows for another collective gets an error.
   void expect(Collective const* collective) noexcept;
   /// Shows `bytes` at `data` to rank `to`: they stay as they are until all_let_go(tag).
   void show(int to, Tag tag, void const* data, std::int64_t bytes);

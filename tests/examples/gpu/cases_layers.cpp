@@ -154,7 +154,7 @@ TEST_CASE("sums do not depend on the grid") {
   check_same_each_way([&] { return layer_norm(in, columns, 0).dx; });
 }
 
-/// Of what is element by element, where nothing adds up: rounding to T, and some units of fp32's last place.
+/// The tolerance of element-wise functions, whose errors do not add up: rounding to T, and a few ulp of fp32.
 template <class T>
 constexpr double tolerance_of_one = std::is_same_v<T, float> ? 1e-6 : tolerance<T>;
 
