@@ -104,7 +104,7 @@ void give_name(fs::path const& partial, fs::path const& checkpoint) {
   }
 }
 
-/// As far as its record and the sizes of its files tell: what is not keeps no other one from staying.
+/// Judges by the record and the sizes of the files. A checkpoint that is not whole does not count as one that is kept.
 bool seems_whole(fs::path const& checkpoint) {
   try {
     expect_files(checkpoint, read_record(checkpoint).contents);
@@ -114,7 +114,7 @@ bool seems_whole(fs::path const& checkpoint) {
   }
 }
 
-/// As before give_name().
+/// Undoes give_name().
 void take_name(fs::path const& partial, fs::path const& checkpoint) {
   std::error_code error;
   if (fs::exists(partial, error)) {  // what had the name

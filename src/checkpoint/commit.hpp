@@ -24,7 +24,7 @@ class FolderLock {
   FolderLock(FolderLock const&) = delete;
   FolderLock& operator=(FolderLock const&) = delete;
   ~FolderLock();
-  /// Whether this is the one of `folder`: who removes that and makes it anew leaves it without.
+  /// True if the lock file in `folder` is the one that is locked. It is not if the folder was removed and made again.
   [[nodiscard]] bool holds(std::filesystem::path const& folder) const;
   /// Removes what jobs that ended in the middle have left, but for what carries `save_id`.
   void clear(std::string const& save_id) const;
@@ -42,11 +42,11 @@ class FolderLock {
 void make_partial_folder(std::filesystem::path const& partial);
 /// Writes the record beside the files in `partial`, all of which must be there, gives it its name, has `latest` say so,
 /// and removes what `retention` does not keep. Every step is on the disk before the next begins. Throws SystemError;
-/// what was there before is as it was then. Returns the checkpoint.
+/// the folder is then as it was before. Returns the checkpoint.
 std::filesystem::path commit(std::filesystem::path const& folder, std::filesystem::path const& partial,
                              Record const& record, Retention const& retention);
-/// Removes the file of `place` that was made in vain, as far as that can be done: where ranks do not see the same
-/// folder nobody else can.
+/// Removes the file of `place` after a save that failed, as far as that can be done. Every rank removes its own, since
+/// ranks may not see the same folder.
 void discard(std::filesystem::path const& partial, int place) noexcept;
 /// The same of all files.
 void discard(std::filesystem::path const& partial) noexcept;

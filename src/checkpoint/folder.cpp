@@ -32,7 +32,7 @@ fs::file_type type_of(fs::path const& path) {
   return type;
 }
 
-/// Also one of which that cannot be said: who reads it finds out why.
+/// True as well if the type cannot be found out: reading it will tell why.
 bool may_be_folder(fs::directory_entry const& entry) {
   std::error_code error;
   auto const type = entry.status(error).type();

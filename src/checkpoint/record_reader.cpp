@@ -32,7 +32,7 @@ struct Wrong final : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The same of one that is no fault of the file.
+/// The file is of another version of Zeroth, which is no damage.
 struct OtherFormat final : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

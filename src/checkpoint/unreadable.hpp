@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a file that cannot be read says of its checkpoint.
+/// Turns a file that cannot be read into the error of its checkpoint.
 #pragma once
 #include <cerrno>
 #include <string>

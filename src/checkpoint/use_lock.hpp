@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A checkpoint is removed when nobody reads it: all that read hold it together, and who removes it holds it alone.
+/// Keeps a checkpoint from being removed while it is read: readers hold a shared lock, the remover an exclusive one.
 #pragma once
 #include <filesystem>
 

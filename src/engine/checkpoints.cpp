@@ -176,7 +176,8 @@ void Checkpoints::commit() {
   }
 }
 
-/// Until no rank's saver is at work. A disk may be slower than a collective may be: the ranks tell each other in time.
+/// Waits until no rank's saver is at work. A disk may take longer than a collective's timeout, so ranks meet four times
+/// in that time.
 void Checkpoints::await_all() {
   auto const slice = std::max(engine_.settings().timeout / 4, std::chrono::milliseconds{1});
   for (std::int64_t at_work = 1; at_work > 0;) {

@@ -311,7 +311,7 @@ void EngineState::compare_replicas(shard::States states, std::string const& afte
 
 void EngineState::check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step) {
   if (total.history != exchange().world() * mine.hash()) {
-    // Where the sums have just come, so that ranks meet there. On others they may not.
+    // All ranks have just met on this communicator. After they went apart they may not meet on another one.
     engine::Exchange const sums{communicators.reduce().all, device.get(), reduce_stream.get()};
     engine::compare_histories(mine, step, *model, sums);
     engine::compare_transactions(manager->memory.transactions(), step, blueprint.layout, sums);

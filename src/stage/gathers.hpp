@@ -234,8 +234,8 @@ class Gathers {
 
   shard::Layout const* layout_;
   Order order_;
-  shard::SlotPool
-      decided_;  // what is, or will be, in the slots of `parameters_`; pins are those of the turn that opens
+  /// What is, or will be, in the slots of `parameters_`. Its pins are those of the turn that opens.
+  shard::SlotPool decided_;
   bool none_;
   Parameters* parameters_;
   PassKind pass_ = PassKind::training;
