@@ -9,8 +9,8 @@ namespace zeroth::comm {
 /// | what  | taken from, the first that is there                                                                     |
 /// |-------|---------------------------------------------------------------------------------------------------------|
 /// | host  | MASTER_ADDR; 127.0.0.1 where all ranks are on one machine; the first node of Slurm's list               |
-/// | port  | ZEROTH_STORE_PORT; MASTER_PORT; 20000 + (hash of the launcher's id) mod 12000 | | token |
-/// ZEROTH_JOB_TOKEN; the launcher's id of the job; host, port and `program`, which tell no stale job apart  |
+/// | port  | ZEROTH_STORE_PORT; MASTER_PORT; 20000 + (hash of the launcher's id) mod 12000                           |
+/// | token | ZEROTH_JOB_TOKEN; the launcher's id of the job; host, port and `program`, alike for a stale job         |
 ///
 /// torchrun needs MASTER_ADDR and MASTER_PORT, which it sets. Where its own store has MASTER_PORT
 /// (TORCHELASTIC_USE_AGENT_STORE=True), the port after it is taken. The launcher's id is TORCHELASTIC_RUN_ID (unless it

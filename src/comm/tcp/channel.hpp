@@ -15,11 +15,10 @@ namespace zeroth::comm {
 enum class Tag : std::uint8_t { blocks, messages, from_senders, from_receivers };
 constexpr int tag_count = 4;
 
-/// What a rank is told of another one that shows or wants the right number of bytes for something else.
+/// The end of the error about another rank that shows, or wants, the right number of bytes for another collective.
 inline constexpr std::string_view in_another_collective =
     "is in another collective here: operation, dtype, operator, count or root differ. Do all ranks run the same "
-    "program, "
-    "at the same counts? CommOptions::check says what each rank does";
+    "program, at the same counts? CommOptions::check says what each rank does";
 
 struct Channel {
   std::uint64_t communicator = 0;
