@@ -510,7 +510,7 @@ constexpr Rule assumptions[] = {
     {index_of<"scheduler.params.total_num_steps">, warmup_outlasts_schedule},
 };
 
-/// What `rule` says; empty where that needs a value that is not known.
+/// The text of `rule`. Empty if the rule holds, or needs a value that is not known.
 std::string said_by(Rule const& rule, Values const& values) {
   try {
     return rule.broken(values);

@@ -23,7 +23,7 @@ constexpr std::int64_t most_kept = 10;       // steps whose spans are kept until
 
 std::string megabytes(std::int64_t bytes) { return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6); }
 
-/// Without the rank, which lines of the log have anyway.
+/// The error without the rank's prefix, which lines of the log have anyway.
 std::string bare(std::exception const& error) {
   std::string const text = error.what(), prefix = rank_prefix();
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;

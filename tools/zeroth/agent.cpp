@@ -147,8 +147,8 @@ class Agent {
   AgentOptions const& options_;
   AwaitedSignals signals_;
   int ranks_;
-  bool is_new_number_ =
-      false;  ///< No attempt has ended with as few: status 2 may mean that they do not divide a batch.
+  /// No attempt has ended with as few ranks: status 2 may mean that they do not divide a batch.
+  bool is_new_number_ = false;
   RestartBudget budget_;
   bool asked_to_end_ = false, terminated_ = false;
 };

@@ -41,8 +41,8 @@ bool is_checkpoint(fs::path const& path) {
   return fs::exists(path / checkpoint::record_name, error);
 }
 
-/// What `use` makes of the checkpoint that `path` names. A job that saves there may have removed it, once it had a
-/// newer one, before it was open.
+/// Calls `use` with the checkpoint that `path` names. A job that saves there may remove that before it is open, once it
+/// has a newer one: then `use` gets the newer one.
 template <class F>
 auto use_named(fs::path const& path, F const& use) {
   auto const found = checkpoint::find_checkpoint(path);

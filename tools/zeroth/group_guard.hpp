@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What ends process groups when the process that made them ends before them.
+/// Ends process groups when the process that made them ends before them.
 #pragma once
 #include <sys/types.h>
 
@@ -11,7 +11,7 @@ class GroupGuard {
  public:
   /// Throws SystemError.
   GroupGuard();
-  /// What is guarded still is killed.
+  /// Kills the groups that are still guarded.
   ~GroupGuard();
   GroupGuard(GroupGuard const&) = delete;
   GroupGuard& operator=(GroupGuard const&) = delete;

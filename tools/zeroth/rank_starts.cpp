@@ -45,7 +45,7 @@ std::vector<Start> under_mpirun(AgentOptions const& options, int ranks) {
   return {{command, {}, true}};
 }
 
-/// Which `ps` does not show to other users, as it would a command line.
+/// For the environment, which `ps` does not show to other users, as it does a command line.
 std::string random_token() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());

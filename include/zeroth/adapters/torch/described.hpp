@@ -105,10 +105,10 @@ inline void check_aliases(std::vector<Parameter> const& parameters) {
                                "\" share memory and are different tensors: register the same tensor in both places, "
                                "and it is tied");
   }
-  for (auto const& [name, tensor, users, id, storage, open, refused, trainable, version] : parameters) {
+  for (auto const& parameter : parameters) {
     ZEROTH_EXPECTS(
-        tensor.storage().use_count() == 1,
-        "parameter \"" + name +
+        parameter.tensor.storage().use_count() == 1,
+        "parameter \"" + parameter.name +
             "\" shares its memory with a tensor that is no parameter, and that would keep the values of the "
             "start: a view that was made before the Trainer, the result of a forward that still leads to it, "
             "or what the parameter is itself a view of. Make views in forward, let go of results, and "
@@ -288,17 +288,20 @@ class Registered {
 /// Throws ContractError if the program has changed a parameter behind its engine's back: by set_data(), by an operation
 /// that writes, or, where `trains`, by requires_grad_(). Compares a pointer, a number and a flag for each parameter.
 inline void check_unchanged(std::vector<Parameter> const& parameters, Owner const& owner, bool trains) {
-  for (auto const& [name, tensor, users, id, storage, open, refused, trainable, version] : parameters) {
-    ZEROTH_EXPECTS(lent_storage(tensor, owner) == storage.get(),
+  for (auto const& parameter : parameters) {
+    auto const& name = parameter.name;
+    auto const& tensor = parameter.tensor;
+    ZEROTH_EXPECTS(lent_storage(tensor, owner) == parameter.storage.get(),
                    "parameter \"" + name +
                        "\" was given other memory, by set_data() or an assignment to data, after "
                        "its Trainer was made; Trainer::write() changes its values");
-    ZEROTH_EXPECTS(version_of(tensor) == version,
+    ZEROTH_EXPECTS(version_of(tensor) == parameter.version,
                    "parameter \"" + name +
                        "\" was written to inside of a pass, where its memory is lent to be read; "
                        "call Trainer::write() between steps");
-    ZEROTH_EXPECTS(!trains || tensor.requires_grad() == trainable,
-                   "requires_grad of parameter \"" + name + "\" was set to " + (trainable ? "false" : "true") +
+    ZEROTH_EXPECTS(!trains || tensor.requires_grad() == parameter.trainable,
+                   "requires_grad of parameter \"" + name + "\" was set to " +
+                       (parameter.trainable ? "false" : "true") +
                        " after its Trainer was made; set it before, or make another Trainer");
   }
 }
