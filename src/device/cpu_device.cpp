@@ -37,7 +37,7 @@ class CpuDevice final : public Device {
   [[nodiscard]] Kernels& kernels() override { return kernels_; }
   [[nodiscard]] Ledger const& ledger() const override { return ledger_; }
   void set_timeline(Timeline* timeline) noexcept override {
-    observer_.spans = timeline == nullptr ? nullptr : timeline->log();
+    observer_.set(timeline == nullptr ? nullptr : timeline->log());
   }
 
  private:

@@ -95,7 +95,7 @@ void InlineStream::post(Task const& task) {
 
 void InlineStream::wait(Event const& event) {
   auto const mark = as_cpu(event).mark;
-  waited_.wait(mark, spans_, observer_.spans.get());
+  waited_.wait(mark, spans_, observer_.log().get());
   if (mark.progress != nullptr) {
     progress_.failure.adopt(mark.progress->failure);
   }
@@ -105,14 +105,15 @@ void InlineStream::wait(Event const& event) {
 void InlineStream::record(Event& event) { as_cpu(event).mark = {&progress_, progress_.passed.value()}; }
 
 void InlineStream::begin_span(std::string_view what, std::string_view unit) {
-  if (observer_.spans != nullptr) {
+  open_ = observer_.log();
+  if (open_ != nullptr) {
     spans_.begin(what, unit);
   }
 }
 
 void InlineStream::end_span() {
-  if (observer_.spans != nullptr) {
-    spans_.end(*observer_.spans);
+  if (auto const log = std::exchange(open_, nullptr)) {
+    spans_.end(*log);
   }
 }
 
@@ -166,12 +167,12 @@ void WorkerStream::wait(Event const& event) {
   if (mark.progress == nullptr || mark.progress == &progress_) {
     return;  // never recorded, or on this very stream
   }
-  auto const& log = observer_.spans;
+  auto log = observer_.log();
   push({[this, mark, to = log.get()] {
           waited_.wait(mark, spans_, to);
           progress_.failure.adopt(mark.progress->failure);
         },
-        false, log});
+        false, std::move(log)});
 }
 
 void WorkerStream::record(Event& event) {
@@ -181,14 +182,15 @@ void WorkerStream::record(Event& event) {
 }
 
 void WorkerStream::begin_span(std::string_view what, std::string_view unit) {
-  if (observer_.spans != nullptr) {
+  open_ = observer_.log();
+  if (open_ != nullptr) {
     post([this, what, unit] { spans_.begin(what, unit); });
   }
 }
 
 void WorkerStream::end_span() {
-  if (observer_.spans != nullptr) {
-    push({[this, to = observer_.spans.get()] { spans_.end(*to); }, false, observer_.spans});
+  if (auto log = std::exchange(open_, nullptr)) {
+    push({[this, to = log.get()] { spans_.end(*to); }, false, std::move(log)});
   }
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -58,9 +59,27 @@ class SpanWriter {
   Clock::time_point begin_{};
 };
 
-/// What the streams of a device share.
-struct Observer {
-  std::shared_ptr<SpanLog> spans;  ///< Those of the host's timeline; null where nothing is traced.
+/// Where the spans of a device's streams go. Any thread may call: a save posts its copies on a thread of its own.
+class Observer {
+ public:
+  void set(std::shared_ptr<SpanLog> log) {
+    std::lock_guard const lock{mutex_};
+    log_ = std::move(log);
+    traced_ = log_ != nullptr;
+  }
+  /// Null where nothing is traced.
+  [[nodiscard]] std::shared_ptr<SpanLog> log() const {
+    if (!traced_.load(std::memory_order_relaxed)) {
+      return nullptr;
+    }
+    std::lock_guard const lock{mutex_};
+    return log_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::atomic<bool> traced_{false};  // spares the lock where nothing is traced
+  std::shared_ptr<SpanLog> log_;
 };
 
 /// Time that a stream has spent in waits. One thread adds.
@@ -92,6 +111,7 @@ class InlineStream final : public CpuStream {
   Progress& progress_;
   Observer const& observer_;
   SpanWriter spans_;
+  std::shared_ptr<SpanLog> open_;  // where the span goes that has begun
   WaitClock waited_;
   Clock::duration worked_{};
 };
@@ -125,7 +145,8 @@ class WorkerStream final : public CpuStream {
 
   Progress& progress_;
   Observer const& observer_;
-  SpanWriter spans_;  // the worker's
+  SpanWriter spans_;               // the worker's
+  std::shared_ptr<SpanLog> open_;  // where the span goes that has begun; the caller's
   WaitClock waited_;
   std::array<Entry, capacity> ring_;
   Counter posted_, completed_;
