@@ -13,8 +13,9 @@
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
+#include "support/sanitized.hpp"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ZEROTH_SANITIZED
 constexpr bool counts_malloc = false;  // they have a malloc of their own
 namespace {
 std::int64_t malloc_count() noexcept { return 0; }

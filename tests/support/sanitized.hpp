@@ -4,9 +4,17 @@
 #pragma once
 #include <vector>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // GCC's names
+#define ZEROTH_SANITIZED 1
+#elif defined(__has_feature)  // Clang's
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define ZEROTH_SANITIZED 1
+#endif
+#endif
+
 namespace zeroth::testing {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ZEROTH_SANITIZED
 inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;

@@ -251,7 +251,9 @@ TEST_CASE("One trillion parameters on 1024 ranks are simulated in less than a Gi
   rusage usage{};
   REQUIRE(getrusage(RUSAGE_CHILDREN, &usage) == 0);
   CHECK(usage.ru_maxrss > 1000);  // KiB, of the largest child so far
-  CHECK(usage.ru_maxrss < 1024 * 1024);
+  if (!sanitized) {               // which needs several bytes of its own for each of ours
+    CHECK(usage.ru_maxrss < 1024 * 1024);
+  }
 }
 
 }  // namespace
