@@ -161,7 +161,7 @@ TEST_CASE("Every key of a protocol refuses what it cannot be, saying what it can
   auto const full = nlohmann::json::parse(good, nullptr, true, true);
   for (auto const& [list, protocol, problem] : wrongs) {
     auto changed = full;
-    changed[list] = {nlohmann::json::parse(protocol)};
+    changed[list] = nlohmann::json::array({nlohmann::json::parse(protocol)});
     CHECK_THAT(message_of(changed.dump()), Catch::EndsWith(std::string{"machine.json: 1 problem\n  "} + problem));
   }
 }
