@@ -27,10 +27,8 @@ cudaError_t convert(cudaStream_t stream, void* destination, Dtype destination_dt
 
 cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& args);
 
-/// Adds up `block_sums` in fp64, over 1024 lanes that are then folded, always in the same order, into
-/// `contribution->sum_of_squares`; the other fields come from `host`.
-cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::StepSums const& host,
-                    optim::StepSums* contribution);
+/// `*sum` is what `block_sums` come to, exactly.
+cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::ExactSum* sum);
 
 cudaError_t add_loss(cudaStream_t stream, optim::LossTerm const& term, optim::StepSums* contribution);
 
@@ -49,6 +47,8 @@ struct RankSum {
   int input_count;
   Dtype dtype;
   std::int64_t first, count;
+  float* sums;      ///< Not null: device::rank_fold_into() this instead; there are no outputs then.
+  bool accumulate;  ///< To what is there.
 };
 
 cudaError_t rank_sum(cudaStream_t stream, RankSum const& args);

@@ -6,9 +6,8 @@
 
 namespace zeroth::cuda {
 
-cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::StepSums const& host,
-                    optim::StepSums* contribution) {
-  return launch_collect(OnStream{stream}, {block_sums, block_count, host, contribution});
+cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::ExactSum* sum) {
+  return launch_collect(OnStream{stream}, {block_sums, block_count, sum});
 }
 
 cudaError_t add_loss(cudaStream_t stream, optim::LossTerm const& term, optim::StepSums* contribution) {

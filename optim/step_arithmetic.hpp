@@ -29,18 +29,20 @@ ZEROTH_HOST_DEVICE inline void advance(StepRules const& rules, StepSums const& t
   scalars.gradient_scale = 0;
   scalars.skip = true;
   scalars.nonfinite = false;
-  if (!(total.weight > 0)) {  // nobody computed anything: no update, and no news for the loss scale
+  double const weight = total.weight.value();
+  double const sum_of_squares = total.sum_of_squares.value();
+  if (!(weight > 0)) {  // nobody computed anything: no update, and no news for the loss scale
     scalars.loss = 0;
     scalars.gradient_norm = 0;
     return;
   }
   double const unscale =
-      1 / (total.weight * static_cast<double>(scalars.loss_scale_used) * static_cast<double>(rules.gradient_prescale));
-  double const norm = std::sqrt(total.sum_of_squares) * unscale;
-  scalars.loss = static_cast<float>(total.loss / total.weight);
+      1 / (weight * static_cast<double>(scalars.loss_scale_used) * static_cast<double>(rules.gradient_prescale));
+  double const norm = std::sqrt(sum_of_squares) * unscale;
+  scalars.loss = static_cast<float>(total.loss.value() / weight);
   scalars.gradient_norm = static_cast<float>(norm);
 
-  scalars.nonfinite = !std::isfinite(total.sum_of_squares);
+  scalars.nonfinite = !std::isfinite(sum_of_squares);
   scalars.skip = rules.skip_nonfinite && scalars.nonfinite;
   arithmetic::update(rules.loss_scale, scalars.skip, scalars.loss_scale);
   if (scalars.skip) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 
+#include "core/dispatch.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/packs.hpp"
 #include "device/element_arithmetic.hpp"
@@ -58,9 +59,74 @@ struct AddRanks {
   }
 };
 
+/// Into sums in fp32, which no input overlaps.
+template <class T>
+struct AddRanksInto {
+  static constexpr int threads = 256;
+  static constexpr int pack = pack_count<T>;
+  static constexpr int tile_count = threads * pack * 2;
+  struct Shared {};
+
+  RankSum args;
+  PackGrid<pack> grid;
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
+    block.alone([&](int thread) {
+      for (std::int64_t i = block.index(); i < tiles(); i += block.count()) {
+        auto const tile = tile_of<tile_count>(grid, args.first, args.first + args.count, i);
+        each_pack<threads>(grid, tile, thread, [&](std::int64_t first, auto count) { add(first, count); });
+      }
+    });
+  }
+
+  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles() const {
+    return tiles_of<tile_count>(grid, args.first, args.first + args.count);
+  }
+
+ private:
+  template <int count>
+  ZEROTH_DEVICE void add(std::int64_t first, Count<count> /*count*/) const {
+    Pack<float, count> sum;
+    if (args.accumulate) {
+      sum = load<count>(args.sums + first);
+    }
+    for (int rank = 0; rank < args.input_count; ++rank) {
+      auto const input = load<count>(static_cast<T const*>(args.inputs[rank]) + first);
+      bool const begins = rank == 0 && !args.accumulate;
+      for (int k = 0; k < count; ++k) {
+        sum.at[k] = begins ? to_float(input.at[k]) : sum.at[k] + to_float(input.at[k]);
+      }
+    }
+    store(args.sums + first, sum);
+  }
+};
+
+template <class Launch>
+[[nodiscard]] cudaError_t launch_rank_sum_into(Launch const& launch, RankSum const& args) {
+  std::array<Array, 1 + RankSum::most_ranks> arrays{};
+  arrays[0] = {args.sums, sizeof(float)};
+  for (int k = 0; k < args.input_count; ++k) {
+    arrays[static_cast<std::size_t>(k) + 1] = {args.inputs[k], bytes_of(args.dtype)};
+  }
+  auto const used = std::span{arrays}.first(static_cast<std::size_t>(args.input_count) + 1);
+  cudaError_t result = cudaSuccess;
+  with_element(args.dtype, [&]<class T>(std::type_identity<T>) {
+    AddRanksInto<T> const body{args, pack_grid<AddRanksInto<T>::pack>(used)};
+    result = launch(body, body.tiles());
+  });
+  return result;
+}
+
 template <class Launch>
 [[nodiscard]] cudaError_t launch_rank_sum(Launch const& launch, RankSum const& args) {
-  if (args.output_count == 0 || args.count == 0) {
+  if (args.count == 0) {
+    return cudaSuccess;
+  }
+  if (args.sums != nullptr) {
+    return launch_rank_sum_into(launch, args);
+  }
+  if (args.output_count == 0) {
     return cudaSuccess;
   }
   std::array<Array, 2 * RankSum::most_ranks> arrays{};

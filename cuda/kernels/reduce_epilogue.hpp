@@ -8,12 +8,14 @@
 
 namespace zeroth::cuda {
 
-/// Moves [move.begin, move.end), or only reads the destination with `in_place`. Each warp has one block of
+/// Moves [move.begin, move.end), or only reads the destination with `in_place`. Each warp has blocks of
 /// sum_block_count elements. Its lanes' order is not that of wide accesses: elements change hands in shared memory.
 template <class To, class From>
 struct MoveAndSum {
   static constexpr int threads = 128;
-  static constexpr int sums_at_once = threads / warp_threads;
+  static constexpr int warps = threads / warp_threads;
+  static constexpr int sums_of_a_warp = 8;
+  static constexpr int sums_at_once = warps * sums_of_a_warp;
   static constexpr int pack = Move<To, From>::pack;
   static constexpr int tile_count = sums_at_once * static_cast<int>(device::sum_block_count);
   static_assert(device::square_lanes == warp_threads);
@@ -57,21 +59,30 @@ struct MoveAndSum {
   template <class Block>
   ZEROTH_DEVICE void sum(Block& block, Shared& shared, int first, int count, std::int64_t first_sum) const {
     constexpr int length = static_cast<int>(device::sum_block_count);
-    PerThread<float, Block> sums;
+    PerThread<float, Block> sums[sums_of_a_warp];
     block.phase([&](int thread) {
-      int const begin = thread / warp_threads * length;
-      int const end = begin + length < count ? begin + length : count;
-      float sum = 0;
-      for (int i = begin + thread % warp_threads; i < end; i += warp_threads) {
-        sum = device::add_square(sum, shared.values[place(first + i)]);
+      ZEROTH_UNROLL
+      for (int k = 0; k < sums_of_a_warp; ++k) {
+        int const begin = (thread / warp_threads + k * warps) * length;
+        int const end = begin + length < count ? begin + length : count;
+        float sum = 0;
+        for (int i = begin + thread % warp_threads; i < end; i += warp_threads) {
+          sum = device::add_square(sum, shared.values[place(first + i)]);
+        }
+        sums[k][thread] = sum;
       }
-      sums[thread] = sum;
     });
-    block.fold_warps(sums, [](float low, float high) { return low + high; });
+    ZEROTH_UNROLL
+    for (int k = 0; k < sums_of_a_warp; ++k) {
+      block.fold_warps(sums[k], [](float low, float high) { return low + high; });
+    }
     block.alone([&](int thread) {
-      int const warp = thread / warp_threads;
-      if (thread % warp_threads == 0 && warp * length < count) {
-        block_sums[first_sum + warp] = sums[thread];
+      ZEROTH_UNROLL
+      for (int k = 0; k < sums_of_a_warp; ++k) {
+        int const sum = thread / warp_threads + k * warps;
+        if (thread % warp_threads == 0 && sum * length < count) {
+          block_sums[first_sum + sum] = sums[k][thread];
+        }
       }
     });
   }

@@ -11,41 +11,83 @@
 
 namespace zeroth::cuda {
 
-/// In one block: its threads are the lanes of the sum.
+/// In one block. Whole numbers are added, so that the order of threads does not matter.
 struct Collect {
-  static constexpr int threads = device::collect_lanes;
+  static constexpr int threads = 512;
+  static constexpr int words = device::exact_words;
+  static constexpr int most_at_once = 256;  // parts of 55 bits that a word has room for
   struct Shared {
-    double lane[threads];
+    std::uint64_t part[words][threads];  // of a thread, since the last carry
+    float nonfinite[threads];            // 0, or the sum of what is not finite
+    optim::ExactSum sum;
   };
 
   float const* block_sums;
   std::int64_t block_count;
-  optim::StepSums host;
-  optim::StepSums* contribution;
+  optim::ExactSum* sum;
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
     block.phase([&](int thread) {
-      double sum = 0;
+      shared.nonfinite[thread] = 0;
+      if (thread == 0) {
+        shared.sum = {};
+      }
+    });
+    for (std::int64_t first = 0; first < block_count; first += std::int64_t{most_at_once} * threads) {
+      std::int64_t const left = block_count - first;
+      add(block, shared, first, first + (left < std::int64_t{most_at_once} * threads ? left : most_at_once * threads));
+    }
+    block.phase([&](int thread) {
+      if (thread == 0) {
+        for (float const each : shared.nonfinite) {
+          if (each != 0) {
+            shared.sum.add_nonfinite(static_cast<double>(each));
+          }
+        }
+        *sum = shared.sum;
+      }
+    });
+  }
+
+ private:
+  /// Adds block sums [first, end) to the sum.
+  template <class Block>
+  ZEROTH_DEVICE void add(Block& block, Shared& shared, std::int64_t first, std::int64_t end) const {
+    block.phase([&](int thread) {
+      for (int word = 0; word < words; ++word) {
+        shared.part[word][thread] = 0;
+      }
 #if defined(__CUDA_ARCH__)
 #pragma unroll 8
 #endif
-      for (std::int64_t i = thread; i < block_count; i += threads) {
-        sum += static_cast<double>(block_sums[i]);
-      }
-      shared.lane[thread] = sum;
-    });
-    device::fold_halves(threads, [&](int half) {
-      block.phase([&](int thread) {
-        if (thread < half) {
-          shared.lane[thread] += shared.lane[thread + half];
+      for (std::int64_t i = first + thread; i < end; i += threads) {
+        auto const part = device::exact_part(block_sums[i]);
+        if (part.finite) {
+          shared.part[part.word][thread] += part.bits;
+        } else {
+          shared.nonfinite[thread] += block_sums[i];
         }
-      });
+      }
+    });
+    block.phase([&](int thread) {  // one for each word, in halves, so that nothing overflows
+      if (thread < words) {
+        std::uint64_t low = 0, high = 0;
+        for (int from = 0; from < threads; ++from) {
+          low += shared.part[thread][from] & 0xffffffffU;
+          high += shared.part[thread][from] >> 32U;
+        }
+        shared.part[thread][0] = low;
+        shared.part[thread][1] = high;
+      }
     });
     block.phase([&](int thread) {
       if (thread == 0) {
-        *contribution = host;
-        contribution->sum_of_squares = shared.lane[0];
+        for (int word = 0; word < words; ++word) {
+          shared.sum.add_at(word, shared.part[word][0]);
+          shared.sum.add_at(word + 1, shared.part[word][1]);
+        }
+        shared.sum.carry();
       }
     });
   }
@@ -63,7 +105,7 @@ struct AddLoss {
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
     block.alone([&](int thread) {
       if (thread == 0) {
-        contribution->loss = device::add_weighted(contribution->loss, *term.mean, term.weight);
+        contribution->loss += term.weight * static_cast<double>(*term.mean);
       }
     });
   }

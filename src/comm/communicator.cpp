@@ -66,6 +66,10 @@ class Contract {
     check_values();
     Access const access = access_of(collective_, communicator_.rank(), communicator_.world());
     check_buffer("input", collective_.input, access.input_count);
+    if (collective_.sums != nullptr) {
+      return check_sums(access);
+    }
+    ZEROTH_EXPECTS(!collective_.accumulate, say("accumulate without sums"));
     check_buffer("output", collective_.output, access.output_count);
     check_overlap(access);
   }
@@ -99,6 +103,24 @@ class Contract {
         !is_reduction(collective_.operation) || supports(transport, reduce, collective_.dtype),
         say(fmt::format("'{}' does not reduce {} by {}; allowed are {}", name_of(transport), name_of(collective_.dtype),
                         name_of(reduce), operators_of(transport, collective_.dtype))));
+  }
+
+  void check_sums(Access const& access) const {
+    auto const dtype = collective_.dtype;
+    bool const floating = dtype == Dtype::fp32 || dtype == Dtype::bf16 || dtype == Dtype::fp16;
+    ZEROTH_EXPECTS(collective_.operation == Operation::reduce_scatter && collective_.reduce == Reduce::sum &&
+                       floating && communicator_.transport() != Transport::nccl,
+                   say("sums is given; it is for reduce_scatter by sum of fp32, bf16 or fp16 on 'local', 'mpi' and "
+                       "'tcp'"));
+    ZEROTH_EXPECTS(collective_.output == nullptr, say("sums and output are given; the sum goes to one of them"));
+    auto const sums = address(collective_.sums), input = address(collective_.input);
+    ZEROTH_EXPECTS(sums % sizeof(float) == 0, say(fmt::format("sums {} is not aligned to its 4 bytes",
+                                                              static_cast<void const*>(collective_.sums))));
+    auto const sums_bytes = static_cast<std::uintptr_t>(access.output_count) * sizeof(float);
+    auto const input_bytes = static_cast<std::uintptr_t>(access.input_count * bytes_of(dtype));
+    ZEROTH_EXPECTS(sums + sums_bytes <= input || input + input_bytes <= sums,
+                   say(fmt::format("input {} and sums {} overlap", collective_.input,
+                                   static_cast<void const*>(collective_.sums))));
   }
 
   static std::string operators_of(Transport transport, Dtype dtype) {

@@ -29,7 +29,7 @@ std::int64_t HostCollectives::staging_for(Collective const& collective, int worl
 }
 
 void HostCollectives::run(Collective const& collective, std::span<std::byte> staging) {
-  auto const& [operation, input, output, count, dtype, root, reduce] = collective;
+  auto const& [operation, input, output, count, dtype, root, reduce, sums, accumulate] = collective;
   if (operation != Operation::barrier && count == 0) {
     return;
   }
@@ -37,7 +37,8 @@ void HostCollectives::run(Collective const& collective, std::span<std::byte> sta
   switch (operation) {
     case Operation::all_reduce: return all_reduce(collective, staging);
     case Operation::reduce_scatter:
-      return fold_blocks({bytes_at(input, 0), bytes_at(output, 0), bytes, count, reduce, dtype, -1}, staging);
+      return fold_blocks({bytes_at(input, 0), bytes_at(output, 0), bytes, count, reduce, dtype, -1, sums, accumulate},
+                         staging);
     case Operation::reduce:
       return fold_blocks({bytes_at(input, 0), bytes_at(output, 0), 0, count, reduce, dtype, root}, staging);
     case Operation::all_gather: return all_gather(input, bytes_at(output, 0), bytes);
@@ -137,9 +138,13 @@ void HostCollectives::fold(Blocks const& blocks, Chunk const& chunk) {
     inputs_[static_cast<std::size_t>(from)] =
         from == rank_ ? blocks.block_for(rank_) + chunk.offset : part(chunk, from);
   }
+  auto const element = bytes_of(blocks.dtype);
+  if (blocks.sums != nullptr) {
+    return device::rank_fold_into(blocks.sums + chunk.offset / element, blocks.accumulate, inputs_.data(), world_,
+                                  blocks.dtype, chunk.bytes / element);
+  }
   void* const output = blocks.output + chunk.offset;
-  device::rank_fold(blocks.reduce, &output, 1, inputs_.data(), world_, blocks.dtype, 0,
-                    chunk.bytes / bytes_of(blocks.dtype));
+  device::rank_fold(blocks.reduce, &output, 1, inputs_.data(), world_, blocks.dtype, 0, chunk.bytes / element);
 }
 
 }  // namespace zeroth::comm

@@ -44,7 +44,9 @@ class HostCollectives {
     std::int64_t count;      ///< Elements of one block.
     Reduce reduce;
     Dtype dtype;
-    int root;  ///< -1: every rank receives its block.
+    int root;                 ///< -1: every rank receives its block.
+    float* sums = nullptr;    ///< Instead of `output`: see Collective.
+    bool accumulate = false;  ///< Likewise.
 
     [[nodiscard]] std::int64_t bytes() const noexcept { return count * bytes_of(dtype); }
     [[nodiscard]] bool receives(int rank) const noexcept { return root < 0 || root == rank; }

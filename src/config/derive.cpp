@@ -116,6 +116,9 @@ Value accumulate_dtype(Values const& values) {
   if (values.get<"bf16.bf16_master_weights_and_grads">()) {
     return "bf16";
   }
+  if (values.get<"zeroth.same_bits_at_any_ranks">()) {
+    return "fp32";
+  }
   if (values.get<"gradient_accumulation_steps">() == 1) {
     return values.get<"communication_data_type">();
   }
@@ -123,7 +126,8 @@ Value accumulate_dtype(Values const& values) {
 }
 
 Value reduce_gradients(Values const& values) {
-  return values.get<"zero_optimization.stage">() < 2 ? "last_micro_step" : "every_micro_step";
+  bool const once = values.get<"zero_optimization.stage">() < 2 && !values.get<"zeroth.same_bits_at_any_ranks">();
+  return once ? "last_micro_step" : "every_micro_step";
 }
 
 Value skip_nonfinite(Values const& values) {

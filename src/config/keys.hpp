@@ -168,8 +168,8 @@ inline constexpr Key keys[] = {
    .meaning = "Dtype in which gradients travel."},
   {.path = "data_types.grad_accum_dtype", .kind = Kind::name, .names = dtype_names,
    .derive = derive::accumulate_dtype,
-   .why = "bf16 with bf16 masters; else fp32 if a step reduces several times, the reduced dtype if it has one "
-          "micro-step, otherwise none",
+   .why = "bf16 with bf16 masters; else fp32 if a step reduces several times or with zeroth.same_bits_at_any_ranks, the "
+          "reduced dtype if it has one micro-step, otherwise none",
    .meaning = "Dtype in which gradients are added up: those of micro-steps after each reduction or, before the one "
               "reduction of `last_micro_step`, on the rank: there fp32 or zeroth.gradient_dtype."},
   {.path = "data_types.param_dtype", .kind = Kind::name, .names = dtype_names,
@@ -377,8 +377,11 @@ inline constexpr Key keys[] = {
    .derive = derive::gradient_dtype, .why = "the compute dtype",
    .meaning = "Dtype of the memory that backward writes: fp32 or the compute dtype."},
   {.path = "zeroth.reduce_gradients", .kind = Kind::name, .names = reduce_gradients_names,
-   .derive = derive::reduce_gradients, .why = "last_micro_step at stages 0 and 1, every_micro_step at stages 2 and 3",
+   .derive = derive::reduce_gradients,
+   .why = "last_micro_step at stages 0 and 1, every_micro_step at stages 2 and 3 and with zeroth.same_bits_at_any_ranks",
    .meaning = "When gradients leave a rank: after every micro-step, or once, after they were added up on the rank. Roundings follow it: with several micro-steps give it, and every stage trains the same."},
+  {.path = "zeroth.same_bits_at_any_ranks", .kind = Kind::boolean, .value = false,
+   .meaning = "The same global batch gives the same losses and weights on any number of ranks: micro-steps are added to fp32 sums one after another, in the order that they have in the batch. Refuses what cannot keep it; with 16-bit gradients and one micro-step it costs 4 bytes for each gradient that a rank has."},
   {.path = "zeroth.gradient_slots", .kind = Kind::integer, .range = {1, int_limit},
    .derive = derive::gradient_slots, .why = "2 with overlap_comm, 1 without",
    .meaning = "Stages 2 and 3: units whose full gradients are held at once."},

@@ -241,6 +241,24 @@ std::string sums_of_groups_have_groups(Values const& values) {
               : "";
 }
 
+std::string same_bits_are_kept(Values const& values) {
+  if (!values.get<"zeroth.same_bits_at_any_ranks">()) {
+    return {};
+  }
+  if (values.get<"zeroth.reduce_gradients">() == "last_micro_step") {
+    return R"(true, but zeroth.reduce_gradients is "last_micro_step", and a rank adds up its own micro-steps first; )"
+           R"(allowed: "every_micro_step")";
+  }
+  if (values.get<"zeroth.two_level_sums">()) {
+    return "true, but zeroth.two_level_sums is true, and groups of ranks sum first; set one of them";
+  }
+  if (values.get<"bf16.bf16_master_weights_and_grads">()) {
+    return "true, but bf16.bf16_master_weights_and_grads is true, and sums are rounded to bf16; set one of them";
+  }
+  auto const sums = values.get<"data_types.grad_accum_dtype">();
+  return sums == "fp32" ? "" : fmt::format(R"(true, but data_types.grad_accum_dtype is "{}"; allowed: "fp32")", sums);
+}
+
 std::string group_size_is_used(Values const& values) {
   if (!values.says<"zeroth.group_size">()) {
     return {};
@@ -488,6 +506,7 @@ constexpr Rule rules[] = {
     {index_of<"aio.thread_count">, disk_threads_are_said_once},
     {index_of<"zeroth.two_level_sums">, sums_of_groups_have_groups},
     {index_of<"zeroth.group_size">, group_size_is_used},
+    {index_of<"zeroth.same_bits_at_any_ranks">, same_bits_are_kept},
     {index_of<"zeroth.offload_update">, host_updates_what_it_has},
     {index_of<"zeroth.offload_update_threads">, threads_update_on_the_host},
     {index_of<"fp16.loss_scale_window">, dynamic_scale_has<"fp16.loss_scale_window">},

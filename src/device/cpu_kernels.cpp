@@ -32,16 +32,12 @@ void CpuKernels::reduce_epilogue(Stream& stream, ReduceEpilogue const& args) {
   as_cpu(stream).post([=] { device::reduce_epilogue(args); });
 }
 
-void CpuKernels::collect(Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
-                         optim::StepSums* contribution) {
-  as_cpu(stream).post([=] {
-    *contribution = host;
-    contribution->sum_of_squares = total_of(block_sums.data(), static_cast<std::int64_t>(block_sums.size()));
-  });
+void CpuKernels::collect(Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) {
+  as_cpu(stream).post([=] { *sum = total_of(block_sums.data(), std::ssize(block_sums)); });
 }
 
 void CpuKernels::add_loss(Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) {
-  as_cpu(stream).post([=] { contribution->loss = device::add_weighted(contribution->loss, *term.mean, term.weight); });
+  as_cpu(stream).post([=] { contribution->loss += term.weight * static_cast<double>(*term.mean); });
 }
 
 void CpuKernels::advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,

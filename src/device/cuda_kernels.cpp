@@ -46,11 +46,9 @@ void CudaKernels::reduce_epilogue(Stream& stream, ReduceEpilogue const& args) {
   enqueue(stream, "reduce_epilogue", [&](cudaStream_t on) { return cuda::reduce_epilogue(on, args); });
 }
 
-void CudaKernels::collect(Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
-                          optim::StepSums* contribution) {
-  enqueue(stream, "collect", [&](cudaStream_t on) {
-    return cuda::collect(on, block_sums.data(), std::ssize(block_sums), host, contribution);
-  });
+void CudaKernels::collect(Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) {
+  enqueue(stream, "collect",
+          [&](cudaStream_t on) { return cuda::collect(on, block_sums.data(), std::ssize(block_sums), sum); });
 }
 
 void CudaKernels::add_loss(Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) {

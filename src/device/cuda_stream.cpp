@@ -136,6 +136,21 @@ void CudaStream::sum(void* const* outputs, int output_count, void const* const* 
   context_.expect(cuda::rank_sum(stream_, args), "rank_sum");
 }
 
+void CudaStream::sum_into(float* sums, bool accumulate, void const* const* inputs, int input_count, Dtype dtype,
+                          std::int64_t count) {
+  if (failed() || count == 0) {
+    return;
+  }
+  cuda::RankSum args{};
+  std::copy_n(inputs, input_count, args.inputs);
+  args.input_count = input_count;
+  args.dtype = dtype;
+  args.count = count;
+  args.sums = sums;
+  args.accumulate = accumulate;
+  context_.expect(cuda::rank_sum(stream_, args), "rank_sum");
+}
+
 void CudaStream::copy(void* destination, void const* source, std::int64_t bytes) {
   if (failed() || bytes == 0 || destination == source) {
     return;

@@ -37,6 +37,8 @@ class CudaStream final : public PeerStream {
   void follow(Event const& event) override;
   void sum(void* const* outputs, int output_count, void const* const* inputs, int input_count, Dtype dtype,
            std::int64_t first, std::int64_t count) override;
+  void sum_into(float* sums, bool accumulate, void const* const* inputs, int input_count, Dtype dtype,
+                std::int64_t count) override;
   void copy(void* destination, void const* source, std::int64_t bytes) override;
   void fail(std::exception_ptr error) noexcept override { context_.failure().set(std::move(error)); }
   [[nodiscard]] bool failed() const noexcept override { return context_.failure().failed(); }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The arithmetic of elements and the order of sums: what the CPU's loops and, on a GPU, the kernels both compile.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
 #include "zeroth/core/dtype.hpp"
+#include "zeroth/optim/exact_sum.hpp"
 
 namespace zeroth::device {
 
@@ -23,10 +25,6 @@ template <class To, class From>
 template <class To, class From>
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline To add_element(To before, From value) noexcept {
   return from_float<To>(to_float(before) + to_float(value));
-}
-
-[[nodiscard]] ZEROTH_HOST_DEVICE inline double add_weighted(double sum, float value, double weight) noexcept {
-  return sum + weight * static_cast<double>(value);
 }
 
 // ---- sums over ranks ----
@@ -81,8 +79,6 @@ void with_summand(Dtype dtype, F&& function) {
 
 /// Lanes of a sum of squares, which covers sum_block_count elements (device/kernels.hpp).
 inline constexpr int square_lanes = 32;
-/// Lanes of the sum of such sums.
-inline constexpr int collect_lanes = 1024;
 
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float add_square(float sum, float value) noexcept {
   return sum + value * value;
@@ -105,6 +101,27 @@ template <std::size_t lanes, class T>
     }
   });
   return lane[0];
+}
+
+// ---- exact sums of sums of squares ----
+
+/// Words of 64 bits that sums of squares, which are not negative, are added in; word w is digit w of an ExactSum.
+inline constexpr int exact_words = optim::ExactSum::digit_count - 1;
+
+/// A sum of squares as what it adds to one word: less than 2^55.
+struct ExactPart {
+  std::uint64_t bits;
+  int word;
+  bool finite;
+};
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline ExactPart exact_part(float value) noexcept {
+  auto const bits = std::bit_cast<std::uint32_t>(value);
+  auto const biased = static_cast<int>((bits >> 23U) & 0xffU);
+  auto const fraction = bits & 0x7fffffU;
+  auto const mantissa = biased == 0 ? fraction : fraction | 0x800000U;
+  int const position = (biased == 0 ? 1 : biased) - 127 - 23 - optim::ExactSum::lowest_exponent;  // of the lowest bit
+  return {std::uint64_t{mantissa} << static_cast<unsigned>(position % optim::ExactSum::digit_bits),
+          position / optim::ExactSum::digit_bits, biased != 0xff};
 }
 
 }  // namespace zeroth::device

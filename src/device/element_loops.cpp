@@ -42,24 +42,6 @@ ZEROTH_INLINE float sum_of_squares(T const* block, std::int64_t count) {
   return fold_lanes(sum);
 }
 
-/// Kernels::collect's sum.
-struct Total {
-  float const* values;
-  std::int64_t count;
-  double* result;
-
-  ZEROTH_INLINE void operator()() const {
-    double sum[collect_lanes] = {};
-    for (std::int64_t i = 0; i < count; i += collect_lanes) {
-      std::int64_t const lanes = std::min<std::int64_t>(collect_lanes, count - i);
-      for (std::int64_t lane = 0; lane < lanes; ++lane) {
-        sum[lane] += static_cast<double>(values[i + lane]);
-      }
-    }
-    *result = fold_lanes(sum);
-  }
-};
-
 template <class To, class From>
 struct Epilogue {
   ReduceEpilogue args;
@@ -116,10 +98,30 @@ void reduce_epilogue(ReduceEpilogue const& args) noexcept {
   });
 }
 
-double total_of(float const* values, std::int64_t count) noexcept {
-  double result = 0;
-  with_best_isa(Total{values, count, &result});
-  return result;
+optim::ExactSum total_of(float const* values, std::int64_t count) noexcept {
+  // A value of 24 bits is moved by up to 31: a word has room for this many. Lanes, since a store is slow to come back.
+  constexpr std::int64_t most_at_once = 256;
+  constexpr std::size_t lanes = 4;
+  optim::ExactSum sum;
+  for (std::int64_t first = 0; first < count; first += most_at_once) {
+    std::uint64_t words[lanes][exact_words] = {};
+    std::int64_t const end = std::min(count, first + most_at_once);
+    for (std::int64_t i = first; i < end; ++i) {
+      auto const part = exact_part(values[i]);
+      if (part.finite) {
+        words[static_cast<std::size_t>(i) % lanes][part.word] += part.bits;
+      } else {
+        sum.add_nonfinite(static_cast<double>(values[i]));
+      }
+    }
+    for (auto const& lane : words) {
+      for (int word = 0; word < exact_words; ++word) {
+        sum.add_at(word, lane[word]);
+      }
+    }
+    sum.carry();
+  }
+  return sum;
 }
 
 }  // namespace zeroth::device

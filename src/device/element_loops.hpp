@@ -13,6 +13,6 @@ void convert_elements(void* destination, Dtype destination_dtype, void const* so
 void reduce_epilogue(ReduceEpilogue const& args) noexcept;
 
 /// The sum that Kernels::collect makes of block sums, in its order.
-[[nodiscard]] double total_of(float const* values, std::int64_t count) noexcept;
+[[nodiscard]] optim::ExactSum total_of(float const* values, std::int64_t count) noexcept;
 
 }  // namespace zeroth::device

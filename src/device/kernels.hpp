@@ -13,8 +13,9 @@
 
 namespace zeroth::device {
 
-/// Elements that one partial sum covers. Fixed, because it decides the order of additions.
-inline constexpr std::int64_t sum_block_count = 1024;
+/// Elements that one partial sum covers. Slices are cut at multiples of it, so that blocks are the same on any number
+/// of ranks.
+inline constexpr std::int64_t sum_block_count = 128;
 /// Partial sums of `count` elements.
 [[nodiscard]] constexpr std::int64_t sum_blocks(std::int64_t count) noexcept {
   return (count + sum_block_count - 1) / sum_block_count;
@@ -53,10 +54,8 @@ class Kernels {
                        Dtype source_dtype, std::int64_t count) = 0;
   /// See ReduceEpilogue.
   virtual void reduce_epilogue(Stream& stream, ReduceEpilogue const& args) = 0;
-  /// Adds up block sums in fp64, in a fixed order of 1024 lanes, into `contribution->sum_of_squares`, and takes the
-  /// other fields from `host`.
-  virtual void collect(Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
-                       optim::StepSums* contribution) = 0;
+  /// `*sum` is what the block sums come to, exactly. They are not negative.
+  virtual void collect(Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) = 0;
   /// Adds `term.weight` times the mean that is there when the stream comes to it to `contribution->loss`.
   virtual void add_loss(Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) = 0;
   /// optim::advance on the device: the one place that decides on an update.

@@ -22,6 +22,9 @@ class PeerStream : public Stream {
   /// device::rank_fold by sum on this stream. At most `most_ranks` inputs, and as many outputs.
   virtual void sum(void* const* outputs, int output_count, void const* const* inputs, int input_count, Dtype dtype,
                    std::int64_t first, std::int64_t count) = 0;
+  /// device::rank_fold_into() on this stream. At most `most_ranks` inputs.
+  virtual void sum_into(float* sums, bool accumulate, void const* const* inputs, int input_count, Dtype dtype,
+                        std::int64_t count) = 0;
   virtual void copy(void* destination, void const* source, std::int64_t bytes) = 0;
   /// As a task that throws does on the CPU: from now on the device passes over its work, and wait() and synchronize()
   /// throw.

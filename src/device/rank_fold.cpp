@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "core/dispatch.hpp"
 #include "core/isa.hpp"
 #include "device/fold_arithmetic.hpp"
 
@@ -84,7 +85,47 @@ struct RankFold {
   }
 };
 
+/// A piece of the sums stays in the first-level cache while the inputs pass by.
+template <class T>
+struct RankFoldInto {
+  float* sums;
+  bool accumulate;
+  void const* const* inputs;
+  int input_count;
+  std::int64_t count;
+
+  ZEROTH_INLINE void operator()() const {
+    for (std::int64_t begin = 0; begin < count; begin += piece_count) {
+      std::int64_t const length = std::min(piece_count, count - begin);
+      for (int rank = 0; rank < input_count; ++rank) {
+        add(sums + begin, static_cast<T const*>(inputs[rank]) + begin, length, accumulate || rank > 0);
+      }
+    }
+  }
+
+  ZEROTH_INLINE static void add(float* destination, T const* source, std::int64_t length, bool to_what_is_there) {
+    if (to_what_is_there) {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < length; ++i) {
+        destination[i] += to_float(source[i]);
+      }
+    } else {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < length; ++i) {
+        destination[i] = to_float(source[i]);
+      }
+    }
+  }
+};
+
 }  // namespace
+
+void rank_fold_into(float* sums, bool accumulate, void const* const* inputs, int input_count, Dtype dtype,
+                    std::int64_t count) noexcept {
+  with_element(dtype, [&]<class T>(std::type_identity<T>) {
+    with_best_isa(RankFoldInto<T>{sums, accumulate, inputs, input_count, count});
+  });
+}
 
 void rank_fold(Reduce reduce, void* const* outputs, int output_count, void const* const* inputs, int input_count,
                Dtype dtype, std::int64_t first, std::int64_t count) noexcept {

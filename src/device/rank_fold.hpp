@@ -17,6 +17,12 @@ namespace zeroth::device {
 void rank_fold(Reduce reduce, void* const* outputs, int output_count, void const* const* inputs, int input_count,
                Dtype dtype, std::int64_t first, std::int64_t count) noexcept;
 
+/// `sums[i] = ((sums[i] + inputs[0][i]) + inputs[1][i]) + ...` in fp32 for i in [0, count), or without `accumulate`
+/// `(inputs[0][i] + inputs[1][i]) + ...`. `dtype` is a floating type of at most 32 bits. At least one input. `sums`
+/// overlaps no input.
+void rank_fold_into(float* sums, bool accumulate, void const* const* inputs, int input_count, Dtype dtype,
+                    std::int64_t count) noexcept;
+
 /// memcpy for blocks that may be large: from 12 MiB on the stores go around the caches, which cannot hold them anyway.
 /// For one of several blocks that are copied one after another, `in_all` is what they come to: they do so from 8 MiB in
 /// all. The blocks do not overlap, or are the same.

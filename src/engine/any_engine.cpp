@@ -87,7 +87,8 @@ std::vector<MonitorEvent> events_of_metrics(EngineState const& engine,
                                             std::array<optim::MetricSums, optim::most_metrics> const& sums) {
   std::vector<MonitorEvent> events;
   for (std::size_t i = 0; i < engine.metrics.size(); ++i) {
-    events.push_back({"Train/Metrics/" + engine.metrics[i], sums[i].sum / sums[i].weight, engine.samples});
+    events.push_back(
+        {"Train/Metrics/" + engine.metrics[i], sums[i].sum.value() / sums[i].weight.value(), engine.samples});
   }
   return events;
 }
@@ -271,6 +272,7 @@ Metric AnyEngine::add_metric(std::string_view name) {
                              optim::most_metrics, fmt::join(names, ", ")));
   engine.book->history().add(Verb::add_metric, Fnv1a32{}.characters(name).value());
   names.emplace_back(name);
+  engine.manager->optimizer.set_metrics(names.size());
   return {&engine, names.size() - 1};
 }
 

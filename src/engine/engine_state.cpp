@@ -24,9 +24,11 @@ namespace zeroth::detail {
 
 namespace {
 
-/// A sum over ranks must not overflow fp16: every seed carries 1 / 2^ceil(log2 world), and the update takes it back.
-float prescale_for(Dtype reduce, int world) noexcept {
-  return reduce == Dtype::fp16 ? 1.0F / static_cast<float>(std::bit_ceil(static_cast<unsigned>(world))) : 1.0F;
+/// A sum over ranks in fp16 must not overflow: every seed carries 1 / 2^ceil(log2 world), and the update takes it back.
+float prescale_for(shard::PlanRequest const& request, int world) noexcept {
+  return request.precision.reduce == Dtype::fp16 && !request.folds_into_sums
+             ? 1.0F / static_cast<float>(std::bit_ceil(static_cast<unsigned>(world)))
+             : 1.0F;
 }
 
 /// ": " and the message, or nothing.
@@ -78,6 +80,9 @@ void EngineState::set_up(Job const& of, Config const& config) {
       !refused.empty() && device->holds_values()) {
     throw ConfigError{refused};
   }
+  if (auto const refused = engine::refused_same_bits(settings, job->communicator->transport()); !refused.empty()) {
+    throw ConfigError{refused};
+  }
   if (!settings.flight_recorder.empty()) {
     job->set_flight_folder(settings.flight_recorder);
   }
@@ -104,7 +109,7 @@ void EngineState::set_up(Job const& of, Config const& config) {
                                                   optim::initial_state(settings.rules.loss_scale));
   schedule = std::make_unique<stage::Schedule>(blueprint.layout, settings, blueprint.limits, *manager);
   protocol.emplace(*model, schedule->order(), static_cast<int>(settings.batch.accumulation));
-  gradient_prescale = prescale_for(settings.precision.reduce, of.world());
+  gradient_prescale = prescale_for(blueprint.request, of.world());
   if (device->holds_values()) {
     manager->values.initialise();
     compare_replicas(shard::States::without, "initialisation");

@@ -58,21 +58,26 @@ void write_values(shard::ShardManager& manager, model::Description const& model,
   }
 }
 
-double sum_of_squares(shard::ShardManager& manager, ParamId param, Exchange const& exchange) {
+optim::ExactSum sum_of_squares(shard::ShardManager& manager, ParamId param, Exchange const& exchange) {
   constexpr std::int64_t most = std::int64_t{1} << 16U;
   auto const memory = exchange.device->allocate_host(most * bytes_of(Dtype::fp32));
   auto* const on_host = reinterpret_cast<float*>(memory->data());
   auto const slice = manager.values.slice_of(param, exchange.rank());
-  double sum = 0;
+  optim::ExactSum mine;
   for (auto first = slice.begin; first < slice.end; first += most) {
     std::span const piece{on_host, static_cast<std::size_t>(std::min(most, slice.end - first))};
     manager.values.load_gradient(param, first, piece);
     for (auto const value : piece) {
-      sum += static_cast<double>(value) * static_cast<double>(value);
+      mine += static_cast<double>(value) * static_cast<double>(value);
     }
   }
-  auto const sums = gather(std::span<double const>{&sum, 1}, "gradient_norm", exchange);
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
+  std::vector<optim::ExactSum> all(static_cast<std::size_t>(exchange.world()));
+  gather(&mine, all.data(), sizeof mine, Dtype::byte, "gradient_norm", exchange);
+  optim::ExactSum total;
+  for (auto const& each : all) {
+    total += each;
+  }
+  return total;
 }
 
 }  // namespace zeroth::engine

@@ -18,6 +18,6 @@ void write_values(shard::ShardManager& manager, model::Description const& model,
                   std::span<float const> values, Exchange const& exchange);
 
 /// Of the reduced gradient of `param`, still scaled: the same bits on every rank and at every stage.
-[[nodiscard]] double sum_of_squares(shard::ShardManager& manager, ParamId param, Exchange const& exchange);
+[[nodiscard]] optim::ExactSum sum_of_squares(shard::ShardManager& manager, ParamId param, Exchange const& exchange);
 
 }  // namespace zeroth::engine

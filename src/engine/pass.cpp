@@ -182,7 +182,7 @@ optim::StepSums const& AnyEvaluation::total(char const* call) const {
 
 float AnyEvaluation::mean_loss() const {
   auto const& sums = total("mean_loss()");
-  return static_cast<float>(sums.loss / sums.weight);
+  return static_cast<float>(sums.loss.value() / sums.weight.value());
 }
 
 MetricMeans AnyEvaluation::metrics() const { return MetricMeans{total("metrics()").metrics}; }

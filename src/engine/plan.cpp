@@ -139,6 +139,7 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
                   engine::two_level_note(settings),       engine::prefetch_warning(blueprint),
                   engine::offload_note(settings, memory), engine::parameters_note(settings, memory)};
   result.notes.push_back(engine::refused_offload(settings.offload, options.device));
+  result.notes.push_back(engine::refused_same_bits(settings, options.transport));
   std::erase(result.notes, std::string{});
   return result;
 }

@@ -55,6 +55,8 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, Pl
   request.several_reductions =
       settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::every_micro_step;
   request.sums_micro_steps = settings.sums_micro_steps;
+  request.folds_into_sums = options.transport != comm::Transport::nccl && !request.sums_by_groups &&
+                            !request.sums_micro_steps && settings.precision.accumulate == Dtype::fp32;
   request.parameter_slots = limits.parameter_slots;
   request.gradient_slots = limits.gradient_slots;
   auto const bucket_limit = limits.bucket_units == std::numeric_limits<int>::max()
@@ -105,6 +107,13 @@ std::string two_level_note(Settings const& settings) {
       settings.precision.master == Dtype::bf16
           ? "communication_data_type \"fp32\" is for a file without bf16.bf16_master_weights_and_grads"
           : "communication_data_type \"fp32\" rounds nothing on the way");
+}
+
+std::string refused_same_bits(Settings const& settings, comm::Transport transport) {
+  return settings.same_bits_at_any_ranks && transport == comm::Transport::nccl
+             ? "zeroth.same_bits_at_any_ranks is true: NCCL adds ranks up in an order of its own; set it to false, or "
+               "train over local, mpi or tcp"
+             : "";
 }
 
 std::string refused_offload(OffloadSettings const& offload, DeviceKind device) {

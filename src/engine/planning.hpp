@@ -40,6 +40,9 @@ struct Blueprint {
 /// What of it engines on such devices do not do: which key, its value, and what to set instead. Empty: they do all.
 [[nodiscard]] std::string refused_offload(OffloadSettings const& offload, DeviceKind device);
 
+/// Why `transport` cannot keep zeroth.same_bits_at_any_ranks, where that is asked for. Empty: it can.
+[[nodiscard]] std::string refused_same_bits(Settings const& settings, comm::Transport transport);
+
 /// Where memory for tiles, or for gathered units, takes much of what offloading saves: which key makes it less. Empty
 /// otherwise.
 [[nodiscard]] std::string offload_note(Settings const& settings, shard::MemoryPlan const& plan);

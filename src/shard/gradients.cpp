@@ -13,6 +13,7 @@ Gradients::Gradients(Memory& memory)
       dtype_{memory.request().precision.gradient},
       sums_micro_steps_{memory.request().sums_micro_steps},
       poison_{memory.request().poison},
+      folds_{memory.sums_apart() && memory.request().folds_into_sums},
       pool_{*memory.context().device, memory.request().gradient_slots, memory.gradient_slots(), bytes_of(dtype_)},
       written_{events_by_flat(memory.context())},
       accumulating_(memory.flat_count(), 0),
@@ -167,9 +168,17 @@ void Gradients::reduce(std::span<FlatId const> flats, bool last) {
   for (auto const flat : flats) {
     whole_sums_.push_back(converted(flat, conversion));
   }
-  sum(flats, whole_sums_);
+  if (folds_) {
+    fold(flats, whole_sums_);
+  } else {
+    sum(flats, whole_sums_);
+  }
   for (std::size_t i = 0; i < flats.size(); ++i) {
-    take_over(flats[i], whole_sums_[i], last);
+    if (!folds_) {
+      take_over(flats[i], whole_sums_[i], last);
+    } else if (last) {
+      square(flats[i]);
+    }
   }
   if (last) {
     share(flats);
@@ -219,6 +228,40 @@ void Gradients::sum(std::span<FlatId const> flats, std::span<std::byte* const> w
   }
 }
 
+/// Adds each rank's gradients, one rank after another, to the sum of this rank's slice: micro-steps are added up in the
+/// order that they have in the global batch, on any number of ranks.
+void Gradients::fold(std::span<FlatId const> flats, std::span<std::byte* const> whole) {
+  transaction_.clear();
+  for (std::size_t i = 0; i < flats.size(); ++i) {
+    auto const& part = memory_->flat(flats[i]).trainable;
+    transaction_.push_back({.operation = Operation::reduce_scatter,
+                            .input = whole[i],
+                            .count = part.shard_count,
+                            .dtype = memory_->request().precision.reduce,
+                            .sums = own_sums(flats[i]),
+                            .accumulate = reduced_before_[flats[i]] != 0});
+  }
+  submit("backward", flats, *memory_->context().reduce.all);
+}
+
+/// Where this rank's slice is among what the optimizer will read.
+float* Gradients::own_sums(FlatId flat) const {
+  auto const slice = memory_->flat(flat).trainable.slice(memory_->place());
+  return reinterpret_cast<float*>(memory_->addresses(flat).reduced) + slice.begin - memory_->optimized(flat).begin;
+}
+
+void Gradients::square(FlatId flat) {
+  auto const count = memory_->flat(flat).trainable.shard_count;
+  auto* const sums = own_sums(flat);
+  memory_->kernels().reduce_epilogue(*stream_, {.source = sums,
+                                                .source_dtype = Dtype::fp32,
+                                                .destination = sums,
+                                                .destination_dtype = Dtype::fp32,
+                                                .count = count,
+                                                .block_sums = memory_->addresses(flat).block_sums,
+                                                .sums_count = count});
+}
+
 void Gradients::submit(std::string_view purpose, std::span<FlatId const> flats, comm::Communicator& communicator) {
   communicator.submit(*stream_, {purpose, name(flats.front())}, transaction_);
   memory_->note_call("reduce", flats.front(), transaction_, communicator);
@@ -254,6 +297,8 @@ void Gradients::share(std::span<FlatId const> flats) {
   } else if (optimizer == Placement::whole && memory_->request().sums_by_groups) {
     gather(Placement::shard, Placement::group);
     gather(Placement::group, Placement::whole);
+  } else if (optimizer == Placement::whole && folds_) {
+    gather(Placement::shard, Placement::whole);
   }
 }
 

@@ -57,6 +57,9 @@ class Gradients {
   /// What is reduced, in the reduction's dtype: where it is, or from `free` on, which is moved behind it.
   [[nodiscard]] std::byte* converted(FlatId flat, std::byte*& free);
   void sum(std::span<FlatId const> flats, std::span<std::byte* const> whole);
+  void fold(std::span<FlatId const> flats, std::span<std::byte* const> whole);
+  [[nodiscard]] float* own_sums(FlatId flat) const;
+  void square(FlatId flat);
   void submit(std::string_view purpose, std::span<FlatId const> flats, comm::Communicator& communicator);
   void share(std::span<FlatId const> flats);
   void take_over(FlatId flat, std::byte* whole, bool last);
@@ -66,6 +69,7 @@ class Gradients {
   device::Stream* stream_;
   Dtype dtype_;
   bool sums_micro_steps_, poison_;
+  bool folds_;  // reductions add to what the optimizer will read, and nothing is left to take over
   SlotPool pool_;
   ById<FlatId, Slot> whole_;                              // where gradients are whole
   ById<FlatId, std::unique_ptr<device::Event>> written_;  // on the compute stream

@@ -93,6 +93,8 @@ class Memory {
   }
   [[nodiscard]] bool parameters_whole(FlatId flat) const noexcept { return parameters_of(flat) == Placement::whole; }
   [[nodiscard]] bool gradients_whole() const noexcept { return request_.placements.gradients == Placement::whole; }
+  /// Are sums of gradients apart from what backward writes?
+  [[nodiscard]] bool sums_apart() const noexcept { return !plan_.flats.empty() && plan_.flats.front().reduced >= 0; }
   [[nodiscard]] bool optimizer_whole() const noexcept { return request_.placements.optimizer == Placement::whole; }
   /// Elements of `part` that this rank holds under `placement`.
   [[nodiscard]] Range held(Part const& part, Placement placement) const noexcept {

@@ -23,9 +23,11 @@ struct PlanRequest {
   PrecisionSettings precision;
   optim::Update update;
   bool several_reductions = false;  ///< In a step: then their results are summed up beside what backward writes.
-  bool sums_micro_steps = false;    ///< In fp32, before the one reduction: see Settings.
-  SlotCounts parameter_slots;       ///< No slots where parameters are whole.
-  SlotCounts gradient_slots;        ///< No slots where gradients are whole.
+  /// Ranks' micro-steps are added to the sum one after another, in fp32, by the reduction itself. See Collective::sums.
+  bool folds_into_sums = false;
+  bool sums_micro_steps = false;  ///< In fp32, before the one reduction: see Settings.
+  SlotCounts parameter_slots;     ///< No slots where parameters are whole.
+  SlotCounts gradient_slots;      ///< No slots where gradients are whole.
   std::int64_t largest_bucket_count = 0;
   std::int64_t comm_staging_bytes = 0;
   bool poison = false;  ///< What guards hand out are copies, each unit's in memory of its own.

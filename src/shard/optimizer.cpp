@@ -16,7 +16,6 @@ namespace {
 
 static_assert(sizeof(optim::StepSums) % sizeof(double) == 0);
 static_assert(std::is_trivially_copyable_v<StepMemory>);  // it starts as a copy of the host's
-constexpr std::int64_t sums_count = sizeof(optim::StepSums) / sizeof(double);
 
 }  // namespace
 
@@ -108,10 +107,13 @@ void Optimizer::decide(optim::StepSums const& mine, std::span<optim::LossTerm co
                        optim::StepRules const& rules, std::size_t parity) {
   auto& kernels = memory_->kernels();
   device::SpanScope const span{*stream_, "decide", ""};
-  kernels.collect(*stream_, memory_->block_sums(), mine, &step_->mine);
+  results_->mine[parity] = mine;
+  kernels.copy(*stream_, &step_->mine, &results_->mine[parity], sizeof(optim::StepSums));
+  kernels.collect(*stream_, memory_->block_sums(), &step_->mine.sum_of_squares);
   for (auto const& loss : losses) {
     kernels.add_loss(*stream_, loss, &step_->mine);
   }
+  auto const sums_count = optim::numbers_in_sums(metric_count_);
   comm_->all_reduce(*stream_, {"step", ""}, &step_->mine, &step_->total, sums_count, Dtype::fp64);
   comm::Collective const sum{.operation = comm::Operation::all_reduce, .count = sums_count, .dtype = Dtype::fp64};
   memory_->note_call("decide", std::nullopt, {&sum, 1}, *comm_);
@@ -277,12 +279,14 @@ optim::StepSums Optimizer::sum_step(optim::StepSums const& mine, std::span<optim
 optim::StepSums Optimizer::sum(std::string_view purpose, std::span<float const> block_sums, optim::StepSums const& mine,
                                std::span<optim::LossTerm const> losses) {
   auto& kernels = memory_->kernels();
-  kernels.collect(*stream_, block_sums, mine, &step_->evaluation_mine);
+  results_->evaluation_mine = mine;
+  kernels.copy(*stream_, &step_->evaluation_mine, &results_->evaluation_mine, sizeof(optim::StepSums));
+  kernels.collect(*stream_, block_sums, &step_->evaluation_mine.sum_of_squares);
   for (auto const& loss : losses) {
     kernels.add_loss(*stream_, loss, &step_->evaluation_mine);
   }
-  comm_->all_reduce(*stream_, {purpose, ""}, &step_->evaluation_mine, &step_->evaluation_total, sums_count,
-                    Dtype::fp64);
+  comm_->all_reduce(*stream_, {purpose, ""}, &step_->evaluation_mine, &step_->evaluation_total,
+                    optim::numbers_in_sums(metric_count_), Dtype::fp64);
   kernels.copy(*stream_, &results_->evaluation, &step_->evaluation_total, sizeof(optim::StepSums));
   stream_->synchronize();
   return results_->evaluation;

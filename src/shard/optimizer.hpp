@@ -35,6 +35,8 @@ class Optimizer {
   [[nodiscard]] optim::StepSums sum_evaluation(optim::StepSums const& mine);
   /// The sums that decide() will make, ahead of it. Waits.
   [[nodiscard]] optim::StepSums sum_step(optim::StepSums const& mine, std::span<optim::LossTerm const> losses);
+  /// Ranks add up the sums of this many metrics from now on. The same on all of them.
+  void set_metrics(std::size_t count) noexcept { metric_count_ = count; }
   /// Results of the last two decide()s, by parity. Waits until they can be read.
   [[nodiscard]] StepResults const& results();
   /// The parity of the last decide(); below 0: there was none, and StepResults::initial has what it would have left.
@@ -68,6 +70,7 @@ class Optimizer {
   ById<FlatId, std::vector<optim::Segment>> segments_;      // of what is in memory
   std::vector<std::vector<optim::Segment>> of_tiles_;       // of what is on the disk
   std::vector<std::vector<optim::Segment>> of_parameters_;  // of tiles of parameters that are
+  std::size_t metric_count_ = 0;
   std::size_t next_tile_ = 0, next_of_parameters_ = 0;
   std::unique_ptr<device::Event> decided_;
   std::function<void(FlatId)> before_update_;

@@ -19,6 +19,8 @@ struct StepMemory {
 struct StepResults {
   std::array<optim::StepScalars, 2> scalars;  ///< Of the last two steps, for the host to read one step later.
   std::array<optim::StepSums, 2> totals;      ///< Beside them.
+  std::array<optim::StepSums, 2> mine;        ///< What this rank's host adds to them.
+  optim::StepSums evaluation_mine;
   optim::StepSums evaluation;
   StepMemory initial;  ///< What the device's memory starts with.
 };

@@ -51,10 +51,8 @@ void VirtualKernels::reduce_epilogue(device::Stream& stream, device::ReduceEpilo
   move(stream, (in_place ? 0 : copied) + added + squared);
 }
 
-void VirtualKernels::collect(device::Stream& stream, std::span<float const> block_sums, optim::StepSums const& host,
-                             optim::StepSums* contribution) {
-  *contribution = host;
-  contribution->sum_of_squares = 0;
+void VirtualKernels::collect(device::Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) {
+  *sum = {};
   move(stream, static_cast<std::int64_t>(block_sums.size_bytes()));
 }
 

@@ -47,7 +47,7 @@ TEST_CASE("recording, waiting, posting and every kernel allocate nothing") {
     epilogue.accumulate = true;
     epilogue.block_sums = block_sums.data();
     kernels.reduce_epilogue(*stream, epilogue);
-    kernels.collect(*stream, block_sums, {0, 1, 1, 0}, &sums);
+    kernels.collect(*stream, block_sums, &sums.sum_of_squares);
     kernels.advance(*stream, {}, &sums, &scalars);
     optim::UpdateArgs update;
     update.master = floats + count;

@@ -192,10 +192,10 @@ TEST_CASE("stop is reported, also by a step that is skipped") {
 TEST_CASE("norms beyond the range of fp32 squares are kept") {
   auto const rules = rules_of(1);
   auto scalars = start(rules);
-  advance(rules, {1e60, 0, 1, 0}, scalars);
-  CHECK(scalars.gradient_norm == 1e30F);
+  advance(rules, {1e40, 0, 1, 0}, scalars);
+  CHECK(scalars.gradient_norm == 1e20F);
   CHECK_FALSE(scalars.skip);
-  CHECK(scalars.gradient_scale == Approx(1e-30));
+  CHECK(scalars.gradient_scale == Approx(1e-20));
 }
 
 }  // namespace

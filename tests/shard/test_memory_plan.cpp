@@ -89,7 +89,7 @@ MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const
     P += flat.trainable.padded_count;
     F += flat.frozen.padded_count;
     persistent += flat.persistent ? flat.padded_count() : 0;
-    blocks += (flat.trainable.shard_count + 1023) / 1024;
+    blocks += (flat.trainable.shard_count + 127) / 128;
     largest = std::max({largest, flat.trainable.shard_count, flat.frozen.shard_count});
   }
   auto const W = std::int64_t{layout.world()};

@@ -256,13 +256,13 @@ TEST_CASE("optimizer: all ranks decide the same from the sums of all") {
     sums.stop = mine == 2 ? 1 : 0;
     optimizer.decide(sums, {}, {}, 1);
     auto const& results = optimizer.results();
-    if (results.totals[1].loss != 30 || results.totals[1].weight != 3 || results.scalars[1].loss != 10 ||
-        !results.scalars[1].stop) {
-      return fmt::format("summed to {} and {}, decided on a loss of {}", results.totals[1].loss,
-                         results.totals[1].weight, results.scalars[1].loss);
+    if (results.totals[1].loss.value() != 30 || results.totals[1].weight.value() != 3 ||
+        results.scalars[1].loss != 10 || !results.scalars[1].stop) {
+      return fmt::format("summed to {} and {}, decided on a loss of {}", results.totals[1].loss.value(),
+                         results.totals[1].weight.value(), results.scalars[1].loss);
     }
     auto const evaluated = optimizer.sum_evaluation(sums);
-    return evaluated.loss == 30 && evaluated.weight == 3 ? "" : "the evaluation is summed wrongly";
+    return evaluated.loss.value() == 30 && evaluated.weight.value() == 3 ? "" : "the evaluation is summed wrongly";
   };
   CHECK(on_two_ranks(body) == nothing);
 }

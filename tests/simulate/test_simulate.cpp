@@ -269,7 +269,7 @@ TEST_CASE("Bytes sent are those of ZeRO's section 7, with padding") {
   int const world = 4;
   // Three units of 300 fp32 elements, of which nothing is padded, and 50 frozen ones.
   std::int64_t const trainable = 900 * 4;
-  std::int64_t const scalars = 2 * std::int64_t{sizeof(optim::StepSums)} * (world - 1) / world;
+  std::int64_t const scalars = 2 * optim::numbers_in_sums(0) * std::int64_t{sizeof(double)} * (world - 1) / world;
   auto const sent = [&](int stage) {
     SmallModel const small;
     testing::SmallFile const file{.accumulation = 1};

@@ -75,12 +75,10 @@ cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& a
                    [&](auto const& on) { return launch_reduce_epilogue(on, args); });
 }
 
-cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::StepSums const& host,
-                    optim::StepSums* contribution) {
-  return launch_on(stream,
-                   {{block_sums, block_count * std::int64_t{sizeof(float)}}, {contribution, sizeof(*contribution)}},
+cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::ExactSum* sum) {
+  return launch_on(stream, {{block_sums, block_count * std::int64_t{sizeof(float)}}, {sum, sizeof(*sum)}},
                    [&](auto const& on) {
-                     return launch_collect(on, {block_sums, block_count, host, contribution});
+                     return launch_collect(on, {block_sums, block_count, sum});
                    });
 }
 
@@ -119,6 +117,9 @@ cudaError_t rank_sum(cudaStream_t stream, RankSum const& args) {
   };
   std::for_each_n(args.inputs, args.input_count, add);
   std::for_each_n(args.outputs, args.output_count, add);
+  if (args.sums != nullptr) {
+    given.push_back({args.sums + args.first, args.count * std::int64_t{sizeof(float)}});
+  }
   return launch_on(stream, given, [&](auto const& on) { return launch_rank_sum(on, args); });
 }
 

@@ -93,6 +93,9 @@ struct TrainOptions {
   bool evaluates = true;       ///< Between steps and between micro-steps.
   float overflow_at_step = 0;  ///< At the last place alone a gradient of this step is infinite. 0: never.
   bool waits = false;          ///< Sleeps in odd places.
+  /// Not 0: a step has this many micro-steps on all ranks together, what is done differently follows their number in
+  /// it, and an evaluation has as many passes: the same work, whatever the number of ranks.
+  int batch = 0;
   /// Before the first step: how many were made already, by whoever saved what this restores.
   std::function<int(AnyEngine&)> begin = [](AnyEngine&) { return 0; };
   std::function<void(AnyEngine&, int step)> after_step = [](AnyEngine&, int) {};
@@ -170,14 +173,14 @@ class Trainer {
       for (auto pass = passes.begin(); pass != passes.end(); ++pass, ++micro_index) {
         {
           auto micro = *pass;
-          if (options_.skips && step == 2 && micro_index == 0 && place_ == world_ - 1 && world_ > 1) {
+          if (options_.skips && step == 2 && skips_whole(micro_index)) {
             micro.skip();
           } else {
             train(micro, step, micro_index);
           }
         }
         if (options_.evaluates && step == 3 && micro_index == 0) {
-          evaluate(1);
+          evaluate(options_.batch > 0 ? options_.batch / world_ : 1);
         }  // before the step's other micro-steps
       }
       if (options_.waits) {
@@ -188,7 +191,7 @@ class Trainer {
       }
       options_.after_step(engine_, step);
       if (options_.evaluates && step % 2 == 0) {
-        evaluate(2);
+        evaluate(options_.batch > 0 ? options_.batch / world_ : 2);
       }
     }
     if (auto const report = engine_.finish()) {
@@ -202,6 +205,17 @@ class Trainer {
   Engine<T, G>& engine() { return engine_; }
 
  private:
+  /// What a micro-step's peculiarities follow: with a batch its number there.
+  [[nodiscard]] int number_of(int micro_index) const noexcept {
+    return options_.batch > 0 ? micro_index * world_ + place_ : micro_index + place_;
+  }
+  [[nodiscard]] bool skips_whole(int micro_index) const noexcept {
+    return options_.batch > 0 ? number_of(micro_index) == options_.batch - 1
+                              : micro_index == 0 && place_ == world_ - 1 && world_ > 1;
+  }
+  [[nodiscard]] bool overflows_in(int micro_index) const noexcept {
+    return options_.batch > 0 ? number_of(micro_index) == options_.batch / 2 : place_ == world_ - 1;
+  }
   [[nodiscard]] T const* values(View<T const, 1> view) const {
     return static_cast<T const*>(access_->read(view.data(), view.count() * std::int64_t{sizeof(T)}));
   }
@@ -242,7 +256,7 @@ class Trainer {
   void train(MicroStep<T, G>& micro, int step, int micro_index) {
     auto const& blocks = synthetic_.blocks;
     auto const sample = micro.first_sample();
-    bool const skips_expert = options_.skips && (place_ + micro_index + step) % 2 == 0;
+    bool const skips_expert = options_.skips && (number_of(micro_index) + step) % 2 == 0;
     if (skips_expert) {
       micro.skip(blocks[SyntheticModel::expert_index].unit);
     }
@@ -259,11 +273,14 @@ class Trainer {
         pause_somewhere(static_cast<unsigned>(b) * 17U + static_cast<unsigned>(place_));
       }
     }
-    float const seed = micro.report_loss(static_cast<float>(1 + state), {.weight = micro_index == 1 ? 0.5F : 1.0F});
+    float const seed =
+        micro.report_loss(static_cast<float>(1 + state),
+                          {.weight = (options_.batch > 0 ? number_of(micro_index) : micro_index) == 1 ? 0.5F : 1.0F});
     options_.backward_by([&] {
       for (std::size_t b = blocks.size(); b-- > 0;) {
         if (!skips_expert || b != SyntheticModel::expert_index) {
-          backward(micro, b, state, seed, static_cast<float>(step) == options_.overflow_at_step);
+          backward(micro, b, state, seed,
+                   static_cast<float>(step) == options_.overflow_at_step && overflows_in(micro_index));
         }
       }
     });
@@ -274,20 +291,22 @@ class Trainer {
       auto const p = micro.backward(block.unit);
       state = std::tanh(state + read(p, block));  // as recomputation would
       for (auto const& param : block.trained) {
-        bool const overflow = overflows && place_ == world_ - 1 && b == 1;
+        bool const overflow = overflows && b == 1;
         add(p, param, state, micro.first_sample() + use, seed, overflow);
       }
     }
   }
   void evaluate(int passes) {
     auto const evaluation = engine_.evaluation(passes);
+    int pass_index = 0;
     for (auto pass : evaluation) {
+      int const number = options_.batch > 0 ? number_of(pass_index++) : place_;
       double state = noise(pass.first_sample(), 5);
       for (auto const& block : synthetic_.blocks) {
         auto const p = pass.forward(block.unit);
         state = std::tanh(state + read(p, block));
       }
-      pass.report_loss(static_cast<float>(state + 2), {.weight = place_ == 0 ? 2.0F : 1.0F});
+      pass.report_loss(static_cast<float>(state + 2), {.weight = number == 0 ? 2.0F : 1.0F});
     }
     result_.evaluations.push_back(evaluation.mean_loss());
   }

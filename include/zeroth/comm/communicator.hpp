@@ -82,6 +82,11 @@ struct Collective {
   int peer = 0;                              ///< Root, or the partner of send and receive.
   /// Of all_reduce, reduce_scatter and reduce; the others leave it at sum.
   Reduce reduce = Reduce::sum;
+  /// For reduce_scatter by sum of fp32, bf16 or fp16 elements, other than by NCCL: [count] in fp32, apart from `input`,
+  /// where the sum goes instead of to `output`, which is null. It is not rounded. Each rank chooses for itself.
+  float* sums = nullptr;
+  /// The sum begins with what `sums` holds: ((sums + element of rank 0) + element of rank 1) + ...
+  bool accumulate = false;
 };
 
 /// What a transaction is for, in messages. All ranks give the same. Views that outlive the transaction's execution.

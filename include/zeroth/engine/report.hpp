@@ -33,7 +33,7 @@ class MetricMeans {
   explicit MetricMeans(std::array<optim::MetricSums, optim::most_metrics> const& sums) noexcept : sums_{sums} {}
   /// Of `metric`, which belongs to the engine that reported. Not collective.
   [[nodiscard]] double operator[](Metric metric) const noexcept {
-    return sums_[metric.index()].sum / sums_[metric.index()].weight;
+    return sums_[metric.index()].sum.value() / sums_[metric.index()].weight.value();
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "zeroth/core/export.hpp"
+#include "zeroth/optim/exact_sum.hpp"
 #include "zeroth/optim/loss_scale.hpp"
 #include "zeroth/optim/schedule.hpp"
 
@@ -16,21 +17,26 @@ inline constexpr std::size_t most_metrics = 8;
 
 /// Of what a program reports beside the loss.
 struct MetricSums {
-  double sum = 0;     ///< Of what was reported.
-  double weight = 0;  ///< Of the weights that came with it.
+  ExactSum sum;     ///< Of what was reported.
+  ExactSum weight;  ///< Of the weights that came with it.
 };
 
-/// One rank's contribution to a step; summed over ranks, in rank order, as fp64.
+/// One rank's contribution to a step; ranks are summed as fp64, which rounds nothing: all are whole numbers.
 struct StepSums {
-  double sum_of_squares = 0;  ///< Of this rank's slices of the summed, still scaled gradients.
-  double loss = 0;            ///< Sum of weight times mean loss over this rank's micro-steps.
-  double weight = 0;          ///< Sum of weights.
-  double stop = 0;            ///< 1 where a rank asked to stop.
-  double history = 0;         ///< 32-bit hash of what a rank did since the last step: sums of it are exact.
-  double saved = 0;           ///< 1 where a rank has written its part of a checkpoint, 2 where it has its name.
-  double save_failed = 0;     ///< 1 where a rank could not.
+  ExactSum sum_of_squares;  ///< Of this rank's slices of the summed, still scaled gradients.
+  ExactSum loss;            ///< Sum of weight times mean loss over this rank's micro-steps.
+  ExactSum weight;          ///< Sum of weights.
+  double stop = 0;          ///< 1 where a rank asked to stop.
+  double history = 0;       ///< 32-bit hash of what a rank did since the last step.
+  double saved = 0;         ///< 1 where a rank has written its part of a checkpoint, 2 where it has its name.
+  double save_failed = 0;   ///< 1 where a rank could not.
   std::array<MetricSums, most_metrics> metrics{};  ///< In the order of AnyEngine::add_metric().
 };
+
+/// Numbers in StepSums that ranks add up where an engine has `metrics` metrics: all of them, in one array of fp64.
+[[nodiscard]] constexpr std::int64_t numbers_in_sums(std::size_t metrics) noexcept {
+  return static_cast<std::int64_t>((sizeof(StepSums) - (most_metrics - metrics) * sizeof(MetricSums)) / sizeof(double));
+}
 
 /// The loss of a micro-step that the device computes, and the host need not see.
 struct LossTerm {

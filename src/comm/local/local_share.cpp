@@ -87,6 +87,11 @@ void LocalShare::reduce(std::span<Collective const* const> all) {
     std::int64_t const offset = first * bytes_of(mine.dtype);
     std::transform(inputs_.begin(), inputs_.end(), inputs_.begin(),
                    [offset](void const* input) { return bytes_at(input, offset); });
+    if (mine.sums != nullptr) {
+      return stream_ != nullptr
+                 ? stream_->sum_into(mine.sums, mine.accumulate, inputs_.data(), world_, mine.dtype, mine.count)
+                 : device::rank_fold_into(mine.sums, mine.accumulate, inputs_.data(), world_, mine.dtype, mine.count);
+    }
     return fold(mine, &mine.output, 1, 0, mine.count);
   }
   bool const to_all = mine.operation == Operation::all_reduce;

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zeroth/optim/exact_sum.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "support/catch.hpp"
+
+namespace zeroth::optim {
+namespace {
+
+ExactSum sum_of(std::vector<double> const& values) {
+  ExactSum sum;
+  for (double const value : values) {
+    sum += value;
+  }
+  return sum;
+}
+
+TEST_CASE("An exact sum keeps what fp64 would lose") {
+  CHECK(sum_of({0x1p150, 1, -0x1p150}).value() == 1);
+  CHECK(sum_of({-0x1p150, 0x1p-150, 0x1p150}).value() == 0x1p-150);
+  CHECK(sum_of({1, 0x1p-60, 0x1p-61}).value() == 1);  // rounded once, at the end
+  CHECK(sum_of({1, 0x1p-60, -1}).value() == 0x1p-60);
+  CHECK(sum_of({0.1, 0.2, -0.1, -0.2}).value() == 0);
+  CHECK(sum_of({-3.5, 1}).value() == -2.5);
+  CHECK(sum_of({-0x1p-149}).value() == -0x1p-149);
+  CHECK(sum_of({}).value() == 0);
+}
+
+TEST_CASE("The value of an exact sum is near the sum of whole numbers, whatever their signs") {
+  std::mt19937_64 random{3};
+  for (int turn = 0; turn < 200; ++turn) {
+    std::int64_t expected = 0;
+    std::vector<double> values;
+    for (int i = 0; i < 50; ++i) {
+      auto const value = static_cast<std::int64_t>(random() >> (12 + random() % 50)) * (random() % 2 == 0 ? 1 : -1);
+      expected += value;
+      values.push_back(static_cast<double>(value));
+    }
+    double const got = sum_of(values).value();
+    CHECK(std::abs(got - static_cast<double>(expected)) <= std::abs(got) * 0x1p-51);
+  }
+}
+
+TEST_CASE("An exact sum does not depend on the order of numbers, nor on how ranks share them") {
+  std::mt19937_64 random{4};
+  std::vector<double> values(6000);
+  for (auto& value : values) {
+    value = std::ldexp(std::uniform_real_distribution<double>{-1, 1}(random), static_cast<int>(random() % 250) - 125);
+  }
+  double const expected = sum_of(values).value();
+  for (std::size_t const ranks : {1U, 2U, 3U, 7U, 24U}) {
+    std::ranges::shuffle(values, random);
+    std::vector<ExactSum> of_ranks(ranks);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      of_ranks[i % ranks] += values[i];
+    }
+    // As an all-reduce in fp64 adds them.
+    constexpr std::size_t numbers = sizeof(ExactSum) / sizeof(double);
+    double total[numbers] = {};
+    for (auto const& each : of_ranks) {
+      double digits[numbers];
+      std::memcpy(digits, &each, sizeof(each));
+      for (std::size_t k = 0; k < numbers; ++k) {
+        total[k] += digits[k];
+      }
+    }
+    ExactSum sum;
+    std::memcpy(static_cast<void*>(&sum), total, sizeof(sum));
+    CHECK(sum.value() == expected);
+  }
+}
+
+TEST_CASE("An exact sum of a million equal numbers carries") {
+  ExactSum sum;
+  for (int i = 0; i < 1 << 20; ++i) {
+    sum += 0x1.fffffep127;
+  }
+  CHECK(sum.value() == std::ldexp(0x1.fffffep127, 20));
+}
+
+TEST_CASE("Numbers beyond the digits") {
+  double const infinity = std::numeric_limits<double>::infinity();
+  CHECK(sum_of({0x1p-161}).value() == 0);
+  CHECK(sum_of({0x1.8p-160}).value() == 0x1p-160);
+  CHECK(sum_of({std::numeric_limits<double>::denorm_min(), 1}).value() == 1);
+  CHECK(sum_of({0x1.fffffffffffffp158}).value() == 0x1.fffffffffffffp158);
+  CHECK(sum_of({0x1p159}).value() == infinity);
+  CHECK(sum_of({-0x1p159, 5}).value() == -infinity);
+  CHECK(sum_of({infinity, 1}).value() == infinity);
+  CHECK(std::isnan(sum_of({infinity, -infinity}).value()));
+  CHECK(std::isnan(sum_of({1, std::numeric_limits<double>::quiet_NaN(), 1}).value()));
+}
+
+}  // namespace
+}  // namespace zeroth::optim

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The same global batch trains the same, bit for bit, on any number of ranks: at every stage and dtype, with groups,
+/// with states on a disk, and where a run goes on with another number of ranks than it began with.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "stage_files.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "support/sanitized.hpp"
+#include "train.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+constexpr int batch = 12;
+
+TrainOptions options_of(Types const& types) {
+  TrainOptions options;
+  options.batch = batch;
+  options.overflow_at_step = types.keys == fp16_types.keys ? 3 : 0;
+  return options;
+}
+
+std::string file_of(Types const& types, int stage, int world, std::string const& more = "") {
+  return file(types, stage, batch / world, "every_micro_step", movements[stage],
+              R"(, "same_bits_at_any_ranks": true)" + more);
+}
+
+constexpr Types any_ranks_types[] = {fp32_types,
+                                     bf16_types,
+                                     fp16_types,
+                                     bf16_reduced_in_fp32,
+                                     {"fp32 reduced in bf16", R"("communication_data_type": "bf16",)"}};
+
+TEST_CASE("the same batch trains the same on any number of ranks, at every stage") {
+  auto const types = GENERATE(from_range(std::begin(any_ranks_types), std::end(any_ranks_types)));
+  auto const base = train(1, file_of(types, 0, 1), options_of(types));
+  REQUIRE(base.reports.size() == 4);
+  for (int const world : worlds({1, 2, 3, 4, 6, 12}, {1, 3})) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      static Sample sample{3};
+      if (sample.leaves_out()) {
+        continue;
+      }
+      INFO(fmt::format("{}, {} ranks, stage {}", types.name, world, stage));
+      REQUIRE(bits_of(train(world, file_of(types, stage, world), options_of(types))) == bits_of(base));
+    }
+  }
+}
+
+TEST_CASE("the same batch trains the same in groups and with states on a disk") {
+  Folder const folder;
+  auto const base = train(1, file_of(bf16_types, 0, 1), options_of(bf16_types));
+  auto const with = [&](int stage, int world, std::string const& zero) {
+    return Config::from_json(file_of(bf16_types, stage, world))
+        .with(fmt::format(R"({{"zero_optimization": {{{}}}}})", zero));
+  };
+  auto const disk = fmt::format(
+      R"("offload_optimizer": {{"device": "nvme", "nvme_path": "{}"}}, "sub_group_size": 500)", folder.path().string());
+  CHECK(bits_of(train(4, with(3, 4, R"("zero_hpz_partition_size": 2)"), options_of(bf16_types))) == bits_of(base));
+  CHECK(bits_of(train(6, with(3, 6, R"("mics_shard_size": 3)"), options_of(bf16_types))) == bits_of(base));
+  CHECK(bits_of(train(6, with(1, 6, R"("mics_shard_size": 2)"), options_of(bf16_types))) == bits_of(base));
+  CHECK(bits_of(train(3, with(2, 3, disk), options_of(bf16_types))) == bits_of(base));
+}
+
+TEST_CASE("a run that goes on with another number of ranks is one that never changed") {
+  Folder const folder;
+  auto const types = GENERATE(fp32_types, bf16_types);
+  auto const whole = train(1, file_of(types, 0, 1), options_of(types));
+  int const worlds[] = {6, 4, 1, 3};
+  int const stages[] = {3, 1, 0, 2};
+  Trained last;
+  for (int step = 1; step <= 4; ++step) {
+    auto options = options_of(types);
+    options.steps = step;
+    options.begin = [&](AnyEngine& engine) {
+      return step == 1 ? 0 : static_cast<int>(engine.restore_latest(folder.path())->step);
+    };
+    options.after_step = [&](AnyEngine& engine, int /*step*/) { engine.save(folder.path()); };
+    auto const world = worlds[step - 1];
+    last = train(world, file_of(types, stages[step - 1], world), options);
+    REQUIRE(last.reports.size() == 1);
+    CHECK(last.reports[0].loss == whole.reports[static_cast<std::size_t>(step) - 1].loss);
+    CHECK(last.reports[0].grad_norm == whole.reports[static_cast<std::size_t>(step) - 1].grad_norm);
+  }
+  CHECK(last.parameters == whole.parameters);
+}
+
+TEST_CASE("what cannot keep the promise does not: micro-steps that a rank adds up first") {
+  // Otherwise the tests above might hold because nothing is rounded.
+  auto const text = [](int world) { return file(fp32_types, 2, batch / world, "last_micro_step", movements[0]); };
+  CHECK(bits_of(train(1, text(1), options_of(fp32_types))) != bits_of(train(3, text(3), options_of(fp32_types))));
+}
+
+}  // namespace
+}  // namespace zeroth::testing
