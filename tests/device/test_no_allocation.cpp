@@ -29,6 +29,7 @@ TEST_CASE("recording, waiting, posting and every kernel allocate nothing") {
   auto* const floats = reinterpret_cast<float*>(memory->data());
   std::vector<float> block_sums(static_cast<std::size_t>(sum_blocks(count)));
   optim::StepSums sums;
+  sums.weight = 1;
   optim::StepScalars scalars;
   std::vector<optim::Segment> const segments{{0, count, 1, 1}};
   optim::Update const adam;
