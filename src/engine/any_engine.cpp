@@ -170,6 +170,8 @@ AnyEngine::AnyEngine(Job& job, Model const& model, Config const& config, Dtype c
 
 AnyEngine::~AnyEngine() = default;
 
+int AnyEngine::passes_in_step() const noexcept { return accumulation_ + (state_->protocol->replay_is_due() ? 1 : 0); }
+
 std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "step()"};

@@ -108,7 +108,7 @@ void EngineState::set_up(Job const& of, Config const& config) {
   manager = std::make_unique<shard::ShardManager>(context, blueprint.request,
                                                   optim::initial_state(settings.rules.loss_scale));
   schedule = std::make_unique<stage::Schedule>(blueprint.layout, settings, blueprint.limits, *manager);
-  protocol.emplace(*model, schedule->order(), static_cast<int>(settings.batch.accumulation));
+  protocol.emplace(*model, schedule->order(), static_cast<int>(settings.batch.accumulation), settings.replay_every);
   gradient_prescale = prescale_for(blueprint.request, of.world());
   if (device->holds_values()) {
     manager->values.initialise();

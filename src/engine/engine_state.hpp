@@ -85,7 +85,8 @@ class EngineState {
   std::optional<engine::StepBook> book;
   engine::Doorway doorway;
   float gradient_prescale = 1;
-  bool finished = false;  ///< finish() was called, and no pass has begun since: nothing is under way.
+  float first_run_loss = 0;  ///< Of the last micro-step that ran twice.
+  bool finished = false;     ///< finish() was called, and no pass has begun since: nothing is under way.
   bool told_nonfinite = false;
   std::vector<std::string> metrics;                  ///< Their names.
   std::int64_t samples = 0;                          ///< That completed steps have taken, over all ranks.

@@ -2,8 +2,11 @@
 #include "zeroth/engine/pass.hpp"
 
 #include <fmt/format.h>
+#include <bit>
+#include <cstdint>
 #include <exception>
 
+#include "core/host_name.hpp"
 #include "engine/engine_state.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -62,6 +65,25 @@ void end_evaluation_pass(EngineState& engine) {
   }
 }
 
+/// What the first run of two reports does not.
+bool counts(EngineState const& engine) { return engine.protocol->run() != shard::Run::first_of_two; }
+
+/// In a micro-step that runs twice.
+void compare_losses(EngineState& engine, float mean) {
+  auto const run = engine.protocol->run();
+  if (run == shard::Run::first_of_two) {
+    engine.first_run_loss = mean;
+  }
+  if (run == shard::Run::second_of_two &&
+      std::bit_cast<std::uint32_t>(mean) != std::bit_cast<std::uint32_t>(engine.first_run_loss)) {
+    throw SystemError{fmt::format(
+        "step {}: the first micro-step ran twice (zeroth.replay_every), and its loss was {} and then {}: "
+        "either the processor or the memory of {} is faulty, or the program does not compute the same twice from the "
+        "same samples. Take samples by first_sample(), and random numbers by the position of the sample",
+        engine.protocol->steps() + 1, engine.first_run_loss, mean, host_name())};
+  }
+}
+
 /// The seed.
 float take_loss(EngineState& engine, LossOptions const& options) {
   engine.protocol->check_loss(options);
@@ -79,9 +101,12 @@ AnyPass::AnyPass(EngineState& engine)
   engine.protocol->begin_micro_step();
   auto const& settings = engine.settings();
   auto const left = static_cast<int>(settings.batch.accumulation) - engine.protocol->micro_steps();
-  bool const last = left == 1;
-  bool const reduces = last || settings.reduce_gradients == ReduceGradients::every_micro_step;
-  engine.schedule->begin_pass(PassKind::training, left, reduces, last);
+  auto const run = engine.protocol->run();
+  bool const counts = run != shard::Run::first_of_two;
+  bool const last = counts && left == 1;
+  bool const reduces = counts && (last || settings.reduce_gradients == ReduceGradients::every_micro_step);
+  engine.schedule->set_run(run, engine.protocol->steps() + 1);
+  engine.schedule->begin_pass(PassKind::training, counts ? left : left + 1, reduces, last);
   engine.book->history().add(Verb::begin_micro_step);
   engine.finished = false;
 }
@@ -122,11 +147,16 @@ std::int64_t AnyPass::first_sample() const noexcept {
   return (evaluates ? 0 : engine_->samples) + (std::int64_t{pass} * exchange.world() + exchange.rank()) * batch.micro;
 }
 
+bool AnyPass::runs_again() const noexcept { return engine_->protocol->evaluation() == nullptr && !counts(*engine_); }
+
 float AnyPass::report_loss(float mean, LossOptions const& options) {
   Entry const entry{engine_->doorway, "report_loss()"};
   float const seed = take_loss(*engine_, options);
   if (auto* const evaluation = engine_->protocol->evaluation(); evaluation == nullptr) {
-    engine_->book->add_loss(mean, options.weight);
+    compare_losses(*engine_, mean);
+    if (counts(*engine_)) {
+      engine_->book->add_loss(mean, options.weight);
+    }
   } else if (options.weight > 0) {
     evaluation->mine.loss += static_cast<double>(options.weight) * static_cast<double>(mean);
     evaluation->mine.weight += static_cast<double>(options.weight);
@@ -138,7 +168,9 @@ float AnyPass::report_loss(DeviceLoss loss, LossOptions const& options) {
   Entry const entry{engine_->doorway, "report_loss()"};
   ZEROTH_EXPECTS(loss.mean != nullptr, "report_loss(): the address of the mean is null");
   float const seed = take_loss(*engine_, options);
-  engine_->book->add_loss(loss.mean, options.weight);
+  if (counts(*engine_)) {
+    engine_->book->add_loss(loss.mean, options.weight);
+  }
   return seed;
 }
 
@@ -148,7 +180,9 @@ void AnyPass::report_metric(Metric metric, double sum, double weight) {
   auto const& name = engine_->metrics[metric.index_];
   engine_->protocol->check_metric(name, weight);
   if (auto* const evaluation = engine_->protocol->evaluation(); evaluation == nullptr) {
-    engine_->book->add_metric(metric.index_, sum, weight);
+    if (counts(*engine_)) {
+      engine_->book->add_metric(metric.index_, sum, weight);
+    }
   } else {
     evaluation->mine.metrics[metric.index_].sum += sum;
     evaluation->mine.metrics[metric.index_].weight += weight;

@@ -16,8 +16,13 @@ using stage::PassKind;
 using stage::Phase;
 using stage::Turn;
 
-Protocol::Protocol(model::Description const& model, stage::Order const& order, int accumulation)
-    : model_{&model}, order_{&order}, accumulation_{accumulation}, progress_(model.units.size()) {
+Protocol::Protocol(model::Description const& model, stage::Order const& order, int accumulation,
+                   std::int64_t replay_every)
+    : model_{&model},
+      order_{&order},
+      accumulation_{accumulation},
+      replay_every_{replay_every},
+      progress_(model.units.size()) {
   open_.reserve(most_open_guards);
 }
 
@@ -108,6 +113,9 @@ void Protocol::begin_micro_step() {
   ZEROTH_EXPECTS(micro_steps_ < accumulation_,
                  fmt::format("a micro-step begins after {} of {} of step {}: step() comes now", micro_steps_,
                              accumulation_, steps_ + 1));
+  run_ = replay_is_due()                  ? shard::Run::first_of_two
+         : micro_steps_ == 0 && ran_once_ ? shard::Run::second_of_two
+                                          : shard::Run::once;
   begin_pass(PassKind::training, nullptr);
 }
 
@@ -167,7 +175,8 @@ void Protocol::end_micro_step() {
   }
   ZEROTH_EXPECTS(loss_reported_, fmt::format("micro-step {} of step {} ended without report_loss() or skip()",
                                              micro_steps_ + 1, steps_ + 1));
-  ++micro_steps_;
+  ran_once_ = run_ == shard::Run::first_of_two;
+  micro_steps_ += ran_once_ ? 0 : 1;
 }
 
 bool Protocol::end_evaluation_pass() {

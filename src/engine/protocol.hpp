@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shard/replay.hpp"
 #include "stage/order.hpp"
 #include "zeroth/engine/pass.hpp"
 #include "zeroth/model/description.hpp"
@@ -23,8 +24,9 @@ class Protocol {
   /// Guards of one engine that may be open at the same time.
   static constexpr std::size_t most_open_guards = 16;
 
-  /// Both outlive it. `accumulation`: micro-steps in a step.
-  Protocol(model::Description const& model, stage::Order const& order, int accumulation);
+  /// Both outlive it. `accumulation`: micro-steps in a step. In every step whose number `replay_every` divides the
+  /// first one runs twice; 0: in none.
+  Protocol(model::Description const& model, stage::Order const& order, int accumulation, std::int64_t replay_every = 0);
 
   // ---- the engine ----
   /// Nothing is legal any more: the first error is what every later call tells.
@@ -49,6 +51,12 @@ class Protocol {
   void check_restore() const;
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }     ///< Completed.
   [[nodiscard]] int micro_steps() const noexcept { return micro_steps_; }  ///< Completed, of this step.
+  /// The next micro-step will be the first run of two.
+  [[nodiscard]] bool replay_is_due() const noexcept {
+    return replay_every_ > 0 && micro_steps_ == 0 && !ran_once_ && (steps_ + 1) % replay_every_ == 0;
+  }
+  /// Which run the micro-step is that has begun.
+  [[nodiscard]] shard::Run run() const noexcept { return run_; }
 
   // ---- passes ----
   void begin_micro_step();
@@ -109,10 +117,13 @@ class Protocol {
   model::Description const* model_;
   stage::Order const* order_;
   int accumulation_;
+  std::int64_t replay_every_;
   std::exception_ptr failure_;
   bool restoring_ = false;
   std::int64_t steps_ = 0;
   int micro_steps_ = 0;
+  bool ran_once_ = false;  ///< The first run of two is over in this step.
+  shard::Run run_ = shard::Run::once;
   std::uint64_t evaluations_ = 0;  ///< The last one's id.
   std::optional<stage::PassKind> pass_;
   detail::EvaluationRecord* evaluation_ = nullptr;

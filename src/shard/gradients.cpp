@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shard/gradients.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "core/host_name.hpp"
+#include "zeroth/core/error.hpp"
 
 namespace zeroth::shard {
 
@@ -15,6 +20,7 @@ Gradients::Gradients(Memory& memory)
       poison_{memory.request().poison},
       folds_{memory.sums_apart() && memory.request().folds_into_sums},
       pool_{*memory.context().device, memory.request().gradient_slots, memory.gradient_slots(), bytes_of(dtype_)},
+      replay_{*memory.context().device, memory.model().params.size()},
       written_{events_by_flat(memory.context())},
       accumulating_(memory.flat_count(), 0),
       summed_before_(memory.flat_count(), 0),
@@ -102,7 +108,34 @@ void Gradients::end_contributions(FlatId flat) {
   });
 }
 
+void Gradients::begin_pass(Run run, std::int64_t step) noexcept {
+  replay_.begin_pass(run);
+  step_ = step;
+}
+
+void Gradients::compare(FlatId flat) {
+  for (auto const& placed : memory_->flat(flat).trainable.params) {
+    auto const bytes = touched_[placed.param] != 0 ? placed.count * bytes_of(dtype_) : 0;
+    if (!replay_.is_same(placed.param, {held(placed.param), static_cast<std::size_t>(bytes)})) {
+      throw SystemError{fmt::format(
+          "step {}: the first micro-step ran twice (zeroth.replay_every), and the gradient of parameter "
+          "\"{}\" of unit \"{}\" differs: either the processor or the memory of {} is faulty, or the program does not "
+          "compute the same twice from the same samples (random numbers that go on, atomic additions)",
+          step_, memory_->model().params[placed.param].name, name(flat), host_name())};
+    }
+  }
+}
+
 void Gradients::end(FlatId flat, bool reduce_next) {
+  if (replay_.run() != Run::once) {
+    compare(flat);
+  }
+  if (replay_.run() == Run::first_of_two) {
+    for (auto const& placed : memory_->flat(flat).trainable.params) {
+      touched_[placed.param] = 0;
+    }
+    return give_up(flat);
+  }
   if (reduce_next || sums_micro_steps_) {
     for (auto const& placed : memory_->flat(flat).trainable.params) {
       if (touched_[placed.param] == 0) {

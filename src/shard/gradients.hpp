@@ -11,6 +11,7 @@
 
 #include "shard/memory.hpp"
 #include "shard/moved_bytes.hpp"
+#include "shard/replay.hpp"
 #include "shard/slots.hpp"
 
 namespace zeroth::shard {
@@ -19,6 +20,8 @@ namespace zeroth::shard {
 class Gradients {
  public:
   explicit Gradients(Memory& memory);
+  /// A pass begins that is a run of the `step`th step.
+  void begin_pass(Run run, std::int64_t step) noexcept;
 
   /// Has memory to write `flat`'s gradients to, or gets it now. False if every slot is taken: reduce something first.
   [[nodiscard]] bool begin(FlatId flat);
@@ -32,8 +35,10 @@ class Gradients {
   /// All contributions to `flat` since the last call are enqueued. With poison they were made to copies: takes them
   /// over, and leaves NaN there.
   void end_contributions(FlatId flat);
-  /// All contributions of this micro-step are enqueued. Before a reduction, zeroes what had none. Where micro-steps are
-  /// summed up in fp32, adds this one to the sum, which is what is reduced, and gives up the memory that it was in.
+  /// All contributions of this micro-step are enqueued. The first run of two hashes them and gives up their memory; the
+  /// second throws SystemError, which names the parameter, where they differ from the first's. Before a reduction,
+  /// zeroes what had none. Where micro-steps are summed up in fp32, adds this one to the sum, which is what is reduced,
+  /// and gives up the memory that it was in.
   void end(FlatId flat, bool reduce_next);
   /// Reduces complete gradients in one transaction, adds the results up over the step's reductions, and with `last`
   /// leaves the block sums of their squares.
@@ -53,6 +58,7 @@ class Gradients {
   void fill(FlatId flat, Range range, std::uint8_t value);
   /// What is reduced, and in which dtype it is.
   [[nodiscard]] std::pair<std::byte*, Dtype> unreduced(FlatId flat) noexcept;
+  void compare(FlatId flat);
   void add_up(FlatId flat, bool last);
   /// What is reduced, in the reduction's dtype: where it is, or from `free` on, which is moved behind it.
   [[nodiscard]] std::byte* converted(FlatId flat, std::byte*& free);
@@ -71,6 +77,8 @@ class Gradients {
   bool sums_micro_steps_, poison_;
   bool folds_;  // reductions add to what the optimizer will read, and nothing is left to take over
   SlotPool pool_;
+  Replay replay_;
+  std::int64_t step_ = 0;
   ById<FlatId, Slot> whole_;                              // where gradients are whole
   ById<FlatId, std::unique_ptr<device::Event>> written_;  // on the compute stream
   ById<FlatId, char> accumulating_;                       // what backward writes holds gradients that are needed

@@ -42,6 +42,8 @@ class Schedule {
   /// `passes_left`, this one included, will follow without an update between them. `reduces`: gradients that this pass
   /// completes are reduced; `last`: for the last time before the update.
   void begin_pass(PassKind pass, int passes_left, bool reduces, bool last);
+  /// Before begin_pass() of a micro-step.
+  void set_run(shard::Run run, std::int64_t step) noexcept { manager_->gradients.begin_pass(run, step); }
   /// The unit's parameters become readable on the compute stream; in backward it can take gradients. Gathers what comes
   /// next before it waits for what is needed now. The backward turns of units that stay open may begin at another time
   /// on each rank, as long as all forward turns before the loss are over.

@@ -170,18 +170,21 @@ class Trainer {
     for (int step = options_.begin(engine_) + 1; step <= options_.steps; ++step) {
       int micro_index = 0;
       auto const passes = engine_.micro_steps();
-      for (auto pass = passes.begin(); pass != passes.end(); ++pass, ++micro_index) {
+      for (auto pass = passes.begin(); pass != passes.end(); ++pass) {
+        bool again = false;
         {
           auto micro = *pass;
+          again = micro.runs_again();
           if (options_.skips && step == 2 && skips_whole(micro_index)) {
             micro.skip();
           } else {
             train(micro, step, micro_index);
           }
         }
-        if (options_.evaluates && step == 3 && micro_index == 0) {
+        if (options_.evaluates && step == 3 && micro_index == 0 && !again) {
           evaluate(options_.batch > 0 ? options_.batch / world_ : 1);
         }  // before the step's other micro-steps
+        micro_index += again ? 0 : 1;
       }
       if (options_.waits) {
         pause_somewhere(static_cast<unsigned>(step * 31 + place_));

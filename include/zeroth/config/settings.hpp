@@ -145,6 +145,7 @@ struct Settings {
   /// Micro-steps whose gradients are 16 bits and are reduced once are added up on the rank in fp32, beside what
   /// backward writes; otherwise backward adds to what it wrote before.
   bool sums_micro_steps = false;
+  std::int64_t replay_every = 0;        ///< Steps; 0: no micro-step runs twice.
   bool same_bits_at_any_ranks = false;  ///< Asked for: an engine refuses what cannot keep it.
 
   GroupSettings groups;                            ///< See there.

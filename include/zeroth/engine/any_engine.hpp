@@ -54,7 +54,8 @@ class ZEROTH_EXPORT AnyEngine {
   AnyEngine& operator=(AnyEngine const&) = delete;
   virtual ~AnyEngine();
 
-  /// The file's gradient_accumulation_steps of them. Then comes step().
+  /// The file's gradient_accumulation_steps of them; in a step that zeroth.replay_every names one more: the first two
+  /// have the same samples, and what the first one computes is only compared with. Then comes step().
   Passes<AnyMicroStep> micro_steps() { return passes<AnyMicroStep>(); }
   /// Enqueues the update and returns the report of the *previous* step, so the first time none. Waits for that one:
   /// that never idles the device, stops the host from running further ahead, and puts each report at the same place of
@@ -167,12 +168,14 @@ class ZEROTH_EXPORT AnyEngine {
   /// The step's micro-steps as P: AnyMicroStep, or MicroStep of the engine's types.
   template <class P>
   [[nodiscard]] Passes<P> passes() noexcept {
-    return {state_.get(), accumulation_};
+    return {state_.get(), passes_in_step()};
   }
   /// What evaluation() makes a range of. Throws ContractError for less than one pass, and while a pass is open.
   [[nodiscard]] detail::EvaluationRecord begin_evaluation(int passes);
 
  private:
+  [[nodiscard]] int passes_in_step() const noexcept;
+
   std::unique_ptr<detail::EngineState> state_;
   int accumulation_;
 };

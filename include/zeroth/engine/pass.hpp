@@ -50,6 +50,10 @@ class ZEROTH_EXPORT AnyPass {
   /// Where this rank's batch starts in the sample stream that all ranks share. Order: step, micro-step,
   /// AnyEngine::place(); every evaluation has a stream of its own. Not collective.
   [[nodiscard]] std::int64_t first_sample() const noexcept;
+  /// Is this the first run of a micro-step that runs twice (zeroth.replay_every)? What it computes is only compared
+  /// with. A program whose random numbers go on from call to call keeps their state here, and sets it back in the next
+  /// pass. Not collective.
+  [[nodiscard]] bool runs_again() const noexcept;
   /// Adds to `metric` of this step or evaluation: correct answers and answers, say. Travels with the loss, as doubles
   /// that are there from the start: no collective more. As often as wanted until the pass ends, and not on every rank
   /// alike: not collective. Throws ContractError for another engine's metric and a weight that is negative or not

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/replay.hpp"
+
+#include <algorithm>
+
+#include "core/lane_hash.hpp"
+#include "device/kernels.hpp"
+
+namespace zeroth::shard {
+
+Replay::Replay(device::Device& device, std::size_t params) : device_{&device}, first_(params, 0) {}
+
+bool Replay::is_same(ParamId param, std::span<std::byte const> gradient) {
+  auto const hash = hash_of(gradient);
+  if (run_ == Run::first_of_two) {
+    first_[param] = hash;
+  }
+  return first_[param] == hash;
+}
+
+std::uint64_t Replay::hash_of(std::span<std::byte const> gradient) {
+  LaneHash hash;
+  if (!device_->holds_values()) {
+    return hash.value();
+  }
+  auto& compute = device_->compute();
+  if (device_->has_host_memory()) {
+    compute.synchronize();
+    hash.add(gradient);
+    return hash.value();
+  }
+  constexpr std::size_t most = std::size_t{1} << 20U;
+  if (piece_ == nullptr && !gradient.empty()) {
+    piece_ = device_->allocate_host(most);
+  }
+  for (; !gradient.empty(); gradient = gradient.subspan(std::min(most, gradient.size()))) {
+    auto const bytes = std::min(most, gradient.size());
+    device_->kernels().copy(compute, piece_->data(), gradient.data(), static_cast<std::int64_t>(bytes));
+    compute.synchronize();
+    hash.add({piece_->data(), bytes});
+  }
+  return hash.value();
+}
+
+}  // namespace zeroth::shard
