@@ -135,9 +135,13 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   if (limits.bucket_units < std::numeric_limits<int>::max()) {
     result.most_units_in_a_bucket = limits.bucket_units;
   }
-  result.notes = {engine::stage_note(settings),           engine::sum_warning(settings),
-                  engine::two_level_note(settings),       engine::prefetch_warning(blueprint),
-                  engine::offload_note(settings, memory), engine::parameters_note(settings, memory)};
+  result.notes = {engine::stage_note(settings),
+                  engine::ranks_note(blueprint),
+                  engine::sum_warning(settings),
+                  engine::two_level_note(settings),
+                  engine::prefetch_warning(blueprint),
+                  engine::offload_note(settings, memory),
+                  engine::parameters_note(settings, memory)};
   result.notes.push_back(engine::refused_offload(settings.offload, options.device));
   result.notes.push_back(engine::refused_same_bits(settings, options.transport));
   std::erase(result.notes, std::string{});

@@ -96,6 +96,25 @@ std::string stage_note(Settings const& settings) {
       settings.batch.accumulation, every ? "every_micro_step" : "last_micro_step", settings.stage);
 }
 
+std::string ranks_note(Blueprint const& blueprint) {
+  auto const& [settings, layout, limits, request] = blueprint;
+  auto const reason = [&, sums = settings.precision.accumulate]() -> std::string {
+    if (settings.reduce_gradients == ReduceGradients::last_micro_step) {
+      return R"(a rank adds up its own micro-steps first (zeroth.reduce_gradients "last_micro_step"))";
+    }
+    if (request.sums_by_groups) {
+      return "groups of ranks sum first (zeroth.two_level_sums)";
+    }
+    if (sums != Dtype::fp32) {
+      return fmt::format("sums are rounded to {} (data_types.grad_accum_dtype)", name_of(sums));
+    }
+    return request.folds_into_sums ? "" : "NCCL adds ranks up in an order of its own";
+  }();
+  return reason.empty()
+             ? reason
+             : fmt::format("the same global batch has other roundings on another number of ranks: {}", reason);
+}
+
 std::string two_level_note(Settings const& settings) {
   auto const reduce = settings.precision.reduce;
   if (!stage::sums_by_groups(settings) || reduce == Dtype::fp32) {

@@ -31,6 +31,9 @@ struct Blueprint {
 /// instead. Empty otherwise.
 [[nodiscard]] std::string stage_note(Settings const& settings);
 
+/// Why the same global batch has other roundings on another number of ranks. Empty: it has not.
+[[nodiscard]] std::string ranks_note(Blueprint const& blueprint);
+
 /// Where many micro-steps are added up in 16 bits: what is lost, and which key keeps it. Empty otherwise.
 [[nodiscard]] std::string sum_warning(Settings const& settings);
 

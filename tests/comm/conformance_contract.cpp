@@ -2,7 +2,9 @@
 /// Wrong shapes are refused when they are submitted, on the rank that submits them, and nothing else happens.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 
 #include "comm/conformance_parts.hpp"
@@ -49,6 +51,29 @@ std::vector<Wrong> wrong_collectives(float* data, int rank, int world) {
       {{Operation::reduce_scatter, data, other, 1, Dtype::fp32_location, 0}, "does not reduce fp32_location by sum"},
       {{Operation::all_gather, data, other, 8, fp32, 0, Reduce::maximum},
        "reduce is maximum, but this operation reduces nothing"},
+      {{.operation = Operation::all_reduce, .input = data, .count = 8, .sums = other},
+       "sums is given; it is for reduce_scatter by sum of fp32, bf16 or fp16"},
+      {{.operation = Operation::reduce_scatter, .input = data, .count = 8, .reduce = Reduce::maximum, .sums = other},
+       "sums is given; it is for reduce_scatter by sum"},
+      {{.operation = Operation::reduce_scatter, .input = data, .count = 4, .dtype = Dtype::fp64, .sums = other},
+       "sums is given; it is for reduce_scatter by sum"},
+      {{.operation = Operation::all_reduce, .input = data, .output = other, .count = 8, .accumulate = true},
+       "accumulate without sums"},
+  };
+}
+
+/// Where sums of a reduce_scatter may be given at all.
+std::vector<Wrong> wrong_sums(float* data) {
+  float* const other = data + 512;
+  return {
+      {{.operation = Operation::reduce_scatter, .input = data, .output = other, .count = 8, .sums = other},
+       "sums and output are given"},
+      {{.operation = Operation::reduce_scatter, .input = data, .count = 8, .sums = data + 7}, "overlap"},
+      {{.operation = Operation::reduce_scatter,
+        .input = data,
+        .count = 8,
+        .sums = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(other) + 2)},
+       "is not aligned to its 4 bytes"},
   };
 }
 
@@ -58,7 +83,11 @@ std::string check_wrong_shapes(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   auto const memory = rank.buffer(std::vector<float>(1024, 1));
   std::string problem;
-  for (auto const& wrong : wrong_collectives(memory.data(), me, world)) {
+  auto all = wrong_collectives(memory.data(), me, world);
+  if (communicator.transport() != Transport::nccl) {
+    std::ranges::move(wrong_sums(memory.data()), std::back_inserter(all));
+  }
+  for (auto const& wrong : all) {
     std::string says = "nothing was thrown";
     try {
       communicator.submit(*stream, {"testing", "shapes"}, {&wrong.collective, 1});

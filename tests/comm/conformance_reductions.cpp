@@ -244,6 +244,54 @@ std::string check_ties(Rank& rank) {
   return location == 100 ? "" : fmt::format("of equals the one at {} was taken", location);
 }
 
+/// A reduce_scatter into fp32 sums, twice: what is there is what a sum begins with.
+template <class T>
+std::string check_sums(Rank& rank, Dtype dtype, std::int64_t count) {
+  auto& communicator = rank.communicator;
+  int const world = communicator.world(), me = communicator.rank();
+  std::vector<T> values;
+  for (std::int64_t i = 0; i < world * count; ++i) {
+    values.push_back(element<T>(me, i));
+  }
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  auto const input = rank.buffer(values);
+  auto const sums = rank.buffer(std::vector<float>(static_cast<std::size_t>(count), 99.0F));
+  for (bool const accumulate : {false, true}) {
+    Collective const collective{.operation = Operation::reduce_scatter,
+                                .input = input.data(),
+                                .count = count,
+                                .dtype = dtype,
+                                .sums = sums.data(),
+                                .accumulate = accumulate};
+    communicator.submit(*stream, label, {&collective, 1});
+  }
+  stream->synchronize();
+  auto const results = sums.read();
+  for (std::int64_t i = 0; i < count; ++i) {
+    float sum = to_float(element<T>(0, me * count + i));
+    for (int n = 1; n < 2 * world; ++n) {
+      sum += to_float(element<T>(n % world, me * count + i));
+    }
+    if (!same(results[static_cast<std::size_t>(i)], sum)) {
+      return fmt::format("rank {} of {}: sums of {} {}: element {} is wrong", me, world, count, name_of(dtype), i);
+    }
+  }
+  return {};
+}
+
+std::string check_all_sums(Rank& rank) {
+  if (rank.communicator.transport() == Transport::nccl) {
+    return {};
+  }
+  std::string problem;
+  for (std::int64_t const count : {1, 16, 1009, 5003}) {
+    problem = first_of(problem, check_sums<float>(rank, Dtype::fp32, count));
+    problem = first_of(problem, check_sums<bf16>(rank, Dtype::bf16, count));
+    problem = first_of(problem, check_sums<fp16>(rank, Dtype::fp16, count));
+  }
+  return problem;
+}
+
 }  // namespace
 
 std::vector<Case> reduction_cases() {
@@ -252,6 +300,7 @@ std::vector<Case> reduction_cases() {
     cases.push_back({fmt::format("reductions by {}", name_of(reduce)),
                      [=](Rank& rank) { return check_operator(rank, reduce); }, false, true});
   }
+  cases.push_back({"a reduce_scatter adds ranks to fp32 sums", check_all_sums});
   cases.push_back({"of equals the lowest rank's location is taken", check_ties});
   return cases;
 }

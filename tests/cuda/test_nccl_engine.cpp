@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <barrier>
+#include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "cuda/trained.hpp"
 #include "engine/small_model.hpp"
 #include "support/sanitized.hpp"
+#include "support/wrapped.hpp"
 #include "zeroth/adapters/cuda.hpp"
 
 namespace zeroth::testing {
@@ -42,6 +45,31 @@ Trained train_by_nccl(int world, std::string const& text, fake_cuda::Machine con
       world, text, options);
   REQUIRE(left_over() == "");
   return result;
+}
+
+/// Reduces as NCCL does: by sums that ranks get rounded, and then add to what they have.
+class LikeNccl final : public WrappedCommunicator {
+ public:
+  using WrappedCommunicator::WrappedCommunicator;
+  [[nodiscard]] comm::Transport transport() const noexcept override { return comm::Transport::nccl; }
+
+ private:
+  void do_submit(device::Stream& stream, comm::Label const& label,
+                 std::span<comm::Collective const> collectives) override {
+    inner().submit(stream, label, collectives);
+  }
+  [[nodiscard]] std::unique_ptr<comm::Communicator> do_split(int color, int key, std::string const& name) override {
+    auto split = inner().split(color, key, name);
+    return split ? std::make_unique<LikeNccl>(std::move(split)) : nullptr;
+  }
+};
+
+Trained train_on_threads(int world, std::string const& text) {
+  return train_by(
+      [](int ranks, std::function<void(Job&)> const& rank_main) {
+        return run_job(ranks, rank_main, [](auto inner) { return std::make_unique<LikeNccl>(std::move(inner)); });
+      },
+      world, text);
 }
 
 using Counts = std::map<std::string, std::int64_t>;
@@ -90,9 +118,19 @@ TEST_CASE("ranks that communicate by NCCL train as threads on the CPU do") {
       }
       INFO(fmt::format("{}, stage {}, overlap {}", types.name, stage, overlap));
       auto const text = file(types, stage, overlap);
-      REQUIRE(bits_of(train_by_nccl(4, text)) == bits_of(train_on_cpu(4, text)));
+      REQUIRE(bits_of(train_by_nccl(4, text)) == bits_of(train_on_threads(4, text)));
     }
   }
+}
+
+TEST_CASE("the same bits on any number of ranks are refused over NCCL") {
+  begin_nccl({});
+  auto const config = Config::from_json(file(fp32_types, 2, true, R"(, "same_bits_at_any_ranks": true)"));
+  auto const outcome = run_nccl_job(
+      2, [&](Job& job) { static_cast<void>(train_synthetic(job, config, {})); }, 2);
+  CHECK_THAT(messages_of(outcome),
+             Catch::Contains("zeroth.same_bits_at_any_ranks is true: NCCL adds ranks up in an "
+                             "order of its own; set it to false, or train over local, mpi or tcp"));
 }
 
 TEST_CASE("backward on a new thread for each micro-step changes nothing over NCCL") {
@@ -101,7 +139,7 @@ TEST_CASE("backward on a new thread for each micro-step changes nothing over NCC
   for (int stage = 0; stage <= 3; ++stage) {
     INFO(fmt::format("stage {}", stage));
     auto const text = file(all_types[0], stage, true, R"(, "check": true)");
-    REQUIRE(bits_of(train_by_nccl(4, text, {.gpus = 4, .delays = 13}, options)) == bits_of(train_on_cpu(4, text)));
+    REQUIRE(bits_of(train_by_nccl(4, text, {.gpus = 4, .delays = 13}, options)) == bits_of(train_on_threads(4, text)));
   }
 }
 
@@ -121,8 +159,8 @@ TEST_CASE(
         }
         auto const flat = file(all_types[1], stage, true, fmt::format("{}{}", more, shared));
         auto const grouped = train_by_nccl(4, with_zero_keys(flat, keys));
-        auto const on_cpu = train_on_cpu(4, with_zero_keys(flat, keys));
-        REQUIRE(bits_of(grouped) == bits_of(train_on_cpu(4, flat)));
+        auto const on_cpu = train_on_threads(4, with_zero_keys(flat, keys));
+        REQUIRE(bits_of(grouped) == bits_of(train_on_threads(4, flat)));
         for (std::size_t step = 0; step < grouped.reports.size(); ++step) {
           CHECK(grouped.reports[step].gathered_bytes == on_cpu.reports[step].gathered_bytes);
           CHECK(grouped.reports[step].gathered_across_groups_bytes ==
@@ -138,7 +176,7 @@ TEST_CASE(
 TEST_CASE("ranks that communicate by NCCL train with states in the host's memory as stage 0 does on the CPU") {
   auto const* const reduce = R"(, "reduce_gradients": "every_micro_step")";
   auto const* const offload = R"(, "sub_group_size": 1, "offload_optimizer": {"device": "cpu", "ratio": 0.7})";
-  auto const base = bits_of(train_on_cpu(4, file(all_types[1], 0, false, reduce)));
+  auto const base = bits_of(train_on_threads(4, file(all_types[1], 0, false, reduce)));
   for (int stage = 0; stage <= 3; ++stage) {
     for (bool const overlap : {true, false}) {
       auto const* const update = (stage % 2 == 0) == overlap ? "" : R"(, "offload_update": "host")";
@@ -168,7 +206,7 @@ TEST_CASE("ranks train on the default stream of their GPUs, whether anything ove
                 2);
           },
           2, text, options);
-      CHECK(bits_of(trained) == bits_of(train_on_cpu(2, text)));
+      CHECK(bits_of(trained) == bits_of(train_on_threads(2, text)));
       CHECK(left_over() == "");
     }
   }
@@ -178,7 +216,7 @@ TEST_CASE("work that comes late on some streams changes nothing with NCCL") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO(fmt::format("stage {}", stage));
     auto const text = file(all_types[0], stage, true);
-    REQUIRE(bits_of(train_by_nccl(3, text, {.gpus = 3, .delays = 7})) == bits_of(train_on_cpu(3, text)));
+    REQUIRE(bits_of(train_by_nccl(3, text, {.gpus = 3, .delays = 7})) == bits_of(train_on_threads(3, text)));
   }
 }
 
@@ -198,12 +236,12 @@ TEST_CASE("settings say how communicators are made, and what is registered with 
   for (auto const& row : rows) {
     INFO(row.keys);
     auto const text = file(all_types[0], 3, true, row.keys);
-    CHECK(bits_of(train_by_nccl(1, text)) == bits_of(train_on_cpu(1, text)));
+    CHECK(bits_of(train_by_nccl(1, text)) == bits_of(train_on_threads(1, text)));
     CHECK(fake_nccl::policies() == row.policies);
     CHECK(fake_nccl::calls("ncclCommWindowRegister") == row.windows);
     CHECK(fake_nccl::calls("ncclCommWindowDeregister") == row.windows);
     CHECK(fake_nccl::calls("ncclMemAlloc") == fake_nccl::calls("ncclMemFree"));
-    CHECK(bits_of(train_by_nccl(4, text)) == bits_of(train_on_cpu(4, text)));
+    CHECK(bits_of(train_by_nccl(4, text)) == bits_of(train_on_threads(4, text)));
   }
 }
 
@@ -219,7 +257,7 @@ TEST_CASE("an NCCL that gains nothing from windows trains without them") {
   CHECK(left_over() == "");
   CHECK(fake_nccl::calls("ncclCommWindowRegister") == 2 * 4);
   CHECK(fake_nccl::calls("ncclCommWindowDeregister") == 0);
-  CHECK(bits_of(trained) == bits_of(train_on_cpu(2, text)));
+  CHECK(bits_of(trained) == bits_of(train_on_threads(2, text)));
 }
 
 TEST_CASE("what collectives send comes from NCCL's allocator, and nothing else does") {

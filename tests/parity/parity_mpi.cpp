@@ -44,6 +44,29 @@ Trained train_on_threads(int world, int rank, std::string const& text) {
   return results[static_cast<std::size_t>(rank)];
 }
 
+TEST_CASE("processes train the same batch as one rank does, at every stage") {
+  constexpr int batch = 12;
+  TrainOptions options;
+  options.batch = batch;
+  auto const text = [](int stage, int world) {
+    return file(bf16_types, stage, batch / world, "every_micro_step", movements[stage],
+                R"(, "same_bits_at_any_ranks": true)");
+  };
+  Trained alone;
+  auto const outcome =
+      run_job(1, [&](Job& job) { alone = train_synthetic(job, Config::from_json(text(0, 1)), options); });
+  REQUIRE(messages_of(outcome) == "");
+  for (int stage = 0; stage <= 3; ++stage) {
+    Trained mine;
+    int const status = launch({.transport = process_transport()}, [&](Job& job) {
+      mine = train_synthetic(job, Config::from_json(text(stage, job.world())), options);
+    });
+    REQUIRE(status == 0);
+    INFO("stage " << stage);
+    CHECK(bits_of(mine) == bits_of(alone));
+  }
+}
+
 TEST_CASE("processes and threads are bit-equal at every stage") {
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   auto const* const reduce = GENERATE("every_micro_step", "last_micro_step");

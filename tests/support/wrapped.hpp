@@ -16,7 +16,7 @@ class WrappedCommunicator : public comm::Communicator {
   [[nodiscard]] int rank() const noexcept final { return inner_->rank(); }
   [[nodiscard]] int world() const noexcept final { return inner_->world(); }
   [[nodiscard]] int job_rank(int rank) const noexcept final { return inner_->job_rank(rank); }
-  [[nodiscard]] comm::Transport transport() const noexcept final { return inner_->transport(); }
+  [[nodiscard]] comm::Transport transport() const noexcept override { return inner_->transport(); }
   [[nodiscard]] std::string const& name() const noexcept final { return inner_->name(); }
   [[nodiscard]] comm::FlightRecorder& recorder() noexcept final { return inner_->recorder(); }
   void set_options(comm::CommOptions const& options) override { inner_->set_options(options); }

@@ -166,12 +166,15 @@ struct DropsImpl : nn::Module {
 };
 TORCH_MODULE(Drops);
 
-Program dropout(std::vector<torch_adapter::UnitPolicy> recompute) {
+Program dropout(std::vector<torch_adapter::UnitPolicy> recompute, bool by_samples = true) {
   auto net = seeded(11, [] { return Drops{}; });
   Program program{net.ptr(), {}, {}};
   program.options.recompute = std::move(recompute);
-  program.loss = [net](std::int64_t first, std::int64_t count) mutable {
-    torch::manual_seed(static_cast<std::uint64_t>(first));
+  torch::manual_seed(5);
+  program.loss = [net, by_samples](std::int64_t first, std::int64_t count) mutable {
+    if (by_samples) {
+      torch::manual_seed(static_cast<std::uint64_t>(first));
+    }
     return torch::mse_loss(net(noise(first, count, width)), noise(first + 1, count, width));
   };
   return program;
@@ -224,6 +227,7 @@ Program views_program(Job& /*job*/) {
 
 Program dropout_program(Job& /*job*/) { return dropout({}); }
 Program dropout_recomputed(Job& /*job*/) { return dropout({"*"}); }
+Program dropout_that_goes_on(Job& /*job*/) { return dropout({}, false); }
 
 Program experts_program(Job& /*job*/) {
   auto net = seeded(13, [] { return Experts{}; });

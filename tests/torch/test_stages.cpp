@@ -6,6 +6,7 @@
 #include <cmath>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "support/folder.hpp"
 #include "torch_catch.hpp"
@@ -51,6 +52,19 @@ TEST_CASE("modules train the same at stages 0 to 3") {
     expect_same_at_every_stage(program, {}, 2);
   }
   expect_same_at_every_stage(programs[0], {.micro = 1}, 3);
+}
+
+TEST_CASE("a micro-step that runs twice finds buffers and, on one rank, the generator as the first run did") {
+  auto const trained = [](int world, MakeProgram const& make, char const* zeroth) {
+    return train_on_threads(world, File{.stage = 2, .accumulation = 2, .zeroth = zeroth}.config(), make);
+  };
+  for (auto const& [world, make] :
+       {std::pair<int, MakeProgram>{2, vision_program}, {2, odd_program}, {1, dropout_that_goes_on}}) {
+    auto const once = trained(world, make, "");
+    auto const twice = trained(world, make, R"("replay_every": 1)");
+    CHECK(bits_of(twice) == bits_of(once));
+    CHECK(twice.buffers == once.buffers);
+  }
 }
 
 TEST_CASE("modules train the same at stages 0 to 3 in several micro-steps") {

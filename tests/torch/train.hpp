@@ -72,6 +72,7 @@ struct File {
 [[nodiscard]] Program views_program(Job& job);
 [[nodiscard]] Program dropout_program(Job& job);
 [[nodiscard]] Program dropout_recomputed(Job& job);
+[[nodiscard]] Program dropout_that_goes_on(Job& job);  ///< Masks come from where the generator is.
 [[nodiscard]] Program experts_program(Job& job);
 
 }  // namespace zeroth::testing

@@ -37,6 +37,7 @@ class [[nodiscard]] MicroStep {
   /// For MicroSteps: the next one. `source` is what engine passes are made of.
   MicroStep(detail::Runtime& runtime, AnyMicroStep::Source& source) : runtime_{&runtime} {
     step_.emplace(source);
+    runtime.prepare(*step_);
     runtime.begin(*step_, &*step_);
   }
   MicroStep(MicroStep const&) = delete;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "zeroth/adapters/torch/generator.hpp"
 #include "zeroth/adapters/torch/heap.hpp"
 #include "zeroth/adapters/torch/runtime.hpp"
 #include "zeroth/adapters/torch/tensors.hpp"
@@ -19,18 +20,6 @@
 namespace zeroth::torch_adapter::detail {
 
 using TensorList = std::vector<at::Tensor>;
-
-/// Of libtorch's default generator for the CPU.
-[[nodiscard]] inline at::Tensor random_state() {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  std::lock_guard const lock{generator.mutex()};
-  return generator.get_state();
-}
-inline void set_random_state(at::Tensor const& state) {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  std::lock_guard const lock{generator.mutex()};
-  generator.set_state(state);
-}
 
 /// A call that can be made again.
 struct Call final : ::torch::CustomClassHolder {

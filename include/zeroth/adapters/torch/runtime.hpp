@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -24,6 +25,7 @@
 
 #include "zeroth/adapters/torch/described.hpp"
 #include "zeroth/adapters/torch/errors.hpp"
+#include "zeroth/adapters/torch/generator.hpp"
 #include "zeroth/engine/pass.hpp"
 
 namespace zeroth::torch_adapter::detail {
@@ -81,6 +83,18 @@ class Runtime {
   [[nodiscard]] std::vector<Parameter> const& parameters() const noexcept { return parameters_; }
 
   // ---- passes -----------------------------------------------------------------------------------------------------
+
+  /// A micro-step that runs twice (zeroth.replay_every) finds these as the first run did.
+  void set_buffers(std::vector<at::Tensor> buffers) { buffers_ = std::move(buffers); }
+  /// A micro-step has begun.
+  void prepare(AnyMicroStep const& micro) {
+    if (micro.runs_again()) {
+      kept_.emplace(buffers_);
+    } else if (kept_) {
+      kept_->put_back();
+      kept_.reset();
+    }
+  }
 
   /// Of training, or with null of evaluation. The pass outlives end().
   void begin(AnyPass& pass, AnyMicroStep* micro) {
@@ -414,6 +428,8 @@ class Runtime {
   std::vector<Parameter> parameters_;
   std::shared_ptr<Owner> owner_;
   std::unordered_map<::torch::nn::Module const*, Recomputed> recomputed_;
+  std::vector<at::Tensor> buffers_;
+  std::optional<KeptState> kept_;  // between the two runs of a micro-step
   AnyPass* pass_ = nullptr;
   AnyMicroStep* micro_ = nullptr;
   at::CallbackHandle callback_{};

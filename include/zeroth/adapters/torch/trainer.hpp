@@ -85,6 +85,7 @@ class Trainer {
     detail::adopt(described, owner, engine_->compute_dtype());
     detail::keep_heap();  // without the holes that the module's values leave, in which activations do not fit
     runtime_ = std::make_unique<detail::Runtime>(std::move(described), owner);
+    runtime_->set_buffers(root.buffers());
     std::ranges::for_each(again, [this](std::size_t unit) { runtime_->recompute(unit); });
     if (!options.weights.empty()) {
       load_weights(options.weights);
