@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace zeroth::comm {
@@ -13,6 +14,10 @@ class AbortState {
   void abort(std::string const& reason) noexcept;
   [[nodiscard]] bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string reason() const;
+  /// The reason, once there is one.
+  [[nodiscard]] std::optional<std::string> failure() const {
+    return aborted() ? std::optional{reason()} : std::nullopt;
+  }
 
  private:
   std::atomic<bool> aborted_{false};

@@ -34,6 +34,10 @@ class HostCommunicator : public Communicator {
   void set_options(CommOptions const& options) final;
   void set_staging(std::span<std::byte> staging) final { staging_ = staging; }
   void abort(std::string const& reason) noexcept final { job_.fail(job_.rank(), reason); }
+  [[nodiscard]] std::optional<std::string> failure() const final {
+    auto const failure = job_.failure();
+    return failure ? std::optional{failure->reason} : std::nullopt;
+  }
 
  protected:
   /// `job` outlives this.

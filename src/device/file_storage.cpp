@@ -23,6 +23,8 @@ namespace zeroth::device {
 namespace {
 
 constexpr std::string_view what = "the states that are offloaded to a file";
+constexpr std::chrono::milliseconds between_checks{50};
+constexpr std::chrono::milliseconds patience_at_the_end{500};  // with what the disk has begun
 
 /// What is no disk of this machine, or empty.
 std::string_view odd_kind_of(std::filesystem::path const& folder) {
@@ -69,6 +71,8 @@ struct FileStorage::Shared {
   void work();
   [[nodiscard]] Transfer& begin(Way way, std::int64_t position, std::byte* memory, std::int64_t bytes);
   [[nodiscard]] bool wait(Transfer& transfer);
+  [[nodiscard]] std::exception_ptr check() const noexcept;
+  std::uint32_t fail(Transfer& transfer, std::exception_ptr error) noexcept;
 
   StorageOptions options;
   BlockFile file;
@@ -156,14 +160,28 @@ void FileStorage::Shared::work() {
     lock.lock();
     --busy;
     moved_at = Clock::now();
-    std::uint32_t ended = 1;
-    if (error && !transfer.error) {
-      transfer.error = error;
-      ended += pieces(transfer.bytes - transfer.taken);  // which nobody begins
-      transfer.taken = transfer.bytes;
-      std::erase(waiting, &transfer);
+    transfer.done.add(1 + (error ? fail(transfer, error) : 0));
+  }
+}
+
+/// Under the lock: nobody begins what is left of `transfer`. Returns how many pieces that is, for who adds them to
+/// `done`. The first error counts.
+std::uint32_t FileStorage::Shared::fail(Transfer& transfer, std::exception_ptr error) noexcept {
+  transfer.error = transfer.error ? transfer.error : std::move(error);
+  auto const left = pieces(transfer.bytes - transfer.taken);
+  transfer.taken = transfer.bytes;
+  std::erase(waiting, &transfer);
+  return left;
+}
+
+std::exception_ptr FileStorage::Shared::check() const noexcept {
+  try {
+    if (options.check) {
+      options.check();
     }
-    transfer.done.add(ended);
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
   }
 }
 
@@ -190,21 +208,29 @@ FileStorage::Shared::Transfer& FileStorage::Shared::begin(Way way, std::int64_t 
 }
 
 /// False where the disk moved nothing at all for the timeout: then all who wait for it give up together, whether or
-/// not a thread has begun with theirs. The memory of a transfer that was begun may be in use for ever.
+/// not a thread has begun with theirs. The memory of a transfer that was begun may be in use for ever. Where check()
+/// throws, what has not begun never does, and the disk has little time for the rest.
 bool FileStorage::Shared::wait(Transfer& transfer) {
+  auto patience = options.timeout;
+  std::exception_ptr over;
   while (true) {
     Clock::time_point until;
     {
       std::lock_guard const lock{mutex};
-      until = moved_at + options.timeout;
+      until = moved_at + patience;
       if (until <= Clock::now() && !Counter::reached(transfer.done.value(), transfer.last)) {
         std::erase(waiting, &transfer);
         gave_up = true;
         return false;
       }
     }
-    if (transfer.done.wait_until(transfer.last, until)) {
+    if (transfer.done.wait_until(transfer.last, std::min(until, Clock::now() + between_checks))) {
       return true;
+    }
+    if (!over && (over = check())) {
+      std::lock_guard const lock{mutex};
+      transfer.done.add(fail(transfer, over));
+      patience = std::min(patience, patience_at_the_end);
     }
   }
 }
@@ -220,18 +246,21 @@ void FileStorage::transfer(Way way, Stored const& at, std::byte* memory, std::in
   };
   auto& transfer = shared.begin(way, at.position, memory, bytes);
   shared.changed.notify_all();
-  if (!shared.wait(transfer)) {
+  bool const ended = shared.wait(transfer);
+  std::exception_ptr error;
+  {
+    std::lock_guard const lock{shared.mutex};
+    error = std::exchange(transfer.error, nullptr);
+    if (ended) {
+      shared.free.push_back(&transfer);
+    }
+  }
+  if (!ended && !error) {
     throw SystemError{
         describe(fmt::format("{} in {}: the disk does not answer: {} took more than {} ms, "
                              "three quarters of zeroth.timeout_ms",
                              what, shared.options.folder.string(), way == Way::read ? "reading" : "writing",
                              shared.options.timeout.count()))};
-  }
-  std::exception_ptr error;
-  {
-    std::lock_guard const lock{shared.mutex};
-    error = std::exchange(transfer.error, nullptr);
-    shared.free.push_back(&transfer);
   }
   if (error) {
     try {

@@ -29,7 +29,7 @@ ById<FlatId, StoredStates> stored_parameters(Layout const& layout, MemoryPlan co
 }  // namespace
 
 DiskParameters::DiskParameters(device::Device& device, Layout const& layout, MemoryPlan const& plan,
-                               PlanRequest const& request, int place)
+                               PlanRequest const& request, int place, std::function<void()> check)
     : device_{&device},
       layout_{&layout},
       plan_{&plan},
@@ -39,6 +39,7 @@ DiskParameters::DiskParameters(device::Device& device, Layout const& layout, Mem
               plan.parameters_disk,
               request.offload_parameters.disk,
               stored_parameters(layout, plan, request, place),
+              std::move(check),
               {"read shards", "write shards"}},
       most_in_buffer_{plan.parameters_disk.tile_bytes / bytes_of(request.precision.compute)},
       waits_{device.make_stream("compute", device::Overlap::off)} {

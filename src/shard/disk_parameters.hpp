@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -21,9 +22,9 @@ namespace zeroth::shard {
 /// nothing goes round in a circle.
 class DiskParameters {
  public:
-  /// Takes room on the disk, and the memory for buffers. All outlive it.
+  /// Takes room on the disk, and the memory for buffers. All outlive it; `check` is as for DiskStates.
   DiskParameters(device::Device& device, Layout const& layout, MemoryPlan const& plan, PlanRequest const& request,
-                 int place);
+                 int place, std::function<void()> check);
 
   [[nodiscard]] bool has(FlatId flat) const noexcept { return plan_->flats[flat].parameters_on_disk >= 0; }
   /// Starts to read what bring() will be asked for, in that order, as far as buffers are free.

@@ -34,13 +34,14 @@ std::string names_of(ById<FlatId, StoredStates> const& states) {
 }
 
 std::unique_ptr<device::Storage> make_storage(device::Device& device, DiskPlan const& plan, Offload const& offload,
-                                              ById<FlatId, StoredStates> const& states) {
+                                              ById<FlatId, StoredStates> const& states, std::function<void()> check) {
   return plan.tier == Tier::host ? device.make_host_storage(plan.bytes, names_of(states))
                                  : device.make_storage({.folder = offload.folder,
                                                         .bytes = plan.bytes,
                                                         .piece_bytes = offload.piece_bytes,
                                                         .requests = offload.requests,
-                                                        .timeout = offload.timeout});
+                                                        .timeout = offload.timeout,
+                                                        .check = std::move(check)});
 }
 
 }  // namespace
@@ -65,12 +66,12 @@ ById<FlatId, StoredStates> stored_states(MemoryPlan const& plan, PlanRequest con
 }
 
 DiskStates::DiskStates(device::Device& device, Layout const& layout, DiskPlan const& plan, Offload const& offload,
-                       ById<FlatId, StoredStates> states, StreamNames const& names)
+                       ById<FlatId, StoredStates> states, std::function<void()> check, StreamNames const& names)
     : layout_{&layout},
       plan_{&plan},
       states_{std::move(states)},
       memory_{device.allocate(device::Category::slots, plan.memory_bytes())},
-      storage_{make_storage(device, plan, offload, states_)},
+      storage_{make_storage(device, plan, offload, states_, std::move(check))},
       written_{device.make_event()},
       reads_{device.make_stream(names.reads, overlap_where(offload.reads_ahead))},
       writes_{device.make_stream(names.writes, overlap_where(offload.writes_behind))} {

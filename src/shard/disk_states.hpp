@@ -27,9 +27,10 @@ struct StreamNames {
 /// For one thread, but for what it says of others.
 class DiskStates {
  public:
-  /// Takes room there, and the memory for tiles and buffers. `layout`, `plan` and `device` outlive it.
+  /// Takes room there, and the memory for tiles and buffers. `layout`, `plan` and `device` outlive it. `check` is the
+  /// storage's: see device::StorageOptions.
   DiskStates(device::Device& device, Layout const& layout, DiskPlan const& plan, Offload const& offload,
-             ById<FlatId, StoredStates> states, StreamNames const& names = {});
+             ById<FlatId, StoredStates> states, std::function<void()> check, StreamNames const& names = {});
   DiskStates(DiskStates const&) = delete;
   DiskStates& operator=(DiskStates const&) = delete;
   ~DiskStates();

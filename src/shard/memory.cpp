@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "zeroth/core/error.hpp"
+
 namespace zeroth::shard {
 
 using device::Category;
@@ -27,12 +29,18 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
       scratch_{context.device->allocate(Category::scratch, plan_.bytes.scratch)},
       updated_{events_by_flat(context)} {
   register_memory();
+  auto const job_goes_on = [all = context.gather.all] {
+    if (auto const failure = all->failure()) {
+      throw PeerError{*failure};
+    }
+  };
   if (plan_.disk.bytes > 0) {
     disk_ = std::make_unique<DiskStates>(*context.device, *context.layout, plan_.disk, request_.offload,
-                                         stored_states(plan_, request_));
+                                         stored_states(plan_, request_), job_goes_on);
   }
   if (plan_.parameters_disk.bytes > 0) {
-    parameters_disk_ = std::make_unique<DiskParameters>(*context.device, *context.layout, plan_, request_, place());
+    parameters_disk_ =
+        std::make_unique<DiskParameters>(*context.device, *context.layout, plan_, request_, place(), job_goes_on);
   }
   // Transactions of one stream run one after another, whichever communicator they are on.
   std::span const staging{scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)};

@@ -82,6 +82,7 @@ class VirtualCommunicator final : public comm::Communicator {
   void set_options(comm::CommOptions const& /*options*/) override {}
   void set_staging(std::span<std::byte> /*staging*/) override {}
   void abort(std::string const& reason) noexcept override { job_.abort_.abort(reason); }
+  [[nodiscard]] std::optional<std::string> failure() const override { return job_.abort_.failure(); }
 
  private:
   void do_submit(device::Stream& stream, comm::Label const& label,

@@ -4,9 +4,11 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/room.hpp"
@@ -231,6 +233,35 @@ TEST_CASE("transfers that no thread has begun give up with those that hang") {
   REQUIRE(outcome[0]);
   REQUIRE(outcome[1]);
   CHECK_THAT(messages_of(outcome), Contains("the disk does not answer: ") && Contains("750 ms"));
+}
+
+TEST_CASE("ranks that wait for a disk that hangs end with the job, long before the timeout") {
+  DiskEnds const ends;
+  Folder const folder;
+  auto const disk = GENERATE(on_disks[1], on_disks[4]);
+  auto const outcome = run_job(2, [&](Job& job) {
+    SmallModel const small;
+    Engine<bf16> engine{job, small.model, offloaded(1, folder.path(), 600'000, disk)};
+    train(engine, small, 1);
+    all_micro_steps(engine, small);
+    std::jthread another;  // as a rank that fails elsewhere
+    if (job.rank() == 0) {
+      FailPoints::odd_disk({.folder = folder.path(), .holds = true});
+      another = std::jthread{[&] {
+        while (FailPoints::held() == 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds{1});
+        }
+        job.communicator().abort("the job is over");
+      }};
+    }
+    engine.step();
+    train(engine, small, 2);
+  });
+  INFO(disk.name());
+  INFO(messages_of(outcome));
+  REQUIRE(holds<PeerError>(outcome[0]));
+  REQUIRE(holds<PeerError>(outcome[1]));
+  CHECK_THAT(messages_of(outcome), Contains("the job is over"));
 }
 
 TEST_CASE("an engine whose times are counted ends while its disk is at work") {

@@ -79,6 +79,7 @@ struct OddDisk {
   std::condition_variable changed;
   FailPoints::Disk disk;
   std::uint32_t random = 0;
+  std::atomic<int> held{0};
   std::atomic<bool> armed{false};
 };
 OddDisk& odd_disk() {
@@ -98,6 +99,7 @@ int disk_moves(int file, std::size_t& bytes, bool reads) {
   if (odd.disk.folder.empty() || !path.starts_with(odd.disk.folder.string())) {
     return 0;
   }
+  odd.held += odd.disk.holds ? 1 : 0;
   odd.changed.wait(lock, [&] { return !odd.disk.holds; });
   auto const disk = odd.disk;
   odd.random = odd.random * 1664525U + 1013904223U;
@@ -156,10 +158,12 @@ void FailPoints::odd_disk(Disk const& disk) {
     std::lock_guard const lock{odd.mutex};
     odd.disk = disk;
     odd.random = disk.seed;
+    odd.held = 0;
     odd.armed = !disk.folder.empty();
   }
   odd.changed.notify_all();
 }
+int FailPoints::held() { return testing::odd_disk().held; }
 void FailPoints::slow_down(std::chrono::milliseconds each_write) { delay_ms = static_cast<int>(each_write.count()); }
 
 }  // namespace zeroth::testing

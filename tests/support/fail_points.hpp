@@ -37,6 +37,7 @@ class FailPoints {
     bool refuses_direct = false;  ///< Takes O_DIRECT, and answers transfers with EINVAL while it is set.
   };
   static void odd_disk(Disk const& disk);
+  [[nodiscard]] static int held();  ///< Calls that have come to a disk that holds them, since it does.
 };
 
 }  // namespace zeroth::testing

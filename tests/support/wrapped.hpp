@@ -22,6 +22,7 @@ class WrappedCommunicator : public comm::Communicator {
   void set_options(comm::CommOptions const& options) override { inner_->set_options(options); }
   void set_staging(std::span<std::byte> staging) final { inner_->set_staging(staging); }
   void abort(std::string const& reason) noexcept final { inner_->abort(reason); }
+  [[nodiscard]] std::optional<std::string> failure() const final { return inner_->failure(); }
 
  protected:
   [[nodiscard]] comm::Communicator& inner() noexcept { return *inner_; }

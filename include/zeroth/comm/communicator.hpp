@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -196,6 +197,8 @@ class ZEROTH_EXPORT Communicator {
   /// Ends every wait of every rank of the job, on all communicators split from one: they throw PeerError with `reason`.
   /// Any thread. Only the first reason counts.
   virtual void abort(std::string const& reason) noexcept = 0;
+  /// Why the job ended before its time, by abort() or otherwise; empty while it goes on. Any thread.
+  [[nodiscard]] virtual std::optional<std::string> failure() const = 0;
 
  private:
   virtual void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) = 0;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -21,6 +22,9 @@ struct StorageOptions {
   std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Of one request to the disk. A multiple of 4096.
   int requests = 8;                                   ///< Under way at once, at most.
   std::chrono::milliseconds timeout{600'000};         ///< How long the disk may take for a piece.
+  /// Throws where nobody needs the disk any more, such as at the end of the job: what it throws ends all transfers that
+  /// streams wait for. They ask while they wait, some times a second. Empty: that never comes.
+  std::function<void()> check;
 };
 
 /// Where something is, and what a message calls it. The views outlive the work.
@@ -35,7 +39,7 @@ struct Stored {
 ///
 /// Errors: a stream whose work meets an error of the disk, or a piece that is not done within the timeout, fails its
 /// device with a SystemError: folder, bytes, state, unit and the reason. So does a copy from or to the host's memory
-/// that is refused.
+/// that is refused. What StorageOptions::check throws fails it likewise.
 class ZEROTH_EXPORT Storage {
  public:
   Storage() = default;

@@ -24,7 +24,6 @@
 #include "comm/launch/process_end.hpp"
 #include "comm/launch/signals.hpp"
 #include "comm/local/local.hpp"
-#include "comm/local/local_communicator.hpp"
 #include "comm/rank_error.hpp"
 #include "core/counter.hpp"
 #include "core/logger.hpp"
@@ -48,9 +47,8 @@ std::vector<std::shared_ptr<FlightRecorder>> make_recorders(int world) {
 
 /// A failure of the job that rank_main kept to itself, or that a destructor found.
 void throw_what_was_kept(Communicator const& communicator) {
-  auto const& abort = dynamic_cast<LocalCommunicator const&>(communicator).abort_state();
-  if (abort.aborted()) {
-    throw PeerError{abort.reason()};
+  if (auto const failure = communicator.failure()) {
+    throw PeerError{*failure};
   }
 }
 

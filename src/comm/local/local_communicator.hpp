@@ -28,8 +28,7 @@ class LocalCommunicator final : public Communicator {
   void set_options(CommOptions const& options) override;
   void set_staging(std::span<std::byte> /*staging*/) override {}  // needs none
   void abort(std::string const& reason) noexcept override { group_->abort().abort(reason); }
-  /// How the job ends, shared by all its communicators.
-  [[nodiscard]] AbortState const& abort_state() const noexcept { return group_->abort(); }
+  [[nodiscard]] std::optional<std::string> failure() const override { return group_->abort().failure(); }
 
  private:
   void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) override;

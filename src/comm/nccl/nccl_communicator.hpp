@@ -38,6 +38,7 @@ class NcclCommunicator final : public Communicator {
   void set_options(CommOptions const& options) override;
   void set_staging(std::span<std::byte> /*staging*/) override {}
   void abort(std::string const& reason) noexcept override { session_->fail(reason); }
+  [[nodiscard]] std::optional<std::string> failure() const override { return session_->failure(); }
 
  private:
   void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) override;

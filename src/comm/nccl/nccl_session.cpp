@@ -159,10 +159,6 @@ void NcclSession::fail_and_throw(std::string const& reason) {
   throw PeerError{failure().value_or(reason)};
 }
 
-std::optional<std::string> NcclSession::failure() const {
-  return abort_.aborted() ? std::optional{abort_.reason()} : std::nullopt;
-}
-
 // ---- beside NCCL ----------------------------------------------------------------------------------------------------
 
 std::vector<std::string> NcclSession::gather(std::string const& name, std::vector<int> const& ranks,

@@ -45,7 +45,7 @@ class NcclSession {
   /// fail(), and throws PeerError with the job's first reason.
   [[noreturn]] void fail_and_throw(std::string const& reason);
   [[nodiscard]] bool failed() const noexcept { return abort_.aborted(); }
-  [[nodiscard]] std::optional<std::string> failure() const;
+  [[nodiscard]] std::optional<std::string> failure() const { return abort_.failure(); }
 
   /// What each of `ranks` of the job, who all call this with the same name, brings: at most 4096 bytes, in their order.
   /// Throws PeerError at the deadline, or when the job has failed.
