@@ -25,10 +25,10 @@ struct AdamFactors {
   float const decay = rule.weight_decay * segment.weight_decay_factor;
   return {
       .gradient_scale = scalars.gradient_scale,
-      .beta1 = rule.beta1,
-      .rest1 = 1.0F - rule.beta1,
-      .beta2 = rule.beta2,
-      .rest2 = 1.0F - rule.beta2,
+      .beta1 = static_cast<float>(rule.beta1),
+      .rest1 = static_cast<float>(1 - rule.beta1),
+      .beta2 = static_cast<float>(rule.beta2),
+      .rest2 = static_cast<float>(1 - rule.beta2),
       .inverse_root2 = 1.0F / scalars.bias_correction2_sqrt,
       .epsilon = rule.epsilon,
       .step = rate / scalars.bias_correction1,

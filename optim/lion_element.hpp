@@ -18,10 +18,10 @@ struct LionFactors {
   float const rate = scalars.learning_rate * segment.learning_rate_factor;
   return {.gradient_scale = scalars.gradient_scale,
           .rate = rate,
-          .beta1 = rule.beta1,
-          .rest1 = 1.0F - rule.beta1,
-          .beta2 = rule.beta2,
-          .rest2 = 1.0F - rule.beta2,
+          .beta1 = static_cast<float>(rule.beta1),
+          .rest1 = static_cast<float>(1 - rule.beta1),
+          .beta2 = static_cast<float>(rule.beta2),
+          .rest2 = static_cast<float>(1 - rule.beta2),
           .decoupled = rate * (rule.weight_decay * segment.weight_decay_factor)};
 }
 

@@ -21,8 +21,8 @@ struct RmsPropFactors {
   return {.gradient_scale = scalars.gradient_scale,
           .rate = scalars.learning_rate * segment.learning_rate_factor,
           .l2 = rule.weight_decay * segment.weight_decay_factor,
-          .alpha = rule.alpha,
-          .rest = 1.0F - rule.alpha,
+          .alpha = static_cast<float>(rule.alpha),
+          .rest = static_cast<float>(1 - rule.alpha),
           .epsilon = rule.epsilon,
           .momentum = 0};
 }

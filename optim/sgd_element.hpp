@@ -38,7 +38,9 @@ struct MomentumFactors {
           .rate = scalars.learning_rate * segment.learning_rate_factor,
           .l2 = rule.weight_decay * segment.weight_decay_factor,
           .momentum = rule.momentum,
-          .rest = scalars.applied == 1 ? 1.0F : 1.0F - rule.dampening,  // the first gradient is the buffer's start
+          .rest = scalars.applied == 1
+                      ? 1.0F
+                      : static_cast<float>(1 - rule.dampening),  // the first gradient is the buffer's start
           .of_gradient = rule.nesterov ? 1.0F : 0.0F,
           .of_buffer = rule.nesterov ? rule.momentum : 1.0F};
 }

@@ -17,8 +17,8 @@ ZEROTH_HOST_DEVICE inline double clipping(double norm, float clip) noexcept {
 }
 
 /// 1 - beta^t
-ZEROTH_HOST_DEVICE inline double bias_correction(float beta, std::int64_t updates) noexcept {
-  return 1 - power(static_cast<double>(beta), updates);
+ZEROTH_HOST_DEVICE inline double bias_correction(double beta, std::int64_t updates) noexcept {
+  return 1 - power(beta, updates);
 }
 
 ZEROTH_HOST_DEVICE inline void advance(StepRules const& rules, StepSums const& total, StepScalars& scalars) noexcept {

@@ -255,9 +255,9 @@ int state_count(Rule const& rule) noexcept {
       rule);
 }
 
-std::array<float, 2> betas_of(Rule const& rule) noexcept {
+std::array<double, 2> betas_of(Rule const& rule) noexcept {
   auto const* const adam = std::get_if<Adam>(&rule);
-  return adam != nullptr && adam->bias_correction ? std::array{adam->beta1, adam->beta2} : std::array{0.0F, 0.0F};
+  return adam != nullptr && adam->bias_correction ? std::array{adam->beta1, adam->beta2} : std::array{0.0, 0.0};
 }
 
 }  // namespace zeroth::optim

@@ -31,13 +31,8 @@ float real(Values const& values) {
   return static_cast<float>(values.get<P>());
 }
 
-std::array<float, 2> betas(Values const& values) {
-  auto const [first, second] = values.get<"optimizer.params.betas">();
-  return {static_cast<float>(first), static_cast<float>(second)};
-}
-
 optim::Rule adam(Values const& values) {
-  auto const [beta1, beta2] = betas(values);
+  auto const [beta1, beta2] = values.get<"optimizer.params.betas">();
   return optim::Adam{.beta1 = beta1,
                      .beta2 = beta2,
                      .epsilon = real<"optimizer.params.eps">(values),
@@ -53,7 +48,7 @@ optim::Rule sgd(Values const& values) {
     return optim::Sgd{.weight_decay = weight_decay};
   }
   return optim::Momentum{.momentum = momentum,
-                         .dampening = real<"optimizer.params.dampening">(values),
+                         .dampening = values.get<"optimizer.params.dampening">(),
                          .weight_decay = weight_decay,
                          .nesterov = values.get<"optimizer.params.nesterov">()};
 }
@@ -66,7 +61,7 @@ optim::Rule adagrad(Values const& values) {
 }
 
 optim::Rule rmsprop(Values const& values) {
-  optim::RmsProp const plain{.alpha = real<"optimizer.params.alpha">(values),
+  optim::RmsProp const plain{.alpha = values.get<"optimizer.params.alpha">(),
                              .epsilon = real<"optimizer.params.eps">(values),
                              .weight_decay = real<"optimizer.params.weight_decay">(values)};
   auto const momentum = real<"optimizer.params.momentum">(values);
@@ -74,7 +69,7 @@ optim::Rule rmsprop(Values const& values) {
 }
 
 optim::Rule lion(Values const& values) {
-  auto const [beta1, beta2] = betas(values);
+  auto const [beta1, beta2] = values.get<"optimizer.params.betas">();
   return optim::Lion{.beta1 = beta1, .beta2 = beta2, .weight_decay = real<"optimizer.params.weight_decay">(values)};
 }
 

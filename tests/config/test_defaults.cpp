@@ -99,8 +99,8 @@ TEST_CASE("An empty file resolves to the defaults") {
   CHECK(settings.gradient_slots == 1);
   CHECK(settings.rules.clip == 1);
   auto const& adam = std::get<optim::Adam>(settings.update.rule);
-  CHECK(adam.beta1 == 0.9F);
-  CHECK(adam.beta2 == 0.999F);
+  CHECK(adam.beta1 == 0.9);
+  CHECK(adam.beta2 == 0.999);
   CHECK(adam.epsilon == 1e-8F);
   CHECK(adam.weight_decay == 0);
   CHECK(adam.decoupled_decay);

@@ -74,7 +74,7 @@ TEST_CASE("A rule of the program's own takes the place of optimizer.type") {
   auto const config = file.with(testing::own_momentum());
   auto const settings = config.settings(1, 1000);
   CHECK(optim::name_of(settings.update.rule) == "own momentum");
-  CHECK(settings.rules.betas == std::array{0.0F, 0.0F});
+  CHECK(settings.rules.betas == std::array{0.0, 0.0});
   auto const printed = testing::printed(config);
   CHECK(printed["optimizer.type"]["value"] == "own momentum");
   CHECK(printed["optimizer.type"]["origin"] == "the program's own");

@@ -56,7 +56,7 @@ struct Textbook {
   void update(Own const& /*r*/, double /*rate*/, double /*g*/, int /*t*/) {}
 
  private:
-  static double wide(float value) { return static_cast<double>(value); }
+  static double wide(double value) { return value; }
   double normalised(RmsProp const& r, double g) {
     g += wide(r.weight_decay) * theta;
     first = wide(r.alpha) * first + (1 - wide(r.alpha)) * g * g;
@@ -92,6 +92,26 @@ testing::UpdateCase<G, P, M, S> case_of(Rule const& rule, std::int64_t count, Nu
 }
 
 }  // namespace
+
+TEST_CASE("an average takes one minus its rate of what comes, as PyTorch takes it: in fp64, rounded once") {
+  constexpr std::int64_t count = 40;
+  auto const after_one = [&](Rule const& rule) {
+    testing::UpdateCase<float, float> state{count, Numbers::ordinary};
+    state.update.rule = rule;
+    std::ranges::fill(state.gradient, 1.0F);
+    for (auto& values : state.states) {
+      std::ranges::fill(values, 0.0F);
+    }
+    auto scalars = scalars_of_update(2);
+    scalars.gradient_scale = 1;
+    update(state.args(scalars, std::vector<Segment>{{0, count, 1, 1}}));
+    return std::array{state.states[0].back(), state.states[1].back()};
+  };
+  CHECK(after_one(Adam{.beta1 = 0.9, .beta2 = 0.999}) == std::array{0.1F, 0.001F});
+  CHECK(after_one(RmsProp{.alpha = 0.99})[0] == 0.01F);
+  CHECK(after_one(Lion{.beta1 = 0.9, .beta2 = 0.999})[0] == 0.001F);
+  CHECK(after_one(Momentum{.momentum = 0.5F, .dampening = 0.9})[0] == 0.1F);
+}
 
 TEST_CASE("twenty updates by every rule follow PyTorch's formulas") {
   constexpr std::int64_t count = 100;

@@ -18,11 +18,11 @@ struct NamedRule {
 
 [[nodiscard]] inline std::vector<NamedRule> all_rules() {
   using namespace optim;
-  RmsProp const rmsprop{.alpha = 0.9F, .epsilon = 1e-6F, .weight_decay = 0.1F};
+  RmsProp const rmsprop{.alpha = 0.9, .epsilon = 1e-6F, .weight_decay = 0.1F};
   return {
       {"AdamW", Adam{.weight_decay = 0.1F}, R"("type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1})"},
       {"SGD", Sgd{.weight_decay = 0.1F}, R"("type": "SGD", "params": {"lr": 0.01, "weight_decay": 0.1})"},
-      {"SGD with momentum", Momentum{.momentum = 0.75F, .dampening = 0.25F, .weight_decay = 0.1F},
+      {"SGD with momentum", Momentum{.momentum = 0.75F, .dampening = 0.25, .weight_decay = 0.1F},
        R"("type": "SGD", "params": {"lr": 0.01, "weight_decay": 0.1, "momentum": 0.75, "dampening": 0.25})"},
       {"SGD with Nesterov's momentum", Momentum{.momentum = 0.75F, .weight_decay = 0.1F, .nesterov = true},
        R"("type": "SGD", "params": {"lr": 0.01, "weight_decay": 0.1, "momentum": 0.75, "nesterov": true})"},
@@ -34,7 +34,7 @@ struct NamedRule {
       {"RMSprop with momentum", RmsPropMomentum{.plain = rmsprop, .momentum = 0.75F},
        R"("type": "RMSprop", "params": {"lr": 0.01, "weight_decay": 0.1, "eps": 1e-6, "alpha": 0.9,
                                         "momentum": 0.75})"},
-      {"Lion", Lion{.beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F},
+      {"Lion", Lion{.beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1F},
        R"("type": "Lion", "params": {"lr": 0.01, "weight_decay": 0.1, "betas": [0.9, 0.99]})"},
   };
 }
@@ -51,6 +51,6 @@ struct NamedRule {
             }
           }};
 }
-[[nodiscard]] inline optim::Momentum same_momentum() { return {.momentum = 0.75F, .dampening = 0.25F}; }
+[[nodiscard]] inline optim::Momentum same_momentum() { return {.momentum = 0.75F, .dampening = 0.25}; }
 
 }  // namespace zeroth::testing

@@ -47,7 +47,7 @@ struct LossTerm {
 /// What a step is decided by.
 struct StepRules {
   /// Decay rates of moving averages that start at zero, which StepScalars has the corrections of; 0: there is none.
-  std::array<float, 2> betas{0.9F, 0.999F};
+  std::array<double, 2> betas{0.9, 0.999};
   Schedule schedule;               ///< Of the learning rate.
   LossScaleRules loss_scale;       ///< Of fp16.
   float clip = 0;                  ///< Largest global norm of the gradient; 0 is no clipping.

@@ -28,8 +28,8 @@ inline constexpr int most_states = 2;
 /// Kingma and Ba 2015, algorithm 1; with decoupled_decay AdamW, Loshchilov and Hutter 2019, algorithm 2.
 struct Adam {
   static constexpr int state_count = 2;  ///< How many it keeps.
-  float beta1 = 0.9F;                    ///< Decay rate of the first moment.
-  float beta2 = 0.999F;                  ///< Of the second.
+  double beta1 = 0.9;                    ///< Decay rate of the first moment.
+  double beta2 = 0.999;                  ///< Of the second.
   float epsilon = 1e-8F;                 ///< Added to the second's root.
   float weight_decay = 0;                ///< Times the weight.
   bool decoupled_decay = true;           ///< Otherwise decay is added to the gradient (L2).
@@ -56,7 +56,7 @@ struct Sgd {
 struct Momentum {
   static constexpr int state_count = 1;  ///< How many it keeps.
   float momentum = 0;                    ///< As above.
-  float dampening = 0;                   ///< As above.
+  double dampening = 0;                  ///< As above.
   float weight_decay = 0;                ///< Times the weight, in the gradient.
   bool nesterov = false;                 ///< As above.
   /// The type in a stage file.
@@ -81,7 +81,7 @@ struct Adagrad {
 /// Tieleman and Hinton 2012.
 struct RmsProp {
   static constexpr int state_count = 1;  ///< How many it keeps.
-  float alpha = 0.99F;                   ///< Decay rate of the mean of squares.
+  double alpha = 0.99;                   ///< Decay rate of the mean of squares.
   float epsilon = 1e-8F;                 ///< Added to its root.
   float weight_decay = 0;                ///< Times the weight, in the gradient.
   /// The type in a stage file.
@@ -104,8 +104,8 @@ struct RmsPropMomentum {
 /// Chen et al. 2023, algorithm 2. Decay is apart from the gradient, as AdamW's.
 struct Lion {
   static constexpr int state_count = 1;  ///< How many it keeps.
-  float beta1 = 0.9F;                    ///< What the average weighs in the direction.
-  float beta2 = 0.999F;                  ///< Decay rate of the average.
+  double beta1 = 0.9;                    ///< What the average weighs in the direction.
+  double beta2 = 0.999;                  ///< Decay rate of the average.
   float weight_decay = 0;                ///< Times the weight.
   /// The type in a stage file.
   [[nodiscard]] std::string_view name() const { return "Lion"; }
@@ -137,7 +137,8 @@ struct Own {
   [[nodiscard]] std::vector<State> states() const { return kept; }
 };
 
-/// One of them.
+/// One of them. Decay rates are fp64, because what a rule multiplies by is one minus a rate: taken in fp64, as PyTorch
+/// takes it, and rounded once.
 using Rule = std::variant<Adam, Sgd, Momentum, Adagrad, RmsProp, RmsPropMomentum, Lion, Own>;
 
 /// The optimizer.
@@ -153,7 +154,7 @@ struct Update {
 /// How many states_of() has, without making them.
 [[nodiscard]] ZEROTH_EXPORT int state_count(Rule const& rule) noexcept;
 /// For StepRules::betas.
-[[nodiscard]] ZEROTH_EXPORT std::array<float, 2> betas_of(Rule const& rule) noexcept;
+[[nodiscard]] ZEROTH_EXPORT std::array<double, 2> betas_of(Rule const& rule) noexcept;
 
 /// Elements [begin, end) share these factors: one parameter's part of a shard.
 struct Segment {
