@@ -46,7 +46,7 @@ void write_values(shard::ShardManager& manager, model::Description const& model,
                     exchange.job_rank(static_cast<std::size_t>(other - hashes.begin())), model.params[param].name)};
   }
   manager.parameters.await_gathers();
-  manager.parameters.drop(shard::Drop::all);
+  manager.parameters.drop_all();
   constexpr std::int64_t most = std::int64_t{1} << 16U;
   auto const memory = exchange.device->allocate_host(most * bytes_of(Dtype::fp32));
   auto* const on_host = reinterpret_cast<float*>(memory->data());

@@ -171,7 +171,7 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
     engine.gather_stream->synchronize();
     engine.reduce_stream->synchronize();
     engine.device->compute().synchronize();
-    engine.manager->parameters.drop(shard::Drop::all);
+    engine.manager->parameters.drop_all();
     return together(purpose, exchange, [&](Finding&) { read_states(engine, opened); });
   });
   throw_if_failed("restore() failed after it had changed states", read);

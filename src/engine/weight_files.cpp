@@ -170,7 +170,7 @@ std::vector<Finding> load_weights(shard::ShardManager& manager, model::Descripti
   compare_files(samples, file, model, exchange);
   auto const stored = together(purpose, exchange, [&](Finding& mine) {
     manager.parameters.await_gathers();
-    manager.parameters.drop(shard::Drop::all);
+    manager.parameters.drop_all();
     store_slices(manager, model, *reader, {reinterpret_cast<float*>(memory->data()), most}, mine);
   });
   throw_if_failed("load_weights() failed after it had changed weights", stored);

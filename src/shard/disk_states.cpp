@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "zeroth/core/error.hpp"
+
 namespace zeroth::shard {
 namespace {
 
@@ -154,10 +156,14 @@ void DiskStates::look(FlatId flat, std::size_t state, Range elements, Use const&
 }
 
 void DiskStates::edit(FlatId flat, std::size_t state, Range elements, Use const& use) {
+  ZEROTH_EXPECTS(!queue_ || !queue_->is_ahead(), "tiles were read that change on the disk");
+  this->use(flat, state, elements, use, true);
+}
+
+void DiskStates::forget() {
   if (queue_) {
     queue_->forget();
   }
-  this->use(flat, state, elements, use, true);
 }
 
 device::Event const& DiskStates::written() {

@@ -46,8 +46,11 @@ class DiskStates {
   using Use = std::function<void(std::byte* data, std::int64_t first, std::int64_t count)>;
   /// Outside of updates: `use` reads elements of a state of `flat`, counted from the first that is on the disk.
   void look(FlatId flat, std::size_t state, Range elements, Use const& use);
-  /// Likewise, and `use` may write.
+  /// Likewise, and `use` may write. Behind forget().
   void edit(FlatId flat, std::size_t state, Range elements, Use const& use);
+  /// What is there is about to change: drops what was read ahead for updates. Waits. Ranks whose part does not change
+  /// call it as well, so that all read as much.
+  void forget();
   /// From when on, on another stream, all is on the disk that is known here so far. Outside of updates.
   [[nodiscard]] device::Event const& written();
 

@@ -218,16 +218,27 @@ void Parameters::publish_tile(Tile const& tile, std::byte* slices, std::int64_t 
   gathered_bytes_.add(replicas.world() * bytes_of_each, replicas, ranks);
 }
 
-void Parameters::drop(Drop what) noexcept {
+template <class F>
+void Parameters::drop(F const& is_invalid) noexcept {
   if (auto* const disk = memory_->parameters_disk()) {
     disk->forget();
   }
-  auto const updated = [&](FlatId flat) { return memory_->flat(flat).trainable.padded_count > 0; };
   for (auto& slot : pool_.slots()) {
-    if (slot.flat && (what == Drop::all || updated(*slot.flat))) {
+    if (slot.flat && is_invalid(*slot.flat)) {
       pool_.unbind(slot);
     }
   }
+}
+
+void Parameters::drop_trainable() noexcept {
+  drop([this](FlatId flat) { return memory_->flat(flat).trainable.padded_count > 0; });
+}
+
+void Parameters::drop_all() {
+  for (auto* const disk : memory_->disks()) {
+    disk->forget();
+  }
+  drop([](FlatId) { return true; });
 }
 
 void Parameters::await_gathers() {

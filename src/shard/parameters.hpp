@@ -14,8 +14,6 @@
 
 namespace zeroth::shard {
 
-enum class Drop : std::uint8_t { trainable, all };
-
 /// Gathers and publishes run on the gather stream; what is published among replicas, on the reduce stream.
 class Parameters {
  public:
@@ -51,8 +49,11 @@ class Parameters {
   void publish(std::span<FlatId const> flats);
   /// Are they other groups' ranks, each of which gathers with its group afterwards?
   [[nodiscard]] bool publishes_to_replicas() const noexcept;
-  /// Gathered copies of trainable units, or of all, are no longer valid.
-  void drop(Drop what) noexcept;
+  /// Gathered copies of trainable units are no longer valid.
+  void drop_trainable() noexcept;
+  /// Values and states are about to be written: likewise those of all units, and what was read ahead for updates.
+  /// Waits.
+  void drop_all();
   /// Makes the compute stream wait until no rank reads this rank's slices any more, and all that was published is here.
   void await_gathers();
 
@@ -64,6 +65,8 @@ class Parameters {
 
  private:
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
+  template <class F>
+  void drop(F const& is_invalid) noexcept;
   void collect_shards(FlatId flat, std::byte* whole);
   void publish_tile(Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
                     device::Event& published);

@@ -38,7 +38,7 @@ class Slices {
   /// Of the frozen part: its compute copy. None where there is no such part.
   [[nodiscard]] std::vector<OwnSlice> frozen(FlatId flat) const;
   /// Once all ranks have written to their own slices: rounds masters to compute copies, and gathers what ranks hold
-  /// of others. Collective. Waits. Copies in slots are not touched: see Parameters::drop().
+  /// of others. Collective. Waits. Copies in slots are not touched: see Parameters::drop_all().
   void spread();
 
  private:

@@ -71,6 +71,8 @@ class TileQueue {
   void release();
   /// What was read ahead is not what will be there. Waits.
   void forget();
+  /// Was anything read ahead, and not forgotten?
+  [[nodiscard]] bool is_ahead() const noexcept { return read_ != next_; }
   /// Milliseconds that updates have been held up by reads and writes, in all; on a GPU as Stream::waited_ms(). No part
   /// of the compute stream's own waits.
   [[nodiscard]] double held_up_ms() const;

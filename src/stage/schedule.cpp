@@ -211,7 +211,7 @@ void Schedule::update() {
   manager_->optimizer.await_decision();
   // Other ranks may still be reading this rank's slices until the last gather is done.
   manager_->parameters.await_gathers();
-  manager_->parameters.drop(shard::Drop::trainable);
+  manager_->parameters.drop_trainable();
   gathers_.begin_update();
   // Replicas are as far apart as ranks can be: what they are handed goes in transactions that are worth it.
   std::int64_t const most = manager_->parameters.publishes_to_replicas() ? bucket_count_ : 0;

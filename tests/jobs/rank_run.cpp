@@ -12,7 +12,6 @@
 #include "checkpoint/saved.hpp"
 #include "jobs/built_model.hpp"
 #include "jobs/disk_traffic.hpp"
-#include "jobs/known.hpp"
 #include "jobs/random.hpp"
 #include "jobs/stage_file.hpp"
 #include "jobs/walk.hpp"
@@ -241,7 +240,6 @@ class Segment {
       std::array<double, 1> const mean{report->metrics[metric]};
       record_.add(fmt::format("{}, metric {}", name, metric.index()), std::span<double const>{mean});
     }
-    std::int64_t const of_disks = known::ranks_report_different_disk_reads ? 0 : report->disk_read_bytes;
     std::array<std::int64_t, 8> const counts{report->gathered_bytes,
                                              report->gathered_across_groups_bytes,
                                              report->reduced_bytes,
@@ -249,7 +247,7 @@ class Segment {
                                              report->reduced_across_groups_bytes,
                                              report->parameter_slots_used,
                                              report->gradient_slots_used,
-                                             of_disks};
+                                             report->disk_read_bytes};
     record_.count(name + " (gathered, across groups, reduced, misses, across groups, slots, slots, read)", counts);
     if (auto const problem = traffic_.step_problem(*report); !problem.empty()) {
       record_.complain(problem);
