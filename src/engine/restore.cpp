@@ -40,7 +40,16 @@ struct Opened {
   std::vector<Arrival> arrivals;
 };
 
-/// All that can be known without a look at states.
+/// Throws DamagedError as soon as a hash is another one.
+void read(Opened& opened, checkpoint::TakeBytes const& take) {
+  std::vector<checkpoint::Piece> pieces;
+  for (auto const& arrival : opened.arrivals) {
+    pieces.push_back(arrival.piece);
+  }
+  opened.reader->read(pieces, take);
+}
+
+/// All that can be known before anything is changed.
 Opened open(EngineState const& engine, std::filesystem::path const& path, RestoreOptions const& options) {
   Opened opened;
   opened.buffer = engine.device->allocate_host(Reader::buffer_bytes);
@@ -58,6 +67,9 @@ Opened open(EngineState const& engine, std::filesystem::path const& path, Restor
   opened.arrivals = arrivals(reader.record(), *engine.manager);
   for (auto const& arrival : opened.arrivals) {
     reader.check_file(arrival.piece.place);
+  }
+  if (options.start_over_if_all_damaged) {  // which the engine can only as long as nothing was changed
+    read(opened, [](std::size_t, std::int64_t, std::span<std::byte const>) {});
   }
   return opened;
 }
@@ -77,10 +89,6 @@ void expect_same(checkpoint::Record const& record, Exchange const& exchange) {
 }
 
 void read_states(EngineState const& engine, Opened& opened) {
-  std::vector<checkpoint::Piece> pieces;
-  for (auto const& arrival : opened.arrivals) {
-    pieces.push_back(arrival.piece);
-  }
   auto& compute = engine.device->compute();
   auto& kernels = engine.device->kernels();
   auto const take = [&](Arrival const& arrival, std::byte* to, std::byte const* from, std::int64_t count) {
@@ -91,7 +99,7 @@ void read_states(EngineState const& engine, Opened& opened) {
     }
     compute.synchronize();  // the bytes are gone behind this call
   };
-  opened.reader->read(pieces, [&](std::size_t index, std::int64_t offset, std::span<std::byte const> bytes) {
+  read(opened, [&](std::size_t index, std::int64_t offset, std::span<std::byte const> bytes) {
     auto const& arrival = opened.arrivals[index];
     auto const first = offset / bytes_of(arrival.saved);
     auto const count = std::ssize(bytes) / bytes_of(arrival.saved);

@@ -304,6 +304,29 @@ TEST_CASE("what restore_latest() passes over is said, and where nothing is left 
   CHECK(latest() == "nothing");
 }
 
+TEST_CASE("who starts over because states are damaged trains as if nothing had been there") {
+  TwoSaves const saves;
+  for (auto const& path : {saves.first, saves.second}) {
+    auto const file = path / "place_00000.safetensors";
+    auto bytes = read_all(file);
+    bytes[bytes.size() - 100] ^= 1;
+    write_all(file, bytes);
+  }
+  RestoreOptions start_over;
+  start_over.start_over_if_all_damaged = true;
+  std::vector<std::vector<StepReport>> reports(2);
+  for (bool const restores : {true, false}) {
+    run_small(1, small_config(2), [&](auto& engine, auto& small, auto&) {
+      if (restores) {
+        REQUIRE_FALSE(engine.restore_latest(saves.folder.path(), start_over));
+      }
+      reports[restores ? 1 : 0] = train(engine, small, 2);
+    });
+  }
+  CHECK(reports[0].back().loss == reports[1].back().loss);
+  CHECK(reports[0].back().grad_norm == reports[1].back().grad_norm);
+}
+
 TEST_CASE("damaged checkpoints do not count as those that stay") {
   TwoSaves const saves;
   fs::remove(saves.second / "place_00001.safetensors");

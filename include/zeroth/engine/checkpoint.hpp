@@ -61,6 +61,7 @@ struct RestoreOptions {
   bool convert = false;
   /// restore_latest() returns nothing, with warnings, where checkpoints are there and all of them are damaged.
   /// Otherwise it throws: the program would begin anew, and its saves would take the place of what might be mended.
+  /// Each is read twice then, first for its hashes alone, because what has changed states cannot start over.
   bool start_over_if_all_damaged = false;
 };
 
