@@ -73,8 +73,7 @@ struct Parts {
 };
 
 void judge_notes(config::Values const& values, config::Notes const& notes, config::Problems& problems) {
-  auto const& strict = values.entries[config::index_of<"zeroth.strict">].value;  // none if the file has a mistake there
-  if (strict == config::Value{true}) {
+  if (config::is_strict(values)) {
     for (auto const& note : notes) {
       problems.push_back({note.path, note.line, fmt::format("{} (zeroth.strict is true)", note.text)});
     }

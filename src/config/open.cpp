@@ -121,6 +121,10 @@ std::vector<OpenValue> open_values(Values const& values) {
   if (!values.says(train) && !values.says(micro)) {
     add(micro, fmt::format("{}; or give train_batch_size", allowed(keys[micro])));
   }
+  if (constexpr auto type = index_of<"optimizer.type">;
+      values.entries[type].source == Source::nothing && is_strict(values)) {
+    add(type, fmt::format("{}; or bring a rule: none is assumed where zeroth.strict is true", allowed(keys[type])));
+  }
   bool const rate_is_open = is_automatic(values, index_of<"optimizer.params.lr">);
   for (std::size_t i = 0; i < key_count; ++i) {
     bool const follows = i == index_of<"scheduler.params.warmup_max_lr"> && rate_is_open;

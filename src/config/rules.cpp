@@ -398,7 +398,7 @@ std::string warmup_outlasts_schedule(Values const& values) {
 }
 
 std::string nobody_names_an_optimizer(Values const& values) {
-  return values.entries[index_of<"optimizer.type">].source != Source::nothing
+  return values.entries[index_of<"optimizer.type">].source != Source::nothing || is_strict(values)  // then it is open
              ? std::string{}
              : fmt::format("nobody names one: {} with a rate of {}", values.get<"optimizer.type">(),
                            values.get<"optimizer.params.lr">());

@@ -88,4 +88,9 @@ void derive_all(Values& values);
 /// Whether a key plays a part: an optimizer's or a scheduler's parameter does so only with that type.
 [[nodiscard]] bool applies(Key const& key, Values const& values);
 
+/// Whether what would be noted is an error. A mistake in the word itself says nothing.
+[[nodiscard]] inline bool is_strict(Values const& values) noexcept {
+  return values.entries[index_of<"zeroth.strict">].value == Value{true};
+}
+
 }  // namespace zeroth::config

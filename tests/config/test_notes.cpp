@@ -80,8 +80,21 @@ TEST_CASE("What is assumed, or odd, is noted") {
         Texts{"scheduler.params.total_num_steps: 10 is less than scheduler.params.warmup_num_steps, 20: the rate is at "
               "its end right after the warm-up"});
   CHECK(assumed(std::string{optimizer} + R"({"type": "WarmupLR", "params": {"warmup_num_steps": 20}})").empty());
-  CHECK(problems_of(testing::file_with(R"("zeroth": {"strict": true})")) ==
-        "  optimizer.type: nobody names one: AdamW with a rate of 0.001 (zeroth.strict is true)");
+}
+
+TEST_CASE("With zeroth.strict no optimizer is assumed, so that a program may still bring or name one") {
+  auto const strict = Config::from_json(testing::file_with(R"("zeroth": {"strict": true})"));
+  CHECK(strict.notes().empty());
+  REQUIRE(strict.open().size() == 1);
+  CHECK(strict.open().front().path == "optimizer.type");
+  auto const text = testing::file_with(R"("zeroth": {"strict": true})");
+  CHECK(problems_of(text, 1).find("  optimizer.type: ") == 0);
+  CHECK(problems_of(text, 1).find("or bring a rule: none is assumed where zeroth.strict is true") != std::string::npos);
+  Beside beside;
+  beside.given = R"({"optimizer": {"type": "SGD"}})";
+  CHECK(Config::from_json(text, beside).open().empty());
+  CHECK(
+      strict.with(optim::Own{.called = "rule", .kept = {}, .update = [](optim::OwnElements const&) {}}).open().empty());
 }
 
 TEST_CASE("An unknown key is ignored where DeepSpeed ignores it, unless it is nearly a known one") {
