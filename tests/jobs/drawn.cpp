@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "jobs/random.hpp"
 #include "jobs/stage_file.hpp"
 
@@ -10,6 +12,8 @@ namespace zeroth::testing::jobs {
 namespace {
 
 constexpr std::int64_t primes[] = {2, 3, 7, 13, 53, 211, 1037, 1999};
+
+int ranks_of(Choice const& choice, char const* option) { return std::stoi(std::string{choice[option]}); }
 
 /// From jobs of which nearly all options are plain to such that have hardly a plain one.
 Choice draw_values(std::uint64_t seed, char const* purpose) {
@@ -31,7 +35,8 @@ Choice draw_resumed(std::uint64_t seed, Choice const& before) {
   for (std::size_t option = 0; option < options().size(); ++option) {
     auto const& [name, role, values] = options()[option];
     bool const free = name == "groups" || name == "size of groups";
-    bool const is_walk = name == "nested guards" || name == "order" || name == "goes on";
+    bool const is_walk = name == "nested guards" || name == "order" || name == "goes on" || name == "data" ||
+                         name == "program state" || name == "stop" || name == "goes on from";
     if ((role == Role::decides && !free) || is_walk) {
       choice.set(option, before.values()[option]);
     }
@@ -104,12 +109,24 @@ std::vector<DrawnUnit> draw_units(std::uint64_t seed, Choice const& choice) {
 
 }  // namespace
 
-int Drawn::ranks() const { return std::stoi(std::string{choice["ranks"]}); }
+int Drawn::ranks() const { return ranks_of(choice, "ranks"); }
+int Drawn::ranks_that_go_on() const { return ranks_of(resumed, "ranks"); }
+int Drawn::most_ranks() const { return std::max(ranks(), ranks_that_go_on()); }
+
+bool Drawn::trains(std::string const& param) const {
+  return std::ranges::any_of(units, [&](DrawnUnit const& unit) {
+    return std::ranges::any_of(unit.params, [&](DrawnParam const& one) { return one.name == param && one.trainable; });
+  });
+}
 
 Choice draw_choice(std::uint64_t seed, Given const& given) {
   auto choice = draw_values(seed, "options");
   if (given.ranks) {
     choice.set("ranks", std::to_string(*given.ranks));
+    bool const too_many = !choice.is_plain("ranks that go on") && ranks_of(choice, "ranks that go on") > *given.ranks;
+    if (too_many) {
+      choice.set("ranks that go on", "as many");
+    }
   }
   for (auto const& [option, value] : given.options) {
     choice.set(option, value);
@@ -123,6 +140,9 @@ Drawn draw(std::uint64_t seed, Given const& given) {
   drawn.seed = seed;
   drawn.choice = draw_choice(seed, given);
   drawn.resumed = drawn.choice.is("goes on", "at another stage") ? draw_resumed(seed, drawn.choice) : drawn.choice;
+  if (!drawn.choice.is_plain("ranks that go on")) {
+    drawn.resumed.set("ranks", drawn.choice["ranks that go on"]);
+  }
   drawn.units = draw_units(seed, drawn.choice);
   Random random{seed, "steps"};
   drawn.steps = 2 + static_cast<int>(random.below(4));
@@ -131,11 +151,13 @@ Drawn draw(std::uint64_t seed, Given const& given) {
     auto const more = random.below(static_cast<std::size_t>(drawn.steps - drawn.saved_at));
     drawn.goes_on_at = drawn.saved_at + static_cast<int>(more);
   }
+  auto const last = drawn.saved_at > 0 ? drawn.goes_on_at : drawn.steps;
+  drawn.stops_at = 1 + static_cast<int>(random.below(static_cast<std::size_t>(last)));
   return drawn;
 }
 
 nlohmann::json described(Drawn const& drawn) {
-  nlohmann::json page{{"seed", drawn.seed}, {"steps", drawn.steps}};
+  nlohmann::json page{{"seed", drawn.seed}, {"steps", drawn.steps}, {"stop asked for in", drawn.stops_at}};
   auto const of = [](Choice const& choice) {
     auto list = nlohmann::json::object();
     for (std::size_t option = 0; option < options().size(); ++option) {

@@ -39,10 +39,17 @@ struct Drawn {
   int saved_at = 0;    ///< The step of the checkpoint that it goes on from; 0: it never does.
   int goes_on_at = 0;  ///< The last step before it goes on: from `saved_at` on steps are made again.
 
+  int stops_at = 1;  ///< The step in which a rank asks to stop.
+
   [[nodiscard]] int ranks() const;
+  [[nodiscard]] int ranks_that_go_on() const;
+  [[nodiscard]] bool changes_ranks() const { return ranks() != ranks_that_go_on(); }
+  [[nodiscard]] int most_ranks() const;
+  [[nodiscard]] bool trains(std::string const& param) const;
 };
 
-/// Options that are given take the place of drawn ones; `ranks` are those of the processes at hand.
+/// Options that are given take the place of drawn ones; `ranks` are those of the processes at hand, and no job has
+/// more.
 struct Given {
   std::optional<int> ranks;
   std::vector<std::pair<std::string, std::string>> options;

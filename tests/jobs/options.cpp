@@ -44,13 +44,15 @@ Option types() {
            {"bf16", R"({"bf16": {"enabled": true}})"},
            {"bf16 with fp32 gradients", R"({"bf16": {"enabled": true}, "zeroth": {"gradient_dtype": "fp32"}})"},
            {"bf16 reduced in fp32", R"({"bf16": {"enabled": true}, "communication_data_type": "fp32"})"},
+           {"bf16 by both words", R"({"bf16": {"enabled": true}, "data_types": {"param_dtype": "bf16"}})"},
+           {"bf16 with what is not finite", R"({"bf16": {"enabled": true, "check_grad_overflow": false}})"},
            {"bf16 added up in fp32", R"({"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}})"},
            {"bf16 masters", R"({"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}})"},
            {"bf16 masters and states",
             R"({"bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}})"},
            {"fp16", R"({"fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2}})"},
            {"fp16 without patience", R"({"fp16": {"enabled": true, "initial_scale_power": 10, "loss_scale_window": 1,
-              "hysteresis": 1, "consecutive_hysteresis": true}})"},
+              "hysteresis": 1, "consecutive_hysteresis": true, "min_loss_scale": 512}})"},
            {"fp16 with a scale of its own", R"({"fp16": {"enabled": true, "loss_scale": 64}})"},
            {"fp16 with fp32 gradients", R"({"fp16": {"enabled": true, "initial_scale_power": 4},
               "zeroth": {"gradient_dtype": "fp32"}})"},
@@ -81,19 +83,27 @@ Option scheduler() {
   auto const of = [](char const* type, char const* params) {
     return fmt::format(R"({{"scheduler": {{"type": "{}", "params": {{{}}}}}}})", type, params);
   };
-  return {"scheduler",
-          Role::decides,
-          {{"-", ""},
-           {"WarmupLR", of("WarmupLR", R"("warmup_num_steps": 3)")},
-           {"WarmupLR, linear", of("WarmupLR", R"("warmup_num_steps": 2, "warmup_min_lr": 0.001,
+  return {
+      "scheduler",
+      Role::decides,
+      {{"-", ""},
+       {"WarmupLR", of("WarmupLR", R"("warmup_num_steps": 3)")},
+       {"WarmupLR, linear", of("WarmupLR", R"("warmup_num_steps": 2, "warmup_min_lr": 0.001,
               "warmup_type": "linear")")},
-           {"WarmupDecayLR", of("WarmupDecayLR", R"("warmup_num_steps": 2, "total_num_steps": 5,
+       {"WarmupDecayLR", of("WarmupDecayLR", R"("warmup_num_steps": 2, "total_num_steps": 5,
               "warmup_max_lr": 0.02)")},
-           {"WarmupCosineLR", of("WarmupCosineLR", R"("warmup_num_steps": 2, "total_num_steps": 6,
+       {"WarmupCosineLR", of("WarmupCosineLR", R"("warmup_num_steps": 2, "total_num_steps": 6,
               "warmup_min_ratio": 0.1)")},
-           {"OneCycle", of("OneCycle", R"("cycle_min_lr": 0.001, "cycle_max_lr": 0.02, "cycle_first_step_size": 2,
+       {"WarmupCosineLR, not to nothing", of("WarmupCosineLR", R"("warmup_num_steps": 2, "total_num_steps": 4,
+              "cos_min_ratio": 0.25)")},
+       {"OneCycle", of("OneCycle", R"("cycle_min_lr": 0.001, "cycle_max_lr": 0.02, "cycle_first_step_size": 2,
               "decay_step_size": 1, "decay_lr_rate": 0.1, "cycle_momentum": false)")},
-           {"LRRangeTest", of("LRRangeTest", R"("lr_range_test_step_size": 2, "lr_range_test_staircase": true)")}}};
+       {"OneCycle by stairs", of("OneCycle", R"("cycle_min_lr": 0.001, "cycle_max_lr": 0.02, "cycle_first_step_size": 2,
+              "cycle_second_step_size": 3, "cycle_first_stair_count": 2, "cycle_second_stair_count": 1,
+              "cycle_momentum": false)")},
+       {"LRRangeTest, evenly", of("LRRangeTest", R"("lr_range_test_step_size": 2, "lr_range_test_min_lr": 0.002,
+              "lr_range_test_step_rate": 0.5)")},
+       {"LRRangeTest", of("LRRangeTest", R"("lr_range_test_step_size": 2, "lr_range_test_staircase": true)")}}};
 }
 
 std::vector<Option> all_options() {
@@ -104,6 +114,7 @@ std::vector<Option> all_options() {
   std::string const parameters = zero + "offload_param.";
   return {
       call("ranks", decides, {"2", "1", "3", "4", "5", "6"}),
+      call("ranks that go on", decides, {"as many", "1", "2", "3", "4", "5", "6"}),
       types(),
       optimizer(),
       scheduler(),
@@ -130,13 +141,13 @@ std::vector<Option> all_options() {
       key("zeroth.check", moves, {"-", "true"}),
       key("zeroth.poison", moves, {"-", "true"}),
 
-      call("states", moves, {"in memory", "on a disk"}),
+      call("states", moves, {"in memory", "on a disk", "on the host"}),
       key(states + "ratio", moves, {"-", "0.5", "0.3", "0"}),
       key(states + "buffer_count", moves, {"-", "1", "16"}),
       key(states + "pipeline_read", moves, {"-", "true", "false"}),
       key(states + "pipeline_write", moves, {"-", "true", "false"}),
       key(zero + "sub_group_size", moves, {"-", "0", "1", "2048", "4096"}),
-      call("parameters", moves, {"in memory", "on a disk"}),
+      call("parameters", moves, {"in memory", "on a disk", "on the host"}),
       key(parameters + "max_in_cpu", moves, {"0", "700", "-"}),
       key(parameters + "buffer_size", moves, {"-", "0", "2048", "4096"}),
       key(parameters + "buffer_count", moves, {"-", "1", "3"}),
@@ -161,9 +172,34 @@ std::vector<Option> all_options() {
         {"enabled", R"({"flops_profiler": {"enabled": true}})"},
         {"short", R"({"flops_profiler": {"enabled": true, "profile_step": 3, "detailed": false,
             "recompute_fwd_factor": 0.5, "output_file": "flops.txt"}})"}}},
-      key("csv_monitor.enabled", moves, {"-", "true"}),
-      key("tensorboard.enabled", moves, {"-", "true"}),
-      key("wandb.enabled", moves, {"-", "true"}),
+      {"csv_monitor",
+       moves,
+       {{"-", ""},
+        {"enabled", R"({"csv_monitor": {"enabled": true}})"},
+        {"named", R"({"csv_monitor": {"enabled": true, "job_name": "drawn"}})"}}},
+      {"tensorboard",
+       moves,
+       {{"-", ""},
+        {"enabled", R"({"tensorboard": {"enabled": true}})"},
+        {"named", R"({"tensorboard": {"enabled": true, "job_name": "drawn"}})"}}},
+      {"wandb",
+       moves,
+       {{"-", ""},
+        {"enabled", R"({"wandb": {"enabled": true}})"},
+        {"named", R"({"wandb": {"enabled": true, "group": "drawn", "team": "jobs", "project": "random"}})"}}},
+      key("activation_checkpointing.number_checkpoints", moves, {"-", "2"}),
+      key("zeroth.offload_update", moves, {"-", "\"device\""}),
+      key("zeroth.copy_engine_gather", moves, {"-", "true"}),
+      {"without effect",
+       moves,
+       {{"-", ""},
+        {"some",
+         R"({"zero_optimization": {"reduce_scatter": false, "contiguous_gradients": false, "allgather_bucket_size": 3,
+            "round_robin_gradients": true, "stage3_max_reuse_distance": 1}, "checkpoint": {"load_universal": true}})"}}},
+      key("zeroth.strict", moves, {"-", "true", "false"}),
+      call("batch sizes", moves,
+           {"micro-batch", "all three", "train batch and micro-batch", "train batch and accumulation", "train batch"}),
+      call("words", moves, {"today's", "older"}),
       key("zeroth.checkpoint.buffer_bytes", moves, {"-", "8388608"}),
       key("zeroth.checkpoint.direct_io", moves, {"-", "false"}),
       key("zeroth.checkpoint.keep", moves, {"-", "1", "2"}),
@@ -180,14 +216,29 @@ std::vector<Option> all_options() {
       call("reads", decides, {"never", "between steps", "between micro-steps"}),
       call("writes", decides, {"never", "at times"}),
       call("weight file", decides, {"none", "saved and loaded"}),
-      call("gradient norm", decides, {"not asked", "ahead of the update"}),
+      call("gradient norm", decides, {"not asked", "ahead of the update", "of a parameter", "before an evaluation"}),
       call("backward", moves, {"on this thread", "on a new one"}),
       call("finish", moves, {"in the end", "at times"}),
       call("trace", moves, {"none", "all steps", "a step"}),
       call("own monitor", moves, {"none", "one"}),
       call("saves", moves, {"in the end", "waiting", "beside training", "one after another"}),
+      call("keeps", moves, {"what the file says", "one", "every second"}),
+      call("program state", moves, {"none", "a byte", "pages", "the largest"}),
+      call("data", moves, {"untold", "told"}),
+      call("stop", moves, {"never", "asked for"}),
       call("goes on", moves, {"never", "in the same engine", "in a new engine", "at another stage"}),
+      call("goes on from", moves, {"a path", "the latest"}),
   };
+}
+
+std::vector<std::string_view> types_without(std::string_view name) {
+  std::vector<std::string_view> all;
+  for (auto const& value : options()[option_named("types")].values) {
+    if (value.name != name) {
+      all.push_back(value.name);
+    }
+  }
+  return all;
 }
 
 std::vector<Rule> all_rules() {
@@ -212,7 +263,12 @@ std::vector<Rule> all_rules() {
        {"false"},
        "types",
        {"fp32", "fp32 reduced in bf16", "fp32 reduced in fp16", "bf16", "bf16 with fp32 gradients",
-        "bf16 reduced in fp32", "bf16 added up in fp32", "bf16 masters", "bf16 masters and states"}},
+        "bf16 by both words", "bf16 reduced in fp32", "bf16 added up in fp32", "bf16 masters",
+        "bf16 masters and states"}},
+      {"zeroth.skip_nonfinite", {"true"}, "types", types_without("bf16 with what is not finite")},
+      {"batch sizes", {"train batch"}, "gradient_accumulation_steps", {"-"}},
+      {"ranks that go on", {}, "goes on", {"in a new engine", "at another stage"}},
+      {"goes on from", {}, "goes on", {"in the same engine", "in a new engine", "at another stage"}},
       {"evaluates", {"between micro-steps"}, "gradient_accumulation_steps", {"2", "3"}},
       {"reads", {"between micro-steps"}, "gradient_accumulation_steps", {"2", "3"}},
       // Skipped turns are taken in declared order.

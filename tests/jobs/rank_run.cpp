@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,21 +40,59 @@ Config config_of(Choice const& choice, Place const& place) {
   return choice.is("optimizer", "a rule of its own") ? config.with(own_momentum()) : config;
 }
 
-/// One engine, from the step after `made` on.
+constexpr int never = std::numeric_limits<int>::max();
+
+SampleOrder data_of(Drawn const& drawn) {
+  return SampleOrder{1 + static_cast<std::int64_t>(drawn.seed % 1000), {.seed = drawn.seed}};
+}
+
+/// What rank 0 has in checkpoints, and restore() gives to all.
+std::vector<std::byte> program_state_of(Drawn const& drawn, int step) {
+  auto const& value = drawn.choice["program state"];
+  std::size_t const size = value == "none"     ? 0
+                           : value == "a byte" ? 1
+                           : value == "pages"  ? 4096 + drawn.seed % 10'000
+                                               : static_cast<std::size_t>(SaveOptions::largest_program_state);
+  std::vector<std::byte> state(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    state[i] = static_cast<std::byte>(i * 7 + static_cast<std::size_t>(step));
+  }
+  return state;
+}
+
+/// What goes on with as many ranks has to be as if it had never ended: its reference does not.
+bool goes_on(Drawn const& drawn, Place const& place) {
+  return drawn.saved_at > 0 && (!place.is_reference || drawn.changes_ranks());
+}
+
+int asking_rank(Drawn const& drawn, int ranks) { return static_cast<int>(drawn.seed % static_cast<unsigned>(ranks)); }
+
+/// Those that go on know of it if the whole job was asked, and the rank that asked is among them.
+bool is_still_asked_to_stop(Drawn const& drawn, Place const& place) {
+  return !place.is_reference && drawn.choice.is("stop", "asked for") && drawn.ranks() == drawn.most_ranks() &&
+         asking_rank(drawn, drawn.ranks()) < drawn.ranks_that_go_on();
+}
+
+/// One engine, on `job`.
 class Segment {
  public:
-  Segment(Job& job, Drawn const& drawn, Choice const& choice, Place const& place, Record& record)
-      : drawn_{drawn},
-        choice_{choice},
+  /// `again`: the one that goes on. `stop_asked`: a rank of this job has asked to stop before.
+  Segment(Job& job, Drawn const& drawn, bool again, bool stop_asked, Place const& place, Record& record)
+      : job_{job},
+        drawn_{drawn},
+        choice_{again ? drawn.resumed : drawn.choice},
+        prefix_{again && drawn.changes_ranks() ? "on other ranks, " : ""},
+        restored_{again},
+        stops_from_{stop_asked ? 0 : never},
         place_{place},
         record_{record},
         built_{drawn},
-        config_{config_of(choice, place)},
+        config_{config_of(choice_, place)},
         engine_{job, built_.model, config_},
-        walk_{drawn, choice, built_, engine_.place(), job.world()},
+        walk_{drawn, choice_, built_, engine_.place(), job.world()},
         plan_{plan(built_.model, config_, job.world(), {.transport = place.transport})},
-        traffic_{plan_, choice} {
-    if (choice.is("metrics", "two")) {
+        traffic_{plan_, choice_} {
+    if (choice_.is("metrics", "two")) {
       metrics_ = {engine_.add_metric("first"), engine_.add_metric("second")};
     }
     if (moves("own monitor", "one")) {
@@ -63,11 +103,25 @@ class Segment {
     }
   }
 
-  void restore(std::filesystem::path const& folder) {
-    auto const restored = engine_.restore(folder);
+  void restore() {
+    RestoreOptions options;
+    if (choice_.is("data", "told")) {
+      expect_refusal_of_other_data();
+      options.order = data_of(drawn_);
+    }
+    auto const folder = place_.folder / "to go on from";
+    auto const restored = choice_.is("goes on from", "the latest")
+                              ? engine_.restore_latest(folder, options).value()
+                              : engine_.restore(folder / fmt::format("step_{:08}", drawn_.saved_at), options);
     if (restored.step != drawn_.saved_at) {
       record_.complain(fmt::format("restored step {} of {}", restored.step, drawn_.saved_at));
     }
+    if (restored.program_state != program_state_of(drawn_, drawn_.saved_at)) {
+      record_.complain(fmt::format("restored {} bytes of a program's state, which are not those that rank 0 saved",
+                                   restored.program_state.size()));
+    }
+    restored_ = true;
+    stops_from_ = stops_from_ == never ? never : 0;
     traffic_.disturb();
   }
 
@@ -88,7 +142,7 @@ class Segment {
     for (auto pass : engine_.evaluation(1)) {
       record_.add("in the end as forward reads it", walk_.values(pass));
     }
-    engine_.save(place_.folder / "end").wait();
+    save(place_.folder / "end", drawn_.steps).wait();
     check_bytes();
   }
 
@@ -115,6 +169,54 @@ class Segment {
     return static_cast<std::size_t>(count);
   }
 
+  void expect_refusal_of_other_data() {
+    try {
+      engine_.restore(place_.folder / "to go on from", {.order = SampleOrder{1001, {.seed = drawn_.seed}}});
+      record_.complain("a checkpoint of other data was restored");
+    } catch (ContractError const&) {  // before anything was changed
+    }
+  }
+
+  Saving save(std::filesystem::path const& folder, int step) {
+    SaveOptions options;
+    auto const state = job_.rank() == 0 ? program_state_of(drawn_, step) : std::vector<std::byte>(3);
+    options.program_state = state;
+    if (choice_.is("data", "told")) {
+      options.order = data_of(drawn_);
+    }
+    if (!choice_.is("keeps", "what the file says")) {
+      options.keep = 1;
+      options.keep_every = choice_.is("keeps", "every second") ? 2 : 0;
+    }
+    return engine_.save(folder, options);
+  }
+
+  /// One rank asks, in the middle of the step; the reports of this one and of all that follow say so on all ranks.
+  void ask_to_stop(int step) {
+    if (moves("stop", "asked for") && step == drawn_.stops_at) {
+      if (job_.rank() == asking_rank(drawn_, job_.world())) {
+        job_.request_stop();
+      }
+      stops_from_ = std::min(stops_from_, step);
+    }
+  }
+
+  void gradient_norms(int step) {
+    std::array<float, 1> norm{engine_.gradient_norm()};
+    record_.add(fmt::format("{}step {}: norm ahead of the update", prefix_, step), std::span<float const>{norm});
+    if (choice_.is("gradient norm", "of a parameter")) {
+      for (auto const& [name, param] : built_.params) {
+        if (drawn_.trains(name)) {
+          norm = {engine_.gradient_norm(param)};
+          record_.add(fmt::format("{}step {}: norm of {}", prefix_, step, name), std::span<float const>{norm});
+        }
+      }
+    }
+    if (choice_.is("gradient norm", "before an evaluation")) {
+      evaluate(step, 1, "ahead of the update");
+    }
+  }
+
   void make(int step) {
     if (moves("trace", "a step")) {
       engine_.trace(step % 3 == 2 ? &timeline_ : nullptr);
@@ -127,12 +229,12 @@ class Segment {
         walk_.train(micro, {step, index}, metrics_);
       }
       if (index == 0) {
+        ask_to_stop(step);
         between_micro_steps(step);
       }
     }
-    if (choice_.is("gradient norm", "ahead of the update")) {
-      std::array<float, 1> const norm{engine_.gradient_norm()};
-      record_.add(fmt::format("step {}: norm ahead of the update", step), std::span<float const>{norm});
+    if (!choice_.is_plain("gradient norm")) {
+      gradient_norms(step);
     }
     bool const given = choice_.is("given rate", "at times") && step % 2 == 0;
     show(engine_.step({.learning_rate = given ? std::optional<float>{0.005F} : std::nullopt}));
@@ -142,8 +244,8 @@ class Segment {
     }
     save_beside(step);
     between_steps(step);
-    if (!place_.is_reference && step == drawn_.saved_at) {
-      static_cast<void>(engine_.save(place_.folder / "to go on from"));
+    if (step == drawn_.saved_at && goes_on(drawn_, place_)) {
+      static_cast<void>(save(place_.folder / "to go on from", step));
       traffic_.disturb();
     }
   }
@@ -155,7 +257,7 @@ class Segment {
     }
     bool const always = choice_.is("saves", "one after another");
     if (always || (!choice_.is("saves", "in the end") && step % 2 == 0)) {
-      auto saving = engine_.save(place_.folder / "others");
+      auto saving = save(place_.folder / "others", step);
       if (choice_.is("saves", "waiting")) {
         saving.wait();
       }
@@ -187,13 +289,13 @@ class Segment {
     }
   }
 
-  void evaluate(int step, int passes) {
+  void evaluate(int step, int passes, char const* when = "between") {
     auto const evaluation = engine_.evaluation(passes);
     for (auto pass : evaluation) {
       walk_.evaluate(pass);
     }
     std::array<float, 1> const loss{evaluation.mean_loss()};
-    record_.add(fmt::format("step {}: evaluation", step), std::span<float const>{loss});
+    record_.add(fmt::format("{}step {}: evaluation {}", prefix_, step, when), std::span<float const>{loss});
     traffic_.disturb();
   }
 
@@ -202,7 +304,7 @@ class Segment {
     auto const& [name, param] = random.among(built_.params);
     std::vector<float> values(count_of(param));
     engine_.read(param, values);
-    record_.add(fmt::format("step {}: {} read", step, name), values);
+    record_.add(fmt::format("{}step {}: {} read", prefix_, step, name), values);
     traffic_.disturb();
   }
 
@@ -228,7 +330,7 @@ class Segment {
     if (!report) {
       return;
     }
-    auto const name = fmt::format("step {}", report->step);
+    auto const name = fmt::format("{}step {}", prefix_, report->step);
     std::array<float, 6> const numbers{report->loss,
                                        report->grad_norm,
                                        report->learning_rate,
@@ -248,14 +350,23 @@ class Segment {
                                              report->parameter_slots_used,
                                              report->gradient_slots_used,
                                              report->disk_read_bytes};
-    record_.count(name + " (gathered, across groups, reduced, misses, across groups, slots, slots, read)", counts);
+    if (report->stop != (report->step >= stops_from_)) {
+      record_.complain(fmt::format("{} says stop: {}", name, report->stop));
+    }
+    record_.count((restored_ ? "once restored, " : "") + name +
+                      " (gathered, across groups, reduced, misses, across groups, slots, slots, read)",
+                  counts);
     if (auto const problem = traffic_.step_problem(*report); !problem.empty()) {
       record_.complain(problem);
     }
   }
 
+  Job& job_;
   Drawn const& drawn_;
   Choice const& choice_;
+  std::string prefix_;  // of names where a step that is made again has other bits
+  bool restored_;
+  int stops_from_;  // the first step whose report says so
   Place const& place_;
   Record& record_;
   BuiltModel built_;
@@ -269,22 +380,44 @@ class Segment {
   std::vector<Metric> metrics_;
 };
 
+/// `run`, on a job of `job`'s first ranks.
+template <class Run>
+void on_first(Job& job, int ranks, Record& record, Run const& run) {
+  if (ranks == job.world()) {
+    run(job);
+    return;
+  }
+  bool const takes_part = job.rank() < ranks;
+  auto part = job.split(takes_part ? 0 : 1, 0, "part");
+  if (takes_part) {
+    run(part);
+  } else {
+    record.leave_out();
+  }
+}
+
 }  // namespace
 
 void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) {
-  bool const goes_on = !place.is_reference && drawn.saved_at > 0;
-  auto segment = std::make_unique<Segment>(job, drawn, drawn.choice, place, record);
-  segment->steps(1, goes_on ? drawn.goes_on_at : drawn.steps);
-  if (goes_on) {
-    if (!drawn.choice.is("goes on", "in the same engine")) {
-      segment->check_bytes();
-      segment.reset();
-      segment = std::make_unique<Segment>(job, drawn, drawn.resumed, place, record);
+  bool const stays = drawn.choice.is("goes on", "in the same engine");
+  bool const goes_on_later = goes_on(drawn, place) && !stays;
+  on_first(job, drawn.ranks(), record, [&](Job& part) {
+    Segment segment{part, drawn, false, false, place, record};
+    segment.steps(1, goes_on(drawn, place) ? drawn.goes_on_at : drawn.steps);
+    if (goes_on(drawn, place) && stays) {
+      segment.restore();
+      segment.steps(drawn.saved_at + 1, drawn.steps);
     }
-    segment->restore(place.folder / "to go on from" / fmt::format("step_{:08}", drawn.saved_at));
-    segment->steps(drawn.saved_at + 1, drawn.steps);
+    goes_on_later ? segment.check_bytes() : segment.end();
+  });
+  if (goes_on_later) {
+    on_first(job, drawn.ranks_that_go_on(), record, [&](Job& part) {
+      Segment segment{part, drawn, true, is_still_asked_to_stop(drawn, place), place, record};
+      segment.restore();
+      segment.steps(drawn.saved_at + 1, drawn.steps);
+      segment.end();
+    });
   }
-  segment->end();
 }
 
 void add_states(Drawn const& drawn, Place const& place, Record& record) {

@@ -51,13 +51,17 @@ void Record::count(std::string name, std::span<std::int64_t const> numbers) {
 }
 
 std::string Record::first_other_count(Record const& rank) const {
-  for (std::size_t i = 0; i < std::min(counted_.size(), rank.counted_.size()); ++i) {
-    if (counted_[i] != rank.counted_[i]) {
-      return fmt::format("{}: {}, another rank has {}", counted_[i].first, fmt::join(counted_[i].second, ", "),
-                         fmt::join(rank.counted_[i].second, ", "));
+  std::map<std::string, std::vector<std::int64_t>> const theirs{rank.counted_.begin(), rank.counted_.end()};
+  for (auto const& [name, numbers] : counted_) {
+    auto const found = theirs.find(name);
+    if (found == theirs.end()) {
+      return fmt::format("{}: another rank has not counted that", name);
+    }
+    if (found->second != numbers) {
+      return fmt::format("{}: {}, another rank has {}", name, fmt::join(numbers, ", "), fmt::join(found->second, ", "));
     }
   }
-  return counted_.size() == rank.counted_.size() ? "" : "ranks have counted other steps";
+  return !has_all_ || counted_.size() == rank.counted_.size() ? "" : "ranks have counted other steps";
 }
 
 std::string Record::first_difference(Record const& reference) const {
@@ -86,7 +90,7 @@ std::string Record::first_difference(Record const& reference) const {
     seen.insert(name);
   }
   for (auto const& [name, bits] : reference.shown_) {
-    if (!seen.contains(name)) {
+    if (has_all_ && !seen.contains(name)) {
       return fmt::format("{}: the reference alone has it", name);
     }
   }

@@ -18,6 +18,8 @@ class Record {
   void add_bytes(std::string name, std::span<std::byte const> bytes);
   /// What is wrong in itself, whatever the reference says.
   void complain(std::string problem) { problems_.push_back(std::move(problem)); }
+  /// From a part of the job: it has not shown all of it.
+  void leave_out() { has_all_ = false; }
   /// What has to be the same on all ranks of a job, and is another thing in its reference.
   void count(std::string name, std::span<std::int64_t const> numbers);
   /// As first_difference(), of what was counted on another rank of the same job.
@@ -28,8 +30,9 @@ class Record {
 
  private:
   std::vector<std::pair<std::string, std::vector<std::uint32_t>>> shown_;
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> counted_;
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> counted_;  // each name once
   std::vector<std::string> problems_;
+  bool has_all_ = true;
 };
 
 }  // namespace zeroth::testing::jobs

@@ -48,7 +48,8 @@ constexpr Refusal refusals[] = {
     {"zero_optimization.offload_optimizer.ratio", R"({"zero_optimization": {"offload_optimizer": {"ratio": 1.5}}})",
      always},
     {"aio.block_size", R"({"aio": {"block_size": 5000}})", [](Choice const& c) { return c.is("states", "on a disk"); }},
-    {"zeroth.offload_update", R"({"zeroth": {"offload_update": "host"}})", always},
+    {"zeroth.offload_update", R"({"zeroth": {"offload_update": "host"}})",
+     [](Choice const& c) { return !c.is("states", "on the host"); }},
     {"bf16.enabled", R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})", always},
     {"bf16.bf16_optimizer_states", R"({"bf16": {"bf16_optimizer_states": true}})",
      [](Choice const& c) { return !computes_in(c, "bf16 masters"); }},
@@ -74,6 +75,12 @@ constexpr Refusal refusals[] = {
     {"zero_optimization.reduce_bucket_sze", R"({"zero_optimization": {"reduce_bucket_sze": 1}})", always},
     {"gradient_clipping", R"({"gradient_clipping": -1})", always},
     {"zeroth.gradient_slots", R"({"zeroth": {"gradient_slots": 0}})", always},
+    {"zero_optimization.cpu_offload",
+     R"({"zero_optimization": {"cpu_offload": true, "offload_optimizer": {"device": "cpu"}}})", always},
+    {"bf16.check_grad_overflow", R"({"zeroth": {"skip_nonfinite": true}})",
+     [](Choice const& c) { return c.is("types", "bf16 with what is not finite"); }},
+    {"zeroth.strict is true", R"({"zeroth": {"strict": true}, "zero_optimization": {"reduce_scatter": false}})",
+     always},
 };
 
 }  // namespace

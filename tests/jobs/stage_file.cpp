@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobs/stage_file.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "support/sanitized.hpp"
+#include "zeroth/config/config.hpp"
 
 namespace zeroth::testing::jobs {
 namespace {
@@ -25,7 +27,7 @@ int group_size(Choice const& choice) {
 
 /// Keys of a tier that is not there would ask for nothing.
 bool is_left_out(std::string const& option, Choice const& choice) {
-  return option.starts_with("zero_optimization.offload_param.") && choice.is("parameters", "in memory");
+  return option.starts_with("zero_optimization.offload_param.") && !choice.is("parameters", "on a disk");
 }
 
 json merged(Choice const& choice, bool reference) {
@@ -72,6 +74,12 @@ void add_files(json& file, Choice const& choice, std::filesystem::path const& fo
   if (choice.is("parameters", "on a disk")) {
     file["zero_optimization"]["offload_param"].update({{"device", "nvme"}, {"nvme_path", path}});
   }
+  if (choice.is("states", "on the host")) {
+    file["zero_optimization"]["offload_optimizer"]["device"] = "cpu";
+  }
+  if (choice.is("parameters", "on the host")) {
+    file["zero_optimization"]["offload_param"]["device"] = "cpu";
+  }
   for (auto const* const monitor : {"csv_monitor", "tensorboard"}) {
     if (file.contains(monitor)) {
       file[monitor]["output_path"] = path;
@@ -79,6 +87,51 @@ void add_files(json& file, Choice const& choice, std::filesystem::path const& fo
   }
   if (file.contains("flops_profiler") && file["flops_profiler"].contains("output_file")) {
     file["flops_profiler"]["output_file"] = (folder / "flops.txt").string();
+  }
+}
+
+void write_batch_sizes(json& file, Choice const& choice) {
+  if (choice.is_plain("batch sizes")) {
+    return;
+  }
+  int const micro = file["train_micro_batch_size_per_gpu"];
+  int const accumulation = file.value("gradient_accumulation_steps", 1);
+  file["gradient_accumulation_steps"] = accumulation;
+  file["train_batch_size"] = micro * accumulation * std::stoi(std::string{choice["ranks"]});
+  if (choice.is("batch sizes", "train batch and micro-batch") || choice.is("batch sizes", "train batch")) {
+    file.erase("gradient_accumulation_steps");
+  }
+  if (choice.is("batch sizes", "train batch and accumulation") || choice.is("batch sizes", "train batch")) {
+    file.erase("train_micro_batch_size_per_gpu");
+  }
+}
+
+void rename(json& section, char const* word, char const* older) {
+  if (section.contains(word)) {
+    section[older] = section[word];
+    section.erase(word);
+  }
+}
+
+void write_older_words(json& file, Choice const& choice) {
+  auto& zero = file["zero_optimization"];
+  if (choice.is("states", "on the host")) {
+    zero.erase("offload_optimizer");
+    zero["cpu_offload"] = true;
+  }
+  if (choice.is("parameters", "on the host")) {
+    zero.erase("offload_param");
+    zero["cpu_offload_param"] = true;
+  }
+  rename(zero, "stage3_prefetch_bucket_size", "prefetch_bucket_size");
+  rename(zero, "stage3_max_live_parameters", "max_live_parameters");
+  rename(zero, "stage3_max_reuse_distance", "max_reuse_distance");
+  rename(zero, "stage3_param_persistence_threshold", "param_persistence_threshold");
+  rename(zero, "stage3_model_persistence_threshold", "model_persistence_threshold");
+  rename(zero, "stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save");
+  rename(file, "bf16", "bfloat16");
+  if (file.contains("aio")) {
+    rename(file["aio"], "intra_op_parallelism", "thread_count");
   }
 }
 
@@ -98,9 +151,22 @@ std::string_view default_reduction(Choice const& choice) {
   return stage == "0" || stage == "1" ? "last_micro_step" : "every_micro_step";
 }
 
+bool is_noted(json file) {
+  file["zeroth"].erase("strict");
+  auto const notes = Config::from_json(file.dump()).notes();
+  return std::ranges::any_of(notes, [](auto const& note) { return note.path != "optimizer.type"; });
+}
+
 json stage_file(Choice const& choice, std::filesystem::path const& folder) {
   auto file = common(choice, folder, false);
   add_files(file, choice, folder);
+  write_batch_sizes(file, choice);
+  if (choice.is("words", "older")) {
+    write_older_words(file, choice);
+  }
+  if (is_noted(file)) {
+    file["zeroth"].erase("strict");
+  }
   return file;
 }
 

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <stdexcept>
 #include <vector>
 
@@ -38,6 +40,14 @@ bool is_documented_refusal(Drawn const& drawn, testing::Outcome const& outcome) 
   });
 }
 
+/// As of processes: each rank knows what it was asked itself.
+void let_stop(Job& job) {
+  auto& state = zeroth::detail::JobState::of(job);
+  auto const asked = std::make_shared<std::atomic<bool>>(false);
+  state.stop_requested = [asked] { return asked->load(); };
+  state.request_stop = [asked] { asked->store(true); };
+}
+
 }  // namespace
 
 std::filesystem::path files_in_memory() {
@@ -51,9 +61,10 @@ std::filesystem::path files_of(Drawn const& drawn) {
 
 Record reference_of(Drawn const& drawn, std::filesystem::path const& folder) {
   Place const place{folder, true};
-  std::vector<Record> records(static_cast<std::size_t>(drawn.ranks()));
-  auto const outcome = run_job(
-      drawn.ranks(), [&](Job& job) { run_rank(job, drawn, place, records[static_cast<std::size_t>(job.rank())]); });
+  std::vector<Record> records(static_cast<std::size_t>(drawn.most_ranks()));
+  auto const outcome = run_job(drawn.most_ranks(), [&](Job& job) {
+    run_rank(job, drawn, place, records[static_cast<std::size_t>(job.rank())]);
+  });
   if (auto const messages = messages_of(outcome); !messages.empty()) {
     throw std::runtime_error{"the reference failed: " + messages};
   }
@@ -74,10 +85,14 @@ Outcome try_on_threads(Drawn const& drawn, Folder const& folder) {
     Folder const of_reference{files_in_memory()};
     auto const reference = reference_of(drawn, of_reference.path());
     Place const place{folder.path()};
-    std::vector<Record> records(static_cast<std::size_t>(drawn.ranks()));
+    std::vector<Record> records(static_cast<std::size_t>(drawn.most_ranks()));
     SleepyDisk const disk{folder, drawn.choice.is("disk", "slow") ? 1 + static_cast<unsigned>(drawn.seed % 1000) : 0};
     auto const outcome = run_job(
-        drawn.ranks(), [&](Job& job) { run_rank(job, drawn, place, records[static_cast<std::size_t>(job.rank())]); },
+        drawn.most_ranks(),
+        [&](Job& job) {
+          let_stop(job);
+          run_rank(job, drawn, place, records[static_cast<std::size_t>(job.rank())]);
+        },
         drawn.choice.is("communicator", "late") ? Wrap{delayed} : Wrap{});
     if (is_documented_refusal(drawn, outcome)) {
       return {{}, true};
