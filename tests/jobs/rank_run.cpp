@@ -223,15 +223,22 @@ class Segment {
     }
     auto const passes = engine_.micro_steps();
     int index = 0;
-    for (auto pass = passes.begin(); pass != passes.end(); ++pass, ++index) {
+    for (auto pass = passes.begin(); pass != passes.end(); ++pass) {
+      bool runs_again = false;
       {
         auto micro = *pass;
+        runs_again = micro.runs_again();
         walk_.train(micro, {step, index}, metrics_);
+      }
+      if (runs_again) {
+        traffic_.disturb();
+        continue;
       }
       if (index == 0) {
         ask_to_stop(step);
         between_micro_steps(step);
       }
+      ++index;
     }
     if (!choice_.is_plain("gradient norm")) {
       gradient_norms(step);

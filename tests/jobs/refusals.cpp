@@ -38,6 +38,8 @@ constexpr Refusal refusals[] = {
      R"({"zero_optimization": {"mics_shard_size": 1, "zero_hpz_partition_size": 2}})",
      [](Choice const& c) { return !stage_below(c, "3"); }},
     {"zeroth.two_level_sums", R"({"zeroth": {"two_level_sums": true}})", has_no_groups},
+    {"zeroth.same_bits_at_any_ranks",
+     R"({"zeroth": {"same_bits_at_any_ranks": true, "reduce_gradients": "last_micro_step"}})", always},
     {"zeroth.group_size", R"({"zeroth": {"group_size": 1}})", has_no_groups},
     {"zero_optimization.offload_param.device",
      R"({"zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/tmp"}}})",

@@ -148,7 +148,8 @@ json common(Choice const& choice, std::filesystem::path const& folder, bool refe
 
 std::string_view default_reduction(Choice const& choice) {
   auto const stage = choice["zero_optimization.stage"];
-  return stage == "0" || stage == "1" ? "last_micro_step" : "every_micro_step";
+  bool const once = (stage == "0" || stage == "1") && !choice.is("zeroth.same_bits_at_any_ranks", "true");
+  return once ? "last_micro_step" : "every_micro_step";
 }
 
 bool is_noted(json file) {
