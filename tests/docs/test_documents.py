@@ -54,6 +54,27 @@ class Documents(unittest.TestCase):
                 self.assertTrue((REPOSITORY / path).exists(), f"{document.name} speaks of {path}")
         self.assertGreater(checked, 5)
 
+    def test_a_step_is_read_in_thirty_files(self):
+        """docs/reading.md names functions that its files have."""
+        text = (REPOSITORY / "docs/reading.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^\| `([\w./]+)` \| (.*) \|$", text, re.MULTILINE)
+        self.assertGreater(len(rows), 20)
+        self.assertLessEqual(len(rows), 30)
+        self.assertIn(f"\n{len(rows)} files,", text)
+        for path, look_at in rows:
+            for function in re.findall(r"`(\w+)\(\)`", look_at):
+                self.assertIn(f"{function}(", (REPOSITORY / path).read_text(encoding="utf-8"), path)
+
+    def test_folders_of_the_library_say_where_to_start(self):
+        for folder in (REPOSITORY / "src").iterdir():
+            if folder.is_dir() and any(folder.glob("*.cpp")) and folder.name != "data":  # one file
+                page = folder / "README.md"
+                self.assertTrue(page.exists(), f"{folder.name} has no README.md")
+                text = page.read_text(encoding="utf-8")
+                self.assertLessEqual(len(text.splitlines()), 15, folder.name)
+                for name in re.findall(r"`(\w+\.[ch]pp)`", text):
+                    self.assertTrue((folder / name).exists(), f"{folder.name}/README.md names {name}")
+
     def test_scripts_are_executable_and_parse(self):
         scripts = [*sorted((REPOSITORY / "scripts").glob("*.sh")), REPOSITORY / ".ci/run"]
         self.assertGreaterEqual(len(scripts), 3)
