@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/host_communicator.hpp"
 
+#include <array>
+#include <string>
+#include <vector>
+
 #include "comm/board_communicator.hpp"
 #include "comm/conformance_parts.hpp"
 #include "comm/local_ranks.hpp"
@@ -98,4 +102,33 @@ TEST_CASE("who waits in a collective after a message waits for all ranks") {
 }
 
 }  // namespace
+/// Rank 0 sends three messages of 1, 2 and 3 elements to rank 1, which receives as many of each as `counts` says.
+std::vector<std::string> send_three(std::array<std::int64_t, 3> const& counts) {
+  BoardRanks ranks{2};
+  return run_ranks(ranks.communicators(), [&](Rank& rank) {
+    bool const sends = rank.communicator.rank() == 0;
+    rank.communicator.set_options({.check = true});
+    auto const stream = rank.device.make_stream("test", device::Overlap::on);
+    std::array<std::array<float, 3>, 3> data{};
+    std::vector<Collective> messages;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      data[i].fill(sends ? static_cast<float>(i + 1) : 0);
+      messages.push_back(message(sends ? Operation::send : Operation::receive, data[i].front(), sends ? 1 : 0));
+      messages.back().count = sends ? static_cast<std::int64_t>(i + 1) : counts[i];
+    }
+    rank.communicator.submit(*stream, {"forward", "stage 2"}, messages);
+    auto const error = error_of(*stream);
+    using Row = std::array<float, 3>;
+    bool const arrived = data == std::array<Row, 3>{Row{1, 0, 0}, Row{2, 2, 0}, Row{3, 3, 3}};
+    return !error.empty() ? error : sends || arrived ? "" : "other messages than were sent arrived";
+  });
+}
+
+TEST_CASE("with check each of several messages is compared with what its partner says of it") {
+  CHECK(send_three({1, 2, 3}) == std::vector<std::string>(2));
+  for (auto const& problem : send_three({1, 2, 2})) {
+    CHECK_THAT(problem, Catch::Contains("3 fp32, to rank 1") && Catch::Contains("2 fp32, from rank 0"));
+  }
+}
+
 }  // namespace zeroth::comm::conformance

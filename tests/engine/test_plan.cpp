@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The plan: known without a job, what the engine then holds, and told in words.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <string>
 #include <vector>
 
@@ -318,6 +321,23 @@ TEST_CASE("the plan begins with what it is a plan of") {
   auto const words = [&](int stage, int world) { return explain_plan(plan(small.model, small_config(stage), world)); };
   CHECK_THAT(words(0, 1), StartsWith("stage 0, 1 rank, 950 parameters (1280 with padding) in 3 flat units\n"));
   CHECK_THAT(words(3, 3), StartsWith("stage 3, 3 ranks, 950 parameters (1536 with padding) in 3 flat units\n"));
+}
+
+TEST_CASE("the plan tells which sizes of tiles and buffers would take little memory") {
+  Model model;
+  static_cast<void>(model.param(model.unit("large"), "w", {3 << 22}, Constant{0}));
+  auto const notes = [&](char const* what, char const* sizes) {
+    auto const zero = fmt::format(R"("stage": 3, "{}": {{"device": "nvme", "nvme_path": "/tmp"{}}})", what, sizes);
+    auto const config =
+        Config::from_json(fmt::format(R"({{"train_batch_size": 1, "zero_optimization": {{{}}}}})", zero));
+    auto const all = plan(model, config, 1).notes;
+    return fmt::format("{}", fmt::join(all, "\n"));
+  };
+  // The largest power of two of which 8 times as many as there are tiles or buffers are no more than all elements.
+  CHECK_THAT(notes("offload_optimizer", ""),
+             Contains("a zero_optimization.sub_group_size of 1048576 makes them smaller"));
+  CHECK_THAT(notes("offload_param", R"(, "max_in_cpu": 0)"),
+             Contains("a zero_optimization.offload_param.buffer_size of 524288 makes them smaller"));
 }
 
 TEST_CASE("the plan tells where stage3_max_live_parameters leaves no prefetch, and what would be enough") {

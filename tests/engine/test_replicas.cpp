@@ -98,6 +98,18 @@ TEST_CASE("one element that starts differently is found where parameters are who
   }
 }
 
+TEST_CASE("of many ranks that start differently the first eight are named, and the others counted") {
+  auto const message = [](int world) {
+    return message_of(
+        built_with(world, 0, [](int rank, std::int64_t i) { return i == 20 && rank > 0 ? 1.0F : 2.0F; })[0]);
+  };
+  CHECK_THAT(message(9), Contains("rank 1's unit \"second\" differs from rank 0's, rank 2's") &&
+                             Contains("rank 8's unit \"second\" differs from rank 0's after") &&
+                             !Contains("more rank"));
+  CHECK_THAT(message(11), Contains("rank 8's unit \"second\" differs from rank 0's and 2 more ranks after") &&
+                              !Contains("rank 9's"));
+}
+
 TEST_CASE("one element that starts differently is found among replicas, in every group") {
   // Of 512 elements, ranks 0 and 2 have the first half of what is cut among two, ranks 1 and 3 the other.
   auto const differs = [](int rank, std::int64_t at) {

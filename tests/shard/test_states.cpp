@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Parameters, gradients and decisions, each alone on a memory of its own, on two ranks.
 #include <fmt/format.h>
-#include <array>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -60,6 +60,9 @@ shard::SlotCounts one_slot_each_class(Layout const& layout) {
   return slots;
 }
 
+/// What a test asks for otherwise.
+using Change = std::function<void(shard::PlanRequest&)>;
+
 /// All that a Memory needs, and one.
 struct Rank {
   Model model = three_units();
@@ -71,7 +74,7 @@ struct Rank {
   Memory memory;
 
   Rank(std::shared_ptr<comm::Communicator> gathers, std::shared_ptr<comm::Communicator> reductions,
-       Placements const& placements)
+       Placements const& placements, Change const& change)
       : gather{std::move(gathers)},
         reduce{std::move(reductions)},
         memory{{.device = device.get(),
@@ -81,21 +84,23 @@ struct Rank {
                 .reduce = {.all = reduce.get()},
                 .model = &model.description(),
                 .layout = &layout},
-               request(placements)} {}
+               request(placements, change)} {}
 
-  shard::PlanRequest request(Placements const& placements) const {
+  shard::PlanRequest request(Placements const& placements, Change const& change) const {
     shard::PlanRequest request;
     request.placements = placements;
     request.parameter_slots = one_slot_each_class(layout);
     request.gradient_slots = one_slot_each_class(layout);
     request.largest_bucket_count = shard::alignment_count * 100;
+    change(request);
     return request;
   }
 };
 
 /// `body` on two ranks: what it returns of each, nothing where all is well.
-std::vector<std::string> on_two_ranks(std::function<std::string(Rank&)> const& body,
-                                      Placements const& placements = all_sharded) {
+std::vector<std::string> on_two_ranks(
+    std::function<std::string(Rank&)> const& body, Placements const& placements = all_sharded,
+    Change const& change = [](shard::PlanRequest&) {}) {
   auto gathers = comm::make_local(world);
   auto reductions = comm::make_local(world);
   std::vector<std::string> wrong(world);
@@ -105,7 +110,7 @@ std::vector<std::string> on_two_ranks(std::function<std::string(Rank&)> const& b
       std::shared_ptr<comm::Communicator> const gather{std::move(gathers[r])};
       std::shared_ptr<comm::Communicator> const reduce{std::move(reductions[r])};
       try {
-        Rank rank{gather, reduce, placements};
+        Rank rank{gather, reduce, placements, change};
         wrong[r] = body(rank);
       } catch (std::exception const& error) {
         wrong[r] = error.what();
@@ -124,7 +129,66 @@ std::span<float const> floats(std::byte const* data, std::int64_t count) {
   return {reinterpret_cast<float const*>(data), static_cast<std::size_t>(count)};
 }
 
+/// Whether a unit's memory is where the plan has it: nowhere without an offset, as far from the first unit's as
+/// planned.
+std::string offset_problem(Memory const& memory, char const* what, std::byte* Memory::Addresses::*address,
+                           std::int64_t shard::FlatOffsets::*offset) {
+  auto const first = memory.addresses(0_flat);
+  for (auto const flat : memory.plan().flats.ids()) {
+    auto const at = memory.plan().flats[flat].*offset;
+    auto* const data = memory.addresses(flat).*address;
+    if ((data != nullptr) != (at >= 0)) {
+      return fmt::format("{} of unit {} has the offset {}, and memory: {}", what, index_of(flat), at, data != nullptr);
+    }
+    if (data != nullptr && data - first.*address != at - memory.plan().flats[0_flat].*offset) {
+      return fmt::format("{} of unit {} is {} bytes from the first one's", what, index_of(flat), data - first.*address);
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+TEST_CASE("memory: what a unit has is where the plan puts it, from the first byte on") {
+  bool const sums = GENERATE(false, true);
+  bool const poison = GENERATE(false, true);
+  bool const whole = GENERATE(false, true);
+  CAPTURE(sums, poison, whole);
+  auto const body = [](Rank& rank) -> std::string {
+    auto const& memory = rank.memory;
+    using At = Memory::Addresses;
+    using Plan = shard::FlatOffsets;
+    for (auto const& problem : {offset_problem(memory, "parameters", &At::parameters, &Plan::parameters),
+                                offset_problem(memory, "master", &At::master, &Plan::master),
+                                offset_problem(memory, "gradient", &At::gradient, &Plan::gradient),
+                                offset_problem(memory, "sums", &At::sums, &Plan::sums),
+                                offset_problem(memory, "lent parameters", &At::lent_parameters, &Plan::lent_parameters),
+                                offset_problem(memory, "lent gradient", &At::lent_gradient, &Plan::lent_gradient)}) {
+      if (!problem.empty()) {
+        return problem;
+      }
+    }
+    for (auto const flat : memory.plan().flats.ids()) {
+      auto const at = memory.addresses(flat);
+      bool const has_all = memory.request().placements.parameters == Placement::whole;
+      auto const own = memory.optimized(flat).begin;
+      auto const first = has_all ? own * bytes_of(Dtype::bf16) : 0;
+      if (at.updated_parameters != at.parameters + first) {
+        return fmt::format("updates of unit {} write elsewhere", index_of(flat));
+      }
+      if (at.sums != nullptr && at.reduced != at.sums + own * bytes_of(Dtype::fp32)) {
+        return fmt::format("updates of unit {} read elsewhere", index_of(flat));
+      }
+    }
+    return {};
+  };
+  CHECK(on_two_ranks(body, whole ? Placements{Placement::whole, Placement::whole, Placement::shard} : all_sharded,
+                     [&](shard::PlanRequest& request) {
+                       request.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
+                       request.sums_micro_steps = sums;
+                       request.poison = poison;
+                     }) == nothing);
+}
 
 TEST_CASE("parameters: gathered whole into slots, one at a time, until they are evicted") {
   auto const body = [](Rank& rank) -> std::string {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Stages as values, and what settings make of them.
+#include <chrono>
 #include <limits>
 
 #include "stage/policy.hpp"
@@ -105,6 +106,15 @@ TEST_CASE("there are slots only for what is sharded") {
   auto const held = stage::limits_of(layout, settings_of(3, 2, ReduceGradients::last_micro_step));
   CHECK(held.gradient_slots.total_slots() == 0);
   CHECK(held.parameter_slots.total_slots() > 0);
+}
+
+TEST_CASE("a rank gives its disk up before others give it up") {
+  Settings settings;
+  settings.timeout = std::chrono::milliseconds{1200};
+  settings.offload.optimizer = OffloadDevice::nvme;
+  settings.offload.parameters = OffloadDevice::nvme;
+  CHECK(stage::offload_for(settings, true).timeout == std::chrono::milliseconds{900});
+  CHECK(stage::parameter_offload_for(settings).disk.timeout == std::chrono::milliseconds{900});
 }
 
 TEST_CASE("a bucket holds at most half of the gradient slots, where there are any") {
