@@ -6,7 +6,10 @@
 
 #include <memory>
 #include <mutex>
+#include <string_view>
 
+#include "zeroth/core/error.hpp"
+#include "zeroth/core/log.hpp"
 #include "zeroth/core/standard_streams.hpp"
 
 namespace zeroth {
@@ -38,5 +41,7 @@ spdlog::logger& logger() {
   own.set_level(given.level());
   return own;
 }
+
+void detail::log_warning(std::string_view text) { logger().warn("{}{}", rank_prefix(), text); }
 
 }  // namespace zeroth

@@ -166,13 +166,12 @@ struct DropsImpl : nn::Module {
 };
 TORCH_MODULE(Drops);
 
-Program dropout(std::vector<torch_adapter::UnitPolicy> recompute, bool by_samples = true) {
+Program dropout(std::vector<torch_adapter::UnitPolicy> recompute, bool seeds = true) {
   auto net = seeded(11, [] { return Drops{}; });
   Program program{net.ptr(), {}, {}};
   program.options.recompute = std::move(recompute);
-  torch::manual_seed(5);
-  program.loss = [net, by_samples](std::int64_t first, std::int64_t count) mutable {
-    if (by_samples) {
+  program.loss = [net, seeds](std::int64_t first, std::int64_t count) mutable {
+    if (seeds) {
       torch::manual_seed(static_cast<std::uint64_t>(first));
     }
     return torch::mse_loss(net(noise(first, count, width)), noise(first + 1, count, width));
@@ -227,7 +226,7 @@ Program views_program(Job& /*job*/) {
 
 Program dropout_program(Job& /*job*/) { return dropout({}); }
 Program dropout_recomputed(Job& /*job*/) { return dropout({"*"}); }
-Program dropout_that_goes_on(Job& /*job*/) { return dropout({}, false); }
+Program dropout_going_on(Job& /*job*/) { return dropout({}, false); }
 
 Program experts_program(Job& /*job*/) {
   auto net = seeded(13, [] { return Experts{}; });

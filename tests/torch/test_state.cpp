@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What is saved and restored, read and written; and SyncBatchNorm against BatchNorm on the whole batch.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -55,6 +61,53 @@ TEST_CASE("training goes on from a checkpoint with its buffers, bit for bit, at 
     auto const alone = train_on_threads(1, File{.stage = 3 - stage}.config(), vision_program, resuming);
     CHECK(alone.losses.size() == 1);
   }
+}
+
+/// What `run` writes to standard error.
+std::string logged_by(std::function<void()> const& run) {
+  Folder const folder;
+  auto const file = folder / "log";
+  int const before = ::dup(STDERR_FILENO);
+  int const log = ::open(file.c_str(), O_CREAT | O_WRONLY, 0600);
+  ::dup2(log, STDERR_FILENO);
+  run();
+  ::dup2(before, STDERR_FILENO);
+  ::close(log);
+  ::close(before);
+  std::ifstream stream{file};
+  return {std::istreambuf_iterator<char>{stream}, {}};
+}
+
+TEST_CASE("dropout goes on from a checkpoint with the masks of the run that was not interrupted") {
+  Folder const folder;
+  auto const config = File{}.config();
+  Run whole{.steps = 5, .evaluates = false};
+  whole.begin = [](Trainer&) { torch::manual_seed(5); };
+  auto const expected = train_on_threads(1, config, dropout_going_on, whole);
+  auto saving = whole;
+  saving.steps = 3;
+  saving.after_step = [&](Trainer& trainer, int step) {
+    if (step == 3) {
+      trainer.save(folder.path()).wait();
+    }
+  };
+  static_cast<void>(train_on_threads(1, config, dropout_going_on, saving));
+  auto const resume = [&](int world) {
+    Run run{.steps = 2, .evaluates = false};
+    run.begin = [&](Trainer& trainer) {
+      torch::manual_seed(6);
+      trainer.restore_latest(folder.path());
+    };
+    return train_on_threads(world, config, dropout_going_on, run);
+  };
+  Trained resumed;
+  CHECK_THAT(logged_by([&] { resumed = resume(1); }), !Catch::Contains("generators"));
+  CHECK(resumed.losses == std::vector(expected.losses.begin() + 3, expected.losses.end()));
+  CHECK(resumed.weights == expected.weights);
+  auto const log = logged_by([&] { static_cast<void>(resume(2)); });
+  std::string const says = "[rank 0/2] restore(): the checkpoint has the generators of 1 ranks, and 2 go on: ";
+  CHECK_THAT(log, Catch::Contains(says));
+  CHECK(log.find(says) == log.rfind(says));
 }
 
 TEST_CASE("buffers that a checkpoint has no room for, or that are others, are refused by name") {

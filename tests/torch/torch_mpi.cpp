@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Processes train modules as threads do, bit for bit, and dropout, for which threads have too few generators. Run by
 /// mpirun, and by zeroth run over tcp; every rank compares itself with a job of as many threads in its own process.
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "support/process_transport.hpp"
 #include "support/rules.hpp"
@@ -12,10 +17,10 @@ namespace zeroth::testing {
 namespace {
 
 /// What this rank of a job of processes saw, and how many there are.
-std::pair<Trained, int> train_in_processes(Config const& config, MakeProgram const& make) {
+std::pair<Trained, int> train_in_processes(Config const& config, MakeProgram const& make, Run const& run = {}) {
   std::pair<Trained, int> result;
   int const status = torch_adapter::launch({.transport = process_transport()}, [&](Job& job) {
-    result = {train(job, config, make), job.world()};
+    result = {train(job, config, make, run), job.world()};
   });
   REQUIRE(status == 0);
   CHECK(result.first.planned == result.first.peak);
@@ -62,6 +67,34 @@ TEST_CASE("dropout in processes has the masks of its seed, at every stage and wh
     auto const config = in_micro_steps(stage).config();
     CHECK(bits_of(train_in_processes(config, dropout_program).first) == expected);
     CHECK(bits_of(train_in_processes(config, dropout_recomputed).first) == expected);
+  }
+}
+
+TEST_CASE("dropout goes on in processes with each rank's own masks, at every stage") {
+  // The same for all ranks, which the same launcher has started.
+  auto const folder = std::filesystem::temp_directory_path() / ("zeroth-torch-" + std::to_string(::getppid()));
+  for (int stage : {0, 3}) {
+    INFO("stage " << stage);
+    auto const config = in_micro_steps(stage).config();
+    Run run{.steps = 5, .evaluates = false};
+    run.begin = [](torch_adapter::Trainer& trainer) {
+      torch::manual_seed(static_cast<std::uint64_t>(100 + trainer.engine().place()));
+    };
+    auto const whole = train_in_processes(config, dropout_going_on, run).first;
+    run.steps = 3;
+    run.after_step = [&](torch_adapter::Trainer& trainer, int step) {
+      if (step == 3) {
+        trainer.save(folder).wait();
+      }
+    };
+    static_cast<void>(train_in_processes(config, dropout_going_on, run));
+    Run resuming{.steps = 2, .evaluates = false};
+    resuming.begin = [&](torch_adapter::Trainer& trainer) { trainer.restore_latest(folder); };
+    auto const resumed = train_in_processes(config, dropout_going_on, resuming).first;
+    CHECK(resumed.losses == std::vector(whole.losses.begin() + 3, whole.losses.end()));
+    CHECK(resumed.weights == whole.weights);
+    static_cast<void>(train_in_processes(config, dropout_going_on, {.steps = 1, .evaluates = false}));  // all have read
+    std::filesystem::remove_all(folder);
   }
 }
 

@@ -72,7 +72,8 @@ struct File {
 [[nodiscard]] Program views_program(Job& job);
 [[nodiscard]] Program dropout_program(Job& job);
 [[nodiscard]] Program dropout_recomputed(Job& job);
-[[nodiscard]] Program dropout_that_goes_on(Job& job);  ///< Masks come from where the generator is.
+/// Whose masks follow from libtorch's generator, wherever it is.
+[[nodiscard]] Program dropout_going_on(Job& job);
 [[nodiscard]] Program experts_program(Job& job);
 
 }  // namespace zeroth::testing

@@ -7,13 +7,13 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "zeroth/adapters/torch/device.hpp"
+#include "zeroth/adapters/torch/generators.hpp"
 #include "zeroth/adapters/torch/units.hpp"
 #include "zeroth/comm/collectives.hpp"
 #include "zeroth/engine/checkpoint.hpp"
@@ -24,8 +24,9 @@ namespace zeroth::torch_adapter::detail {
 /// DDP: they are saved, and all ranks evaluate with them.
 class Buffers {
  public:
-  /// Collective, where there is a buffer.
-  Buffers(Job& job, ::torch::nn::Module const& root, std::vector<UnitPolicy> const& left_out) {
+  /// `among` is null for a rank by itself.
+  Buffers(::torch::nn::Module const& root, std::vector<UnitPolicy> const& left_out, Collectives* among)
+      : among_{among} {
     for (auto const& item : root.named_buffers()) {
       auto const name = item.key();
       expect_on_cpu("buffer \"" + name + "\"", item.value().device());
@@ -35,14 +36,11 @@ class Buffers {
         buffers_.push_back({name, item.value()});
       }
     }
-    if (job.world() > 1 && !buffers_.empty()) {
-      collectives_.emplace(job, "buffers");
-    }
   }
 
   /// Rank 0's become all ranks'. Collective; waits.
   void broadcast() {
-    if (!collectives_) {
+    if (among_ == nullptr || buffers_.empty()) {
       return;
     }
     at::NoGradGuard const no_grad;
@@ -53,7 +51,7 @@ class Buffers {
       list.push_back({comm::Operation::broadcast, row.data_ptr(), row.data_ptr(),
                       static_cast<std::int64_t>(row.nbytes()), Dtype::byte, 0});
     }
-    collectives_->start(list, "buffers").wait();
+    among_->start(list, "buffers").wait();
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (!rows[i].is_same(buffers_[i].tensor)) {
         buffers_[i].tensor.copy_(rows[i]);
@@ -61,10 +59,13 @@ class Buffers {
     }
   }
 
-  /// What a checkpoint stores for the program: all buffers, as torch.save() would, and behind them the program's own
-  /// bytes. Throws ContractError if that is more than checkpoints take.
-  [[nodiscard]] std::vector<std::byte> pack(std::span<std::byte const> program) const {
+  /// What a checkpoint stores for the program: all buffers beside `generators`, as torch.save() would, and behind them
+  /// the program's own bytes. Collective; waits. Throws ContractError if that is more than checkpoints take.
+  [[nodiscard]] std::vector<std::byte> pack(std::span<std::byte const> program, Generators const* generators) const {
     c10::Dict<std::string, at::Tensor> values;
+    if (generators != nullptr) {
+      generators->save_into(values);
+    }
     for (auto const& [name, tensor] : buffers_) {
       values.insert(name, tensor);
     }
@@ -77,16 +78,17 @@ class Buffers {
     std::ranges::copy(program, bytes.begin() + static_cast<std::ptrdiff_t>(head_bytes + pickled.size()));
     constexpr auto most_bytes = static_cast<std::size_t>(SaveOptions::largest_program_state);
     ZEROTH_EXPECTS(bytes.size() <= most_bytes,
-                   "save(): the module's buffers take " + std::to_string(pickled.size()) +
+                   "save(): the module's buffers and the ranks' generators take " + std::to_string(pickled.size()) +
                        " bytes, and the program's own state " + std::to_string(program.size()) +
                        "; a checkpoint has room for " + std::to_string(most_bytes - head_bytes) +
                        " together. The largest buffer is " + largest() +
-                       "; those that never change, such as a mask, belong into TrainerOptions::buffers_not_saved");
+                       "; those that never change, such as a mask, belong into TrainerOptions::buffers_not_saved; "
+                       "TrainerOptions::generators_saved leaves out generators");
     return bytes;
   }
-  /// The inverse: sets all buffers, and leaves in `bytes` what is the program's own. Throws ContractError, having
-  /// changed none, if these are other buffers.
-  void unpack(std::vector<std::byte>& bytes) const {
+  /// The inverse: sets all buffers, and leaves in `bytes` what is the program's own. Returns all that was saved. Throws
+  /// ContractError, having changed none, if these are other buffers.
+  Saved unpack(std::vector<std::byte>& bytes) const {
     ZEROTH_EXPECTS(bytes.size() >= head_bytes && std::memcmp(bytes.data(), mark, mark_bytes) == 0,
                    "restore(): the checkpoint has no buffers: another program than one with a torch Trainer saved it");
     std::uint64_t size = 0;
@@ -103,13 +105,18 @@ class Buffers {
                      "restore(): buffer \"" + name + "\" is " + described(value) +
                          " in the checkpoint, the module's is " + described(tensor));
     }
-    ZEROTH_EXPECTS(saved.size() == buffers_.size(), "restore(): the checkpoint has " + std::to_string(saved.size()) +
-                                                        " buffers, the module has " + std::to_string(buffers_.size()));
+    std::size_t count = 0;
+    for (auto const& item : saved) {
+      count += Generators::has(item.key().toStringRef()) ? 0U : 1U;
+    }
+    ZEROTH_EXPECTS(count == buffers_.size(), "restore(): the checkpoint has " + std::to_string(count) +
+                                                 " buffers, the module has " + std::to_string(buffers_.size()));
     at::NoGradGuard const no_grad;
     for (std::size_t i = 0; i < values.size(); ++i) {
       at::Tensor{buffers_[i].tensor}.copy_(values[i]);
     }
     bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(head_bytes + size));
+    return saved;
   }
 
  private:
@@ -129,7 +136,7 @@ class Buffers {
   }
 
   std::vector<Buffer> buffers_;
-  std::optional<Collectives> collectives_;
+  Collectives* among_;
 };
 
 }  // namespace zeroth::torch_adapter::detail

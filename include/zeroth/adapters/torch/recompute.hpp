@@ -6,13 +6,12 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "zeroth/adapters/torch/generator.hpp"
+#include "zeroth/adapters/torch/generators.hpp"
 #include "zeroth/adapters/torch/heap.hpp"
 #include "zeroth/adapters/torch/runtime.hpp"
 #include "zeroth/adapters/torch/tensors.hpp"

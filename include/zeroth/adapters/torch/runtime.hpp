@@ -25,7 +25,7 @@
 
 #include "zeroth/adapters/torch/described.hpp"
 #include "zeroth/adapters/torch/errors.hpp"
-#include "zeroth/adapters/torch/generator.hpp"
+#include "zeroth/adapters/torch/kept_state.hpp"
 #include "zeroth/engine/pass.hpp"
 
 namespace zeroth::torch_adapter::detail {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "zeroth/adapters/torch/buffers.hpp"
+#include "zeroth/adapters/torch/generators.hpp"
 #include "zeroth/adapters/torch/heap.hpp"
 #include "zeroth/adapters/torch/passes.hpp"
 #include "zeroth/adapters/torch/recompute.hpp"
@@ -45,6 +46,8 @@ struct TrainerOptions {
   std::vector<UnitPolicy> weights_left_out{};
   /// Buffers that checkpoints leave out and evaluations do not broadcast: register_buffer(persistent=False) of Python.
   std::vector<UnitPolicy> buffers_not_saved{};
+  /// The state of libtorch's generator of each rank is in checkpoints: 5 KiB for each that differs.
+  bool generators_saved = true;
 };
 
 /// Trains a module as a stage file says. The module stays what it is; its parameters' memory is the engine's, valid
@@ -75,7 +78,14 @@ class Trainer {
     ZEROTH_EXPECTS(!described.parameters.empty(), "a Trainer of a module without parameters");
     detail::arrange(described);
     auto const again = to_run_again(described.units, options.recompute);
-    buffers_.emplace(job, root, options.buffers_not_saved);
+    if (job.world() > 1) {
+      collectives_.emplace(job, "torch");
+    }
+    auto* const among = collectives_ ? &*collectives_ : nullptr;
+    buffers_.emplace(root, options.buffers_not_saved, among);
+    if (options.generators_saved) {
+      generators_.emplace(job, among);
+    }
     weight_files_.emplace(root, options.name, options.weights_left_out);
     {
       auto const model = detail::declare(described, wishes);  // holds the module's values
@@ -118,28 +128,29 @@ class Trainer {
   /// For all else: metrics, monitors, reports, traces.
   [[nodiscard]] AnyEngine& engine() noexcept { return *engine_; }
 
-  /// As AnyEngine::save(), with rank 0's buffers. Throws ContractError, before anything is saved, if those and the
-  /// program's state are more than 1 MiB.
+  /// As AnyEngine::save(), with rank 0's buffers and every rank's generator. Throws ContractError, before anything is
+  /// saved, if those and the program's state are more than 1 MiB.
   Saving save(std::filesystem::path const& folder, SaveOptions const& options = {}) {
-    auto const state = buffers_->pack(options.program_state);
+    auto const state = buffers_->pack(options.program_state, generators_ ? &*generators_ : nullptr);
     auto with_buffers = options;
     with_buffers.program_state = state;
     return engine_->save(folder, with_buffers);
   }
   /// As AnyEngine::claim().
   void claim(std::filesystem::path const& folder) { engine_->claim(folder); }
-  /// As AnyEngine::restore(), with the buffers. Throws ContractError if they are others than the module's: parameters
-  /// are restored then, and no buffer is.
+  /// As AnyEngine::restore(), with the buffers, and with this rank's generator if as many ranks saved it; otherwise
+  /// rank 0 logs that it has none. Throws ContractError if buffers are others than the module's: parameters are
+  /// restored then, and no buffer is.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {}) {
     auto restored = engine_->restore(path, options);
-    buffers_->unpack(restored.program_state);
+    unpack(restored);
     return restored;
   }
   /// As AnyEngine::restore_latest(), likewise.
   std::optional<Restored> restore_latest(std::filesystem::path const& folder, RestoreOptions const& options = {}) {
     auto restored = engine_->restore_latest(folder, options);
     if (restored) {
-      buffers_->unpack(restored->program_state);
+      unpack(*restored);
     }
     return restored;
   }
@@ -215,6 +226,12 @@ class Trainer {
     }
     return picked;
   }
+  void unpack(Restored& restored) {
+    auto const saved = buffers_->unpack(restored.program_state);
+    if (generators_) {
+      generators_->restore_from(saved);
+    }
+  }
   [[nodiscard]] detail::Parameter const& find(std::string const& name, char const* call) const {
     auto const& all = runtime_->parameters();
     auto const found = std::ranges::find(all, name, &detail::Parameter::name);
@@ -223,7 +240,9 @@ class Trainer {
   }
 
   detail::Registered registered_;
+  std::optional<Collectives> collectives_;  // where there are several ranks
   std::optional<detail::Buffers> buffers_;
+  std::optional<detail::Generators> generators_;
   std::optional<detail::WeightFiles> weight_files_;
   std::optional<AnyEngine> engine_;
   std::unique_ptr<detail::Runtime> runtime_;  // ends first: it closes what the engine lent

@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// libtorch's default generator for the CPU, of which a process has one.
+/// What a micro-step that runs twice must find as the first run did.
 #pragma once
 #include <torch/torch.h>
 
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "zeroth/adapters/torch/generators.hpp"
 #include "zeroth/adapters/torch/heap.hpp"
 
 namespace zeroth::torch_adapter::detail {
-
-[[nodiscard]] inline at::Tensor random_state() {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  std::lock_guard const lock{generator.mutex()};
-  return generator.get_state();
-}
-inline void set_random_state(at::Tensor const& state) {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  std::lock_guard const lock{generator.mutex()};
-  generator.set_state(state);
-}
 
 /// What a micro-step changes beside gradients, for one that runs twice: the module's buffers, and the generator where
 /// this is the only rank of its process.

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The library's log, for adapters, which are headers.
+#pragma once
+#include <string_view>
+
+#include "zeroth/core/export.hpp"
+
+namespace zeroth::detail {
+
+/// Of this rank.
+ZEROTH_EXPORT void log_warning(std::string_view text);
+
+}  // namespace zeroth::detail
