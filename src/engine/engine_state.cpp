@@ -142,10 +142,11 @@ void EngineState::tell_user(Config const& config) const {
   if (reports.memory_breakdown) {
     logger().info("{}planned for each rank: {}", rank_prefix(), engine::in_words(manager->memory.plan().bytes));
   }
-  for (auto const& note : {engine::stage_note(settings()), engine::ranks_note(blueprint)}) {
-    if (!note.empty()) {
-      logger().info("{}{}", rank_prefix(), note);
-    }
+  if (auto const note = engine::stage_note(settings()); !note.empty()) {
+    logger().info("{}{}", rank_prefix(), note);
+  }
+  if (auto const why = engine::ranks_note(blueprint); !why.empty()) {
+    logger().info("{}on another number of ranks the same global batch has other roundings: {}", rank_prefix(), why);
   }
   auto const& memory = manager->memory;
   auto const* const of_parameters = memory.parameters_disk() == nullptr ? nullptr : &memory.parameters_disk()->states();

@@ -135,15 +135,12 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   if (limits.bucket_units < std::numeric_limits<int>::max()) {
     result.most_units_in_a_bucket = limits.bucket_units;
   }
-  result.notes = {engine::stage_note(settings),
-                  engine::ranks_note(blueprint),
-                  engine::sum_warning(settings),
-                  engine::two_level_note(settings),
-                  engine::prefetch_warning(blueprint),
-                  engine::offload_note(settings, memory),
-                  engine::parameters_note(settings, memory)};
+  result.notes = {engine::stage_note(settings),           engine::sum_warning(settings),
+                  engine::two_level_note(settings),       engine::prefetch_warning(blueprint),
+                  engine::offload_note(settings, memory), engine::parameters_note(settings, memory)};
   result.notes.push_back(engine::refused_offload(settings.offload, options.device));
   result.notes.push_back(engine::refused_same_bits(settings, options.transport));
+  result.other_ranks = engine::ranks_note(blueprint);
   std::erase(result.notes, std::string{});
   return result;
 }
@@ -285,6 +282,8 @@ std::string decisions(Plan const& plan) {
   text += dtypes_lines(settings);
   text += fmt::format("batch: {} = {} samples x {} micro-steps x {} ranks\n", settings.batch.train,
                       settings.batch.micro, settings.batch.accumulation, plan.world);
+  text += fmt::format("on another number of ranks the same global batch has {}{}\n",
+                      plan.other_ranks.empty() ? "the same bits" : "other roundings: ", plan.other_ranks);
   text += slots_lines(plan);
   if (settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::last_micro_step) {
     text += settings.sums_micro_steps

@@ -98,21 +98,17 @@ std::string stage_note(Settings const& settings) {
 
 std::string ranks_note(Blueprint const& blueprint) {
   auto const& [settings, layout, limits, request] = blueprint;
-  auto const reason = [&, sums = settings.precision.accumulate]() -> std::string {
-    if (settings.reduce_gradients == ReduceGradients::last_micro_step) {
-      return R"(a rank adds up its own micro-steps first (zeroth.reduce_gradients "last_micro_step"))";
-    }
-    if (request.sums_by_groups) {
-      return "groups of ranks sum first (zeroth.two_level_sums)";
-    }
-    if (sums != Dtype::fp32) {
-      return fmt::format("sums are rounded to {} (data_types.grad_accum_dtype)", name_of(sums));
-    }
-    return request.folds_into_sums ? "" : "NCCL adds ranks up in an order of its own";
-  }();
-  return reason.empty()
-             ? reason
-             : fmt::format("the same global batch has other roundings on another number of ranks: {}", reason);
+  auto const sums = settings.precision.accumulate;
+  if (settings.reduce_gradients == ReduceGradients::last_micro_step) {
+    return R"(a rank adds up its own micro-steps first (zeroth.reduce_gradients "last_micro_step"))";
+  }
+  if (request.sums_by_groups) {
+    return "groups of ranks sum first (zeroth.two_level_sums)";
+  }
+  if (sums != Dtype::fp32) {
+    return fmt::format("sums are rounded to {} (data_types.grad_accum_dtype)", name_of(sums));
+  }
+  return request.folds_into_sums ? "" : "NCCL adds ranks up in an order of its own";
 }
 
 std::string two_level_note(Settings const& settings) {

@@ -159,14 +159,14 @@ stage.json: stage 3 in bf16, overlap
 8,192 tokens a step: 4 ranks x 1 micro-step x 2 samples x 1,024 tokens
 
            step ms  of stage 0  exposed ms     MFU  tokens/s  MiB sent  MiB held  left of 30.00  slots  misses
-stage 0     111.73       1.000       12.31  44.0 %    73,319     11.45     62.02    32.02 short  0 + 0       0
-stage 1     106.66       0.955        7.58  46.1 %    76,805     11.45     27.67           2.33  0 + 0       0
-stage 2     102.64       0.919        3.07  47.9 %    79,814     11.45     25.77           4.23  0 + 1       0
-stage 3 *   103.25       0.924        3.07  47.6 %    79,339     14.31     23.86           6.14  2 + 1       0
+stage 0     111.74       1.000       12.31  44.0 %    73,316     11.45     62.05    32.05 short  0 + 0       0
+stage 1     106.66       0.955        7.59  46.1 %    76,801     11.45     27.71           2.29  0 + 0       0
+stage 2     102.64       0.919        3.07  47.9 %    79,810     11.45     25.80           4.20  0 + 1       0
+stage 3 *   103.26       0.924        3.07  47.6 %    79,335     14.31     23.89           6.11  2 + 1       0
 * what is asked for. Exposed: math waits for communication. Sent, held: by a rank, without activations.
 Slots: most in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.
 
-Stage 3, 103.25 ms:
+Stage 3, 103.26 ms:
  compute |.FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB..|
   gather |GGG......G.......G.............................GGG.............GGG..............................|
   reduce |...............................................R...............RR..............R..............RR|

@@ -109,6 +109,8 @@ struct Plan {
   /// What the user should know, a sentence each, without a full stop: where another stage would round differently,
   /// where many micro-steps add up in 16 bits, where stage3_max_live_parameters leaves no prefetch. Each names the key.
   std::vector<std::string> notes;
+  /// Why the same global batch has other roundings on another number of ranks; empty: it trains the same bits there.
+  std::string other_ranks;
 
   /// `bytes` less `padding`: what elements take without alignment and equal shares.
   [[nodiscard]] MemoryBytes without_padding() const noexcept {
