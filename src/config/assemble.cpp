@@ -244,7 +244,6 @@ ReportSettings reports(Values const& values) {
       .csv = monitor<"csv_monitor.enabled", "csv_monitor.output_path", "csv_monitor.job_name">(values),
       .wandb = {.enabled = values.get<"wandb.enabled">(),
                 .project = std::string{values.get<"wandb.project">()},
-                .group = text<"wandb.group">(values),
                 .team = text<"wandb.team">(values)},
       .comms = {.enabled = values.get<"comms_logger.enabled">(), .verbose = values.get<"comms_logger.verbose">()},
       .flops = {.enabled = values.get<"flops_profiler.enabled">(),

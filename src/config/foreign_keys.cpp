@@ -110,6 +110,7 @@ constexpr ForeignKey table[] = {
     {"comms_logger.prof_ops", Form::list, no_effect, "[]", "every collective is counted"},
     {"flops_profiler.module_depth", Form::integer, no_effect, "-1", "units have no units in them"},
     {"flops_profiler.top_modules", Form::integer, no_effect, "1", "the table has every unit"},
+    {"wandb.group", Form::text, no_effect, "", "`wandb sync` puts the runs of event files into no group"},
     {"comet.enabled", Form::boolean, refused, "false", "use tensorboard, csv_monitor, wandb or a Monitor of the program's own"},
     {"comet.samples_log_interval", Form::integer, moot, "", "of comet.enabled"},
     {"comet.project", Form::text, moot, "", "of comet.enabled"},

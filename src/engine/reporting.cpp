@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <iterator>
 #include <utility>
 
@@ -27,6 +28,14 @@ std::string megabytes(std::int64_t bytes) { return fmt::format("{:.2f} MB", stat
 std::string bare(std::exception const& error) {
   std::string const text = error.what(), prefix = rank_prefix();
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+}
+
+/// How the event files come to Weights & Biases, to which the library does not speak.
+std::string upload_of(ReportSettings const& asked) {
+  auto const folder = std::filesystem::path{asked.tensorboard.output_path} / asked.tensorboard.job_name;
+  auto const& [enabled, project, team] = asked.wandb;
+  return fmt::format("wandb.enabled: the run is uploaded by: wandb sync --sync-tensorboard --project '{}'{} '{}'",
+                     project, team.empty() ? std::string{} : fmt::format(" --entity '{}'", team), folder.string());
 }
 
 }  // namespace
@@ -63,14 +72,14 @@ Reporter::Reporter(ReporterContext context)
   bool const has_tables =
       asked.wall_clock_breakdown || asked.memory_breakdown || (asked.comms.enabled && asked.comms.verbose);
   interval_ = asked.steps_per_print > 0 ? asked.steps_per_print : has_tables ? usual_interval : 0;
-  if (asked.tensorboard.enabled) {
-    open("tensorboard.output_path", [&] { return tensorboard_monitor(asked.tensorboard); });
+  if (asked.tensorboard.enabled || asked.wandb.enabled) {
+    bool const is_open = open("tensorboard.output_path", [&] { return tensorboard_monitor(asked.tensorboard); });
+    if (is_open && asked.wandb.enabled) {
+      context_.log(upload_of(asked));
+    }
   }
   if (asked.csv.enabled) {
     open("csv_monitor.output_path", [&] { return csv_monitor(asked.csv); });
-  }
-  if (asked.wandb.enabled) {
-    open("wandb", [&] { return wandb_monitor(asked.wandb); });
   }
   if (asked.wall_clock_breakdown || asked.comms.enabled || asked.flops.enabled) {
     timeline_ = std::make_unique<Timeline>();
@@ -78,20 +87,17 @@ Reporter::Reporter(ReporterContext context)
   }
 }
 
-void Reporter::open(std::string_view key, std::function<std::unique_ptr<Monitor>()> const& make) {
+bool Reporter::open(std::string_view key, std::function<std::unique_ptr<Monitor>()> const& make) {
   try {
     add(make());
+    return true;
   } catch (SystemError const& error) {
     context_.log(fmt::format("{}: {}: nothing is written there; training goes on", key, bare(error)));
+    return false;
   }
 }
 
-void Reporter::add(std::unique_ptr<Monitor> monitor) {
-  if (auto const told = monitor->told(); !told.empty()) {
-    context_.log(told);
-  }
-  monitors_.push_back(std::move(monitor));
-}
+void Reporter::add(std::unique_ptr<Monitor> monitor) { monitors_.push_back(std::move(monitor)); }
 
 void Reporter::see(StepReport const& report, std::int64_t samples, std::vector<MonitorEvent> metrics) {
   skipped_ += report.skipped ? 1 : 0;

@@ -56,7 +56,7 @@ class Reporter {
   void end() noexcept;
 
  private:
-  void open(std::string_view key, std::function<std::unique_ptr<Monitor>()> const& make);
+  bool open(std::string_view key, std::function<std::unique_ptr<Monitor>()> const& make);
   [[nodiscard]] ReportSettings const& settings() const noexcept { return context_.settings->reports; }
   void write(std::vector<MonitorEvent> const& events);
   void print(StepReport const& report);

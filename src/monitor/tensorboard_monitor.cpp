@@ -13,7 +13,6 @@
 namespace zeroth {
 
 Monitor::~Monitor() = default;
-std::string Monitor::told() const { return {}; }
 
 namespace {
 

@@ -20,9 +20,9 @@ std::string bytes_of(Word word) {
   return bytes;
 }
 
-/// A cyclic redundancy check of 32 bits, the least bit first; `polynomial` reversed.
-template <std::uint32_t polynomial>
-[[nodiscard]] std::uint32_t crc(std::string_view bytes) noexcept {
+/// Castagnoli's cyclic redundancy check of 32 bits.
+[[nodiscard]] inline std::uint32_t crc32c(std::string_view bytes) noexcept {
+  constexpr std::uint32_t polynomial = 0x82f63b78;  // the least bit first
   static constexpr auto table = [] {
     std::array<std::uint32_t, 256> entries{};
     for (std::uint32_t i = 0; i < entries.size(); ++i) {
@@ -40,12 +40,6 @@ template <std::uint32_t polynomial>
   }
   return ~value;
 }
-[[nodiscard]] inline std::uint32_t crc32c(std::string_view bytes) noexcept {
-  return crc<0x82f63b78>(bytes);
-}  ///< Castagnoli's.
-[[nodiscard]] inline std::uint32_t crc32(std::string_view bytes) noexcept {
-  return crc<0xedb88320>(bytes);
-}  ///< zlib's.
 
 namespace field {
 

@@ -58,7 +58,7 @@ char const* const deepspeed = R"({
   "scheduler.params.decay_mom_rate": 0.0, "scheduler.params.lr_range_test_min_lr": 0.001,
   "scheduler.params.lr_range_test_step_size": 2000, "scheduler.params.lr_range_test_step_rate": 1.0,
   "scheduler.params.lr_range_test_staircase": false,
-  "wandb.enabled": false, "wandb.group": null, "wandb.team": null, "wandb.project": "deepspeed",
+  "wandb.enabled": false, "wandb.team": null, "wandb.project": "deepspeed",
   "comms_logger.enabled": false, "comms_logger.verbose": false,
   "flops_profiler.enabled": false, "flops_profiler.profile_step": 1, "flops_profiler.recompute_fwd_factor": 0.0,
   "flops_profiler.detailed": true, "flops_profiler.output_file": null,

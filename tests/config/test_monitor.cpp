@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The files that monitors write.
-#include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "monitor/wandb_record.hpp"
 #include "monitor/wire.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
@@ -49,7 +45,6 @@ TEST_CASE("Checksums are those that their papers give") {
   CHECK(monitor::crc32c("123456789") == 0xe3069283U);
   CHECK(monitor::crc32c("") == 0);
   CHECK(monitor::crc32c(std::string(32, '\0')) == 0x8a9136aaU);  // RFC 3720, B.4
-  CHECK(monitor::crc32("123456789") == 0xcbf43926U);
 }
 
 TEST_CASE("An event file begins with its version and has a message for each step") {
@@ -92,73 +87,6 @@ TEST_CASE("Comma-separated values have a file for each name, and a run that goes
   }
   CHECK(text_of(folder / "run/Train_Samples_lr.csv") == "step,lr\n8,0.5\n16,0.5\n");
   CHECK(text_of(folder / "run/.._a,_b.csv") == "step,\"a, b\"\n8,1\n16,1\n");
-}
-
-/// The messages of a file of Weights & Biases whose checksums hold.
-std::vector<std::string> wandb_messages_of(std::string const& file) {
-  constexpr std::size_t block = 32'768, head = 7;
-  REQUIRE(file.size() >= head);
-  CHECK(file.substr(0, head) == std::string(":W&B\xe1\xbe\0", head));
-  std::vector<std::string> messages;
-  std::string message;
-  for (std::size_t at = head; at < file.size();) {
-    if (auto const left = block - at % block; left < head) {
-      at += left;
-      continue;
-    }
-    std::uint32_t crc = 0;
-    std::uint16_t length = 0;
-    std::memcpy(&crc, file.data() + at, sizeof crc);
-    std::memcpy(&length, file.data() + at + 4, sizeof length);
-    auto const piece = file[at + 6];
-    CHECK(crc == monitor::crc32(file.substr(at + 6, 1U + length)));
-    CHECK((piece == 1 || piece == 2) == message.empty());  // all, or the first
-    message += file.substr(at + head, length);
-    if (piece == 1 || piece == 4) {  // all, or the last
-      messages.push_back(std::exchange(message, {}));
-    }
-    at += head + length;
-  }
-  return messages;
-}
-
-TEST_CASE("A run of Weights & Biases is records in blocks, whatever their lengths") {
-  monitor::WandbLog log;
-  auto file = log.begin();
-  std::vector<std::string> written;
-  // Beside small ones: one that ends 3 bytes before a block does, one that begins 7 before, and one of several blocks.
-  for (std::size_t const length : {10U, 32'730U, 20U, 32'735U - 24U, 100'000U, 1U}) {
-    written.push_back(std::string(length, static_cast<char>('a' + written.size())));
-    file += log.record(written.back());
-  }
-  auto const read = wandb_messages_of(file);
-  REQUIRE(read.size() == written.size());
-  for (std::size_t i = 0; i < read.size(); ++i) {
-    CHECK(read[i] == std::string{'\x08', static_cast<char>(i + 1)} + written[i]);  // its number, from 1
-  }
-}
-
-TEST_CASE("An offline run has what it is, its numbers by step, and its end") {
-  testing::Folder const folder;
-  ::setenv("WANDB_DIR", folder.path().c_str(), 1);  // NOLINT(concurrency-mt-unsafe): nobody else is here
-  {
-    auto const monitor = wandb_monitor({.enabled = true, .project = "proj", .group = "grp", .team = "team"});
-    CHECK(monitor->told().find("wandb sync " + (folder / "wandb/offline-run-").string()) != std::string::npos);
-    monitor->write(std::vector<MonitorEvent>{{"Train/Samples/lr", 0.5, 300}, {"loss", std::nan(""), 300}});
-  }
-  ::unsetenv("WANDB_DIR");  // NOLINT(concurrency-mt-unsafe)
-  std::filesystem::directory_iterator const run{folder / "wandb"};
-  std::filesystem::directory_iterator const file{run->path()};
-  auto const messages = wandb_messages_of(text_of(file->path()));
-  REQUIRE(messages.size() == 3);
-  CHECK(messages[0].find("\x1a\x04proj") != std::string::npos);
-  CHECK(messages[0].find("\x12\x04team") != std::string::npos);
-  CHECK(messages[0].find("\x32\x03grp") != std::string::npos);
-  CHECK(messages[1].find("Train/Samples/lr\x82\x01\x03"
-                         "0.5") != std::string::npos);
-  CHECK(messages[1].find("loss\x82\x01\x05\"NaN\"") != std::string::npos);
-  CHECK(messages[1].ends_with("\x12\x03\x08\xac\x02"));  // step 300
-  CHECK(messages[2].starts_with("\x08\x03\x92\x01"));
 }
 
 TEST_CASE("A monitor's folder that cannot be is named") {

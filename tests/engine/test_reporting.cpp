@@ -267,6 +267,19 @@ TEST_CASE("a monitor whose folder cannot be made is told once, by its key") {
                   "written there; training goes on") == 1);
 }
 
+TEST_CASE("wandb is TensorBoard's event files, and the log says how they are uploaded") {
+  Folder const folder;
+  Log const log;
+  auto const more = fmt::format(R"(, "tensorboard": {{"output_path": "{}", "job_name": "events"}},
+                                     "wandb": {{"enabled": true, "project": "mine", "team": "us"}})",
+                                folder.path().string());
+  CHECK(two_ranks(small_config(1, {.more = more}), 1, nothing).size() == 1);
+  CHECK(log.count(
+            "wandb.enabled: the run is uploaded by: wandb sync --sync-tensorboard --project 'mine' --entity 'us' '" +
+            (folder / "events").string() + "'") == 1);
+  CHECK(std::distance(std::filesystem::directory_iterator{folder / "events"}, {}) == 1);
+}
+
 TEST_CASE("monitors get every step, by DeepSpeed's names over samples; one that fails ends alone") {
   Folder const folder;
   Log const log;

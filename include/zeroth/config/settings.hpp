@@ -60,11 +60,10 @@ struct MonitorSettings {
   std::string job_name = "DeepSpeedJobName";  ///< Under it.
 };
 
-/// A run of Weights & Biases, which is offline.
+/// Weights & Biases, whose program uploads TensorBoard's event files.
 struct WandbSettings {
-  bool enabled = false;               ///< Otherwise nothing is written.
-  std::string project = "deepspeed";  ///< See there.
-  std::string group;                  ///< Of runs; may be empty.
+  bool enabled = false;               ///< Event files are written, and the log says how to upload them.
+  std::string project = "deepspeed";  ///< That they are uploaded to.
   std::string team;                   ///< wandb's entity; may be empty.
 };
 
@@ -91,7 +90,7 @@ struct ReportSettings {
   bool dump_state = false;            ///< The resolved file, when the engine is built.
   MonitorSettings tensorboard;        ///< As event files.
   MonitorSettings csv;                ///< As a file of values for each name.
-  WandbSettings wandb;                ///< As a run that is offline.
+  WandbSettings wandb;                ///< As event files for `wandb sync`.
   CommsLoggerSettings comms;          ///< See there.
   FlopsProfilerSettings flops;        ///< See there.
 };

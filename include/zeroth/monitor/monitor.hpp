@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where the numbers of a run go: TensorBoard, comma-separated values, Weights & Biases, or what a program brings.
+/// Where the numbers of a run go: TensorBoard, comma-separated values, or what a program brings.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -28,8 +28,6 @@ class ZEROTH_EXPORT Monitor {
   virtual ~Monitor();  ///< Ends it.
   /// All of a step, which may be none. They are the caller's.
   virtual void write(std::span<MonitorEvent const> events) = 0;
-  /// What the log says of it once, at the start; nothing if empty.
-  [[nodiscard]] virtual std::string told() const;
 };
 
 /// An event file that TensorBoard opens, in `output_path`/`job_name`, which is made: a new file for each run. Written
@@ -39,10 +37,5 @@ class ZEROTH_EXPORT Monitor {
 /// A file for each name, in `output_path`/`job_name`, which is made: "Train_Samples_lr.csv" with the columns "step"
 /// (samples) and "lr". A run that goes on adds lines. Throws SystemError naming the file, as write() does.
 [[nodiscard]] ZEROTH_EXPORT std::unique_ptr<Monitor> csv_monitor(MonitorSettings const& settings);
-
-/// A run of Weights & Biases that is offline: `wandb/offline-run-TIME-ID/run-ID.wandb`, in the working folder or in
-/// WANDB_DIR, which `wandb sync` uploads. Written through with every step. Throws SystemError naming the file, as
-/// write() does.
-[[nodiscard]] ZEROTH_EXPORT std::unique_ptr<Monitor> wandb_monitor(WandbSettings const& settings);
 
 }  // namespace zeroth
