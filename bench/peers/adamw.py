@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 
+from kept import text_of
 from run import positive
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -88,7 +89,7 @@ def main():
                for name, times in seconds.items()]
     record = {"benchmark": "adamw_peers", "elements": elements, "threads": 1, "rounds": options.rounds,
               "versions": versions, "seconds": seconds, "summary": summary}
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    options.out.write_text(text_of(record), encoding="utf-8")
     for each in summary:
         print(f"{each['contender']:<20} {each['gb_per_s']:6.1f} GB/s   time over Zeroth's {each['time_over_zeroth']:.2f}")
 

@@ -20,6 +20,7 @@ import time
 
 import launch
 from checkpoint_table import NAMES, cells, summarise
+from kept import text_of
 from run import REPOSITORY, commit, machine, positive, words_of
 
 PEERS = ("dcp", "deepspeed")
@@ -66,7 +67,7 @@ class Benchmark:
             for system in self.options.systems[shift:] + self.options.systems[:shift]:
                 self.turn(system, number)
             self.record["summary"] = summarise(self.record["runs"])
-            self.options.out.write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
+            self.options.out.write_text(text_of(self.record), encoding="utf-8")
 
     def turn(self, system, number):
         began, figures = time.monotonic(), {}

@@ -25,6 +25,7 @@ import time
 
 import launch
 import table
+from kept import text_of
 from loads import CLIPPING, LOADS, OPTIMIZER, PRECISIONS, VARIANTS, stage_file, tokens_per_second
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -189,7 +190,7 @@ class Benchmark:
         self.record["summary"] = sorted(table.summarise(self.record["runs"]), key=lambda s: (
             PRECISIONS.index(s["precision"]), loads.index(s["load"]), s["ranks"], order.index(s["contender"])))
         partial = self.options.out.with_name(self.options.out.name + ".partial")
-        partial.write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
+        partial.write_text(text_of(self.record), encoding="utf-8")
         partial.replace(self.options.out)
 
 

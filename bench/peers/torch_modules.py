@@ -18,6 +18,7 @@ import sys
 import tempfile
 
 import launch
+from kept import text_of
 from loads import LOADS, tokens_per_second
 from run import DEFAULT_TEXT, REPOSITORY, commit, concatenate, machine, numbers, positive, words_of
 
@@ -91,7 +92,7 @@ def main():
                 print(json.dumps(results[-1]), flush=True)
     record = {"benchmark": "torch_modules", "machine": machine(), "zeroth": commit(), "transport": options.transport,
               "results": results}
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    options.out.write_text(text_of(record), encoding="utf-8")
     apart = [result for result in results for stage in PAIRS
              if result[f"stage {stage}"]["largest_relative_loss_difference"] > LOSS_BOUND]
     if apart:
