@@ -266,7 +266,8 @@ Settings assemble(Values const& values, optim::Own const* own) {
   settings.reduce_gradients = values.get<"zeroth.reduce_gradients">() == "every_micro_step"
                                   ? ReduceGradients::every_micro_step
                                   : ReduceGradients::last_micro_step;
-  settings.reduce_gradients_given = values.says<"zeroth.reduce_gradients">();
+  settings.reduce_gradients_given =
+      values.says<"zeroth.reduce_gradients">() || values.get<"zeroth.same_bits_at_any_ranks">();
   settings.sums_micro_steps = settings.reduce_gradients == ReduceGradients::last_micro_step &&
                               settings.batch.accumulation > 1 && settings.precision.gradient != Dtype::fp32 &&
                               accumulates_in_fp32(values);

@@ -33,6 +33,7 @@ TEST_CASE("Every file of configs/ loads for one to four ranks") {
                                         "zero2_fp16.json",
                                         "zero3_bf16.json",
                                         "zero3_bf16_masters.json",
+                                        "zero3_any_ranks.json",
                                         "zero2_accumulation.json"};
   CHECK(std::ranges::includes(names, needed));
 }
@@ -63,6 +64,9 @@ TEST_CASE("The files for 16 bits and for accumulation are that") {
   auto const masters = Config::from_file(config_file("zero3_bf16_masters.json")).settings(2, 1);
   CHECK(masters.precision.master == Dtype::bf16);
   CHECK(masters.precision.states == Dtype::bf16);
+  auto const any_ranks = Config::from_file(config_file("zero3_any_ranks.json")).settings(2, 1);
+  CHECK(any_ranks.same_bits_at_any_ranks);
+  CHECK(any_ranks.replay_every == 100);
   auto const accumulation = Config::from_file(config_file("zero2_accumulation.json")).settings(2, 1);
   CHECK(accumulation.batch.accumulation > 1);
   CHECK(accumulation.precision.accumulate == Dtype::fp32);
