@@ -14,7 +14,7 @@
 namespace zeroth::testing {
 namespace {
 
-constexpr int batch = 12;
+constexpr int batch = 24;
 
 TrainOptions options_of(Types const& types) {
   TrainOptions options;
@@ -38,7 +38,7 @@ TEST_CASE("the same batch trains the same on any number of ranks, at every stage
   auto const types = GENERATE(from_range(std::begin(any_ranks_types), std::end(any_ranks_types)));
   auto const base = train(1, file_of(types, 0, 1), options_of(types));
   REQUIRE(base.reports.size() == 4);
-  for (int const world : worlds({1, 2, 3, 4, 6, 12}, {1, 3})) {
+  for (int const world : worlds({1, 2, 3, 4, 6, 8, 12}, {1, 3})) {
     for (int stage = 0; stage <= 3; ++stage) {
       static Sample sample{3};
       if (sample.leaves_out()) {
