@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "config/assemble.hpp"
@@ -93,8 +94,9 @@ std::shared_ptr<detail::ConfigState const> resolve(Parts parts, config::Problems
     if (!stated.empty()) {
       config::take_stated(values, values_beside(stated_by, stated, state->stated), stated_by, problems);
     }
-    if (!given.empty()) {
-      config::fill_open(values, values_beside(given_by, given, state->given));
+    auto const are_given = given.empty() ? std::nullopt : std::optional{values_beside(given_by, given, state->given)};
+    if (are_given) {
+      config::fill_open(values, *are_given);
     }
     if (state->own) {
       bring(*state->own, values, problems);
@@ -102,6 +104,9 @@ std::shared_ptr<detail::ConfigState const> resolve(Parts parts, config::Problems
     config::derive_all(values);
     config::check_rules(values, problems);
     config::note_assumptions(values, state->notes);
+    if (are_given) {
+      config::note_ignored(values, *are_given, given_by, state->notes);
+    }
     judge_notes(values, state->notes, problems);
     state->open = config::open_values(values);
   }

@@ -113,6 +113,20 @@ void take_stated(Values& values, Values const& stated, std::string_view who, Pro
   }
 }
 
+void note_ignored(Values const& values, Values const& given, std::string_view who, Notes& notes) {
+  for (std::size_t i = 0; i < key_count; ++i) {
+    auto const& entry = values.entries[i];
+    auto const& value = given.entries[i].value;
+    if (has(given, i) && applies(keys[i], values) && entry.source != Source::mistake && entry.value != value) {
+      auto const why = has(values, i) ? fmt::format("the file says {}", to_text(*entry.value))
+                       : entry.value  ? fmt::format("the file leaves it at {}", to_text(*entry.value))
+                                      : std::string{"the file does not leave it open"};
+      notes.push_back({NoteKind::assumed, std::string{keys[i].path}, entry.line,
+                       fmt::format("{}, which {} says, is ignored: {}", to_text(*value), who, why)});
+    }
+  }
+}
+
 std::vector<OpenValue> open_values(Values const& values) {
   std::vector<OpenValue> open;
   auto const add = [&](std::size_t key, std::string text) {

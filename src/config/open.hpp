@@ -13,6 +13,9 @@ namespace zeroth::config {
 /// Takes from `given` what `values` leave open. Says nothing of the rest.
 void fill_open(Values& values, Values const& given);
 
+/// What of `given` is not what came of it, once all is derived.
+void note_ignored(Values const& values, Values const& given, std::string_view who, Notes& notes);
+
 /// Takes all of `stated`: a problem for each value that the file contradicts, or that plays no part in it. `who`
 /// states.
 void take_stated(Values& values, Values const& stated, std::string_view who, Problems& problems);

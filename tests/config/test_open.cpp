@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What a file leaves to the program, and who may say it.
+#include <fmt/format.h>
+
 #include <array>
 #include <string>
 #include <vector>
@@ -55,6 +57,21 @@ std::string refusal(std::string const& file, std::string const& text) {
   } catch (ConfigError const& error) {
     return error.what();
   }
+}
+
+TEST_CASE("What is given beside a file that does not leave it open is noted") {
+  auto const config = given(R"({
+    "train_batch_size": 8, "train_micro_batch_size_per_gpu": 2,
+    "optimizer": {"type": "AdamW", "params": {"lr": 0.5, "weight_decay": "auto"}}})",
+                            R"({"train_batch_size": 8, "bf16": {"enabled": true},
+    "optimizer": {"params": {"lr": 0.25, "weight_decay": 0.125}}})");
+  std::vector<std::string> notes;
+  for (auto const& note : config.notes()) {
+    notes.push_back(fmt::format("{} {}: {}", note.line, note.path, note.text));
+  }
+  CHECK(notes ==
+        std::vector<std::string>{"0 bf16.enabled: true, which <given> says, is ignored: the file leaves it at false",
+                                 "3 optimizer.params.lr: 0.25, which <given> says, is ignored: the file says 0.5"});
 }
 
 TEST_CASE("A file says what it leaves open, and nothing of it becomes a default") {
