@@ -6,8 +6,9 @@
 namespace zeroth {
 
 int exit_code_of(std::exception const& error) noexcept {
-  bool const is_wrong =
-      dynamic_cast<ConfigError const*>(&error) != nullptr || dynamic_cast<ContractError const*>(&error) != nullptr;
+  bool const is_wrong = dynamic_cast<ConfigError const*>(&error) != nullptr ||
+                        dynamic_cast<ContractError const*>(&error) != nullptr ||
+                        dynamic_cast<DamagedError const*>(&error) != nullptr;
   return is_wrong ? ExitCode::wrong : ExitCode::failed;
 }
 

@@ -18,7 +18,7 @@ Finding describe_failure() {
     throw;
   } catch (ContractError const&) {
     return {.kind = Finding::Kind::contract_error, .text = text};
-  } catch (checkpoint::DamagedError const&) {
+  } catch (DamagedError const&) {
     return {.kind = Finding::Kind::damage, .text = text};
   } catch (...) {
     return {.kind = Finding::Kind::system_error, .text = text};
@@ -70,7 +70,7 @@ void throw_if_failed(std::string_view what, std::vector<Finding> const& all) {
     throw ContractError{text};
   }
   if (first->kind == Finding::Kind::damage) {
-    throw checkpoint::DamagedError{text};
+    throw DamagedError{text};
   }
   throw SystemError{text};
 }

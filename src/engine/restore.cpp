@@ -250,7 +250,7 @@ Restored restore(EngineState& engine, std::filesystem::path const& path, Restore
   for (auto found = find();;) {
     try {
       return restore_from(engine, found, options);
-    } catch (checkpoint::DamagedError const&) {
+    } catch (DamagedError const&) {
       if (engine.protocol->failure()) {
         throw;
       }
@@ -283,7 +283,7 @@ std::optional<Restored> restore_latest(EngineState& engine, std::filesystem::pat
     auto const [of_latest, names] = list(engine, folder);
     if (!of_latest.empty() && !failure) {
       passed_over = rank_prefix() + of_latest;
-      failure = std::make_exception_ptr(checkpoint::DamagedError{of_latest});
+      failure = std::make_exception_ptr(DamagedError{of_latest});
     }
     auto const next = std::ranges::find_if(names, [&](auto const& name) { return !tried.contains(name); });
     if (next == names.end()) {
@@ -301,7 +301,7 @@ std::optional<Restored> restore_latest(EngineState& engine, std::filesystem::pat
     tried.insert(*next);
     try {
       return restore_from(engine, folder / *next, options);
-    } catch (checkpoint::DamagedError const& error) {
+    } catch (DamagedError const& error) {
       if (engine.protocol->failure()) {
         throw;
       }

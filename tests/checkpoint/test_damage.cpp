@@ -350,7 +350,7 @@ TEST_CASE("forged records are refused") {
     auto const at = text.find(part);
     REQUIRE(at != std::string::npos);
     write_record(saves.second, text.replace(at, part.size(), by));
-    return thrown<checkpoint::DamagedError>([&] { return checkpoint::read_record(saves.second); });
+    return thrown<DamagedError>([&] { return checkpoint::read_record(saves.second); });
   };
   CHECK(forge("\"step\":2", "\"step\":2").empty());
   CHECK_THAT(forge("\"step\":2", "\"step\":-2"), Contains("step is -2; allowed: a whole number from 0"));

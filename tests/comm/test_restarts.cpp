@@ -104,6 +104,7 @@ TEST_CASE("the exit status tells a failure from what is wrong, by the first erro
 TEST_CASE("who catches an error by himself can tell the exit status of it") {
   CHECK(exit_code_of(ConfigError{"wrong"}) == 2);
   CHECK(exit_code_of(ContractError{"wrong"}) == 2);
+  CHECK(exit_code_of(DamagedError{"wrong"}) == 2);
   CHECK(exit_code_of(PeerError{"failed"}) == 1);
   CHECK(exit_code_of(SystemError{"failed"}) == 1);
   CHECK(exit_code_of(std::invalid_argument{"failed"}) == 1);

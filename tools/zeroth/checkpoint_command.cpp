@@ -48,7 +48,7 @@ auto use_named(fs::path const& path, F const& use) {
   auto const found = checkpoint::find_checkpoint(path);
   try {
     return use(found);
-  } catch (checkpoint::DamagedError const&) {
+  } catch (DamagedError const&) {
     auto const newer = checkpoint::find_checkpoint(path);
     if (newer == found) {
       throw;

@@ -54,7 +54,7 @@ Verification verify(std::filesystem::path const& checkpoint) {
   std::optional<checkpoint::Reader> reader;
   try {
     reader.emplace(checkpoint);
-  } catch (checkpoint::DamagedError const& error) {
+  } catch (DamagedError const& error) {
     if (!std::filesystem::exists(checkpoint)) {
       throw;
     }

@@ -16,12 +16,6 @@
 
 namespace zeroth::checkpoint {
 
-/// What is on the disk is proven wrong, and will be the next time as well: a hash, a size, a header, a file that is not
-/// there. A plain SystemError says that something could not be read now.
-struct ZEROTH_EXPORT DamagedError final : SystemError {
-  using SystemError::SystemError;
-};
-
 /// How far training has come.
 struct Position {
   std::int64_t step = 0;                            ///< Steps, from the beginning of training.

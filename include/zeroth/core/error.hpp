@@ -40,6 +40,11 @@ struct ZEROTH_EXPORT PeerError : Error {
 struct ZEROTH_EXPORT SystemError : Error {
   using Error::Error;
 };
+/// What is on the disk is proven wrong, and will be the next time as well: a hash, a size, a header, a file that is not
+/// there. A plain SystemError says that something could not be read now.
+struct ZEROTH_EXPORT DamagedError final : SystemError {
+  using SystemError::SystemError;
+};
 
 namespace detail {
 [[noreturn]] ZEROTH_EXPORT void throw_contract(char const* condition, std::string const& why, char const* file,

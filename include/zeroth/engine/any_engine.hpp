@@ -122,7 +122,7 @@ class ZEROTH_EXPORT AnyEngine {
   /// If a file turns out to be damaged later, all throw SystemError, and only another restore() may follow.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {});
   /// The newest checkpoint in `folder` that is not damaged: names those that it passes over. Nothing if there is
-  /// neither a checkpoint nor `latest`; throws checkpoint::DamagedError if there is, and none can be used, SystemError
+  /// neither a checkpoint nor `latest`; throws DamagedError if there is, and none can be used, SystemError
   /// for one that cannot be read now, and ContractError for one of another version's format. Claims a folder that is
   /// there and can be written: a job that only reads beside one that saves calls restore(). All else as restore().
   std::optional<Restored> restore_latest(std::filesystem::path const& folder, RestoreOptions const& options = {});
