@@ -23,7 +23,8 @@ std::int64_t sequences_in(Corpus const& corpus, std::int64_t context) {
 Batches::Batches(Corpus const& corpus, std::int64_t context, Order order, std::uint64_t seed)
     : corpus_{&corpus},
       context_{context},
-      order_{sequences_in(corpus, context), {.seed = seed, .shuffled = order == Order::shuffled}} {}
+      order_{sequences_in(corpus, context),
+             {.seed = seed, .shuffled = order == Order::shuffled, .fingerprint = corpus.fingerprint()}} {}
 
 void Batches::read(std::int64_t first_sample, std::int64_t rows, Batch& batch) const {
   batch.inputs.clear();

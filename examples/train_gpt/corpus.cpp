@@ -118,4 +118,18 @@ void Corpus::read(std::int64_t first, std::span<std::uint8_t> into) const {
   }
 }
 
+std::uint64_t Corpus::fingerprint() const {
+  constexpr std::int64_t pieces = 64, piece_bytes = 4096;
+  auto hash = 0xCBF29CE484222325ULL ^ static_cast<std::uint64_t>(size_);  // FNV-1a
+  std::vector<std::uint8_t> piece;
+  for (std::int64_t first = 0; first < size_; first += std::max(size_ / pieces, piece_bytes)) {
+    piece.resize(static_cast<std::size_t>(std::min(piece_bytes, size_ - first)));
+    read(first, piece);
+    for (auto const byte : piece) {
+      hash = (hash ^ byte) * 0x100000001B3ULL;
+    }
+  }
+  return hash | 1U;
+}
+
 }  // namespace gpt

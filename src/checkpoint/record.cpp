@@ -66,6 +66,9 @@ std::string to_text(Record const& record, std::int64_t largest) {
     json["order"] = {{"size", record.order->size()},
                      {"seed", fmt::format("{}", record.order->seed())},
                      {"shuffled", record.order->shuffled()}};
+    if (auto const fingerprint = record.order->fingerprint(); fingerprint != 0) {
+      json["order"]["fingerprint"] = fmt::format("{}", fingerprint);
+    }
   }
   auto const& origin = record.origin;
   json["created"] = origin.created;

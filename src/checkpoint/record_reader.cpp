@@ -24,6 +24,7 @@ using config::Node;
 using config::Object;
 
 constexpr auto most = std::numeric_limits<std::int64_t>::max();
+constexpr auto largest_position = std::int64_t{1} << 60U;  // of steps and samples, which grow
 constexpr int most_places = 1 << 24;
 constexpr std::size_t most_states = 8;  // of a space
 
@@ -124,8 +125,8 @@ optim::LossScaleState loss_scale_of(Fields const& fields) {
     throw Wrong{fmt::format("{} is {}; allowed: above 0 and finite", fields.path("scale"), state.scale)};
   }
   state.hysteresis_left = static_cast<int>(fields.whole("hysteresis_left", 0, std::numeric_limits<int>::max()));
-  state.iteration = fields.whole("iteration", 0);
-  state.last_overflow = fields.whole("last_overflow", -1);
+  state.iteration = fields.whole("iteration", 0, largest_position);
+  state.last_overflow = fields.whole("last_overflow", -1, largest_position);
   state.exhausted = fields.flag("exhausted");
   return state;
 }
@@ -241,16 +242,19 @@ Record record_of(Fields const& fields) {
     throw OtherFormat{fmt::format("its format is {}, and this version of Zeroth reads {}", format, format_version)};
   }
   record.save_id = fields.text("save_id");
-  record.position.step = fields.whole("step", 0);
+  record.position.step = fields.whole("step", 0, largest_position);
   record.position.applied = fields.whole("applied", 0, record.position.step);
-  record.position.samples = fields.whole("samples", 0);
+  record.position.samples = fields.whole("samples", 0, largest_position);
   if (auto const* const scale = fields.find("loss_scale")) {
     record.position.loss_scale = loss_scale_of({*scale, "loss_scale"});
   }
   if (auto const* const order = fields.find("order")) {
     Fields const of{*order, "order"};
-    record.order.emplace(of.whole("size", 1),
-                         SampleOrderOptions{.seed = of.seed("seed"), .shuffled = of.flag("shuffled")});
+    record.order.emplace(
+        of.whole("size", 1),
+        SampleOrderOptions{.seed = of.seed("seed"),
+                           .shuffled = of.flag("shuffled"),
+                           .fingerprint = of.find("fingerprint") == nullptr ? 0 : of.seed("fingerprint")});
   }
   record.origin = {fields.text("created"), fields.text("version"), fields.text("host"), fields.whole("process", 0)};
   record.model_seed = fields.seed("model_seed");

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -80,13 +81,27 @@ void check_states(Record const& record, Space const& space, std::vector<OwnSlice
 }
 
 void check_order(Record const& record, RestoreOptions const& options, std::vector<std::string>& wrong) {
-  auto const describe = [](SampleOrder const& order) {
-    return order.shuffled() ? fmt::format("{} samples, shuffled with seed {}", order.size(), order.seed())
-                            : fmt::format("{} samples in their own order", order.size());
+  if (!options.order || !record.order) {
+    return;
+  }
+  auto const& [saved, given] = std::tie(*record.order, *options.order);
+  bool const are_others =
+      saved.fingerprint() != 0 && given.fingerprint() != 0 && saved.fingerprint() != given.fingerprint();
+  auto const describe = [&](SampleOrder const& order) {
+    auto const text = order.shuffled() ? fmt::format("{} samples, shuffled with seed {}", order.size(), order.seed())
+                                       : fmt::format("{} samples in their own order", order.size());
+    return are_others ? fmt::format("{}, with fingerprint {:016x}", text, order.fingerprint()) : text;
   };
-  if (options.order && record.order && *options.order != *record.order) {
-    wrong.push_back(
-        fmt::format("its data are {}, and the program's are {}", describe(*record.order), describe(*options.order)));
+  if (are_others || saved != given) {
+    wrong.push_back(fmt::format("its data are {}, and the program's are {}", describe(saved), describe(given)));
+  }
+}
+
+/// Rules may keep states of the same names.
+void check_optimizer(Record const& record, optim::Rule const& rule, std::vector<std::string>& wrong) {
+  if (record.optimizer != optim::name_of(rule)) {
+    wrong.push_back(fmt::format("its optimizer is {}, and the stage file's is {}", escaped(record.optimizer),
+                                optim::name_of(rule)));
   }
 }
 
@@ -138,6 +153,9 @@ std::vector<std::string> misfits(Record const& record, shard::ShardManager const
     }
   });
   wrong.insert(wrong.end(), of_states.begin(), of_states.end());
+  if (wrong.empty()) {
+    check_optimizer(record, manager.memory.request().update.rule, wrong);
+  }
   return wrong;
 }
 

@@ -356,6 +356,8 @@ TEST_CASE("forged records are refused") {
   CHECK_THAT(forge("\"step\":2", "\"step\":-2"), Contains("step is -2; allowed: a whole number from 0"));
   CHECK_THAT(forge("\"step\":2", "\"step\":1"), Contains("applied is 2; allowed: a whole number from 0 to 1"));
   CHECK_THAT(forge("\"step\":2", "\"stop\":2"), Contains("step is missing"));
+  CHECK_THAT(forge("\"samples\":16", "\"samples\":9223372036854775777"),
+             Contains("samples is 9223372036854775777; allowed: a whole number from 0 to 1152921504606846976"));
   CHECK_THAT(forge("\"places\":2", "\"places\":0"), Contains("places is 0"));
   CHECK_THAT(forge("\"places\":2", "\"places\":3000000000"), Contains("places is 3000000000"));
   CHECK_THAT(forge("\"slice_count\":256", "\"slice_count\":9007199254740993"), Contains("slice_count"));
@@ -374,6 +376,28 @@ TEST_CASE("forged records are refused") {
   CHECK_THAT(forge("block1.w", "__metadata__"), Contains("allowed: what a model may call a parameter"));
   CHECK(forge("\"places\":2", "\"places\":16777216").empty());  // it may be so, and the files do not say so
   CHECK_THAT(restore_fails(saves.second).error, Contains("place_00000.safetensors: its header is damaged"));
+}
+
+TEST_CASE("the optimizer and the data are those of the checkpoint, also where sizes and states' names are") {
+  Folder const folder;
+  auto const order = [](std::uint64_t fingerprint) {
+    return SampleOrder{500, {.seed = 1, .shuffled = true, .fingerprint = fingerprint}};
+  };
+  run_small(2, small_config(2), [&](auto& engine, auto&, auto&) {
+    engine.save(folder.path(), {.program_state = {}, .order = order(5), .keep = {}}).wait();
+  });
+  auto const error = [&](std::uint64_t fingerprint, Config const& config = small_config(2)) {
+    RestoreOptions options;
+    options.order = order(fingerprint);
+    return restore_fails(folder.path(), options, config).error;
+  };
+  CHECK(error(5).empty());
+  CHECK(error(0).empty());  // nobody says
+  CHECK_THAT(error(6), Contains("ContractError") && Contains("seed 1, with fingerprint 0000000000000005, and the") &&
+                           Contains("with fingerprint 0000000000000006"));
+  auto const with_l2 = small_config(2).with(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})");
+  CHECK_THAT(error(5, with_l2),
+             Contains("ContractError") && Contains("its optimizer is AdamW, and the stage file's is Adam"));
 }
 
 TEST_CASE("a record that could not be read again is not written, and one beyond other texts' limit is read") {

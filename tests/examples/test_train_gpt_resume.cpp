@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <string>
 #include <vector>
@@ -187,6 +188,11 @@ TEST_CASE("a checkpoint of other data, another seed or another model is refused,
   auto const twice = std::to_string((fs::file_size(place / "text") - 1) / 12);
   CHECK_THAT(output_of(place, shuffled + "--resume auto --seed 7", 2),
              Contains("its data are " + of(samples, "7") + ", and the program's are " + of(twice, "7")));
+  auto other = squares();
+  std::ranges::reverse(other);
+  place.write("text", other);
+  CHECK_THAT(output_of(place, shuffled + "--resume auto --seed 7", 2),
+             Contains("its data are " + of(samples, "7") + ", with fingerprint "));
   place.write("text", squares());
   auto const wider = "--layers 2 --heads 2 --channels 32 --context 12 --order shuffled --seed 7 --steps 2 ";
   CHECK_THAT(output_of(place, std::string{wider} + "--checkpoint saved --resume auto", 2),

@@ -11,6 +11,9 @@ namespace zeroth {
 struct SampleOrderOptions {
   std::uint64_t seed = 0;  ///< Another one is another order. Counts where samples are shuffled.
   bool shuffled = true;    ///< Every epoch has an order of its own; otherwise all have that of the data set.
+  /// Of what the samples are, such as a hash of their file; 0: nobody says. No part of the order: checkpoints have it,
+  /// and restore() refuses data with another one.
+  std::uint64_t fingerprint = 0;
 };
 
 /// The endless stream of samples that all ranks share: position i, counted over all epochs, is one sample of the data
@@ -32,6 +35,7 @@ class ZEROTH_EXPORT SampleOrder {
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }           ///< Samples of the data set.
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }  ///< As it was made.
   [[nodiscard]] bool shuffled() const noexcept { return options_.shuffled; }   ///< As it was made.
+  [[nodiscard]] std::uint64_t fingerprint() const noexcept { return options_.fingerprint; }  ///< As it was made.
   /// True if both give the same samples at all positions: seeds count only where samples are shuffled.
   [[nodiscard]] bool operator==(SampleOrder const& other) const noexcept;
 
