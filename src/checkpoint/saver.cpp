@@ -180,13 +180,18 @@ void Saver::note_read(std::size_t count) {
   changed_.notify_all();
 }
 
-bool Saver::await_read(std::size_t count) {
+bool Saver::await_read(std::size_t count, std::chrono::milliseconds patience, std::function<void()> const& late) {
   std::unique_lock lock{mutex_};
   auto const is_read = [&] { return read_ >= std::min(count, sources_); };
   if (is_read()) {
     return false;
   }
-  changed_.wait(lock, is_read);
+  if (!changed_.wait_for(lock, patience, is_read)) {
+    lock.unlock();
+    late();
+    lock.lock();
+    changed_.wait(lock, is_read);
+  }
   return true;
 }
 

@@ -56,8 +56,9 @@ class Saver {
 
   /// What the compute stream has been given so far is in the file. Not while another one is written.
   void write(FileTask task);
-  /// Waits until the first `count` sources have been read, or never will be. Returns whether that took any time.
-  bool await_read(std::size_t count);
+  /// Waits until the first `count` sources have been read, or never will be; calls `late` where that takes longer than
+  /// `patience`. Returns whether it took any time.
+  bool await_read(std::size_t count, std::chrono::milliseconds patience, std::function<void()> const& late);
   /// Are all?
   [[nodiscard]] bool all_read() const;
   /// Once the file is written: runs `action` on the saver's thread.

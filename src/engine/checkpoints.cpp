@@ -113,12 +113,23 @@ std::filesystem::path Checkpoints::path() const {
 
 void Checkpoints::await_read(shard::FlatId flat) {
   auto const begin = Clock::now();
-  if (saver_.await_read(arrangement_.reads[flat])) {
+  if (await_sources(arrangement_.reads[flat])) {
     waited_ms_ += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }
 }
 
-void Checkpoints::await_read() { saver_.await_read(arrangement_.sources.size()); }
+void Checkpoints::await_read() { await_sources(arrangement_.sources.size()); }
+
+/// Waits for the first `count`; whether that took any time. Other ranks wait for this one meanwhile.
+bool Checkpoints::await_sources(std::size_t count) {
+  auto const timeout = engine_.settings().timeout;
+  return saver_.await_read(count, timeout / 2, [&] {
+    logger().warn(
+        "{}an update has waited {} ms for the save of step {} into {}, which still reads what it changes: ranks that "
+        "wait for this one give up after {} ms (zeroth.timeout_ms)",
+        rank_prefix(), (timeout / 2).count(), save_->record.position.step, save_->folder.string(), timeout.count());
+  });
+}
 
 /// Once the device has decided the step that is saved, and before it decides the one after the next.
 void Checkpoints::note_position() {

@@ -52,6 +52,7 @@ class Checkpoints {
  private:
   struct Save;
   void await_read(shard::FlatId flat);
+  bool await_sources(std::size_t count);
   void note_position();
   void await_all();
   void commit();
@@ -66,7 +67,7 @@ class Checkpoints {
   std::int64_t failed_number_ = 0;  // which one
   bool told_ = true;                // somebody was
   double waited_ms_ = 0;
-  checkpoint::Saver saver_;  // ends first: its thread uses all of the rest
+  checkpoint::Saver saver_;       // ends first: its thread uses all of the rest
 };
 
 }  // namespace zeroth::engine

@@ -282,6 +282,20 @@ TEST_CASE("restoring reads the disk once in all, at every stage and number of ra
   }
 }
 
+TEST_CASE("an update that waits long for a save says so before other ranks give up") {
+  Log const log;
+  Folder const folder;
+  FailPoints::slow_down(std::chrono::milliseconds{40});
+  auto const config = small_config(2).with(R"({"zeroth": {"timeout_ms": 60, "checkpoint": {"buffer_bytes": 0}}})");
+  run_small(1, config, [&](auto& engine, auto& small, auto&) {
+    static_cast<void>(engine.save(folder.path()));
+    train(engine, small, 1);
+    engine.finish();
+  });
+  FailPoints::slow_down(std::chrono::milliseconds{0});
+  CHECK(log.count("an update has waited 30 ms for the save of step 0 into " + folder.path().string()) > 0);
+}
+
 TEST_CASE("a rank that is lost during a save leaves what was there") {
   Folder const folder;
   run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
