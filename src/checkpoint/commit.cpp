@@ -46,6 +46,21 @@ void sync(fs::path const& folder) {
   }
 }
 
+/// With those above it that are not there, each of which is on the disk before the next is made.
+void make_folder(fs::path const& folder, std::error_code& error) {
+  if (fs::is_directory(folder, error)) {
+    return;
+  }
+  error.clear();
+  auto const parent = folder.parent_path();
+  if (!parent.empty() && parent != folder) {
+    make_folder(parent, error);
+  }
+  if (!error && fs::create_directory(folder, error)) {
+    error.assign(sync_folder(parent.empty() ? "." : parent), std::generic_category());
+  }
+}
+
 /// Unreachable under its name at once, and then gone: nobody reads half of it.
 /// It stays while somebody reads it, until a later save.
 void remove_checkpoint(fs::path const& checkpoint) {
@@ -65,10 +80,14 @@ void remove_checkpoint(fs::path const& checkpoint) {
   }
 }
 
+/// Of the data of each file.
+std::int64_t bytes_in(Contents const& contents) noexcept {
+  return contents.state_bytes + hash_count(contents) * static_cast<std::int64_t>(sizeof(std::uint64_t));
+}
+
 /// A file system that not all ranks see, or somebody who clears up.
-void expect_files(fs::path const& partial, Contents const& contents) {
-  auto const bytes = contents.state_bytes + hash_count(contents) * static_cast<std::int64_t>(sizeof(std::uint64_t));
-  for (int place = 0; place < contents.places; ++place) {
+void expect_files(fs::path const& partial, int places, std::int64_t bytes) {
+  for (int place = 0; place < places; ++place) {
     std::error_code error;
     auto const size = fs::file_size(partial / file_name(place), error);
     if (error) {
@@ -104,16 +123,6 @@ void give_name(fs::path const& partial, fs::path const& checkpoint) {
   }
 }
 
-/// Judges by the record and the sizes of the files. A checkpoint that is not whole does not count as one that is kept.
-bool seems_whole(fs::path const& checkpoint) {
-  try {
-    expect_files(checkpoint, read_record(checkpoint).contents);
-    return true;
-  } catch (Error const&) {
-    return false;
-  }
-}
-
 /// Undoes give_name().
 void take_name(fs::path const& partial, fs::path const& checkpoint) {
   std::error_code error;
@@ -136,7 +145,7 @@ void take_name(fs::path const& partial, fs::path const& checkpoint) {
   }
 }
 
-void retain(fs::path const& folder, std::int64_t newest, Retention const& retention) {
+void retain(fs::path const& folder, std::int64_t newest, Retention const& retention, KnownFiles& known) {
   if (retention.keep == 0) {
     return;
   }
@@ -149,7 +158,8 @@ void retain(fs::path const& folder, std::int64_t newest, Retention const& retent
     bool const stays = kept < retention.keep || (retention.keep_every > 0 && step % retention.keep_every == 0);
     if (!stays) {
       remove_checkpoint(checkpoint);
-    } else if (kept < retention.keep && (step == newest || seems_whole(checkpoint))) {
+      known.forget(checkpoint);
+    } else if (kept < retention.keep && known.seem_whole(checkpoint)) {
       ++kept;
     }
   }
@@ -159,7 +169,7 @@ void retain(fs::path const& folder, std::int64_t newest, Retention const& retent
 
 FolderLock::FolderLock(fs::path folder, std::string const& job) : folder_{std::move(folder)} {
   std::error_code error;
-  fs::create_directories(folder_, error);
+  make_folder(folder_, error);
   if (error) {
     refuse(folder_, fmt::format("the folder cannot be made: {}", error.message()));
   }
@@ -222,14 +232,45 @@ fs::path partial_folder(fs::path const& folder, std::int64_t step, std::string c
 
 void make_partial_folder(fs::path const& partial) {
   std::error_code error;
-  fs::create_directories(partial, error);
+  make_folder(partial.parent_path(), error);
+  if (!error) {
+    fs::create_directory(partial, error);
+  }
   if (error) {
     refuse(partial, fmt::format("the folder cannot be made: {}", error.message()));
   }
 }
 
-fs::path commit(fs::path const& folder, fs::path const& partial, Record const& record, Retention const& retention) {
-  expect_files(partial, record.contents);
+bool KnownFiles::seem_whole(fs::path const& checkpoint) {
+  try {
+    auto known = files_.find(checkpoint);
+    auto const version = version_of(checkpoint);
+    if (known == files_.end() || version == Version{} || known->second.version != version) {
+      note(checkpoint, read_record(checkpoint).contents);
+      known = files_.find(checkpoint);
+    }
+    expect_files(checkpoint, known->second.places, known->second.bytes);
+    return true;
+  } catch (Error const&) {
+    return false;
+  }
+}
+
+void KnownFiles::note(fs::path const& checkpoint, Contents const& contents) {
+  files_[checkpoint] = {version_of(checkpoint), contents.places, bytes_in(contents)};
+}
+
+KnownFiles::Version KnownFiles::version_of(fs::path const& checkpoint) noexcept {
+  struct stat record = {};
+  if (::stat((checkpoint / record_name).c_str(), &record) != 0) {
+    return {};
+  }
+  return {static_cast<std::int64_t>(record.st_ino), record.st_size, record.st_mtim.tv_sec, record.st_mtim.tv_nsec};
+}
+
+fs::path commit(fs::path const& folder, fs::path const& partial, Record const& record, Retention const& retention,
+                KnownFiles& known) {
+  expect_files(partial, record.contents.places, bytes_in(record.contents));
   write_whole_file("checkpoint file", partial / record_name, to_text(record));
   sync(partial);
   auto const checkpoint = folder / checkpoint_name(record.position.step);
@@ -244,11 +285,12 @@ fs::path commit(fs::path const& folder, fs::path const& partial, Record const& r
     }
     throw;
   }
+  known.note(checkpoint, record.contents);
   discard(partial);  // a checkpoint of before, if its name was this one's
   auto leaving = checkpoint;
   leaving += leaving_suffix;
   discard(leaving);
-  retain(folder, record.position.step, retention);
+  retain(folder, record.position.step, retention, known);
   return checkpoint;
 }
 

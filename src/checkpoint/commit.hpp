@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// How a checkpoint that all ranks have written gets its name, and how those before it lose theirs.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "zeroth/checkpoint/record.hpp"
@@ -35,6 +37,26 @@ class FolderLock {
   bool locked_ = false;
 };
 
+/// What files checkpoints have, so that each record is read once, and not at every save.
+class KnownFiles {
+ public:
+  /// Judges by the record and the sizes of the files. A checkpoint that is not whole does not count as one that is
+  /// kept.
+  [[nodiscard]] bool seem_whole(std::filesystem::path const& checkpoint);
+  void note(std::filesystem::path const& checkpoint, Contents const& contents);
+  void forget(std::filesystem::path const& checkpoint) { files_.erase(checkpoint); }
+
+ private:
+  using Version = std::array<std::int64_t, 4>;  // of the record's file; zeros: there is none
+  [[nodiscard]] static Version version_of(std::filesystem::path const& checkpoint) noexcept;
+  struct Files {
+    Version version{};
+    int places = 0;
+    std::int64_t bytes = 0;
+  };
+  std::map<std::filesystem::path, Files> files_;
+};
+
 /// Where the checkpoint of a step is made: no other save has this name.
 [[nodiscard]] std::filesystem::path partial_folder(std::filesystem::path const& folder, std::int64_t step,
                                                    std::string const& save_id);
@@ -44,7 +66,7 @@ void make_partial_folder(std::filesystem::path const& partial);
 /// and removes what `retention` does not keep. Every step is on the disk before the next begins. Throws SystemError;
 /// the folder is then as it was before. Returns the checkpoint.
 std::filesystem::path commit(std::filesystem::path const& folder, std::filesystem::path const& partial,
-                             Record const& record, Retention const& retention);
+                             Record const& record, Retention const& retention, KnownFiles& known);
 /// Removes the file of `place` after a save that failed, as far as that can be done. Every rank removes its own, since
 /// ranks may not see the same folder.
 void discard(std::filesystem::path const& partial, int place) noexcept;

@@ -181,7 +181,7 @@ void Checkpoints::commit() {
     saver_.commit([this, &save = *save_] {
       save.record.contents = arrangement_.contents;
       save.record.origin = origin();
-      checkpoint::commit(save.folder, save.partial, save.record, save.retention);
+      checkpoint::commit(save.folder, save.partial, save.record, save.retention, known_);
       engine_.job->note_progress(save.record.position.step);
     });
   }

@@ -67,6 +67,7 @@ class Checkpoints {
   std::int64_t failed_number_ = 0;  // which one
   bool told_ = true;                // somebody was
   double waited_ms_ = 0;
+  checkpoint::KnownFiles known_;  // the saver's thread's
   checkpoint::Saver saver_;       // ends first: its thread uses all of the rest
 };
 

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "checkpoint/commit.hpp"
 #include "runs.hpp"
 #include "small_run.hpp"
 #include "support/fail_points.hpp"
@@ -280,6 +281,37 @@ TEST_CASE("restoring reads the disk once in all, at every stage and number of ra
       CHECK(read < 2 * data);
     }
   }
+}
+
+TEST_CASE("saves read no record again to know which checkpoints stay") {
+  Folder const folder;
+  SaveOptions options;
+  options.keep = 3;
+  std::vector<std::int64_t> read;
+  run_small(1, small_config(2), [&](auto& engine, auto& small, auto&) {
+    for (int step = 0; step < 5; ++step) {
+      train(engine, small, 1);
+      auto const before = FailPoints::bytes_read();
+      engine.save(folder.path(), options).wait();
+      read.push_back(FailPoints::bytes_read() - before);
+    }
+  });
+  CHECK(std::ranges::max(read) < 100);  // what latest says; a record has thousands
+  CHECK(folder.contents() == ".lock latest step_00000003 step_00000004 step_00000005 ");
+}
+
+TEST_CASE("folders that a claim makes are on the disk, each in the one above it") {
+  Folder const root;
+  std::set<std::string> failed;
+  for (int call = 1; call <= 6; ++call) {
+    fs::remove_all(root / "new");
+    FailPoints::arm(root.path(), call, EIO);
+    static_cast<void>(thrown<SystemError>([&] { checkpoint::FolderLock const lock{root / "new" / "newer", "test"}; }));
+    failed.insert(FailPoints::failed());
+    FailPoints::disarm();
+  }
+  CHECK(failed.contains("fsync " + root.path().string()));
+  CHECK(failed.contains("fsync " + (root / "new").string()));
 }
 
 TEST_CASE("an update that waits long for a save says so before other ranks give up") {
