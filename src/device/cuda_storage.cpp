@@ -35,12 +35,16 @@ void copy(Stream& stream, void* destination, void const* source, std::size_t byt
 CudaStorage::CudaStorage(CudaContext& context, std::int64_t bytes, std::string_view purpose)
     : memory_{context, bytes, fmt::format("states that are offloaded to memory of the host, {}", purpose)} {}
 
-void CudaStorage::read(Stream& stream, Stored const& from, std::span<std::byte> memory) {
-  copy(stream, memory.data(), memory_.data() + from.position, memory.size(), from, "read");
+void CudaStorage::read(Stream& stream, std::span<StoredPiece const> pieces) {
+  for (auto const& [from, memory] : pieces) {
+    copy(stream, memory.data(), memory_.data() + from.position, memory.size(), from, "read");
+  }
 }
 
-void CudaStorage::write(Stream& stream, Stored const& to, std::span<std::byte const> memory) {
-  copy(stream, memory_.data() + to.position, memory.data(), memory.size(), to, "written");
+void CudaStorage::write(Stream& stream, std::span<StoredPiece const> pieces) {
+  for (auto const& [to, memory] : pieces) {
+    copy(stream, memory_.data() + to.position, memory.data(), memory.size(), to, "written");
+  }
 }
 
 }  // namespace zeroth::device

@@ -10,8 +10,10 @@ class CudaStorage final : public Storage {
  public:
   /// `purpose` is whose bytes they are: "exp_avg". Throws SystemError.
   CudaStorage(CudaContext& context, std::int64_t bytes, std::string_view purpose);
-  void read(Stream& stream, Stored const& from, std::span<std::byte> memory) override;
-  void write(Stream& stream, Stored const& to, std::span<std::byte const> memory) override;
+  using Storage::read;
+  using Storage::write;
+  void read(Stream& stream, std::span<StoredPiece const> pieces) override;
+  void write(Stream& stream, std::span<StoredPiece const> pieces) override;
   [[nodiscard]] std::byte* data() const noexcept override { return memory_.data(); }
   [[nodiscard]] std::int64_t bytes_taken() const override { return memory_.bytes(); }
 

@@ -7,6 +7,7 @@
 #include <sys/vfs.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -23,6 +24,7 @@ namespace zeroth::device {
 namespace {
 
 constexpr std::string_view what = "the states that are offloaded to a file";
+constexpr std::size_t most_at_once = 3;  // pieces: a task has room for them
 constexpr std::chrono::milliseconds between_checks{50};
 constexpr std::chrono::milliseconds patience_at_the_end{500};  // with what the disk has begun
 
@@ -70,6 +72,7 @@ struct FileStorage::Shared {
   }
   void work();
   [[nodiscard]] Transfer& begin(Way way, std::int64_t position, std::byte* memory, std::int64_t bytes);
+  void finish(Transfer& transfer, Stored const& at);
   [[nodiscard]] bool wait(Transfer& transfer);
   [[nodiscard]] std::exception_ptr check() const noexcept;
   std::uint32_t fail(Transfer& transfer, std::exception_ptr error) noexcept;
@@ -93,7 +96,7 @@ FileStorage::FileStorage(StorageOptions const& options) : shared_{std::make_shar
     warning_ = fmt::format("the file system of {} has no direct I/O: states go through the system's cache of files",
                            options.folder.string());
   }
-  constexpr std::size_t at_once = 8;  // streams, and who saves: more allocate
+  constexpr std::size_t at_once = 8 * most_at_once;  // of streams, and of who saves: more allocate
   shared_->free.reserve(at_once);
   shared_->waiting.reserve(at_once);
   for (std::size_t i = 0; i < at_once; ++i) {
@@ -235,32 +238,49 @@ bool FileStorage::Shared::wait(Transfer& transfer) {
   }
 }
 
-void FileStorage::transfer(Way way, Stored const& at, std::byte* memory, std::int64_t bytes) const {
-  if (bytes == 0) {
-    return;
-  }
+/// All of `pieces` side by side. Their memory is not used any more, or the disk is stuck.
+void FileStorage::transfer(Way way, std::span<StoredPiece const> pieces) const {
   auto& shared = *shared_;
-  auto const describe = [&](std::string_view why) {
+  std::array<Shared::Transfer*, most_at_once> begun{};
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    auto const& [at, memory] = pieces[i];
+    begun[i] = memory.empty() ? nullptr : &shared.begin(way, at.position, memory.data(), std::ssize(memory));
+  }
+  shared.changed.notify_all();
+  std::exception_ptr first;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    try {
+      if (begun[i] != nullptr) {
+        shared.finish(*begun[i], pieces[i].at);
+      }
+    } catch (...) {
+      first = first ? first : std::current_exception();
+    }
+  }
+  if (first) {
+    std::rethrow_exception(first);
+  }
+}
+
+void FileStorage::Shared::finish(Transfer& transfer, Stored const& at) {
+  auto const describe = [&, bytes = transfer.bytes](std::string_view why) {
     return fmt::format("{}; bytes {} to {}: {} of unit \"{}\"", why, at.position, at.position + bytes, at.state,
                        at.unit);
   };
-  auto& transfer = shared.begin(way, at.position, memory, bytes);
-  shared.changed.notify_all();
-  bool const ended = shared.wait(transfer);
+  bool const ended = wait(transfer);
   std::exception_ptr error;
   {
-    std::lock_guard const lock{shared.mutex};
+    std::lock_guard const lock{mutex};
     error = std::exchange(transfer.error, nullptr);
     if (ended) {
-      shared.free.push_back(&transfer);
+      free.push_back(&transfer);
     }
   }
   if (!ended && !error) {
-    throw SystemError{
-        describe(fmt::format("{} in {}: the disk does not answer: {} took more than {} ms, "
-                             "three quarters of zeroth.timeout_ms",
-                             what, shared.options.folder.string(), way == Way::read ? "reading" : "writing",
-                             shared.options.timeout.count()))};
+    throw SystemError{describe(fmt::format(
+        "{} in {}: the disk does not answer: {} took more than {} ms, "
+        "three quarters of zeroth.timeout_ms",
+        what, options.folder.string(), transfer.way == Way::read ? "reading" : "writing", options.timeout.count()))};
   }
   if (error) {
     try {
@@ -271,14 +291,14 @@ void FileStorage::transfer(Way way, Stored const& at, std::byte* memory, std::in
   }
 }
 
-void FileStorage::read(Stream& stream, Stored const& from, std::span<std::byte> memory) {
-  as_cpu(stream).post([this, from, memory] { transfer(Way::read, from, memory.data(), std::ssize(memory)); });
-}
-
-void FileStorage::write(Stream& stream, Stored const& to, std::span<std::byte const> memory) {
-  as_cpu(stream).post([this, to, memory] {
-    transfer(Way::write, to, const_cast<std::byte*>(memory.data()), std::ssize(memory));  // which is only read
-  });
+void FileStorage::move(Way way, Stream& stream, std::span<StoredPiece const> pieces) {
+  while (!pieces.empty()) {
+    auto const now = pieces.first(std::min(pieces.size(), most_at_once));
+    std::array<StoredPiece, most_at_once> copy{};
+    std::ranges::copy(now, copy.begin());
+    as_cpu(stream).post([this, way, copy, count = now.size()] { transfer(way, std::span{copy}.first(count)); });
+    pieces = pieces.subspan(now.size());
+  }
 }
 
 }  // namespace zeroth::device

@@ -16,8 +16,10 @@ class FileStorage final : public Storage {
   /// Takes the room. Throws SystemError.
   explicit FileStorage(StorageOptions const& options);
   ~FileStorage() override;  ///< Leaves a disk that is stuck alone: its threads end when it answers.
-  void read(Stream& stream, Stored const& from, std::span<std::byte> memory) override;
-  void write(Stream& stream, Stored const& to, std::span<std::byte const> memory) override;
+  using Storage::read;
+  using Storage::write;
+  void read(Stream& stream, std::span<StoredPiece const> pieces) override { move(Way::read, stream, pieces); }
+  void write(Stream& stream, std::span<StoredPiece const> pieces) override { move(Way::write, stream, pieces); }
   [[nodiscard]] std::int64_t bytes_taken() const override;
   [[nodiscard]] std::string_view warning() const noexcept override { return warning_; }
   [[nodiscard]] bool stuck() const noexcept override;
@@ -25,7 +27,8 @@ class FileStorage final : public Storage {
  private:
   struct Shared;
   enum class Way : bool { read, write };
-  void transfer(Way way, Stored const& at, std::byte* memory, std::int64_t bytes) const;
+  void move(Way way, Stream& stream, std::span<StoredPiece const> pieces);
+  void transfer(Way way, std::span<StoredPiece const> pieces) const;
 
   std::shared_ptr<Shared> shared_;  // with threads that outlive this where the disk is stuck
   std::string warning_;

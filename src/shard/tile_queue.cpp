@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shard/tile_queue.hpp"
 
+#include <numeric>
 #include <span>
 
 #include "core/block_file.hpp"
 
 namespace zeroth::shard {
+namespace {
+
+std::int64_t bytes_in(std::span<device::StoredPiece const> pieces) noexcept {
+  return std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0},
+                         [](std::int64_t sum, auto const& piece) { return sum + std::ssize(piece.memory); });
+}
+
+}  // namespace
 
 TileQueue::TileQueue(Parts const& parts)
     : parts_{parts}, updates_{parts.device->make_stream("compute", device::Overlap::off)} {
@@ -29,9 +38,9 @@ std::int64_t TileQueue::bytes_of_slice(std::int64_t number, StoredState const& s
   return whole_blocks(tile(number).elements.count() * state.element_bytes);
 }
 
-/// Calls `move(where on the disk, memory)` for each state of a tile, and for each of its slices.
-template <class F>
-void TileQueue::each_state(std::int64_t number, Of slices, F const& move) {
+/// Each state of a tile, and each of its slices, which move side by side. Valid until the next call.
+std::span<device::StoredPiece const> TileQueue::pieces(std::int64_t number, Of slices) {
+  pieces_.clear();
   auto const& of = tile(number);
   auto const& unit = parts_.layout->flats()[of.flat];
   auto const& states = (*parts_.states)[of.flat];
@@ -44,10 +53,12 @@ void TileQueue::each_state(std::int64_t number, Of slices, F const& move) {
     auto const end = slices == Of::all ? state.stored.slices : state.own_slice + 1;
     for (auto slice = slices == Of::all ? 0 : state.own_slice; slice < end; ++slice) {
       auto const before = slice * state.stored.stride + of.elements.begin - state.in_memory_count;
-      move(device::Stored{state.position + before * state.element_bytes, state.name, unit.name},
-           std::span{buffer(number).data + parts_.plan->in_tile[k] + slice * bytes, static_cast<std::size_t>(bytes)});
+      pieces_.push_back(
+          {device::Stored{state.position + before * state.element_bytes, state.name, unit.name},
+           std::span{buffer(number).data + parts_.plan->in_tile[k] + slice * bytes, static_cast<std::size_t>(bytes)}});
     }
   }
+  return pieces_;
 }
 
 void TileQueue::read(std::int64_t number) {
@@ -57,10 +68,9 @@ void TileQueue::read(std::int64_t number) {
   stream.wait(*to.free);
   if (parts_.plan->read_bytes > 0) {
     device::SpanScope const span{stream, "read", parts_.layout->flats()[tile(number).flat].name};
-    each_state(number, Of::own, [&](device::Stored const& from, std::span<std::byte> memory) {
-      parts_.storage->read(stream, from, memory);
-      traffic_.read_bytes += std::ssize(memory);
-    });
+    auto const all = pieces(number, Of::own);
+    parts_.storage->read(stream, all);
+    traffic_.read_bytes += bytes_in(all);
   }
   stream.record(*to.ready);
 }
@@ -91,10 +101,9 @@ void TileQueue::release() {
   stream.wait(publish_ ? *from.published : *from.updated);
   {
     device::SpanScope const span{stream, "write", parts_.layout->flats()[tile(next_).flat].name};
-    each_state(next_, Of::all, [&](device::Stored const& to, std::span<std::byte const> memory) {
-      parts_.storage->write(stream, to, memory);
-      traffic_.written_bytes += std::ssize(memory);
-    });
+    auto const all = pieces(next_, Of::all);
+    parts_.storage->write(stream, all);
+    traffic_.written_bytes += bytes_in(all);
   }
   stream.record(*from.free);
   ++next_;

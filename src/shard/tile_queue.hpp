@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,8 +87,7 @@ class TileQueue {
   [[nodiscard]] Tile const& tile(std::int64_t number) const noexcept;
   [[nodiscard]] Buffer& buffer(std::int64_t number) noexcept;
   enum class Of : bool { own, all };
-  template <class F>
-  void each_state(std::int64_t number, Of slices, F const& move);
+  [[nodiscard]] std::span<device::StoredPiece const> pieces(std::int64_t number, Of slices);
   [[nodiscard]] std::int64_t bytes_of_slice(std::int64_t number, StoredState const& state) const noexcept;
   void read(std::int64_t number);
 
@@ -95,7 +95,8 @@ class TileQueue {
   std::unique_ptr<device::Stream> updates_;  // the compute stream, whose waits for tiles are counted by themselves
   std::vector<Buffer> buffers_;
   Publish publish_;
-  std::int64_t next_ = 0, read_ = 0;  // counted over all updates: to be acquired, to be read
+  std::int64_t next_ = 0, read_ = 0;         // counted over all updates: to be acquired, to be read
+  std::vector<device::StoredPiece> pieces_;  // see pieces()
   DiskTraffic traffic_;
 };
 

@@ -40,16 +40,21 @@ class VirtualStorage final : public device::Storage {
  public:
   VirtualStorage(double bytes_per_s, std::int64_t bytes, Links& reads, Links& writes, std::byte* data = nullptr)
       : us_per_byte_{1e6 / bytes_per_s}, bytes_{bytes}, data_{data}, reads_{reads}, writes_{writes} {}
-  void read(device::Stream& stream, device::Stored const& /*from*/, std::span<std::byte> memory) override {
-    as_virtual(stream).transfer(reads_, us_per_byte_ * static_cast<double>(memory.size()));
+  void read(device::Stream& stream, std::span<device::StoredPiece const> pieces) override {
+    move(stream, reads_, pieces);
   }
-  void write(device::Stream& stream, device::Stored const& /*to*/, std::span<std::byte const> memory) override {
-    as_virtual(stream).transfer(writes_, us_per_byte_ * static_cast<double>(memory.size()));
+  void write(device::Stream& stream, std::span<device::StoredPiece const> pieces) override {
+    move(stream, writes_, pieces);
   }
   [[nodiscard]] std::byte* data() const noexcept override { return data_; }
   [[nodiscard]] std::int64_t bytes_taken() const override { return bytes_; }
 
  private:
+  void move(device::Stream& stream, Links& links, std::span<device::StoredPiece const> pieces) const {
+    for (auto const& piece : pieces) {
+      as_virtual(stream).transfer(links, us_per_byte_ * static_cast<double>(piece.memory.size()));
+    }
+  }
   double us_per_byte_;
   std::int64_t bytes_;
   std::byte* data_;

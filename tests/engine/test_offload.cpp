@@ -235,6 +235,29 @@ TEST_CASE("transfers that no thread has begun give up with those that hang") {
   CHECK_THAT(messages_of(outcome), Contains("the disk does not answer: ") && Contains("750 ms"));
 }
 
+TEST_CASE("all states of a tile are on their way at once") {
+  DiskEnds const ends;
+  Folder const folder;
+  constexpr OnDisk in_line{1, 2048, false, false, 1, 4096, 8};
+  int held = 0;
+  auto const outcome = run_job(1, [&](Job& job) {
+    SmallModel const small;
+    Engine<bf16> engine{job, small.model, offloaded(1, folder.path(), 120000, in_line)};
+    train(engine, small, 1);
+    FailPoints::odd_disk({.folder = folder.path(), .holds = true});
+    std::jthread const watch{[&] {
+      auto const deadline = Clock::now() + std::chrono::seconds{20};
+      while ((held = FailPoints::held()) < 3 && Clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      }
+      FailPoints::odd_disk({});
+    }};
+    train(engine, small, 1);
+  });
+  CHECK(messages_of(outcome) == "");
+  CHECK(held == 3);  // the master, and two of the optimizer's
+}
+
 TEST_CASE("ranks that wait for a disk that hangs end with the job, long before the timeout") {
   DiskEnds const ends;
   Folder const folder;

@@ -34,6 +34,12 @@ struct Stored {
   std::string_view unit;      ///< Whose.
 };
 
+/// What is moved between there and memory.
+struct StoredPiece {
+  Stored at;                    ///< Where it is.
+  std::span<std::byte> memory;  ///< What is there, or comes there.
+};
+
 /// A rank's own. No death leaves anything of it behind. Any thread may enqueue, on streams of the same device; who
 /// reads what another stream writes waits for that.
 ///
@@ -46,10 +52,20 @@ class ZEROTH_EXPORT Storage {
   Storage(Storage const&) = delete;
   Storage& operator=(Storage const&) = delete;
   virtual ~Storage() = default;
-  /// Fills `memory`, which is aligned to 4096 bytes and is a multiple of that, on `stream`.
-  virtual void read(Stream& stream, Stored const& from, std::span<std::byte> memory) = 0;
+  /// Fills the memory of `pieces` on `stream`, side by side: it is aligned to 4096 bytes and is a multiple of that.
+  virtual void read(Stream& stream, std::span<StoredPiece const> pieces) = 0;
   /// Likewise writes it.
-  virtual void write(Stream& stream, Stored const& to, std::span<std::byte const> memory) = 0;
+  virtual void write(Stream& stream, std::span<StoredPiece const> pieces) = 0;
+  /// A piece alone.
+  void read(Stream& stream, Stored const& from, std::span<std::byte> memory) {
+    StoredPiece const piece{from, memory};
+    read(stream, std::span{&piece, 1});
+  }
+  /// Likewise.
+  void write(Stream& stream, Stored const& to, std::span<std::byte const> memory) {
+    StoredPiece const piece{to, {const_cast<std::byte*>(memory.data()), memory.size()}};  // which is only read
+    write(stream, std::span{&piece, 1});
+  }
   /// Its bytes, where they are memory that host and device reach as they reach Device::allocate_host()'s. Null: read()
   /// and write() alone do.
   [[nodiscard]] virtual std::byte* data() const noexcept { return nullptr; }
