@@ -111,6 +111,13 @@ TEST_CASE("a step of a job and the next job have ports of their own") {
   CHECK(port("4711", "1") != port("4712", "0"));
 }
 
+TEST_CASE("a port that was derived may be another job's, and one that was given is the only one") {
+  CHECK(address_of_job(srun).ports == 8);
+  CHECK(address_of_job(open_mpi).ports == 8);
+  CHECK(address_of_job(torchrun).ports == 1);
+  CHECK(address_of_job(srun + Environment{{"MASTER_PORT", "1234"}}).ports == 1);
+}
+
 TEST_CASE("programs that are started by hand are told apart, and their ranks are not") {
   using namespace std::string_literals;
   auto const program = program_of(

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <memory>
@@ -122,6 +123,46 @@ TEST_CASE("a port that is taken is named, with what to do") {
   CHECK_THAT(outcome_of([&] { return std::to_string(Store{options}.rank()); }),
              StartsWith("SystemError: rank 0's store cannot listen at port " + std::to_string(first.port())) &&
                  Contains("(MASTER_PORT=") && Contains("Address already in use") && Contains("another port"));
+}
+
+TEST_CASE("a job whose port another one has meets at one of the next") {
+  Store const other{rank_options(0, 2, 0)};
+  auto const options = [&](int rank) {
+    auto mine = rank_options(rank, 2, other.port());
+    mine.at.token = "the job beside it";
+    mine.at.ports = std::min(100, 65536 - other.port());
+    return mine;
+  };
+  std::string got;
+  int port = 0;
+  std::thread early{[&] {
+    got = outcome_of([&] {
+      Store rank1{options(1)};
+      port = rank1.port();
+      return joined(rank1.gather("all", "1", patience));
+    });
+  }};
+  {
+    Store rank0{options(0)};
+    CHECK(rank0.port() > other.port());
+    CHECK(joined(rank0.gather("all", "0", patience)) == "0|1|");
+    early.join();
+    CHECK(port == rank0.port());
+  }
+  CHECK(got == "0|1|");
+}
+
+TEST_CASE("a rank of several ports says what it found at each") {
+  Store const other{rank_options(0, 2, 0)};
+  auto options = rank_options(1, 2, other.port());
+  options.at.token = "the job beside it";
+  options.at.ports = 2;
+  options.join_timeout = milliseconds{300};
+  CHECK_THAT(
+      outcome_of([&] { return std::to_string(Store{options}.rank()); }),
+      StartsWith("PeerError: ") && Contains("or one of the next 1 ports") && Contains("job token is not that job's"));
+  options.at.port = 65535;
+  CHECK_THAT(outcome_of([&] { return std::to_string(Store{options}.rank()); }), StartsWith("ContractError: "));
 }
 
 TEST_CASE("a rank that finds nobody says where it looked, and why it failed") {

@@ -23,6 +23,7 @@ namespace {
 
 constexpr int first_derived_port = 20000;  // below the ports that systems hand out, above the well-known ones
 constexpr std::uint64_t derived_ports = 12000;
+constexpr int ports_of_a_job = 8;  // another job, or any program, may have the first
 constexpr int last_port = 65535;
 constexpr std::int64_t most_job_number = std::int64_t{1} << 40;
 
@@ -109,8 +110,13 @@ std::pair<std::string, std::string> find_host(Variables const& variable, Launche
   return {expand_node_list(list->value, list->name).front(), "the first of " + list->words()};
 }
 
-std::pair<int, std::string> find_port(Variables const& variable, LaunchedRank const& launched,
-                                      std::optional<JobId> const& id) {
+struct Port {
+  int first;
+  std::string from;
+  int count = 1;
+};
+
+Port find_port(Variables const& variable, LaunchedRank const& launched, std::optional<JobId> const& id) {
   if (auto const given = first_set(variable, {"ZEROTH_STORE_PORT", "MASTER_PORT"})) {
     auto const port = static_cast<int>(whole_number(given->name, given->value, 1, last_port));
     auto const torchruns = first_set(variable, {"TORCHELASTIC_USE_AGENT_STORE"});
@@ -124,7 +130,8 @@ std::pair<int, std::string> find_port(Variables const& variable, LaunchedRank co
   if (launched.kind == Launcher::torchrun || !id) {
     throw_missing(launched, "MASTER_PORT", missing);
   }
-  return {first_derived_port + static_cast<int>(id->number % derived_ports), fmt::format("port from {}", id->text)};
+  return {first_derived_port + static_cast<int>(id->number % derived_ports), fmt::format("port from {}", id->text),
+          ports_of_a_job};
 }
 
 }  // namespace
@@ -155,8 +162,8 @@ std::string this_program() {
 StoreAddress find_store_address(Variables const& variable, LaunchedRank const& launched, std::string const& program) {
   auto const id = find_job_id(variable, launched.kind);
   auto const [host, host_from] = find_host(variable, launched);
-  auto const [port, port_from] = find_port(variable, launched, id);
-  StoreAddress address{host, port, fmt::format("{}, {}", host_from, port_from), {}};
+  auto const [port, port_from, ports] = find_port(variable, launched, id);
+  StoreAddress address{host, port, fmt::format("{}, {}", host_from, port_from), {}, ports};
   if (auto const given = first_set(variable, {"ZEROTH_JOB_TOKEN"})) {
     if (given->value.size() > most_token_bytes) {
       throw ConfigError{fmt::format("ZEROTH_JOB_TOKEN in the environment has {} bytes: allowed are {}",

@@ -16,7 +16,7 @@ namespace zeroth::comm {
 /// (TORCHELASTIC_USE_AGENT_STORE=True), the port after it is taken. The launcher's id is TORCHELASTIC_RUN_ID (unless it
 /// is "none", the default of a job that was given none), Open MPI's PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid, or
 /// SLURM_JOB_ID, with SLURM_STEP_ID under srun. The hash is FNV-1a (64 bits). Slurm's list is SLURM_STEP_NODELIST under
-/// srun, and SLURM_JOB_NODELIST or SLURM_NODELIST.
+/// srun, and SLURM_JOB_NODELIST or SLURM_NODELIST. A port from a hash may be another job's: the next seven do as well.
 ///
 /// Throws ConfigError that names the variables where one is missing or makes no sense.
 [[nodiscard]] StoreAddress find_store_address(Variables const& variable, LaunchedRank const& launched,

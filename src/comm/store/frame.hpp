@@ -35,7 +35,9 @@ enum class Kind : std::uint8_t {
   complaint,  ///< C: a reason, and a Contact for each rank.
 };
 constexpr Kind last_kind = Kind::complaint;
-enum class Refusal : std::uint8_t { config = 1, peer };  ///< ConfigError or PeerError, for the one who is refused.
+/// ConfigError or PeerError, for the one who is refused; `job` is a ConfigError too, unless the job may have another
+/// port.
+enum class Refusal : std::uint8_t { config = 1, peer, job };
 /// ContractError, PeerError or LateError, for the caller.
 enum class Problem : std::uint8_t { contract = 1, peer, late };
 

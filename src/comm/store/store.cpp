@@ -43,7 +43,8 @@ constexpr std::uint64_t spare_descriptors = 64;  // beside one for each rank
 void check_options(StoreOptions const& options) {
   ZEROTH_EXPECTS(options.world >= 1 && options.rank >= 0 && options.rank < options.world,
                  fmt::format("StoreOptions: rank {} of {}", options.rank, options.world));
-  ZEROTH_EXPECTS(!options.at.host.empty() && options.at.port <= 65535 && options.at.port >= (options.rank == 0 ? 0 : 1),
+  ZEROTH_EXPECTS(!options.at.host.empty() && options.at.ports >= 1 && options.at.port + options.at.ports - 1 <= 65535 &&
+                     options.at.port >= (options.rank == 0 ? 0 : 1),
                  fmt::format("StoreAddress: host '{}', port {}", options.at.host, options.at.port));
   ZEROTH_EXPECTS(options.at.token.size() <= most_token_bytes,
                  fmt::format("StoreAddress::token has {} bytes of {}", options.at.token.size(), most_token_bytes));
@@ -77,9 +78,13 @@ void check_descriptor_limit(int world) {
 Descriptor listen_for_ranks(StoreOptions const& options) {
   int error = 0;
   auto listener = listen_at(options.at.host, options.at.port, error);
+  for (int more = 1; !listener && error == EADDRINUSE && more < options.at.ports; ++more) {
+    listener = listen_at(options.at.host, options.at.port + more, error);
+  }
   if (!listener) {
     throw SystemError{fmt::format(
-        "rank 0's store cannot listen at port {}{}: {}{}", options.at.port,
+        "rank 0's store cannot listen at port {}{}{}: {}{}", options.at.port,
+        options.at.ports == 1 ? "" : fmt::format(" or one of the next {}", options.at.ports - 1),
         options.at.given_by.empty() ? "" : fmt::format(" ({})", options.at.given_by), error_text(error),
         error == EADDRINUSE ? ": another program, or a job left over from before, has that port; end it, or give all "
                               "ranks another port"
@@ -167,6 +172,7 @@ Store::State::State(StoreOptions const& given) : options{given}, port{given.at.p
     connection.emplace(std::move(mine), 0);
   } else {
     auto joined = join_store(options);
+    port = joined.port;
     options.heartbeat_timeout = joined.heartbeat_timeout;
     connection.emplace(std::move(joined.connection));
     endure(connection->socket(), options.heartbeat_timeout);

@@ -33,6 +33,8 @@ struct StoreAddress {
   /// The same on all ranks of a job, at most 256 bytes, and of no other job: a rank that says another one is refused.
   /// It keeps strangers and stale processes out and is no secret: it travels as it is.
   std::string token = {};
+  /// Rank 0 takes the first of so many that is free, from `port` on, and the others look for it at all of them.
+  int ports = 1;
 };
 
 struct StoreOptions {

@@ -24,23 +24,35 @@ constexpr milliseconds first_pause{10};
 constexpr milliseconds time_for_last_attempt{100};
 constexpr milliseconds longest_pause{1000};
 
-std::string place_of(StoreOptions const& options) {
-  return fmt::format("{}{}", address_of(options.at.host, options.at.port),
+/// Who answers at a port is not rank 0 of this job.
+struct NotThere {
+  std::string what;
+};
+
+std::string place_of(StoreOptions const& options, int port) {
+  return fmt::format("{}{}", address_of(options.at.host, port),
                      options.at.given_by.empty() ? "" : fmt::format(" ({})", options.at.given_by));
 }
 
-[[noreturn]] void throw_refusal(StoreOptions const& options, BodyReader body) {
-  auto const refusal = static_cast<Refusal>(body.number(1, 2));
-  auto const message =
-      fmt::format("rank 0's store at {} refused this process: {}", place_of(options), body.text(most_value_bytes));
-  if (refusal == Refusal::config) {
-    throw ConfigError{message};
+/// All that were tried.
+std::string places_of(StoreOptions const& options) {
+  auto const place = place_of(options, options.at.port);
+  return options.at.ports == 1 ? place : fmt::format("{} or one of the next {} ports", place, options.at.ports - 1);
+}
+
+[[noreturn]] void throw_refusal(StoreOptions const& options, int port, BodyReader body) {
+  auto const refusal = static_cast<Refusal>(body.number(1, 3));
+  auto message = fmt::format("rank 0's store at {} refused this process: {}", place_of(options, port),
+                             body.text(most_value_bytes));
+  switch (refusal) {
+    case Refusal::peer: throw PeerError{message};
+    case Refusal::job: throw NotThere{std::move(message)};
+    default: throw ConfigError{message};
   }
-  throw PeerError{message};
 }
 
 /// Waits for the answer to hello: the heartbeat timeout; or why there is none, in `problem`.
-std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions const& options,
+std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions const& options, int port,
                                           Clock::time_point deadline, std::string& problem) {
   while (true) {
     bool const is_in_time = await_socket(connection.socket(), connection.events(), deadline);
@@ -49,7 +61,7 @@ std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions c
     if (auto const frame = connection.next()) {
       BodyReader body{frame->body};
       if (frame->kind == Kind::refusal) {
-        throw_refusal(options, body);
+        throw_refusal(options, port, body);
       }
       if (frame->kind != Kind::welcome) {
         throw BadFrame{"something before its greeting"};
@@ -64,8 +76,9 @@ std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions c
 }
 
 /// One attempt: joined, or why not in `problem`, if another one may do better.
-std::optional<Joined> try_to_join(StoreOptions const& options, Clock::time_point deadline, std::string& problem) {
-  auto attempt = connect_to(options.at.host, options.at.port, deadline);
+std::optional<Joined> try_to_join(StoreOptions const& options, int port, Clock::time_point deadline,
+                                  std::string& problem) {
+  auto attempt = connect_to(options.at.host, port, deadline);
   if (!attempt.socket) {
     problem = std::move(attempt.problem);
     return std::nullopt;
@@ -77,12 +90,32 @@ std::optional<Joined> try_to_join(StoreOptions const& options, Clock::time_point
   try {
     // What takes the connection need not be rank 0: whoever has its port for a while must not take all the time.
     auto const until = std::min(deadline, Clock::now() + options.answer_timeout);
-    auto const heartbeat = await_welcome(connection, options, until, problem);
-    return heartbeat ? std::optional<Joined>{Joined{std::move(connection), *heartbeat}} : std::nullopt;
+    auto const heartbeat = await_welcome(connection, options, port, until, problem);
+    return heartbeat ? std::optional<Joined>{Joined{std::move(connection), *heartbeat, port}} : std::nullopt;
   } catch (BadFrame const& bad) {
-    throw ConfigError{fmt::format("what answers at {} is not rank 0's store: it sent {}; another program has that port",
-                                  place_of(options), bad.what())};
+    throw NotThere{fmt::format("what answers at {} is not rank 0's store: it sent {}; another program has that port",
+                               place_of(options, port), bad.what())};
   }
+}
+
+/// Likewise at all ports that rank 0 may have. What another job or program says counts where there is one port alone.
+std::optional<Joined> try_ports(StoreOptions const& options, Clock::time_point deadline, std::string& problem) {
+  std::string problems;
+  for (int port = options.at.port; port < options.at.port + options.at.ports; ++port) {
+    try {
+      if (auto joined = try_to_join(options, port, deadline, problem)) {
+        return joined;
+      }
+    } catch (NotThere const& other) {
+      if (options.at.ports == 1) {
+        throw ConfigError{other.what};
+      }
+      problem = other.what;
+    }
+    problems += problems.find(problem) != std::string::npos ? "" : (problems.empty() ? "" : "; ") + problem;
+  }
+  problem = problems;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -95,7 +128,7 @@ Joined join_store(StoreOptions const& options) {
   std::string problem;
   bool logged = false;
   for (auto pause = pause_after({}); true; pause = pause_after(pause)) {
-    if (auto joined = try_to_join(options, deadline, problem)) {
+    if (auto joined = try_ports(options, deadline, problem)) {
       return std::move(*joined);
     }
     auto const now = Clock::now();
@@ -104,12 +137,12 @@ Joined join_store(StoreOptions const& options) {
       throw PeerError{
           fmt::format("rank {} of {} did not find rank 0's store at {} within {}; the last attempt: {}. Is "
                       "rank 0 running, on that host, and may this one reach it there?",
-                      options.rank, options.world, place_of(options), describe(now - begin), problem)};
+                      options.rank, options.world, places_of(options), describe(now - begin), problem)};
     }
     if (!logged && now - begin >= silence_before_log) {
       logged = true;
       logger().warn("{}rank {} still looks for rank 0's store at {}: {}", rank_prefix(), options.rank,
-                    place_of(options), problem);
+                    places_of(options), problem);
     }
     std::this_thread::sleep_for(std::min<Clock::duration>(pause, left - time_for_last_attempt));
   }

@@ -11,6 +11,7 @@ namespace zeroth::comm {
 struct Joined {
   Connection connection;
   std::chrono::milliseconds heartbeat_timeout{};
+  int port = 0;  ///< At which rank 0 was.
 };
 
 /// How long to wait after an attempt that failed, if it was `last` after the one before: 10 ms after the first, which

@@ -272,7 +272,7 @@ void StoreServer::admit(Peer& peer, Hello const& hello) {
            fmt::format("it speaks version {} of the protocol, this is version {}", hello.version, protocol_version));
   } else if (hello.token != options_.token) {
     refuse(
-        peer, Refusal::config,
+        peer, Refusal::job,
         "this process's job token is not that job's: another job has that address; ranks that are started by hand with "
         "arguments that differ need the same ZEROTH_JOB_TOKEN",
         "its job token is not this job's");
