@@ -10,6 +10,7 @@
 #include "comm/operations.hpp"
 #include "comm/staging.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/utf8.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -184,10 +185,11 @@ void check_self_messages(Communicator const& communicator, Label const& label,
       open += each.operation == Operation::send ? 1 : each.operation == Operation::receive ? -1 : 0;
     }
   }
-  ZEROTH_EXPECTS(open == 0, fmt::format("{} on communicator '{}': {} more {} with this rank itself than {} in one "
-                                        "transaction; such messages go in pairs",
-                                        label.purpose, communicator.name(), open > 0 ? open : -open,
-                                        open > 0 ? "sends" : "receives", open > 0 ? "receives" : "sends"));
+  ZEROTH_EXPECTS(open == 0,
+                 fmt::format("{} on communicator '{}': {} more {} with this rank itself than {} in one "
+                             "transaction; such messages go in pairs",
+                             purpose_and_unit(label.purpose, label.unit), communicator.name(), open > 0 ? open : -open,
+                             open > 0 ? "sends" : "receives", open > 0 ? "receives" : "sends"));
 }
 
 }  // namespace
@@ -266,9 +268,9 @@ void Communicator::all_to_all_v(device::Stream& stream, Label const& label, void
                                 std::span<std::int64_t const> receive_counts, Dtype dtype) {
   auto const ranks = static_cast<std::size_t>(world());
   ZEROTH_EXPECTS(send_counts.size() == ranks && receive_counts.size() == ranks,
-                 fmt::format("all_to_all_v ({}{}{}) on communicator '{}': {} counts to send and {} to receive; needed "
+                 fmt::format("all_to_all_v ({}) on communicator '{}': {} counts to send and {} to receive; needed "
                              "are {} of each, one per rank",
-                             label.purpose, label.unit.empty() ? "" : " of ", label.unit, name(), send_counts.size(),
+                             purpose_and_unit(label.purpose, label.unit), name(), send_counts.size(),
                              receive_counts.size(), ranks));
   std::vector<Collective> messages;
   auto const* from = static_cast<std::byte const*>(input);
@@ -297,7 +299,11 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key, std::strin
   constexpr std::size_t longest_name = sizeof(Record::communicator) - 1;
   ZEROTH_EXPECTS(!name.empty() && name.size() <= longest_name,
                  fmt::format("split of communicator '{}': the new name '{}' has {} characters; allowed are 1 to {}",
-                             this->name(), name, name.size(), longest_name));
+                             this->name(), escaped(name), name.size(), longest_name));
+  ZEROTH_EXPECTS(escaped(name) == name,
+                 fmt::format("split of communicator '{}': the new name '{}' is for messages; allowed is UTF-8 without "
+                             "control characters and backslashes",
+                             this->name(), escaped(name)));
   return do_split(color, key, name);
 }
 

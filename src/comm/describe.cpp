@@ -7,14 +7,10 @@
 #include <algorithm>
 
 #include "comm/operations.hpp"
+#include "zeroth/core/utf8.hpp"
 
 namespace zeroth::comm {
 namespace {
-
-/// "forward of unit 'block 3'", "step".
-std::string purpose_and_unit(std::string_view purpose, std::string_view unit) {
-  return unit.empty() ? std::string{purpose} : fmt::format("{} of unit '{}'", purpose, unit);
-}
 
 std::string_view peer_word(Operation operation) noexcept {
   switch (operation) {
@@ -29,6 +25,10 @@ std::string_view peer_word(Operation operation) noexcept {
 }
 
 }  // namespace
+
+std::string purpose_and_unit(std::string_view purpose, std::string_view unit) {
+  return unit.empty() ? escaped(purpose) : fmt::format("{} of unit '{}'", escaped(purpose), escaped(unit));
+}
 
 std::string describe(Label const& label, Collective const& collective, std::span<int const> job_ranks) {
   std::string_view const purpose = label.purpose.substr(0, sizeof(Record::purpose) - 1);

@@ -12,6 +12,9 @@
 
 namespace zeroth::comm {
 
+/// "forward of unit 'block 3'", "step": what a program calls it, without anything that a terminal would obey.
+[[nodiscard]] std::string purpose_and_unit(std::string_view purpose, std::string_view unit);
+
 /// "all_gather (forward of unit 'block 3', 4096 bf16)", "broadcast (step, 1 fp32, root 2)": the root and the partner of
 /// a message as ranks of the job, of which the communicator has `job_ranks`. A peer that is none of them is left out.
 [[nodiscard]] std::string describe(Label const& label, Collective const& collective, std::span<int const> job_ranks);

@@ -274,8 +274,8 @@ std::string HostCommunicator::describe_last_ended() const {
   if (last_ended_.sequence == 0) {
     return "and no transaction has ended here before";
   }
-  return fmt::format("and was last seen in {} ({}{}{}), transaction {}", last_ended_.what, last_ended_.purpose,
-                     last_ended_.unit[0] == '\0' ? "" : " of unit ", last_ended_.unit, last_ended_.sequence);
+  return fmt::format("and was last seen in {} ({}), transaction {}", last_ended_.what,
+                     purpose_and_unit(last_ended_.purpose, last_ended_.unit), last_ended_.sequence);
 }
 
 }  // namespace zeroth::comm

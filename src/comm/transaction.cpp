@@ -31,8 +31,8 @@ bool same(Label const& a, Label const& b) noexcept { return a.purpose == b.purpo
 std::string describe(Transaction const& transaction) {
   std::size_t const count = transaction.group.size() + transaction.messages.size();
   if (count == 0) {
-    return fmt::format("an empty transaction ({}{}{})", transaction.label.purpose,
-                       transaction.label.unit.empty() ? "" : " of ", transaction.label.unit);
+    return fmt::format("an empty transaction ({})",
+                       purpose_and_unit(transaction.label.purpose, transaction.label.unit));
   }
   auto const& first = transaction.group.empty() ? transaction.messages.front() : transaction.group.front();
   return describe(transaction.label, first, transaction.job_ranks) +

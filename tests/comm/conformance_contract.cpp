@@ -6,6 +6,7 @@
 #include <array>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "comm/conformance_parts.hpp"
 #include "zeroth/core/error.hpp"
@@ -106,14 +107,16 @@ std::string check_wrong_shapes(Rank& rank) {
 
 std::string check_names(Rank& rank) {
   std::string problem;
-  for (std::string const name : {"", "sixteen_letters_"}) {
+  for (auto const& [name, allowed] :
+       {std::pair{"", "allowed are 1 to 15"}, std::pair{"sixteen_letters_", "allowed are 1 to 15"},
+        std::pair{"a\x1b[2J\n", R"('a\x1b[2J\x0a' is for messages; allowed is UTF-8)"}}) {
     std::string says = "nothing was thrown";
     try {
       auto const part = rank.communicator.split(0, 0, name);
     } catch (ContractError const& error) {
       says = error.what();
     }
-    problem = first_of(problem, says.find("allowed are 1 to 15") != std::string::npos ? "" : says);
+    problem = first_of(problem, says.find(allowed) != std::string::npos ? "" : says);
   }
   return problem;
 }

@@ -158,6 +158,7 @@ TEST_CASE("collectives in words") {
   CHECK(describe({"step", ""}, {Operation::broadcast, nullptr, nullptr, 1, Dtype::fp64, 3}, of_job) ==
         "broadcast (step, 1 fp64)");  // not a rank of it
   CHECK(describe({"start", ""}, {}, of_job) == "barrier (start)");
+  CHECK(describe({"start\n", "\x1b[2J"}, {}, of_job) == R"(barrier (start\x0a of unit '\x1b[2J'))");
   CHECK(describe_ranks({3}) == "rank 3");
   CHECK(describe_ranks({5, 4}) == "ranks 4 and 5");
   CHECK(describe_ranks({4, 5, 6, 7}) == "ranks 4 to 7");

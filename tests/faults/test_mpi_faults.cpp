@@ -172,7 +172,7 @@ TEST_CASE("a process that is stopped is missed, named and ended") {
   CHECK_THAT(child.output(),
              Contains(" waited ") && Contains("all_reduce (step of unit 'h.3', 2 fp32)") &&
                  Contains("missing: rank 1, which does not answer: it is frozen, gone or cannot be reached") &&
-                 Contains("was last seen in all_reduce (step of unit h.3)"));
+                 Contains("was last seen in all_reduce (step of unit 'h.3')"));
   CHECK(problem_of_flights(folder.path(), {0, 2}, world, "missing: rank 1") == "");
   CHECK(is_gone(stopped));
   ::kill(stopped, SIGKILL);  // whatever came of it
