@@ -35,8 +35,9 @@ std::shared_ptr<TcpSession> open_session(LaunchOptions const& options, LaunchedR
                                   .join_timeout = options.join_timeout}};
     try {
       read_tcp_variables(variable, tcp);
-    } catch (ConfigError const& error) {  // the others are told when they meet
+    } catch (ConfigError const& error) {  // the others are told when they meet, which they may never do
       tcp.rendezvous.problem = error.what();
+      logger().error("{}", error.what());
     }
     kept = std::make_shared<TcpSession>(std::move(tcp));
   }
