@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <string>
+#include <vector>
 
 #include "config/check.hpp"
 
@@ -59,49 +61,16 @@ constexpr ForeignKey table[] = {
     {"expert_parallel", Form::object, refused, R"({"enabled": false})", "there is no expert parallelism"},
     {"data_efficiency", Form::object, refused, R"({"enabled": false})", "the program loads its data itself: DeepSpeed still has this key; leave it to the files of DeepSpeed"},
     {"hybrid_engine.enabled", Form::boolean, refused, "false", "generation is not part of Zeroth"},
-    {"hybrid_engine.max_out_tokens", Form::integer, moot, "", "of hybrid_engine.enabled"},
-    {"hybrid_engine.inference_tp_size", Form::integer, moot, "", "of hybrid_engine.enabled"},
-    {"hybrid_engine.release_inference_cache", Form::boolean, moot, "", "of hybrid_engine.enabled"},
-    {"hybrid_engine.pin_parameters", Form::boolean, moot, "", "of hybrid_engine.enabled"},
-    {"hybrid_engine.tp_gather_partition_size", Form::integer, moot, "", "of hybrid_engine.enabled"},
-    {"hybrid_engine.enable_cuda_graph", Form::boolean, moot, "", "of hybrid_engine.enabled"},
+    {"hybrid_engine.max_out_tokens inference_tp_size release_inference_cache pin_parameters tp_gather_partition_size enable_cuda_graph", Form::any, moot, "", "of hybrid_engine.enabled"},
     {"weight_quantization.enabled", Form::boolean, no_effect, "", "DeepSpeed's inference reads it, training does not"},
-    {"weight_quantization.num_bits", Form::integer, no_effect, "", "DeepSpeed's inference reads it, training does not"},
+    {"weight_quantization.num_bits q_groups", Form::integer, no_effect, "", "DeepSpeed's inference reads it, training does not"},
     {"weight_quantization.q_type", Form::text, no_effect, "", "DeepSpeed's inference reads it, training does not"},
-    {"weight_quantization.q_groups", Form::integer, no_effect, "", "DeepSpeed's inference reads it, training does not"},
-    {"weight_quantization.quantized_initialization", Form::object, no_effect, "", "DeepSpeed's inference reads it, training does not"},
-    {"weight_quantization.post_init_quant", Form::object, no_effect, "", "DeepSpeed's inference reads it, training does not"},
+    {"weight_quantization.quantized_initialization post_init_quant", Form::object, no_effect, "", "DeepSpeed's inference reads it, training does not"},
     {"tensor_parallel.autotp_size", Form::integer, refused, "0 or 1", "there is no tensor parallelism"},
-    {"tensor_parallel.dtype", Form::any, moot, "", "of tensor_parallel.autotp_size"},
-    {"tensor_parallel.tp_overlap_comm", Form::boolean, moot, "", "of tensor_parallel.autotp_size"},
-    {"tensor_parallel.vocab_parallel_lm_head", Form::boolean, moot, "", "of tensor_parallel.autotp_size"},
-    {"tensor_parallel.vocab_parallel_ce_backend", Form::text, moot, "", "of tensor_parallel.autotp_size"},
-    {"tensor_parallel.injection_policy_tuple", Form::list, moot, "", "of tensor_parallel.autotp_size"},
-    {"tensor_parallel.partition_config", Form::object, moot, "", "of tensor_parallel.autotp_size"},
-    {"tensor_parallel.preset_model", Form::text, moot, "", "of tensor_parallel.autotp_size"},
-    {"tensor_parallel.keep_module_on_host", Form::boolean, moot, "", "of tensor_parallel.autotp_size"},
-    {"tensor_parallel.replace_with_kernel_inject", Form::boolean, moot, "", "of tensor_parallel.autotp_size"},
-    {"tensor_parallel.kernel_inject", Form::boolean, moot, "", "of tensor_parallel.autotp_size"},
-    {"tensor_parallel.tensor_parallel", Form::object, refused, R"({"tp_size": 1})", "there is no tensor parallelism"},
-    {"tensor_parallel.tp", Form::object, refused, R"({"tp_size": 1})", "there is no tensor parallelism"},
+    {"tensor_parallel.dtype tp_overlap_comm vocab_parallel_lm_head vocab_parallel_ce_backend injection_policy_tuple partition_config preset_model keep_module_on_host replace_with_kernel_inject kernel_inject", Form::any, moot, "", "of tensor_parallel.autotp_size"},
+    {"tensor_parallel.tensor_parallel tp", Form::object, refused, R"({"tp_size": 1})", "there is no tensor parallelism"},
     {"compile.deepcompile", Form::boolean, no_effect, "false", "it compiles PyTorch modules"},
-    {"compile.autoep_non_moe", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.free_activation", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.free_activation_threshold", Form::integer, moot, "", "of compile.deepcompile"},
-    {"compile.offload_activation", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.offload_activation_pin_memory", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.offload_opt_states", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.double_buffer", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.symmetric_memory", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.debug_log", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.offload_parameters", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.sync_before_reduce", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.sync_after_reduce", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.sync_before_allgather", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.sync_after_allgather", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.keep_int_input_tensors", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.keep_all_input_tensors", Form::boolean, moot, "", "of compile.deepcompile"},
-    {"compile.passes", Form::list, moot, "", "of compile.deepcompile"},
+    {"compile.autoep_non_moe free_activation free_activation_threshold offload_activation offload_activation_pin_memory offload_opt_states double_buffer symmetric_memory debug_log offload_parameters sync_before_reduce sync_after_reduce sync_before_allgather sync_after_allgather keep_int_input_tensors keep_all_input_tensors passes", Form::any, moot, "", "of compile.deepcompile"},
     // ---- what is printed and written
     {"timers.throughput.enabled", Form::boolean, no_effect, "", "StepReport has the time of every step"},
     {"timers.throughput.synchronized", Form::boolean, moot, "", "of timers.throughput.enabled"},
@@ -112,14 +81,7 @@ constexpr ForeignKey table[] = {
     {"flops_profiler.top_modules", Form::integer, no_effect, "1", "the table has every unit"},
     {"wandb.group", Form::text, no_effect, "", "`wandb sync` puts the runs of event files into no group"},
     {"comet.enabled", Form::boolean, refused, "false", "use tensorboard, csv_monitor, wandb or a Monitor of the program's own"},
-    {"comet.samples_log_interval", Form::integer, moot, "", "of comet.enabled"},
-    {"comet.project", Form::text, moot, "", "of comet.enabled"},
-    {"comet.workspace", Form::text, moot, "", "of comet.enabled"},
-    {"comet.api_key", Form::text, moot, "", "of comet.enabled"},
-    {"comet.experiment_name", Form::text, moot, "", "of comet.enabled"},
-    {"comet.experiment_key", Form::text, moot, "", "of comet.enabled"},
-    {"comet.online", Form::boolean, moot, "", "of comet.enabled"},
-    {"comet.mode", Form::text, moot, "", "of comet.enabled"},
+    {"comet.samples_log_interval project workspace api_key experiment_name experiment_key online mode", Form::any, moot, "", "of comet.enabled"},
     // ---- checkpoints
     {"checkpoint.tag_validation", Form::text, no_effect, R"("Warn" or "WARN" or "warn")", "ranks always agree on what a checkpoint is called, or save() fails"},
     {"checkpoint.load_universal", Form::boolean, no_effect, "", "every checkpoint restores at any stage and number of ranks"},
@@ -129,19 +91,14 @@ constexpr ForeignKey table[] = {
     {"checkpoint.writer", Form::object, no_effect, "", "zeroth.checkpoint says how checkpoints are written"},
     // ---- activation checkpointing
     {"activation_checkpointing.partition_activations", Form::boolean, no_effect, "false", "there are no model-parallel ranks to cut activations among"},
-    {"activation_checkpointing.contiguous_memory_optimization", Form::boolean, no_effect, "false", "the program decides how it keeps activations"},
-    {"activation_checkpointing.synchronize_checkpoint_boundary", Form::boolean, no_effect, "false", "the program decides how it keeps activations"},
-    {"activation_checkpointing.profile", Form::boolean, no_effect, "false", "the program decides how it keeps activations"},
+    {"activation_checkpointing.contiguous_memory_optimization synchronize_checkpoint_boundary profile", Form::boolean, no_effect, "false", "the program decides how it keeps activations"},
     // ---- precision
     {"data_types.buffer_dtype", Form::text, no_effect, "", "the program holds what is not a parameter"},
     {"data_types.keep_in_fp32_modules", Form::any, no_effect, "", "the program holds what is not a parameter"},
     {"fp16.auto_cast", Form::boolean, no_effect, "false", "the program converts its input itself"},
     {"fp16.fp16_master_weights_and_grads", Form::boolean, refused, "false", "masters of fp16 are fp32; bf16 has bf16_master_weights_and_grads"},
     {"bf16.loss_scale", Form::number, refused, "", "bf16 needs no loss scale"},
-    {"bf16.loss_scale_window", Form::integer, refused, "", "bf16 needs no loss scale"},
-    {"bf16.initial_scale_power", Form::integer, refused, "", "bf16 needs no loss scale"},
-    {"bf16.hysteresis", Form::integer, refused, "", "bf16 needs no loss scale"},
-    {"bf16.min_loss_scale", Form::integer, refused, "", "bf16 needs no loss scale"},
+    {"bf16.loss_scale_window initial_scale_power hysteresis min_loss_scale", Form::integer, refused, "", "bf16 needs no loss scale"},
     {"bf16.consecutive_hysteresis", Form::boolean, refused, "", "bf16 needs no loss scale"},
     {"bf16.auto_cast", Form::boolean, refused, "", "the program converts its input itself"},
     {"bf16.immediate_grad_update", Form::boolean, no_effect, "false", "when gradients are added to fp32 sums, zeroth.reduce_gradients says"},
@@ -174,15 +131,12 @@ constexpr ForeignKey table[] = {
     {"zero_optimization.zero_quantized_gradients", Form::boolean, refused, "false", "gradients travel in communication_data_type"},
     {"zero_optimization.zeropp_loco_param", Form::object, removed, "", ""},
     {"zero_optimization.mics_hierarchical_params_gather", Form::boolean, removed, "false", ""},
-    {"zero_optimization.memory_efficient_linear", Form::boolean, no_effect, "true", "it is about PyTorch modules"},
+    {"zero_optimization.memory_efficient_linear override_module_apply", Form::boolean, no_effect, "true", "it is about PyTorch modules"},
     {"zero_optimization.pipeline_loading_checkpoint", Form::boolean, no_effect, "false", "every rank reads its share"},
-    {"zero_optimization.override_module_apply", Form::boolean, no_effect, "true", "it is about PyTorch modules"},
     {"zero_optimization.log_trace_cache_warnings", Form::boolean, no_effect, "false", "there is no trace to invalidate"},
     {"zero_optimization.enable_sanity_checks", Form::boolean, no_effect, "false", "zeroth.check is what compares ranks"},
     {"zero_optimization.save_muon_momentum_buffer_in_memory", Form::boolean, moot, "", "of the optimizer Muon"},
-    {"zero_optimization.leaf_module.classes", Form::any, no_effect, "", "the units of the model say what travels together"},
-    {"zero_optimization.leaf_module.names", Form::any, no_effect, "", "the units of the model say what travels together"},
-    {"zero_optimization.leaf_module.name_suffixes", Form::any, no_effect, "", "the units of the model say what travels together"},
+    {"zero_optimization.leaf_module.classes names name_suffixes", Form::any, no_effect, "", "the units of the model say what travels together"},
     // ---- optimizer
     {"optimizer.legacy_fusion", Form::boolean, no_effect, "false", "it is one of two kernels of the same update"},
     {"optimizer.params.amsgrad", Form::boolean, refused, "false", "DeepSpeed refuses it too"},
@@ -190,28 +144,10 @@ constexpr ForeignKey table[] = {
     {"optimizer.params.torch_adam", Form::boolean, no_effect, "false", "it is one of two kernels of the same update"},
     {"optimizer.params.fp32_optimizer_states", Form::boolean, refused, "true", "use bf16.bf16_optimizer_states"},
     {"optimizer.params.max_grad_norm", Form::number, refused, "", "use gradient_clipping; DeepSpeed refuses it too"},
-    {"optimizer.params.centered", Form::boolean, refused, "false", "leave it out"},
+    {"optimizer.params.centered differentiable", Form::boolean, refused, "false", "leave it out"},
     {"optimizer.params.maximize", Form::boolean, refused, "false", "negate the loss in the program"},
-    {"optimizer.params.foreach", Form::boolean, no_effect, "false", "it is one of several kernels of the same update"},
-    {"optimizer.params.fused", Form::boolean, no_effect, "false", "it is one of several kernels of the same update"},
-    {"optimizer.params.capturable", Form::boolean, no_effect, "false", "it is one of several kernels of the same update"},
-    {"optimizer.params.differentiable", Form::boolean, refused, "false", "leave it out"},
-    {"optimizer.params.muon_lr", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.adam_lr", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.ns_method", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.max_coeff", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.min_coeff", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.freeze_step", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.cuda_aware", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.comm_backend_name", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.var_freeze_step", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.var_update_scaler", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.local_step_scaler", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.local_step_clipper", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.coeff_beta", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.factor_max", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.factor_min", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
-    {"optimizer.params.factor_threshold", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
+    {"optimizer.params.foreach fused capturable", Form::boolean, no_effect, "false", "it is one of several kernels of the same update"},
+    {"optimizer.params.muon_lr adam_lr ns_method max_coeff min_coeff freeze_step cuda_aware comm_backend_name var_freeze_step var_update_scaler local_step_scaler local_step_clipper coeff_beta factor_max factor_min factor_threshold", Form::any, refused, "", "it is of an optimizer that Zeroth does not have"},
     {"optimizer.params.eps_inside_sqrt", Form::boolean, refused, "false", "it is of an optimizer that Zeroth does not have"},
     // ---- scheduler
     {"scheduler.params.last_batch_iteration", Form::integer, refused, "-1", "restore() goes on where a checkpoint was saved"},
@@ -269,11 +205,30 @@ bool matches(Node const& node, Node const& pattern) {
 
 }  // namespace
 
-std::span<ForeignKey const> foreign_keys() noexcept { return table; }
+std::span<ForeignKey const> foreign_rows() noexcept { return table; }
 
-ForeignKey const* find_foreign_key(std::string_view path) noexcept {
-  auto const* const found = std::ranges::find(table, path, &ForeignKey::path);
-  return found == std::end(table) ? nullptr : found;
+std::span<ForeignKey const> foreign_keys() {
+  static std::deque<std::string> paths;
+  static auto const all = [] {
+    std::vector<ForeignKey> one_each;
+    for (auto key : table) {
+      auto const section = key.path.substr(0, key.path.find_last_of('.') + 1);
+      for (auto names = key.path.substr(section.size()); !names.empty();) {
+        auto const end = std::min(names.find(' '), names.size());
+        key.path = paths.emplace_back(std::string{section} + std::string{names.substr(0, end)});
+        one_each.push_back(key);
+        names.remove_prefix(std::min(end + 1, names.size()));
+      }
+    }
+    return one_each;
+  }();
+  return all;
+}
+
+ForeignKey const* find_foreign_key(std::string_view path) {
+  auto const all = foreign_keys();
+  auto const found = std::ranges::find(all, path, &ForeignKey::path);
+  return found == all.end() ? nullptr : &*found;
 }
 
 bool is_strict_section(std::string_view section) noexcept {

@@ -22,7 +22,8 @@ enum class Verdict : std::uint8_t {
 enum class Form : std::uint8_t { boolean, integer, number, text, list, object, any };
 
 struct ForeignKey {
-  std::string_view path;  ///< Of a value, or of a section as a whole.
+  std::string_view path;  ///< Of a value, or of a section as a whole. In a row of the table, keys of one section that
+                          ///< share all else: "section.name other third".
   Form form = Form::any;
   Verdict verdict = Verdict::refused;
   std::string_view nothing;  ///< Values, as JSON, that ask for nothing but what Zeroth does; several joined by " or ".
@@ -30,8 +31,9 @@ struct ForeignKey {
   std::string_view why;      ///< No effect: the reason. Refused: what to do instead. Removed: when, and what instead.
 };
 
-[[nodiscard]] std::span<ForeignKey const> foreign_keys() noexcept;
-[[nodiscard]] ForeignKey const* find_foreign_key(std::string_view path) noexcept;  ///< Null if there is none.
+[[nodiscard]] std::span<ForeignKey const> foreign_rows() noexcept;        ///< The table.
+[[nodiscard]] std::span<ForeignKey const> foreign_keys();                 ///< One entry for each key.
+[[nodiscard]] ForeignKey const* find_foreign_key(std::string_view path);  ///< Null if there is none.
 
 /// Whether DeepSpeed refuses an unknown name in this section. Elsewhere it ignores it.
 [[nodiscard]] bool is_strict_section(std::string_view section) noexcept;

@@ -35,8 +35,12 @@ std::string table_of_keys() {
 std::string table_of_foreign_keys() {
   std::string table =
       "| key | takes | asks for nothing if it is | else | why, or what instead |\n|---|---|---|---|---|\n";
-  for (auto const& key : config::foreign_keys()) {
-    table += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.path, config::allowed(key.form), code(key.nothing),
+  for (auto const& key : config::foreign_rows()) {
+    std::string paths{key.path};
+    for (std::size_t at = 0; (at = paths.find(' ', at)) != std::string::npos; at += 4) {
+      paths.replace(at, 1, "`, `");
+    }
+    table += fmt::format("| `{}` | {} | {} | {} | {} |\n", paths, config::allowed(key.form), code(key.nothing),
                          config::describe(key.verdict), key.why);
   }
   return table;
