@@ -24,6 +24,7 @@ TEST_CASE("processes in groups have the bits of stage 0 on threads") {
   auto const* const reduce = (types.name == fp32_types.name) == two_levels ? "every_micro_step" : "last_micro_step";
   auto const plain = [&](Movement const& move) { return Config::from_json(file(types, 0, 2, reduce, move)); };
   std::size_t next = 0;
+  Trained theirs;  // which are the same for all groupings
   for (auto const& grouping : groupings) {
     Trained mine;
     int world = 0;
@@ -37,7 +38,9 @@ TEST_CASE("processes in groups have the bits of stage 0 on threads") {
     REQUIRE(status == 0);
     INFO(fmt::format("{} ranks, {}, {}, {}, two levels: {}", world, types.name, reduce, grouping.name(size),
                      two_levels));
-    auto const theirs = train(world, in_groups(plain(movements[1]), stages_alone[0], size, two_levels));
+    if (next == 1) {
+      theirs = train(world, in_groups(plain(movements[1]), stages_alone[0], size, two_levels));
+    }
     CHECK(mine.reports.size() == 4);
     CHECK(bits_of(mine) == bits_of(theirs));
     CHECK(mine.planned == mine.peak);
@@ -48,6 +51,7 @@ TEST_CASE("processes in groups whose parameters and states are on disks have the
   auto const types = GENERATE(fp32_types, bf16_types);
   auto const of = [&](Movement const& move) { return Config::from_json(file(types, 0, 2, "every_micro_step", move)); };
   auto const folder = std::filesystem::temp_directory_path();
+  Trained theirs;
   for (auto const& grouping : {Grouping{3, Cut::parameters}, Grouping{3, Cut::states}}) {
     for (std::size_t how = 0; how < std::size(parameters_on_disks); ++how) {
       Trained mine;
@@ -60,7 +64,10 @@ TEST_CASE("processes in groups whose parameters and states are on disks have the
       });
       REQUIRE(status == 0);
       INFO(fmt::format("{} ranks, {}, {}; {}", world, types.name, grouping.name(2), parameters_on_disks[how].name()));
-      CHECK(bits_of(mine) == bits_of(train(world, of(movements[1]))));
+      if (theirs.reports.empty()) {
+        theirs = train(world, of(movements[1]));
+      }
+      CHECK(bits_of(mine) == bits_of(theirs));
       CHECK(mine.planned == mine.peak);
     }
   }

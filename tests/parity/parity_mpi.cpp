@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -35,12 +36,17 @@ OfOneRank train_as_processes(Config const& config) {
   return result;
 }
 
-Trained train_on_threads(int world, int rank, std::string const& text) {
-  auto const config = Config::from_json(text);
-  std::vector<Trained> results(static_cast<std::size_t>(world));
-  auto const outcome = run_job(
-      world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, {}); });
-  REQUIRE(messages_of(outcome) == "");
+/// Trained once, whoever compares with it.
+Trained const& train_on_threads(int world, int rank, std::string const& text) {
+  static std::map<std::string, std::vector<Trained>> all;
+  auto& results = all[text];
+  if (results.empty()) {
+    auto const config = Config::from_json(text);
+    results.resize(static_cast<std::size_t>(world));
+    auto const outcome = run_job(
+        world, [&](Job& job) { results[static_cast<std::size_t>(job.rank())] = train_synthetic(job, config, {}); });
+    REQUIRE(messages_of(outcome) == "");
+  }
   return results[static_cast<std::size_t>(rank)];
 }
 
@@ -73,7 +79,7 @@ TEST_CASE("processes and threads are bit-equal at every stage") {
   for (int stage = 0; stage <= 3; ++stage) {
     auto const& move = movements[stage % 2 == 0 ? 0 : 2];
     auto const mine = train_as_processes(Config::from_json(file(types, stage, 2, reduce, move)));
-    auto const theirs = train_on_threads(mine.world, mine.rank, file(types, 0, 2, reduce, movements[1]));
+    auto const& theirs = train_on_threads(mine.world, mine.rank, file(types, 0, 2, reduce, movements[1]));
     INFO(fmt::format("rank {} of {}, {}, {}, stage {}", mine.rank, mine.world, types.name, reduce, stage));
     CHECK(mine.trained.reports.size() == 4);
     CHECK(bits_of(mine.trained) == bits_of(theirs));
@@ -87,7 +93,7 @@ TEST_CASE("processes whose states are on a disk train what threads do in memory"
     auto const& disk = on_disks[static_cast<std::size_t>(stage)];
     auto const config = Config::from_json(file(types, stage, 2, "every_micro_step", movements[0]));
     auto const mine = train_as_processes(on_disk(config, disk, std::filesystem::temp_directory_path()));
-    auto const theirs = train_on_threads(mine.world, mine.rank, file(types, 0, 2, "every_micro_step", movements[1]));
+    auto const& theirs = train_on_threads(mine.world, mine.rank, file(types, 0, 2, "every_micro_step", movements[1]));
     INFO(fmt::format("rank {} of {}, {}, stage {}; {}", mine.rank, mine.world, types.name, stage, disk.name()));
     CHECK(bits_of(mine.trained) == bits_of(theirs));
     CHECK(mine.trained.planned == mine.trained.peak);
@@ -100,7 +106,7 @@ TEST_CASE("processes whose parameters are on a disk train what threads do in mem
     auto const folder = std::filesystem::temp_directory_path();
     auto const config = Config::from_json(file(types, 3, 2, "every_micro_step", movements[0]));
     auto const mine = train_as_processes(parameters_on_disk(config, disk, folder));
-    auto const theirs = train_on_threads(mine.world, mine.rank, file(types, 0, 2, "every_micro_step", movements[1]));
+    auto const& theirs = train_on_threads(mine.world, mine.rank, file(types, 0, 2, "every_micro_step", movements[1]));
     INFO(fmt::format("rank {} of {}, {}; {}", mine.rank, mine.world, types.name, disk.name()));
     CHECK(bits_of(mine.trained) == bits_of(theirs));
     CHECK(mine.trained.planned == mine.trained.peak);

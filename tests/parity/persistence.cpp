@@ -71,7 +71,7 @@ TEST_CASE("persistent parameters leave the bits of stage 0, whatever threshold m
 TEST_CASE("persistent parameters in groups, with states on a disk and by every optimizer end as stage 0 does") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
-  static Sample sample{5};
+  static Sample sample{5, 2};
   if (sample.leaves_out()) {
     return;
   }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether a sanitizer is in this program. It looks for races and wrong accesses, of which a grid of bits has no more
-/// than some of its points: those that call the same code with as many ranks, or more, are left to the plain build.
+/// How much of a grid of bits a program goes through. A sanitizer looks for races and wrong accesses, of which a grid
+/// has no more than some of its points: those that call the same code with as many ranks, or more, are left to the
+/// plain build.
 #pragma once
+#include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // GCC's names
@@ -20,21 +23,29 @@ inline constexpr bool sanitized = true;
 inline constexpr bool sanitized = false;
 #endif
 
-/// Of a grid all points, and under a sanitizer one in `one_in`, a number that divides none of the grid's own: kept from
-/// one row to the next, it goes through other columns of each.
+/// Of a grid one point in `one_in`, a number that divides none of the grid's own: kept from one row to the next, it
+/// goes through other columns of each. So any two values of the grid meet; those of more that may meet are drawn anew
+/// in every run by tests/jobs. All points where ZEROTH_FULL_GRIDS is set in the environment.
 class Sample {
  public:
-  explicit constexpr Sample(int one_in) noexcept : one_in_{one_in} {}
-  [[nodiscard]] bool leaves_out() noexcept { return sanitized && next_++ % one_in_ != 0; }
+  explicit Sample(int one_in) noexcept : Sample{one_in, std::min(one_in, 5)} {}
+  Sample(int under_sanitizers, int in_plain_builds) noexcept
+      : one_in_{is_full()   ? 1
+                : sanitized ? under_sanitizers
+                            : in_plain_builds} {}
+  [[nodiscard]] bool leaves_out() noexcept { return next_++ % one_in_ != 0; }
 
  private:
+  [[nodiscard]] static bool is_full() noexcept {
+    return std::getenv("ZEROTH_FULL_GRIDS") != nullptr;  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  }
   int one_in_, next_ = 0;
 };
 
 /// All of `list`, and under a sanitizer one in `one_in`, beginning with the first.
 template <class T>
 [[nodiscard]] std::vector<T> sampled(std::vector<T> list, int one_in) {
-  Sample sample{one_in};
+  Sample sample{one_in, 1};
   std::erase_if(list, [&](T const&) { return sample.leaves_out(); });
   return list;
 }
