@@ -16,7 +16,12 @@ TEST_CASE("local counts beyond 2^31") {
 
 TEST_CASE("tcp counts beyond 2^31") {
   auto const within = GENERATE(WithinMachine::memory, WithinMachine::network);
-  for (auto const& each : large_cases()) {
+  auto cases = large_cases();
+  if (within == WithinMachine::network) {  // by which all blocks move as messages do: the longest ones are enough
+    std::erase_if(cases, [](Case const& each) { return each.name.find("receive") == std::string::npos; });
+    REQUIRE(cases.size() == 1);
+  }
+  for (auto const& each : cases) {
     for (auto const& problem : run_tcp_ranks(2, within, [&](Rank& rank) { return problem_of(each, rank); })) {
       CAPTURE(each.name);
       CHECK(problem == "");
