@@ -90,7 +90,7 @@ void check_order(Record const& record, RestoreOptions const& options, std::vecto
   auto const describe = [&](SampleOrder const& order) {
     auto const text = order.shuffled() ? fmt::format("{} samples, shuffled with seed {}", order.size(), order.seed())
                                        : fmt::format("{} samples in their own order", order.size());
-    return are_others ? fmt::format("{}, with fingerprint {:016x}", text, order.fingerprint()) : text;
+    return saved == given ? fmt::format("{}, with fingerprint {:016x}", text, order.fingerprint()) : text;
   };
   if (are_others || saved != given) {
     wrong.push_back(fmt::format("its data are {}, and the program's are {}", describe(saved), describe(given)));
