@@ -317,14 +317,17 @@ TEST_CASE("folders that a claim makes are on the disk, each in the one above it"
 TEST_CASE("an update that waits long for a save says so before other ranks give up") {
   Log const log;
   Folder const folder;
-  FailPoints::slow_down(std::chrono::milliseconds{40});
   auto const config = small_config(2).with(R"({"zeroth": {"timeout_ms": 60, "checkpoint": {"buffer_bytes": 0}}})");
   run_small(1, config, [&](auto& engine, auto& small, auto&) {
+    FailPoints::odd_disk({.folder = folder.path(), .holds = true});
+    std::jthread const watch{[&] {
+      static_cast<void>(log.has("an update has waited"));
+      FailPoints::odd_disk({});
+    }};
     static_cast<void>(engine.save(folder.path()));
     train(engine, small, 1);
     engine.finish();
   });
-  FailPoints::slow_down(std::chrono::milliseconds{0});
   CHECK(log.count("an update has waited 30 ms for the save of step 0 into " + folder.path().string()) > 0);
 }
 
