@@ -371,6 +371,25 @@ TEST_CASE("memory that is registered twice with a communicator is refused by the
   CHECK(left_over() == "");
 }
 
+TEST_CASE(
+    "memory that is freed beside work, for which ncclMemFree does not wait, is refused by the NCCL of the tests") {
+  begin_nccl({});
+  void* memory = nullptr;
+  cudaStream_t stream = nullptr;
+  REQUIRE(ncclMemAlloc(&memory, 4096) == ncclSuccess);
+  REQUIRE(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0) == cudaSuccess);
+  std::latch ends{1};
+  REQUIRE(testing::fake_cuda::enqueue(stream, [&] { ends.wait(); }) == cudaSuccess);
+  CHECK(ncclMemFree(memory) == ncclInvalidUsage);
+  ends.count_down();
+  while (cudaStreamQuery(stream) == cudaErrorNotReady) {
+    std::this_thread::yield();
+  }
+  CHECK(ncclMemFree(memory) == ncclSuccess);
+  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+  CHECK(left_over() == "");
+}
+
 TEST_CASE("memory that cannot be registered in time ends every rank") {
   begin_nccl();
   fake_nccl::stall_windows();

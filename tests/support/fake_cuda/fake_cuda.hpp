@@ -56,6 +56,9 @@ void reset(Machine const& machine = {});
 /// Work of a stream: what a kernel is on a GPU. `work` must not wait for anything but the processor.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 
+/// Whether a stream that this thread has made still has work, on the GPU that has `memory`.
+[[nodiscard]] bool has_work_beside(void const* memory);
+
 /// How often each function was called since reset(). Kernels that were launched for the first time count as "load".
 [[nodiscard]] std::map<std::string, std::int64_t> calls();
 /// The same of one function; work that was enqueued counts as "launch".

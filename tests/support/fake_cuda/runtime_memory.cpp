@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The functions of the CUDA runtime: GPUs, memory and errors.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "support/fake_cuda/machine.hpp"
@@ -66,6 +69,16 @@ std::vector<std::shared_ptr<CUstream_st>> streams_of(State& state, int gpu) {
 }
 
 }  // namespace
+
+bool zeroth::testing::fake_cuda::has_work_beside(void const* memory) {
+  auto& state = State::get();
+  std::unique_lock lock{state.mutex};
+  auto const* const block = state.find(memory, 0);
+  auto streams = streams_of(state, block == nullptr ? -1 : block->gpu);
+  lock.unlock();
+  return std::any_of(streams.begin(), streams.end(),
+                     [](auto const& stream) { return stream->owner == std::this_thread::get_id() && !stream->idle(); });
+}
 
 extern "C" {
 

@@ -16,7 +16,8 @@
 /// that are no sum; collectives and messages outside of a group, where another GPU is current than the communicator's,
 /// or in one group with those of another communicator or stream, or with each other; and calls of a communicator while
 /// its last one is under way, other than to ask, to destroy and to abort; and a second window of a communicator on the
-/// same memory, whose data NCCL mixes up before 2.31.2. Nothing else is checked: not memory, for
+/// same memory, whose data NCCL mixes up before 2.31.2; and ncclMemFree, which waits for nothing, while streams of the
+/// thread that calls it have work on that GPU. Nothing else is checked: not memory, for
 /// example. What a call returns when it has only begun is what NCCL 2.28 returns: ncclSuccess for splits and windows.
 /// As there, ranks are connected when they need it: the first group of collectives of a communicator, and the first
 /// message from one rank to another, are under way until all who take part have called ncclGroupEnd() for theirs.

@@ -445,6 +445,9 @@ ncclResult_t ncclMemAlloc(void** memory, std::size_t bytes) {
 
 ncclResult_t ncclMemFree(void* memory) {
   static_cast<void>(enter("ncclMemFree"));
+  if (zeroth::testing::fake_cuda::has_work_beside(memory)) {
+    return ncclInvalidUsage;
+  }
   return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
