@@ -273,5 +273,18 @@ TEST_CASE("MPI and the launcher must see the same job") {
   CHECK_THROWS_AS(check_agreement(torchrun_rank, 2, 4), ConfigError);
 }
 
+TEST_CASE("a world without a rank means nothing to threads that are asked for") {
+  auto const found = [](Environment const& environment, LaunchOptions const& options) {
+    return find_launched_rank(without_lone_world(from(environment), options)).has_value();
+  };
+  Environment const alone{{"WORLD_SIZE", "4"}};
+  LaunchOptions threads;
+  threads.transport = Transport::local;
+  CHECK_FALSE(found(alone, threads));
+  CHECK_FALSE(found(alone + Environment{{"ZEROTH_THREAD_RANKS", "2"}}, {}));
+  CHECK(found(torchrun, threads));
+  CHECK_THROWS_AS(found(alone, {}), ConfigError);
+}
+
 }  // namespace
 }  // namespace zeroth::comm

@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "zeroth/core/error.hpp"
 
@@ -62,6 +63,8 @@ constexpr LauncherVariables slurm{
     .local_world = nullptr,
     .starts_mpi = false,
 };
+
+constexpr auto thread_ranks_variable = "ZEROTH_THREAD_RANKS";
 
 /// `name` if it is set: "LOCAL_RANK=1".
 struct Number {
@@ -199,9 +202,20 @@ std::optional<LaunchedRank> find_launched_rank(Variables const& variable) {
   return from_slurm;
 }
 
+Variables without_lone_world(Variables variable, LaunchOptions const& options) {
+  bool const asks_for_threads =
+      options.transport == Transport::local || (!options.transport && variable(thread_ranks_variable) != nullptr);
+  if (!asks_for_threads || variable(torchrun.rank) != nullptr) {
+    return variable;
+  }
+  return [variable = std::move(variable)](char const* name) {
+    return std::string_view{name} == torchrun.world ? nullptr : variable(name);
+  };
+}
+
 LaunchOptions with_thread_ranks(LaunchOptions options, std::optional<LaunchedRank> const& launched,
                                 Variables const& variable) {
-  constexpr auto name = "ZEROTH_THREAD_RANKS";
+  constexpr auto name = thread_ranks_variable;
   char const* const text = variable(name);
   if (text == nullptr) {
     return options;

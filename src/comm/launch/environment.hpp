@@ -41,6 +41,9 @@ using Variables = std::function<char const*(char const*)>;
 /// rank outside of its world, on its machine too; torchrun's variables, which people also set by hand, against those of
 /// Open MPI or MPICH; and, if it was not torchrun that set them, another rank than srun's in a world that is srun's.
 [[nodiscard]] std::optional<LaunchedRank> find_launched_rank(Variables const& variable);
+/// `variable` as a job of threads sees it that is asked for: WORLD_SIZE without RANK, which some platforms set for all
+/// programs, is no launcher's. For others it is as it was.
+[[nodiscard]] Variables without_lone_world(Variables variable, LaunchOptions const& options);
 
 /// `options` as `zeroth run` wants them, which says in ZEROTH_THREAD_RANKS how many ranks are to be threads of this
 /// process; unchanged where it says nothing. Throws ConfigError for what is no number of ranks, where a launcher

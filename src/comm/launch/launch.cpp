@@ -49,7 +49,8 @@ int run(comm::LaunchPlan const& plan, LaunchOptions options, std::optional<comm:
 
 int launch(LaunchOptions const& given, std::function<void(Job&)> const& rank_main) {
   try {
-    comm::Variables const variable = [](char const* name) -> char const* { return std::getenv(name); };
+    auto const variable =
+        comm::without_lone_world([](char const* name) -> char const* { return std::getenv(name); }, given);
     auto const launched = comm::find_launched_rank(variable);
     auto const options = comm::with_thread_ranks(given, launched, variable);
     return run(comm::plan_launch(options, launched, has_mpi), options, launched, rank_main);
