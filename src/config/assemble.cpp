@@ -288,6 +288,7 @@ Settings assemble(Values const& values, optim::Own const* own) {
   settings.check = values.get<"zeroth.check">();
   settings.single_communicator = values.get<"zeroth.single_communicator">();
   settings.copy_engine_gather = values.get<"zeroth.copy_engine_gather">();
+  settings.register_memory = values.get<"zeroth.register_memory">();
   settings.poison = values.get<"zeroth.poison">();
   settings.flight_recorder = values.get<"zeroth.flight_recorder">();
   if (values.get<"zero_optimization.stage3_gather_16bit_weights_on_model_save">()) {

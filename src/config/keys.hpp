@@ -409,6 +409,8 @@ inline constexpr Key keys[] = {
    .meaning = "Gathers and reductions take turns on one communicator, instead of having one each: with NCCL, less memory of the GPU and no overlap of the two."},
   {.path = "zeroth.copy_engine_gather", .kind = Kind::boolean, .value = false,
    .meaning = "With NCCL: gathers inside one machine by copy engines, which leaves all multiprocessors to the math, where NCCL can."},
+  {.path = "zeroth.register_memory", .kind = Kind::boolean, .value = true,
+   .meaning = "Register what is communicated where that helps: with NCCL as windows, with tcp among the ranks of a machine, which map it. false does without, should one of them fail at it."},
   {.path = "zeroth.poison", .kind = Kind::boolean, .value = false,
    .meaning = "Fill memory with NaN when what it held is no longer valid. Guards hand out copies of parameters and gradients, which are NaN once a guard has ended: at every stage, and for the memory of both, whole."},
   {.path = "zeroth.flight_recorder", .kind = Kind::text, .value = "",

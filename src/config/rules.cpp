@@ -478,6 +478,13 @@ std::string disk_threads_are_said_once(Values const& values) {
              : std::string{};
 }
 
+std::string copy_engines_read_windows(Values const& values) {
+  return values.get<"zeroth.copy_engine_gather">() && !values.get<"zeroth.register_memory">()
+             ? "true, but zeroth.register_memory is false, and copy engines gather registered memory alone; set one of "
+               "them"
+             : "";
+}
+
 struct Rule {
   std::size_t key;  ///< Where the problem, or the note, is reported.
   std::string (*broken)(Values const& values);
@@ -513,6 +520,7 @@ constexpr Rule rules[] = {
     {index_of<"fp16.hysteresis">, dynamic_scale_has<"fp16.hysteresis">},
     {index_of<"fp16.min_loss_scale">, dynamic_scale_has<"fp16.min_loss_scale">},
     {index_of<"fp16.min_loss_scale">, smallest_scale_is_reached_from_above},
+    {index_of<"zeroth.copy_engine_gather">, copy_engines_read_windows},
     {index_of<"zeroth.skip_nonfinite">, skip_suits_the_dtype},
     {index_of<"optimizer.type">, optimizer_has_type},
     {index_of<"optimizer.params.adam_w_mode">, adamw_is_decoupled},

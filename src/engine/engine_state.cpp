@@ -104,7 +104,8 @@ void EngineState::set_up(Job const& of, Config const& config) {
                                       .reduce = communicators.reduce(),
                                       .model = model.get(),
                                       .layout = &blueprint.layout,
-                                      .calls = calls.get()};
+                                      .calls = calls.get(),
+                                      .registers_memory = settings.register_memory};
   manager = std::make_unique<shard::ShardManager>(context, blueprint.request,
                                                   optim::initial_state(settings.rules.loss_scale));
   schedule = std::make_unique<stage::Schedule>(blueprint.layout, settings, blueprint.limits, *manager);

@@ -28,7 +28,9 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
           Category::slots, plan_.bytes.slots - plan_.disk.memory_bytes() - plan_.parameters_disk.memory_bytes())},
       scratch_{context.device->allocate(Category::scratch, plan_.bytes.scratch)},
       updated_{events_by_flat(context)} {
-  register_memory();
+  if (context.registers_memory) {
+    register_memory();
+  }
   auto const job_goes_on = [all = context.gather.all] {
     if (auto const failure = all->failure()) {
       throw PeerError{*failure};

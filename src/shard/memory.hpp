@@ -34,13 +34,14 @@ struct ManagerContext {
   Ranks gather, reduce;  ///< Of these streams.
   model::Description const* model = nullptr;
   Layout const* layout = nullptr;
-  CallLog* calls = nullptr;  ///< Null: nobody asks.
+  CallLog* calls = nullptr;      ///< Null: nobody asks.
+  bool registers_memory = true;  ///< With these communicators, for what they move.
 };
 
 /// The plan, the blocks that it asks for, and addresses in them.
 class Memory {
  public:
-  /// Allocates, and registers with the communicators what they will move: collective.
+  /// Allocates, and registers with the communicators what they will move, unless that is not to be: collective.
   Memory(ManagerContext const& context, PlanRequest const& request);
   Memory(Memory const&) = delete;
   Memory& operator=(Memory const&) = delete;

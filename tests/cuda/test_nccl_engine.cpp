@@ -231,6 +231,9 @@ TEST_CASE("settings say how communicators are made, and what is registered with 
       {R"(, "copy_engine_gather": true)",
        {{"gather", NCCL_CTA_POLICY_ZERO}, {"reduce", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}},
        4},
+      {R"(, "register_memory": false)",
+       {{"gather", NCCL_CTA_POLICY_DEFAULT}, {"reduce", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}},
+       0},
       {R"(, "single_communicator": true)", {{"all", NCCL_CTA_POLICY_DEFAULT}, {"world", 0}}, 3},
   };
   for (auto const& row : rows) {

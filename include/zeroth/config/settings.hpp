@@ -163,6 +163,7 @@ struct Settings {
   bool check = false;                          ///< Compare transactions in every step, and replicas every 100.
   bool single_communicator = false;            ///< Of gathers and reductions, which then take turns.
   bool copy_engine_gather = false;             ///< See comm::CommOptions::copy_engine.
+  bool register_memory = true;                 ///< With communicators: what they move.
   bool poison = false;                    ///< Fill with NaN what is no longer valid, and let guards hand out copies.
   std::filesystem::path flight_recorder;  ///< Folder for the record of the last collectives; empty: the working folder.
   Dtype saved_weights =

@@ -33,7 +33,7 @@ std::shared_ptr<NcclLink> make_link(NcclSession& session, NcclLink::Identity ide
 }
 
 std::string in_words(Label const& label, std::span<Collective const> collectives, NcclLink const& link) {
-  return collectives.empty() ? std::string{label.purpose}
+  return collectives.empty() ? purpose_and_unit(label.purpose, {})
                              : describe(label, collectives.front(), link.identity.group.job_ranks);
 }
 
@@ -220,8 +220,10 @@ std::unique_ptr<Registration> NcclCommunicator::do_register(device::Memory const
   try {
     window = link_->make_window(memory.data(), memory.bytes(), Clock::now() + options_.timeout);
   } catch (...) {
-    session_->fail(fmt::format("rank {} could not register memory with '{}' (NCCL_WIN_ENABLE=0 does without): {}",
-                               session_->rank(), name(), describe_current_exception().bare));
+    session_->fail(
+        fmt::format("rank {} could not register memory with '{}' (NCCL_WIN_ENABLE=0 does without, as does "
+                    "zeroth.register_memory false): {}",
+                    session_->rank(), name(), describe_current_exception().bare));
     throw;
   }
   return window == nullptr ? nullptr : std::make_unique<NcclWindow>(link_, window, time_at_the_end());
