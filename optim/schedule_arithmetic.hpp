@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The arithmetic of learning_rate(): what the CPU and, on a GPU, the scalar kernel both compile.
 #pragma once
-#include "exact_math.hpp"
+#include "core/exact_math.hpp"
 #include "zeroth/optim/schedule.hpp"
 
 namespace zeroth::optim::arithmetic {

@@ -3,7 +3,7 @@
 #pragma once
 #include <cmath>
 
-#include "exact_math.hpp"
+#include "core/exact_math.hpp"
 #include "loss_scale_arithmetic.hpp"
 #include "schedule_arithmetic.hpp"
 #include "zeroth/optim/step_scalars.hpp"

@@ -10,7 +10,7 @@ import subprocess
 # Tests that reach a folder, what fails soonest first. The engine's run over all that is below it.
 _TRAINING = ("engine_contract", "engine_reference", "engine_models", "parity")
 TESTS = {
-    "optim/": ("schedule", "loss_scale", "step_scalars", "update", "stochastic_rounding", "exact_math", "cuda_kernels",
+    "optim/": ("schedule", "loss_scale", "step_scalars", "update", "stochastic_rounding", "cuda_kernels",
                *_TRAINING),
     "src/shard/": ("shard", "stage", *_TRAINING, "engine_any", "engine_weights", "engine_reports", "engine_traffic"),
     "src/stage/": ("stage", "schedule_page", *_TRAINING, "engine_any", "engine_reports", "engine_traffic"),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cmath>
-#include <numbers>
 #include <string_view>
 
+#include "core/exact_math.hpp"
 #include "core/hash.hpp"
 #include "core/philox.hpp"
 #include "zeroth/model/description.hpp"
@@ -26,10 +26,10 @@ using Values = std::array<double, 4>;
 Values normals(PhiloxWords const& words) noexcept {
   Values values;
   for (std::size_t pair = 0; pair < values.size(); pair += 2) {
-    double const radius = std::sqrt(-2.0 * std::log(unit_interval(words[pair])));
-    double const angle = 2.0 * std::numbers::pi * unit_interval(words[pair + 1]);
-    values[pair] = radius * std::cos(angle);
-    values[pair + 1] = radius * std::sin(angle);
+    double const radius = std::sqrt(-2.0 * logarithm(unit_interval(words[pair])));
+    auto const [cosine, sine] = turned(unit_interval(words[pair + 1]));
+    values[pair] = radius * cosine;
+    values[pair + 1] = radius * sine;
   }
   return values;
 }

@@ -111,6 +111,19 @@ TEST_CASE("seeds and names that look alike are not correlated") {
   CHECK(std::abs(correlation(base, values(1, described("h.1.w", Normal{1}), 1, count))) < 0.035);
 }
 
+TEST_CASE("normal values have the same bits with every libm") {
+  auto const drawn = values(3, described("w", Normal{1}), 0, 4);
+  CHECK(std::bit_cast<std::uint32_t>(drawn[0]) == 0x3fd06e0fU);
+  CHECK(std::bit_cast<std::uint32_t>(drawn[1]) == 0xbe1e20f6U);
+  CHECK(std::bit_cast<std::uint32_t>(drawn[2]) == 0x3fa030f0U);
+  CHECK(std::bit_cast<std::uint32_t>(drawn[3]) == 0xbd0c747cU);
+  double square = 0;  // of 100,000 values, whose squares are exact
+  for (float const value : values(3, described("w", Normal{1}), 0, 100'000)) {
+    square += static_cast<double>(value) * static_cast<double>(value);
+  }
+  CHECK(std::bit_cast<std::uint64_t>(square) == 0x40f8323ae5a9e25aU);
+}
+
 TEST_CASE("normal values have the moments that were asked for") {
   auto const drawn = values(3, described("w", Normal{0.02F, 0.5F}), 0, 400'000);
   auto const m = moments_of(drawn);

@@ -8,7 +8,7 @@
 
 #include "zeroth/core/dtype.hpp"
 
-namespace zeroth::optim {
+namespace zeroth {
 
 /// base^exponent, by squaring: right to `exponent` units in the last place. `exponent` is not negative.
 [[nodiscard]] ZEROTH_HOST_DEVICE inline double power(double base, std::int64_t exponent) noexcept {
@@ -42,17 +42,46 @@ namespace zeroth::optim {
   return exponent * std::numbers::ln2 + 2 * s * sum;
 }
 
-/// (1 + cos(pi x)) / 2 for x in [0, 1]: from 1 down to 0, both of them exact.
-[[nodiscard]] ZEROTH_HOST_DEVICE inline double raised_cosine(double x) noexcept {
-  // The square of a sine, or 1 less it, of an angle of pi / 4 at most.
-  double const angle = std::numbers::pi / 2 * (x < 0.5 ? x : 1 - x);
+/// The sine of an angle of pi / 4 at most, either way.
+[[nodiscard]] ZEROTH_HOST_DEVICE inline double small_sine(double angle) noexcept {
   double const square = angle * angle;
   double series = 1;  // sin a = a (1 - a^2 / (2 3) (1 - a^2 / (4 5) (1 - ...)))
   for (int n = 18; n >= 2; n -= 2) {
     series = 1 - series * square / (n * (n + 1));
   }
-  double const sine = angle * series;
+  return angle * series;
+}
+
+/// Likewise the cosine.
+[[nodiscard]] ZEROTH_HOST_DEVICE inline double small_cosine(double angle) noexcept {
+  double const square = angle * angle;
+  double series = 1;
+  for (int n = 17; n >= 1; n -= 2) {
+    series = 1 - series * square / (n * (n + 1));
+  }
+  return series;
+}
+
+/// Where a circle of radius 1 is after a part of its turn.
+struct OnCircle {
+  double cosine = 1, sine = 0;
+};
+
+/// cos(2 pi x) and sin(2 pi x) for x in [0, 1].
+[[nodiscard]] ZEROTH_HOST_DEVICE inline OnCircle turned(double x) noexcept {
+  auto const quarters = static_cast<int>(4 * x + 0.5);
+  double const angle = 2 * std::numbers::pi * (x - quarters / 4.0);
+  OnCircle at{small_cosine(angle), small_sine(angle)};
+  for (int quarter = 0; quarter < quarters; ++quarter) {
+    at = {-at.sine, at.cosine};
+  }
+  return at;
+}
+
+/// (1 + cos(pi x)) / 2 for x in [0, 1]: from 1 down to 0, both of them exact.
+[[nodiscard]] ZEROTH_HOST_DEVICE inline double raised_cosine(double x) noexcept {
+  double const sine = small_sine(std::numbers::pi / 2 * (x < 0.5 ? x : 1 - x));
   return x < 0.5 ? 1 - sine * sine : sine * sine;
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth

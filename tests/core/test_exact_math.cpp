@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/exact_math.hpp"
+#include "core/exact_math.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "support/catch.hpp"
 
-namespace zeroth::optim {
+namespace zeroth {
 namespace {
 
 double relative_error(double got, double expected) { return std::fabs(got - expected) / std::fabs(expected); }
@@ -51,6 +51,23 @@ TEST_CASE("a logarithm is right to a few units in the last place") {
   }
 }
 
+TEST_CASE("a point on a circle is where its sine and cosine say, exactly so after each quarter") {
+  CHECK(turned(0).cosine == 1);
+  CHECK(turned(0.25).sine == 1);
+  CHECK(turned(0.25).cosine == 0);
+  CHECK(turned(0.5).cosine == -1);
+  CHECK(turned(0.75).sine == -1);
+  CHECK(turned(1).cosine == 1);
+  double worst = 0;
+  for (int i = 0; i <= 10000; ++i) {
+    double const x = i / 10000.0;
+    auto const [cosine, sine] = turned(x);
+    worst = std::max({worst, std::fabs(cosine - std::cos(2 * std::numbers::pi * x)),
+                      std::fabs(sine - std::sin(2 * std::numbers::pi * x))});
+  }
+  CHECK(worst < 1e-15);
+}
+
 TEST_CASE("a raised cosine falls from exactly 1 to exactly 0") {
   CHECK(raised_cosine(0) == 1);
   CHECK(raised_cosine(1) == 0);
@@ -70,4 +87,4 @@ TEST_CASE("a raised cosine falls from exactly 1 to exactly 0") {
 }
 
 }  // namespace
-}  // namespace zeroth::optim
+}  // namespace zeroth
