@@ -10,8 +10,8 @@
 
 #include "adamw_variants.hpp"
 #include "command_line.hpp"
-#include "cuda/launch.hpp"
 #include "cuda_timing.hpp"
+#include "device/cuda_launch.hpp"
 #include "paired.hpp"
 
 namespace zeroth {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 
-#include "cuda/launch.hpp"
+#include "device/cuda_launch.hpp"
 
 namespace zeroth::cuda {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/gpu_block.hpp"
 #include "cuda/kernels/move.hpp"
-#include "cuda/launch.hpp"
+#include "device/cuda_launch.hpp"
 
 namespace zeroth::cuda {
 

@@ -2,7 +2,7 @@
 #include "cuda/kernels/step.hpp"
 
 #include "cuda/gpu_block.hpp"
-#include "cuda/launch.hpp"
+#include "device/cuda_launch.hpp"
 
 namespace zeroth::cuda {
 

@@ -2,7 +2,7 @@
 #include "cuda/update_rules.hpp"
 
 #include "cuda/kernels/update.hpp"
-#include "cuda/launch.hpp"
+#include "device/cuda_launch.hpp"
 
 namespace zeroth::cuda {
 

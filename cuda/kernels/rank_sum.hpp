@@ -4,8 +4,8 @@
 #include <array>
 
 #include "core/dispatch.hpp"
-#include "cuda/launch.hpp"
 #include "cuda/packs.hpp"
+#include "device/cuda_launch.hpp"
 #include "device/element_arithmetic.hpp"
 
 namespace zeroth::cuda {

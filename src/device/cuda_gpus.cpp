@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/launch.hpp"
 #include "device/cuda_call.hpp"
+#include "device/cuda_launch.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cuda.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <variant>
 
-#include "cuda/launch.hpp"
+#include "device/cuda_launch.hpp"
 #include "device/cuda_stream.hpp"
 #include "device/kernel_arguments.hpp"
 

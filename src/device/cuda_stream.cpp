@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-#include "cuda/launch.hpp"
+#include "device/cuda_launch.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::device {

@@ -3,8 +3,8 @@
 #include <functional>
 #include <vector>
 
-#include "cuda/launch.hpp"
 #include "cuda/packs.hpp"
+#include "device/cuda_launch.hpp"
 #include "machine.hpp"
 #include "zeroth/optim/update.hpp"
 

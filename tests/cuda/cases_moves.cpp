@@ -3,7 +3,7 @@
 #include <bit>
 #include <utility>
 
-#include "cuda/launch.hpp"
+#include "device/cuda_launch.hpp"
 #include "device/element_loops.hpp"
 #include "machine.hpp"
 

@@ -4,7 +4,7 @@
 #include <random>
 #include <tuple>
 
-#include "cuda/launch.hpp"
+#include "device/cuda_launch.hpp"
 #include "device/element_loops.hpp"
 #include "device/rank_fold.hpp"
 #include "machine.hpp"

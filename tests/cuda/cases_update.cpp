@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "cuda/launch.hpp"
+#include "device/cuda_launch.hpp"
 #include "machine.hpp"
 #include "support/rules.hpp"
 #include "zeroth/optim/update.hpp"

@@ -5,7 +5,8 @@ cmake_minimum_required(VERSION 3.25)
 get_filename_component(ROOT "${ROOT}" ABSOLUTE)  # of the working folder, where it is relative
 set(may_include_core core)
 set(may_include_optim core optim)
-set(may_include_device core optim device cuda)
+set(may_include_device core optim device)
+set(may_include_cuda core optim device cuda)  # the kernels that device/cuda_launch.hpp declares
 set(may_include_comm core optim device comm)  # the kernel; each folder below it is a layer of its own
 set(may_include_comm_store ${may_include_comm} comm_store)
 set(may_include_comm_local ${may_include_comm} comm_local)
@@ -49,7 +50,6 @@ file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/include/zeroth/*.hpp ${ROOT}/sr
      ${ROOT}/optim/*.hpp ${ROOT}/optim/*.cpp ${ROOT}/cuda/*.hpp ${ROOT}/cuda/*.cu)
 foreach(file IN LISTS files)
   string(REGEX REPLACE "^(include|src)/" "" path ${file})
-  string(REGEX REPLACE "^cuda/" "device/" path ${path})  # the kernels of the layer device
   find_layer(${path} layer)
   if(path MATCHES "^zeroth/[a-z_]+[.]hpp$")
     continue()  # zeroth.hpp, which includes all

@@ -10,7 +10,7 @@
 #include "cuda/kernels/reduce_epilogue.hpp"
 #include "cuda/kernels/step.hpp"
 #include "cuda/kernels/update.hpp"
-#include "cuda/launch.hpp"
+#include "device/cuda_launch.hpp"
 
 namespace zeroth {
 namespace testing {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The functions of cuda/launch.hpp, as definitions that run the kernels' bodies on the host (emulated_launch.cpp). For
-/// programs without nvcc and without a GPU.
+/// The functions of device/cuda_launch.hpp, as definitions that run the kernels' bodies on the host
+/// (emulated_launch.cpp). For programs without nvcc and without a GPU.
 #pragma once
 #include <cuda_runtime_api.h>
 

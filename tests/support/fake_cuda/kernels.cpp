@@ -3,7 +3,7 @@
 #include <mutex>
 #include <utility>
 
-#include "cuda/launch.hpp"
+#include "device/cuda_launch.hpp"
 #include "support/emulated_launch.hpp"
 #include "support/fake_cuda/machine.hpp"
 
