@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
+#include <mutex>
+#include <utility>
 
 #include "zeroth/core/error.hpp"
 #ifdef ZEROTH_HAS_NCCL
@@ -20,10 +23,20 @@ std::string text_of(cudaError_t error) {
   return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-/// Why a block was not to be had; empty if it was.
-std::string take_plain(void** block, std::int64_t bytes) {
-  auto const error = cudaMalloc(block, static_cast<std::size_t>(bytes));
-  return error == cudaSuccess ? std::string{} : text_of(error);
+std::string take_from(CudaAllocator const& allocator, void** block, std::int64_t bytes, StreamRef stream) {
+  try {
+    *block = allocator.allocate(static_cast<std::size_t>(bytes), stream);
+    return *block != nullptr ? std::string{} : "it returned null";
+  } catch (std::exception const& error) {
+    return error.what();
+  }
+}
+
+void give_back_to(CudaAllocator const& allocator, void* block, std::int64_t bytes, StreamRef stream) noexcept {
+  try {
+    allocator.deallocate(block, static_cast<std::size_t>(bytes), stream);
+  } catch (...) {  // there is nobody to tell
+  }
 }
 
 #ifdef ZEROTH_HAS_NCCL
@@ -41,21 +54,6 @@ void give_back_registrable(void* block) noexcept { static_cast<void>(nccl().free
 std::string take_registrable(void** /*block*/, std::int64_t /*bytes*/) { return "built without NCCL"; }
 void give_back_registrable(void* /*block*/) noexcept {}
 #endif
-
-/// The one place that knows which allocator memory comes from.
-std::string take(CudaBuffers buffers, void** block, std::int64_t bytes) {
-  return buffers == CudaBuffers::plain ? take_plain(block, bytes) : take_registrable(block, bytes);
-}
-void give_back(CudaBuffers buffers, void* block) noexcept {
-  if (buffers == CudaBuffers::plain) {
-    static_cast<void>(cudaFree(block));
-  } else {
-    give_back_registrable(block);
-  }
-}
-char const* name_of_take(CudaBuffers buffers) noexcept {
-  return buffers == CudaBuffers::plain ? "cudaMalloc" : "ncclMemAlloc";
-}
 
 std::byte* aligned(void* block) noexcept {
   auto const address = reinterpret_cast<std::uintptr_t>(block);
@@ -76,7 +74,54 @@ std::string what_is_free() {
   return known ? fmt::format("; {} of the GPU's {} bytes are free", free, total) : std::string{};
 }
 
+struct Chosen {
+  std::mutex mutex;
+  std::shared_ptr<CudaAllocator const> allocator = std::make_shared<CudaAllocator const>();
+};
+Chosen& chosen() noexcept {
+  static Chosen of_the_process;
+  return of_the_process;
+}
+
 }  // namespace
+
+void set_cuda_allocator(CudaAllocator allocator) {
+  ZEROTH_EXPECTS(static_cast<bool>(allocator.allocate) == static_cast<bool>(allocator.deallocate),
+                 "set_cuda_allocator(): one of allocate and deallocate is empty; give both, or neither for CUDA's own");
+  auto shared = std::make_shared<CudaAllocator const>(std::move(allocator));
+  std::lock_guard const lock{chosen().mutex};
+  chosen().allocator = std::move(shared);
+}
+
+std::shared_ptr<CudaAllocator const> cuda_allocator() {
+  std::lock_guard const lock{chosen().mutex};
+  return chosen().allocator;
+}
+
+char const* BlockSource::name() const noexcept {
+  return is_the_programs() ? "the program's allocator" : buffers == CudaBuffers::plain ? "cudaMalloc" : "ncclMemAlloc";
+}
+
+std::string BlockSource::take(void** block, std::int64_t bytes) const {
+  if (buffers == CudaBuffers::registrable) {
+    return take_registrable(block, bytes);
+  }
+  if (is_the_programs()) {
+    return take_from(*allocator, block, bytes, stream);
+  }
+  auto const error = cudaMalloc(block, static_cast<std::size_t>(bytes));
+  return error == cudaSuccess ? std::string{} : text_of(error);
+}
+
+void BlockSource::give_back(void* block, std::int64_t bytes) const noexcept {
+  if (buffers == CudaBuffers::registrable) {
+    give_back_registrable(block);
+  } else if (is_the_programs()) {
+    give_back_to(*allocator, block, bytes, stream);
+  } else {
+    static_cast<void>(cudaFree(block));
+  }
+}
 
 void expect_allocator(CudaBuffers buffers) {
 #ifdef ZEROTH_HAS_NCCL
@@ -90,18 +135,20 @@ void expect_allocator(CudaBuffers buffers) {
 #endif
 }
 
-CudaMemory::CudaMemory(CudaContext& context, Ledger& ledger, Category category, std::int64_t bytes, CudaBuffers buffers)
-    : ledger_{ledger}, category_{category}, buffers_{buffers} {
+CudaMemory::CudaMemory(CudaContext& context, Ledger& ledger, Category category, std::int64_t bytes, BlockSource source)
+    : ledger_{ledger}, category_{category}, source_{std::move(source)} {
   ZEROTH_EXPECTS(bytes >= 0, fmt::format("allocate({}, {}): bytes must not be negative", name_of(category), bytes));
   if (bytes > 0) {
-    auto problem = take(buffers_, &block_, bytes);
+    block_bytes_ = bytes;
+    auto problem = source_.take(&block_, block_bytes_);
     if (problem.empty() && aligned(block_) != block_) {
       // CUDA promises 256 bytes and gives more for all but small blocks, so few ever ask twice.
-      give_back(buffers_, block_);
-      problem = take(buffers_, &block_, bytes + block_alignment);
+      source_.give_back(block_, block_bytes_);
+      block_bytes_ += block_alignment;
+      problem = source_.take(&block_, block_bytes_);
     }
     if (!problem.empty()) {
-      auto const why = refused(name_of_take(buffers_), context.ordinal(), bytes, name_of(category), problem);
+      auto const why = refused(source_.name(), context.ordinal(), bytes, name_of(category), problem);
       throw SystemError{why + what_is_free()};
     }
     data_ = aligned(block_);
@@ -113,7 +160,7 @@ CudaMemory::CudaMemory(CudaContext& context, Ledger& ledger, Category category, 
 CudaMemory::~CudaMemory() {
   ledger_.remove(category_, bytes_);
   if (block_ != nullptr) {
-    give_back(buffers_, block_);
+    source_.give_back(block_, block_bytes_);
   }
 }
 

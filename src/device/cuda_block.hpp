@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Memory of a GPU and of the host beside it.
 #pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
 #include <string_view>
 
 #include "device/cuda_call.hpp"
@@ -12,18 +15,37 @@ namespace zeroth::device {
 /// loaded.
 void expect_allocator(CudaBuffers buffers);
 
+/// What set_cuda_allocator() was given last; empty functions are CUDA's own.
+[[nodiscard]] std::shared_ptr<CudaAllocator const> cuda_allocator();
+
+/// Where blocks of a GPU's memory come from, and go back to.
+struct BlockSource {
+  CudaBuffers buffers = CudaBuffers::plain;
+  std::shared_ptr<CudaAllocator const> allocator = {};  ///< For plain ones.
+  StreamRef stream = {};                                ///< That the allocator is told of.
+
+  [[nodiscard]] bool is_the_programs() const noexcept {
+    return buffers == CudaBuffers::plain && allocator != nullptr && allocator->allocate;
+  }
+  [[nodiscard]] char const* name() const noexcept;
+  /// Why a block was not to be had; empty if it was.
+  [[nodiscard]] std::string take(void** block, std::int64_t bytes) const;
+  void give_back(void* block, std::int64_t bytes) const noexcept;
+};
+
 /// An arena of one category, not filled yet.
 class CudaMemory final : public Memory {
  public:
-  CudaMemory(CudaContext& context, Ledger& ledger, Category category, std::int64_t bytes, CudaBuffers buffers);
+  CudaMemory(CudaContext& context, Ledger& ledger, Category category, std::int64_t bytes, BlockSource source);
   ~CudaMemory() override;
-  [[nodiscard]] bool registrable() const noexcept override { return buffers_ == CudaBuffers::registrable; }
+  [[nodiscard]] bool registrable() const noexcept override { return source_.buffers == CudaBuffers::registrable; }
 
  private:
   Ledger& ledger_;
   Category category_;
-  CudaBuffers buffers_;
+  BlockSource source_;
   void* block_ = nullptr;  // starts at or before data()
+  std::int64_t block_bytes_ = 0;
 };
 
 /// Pinned memory of the host, which every GPU of the process reaches. Filled with zeros.

@@ -40,8 +40,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) override {
     bool const sent =
         category == Category::parameters || category == Category::gradients || category == Category::slots;
-    auto memory =
-        std::make_unique<CudaMemory>(context_, ledger_, category, bytes, sent ? buffers_ : CudaBuffers::plain);
+    BlockSource const source{sent ? buffers_ : CudaBuffers::plain, allocator_, {own_compute().get()}};
+    auto memory = std::make_unique<CudaMemory>(context_, ledger_, category, bytes, source);
     kernels_.fill(compute(), memory->data(), bytes, 0);
     compute().synchronize();
     return memory;
@@ -92,6 +92,7 @@ class CudaDevice final : public Device {
 
   CudaContext context_;
   CudaBuffers buffers_;
+  std::shared_ptr<CudaAllocator const> allocator_ = cuda_allocator();
   CudaSpans spans_{context_};
   CudaKernels kernels_;
   Ledger ledger_;

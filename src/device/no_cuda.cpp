@@ -13,6 +13,11 @@ int cuda_device_count() noexcept { return 0; }
 
 std::string why_no_gpu() { return "the library was built without CUDA; configure it with -DZEROTH_ENABLE_CUDA=ON"; }
 
+void set_cuda_allocator(CudaAllocator /*allocator*/) {
+  throw ContractError{
+      "set_cuda_allocator(): the library was built without CUDA; configure it with -DZEROTH_ENABLE_CUDA=ON"};
+}
+
 std::unique_ptr<Device> make_cuda_device(int ordinal, CudaBuffers /*buffers*/) {
   throw ContractError{fmt::format(
       "make_cuda_device({}): the library was built without CUDA; configure it with -DZEROTH_ENABLE_CUDA=ON", ordinal)};

@@ -3,16 +3,26 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <new>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cuda/contribute.hpp"
 #include "cuda/gate.hpp"
 #include "cuda/gpus.hpp"
 #include "device/cuda_event.hpp"
 #include "device/kernels.hpp"
+#include "engine/small_model.hpp"
 #include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/adapters/cuda.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/timeline.hpp"
 
@@ -72,6 +82,99 @@ TEST_CASE("memory is aligned wherever CUDA's blocks start, and goes back") {
   }
 }
 #endif
+
+/// Blocks of a program's pool that are with a device, and the streams that it named.
+struct Pool {
+  std::mutex mutex;
+  std::map<void*, std::size_t> blocks;
+  std::set<cudaStream_t> streams;
+  std::int64_t taken = 0;
+
+  void serve() {
+    set_cuda_allocator(
+        [this](std::size_t bytes, cudaStream_t stream) -> void* {
+          void* block = nullptr;
+          if (cudaMalloc(&block, bytes) != cudaSuccess) {
+            throw std::bad_alloc{};
+          }
+          std::lock_guard const lock{mutex};
+          blocks[block] = bytes;
+          streams.insert(stream);
+          taken += static_cast<std::int64_t>(bytes);
+          return block;
+        },
+        [this](void* block, std::size_t bytes, cudaStream_t stream) {
+          std::lock_guard const lock{mutex};
+          if (blocks.at(block) == bytes && streams.contains(stream)) {
+            blocks.erase(block);
+          }
+          static_cast<void>(cudaFree(block));
+        });
+  }
+  ~Pool() { device::set_cuda_allocator({}); }
+};
+
+TEST_CASE("a device takes its memory from the program's allocator, on its compute stream, and gives all of it back") {
+  begin_on({});
+  Pool pool;
+  pool.serve();
+  auto device = device::make_cuda_device(0);
+  device::set_cuda_allocator({});  // which is of devices from here on
+  auto memory = device->allocate(Category::optimizer, 10'000);
+  CHECK(reinterpret_cast<std::uintptr_t>(memory->data()) % 4096 == 0);
+  CHECK(all_zero(contents_of(*device, *memory)));
+  CHECK(device->ledger().live().optimizer == 10'000);
+  CHECK(pool.blocks.size() == 1);
+  CHECK(pool.streams == std::set{device::as_cuda(device->compute()).get()});
+  auto const others = pool.taken;
+  auto const plain = device::make_cuda_device(0);
+  auto const beside = plain->allocate(Category::optimizer, 10'000);
+  CHECK(pool.taken == others);
+  memory.reset();
+  CHECK(pool.blocks.empty());
+}
+
+TEST_CASE("an engine's memory comes from the program's allocator, as much as was planned") {
+  begin_on({});
+  Pool pool;
+  pool.serve();
+  SmallModel const small;
+  std::int64_t planned = 0;
+  auto const outcome = run_job(
+      2,
+      [&](Job& job) {
+        Engine<float> engine{job, small.model, small_config(3)};
+        static_cast<void>(step_on_gpu(engine, small));
+        engine.finish();
+        if (job.rank() == 0) {
+          planned = engine.planned().total();
+        }
+      },
+      {}, [](int) { return device::make_cuda_device(0); });
+  REQUIRE(messages_of(outcome) == "");
+  CHECK(pool.blocks.empty());
+  CHECK(pool.taken >= 2 * planned);
+  CHECK(left_on_gpus() == "");
+}
+
+TEST_CASE("what the program's allocator refuses is said in its words") {
+  begin_on({});
+  using Catch::Contains;
+  auto const refused = [](auto const& allocate) {
+    set_cuda_allocator(allocate, [](void*, std::size_t, cudaStream_t) {});
+    auto const device = device::make_cuda_device(0);
+    device::set_cuda_allocator({});
+    return thrown<SystemError>([&] { static_cast<void>(device->allocate(Category::slots, 100)); });
+  };
+  CHECK_THAT(refused([](std::size_t, cudaStream_t) -> void* { throw std::runtime_error{"the pool is full"}; }),
+             Contains("the program's allocator on cuda:0 refused 100 bytes for slots: the pool is full"));
+  CHECK_THAT(refused([](std::size_t, cudaStream_t) -> void* { return nullptr; }),
+             Contains("refused 100 bytes for slots: it returned null"));
+  CHECK_THAT(thrown<ContractError>([] {
+               device::set_cuda_allocator({[](std::size_t, device::StreamRef) -> void* { return nullptr; }, {}});
+             }),
+             Contains("one of allocate and deallocate is empty"));
+}
 
 TEST_CASE("memory of the host is zero-filled, aligned and in no ledger") {
   begin_on({});

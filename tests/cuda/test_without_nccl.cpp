@@ -15,10 +15,10 @@ TEST_CASE("memory for registration is refused where NCCL's allocator is not ther
              Catch::Contains("CudaBuffers::registrable") && Catch::Contains("built without NCCL"));
   CudaContext context{0};
   Ledger ledger;
-  CudaMemory const plain{context, ledger, Category::slots, 100, CudaBuffers::plain};
+  CudaMemory const plain{context, ledger, Category::slots, 100, {.buffers = CudaBuffers::plain}};
   CHECK(ledger.live().slots == 100);
   CHECK_THAT(testing::thrown<SystemError>([&] {
-               CudaMemory{context, ledger, Category::slots, 100, CudaBuffers::registrable};
+               CudaMemory{context, ledger, Category::slots, 100, {.buffers = CudaBuffers::registrable}};
              }),
              Catch::Contains("refused 100 bytes for slots: built without NCCL"));
   CHECK(ledger.live().slots == 100);

@@ -23,7 +23,7 @@ set(may_include_checkpoint core optim device comm config model data shard checkp
 set(may_include_stage core optim device comm config model shard stage)
 set(may_include_engine core optim device comm config model data shard checkpoint stage engine monitor comm_launch)
 set(may_include_simulate core optim device comm config model data shard checkpoint stage engine simulate monitor comm_launch)
-set(may_include_adapters core model config comm comm_launch engine adapters)
+set(may_include_adapters core device model config comm comm_launch engine adapters)
 
 # A public header of comm that belongs to one of its folders.
 set(layer_of_zeroth/version.hpp core)

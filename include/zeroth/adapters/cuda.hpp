@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The caller's own CUDA stream as the stream that an engine computes on. Needs CUDA's headers, and no more of CUDA.
+/// The caller's own CUDA stream as the stream that an engine computes on, and its own memory of GPUs. Needs CUDA's
+/// headers, and no more of CUDA.
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
+#include <utility>
+
+#include "zeroth/device/cuda.hpp"
 #include "zeroth/engine/engine.hpp"
 
 namespace zeroth {
@@ -18,6 +23,19 @@ namespace zeroth {
 template <Element T, GradientOf<T> G>
 [[nodiscard]] cudaStream_t cuda_stream(Engine<T, G> const& engine) noexcept {
   return static_cast<cudaStream_t>(engine.compute_stream().native);
+}
+
+/// device::set_cuda_allocator() with `allocate(bytes, stream)`, which returns a block, and `deallocate(block, bytes,
+/// stream)`.
+template <class Allocate, class Deallocate>
+void set_cuda_allocator(Allocate allocate, Deallocate deallocate) {
+  device::set_cuda_allocator(
+      {[allocate = std::move(allocate)](std::size_t bytes, device::StreamRef stream) -> void* {
+         return allocate(bytes, static_cast<cudaStream_t>(stream.native));
+       },
+       [deallocate = std::move(deallocate)](void* block, std::size_t bytes, device::StreamRef stream) {
+         deallocate(block, bytes, static_cast<cudaStream_t>(stream.native));
+       }});
 }
 
 }  // namespace zeroth

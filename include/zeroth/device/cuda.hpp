@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// GPUs as devices. Interop with the caller's own streams is in adapters/cuda.hpp.
 #pragma once
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -20,6 +22,22 @@ namespace zeroth::device {
 /// Where parameters, gradients and slots come from: from CUDA, or, in whole units of 2 MiB, from NCCL's allocator, so
 /// that communicators can register them. The latter is refused where the library was built without NCCL.
 enum class CudaBuffers : bool { plain, registrable };
+
+/// A program's own memory of GPUs in place of cudaMalloc and cudaFree: a pool that it shares with the engine. Both are
+/// called with the rank's GPU current, on the rank's thread; ranks that are threads call at the same time.
+struct CudaAllocator {
+  /// A block of `bytes`, more than 0, for work that is enqueued on `stream`. Null, or an exception, refuses it.
+  std::function<void*(std::size_t bytes, StreamRef stream)> allocate;
+  /// Takes back what allocate() gave, with the same `bytes`. Work that was enqueued on `stream`
+  /// before may still use it, that of no other stream. What it throws is lost.
+  std::function<void(void* block, std::size_t bytes, StreamRef stream)> deallocate;
+};
+
+/// Devices that this process makes from now on, those of engines too, take their memory from `allocator`, and keep it
+/// until they end; an empty one is CUDA's own again. Any thread. What NCCL is to register (CudaBuffers) is NCCL's as
+/// before. adapters/cuda.hpp has the same with CUDA's type of streams. Throws ContractError where one function is
+/// missing, and where the library was built without CUDA.
+ZEROTH_EXPORT void set_cuda_allocator(CudaAllocator allocator);
 
 /// GPU `ordinal` of those that this process sees, which is made current on the calling thread and stays so. Several
 /// ranks may be on one GPU: their streams do not wait for each other.
