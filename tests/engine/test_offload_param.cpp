@@ -18,6 +18,7 @@
 #include "support/fail_points.hpp"
 #include "support/folder.hpp"
 #include "support/log.hpp"
+#include "support/sanitized.hpp"
 #include "support/thrown.hpp"
 
 namespace zeroth::testing {
@@ -209,6 +210,10 @@ TEST_CASE("pieces of any size give the weights of parameters in memory") {
   for (std::int64_t const buffer : {1, 2048, 6000, 100'000}) {
     for (int const buffers : {1, 2, 5, 40}) {
       for (auto const* const zero : {"", R"(, "overlap_comm": false)", R"(, "stage3_prefetch_bucket_size": 25000)"}) {
+        static Sample sample{5};
+        if (sample.leaves_out()) {
+          continue;
+        }
         ParametersOnDisk const disk{0, buffer, buffers, 4096, 4};
         INFO(disk.name() << zero);
         auto const of_bf16 = with_parameters(folder.path(), disk, {.zero = zero, .more = bf16_file});
