@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/isa.hpp"
+#include "core/isa_choice.hpp"
 
 #include <atomic>
 
@@ -34,6 +34,6 @@ Isa best_isa() noexcept {
 
 Isa current_isa() noexcept { return current().load(std::memory_order_relaxed); }
 
-void set_isa_for_testing(Isa isa) noexcept { current().store(isa, std::memory_order_relaxed); }
+void choose_isa(Isa isa) noexcept { current().store(isa, std::memory_order_relaxed); }
 
 }  // namespace zeroth

@@ -12,10 +12,8 @@ enum class Isa : std::uint8_t { plain, avx2, avx512 };
 
 /// The best that this processor has, found once.
 [[nodiscard]] Isa best_isa() noexcept;
-/// What with_best_isa() uses: best_isa(), unless a test has said otherwise.
+/// What with_best_isa() uses: best_isa(), unless core/isa_choice.hpp says otherwise.
 [[nodiscard]] Isa current_isa() noexcept;
-/// For tests, while no stream runs. `isa` must not exceed best_isa().
-void set_isa_for_testing(Isa isa) noexcept;
 
 namespace detail {
 

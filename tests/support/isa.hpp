@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/isa.hpp"
+#include "core/isa_choice.hpp"
 #include "zeroth/core/dtype.hpp"
 
 namespace zeroth::testing {
@@ -33,8 +33,8 @@ namespace zeroth::testing {
 /// The library's loops use `isa` while this lives.
 class WithIsa {
  public:
-  explicit WithIsa(Isa isa) { set_isa_for_testing(isa); }
-  ~WithIsa() { set_isa_for_testing(best_isa()); }
+  explicit WithIsa(Isa isa) { choose_isa(isa); }
+  ~WithIsa() { choose_isa(best_isa()); }
   WithIsa(WithIsa const&) = delete;
   WithIsa& operator=(WithIsa const&) = delete;
 };
