@@ -14,6 +14,8 @@
 #   checkpoints
 #              PyTorch DCP and DeepSpeed beside Zeroth: saves and loads (10 minutes, 4 GB of disk under out/; installs as peers)
 #   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
+#   silent     silent errors of the year as cases, beside DeepSpeed and PyTorch (five minutes; installs as peers): the table
+#              of docs/benchmarks.md is written by hand
 #   adamw, collectives, engine_overhead
 #              the benchmarks of these names, for docs/verification.md: no page is made of them (minutes)
 # Leave the machine alone meanwhile. A part that fails leaves its old file.
@@ -21,7 +23,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo stages step_time peers checkpoints savings adamw collectives engine_overhead)
+all=(demo stages step_time peers checkpoints savings silent adamw collectives engine_overhead)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")
@@ -104,6 +106,13 @@ savings() {
     done
   done >"$new/savings.jsonl"
   mv "$new/savings.jsonl" "$kept/"
+}
+
+silent() {
+  built bench_silent
+  peers_installed
+  .venv/bin/python bench/peers/silent.py --out "$new/silent.json"
+  mv "$new/silent.json" "$kept/"
 }
 
 adamw() {  # in all dtypes, then every rule in fp32

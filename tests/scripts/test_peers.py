@@ -26,6 +26,7 @@ import launch  # noqa: E402
 import loads  # noqa: E402
 import resident  # noqa: E402
 import run  # noqa: E402
+import silent  # noqa: E402
 import table  # noqa: E402
 
 MIB = 1024 * 1024
@@ -55,6 +56,38 @@ class Checkpoints(unittest.TestCase):
             with self.subTest(words=words), contextlib.redirect_stderr(err), self.assertRaises(SystemExit):
                 checkpoint.arguments(words)
             self.assertIn(problem, err.getvalue())
+
+
+class SilentErrors(unittest.TestCase):
+    CASE = silent.CASES[0]  # in bf16
+    MUON = next(case for case in silent.CASES if case.name == "Muon")
+
+    def setUp(self):
+        self.start = silent.start_weights({name: [0.0] * (256 if name.endswith("weight") else 16) for name in silent.NAMES})
+        self.right = self.after(1.0)
+
+    def after(self, way, norms=(2.0, 1.0)):
+        return {"norms": list(norms), "weights": {name: [x - 0.1 * way for x in values] for name, values in self.start.items()}}
+
+    def test_the_start_is_exact_in_bf16(self):
+        odd = {int(128 * x) for values in self.start.values() for x in values}
+        self.assertEqual({x % 2 for x in odd}, {1})
+        self.assertLess(max(map(abs, odd)), 64)
+
+    def test_a_norm_or_weights_beyond_the_bound_are_wrong(self):
+        self.assertEqual(silent.verdict(self.CASE, self.right, self.right), (True, "right (within 0e+00)"))
+        self.assertTrue(silent.verdict(self.CASE, self.after(1.04), self.right)[0])
+        self.assertEqual(silent.verdict(self.CASE, self.after(0.5), self.right), (False, "norm x 1, weights 50 % off"))
+        self.assertEqual(silent.verdict(self.CASE, self.after(1, (2.0, 0.25)), self.right)[0], False)
+        self.assertTrue(silent.verdict(self.CASE, self.after(1, (None, None)), self.right)[0])
+
+    def test_of_muon_only_the_direction_counts(self):
+        self.assertTrue(silent.verdict(self.MUON, self.after(3), self.right)[0])
+        self.assertFalse(silent.verdict(self.MUON, self.after(-1), self.right)[0])
+
+    def test_a_failure_is_its_error(self):
+        failure = silent.launch.Failure("exit status 1\n[rank1]: ValueError: stage 3 is not\nwarning: a leak")
+        self.assertEqual(silent.verdict(self.CASE, failure, self.right), (None, "ValueError: stage 3 is not"))
 
 
 class Folder(unittest.TestCase):

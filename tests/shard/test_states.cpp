@@ -213,7 +213,7 @@ TEST_CASE("parameters: gathered whole into slots, one at a time, until they are 
       }
     }
     parameters.release(1_flat, "forward");
-    parameters.drop(shard::Drop::all);
+    parameters.drop_all();
     parameters.await_gathers();
     auto const bytes = 2 * rank.memory.flat(0_flat).padded_count() * bytes_of(Dtype::fp32);
     bool const counted = parameters.evictions() == 2 && parameters.slots_high_water() == 1;
