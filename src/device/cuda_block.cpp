@@ -85,7 +85,7 @@ Chosen& chosen() noexcept {
 
 }  // namespace
 
-void set_cuda_allocator(CudaAllocator allocator) {
+void choose_cuda_allocator(CudaAllocator allocator) {
   ZEROTH_EXPECTS(static_cast<bool>(allocator.allocate) == static_cast<bool>(allocator.deallocate),
                  "set_cuda_allocator(): one of allocate and deallocate is empty; give both, or neither for CUDA's own");
   auto shared = std::make_shared<CudaAllocator const>(std::move(allocator));

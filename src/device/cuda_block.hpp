@@ -15,7 +15,9 @@ namespace zeroth::device {
 /// loaded.
 void expect_allocator(CudaBuffers buffers);
 
-/// What set_cuda_allocator() was given last; empty functions are CUDA's own.
+/// As set_cuda_allocator().
+void choose_cuda_allocator(CudaAllocator allocator);
+/// What that was given last; empty functions are CUDA's own.
 [[nodiscard]] std::shared_ptr<CudaAllocator const> cuda_allocator();
 
 /// Where blocks of a GPU's memory come from, and go back to.

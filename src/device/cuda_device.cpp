@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "device/cuda_block.hpp"
 #include "device/cuda_call.hpp"
@@ -100,6 +101,8 @@ class CudaDevice final : public Device {
 };
 
 }  // namespace
+
+void set_cuda_allocator(CudaAllocator allocator) { choose_cuda_allocator(std::move(allocator)); }
 
 std::unique_ptr<Device> make_cuda_device(int ordinal, CudaBuffers buffers) {
   return std::make_unique<CudaDevice>(ordinal, buffers);
