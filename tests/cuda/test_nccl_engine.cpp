@@ -4,7 +4,6 @@
 
 #include <barrier>
 #include <functional>
-#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -12,11 +11,11 @@
 
 #include "cuda/contribute.hpp"
 #include "cuda/cuda_access.hpp"
+#include "cuda/like_nccl.hpp"
 #include "cuda/nccl_ranks.hpp"
 #include "cuda/trained.hpp"
 #include "engine/small_model.hpp"
 #include "support/sanitized.hpp"
-#include "support/wrapped.hpp"
 #include "zeroth/adapters/cuda.hpp"
 
 namespace zeroth::testing {
@@ -47,29 +46,10 @@ Trained train_by_nccl(int world, std::string const& text, fake_cuda::Machine con
   return result;
 }
 
-/// Reduces as NCCL does: by sums that ranks get rounded, and then add to what they have.
-class LikeNccl final : public WrappedCommunicator {
- public:
-  using WrappedCommunicator::WrappedCommunicator;
-  [[nodiscard]] comm::Transport transport() const noexcept override { return comm::Transport::nccl; }
-
- private:
-  void do_submit(device::Stream& stream, comm::Label const& label,
-                 std::span<comm::Collective const> collectives) override {
-    inner().submit(stream, label, collectives);
-  }
-  [[nodiscard]] std::unique_ptr<comm::Communicator> do_split(int color, int key, std::string const& name) override {
-    auto split = inner().split(color, key, name);
-    return split ? std::make_unique<LikeNccl>(std::move(split)) : nullptr;
-  }
-};
-
 Trained train_on_threads(int world, std::string const& text) {
   return train_by(
-      [](int ranks, std::function<void(Job&)> const& rank_main) {
-        return run_job(ranks, rank_main, [](auto inner) { return std::make_unique<LikeNccl>(std::move(inner)); });
-      },
-      world, text);
+      [](int ranks, std::function<void(Job&)> const& rank_main) { return run_job(ranks, rank_main, like_nccl); }, world,
+      text);
 }
 
 using Counts = std::map<std::string, std::int64_t>;
@@ -124,7 +104,7 @@ TEST_CASE("ranks that communicate by NCCL train as threads on the CPU do") {
 }
 
 TEST_CASE("the same bits on any number of ranks are refused over NCCL") {
-  begin_nccl({});
+  begin_nccl({.gpus = 2});
   auto const config = Config::from_json(file(fp32_types, 2, true, R"(, "same_bits_at_any_ranks": true)"));
   auto const outcome = run_nccl_job(
       2, [&](Job& job) { static_cast<void>(train_synthetic(job, config, {})); }, 2);

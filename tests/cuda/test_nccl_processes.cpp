@@ -12,6 +12,7 @@
 #include "comm/store/socket.hpp"
 #include "comm/store_ranks.hpp"
 #include "core/host_name.hpp"
+#include "cuda/like_nccl.hpp"
 #include "cuda/nccl_training.hpp"
 #include "support/catch.hpp"
 #include "support/children.hpp"
@@ -84,9 +85,10 @@ class Processes : public Children {
 std::string trained_by_threads(int world, int stage) {
   auto const config = nccl_training(stage);
   std::vector<std::string> words(static_cast<std::size_t>(world));
-  auto const outcome = run_job(world, [&](Job& job) {
+  auto const train = [&](Job& job) {
     words[static_cast<std::size_t>(job.rank())] = outcome_word(train_synthetic(job, config, {}));
-  });
+  };
+  auto const outcome = run_job(world, train, like_nccl);
   REQUIRE(messages_of(outcome) == "");
   REQUIRE(std::all_of(words.begin(), words.end(), [&](auto const& each) { return each == words.front(); }));
   return words.front();

@@ -300,15 +300,14 @@ TEST_CASE("a run goes on with 2 ranks instead of 4, and then with 3, over the sa
     CHECK(step["loss"].get<double>() == Approx(loss).epsilon(1e-3));
   }
 
-  // And a storm: nothing that could be restored is left.
+  // And nothing that could be restored is left: another start would not help.
   for (auto const& each : fs::directory_iterator{place / "saved"}) {
     if (fs::is_directory(each)) {
       fs::resize_file(each.path() / "place_00000.safetensors", 4096);
     }
   }
   Child storm{of_ranks(3, end + 1)};
-  CHECK(storm.wait().status == 1);
-  CHECK(count_of(storm.output(), "place_00000.safetensors") >= 3);
-  CHECK_THAT(storm.output(),
-             Contains("zeroth run: ends after exit status 1, with 2 of 2 restarts without progress used\n"));
+  CHECK(storm.wait().status == 2);
+  CHECK(count_of(storm.output(), "place_00000.safetensors") >= 1);
+  CHECK_THAT(storm.output(), !Contains("restarts without progress used"));
 }

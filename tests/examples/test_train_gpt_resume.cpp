@@ -253,6 +253,6 @@ TEST_CASE("where no checkpoint can be used the run ends with the cause") {
   auto bytes = read_all(file);
   bytes[bytes.size() - 4096] = static_cast<char>(bytes[bytes.size() - 4096] ^ 1);
   place.write("saved/step_00000002/place_00001.safetensors", bytes);
-  auto const said = output_of(place, to_saved + "--steps 4 --ranks 2 --resume auto --max-restarts 1", 1);
-  CHECK_THAT(said, Contains("place_00001.safetensors") && Contains("all ranks start again in 1 s, restart 1 of 1"));
+  auto const said = output_of(place, to_saved + "--steps 4 --ranks 2 --resume auto --max-restarts 1", 2);
+  CHECK_THAT(said, Contains("place_00001.safetensors") && !Contains("all ranks start again"));
 }

@@ -20,6 +20,8 @@ To convert_float(From value) {
 
 std::int16_t extend_sign_of_byte(std::uint16_t value) { return static_cast<std::int8_t>(value); }
 
+double with_sign(double sign, double value) { return std::copysign(value, sign); }
+
 float saturate(float value) {
   float const at_least_zero = value > 0 ? value : 0.0F;  // NaN becomes zero
   return at_least_zero < 1 ? at_least_zero : 1.0F;
@@ -53,6 +55,8 @@ void add_conversion_forms(Forms& forms) {
   add_form<extend_sign_of_byte>(forms, "cvt.s16.s8");
   add_form<convert_float<double, float>>(forms, "cvt.f64.f32");
   add_form<convert_float<float, double>>(forms, "cvt.rn.f32.f64");
+  add_form<convert<std::int64_t, double>>(forms, "cvt.rzi.s64.f64");
+  add_form<with_sign>(forms, "copysign.f64");
   add_form<saturate>(forms, "cvt.sat.f32.f32");
   add_form<widen_fp16>(forms, "cvt.f32.f16");
   add_form<pack_bf16>(forms, "cvt.rn.bf16x2.f32");
