@@ -73,8 +73,8 @@ struct MoveAndSum {
       }
     });
     ZEROTH_UNROLL
-    for (int k = 0; k < sums_of_a_warp; ++k) {
-      block.fold_warps(sums[k], [](float low, float high) { return low + high; });
+    for (auto& each : sums) {
+      block.fold_warps(each, [](float low, float high) { return low + high; });
     }
     block.alone([&](int thread) {
       ZEROTH_UNROLL

@@ -55,8 +55,8 @@ struct Collect {
   template <class Block>
   ZEROTH_DEVICE void add(Block& block, Shared& shared, std::int64_t first, std::int64_t end) const {
     block.phase([&](int thread) {
-      for (int word = 0; word < words; ++word) {
-        shared.part[word][thread] = 0;
+      for (auto& word : shared.part) {
+        word[thread] = 0;
       }
 #if defined(__CUDA_ARCH__)
 #pragma unroll 8

@@ -69,7 +69,8 @@ struct OnCircle {
 
 /// cos(2 pi x) and sin(2 pi x) for x in [0, 1].
 [[nodiscard]] ZEROTH_HOST_DEVICE inline OnCircle turned(double x) noexcept {
-  auto const quarters = static_cast<int>(4 * x + 0.5);
+  auto const quarters =
+      static_cast<int>(4 * x + 0.5);  // NOLINT(bugprone-incorrect-roundings): any quarter near it will do
   double const angle = 2 * std::numbers::pi * (x - quarters / 4.0);
   OnCircle at{small_cosine(angle), small_sine(angle)};
   for (int quarter = 0; quarter < quarters; ++quarter) {

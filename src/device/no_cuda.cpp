@@ -13,7 +13,7 @@ int cuda_device_count() noexcept { return 0; }
 
 std::string why_no_gpu() { return "the library was built without CUDA; configure it with -DZEROTH_ENABLE_CUDA=ON"; }
 
-void set_cuda_allocator(CudaAllocator /*allocator*/) {
+void set_cuda_allocator(CudaAllocator /*allocator*/) {  // NOLINT(performance-unnecessary-value-param): as with CUDA
   throw ContractError{
       "set_cuda_allocator(): the library was built without CUDA; configure it with -DZEROTH_ENABLE_CUDA=ON"};
 }

@@ -84,7 +84,8 @@ void check_order(Record const& record, RestoreOptions const& options, std::vecto
   if (!options.order || !record.order) {
     return;
   }
-  auto const& [saved, given] = std::tie(*record.order, *options.order);
+  auto const& saved = *record.order;
+  auto const& given = *options.order;
   bool const are_others =
       saved.fingerprint() != 0 && given.fingerprint() != 0 && saved.fingerprint() != given.fingerprint();
   auto const describe = [&](SampleOrder const& order) {
