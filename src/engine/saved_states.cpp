@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
