@@ -60,7 +60,7 @@ TEST_CASE("a micro-step that runs twice finds buffers and, on one rank, the gene
     return train_on_threads(world, File{.stage = 2, .accumulation = 2, .zeroth = zeroth}.config(), make);
   };
   for (auto const& [world, make] :
-       {std::pair<int, MakeProgram>{2, vision_program}, {2, odd_program}, {1, dropout_going_on}}) {
+       {std::pair<int, MakeProgram>{2, vision_program}, {2, views_program}, {1, dropout_going_on}}) {
     auto const once = trained(world, make, "");
     auto const twice = trained(world, make, R"("replay_every": 1)");
     CHECK(bits_of(twice) == bits_of(once));
