@@ -245,7 +245,7 @@ TEST_CASE("collect adds block sums exactly") {
     machine.kernels.collect(*machine.stream, blocks, &sum);
     machine.stream->synchronize();
     CHECK(std::memcmp(&sum, &expected, sizeof(sum)) == 0);
-    std::ranges::rotate(blocks, blocks.begin() + 1);
+    std::rotate(blocks.begin(), blocks.begin() + 1, blocks.end());
   }
   machine.kernels.collect(*machine.stream, {}, &sum);
   machine.stream->synchronize();
