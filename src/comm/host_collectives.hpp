@@ -15,8 +15,9 @@ namespace zeroth::comm {
 /// of the local communicator.
 class HostCollectives {
  public:
-  /// Up to here it is cheaper that all ranks get everything and fold it themselves: one message time instead of two.
-  static constexpr std::int64_t small_bytes = 512;
+  /// Up to here it is cheaper that all ranks get everything and fold it themselves: one message time instead of two. It
+  /// takes no staging. The sums of a step are no larger, with all metrics that an engine may have.
+  static constexpr std::int64_t small_bytes = 2048;
 
   /// How a reduction is cut where its blocks are longer than that.
   struct Cut {
