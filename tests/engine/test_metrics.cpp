@@ -4,10 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "comm/host_collectives.hpp"
 #include "engine/reports.hpp"
 #include "support/thrown.hpp"
 
 namespace zeroth::testing {
+
+// Ranks on hosts add them up whether or not there is staging: a plan has none for them.
+static_assert(sizeof(optim::StepSums) <= comm::HostCollectives::small_bytes);
 
 using Catch::Contains;
 
