@@ -22,6 +22,7 @@ struct StorageOptions {
   std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Of one request to the disk. A multiple of 4096.
   int requests = 8;                                   ///< Under way at once, at most.
   std::chrono::milliseconds timeout{600'000};         ///< How long the disk may take for a piece.
+
   /// Throws where nobody needs the disk any more, such as at the end of the job: what it throws ends all transfers that
   /// streams wait for. They ask while they wait, some times a second. Empty: that never comes.
   std::function<void()> check;

@@ -16,16 +16,20 @@ namespace zeroth::optim {
 /// idea is the long accumulator of Kulisch (Computer Arithmetic and Validity, 2008).
 class ExactSum {
  public:
-  static constexpr int digit_count = 10;
-  static constexpr int digit_bits = 32;
-  static constexpr int lowest_exponent = -160;
+  static constexpr int digit_count = 10;        ///< Digits of a sum.
+  static constexpr int digit_bits = 32;         ///< By which the weight of the next digit is shifted.
+  static constexpr int lowest_exponent = -160;  ///< Of two, of what the lowest digit counts.
 
+  /// Of nothing: 0.
   ExactSum() = default;
-  ZEROTH_HOST_DEVICE ExactSum(double value) noexcept { add(value); }  // NOLINT: a number is the sum of one number
+  /// Of one number, as which a number may stand for a sum.
+  ZEROTH_HOST_DEVICE ExactSum(double value) noexcept { add(value); }  // NOLINT: implicit
+  /// Adds a number, exactly.
   ZEROTH_HOST_DEVICE ExactSum& operator+=(double value) noexcept {
     add(value);
     return *this;
   }
+  /// Adds what `other` has taken, exactly.
   ZEROTH_HOST_DEVICE ExactSum& operator+=(ExactSum const& other) noexcept {
     for (int k = 0; k < digit_count; ++k) {
       digits_[k] += other.digits_[k];
@@ -73,6 +77,7 @@ class ExactSum {
     }
     return negative ? -result : result;
   }
+  /// Do the values have the same bits, but for zeros' signs?
   friend ZEROTH_HOST_DEVICE bool operator==(ExactSum const& a, ExactSum const& b) noexcept {
     return a.value() == b.value();
   }
