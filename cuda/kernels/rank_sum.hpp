@@ -10,8 +10,9 @@
 
 namespace zeroth::cuda {
 
-template <class T>
-struct AddRanks {
+/// Calls `add(first, count)` of a body for the packs and single elements of a sum over ranks.
+template <class Body, class T>
+struct EachOfRanks {
   static constexpr int threads = 256;
   static constexpr int pack = pack_count<T>;
   static constexpr int tile_count = threads * pack * 2;
@@ -25,7 +26,8 @@ struct AddRanks {
     block.alone([&](int thread) {
       for (std::int64_t i = block.index(); i < tiles(); i += block.count()) {
         auto const tile = tile_of<tile_count>(grid, args.first, args.first + args.count, i);
-        each_pack<threads>(grid, tile, thread, [&](std::int64_t first, auto count) { add(first, count); });
+        each_pack<threads>(grid, tile, thread,
+                           [&](std::int64_t first, auto count) { static_cast<Body const&>(*this).add(first, count); });
       }
     });
   }
@@ -33,11 +35,14 @@ struct AddRanks {
   [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles() const {
     return tiles_of<tile_count>(grid, args.first, args.first + args.count);
   }
+};
 
- private:
+template <class T>
+struct AddRanks : EachOfRanks<AddRanks<T>, T> {
   /// All inputs are read before anything is written: an output may be one of them.
   template <int count>
   ZEROTH_DEVICE void add(std::int64_t first, Count<count> /*count*/) const {
+    RankSum const& args = this->args;
     device::RankSumOf<T> sum[count];
     auto const begin = load<count>(static_cast<T const*>(args.inputs[0]) + first);
     for (int k = 0; k < count; ++k) {
@@ -61,32 +66,10 @@ struct AddRanks {
 
 /// Into sums in fp32, which no input overlaps.
 template <class T>
-struct AddRanksInto {
-  static constexpr int threads = 256;
-  static constexpr int pack = pack_count<T>;
-  static constexpr int tile_count = threads * pack * 2;
-  struct Shared {};
-
-  RankSum args;
-  PackGrid<pack> grid;
-
-  template <class Block>
-  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.alone([&](int thread) {
-      for (std::int64_t i = block.index(); i < tiles(); i += block.count()) {
-        auto const tile = tile_of<tile_count>(grid, args.first, args.first + args.count, i);
-        each_pack<threads>(grid, tile, thread, [&](std::int64_t first, auto count) { add(first, count); });
-      }
-    });
-  }
-
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles() const {
-    return tiles_of<tile_count>(grid, args.first, args.first + args.count);
-  }
-
- private:
+struct AddRanksInto : EachOfRanks<AddRanksInto<T>, T> {
   template <int count>
   ZEROTH_DEVICE void add(std::int64_t first, Count<count> /*count*/) const {
+    RankSum const& args = this->args;
     Pack<float, count> sum;
     if (args.accumulate) {
       sum = load<count>(args.sums + first);
@@ -112,7 +95,7 @@ template <class Launch>
   auto const used = std::span{arrays}.first(static_cast<std::size_t>(args.input_count) + 1);
   cudaError_t result = cudaSuccess;
   with_element(args.dtype, [&]<class T>(std::type_identity<T>) {
-    AddRanksInto<T> const body{args, pack_grid<AddRanksInto<T>::pack>(used)};
+    AddRanksInto<T> const body{{args, pack_grid<AddRanksInto<T>::pack>(used)}};
     result = launch(body, body.tiles());
   });
   return result;
@@ -139,7 +122,7 @@ template <class Launch>
   }
   cudaError_t result = cudaSuccess;
   device::with_summand(args.dtype, [&]<class T>(std::type_identity<T>) {
-    AddRanks<T> const body{args, pack_grid<AddRanks<T>::pack>(std::span{arrays}.first(array_count))};
+    AddRanks<T> const body{{args, pack_grid<AddRanks<T>::pack>(std::span{arrays}.first(array_count))}};
     result = launch(body, body.tiles());
   });
   return result;

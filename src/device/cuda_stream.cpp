@@ -10,6 +10,18 @@
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::device {
+namespace {
+
+cuda::RankSum sum_of(void const* const* inputs, int input_count, Dtype dtype, std::int64_t count) {
+  cuda::RankSum args{};
+  std::copy_n(inputs, input_count, args.inputs);
+  args.input_count = input_count;
+  args.dtype = dtype;
+  args.count = count;
+  return args;
+}
+
+}  // namespace
 
 CudaStream::CudaStream(std::string name, Role role, CudaContext& context, CudaSpans& spans, cudaStream_t stream)
     : name_{std::move(name)}, role_{role}, context_{context}, spans_{spans}, stream_{stream}, owned_{false} {
@@ -125,14 +137,10 @@ void CudaStream::sum(void* const* outputs, int output_count, void const* const* 
     });
     return;
   }
-  cuda::RankSum args{};
+  auto args = sum_of(inputs, input_count, dtype, count);
   std::copy_n(outputs, output_count, args.outputs);
-  std::copy_n(inputs, input_count, args.inputs);
   args.output_count = output_count;
-  args.input_count = input_count;
-  args.dtype = dtype;
   args.first = first;
-  args.count = count;
   context_.expect(cuda::rank_sum(stream_, args), "rank_sum");
 }
 
@@ -141,11 +149,7 @@ void CudaStream::sum_into(float* sums, bool accumulate, void const* const* input
   if (failed() || count == 0) {
     return;
   }
-  cuda::RankSum args{};
-  std::copy_n(inputs, input_count, args.inputs);
-  args.input_count = input_count;
-  args.dtype = dtype;
-  args.count = count;
+  auto args = sum_of(inputs, input_count, dtype, count);
   args.sums = sums;
   args.accumulate = accumulate;
   context_.expect(cuda::rank_sum(stream_, args), "rank_sum");
