@@ -55,6 +55,7 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, Pl
   request.several_reductions =
       settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::every_micro_step;
   request.sums_micro_steps = settings.sums_micro_steps;
+  request.replays = settings.replay_every > 0;
   request.folds_into_sums = options.transport != comm::Transport::nccl && !request.sums_by_groups &&
                             !request.sums_micro_steps && settings.precision.accumulate == Dtype::fp32;
   request.parameter_slots = limits.parameter_slots;

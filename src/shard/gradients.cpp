@@ -20,7 +20,7 @@ Gradients::Gradients(Memory& memory)
       poison_{memory.request().poison},
       folds_{memory.sums_apart() && memory.request().folds_into_sums},
       pool_{*memory.context().device, memory.request().gradient_slots, memory.gradient_slots(), bytes_of(dtype_)},
-      replay_{*memory.context().device, memory.model().params.size()},
+      replay_{*memory.context().device, memory.model().params.size(), memory.request().replays},
       written_{events_by_flat(memory.context())},
       accumulating_(memory.flat_count(), 0),
       summed_before_(memory.flat_count(), 0),

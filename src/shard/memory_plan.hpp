@@ -25,6 +25,7 @@ struct PlanRequest {
   bool several_reductions = false;  ///< In a step: then their results are summed up beside what backward writes.
   /// Ranks' micro-steps are added to the sum one after another, in fp32, by the reduction itself. See Collective::sums.
   bool folds_into_sums = false;
+  bool replays = false;           ///< Some micro-steps run twice; see Replay.
   bool sums_micro_steps = false;  ///< In fp32, before the one reduction: see Settings.
   SlotCounts parameter_slots;     ///< No slots where parameters are whole.
   SlotCounts gradient_slots;      ///< No slots where gradients are whole.

@@ -8,7 +8,14 @@
 
 namespace zeroth::shard {
 
-Replay::Replay(device::Device& device, std::size_t params) : device_{&device}, first_(params, 0) {}
+namespace {
+constexpr std::size_t piece_bytes = std::size_t{1} << 20U;
+}  // namespace
+
+Replay::Replay(device::Device& device, std::size_t params, bool replays)
+    : device_{&device},
+      first_(replays ? params : 0, 0),
+      piece_{replays && !device.has_host_memory() ? device.allocate_host(piece_bytes) : nullptr} {}
 
 bool Replay::is_same(ParamId param, std::span<std::byte const> gradient) {
   auto const hash = hash_of(gradient);
@@ -29,12 +36,8 @@ std::uint64_t Replay::hash_of(std::span<std::byte const> gradient) {
     hash.add(gradient);
     return hash.value();
   }
-  constexpr std::size_t most = std::size_t{1} << 20U;
-  if (piece_ == nullptr && !gradient.empty()) {
-    piece_ = device_->allocate_host(most);
-  }
-  for (; !gradient.empty(); gradient = gradient.subspan(std::min(most, gradient.size()))) {
-    auto const bytes = std::min(most, gradient.size());
+  for (; !gradient.empty(); gradient = gradient.subspan(std::min(piece_bytes, gradient.size()))) {
+    auto const bytes = std::min(piece_bytes, gradient.size());
     device_->kernels().copy(compute, piece_->data(), gradient.data(), static_cast<std::int64_t>(bytes));
     compute.synchronize();
     hash.add({piece_->data(), bytes});

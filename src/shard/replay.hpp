@@ -17,10 +17,11 @@ namespace zeroth::shard {
 /// them, and counts.
 enum class Run : std::uint8_t { once, first_of_two, second_of_two };
 
-/// Hashes of a rank's gradients. Costs 8 bytes for each parameter, and on a GPU a piece of pinned memory.
+/// Hashes of a rank's gradients. Costs 8 bytes for each parameter, and on a GPU a MiB of pinned memory, where `replays`
+/// says that passes will run twice.
 class Replay {
  public:
-  Replay(device::Device& device, std::size_t params);
+  Replay(device::Device& device, std::size_t params, bool replays);
   void begin_pass(Run run) noexcept { run_ = run; }
   [[nodiscard]] Run run() const noexcept { return run_; }
   /// In a pass that runs twice. Waits for the compute stream. `gradient` is empty where nothing was added to it. True
@@ -33,7 +34,7 @@ class Replay {
   device::Device* device_;
   Run run_ = Run::once;
   ById<ParamId, std::uint64_t> first_;
-  std::unique_ptr<device::Memory> piece_;  // of a gradient, on the host; from the first one on
+  std::unique_ptr<device::Memory> piece_;  // of a gradient, on the host of a GPU
 };
 
 }  // namespace zeroth::shard
