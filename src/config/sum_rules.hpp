@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Rules of the dtypes that gradients have on their way, and of how they are added up. As in rules.cpp, each returns
+/// what is wrong with a key, and the remedy; empty if all is well.
+#pragma once
+#include <string>
+
+#include "config/values.hpp"
+
+namespace zeroth::config {
+
+[[nodiscard]] std::string one_16_bit_dtype(Values const& values);
+[[nodiscard]] std::string bf16_masters_are_parameters(Values const& values);
+[[nodiscard]] std::string bf16_moments_have_bf16_masters(Values const& values);
+[[nodiscard]] std::string param_dtype_is_computed(Values const& values);
+[[nodiscard]] std::string gradient_dtype_is_wide_or_computed(Values const& values);
+[[nodiscard]] std::string reduce_dtype_is_wide_or_gradient(Values const& values);
+[[nodiscard]] std::string accumulate_dtype_is_used(Values const& values);
+[[nodiscard]] std::string same_bits_are_kept(Values const& values);
+
+}  // namespace zeroth::config
