@@ -83,6 +83,9 @@ TEST_CASE("Text says where stages round differently, and where many micro-steps 
   auto const said = text(R"(, "zeroth": {"reduce_gradients": "last_micro_step"},
                               "data_types": {"grad_accum_dtype": "fp32"})");
   CHECK_FALSE(contains(said, "zeroth.reduce_gradients"));
+  CHECK(contains(said, "; 9 micro-steps; other roundings on another number of ranks\n"));
+  CHECK(contains(text(R"(, "zeroth": {"same_bits_at_any_ranks": true})"),
+                 "; 9 micro-steps; the same bits on another number of ranks\n"));
   CHECK_FALSE(contains(said, "micro-steps are added up"));
 }
 
@@ -145,6 +148,7 @@ TEST_CASE("In JSON as in the text, notes say what micro-steps do to rounding") {
     "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "bf16"}, "zero_optimization": {"stage": 2}})",
                                 1000, 2);
   auto const parsed = json::parse(as_json(result));
+  CHECK(contains(parsed["other_ranks"], "a rank adds up its own micro-steps first"));
   REQUIRE(parsed["notes"].size() == 2);
   CHECK(contains(parsed["notes"][0], "\"every_micro_step\" is what stage 2 does"));
   CHECK(contains(parsed["notes"][1], "9 micro-steps are added up in bf16"));

@@ -94,6 +94,7 @@ std::string as_json(PlanResult const& result) {
   json["stage"] = stage_asked_for(result);
   json["checkpoint"] = asked_for.checkpoint_bytes;
   json["notes"] = asked_for.notes;
+  json["other_ranks"] = asked_for.other_ranks.empty() ? Json(nullptr) : Json(asked_for.other_ranks);
   if (auto const& groups = asked_for.settings.groups; groups.count > 1) {
     json["groups"] = {{"size", groups.size},
                       {"count", groups.count},
