@@ -26,8 +26,8 @@ class Corpus {
   /// Bytes [first, first + into.size()), which must be there. Throws SystemError if the file has become shorter, or
   /// cannot be read any more. Allocates nothing.
   void read(std::int64_t first, std::span<std::uint8_t> into) const;
-  /// Of the size and of up to 64 pieces of 4 KiB, evenly spaced: whether two are the same, as far as that can be had
-  /// without reading all. Never 0. Throws as read().
+  /// A hash of the size and of up to 64 pieces of 4 KiB, evenly spaced. Two texts that differ between the pieces have
+  /// the same one: not all is read. Never 0. Throws as read().
   [[nodiscard]] std::uint64_t fingerprint() const;
 
  private:

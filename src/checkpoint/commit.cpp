@@ -80,7 +80,7 @@ void remove_checkpoint(fs::path const& checkpoint) {
   }
 }
 
-/// Of the data of each file.
+/// Each file has this many bytes of data.
 std::int64_t bytes_in(Contents const& contents) noexcept {
   return contents.state_bytes + hash_count(contents) * static_cast<std::int64_t>(sizeof(std::uint64_t));
 }

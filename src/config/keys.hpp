@@ -379,7 +379,7 @@ inline constexpr Key keys[] = {
    .why = "last_micro_step at stages 0 and 1, every_micro_step at stages 2 and 3 and with zeroth.same_bits_at_any_ranks",
    .meaning = "When gradients leave a rank: after every micro-step, or once, after they were added up on the rank. Roundings follow it: with several micro-steps give it, and every stage trains the same."},
   {.path = "zeroth.same_bits_at_any_ranks", .kind = Kind::boolean, .value = false,
-   .meaning = "The same global batch gives the same losses and weights on any number of ranks: micro-steps are added to fp32 sums one after another, in the order that they have in the batch. Refuses what cannot keep it; with 16-bit gradients and one micro-step it costs 4 bytes for each gradient that a rank has."},
+   .meaning = "The same global batch gives the same losses and weights on any number of ranks: micro-steps are added to fp32 sums one after another, in the order that they have in the batch. Refuses what cannot keep it; with 16-bit gradients and one micro-step it costs 4 bytes for each element that a rank updates."},
   {.path = "zeroth.replay_every", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,
    .meaning = "In every step whose number this divides, the first micro-step runs twice on each rank, and what differs ends the job before the update, by rank, unit and parameter: it finds faulty processors and memory, and programs that do not compute the same twice. Costs one micro-step in so many steps. 0 is off."},
   {.path = "zeroth.gradient_slots", .kind = Kind::integer, .range = {1, int_limit},

@@ -140,7 +140,8 @@ struct Settings {
   BatchSettings batch;                                                  ///< See there.
   PrecisionSettings precision;                                          ///< See there.
   ReduceGradients reduce_gradients = ReduceGradients::last_micro_step;  ///< See there.
-  bool reduce_gradients_given = false;  ///< By the file; otherwise it follows from the stage.
+  bool reduce_gradients_given =
+      false;  ///< By the file, or by same_bits_at_any_ranks; otherwise it follows from the stage.
   /// Micro-steps whose gradients are 16 bits and are reduced once are added up on the rank in fp32, beside what
   /// backward writes; otherwise backward adds to what it wrote before.
   bool sums_micro_steps = false;

@@ -7,7 +7,7 @@
 
 namespace zeroth::detail {
 
-/// Of this rank.
+/// Logs a warning, with this rank's name in front.
 ZEROTH_EXPORT void log_warning(std::string_view text);
 
 }  // namespace zeroth::detail

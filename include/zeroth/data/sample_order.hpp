@@ -11,8 +11,8 @@ namespace zeroth {
 struct SampleOrderOptions {
   std::uint64_t seed = 0;  ///< Another one is another order. Counts where samples are shuffled.
   bool shuffled = true;    ///< Every epoch has an order of its own; otherwise all have that of the data set.
-  /// Of what the samples are, such as a hash of their file; 0: nobody says. No part of the order: checkpoints have it,
-  /// and restore() refuses data with another one.
+  /// A number that says which data these are, such as a hash of their file; 0: unknown. It does not change the order.
+  /// Checkpoints store it, and restore() refuses data with another one.
   std::uint64_t fingerprint = 0;
 };
 

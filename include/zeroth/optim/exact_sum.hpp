@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A sum of numbers that does not depend on their order, so that it is the same on any number of ranks.
 #pragma once
-#include <array>
 #include <bit>
-#include <cstddef>
 #include <cstdint>
 
 #include "zeroth/core/dtype.hpp"
@@ -17,12 +15,12 @@ namespace zeroth::optim {
 class ExactSum {
  public:
   static constexpr int digit_count = 10;        ///< Digits of a sum.
-  static constexpr int digit_bits = 32;         ///< By which the weight of the next digit is shifted.
-  static constexpr int lowest_exponent = -160;  ///< Of two, of what the lowest digit counts.
+  static constexpr int digit_bits = 32;         ///< Bits of a digit.
+  static constexpr int lowest_exponent = -160;  ///< The lowest digit counts multiples of two to the power of this.
 
-  /// Of nothing: 0.
+  /// The sum is 0.
   ExactSum() = default;
-  /// Of one number, as which a number may stand for a sum.
+  /// The sum is `value`.
   ZEROTH_HOST_DEVICE ExactSum(double value) noexcept { add(value); }  // NOLINT: implicit
   /// Adds a number, exactly.
   ZEROTH_HOST_DEVICE ExactSum& operator+=(double value) noexcept {
@@ -77,7 +75,7 @@ class ExactSum {
     }
     return negative ? -result : result;
   }
-  /// Do the values have the same bits, but for zeros' signs?
+  /// The sums have the same value().
   friend ZEROTH_HOST_DEVICE bool operator==(ExactSum const& a, ExactSum const& b) noexcept {
     return a.value() == b.value();
   }

@@ -24,7 +24,7 @@ constexpr milliseconds first_pause{10};
 constexpr milliseconds time_for_last_attempt{100};
 constexpr milliseconds longest_pause{1000};
 
-/// Who answers at a port is not rank 0 of this job.
+/// What answers at a port is not rank 0 of this job.
 struct NotThere {
   std::string what;
 };

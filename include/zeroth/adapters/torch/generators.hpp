@@ -14,7 +14,7 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// Of libtorch's default generator for the CPU.
+/// The state of libtorch's default generator for the CPU.
 [[nodiscard]] inline at::Tensor random_state() {
   auto generator = at::detail::getDefaultCPUGenerator();
   std::lock_guard const lock{generator.mutex()};
