@@ -261,7 +261,7 @@ int main(int argc, char** argv) {
   app.add_option("SEQUENCES", sequences, "of a micro-batch")->capture_default_str()->check(zeroth::bench::count);
   app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
   CLI11_PARSE(app, argc, argv);
-  gpt::Shape shape{.layers = 12, .heads = 12, .channels = 768, .context = 1024, .vocabulary = 50257};
+  gpt::Shape shape{.layers = 12, .heads = 12, .channels = 768, .context = 1024, .vocabulary = 50304};  // in whole tiles
   if (name == "1.5B") {
     shape.layers = 48;
     shape.heads = 25;

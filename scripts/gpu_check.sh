@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything that only a GPU can show: builds with CUDA, runs the tests that need a GPU, then the benchmarks: AdamW
 # against a copy, each layer of GPT-2 by itself, step time and exposed communication of every stage, as threads over
-# `local` and as processes over NCCL, tokens per second and MFU of GPT-2 with 124 million and 1.5 billion parameters.
+# `local` and as processes over NCCL, tokens per second and MFU of GPT-2 with 124 million and 1.5 billion parameters; and
+# the kernels' tests under compute-sanitizer, where it is found.
 # Writes gpu_check.json and gpu_check.md, and what the runs reported; whatever fails or does not end, the rest is run and
 # written.
-#   scripts/gpu_check.sh [--only PART,...] FOLDER [TEXT FILE OR FOLDER]    without a text: this project's own sources
-# Parts are build, tests, adamw, layers and training; what the others left in FOLDER before is kept, and in the figures.
+#   scripts/gpu_check.sh [--only PART,...] [--minutes N] FOLDER [TEXT FILE OR FOLDER]    without a text: this project's own sources
+# Parts are build, tests, adamw, layers, training and sanitizer; what the others left in FOLDER before is kept, and in the
+# figures. Tests that passed before are not run again. After N minutes nothing new is begun.
 # Needs a driver, CUDA's toolkit with cuBLASLt, NCCL 2.28 for its tests, and what scripts/lib/packages.sh lists. With
 # ZEROTH_INSTALL=no nothing is installed: folders in CMAKE_PREFIX_PATH are where CMake looks as well. Built for the GPUs
-# that are here, or for those that CUDAARCHS names.
+# that are here, or for those that CUDAARCHS names. In a folder that scripts/gpu_carry.sh made nothing is built.
 # Exit status: 0 if all of it ran and passed, 3 if there is no GPU, 2 for wrong arguments, 1 otherwise.
 set -euo pipefail
 invoked_from=$PWD
@@ -17,18 +19,33 @@ cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
 usage() {
-  echo "usage: scripts/gpu_check.sh [--only build,tests,adamw,layers,training] FOLDER [TEXT FILE OR FOLDER]" >&2
+  echo "usage: scripts/gpu_check.sh [--only build,tests,adamw,layers,training,sanitizer] [--minutes N] FOLDER [TEXT FILE OR FOLDER]" >&2
   exit 2
 }
-parts=build,tests,adamw,layers,training
-if [ "${1-}" = --only ]; then
-  parts=${2-}
+parts=build,tests,adamw,layers,training,sanitizer
+minutes=600
+while [[ ${1-} == --* ]]; do
+  case $1 in
+    --only)
+      parts=${2-}
+      for part in ${parts//,/ }; do
+        case $part in build | tests | adamw | layers | training | sanitizer) ;; *) usage ;; esac
+      done
+      ;;
+    --minutes)
+      minutes=${2-}
+      [[ $minutes =~ ^[1-9][0-9]{0,3}$ ]] || usage
+      ;;
+    *) usage ;;
+  esac
   shift $(($# < 2 ? $# : 2))
-  for part in ${parts//,/ }; do
-    case $part in build | tests | adamw | layers | training) ;; *) usage ;; esac
-  done
-fi
+done
 wanted() { [[ ,$parts, == *,"$1",* ]]; }
+# Seconds that are left, at most as many as are asked for: a limit for the next program.
+left() {
+  local most=$((minutes * 60 - SECONDS))
+  echo $((most < 1 ? 1 : most < $1 ? most : $1))
+}
 if [ -z "$parts" ] || [ $# -lt 1 ] || [ $# -gt 2 ]; then
   usage
 fi
@@ -51,9 +68,17 @@ fi
 printf '%s\n' "$gpus" | tee "$folder/gpus.csv"
 
 # What is built. Of an archive's sources git knows nothing.
-git describe --always --dirty >"$folder/commit.txt" 2>/dev/null || echo "unknown" >"$folder/commit.txt"
+programs=build/cuda
+if [ -e carried/commit.txt ]; then
+  programs=carried
+  cp carried/commit.txt "$folder/commit.txt"
+  source scripts/lib/carried.sh
+  find_libraries carried/needs.txt
+else
+  git describe --always --dirty >"$folder/commit.txt" 2>/dev/null || echo "unknown" >"$folder/commit.txt"
+fi
 
-if wanted build; then
+if wanted build && [ "$programs" = build/cuda ]; then
   export PATH=$PATH:/usr/local/cuda/bin
   if [ -z "${CUDACXX-}" ] && ! command -v nvcc >/dev/null; then
     echo "error: there is no nvcc in PATH or /usr/local/cuda/bin, and CUDACXX names none: install CUDA's toolkit" >&2
@@ -78,20 +103,27 @@ fi
 failed=0
 if wanted tests; then
   echo "== tests"
-  rm -f "$folder/tests.xml" "$folder/memory.jsonl" # of an earlier check
-  ZEROTH_MEMORY_FIGURES=$folder/memory.jsonl ctest --preset cuda -L '^gpu$' --output-junit "$folder/tests.xml" || failed=1
+  if [ "$programs" = build/cuda ]; then
+    python3 scripts/lib/gpu_tests.py list --build build/cuda >build/cuda/gpu_tests.json
+  fi
+  ZEROTH_MEMORY_FIGURES=$folder/memory.jsonl python3 scripts/lib/gpu_tests.py run \
+    --folder "$folder" --tests $programs/gpu_tests.json --seconds "$(left 900)" --minutes "$minutes" || failed=1
 fi
 if wanted adamw; then
   echo "== AdamW"
-  timeout 600 build/cuda/bin/bench_cuda_adamw | tee "$folder/adamw.jsonl" || failed=1
+  timeout "$(left 600)" $programs/bin/bench_cuda_adamw | tee "$folder/adamw.jsonl" || failed=1
 fi
 if wanted layers; then
   echo "== layers"
-  timeout 600 build/cuda/bin/bench_cuda_gpt | tee "$folder/layers.jsonl" || failed=1
+  timeout "$(left 600)" $programs/bin/bench_cuda_gpt | tee "$folder/layers.jsonl" || failed=1
 fi
 if wanted training; then
   echo "== training"
-  python3 scripts/lib/gpu_check.py run --folder "$folder" --text "$text" --program build/cuda/bin/train_gpt || failed=1
+  python3 scripts/lib/gpu_check.py run --folder "$folder" --text "$text" --program $programs/bin/train_gpt --seconds "$(left 86400)" || failed=1
+fi
+if wanted sanitizer; then
+  echo "== compute-sanitizer"
+  python3 scripts/lib/gpu_sanitizer.py --folder "$folder" --programs $programs --seconds "$(left 1800)" || failed=1
 fi
 python3 scripts/lib/gpu_check.py table --folder "$folder" || failed=1 # tables what there is, whatever failed
 exit $failed

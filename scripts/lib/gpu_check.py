@@ -239,9 +239,10 @@ def main():
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--text")
     parser.add_argument("--program")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
     if options.what == "run":
-        return 1 if run_cases(options.folder, options.text, options.program) > 0 else 0
+        return 1 if run_cases(options.folder, options.text, options.program, options.seconds) > 0 else 0
     result = collect(options.folder)
     (options.folder / "gpu_check.json").write_text(json.dumps(result, indent=2) + "\n")
     (options.folder / "gpu_check.md").write_text(markdown(result))

@@ -23,15 +23,14 @@ namespace zeroth {
 }
 
 /// The natural logarithm of a normal positive number: right to a few units in the last place.
-[[nodiscard]] ZEROTH_HOST_DEVICE inline double logarithm(double value) noexcept {
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline double logarithm(double value) noexcept {
   // value = 2^exponent * mantissa with a mantissa between sqrt(1/2) and sqrt(2).
   auto const bits = std::bit_cast<std::uint64_t>(value);
   auto exponent = static_cast<int>(bits >> 52U) - 1023;
   double mantissa = std::bit_cast<double>((bits & 0x000fffffffffffffU) | 0x3ff0000000000000U);
-  if (mantissa > std::numbers::sqrt2) {
-    mantissa /= 2;
-    ++exponent;
-  }
+  bool const is_large = mantissa > std::numbers::sqrt2;  // without a branch, so that loops become vector code
+  mantissa *= is_large ? 0.5 : 1.0;
+  exponent += is_large ? 1 : 0;
   // log m = 2 artanh s = 2 (s + s^3 / 3 + s^5 / 5 + ...), where s^2 < 0.0295.
   double const s = (mantissa - 1) / (mantissa + 1);
   double const square = s * s;
@@ -43,7 +42,7 @@ namespace zeroth {
 }
 
 /// The sine of an angle of pi / 4 at most, either way.
-[[nodiscard]] ZEROTH_HOST_DEVICE inline double small_sine(double angle) noexcept {
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline double small_sine(double angle) noexcept {
   double const square = angle * angle;
   double series = 1;  // sin a = a (1 - a^2 / (2 3) (1 - a^2 / (4 5) (1 - ...)))
   for (int n = 18; n >= 2; n -= 2) {
@@ -53,7 +52,7 @@ namespace zeroth {
 }
 
 /// Likewise the cosine.
-[[nodiscard]] ZEROTH_HOST_DEVICE inline double small_cosine(double angle) noexcept {
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline double small_cosine(double angle) noexcept {
   double const square = angle * angle;
   double series = 1;
   for (int n = 17; n >= 1; n -= 2) {
@@ -68,15 +67,15 @@ struct OnCircle {
 };
 
 /// cos(2 pi x) and sin(2 pi x) for x in [0, 1].
-[[nodiscard]] ZEROTH_HOST_DEVICE inline OnCircle turned(double x) noexcept {
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline OnCircle turned(double x) noexcept {
   auto const quarters =
       static_cast<int>(4 * x + 0.5);  // NOLINT(bugprone-incorrect-roundings): any quarter near it will do
   double const angle = 2 * std::numbers::pi * (x - quarters / 4.0);
-  OnCircle at{small_cosine(angle), small_sine(angle)};
-  for (int quarter = 0; quarter < quarters; ++quarter) {
-    at = {-at.sine, at.cosine};
-  }
-  return at;
+  // Each quarter makes (x, y) to (-y, x).
+  double const x_sign = 1 - ((quarters + 1) & 2), y_sign = 1 - (quarters & 2);
+  double const cosine = small_cosine(angle), sine = small_sine(angle);
+  bool const is_odd = (quarters & 1) != 0;
+  return {x_sign * (is_odd ? sine : cosine), y_sign * (is_odd ? cosine : sine)};
 }
 
 /// (1 + cos(pi x)) / 2 for x in [0, 1]: from 1 down to 0, both of them exact.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string_view>
 
 #include "core/exact_math.hpp"
 #include "core/hash.hpp"
+#include "core/isa.hpp"
 #include "core/philox.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -18,64 +20,84 @@ PhiloxKey key_of(std::uint64_t seed, std::string_view name) noexcept {
 }
 
 /// In (0, 1): never 0, so that its logarithm is finite.
-double unit_interval(std::uint32_t word) noexcept { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
+ZEROTH_INLINE double unit_interval(std::uint32_t word) noexcept { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
-using Values = std::array<double, 4>;
+/// What a block of random words becomes, one value for each word: values of many blocks are made at once.
+constexpr std::size_t blocks_at_once = 64;
+constexpr std::size_t values_at_once = 4 * blocks_at_once;
+using Words = std::array<std::uint32_t, values_at_once>;
+using Values = std::array<double, values_at_once>;
 
 /// Standard normal: Box and Muller 1958, two values from two words.
-Values normals(PhiloxWords const& words) noexcept {
-  Values values;
-  for (std::size_t pair = 0; pair < values.size(); pair += 2) {
-    double const radius = std::sqrt(-2.0 * logarithm(unit_interval(words[pair])));
-    auto const [cosine, sine] = turned(unit_interval(words[pair + 1]));
-    values[pair] = radius * cosine;
-    values[pair + 1] = radius * sine;
-  }
-  return values;
-}
+struct MakeNormals {
+  Words const& words;
+  Values& values;
 
-Values uniforms(PhiloxWords const& words) noexcept {
-  return {unit_interval(words[0]), unit_interval(words[1]), unit_interval(words[2]), unit_interval(words[3])};
-}
+  ZEROTH_INLINE void operator()() const noexcept {
+    for (std::size_t pair = 0; pair < values_at_once; pair += 2) {
+      double const radius = std::sqrt(-2.0 * logarithm(unit_interval(words[pair])));
+      auto const [cosine, sine] = turned(unit_interval(words[pair + 1]));
+      values[pair] = radius * cosine;
+      values[pair + 1] = radius * sine;
+    }
+  }
+};
+
+struct MakeUniforms {
+  Words const& words;
+  Values& values;
+
+  ZEROTH_INLINE void operator()() const noexcept {
+    for (std::size_t i = 0; i < values_at_once; ++i) {
+      values[i] = unit_interval(words[i]);
+    }
+  }
+};
 
 struct Fill {
   PhiloxKey key;
   std::int64_t first;
-  std::span<float> values;
+  std::span<float> out;
 
   template <class F>
   void each(F const& value_at) const {
     std::int64_t index = first;
-    for (float& value : values) {
+    for (float& value : out) {
       value = value_at(index++);
     }
   }
   /// Element i is low + scale times value i % 4 of block i / 4.
-  template <class F>
-  void each_random(double low, double scale, F const& values_of) const {
-    Values block{};
-    std::int64_t have = -1;
-    each([&](std::int64_t index) {
-      if (index / 4 != have) {
-        have = index / 4;
-        block =
-            values_of(philox(key, {static_cast<std::uint32_t>(have), static_cast<std::uint32_t>(have >> 32U), 0, 0}));
+  template <class Make>
+  void each_random(double low, double scale) const {
+    Words words;
+    Values values;
+    auto const last = first + std::ssize(out);
+    for (auto block = first / 4; 4 * block < last; block += static_cast<std::int64_t>(blocks_at_once)) {
+      for (std::size_t i = 0; i < blocks_at_once; ++i) {
+        auto const counter = static_cast<std::uint64_t>(block) + i;
+        auto const four =
+            philox(key, {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32U), 0, 0});
+        std::ranges::copy(four, words.begin() + static_cast<std::ptrdiff_t>(4 * i));
       }
-      return static_cast<float>(low + scale * block[static_cast<std::size_t>(index % 4)]);
-    });
+      with_best_isa(Make{words, values});
+      auto const begin = std::max(first, 4 * block);
+      auto const end = std::min(last, 4 * block + static_cast<std::int64_t>(values_at_once));
+      for (auto i = begin; i < end; ++i) {
+        out[static_cast<std::size_t>(i - first)] =
+            static_cast<float>(low + scale * values[static_cast<std::size_t>(i - 4 * block)]);
+      }
+    }
   }
-  void operator()(Constant const& init) const {
-    each([&](std::int64_t) { return init.value; });
-  }
+  void operator()(Constant const& init) const { std::ranges::fill(out, init.value); }
   void operator()(Normal const& init) const {
-    each_random(static_cast<double>(init.mean), static_cast<double>(init.stddev), normals);
+    each_random<MakeNormals>(static_cast<double>(init.mean), static_cast<double>(init.stddev));
   }
   void operator()(Uniform const& init) const {
     auto const low = static_cast<double>(init.low);
-    each_random(low, static_cast<double>(init.high) - low, uniforms);
+    each_random<MakeUniforms>(low, static_cast<double>(init.high) - low);
   }
   void operator()(PerElement const& init) const { each(init.value_at); }
-  void operator()(FromMemory const& init) const { init.fill(first, values); }
+  void operator()(FromMemory const& init) const { init.fill(first, out); }
 };
 
 }  // namespace

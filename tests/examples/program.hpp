@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Runs of train_gpt, the program, on a small text.
 #pragma once
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -25,6 +26,13 @@ inline std::string stage_file(int stage, char const* more = "") {
          std::to_string(stage) + "}" + more + "}";
 }
 
+/// train_gpt where it was built, or beside this program, if both were carried to another machine.
+inline std::string train_gpt() {
+  std::filesystem::path const built = TRAIN_GPT;
+  auto const beside = std::filesystem::read_symlink("/proc/self/exe").replace_filename(built.filename());
+  return (std::filesystem::exists(built) ? built : beside).string();
+}
+
 /// A folder with a text, a stage file, and what runs of a small model leave.
 class Place : public Folder {
  public:
@@ -34,7 +42,7 @@ class Place : public Folder {
   }
   [[nodiscard]] Child::Options command(std::string const& more, std::string const& before = "") const {
     auto words = before.empty() ? std::vector<std::string>{} : words_of(before);
-    words.emplace_back(TRAIN_GPT);
+    words.push_back(train_gpt());
     for (auto const& word : words_of("--config stage.json --data text " + more)) {
       words.push_back(word);
     }
