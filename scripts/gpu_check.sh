@@ -104,7 +104,8 @@ failed=0
 if wanted tests; then
   echo "== tests"
   if [ "$programs" = build/cuda ]; then
-    python3 scripts/lib/gpu_tests.py list --build build/cuda >build/cuda/gpu_tests.json
+    mkdir -p build/cuda
+    python3 scripts/lib/gpu_tests.py list --build build/cuda >build/cuda/gpu_tests.json || failed=1
   fi
   ZEROTH_MEMORY_FIGURES=$folder/memory.jsonl python3 scripts/lib/gpu_tests.py run \
     --folder "$folder" --tests $programs/gpu_tests.json --seconds "$(left 900)" --minutes "$minutes" || failed=1

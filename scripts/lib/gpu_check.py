@@ -127,6 +127,7 @@ def collect(folder):
         "adamw": adamw,
         "layers": json_lines(folder / "layers.jsonl"),
         "training": training,
+        "sanitizer": json_lines(folder / "sanitizer.jsonl"),
     }
     return result | {"problems": problems_of(result)}
 
@@ -150,6 +151,8 @@ def problems_of(result):
         found.append("no test said how much memory the driver reports (cuda_memory_gpu, nccl_memory_gpu)")
     if not any(layer["what"] == "all" for layer in result["layers"]):
         found.append("no layer was measured, or not all (bench_cuda_gpt)")
+    found += [f"compute-sanitizer's {run['tool']} of {run['program']}: {run['failed'] or str(run['errors']) + ' errors'}"
+              for run in result["sanitizer"] if run["failed"] or run["errors"] != 0]
     return found + list(different_losses(trained)) + list(missed_aims(result["adamw"], trained))
 
 
@@ -224,6 +227,8 @@ def markdown(result):
             f"| {t['measured_bytes'] / 2**20:.1f} |"
         ]
     lines += layers_table(result["layers"])
+    lines += ["", "compute-sanitizer: " + ("; ".join(f"{run['tool']} of {run['program']}, {run['errors']} errors" for run in result["sanitizer"])
+                                           or "not run") + "."]
     lines += ["", "MFU: tokens/s * (6 * parameters of matrices + 12 * layers * channels * context), of "
               + (f"{peak_of(gpus[0]['name']) / 1e12:.0f} TFLOP/s for each GPU, as its maker states for dense bf16." if peak_of(gpus[0]["name"])
                  else "what this GPU's maker states for dense bf16, which is not listed here.")]

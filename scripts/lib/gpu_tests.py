@@ -47,7 +47,9 @@ def tests_in(listing, build):
 
 
 def read_tests(path):
-    return [Test(**test) for test in json.loads(Path(path).read_text())]
+    """None where the list could not be made."""
+    text = Path(path).read_text()
+    return [Test(**test) for test in json.loads(text)] if text.strip() else []
 
 
 def run_test(test, root, folder, seconds):
@@ -121,7 +123,11 @@ def main():
     options = parser.parse_args()
     if options.what == "list":
         words = ["ctest", "--test-dir", str(options.build), "-L", "^gpu$", "--show-only=json-v1"]
-        listing = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
+        done = subprocess.run(words, stdout=subprocess.PIPE, check=False)
+        if done.returncode:
+            print(f"error: {' '.join(words)} ended with status {done.returncode}", file=sys.stderr)
+            return 1
+        listing = json.loads(done.stdout)
         print(json.dumps([asdict(test) for test in tests_in(listing, options.build.resolve())], indent=2))
         return 0
     return 1 if run_tests(options.folder, options.tests, options.minutes, options.seconds) else 0

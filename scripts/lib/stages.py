@@ -63,4 +63,5 @@ def _words(data):
     runs, simulated = data
     model = simulated.record("model").text("name")
     return (f"fp32: {demo.facts(runs[0])}, on a CPU of two cores. bf16: zeroth simulate, {model} on {simulated.count('ranks')} "
-            f"ranks of {simulated.text('machine')}, master weights in fp32; no GPU has run it yet.")
+            f"ranks of {simulated.text('machine')}, master weights in fp32, code that is not compiled; "
+            "docs/simulate.md compares simulated steps with published ones.")

@@ -25,6 +25,7 @@ struct Range {
   double least, most;
 };
 constexpr Range flops_per_s{1e6, 1e21}, bytes_per_s{1e6, 1e18}, microseconds{0, 1e6}, fraction{1e-3, 1};
+constexpr Range passes{0, 1e4}, lost{0, 0.5};
 constexpr Range enqueueing{1e-3, 1e6};  // so that every step takes time
 constexpr std::int64_t largest_memory = std::int64_t{1} << 60U;
 constexpr int most_ranks_per_node = 1 << 20;
@@ -100,6 +101,33 @@ class FieldReader {
       reader.refuse_unknown();
     }
   }
+  /// With `all_required` false, what is left out stays as it is in `rates`.
+  void rates(CodeRates& rates, bool all_required) {
+    number("math_efficiency", rates.math_efficiency, fraction, all_required);
+    number("attention_efficiency", rates.attention_efficiency, fraction, false);
+    number("activation_passes", rates.activation_passes, passes, false);
+  }
+  void codes(char const* name, CodeRates const& otherwise, std::map<std::string, CodeRates, std::less<>>& field) {
+    auto const* const member = find(name, false);
+    if (member == nullptr) {
+      return;
+    }
+    auto const* const kinds = std::get_if<Object>(&member->node.value);
+    if (kinds == nullptr) {
+      return refuse(*member, "an object with a member for each kind of code");
+    }
+    for (auto const& kind : *kinds) {
+      auto const path = fmt::format("{}{}.{}", path_, name, config::path_part(kind.name));
+      auto const* const object = std::get_if<Object>(&kind.node.value);
+      if (object == nullptr) {
+        problems_.push_back({path, kind.line, fmt::format("is {}; allowed: an object", show(kind.node))});
+        continue;
+      }
+      FieldReader reader{*object, "a kind of code", path + ".", problems_};
+      reader.rates(field.emplace(kind.name, otherwise).first->second, false);
+      reader.refuse_unknown();
+    }
+  }
   void refuse_unknown() {
     std::vector<std::string_view> const names{known_.begin(), known_.end()};
     for (auto const& member : object_) {
@@ -145,7 +173,8 @@ Machine read_machine(std::string const& file, std::string const& text) {
     reader.text("name", machine.name);
     reader.number("peak_flops_per_s", machine.peak_flops_per_s, flops_per_s);
     reader.number("fp32_peak_flops_per_s", machine.fp32_peak_flops_per_s, flops_per_s, false);
-    reader.number("math_efficiency", machine.math_efficiency, fraction);
+    reader.rates(machine.rates, true);
+    reader.codes("code", machine.rates, machine.codes);
     reader.number("memory_bytes_per_s", machine.memory_bytes_per_s, bytes_per_s);
     reader.integer("device_memory_bytes", machine.device_memory_bytes, 0, largest_memory, false);
     reader.integer("ranks_per_node", machine.ranks_per_node, 1, most_ranks_per_node);
@@ -159,6 +188,8 @@ Machine read_machine(std::string const& file, std::string const& text) {
     reader.protocols("tree", machine.tree, false);
     reader.boolean("copy_engine_gathers", machine.copy_engine_gathers);
     reader.number("communication_share", machine.communication_share, {0, 1});
+    reader.boolean("ordered_collectives", machine.ordered_collectives);
+    reader.number("straggler_per_doubling", machine.straggler_per_doubling, lost, false);
     reader.number("enqueue_us", machine.enqueue_us, enqueueing);
     reader.number("kernel_us", machine.kernel_us, microseconds);
     reader.refuse_unknown();
@@ -168,6 +199,23 @@ Machine read_machine(std::string const& file, std::string const& text) {
 }
 
 }  // namespace
+
+Machine Machine::running(std::string_view code) const {
+  auto const kind = codes.find(code);
+  if (kind == codes.end()) {
+    std::vector<std::string_view> names;
+    for (auto const& [known, its_rates] : codes) {
+      names.emplace_back(known);
+    }
+    throw ConfigError{names.empty()
+                          ? fmt::format("machine \"{}\" has no \"code\", and so no kind of code \"{}\"", name, code)
+                          : fmt::format("machine \"{}\" has no kind of code \"{}\"; allowed: {}", name, code,
+                                        fmt::join(names, ", "))};
+  }
+  auto machine = *this;
+  machine.rates = kind->second;
+  return machine;
+}
 
 std::vector<std::string> machine_presets() {
   std::vector<std::string> names;

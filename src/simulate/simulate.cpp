@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <string>
 #include <utility>
@@ -93,7 +94,7 @@ class SimulatedRank {
       for (std::uint32_t unit = 0; unit < units; ++unit) {
         for (int use = 0; use < uses_of(unit); ++use) {
           auto const p = micro.forward(task_.model.unit_at(unit));
-          compute(task_.work[unit].forward_flops);
+          compute(task_.work[unit], task_.work[unit].forward_flops, 1);
         }
       }
       static_cast<void>(micro.report_loss(1));
@@ -124,12 +125,20 @@ class SimulatedRank {
         }
       }
     }
-    compute(task_.work[index].backward_flops + task_.work[index].recompute_flops);
+    auto const& work = task_.work[index];
+    compute(work, work.backward_flops + work.recompute_flops, work.recompute_flops > 0 ? 3 : 2);
   }
 
-  void compute(double flops) {
-    double const rate = task_.machine.peak(task_.config.compute_dtype()) * task_.machine.math_efficiency;
-    device_->compute().compute(1e6 * slowdown_ * flops / rate);
+  /// `flops` of a unit, and `thirds` of the passes over its activations: forward has one, backward two.
+  void compute(UnitWork const& work, double flops, int thirds) {
+    auto const& rates = task_.machine.rates;
+    double const peak = task_.machine.peak(task_.config.compute_dtype());
+    double const attention = work.forward_flops > 0 ? flops * work.attention_flops / work.forward_flops : 0;
+    double const of_attention = rates.attention_efficiency > 0 ? rates.attention_efficiency : rates.math_efficiency;
+    double const bytes = work.activation_elements * static_cast<double>(bytes_of(task_.config.compute_dtype()));
+    double const seconds = (flops - attention) / (peak * rates.math_efficiency) + attention / (peak * of_attention) +
+                           rates.activation_passes * thirds / 3 * bytes / task_.machine.memory_bytes_per_s;
+    device_->compute().compute(1e6 * slowdown_ * seconds);
   }
 
   [[nodiscard]] int uses_of(std::uint32_t unit) const { return uses(task_.model, unit); }
@@ -175,10 +184,12 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
   std::vector<Timeline> timelines(traced);
   std::vector<Simulation> results(simulated);
   std::deque<SimulatedRank> ranks;  // stay where they are: a rank is spoken of by its address
+  double const nodes = std::ceil(static_cast<double>(world) / machine.ranks_per_node);
+  double const waits_for_slowest = 1 + machine.straggler_per_doubling * std::log2(nodes);
   for (int rank = 0; rank < static_cast<int>(simulated); ++rank) {
     auto const slow = options.slowdown.find(rank);
     ranks.emplace_back(Task{model, config, work, machine}, job, rank,
-                       slow == options.slowdown.end() ? 1.0 : slow->second);
+                       waits_for_slowest * (slow == options.slowdown.end() ? 1.0 : slow->second));
   }
   auto const run_rank = [&](std::size_t rank) {
     ranks[rank].run(traced > 0 ? &timelines[rank] : nullptr, results[rank]);

@@ -79,7 +79,9 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
                                     std::span<Collective const> collectives) {
   auto& virtual_stream = as_virtual(stream);
   auto const here = static_cast<std::size_t>(job_.ranks_.size() > 1 ? rank() : 0);  // all ranks exist, or one
-  double const begin = barrier_->meet(here, virtual_stream.start(), job_.abort_);
+  double const earliest = job_.machine_.ordered_collectives ? mine_.last_begin_us : 0;
+  double const begin = barrier_->meet(here, std::max(virtual_stream.start(), earliest), job_.abort_);
+  mine_.last_begin_us = begin;
   // Collectives of one kind in one transaction are launched together and start only once.
   CollectiveCost all{.takes_compute = false, .on_network = reach_.nodes > 1};
   for (auto each = collectives.begin(); each != collectives.end();) {

@@ -54,6 +54,7 @@ class VirtualJob {
     std::shared_ptr<comm::FlightRecorder> recorder;
     std::int64_t bytes_sent = 0;
     std::size_t splits = 0;
+    double last_begin_us = 0;  // of a collective on any communicator
   };
   /// All ranks split in the same order: those of the same split and color belong together.
   [[nodiscard]] std::shared_ptr<VirtualBarrier> barrier(std::size_t split, int color, std::size_t ranks);

@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from lib import gpu_cases, gpu_check  # noqa: E402
+from lib import gpu_cases, gpu_check, gpu_tests  # noqa: E402
 
 GIB = 2**30
 CASES = gpu_cases.cases_for([["NVIDIA H100 80GB HBM3", "81559 MiB", "580.1"]])
@@ -335,7 +336,16 @@ class Figures(unittest.TestCase):
         self.assertIn("| 124M | 3 | 4 on 1 | 100.0 |", ended.stdout)
 
     def test_the_suite_is_chosen_by_the_whole_label(self):
-        self.assertIn("-L '^gpu$'", (ROOT / "scripts/gpu_check.sh").read_text())  # failed_gpu is another one
+        self.assertIn('"-L", "^gpu$"', (ROOT / "scripts/lib/gpu_tests.py").read_text())  # failed_gpu is another one
+
+    def test_errors_of_a_sanitizer_are_told(self):
+        fill(self.folder)
+        lines = [{"tool": "memcheck", "program": "a", "errors": 0, "failed": ""}, {"tool": "racecheck", "program": "b", "errors": 3, "failed": ""}]
+        (self.folder / "sanitizer.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- compute-sanitizer's racecheck of b: 3 errors", ended.stdout)
+        self.assertNotIn("memcheck of a:", ended.stdout)
 
     def test_a_command_shares_gpus_only_where_it_must(self):
         shared = gpu_cases.command(THREADS[-1], 1, self.folder, "text", "train_gpt")
@@ -407,6 +417,121 @@ class Script(unittest.TestCase):
             ended = self.check(*words)
             self.assertEqual(ended.returncode, 2, words)
             self.assertIn("usage:", ended.stderr)
+
+
+class Tests(unittest.TestCase):
+    """Running tests without CTest, by programs of the test's own."""
+
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.folder = Path(place.name)
+        (self.folder / "bin").mkdir()
+        self.listed = []
+
+    def add(self, name, text, **more):
+        program = self.folder / "bin" / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+        self.listed.append({"name": name, "program": f"bin/{name}", "arguments": [], **more})
+
+    def run_tests(self, *words):
+        (self.folder / "gpu_tests.json").write_text(json.dumps(self.listed))
+        script = ROOT / "scripts/lib/gpu_tests.py"
+        return subprocess.run([sys.executable, "-B", script, "run", "--folder", self.folder, "--tests", self.folder / "gpu_tests.json", *words],
+                              capture_output=True, text=True, check=False)
+
+    def test_outcomes_are_those_of_ctest(self):
+        self.add("good", '[ "$1 $A" = "~[two] b" ]', arguments=["~[two]"], environment={"A": "b"})
+        self.add("bad", "echo it broke; exit 1")
+        self.add("more", "echo 'skipped: needs 2 GPUs, and 1 are there'; exit 77")
+        ended = self.run_tests()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("it broke", ended.stdout)
+        outcomes = gpu_check.tests_of(self.folder / "tests.xml")
+        self.assertEqual(outcomes, {"passed": ["good"], "failed": ["bad"], "skipped": [], "for more GPUs": ["more"]})
+        self.assertEqual((self.folder / "tests/bad.log").read_text(), "it broke\nbad ended with status 1\n")
+
+    def test_what_passed_is_not_run_again_and_the_rest_is(self):
+        self.add("good", f"echo x >>{self.folder}/ran")
+        self.add("slow", "sleep 60")
+        ended = self.run_tests("--seconds", "0.2")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("slow did not end within 0 s", ended.stdout)
+        self.listed.pop()
+        self.add("slow", "exit 0")
+        self.assertEqual(self.run_tests().returncode, 0)
+        self.assertEqual((self.folder / "ran").read_text(), "x\n")
+        self.assertEqual(gpu_check.tests_of(self.folder / "tests.xml")["passed"], ["good", "slow"])
+
+    def test_a_suite_without_time_fails(self):
+        self.add("good", "exit 0")
+        ended = self.run_tests("--minutes", "0")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("good: no time left", ended.stdout)
+
+    def test_ctest_says_what_there_is(self):
+        listing = {"tests": [{"name": "other_gpu", "command": ["/b/bin/test_other", "~[two GPUs]"],
+                              "properties": [{"name": "TIMEOUT", "value": 900.0}]},
+                             {"name": "cuda_kernels_gpu", "command": ["/b/bin/test_kernels"],
+                              "properties": [{"name": "ENVIRONMENT", "value": ["ZEROTH_FEWEST_GPUS=2"]}]}]}
+        first, second = gpu_tests.tests_in(listing, Path("/b"))
+        self.assertEqual((first.name, first.program, first.environment), ("cuda_kernels_gpu", "bin/test_kernels", {"ZEROTH_FEWEST_GPUS": "2"}))
+        self.assertEqual((second.program, second.arguments, second.seconds), ("bin/test_other", ["~[two GPUs]"], 900.0))
+
+
+class Carried(unittest.TestCase):
+    """A folder as scripts/gpu_carry.sh makes it, with programs of the test's own and a driver that is made up."""
+
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.place = Path(place.name)
+        self.root, self.out, tools = self.place / "zeroth_gpu", self.place / "out", self.place / "tools"
+        shutil.copytree(ROOT / "scripts", self.root / "scripts")
+        (self.root / "include").mkdir()
+        (self.root / "carried/bin").mkdir(parents=True)
+        tools.mkdir()
+        (self.root / "carried/commit.txt").write_text("0123abc\n")
+        (self.root / "carried/needs.txt").write_text("libc.so.6\nlibmissing.so.7\n")
+        self.program(self.root / "carried/bin/test_nccl_memory_gpu", f"cat <<'END' >$ZEROTH_MEMORY_FIGURES\n{json.dumps(MEMORY)}\nEND")
+        line = json.dumps({"gradient": "fp32", "parameter": "bf16", "gb_per_s": 2800.4, "copy_gb_per_s": 3011.2, "ratio": 0.93})
+        self.program(self.root / "carried/bin/bench_cuda_adamw", f"cat <<'END'\n{line}\nEND")
+        lines = "\n".join(json.dumps(line) for line in LAYERS)
+        self.program(self.root / "carried/bin/bench_cuda_gpt", f"cat <<'END'\n{lines}\nEND")
+        (self.place / "reports").mkdir()
+        for case in CASES:
+            (self.place / "reports" / f"{case.name}.jsonl").write_text(report(case, 1, 1e5))
+        self.program(self.root / "carried/bin/train_gpt",
+                     f'while [ $# -gt 1 ]; do [ "$1" = --report ] && cp "{self.place}/reports/${{2##*/}}" "$2"; shift; done')
+        (self.root / "carried/gpu_tests.json").write_text(json.dumps(
+            [{"name": "nccl_memory_gpu", "program": "bin/test_nccl_memory_gpu", "arguments": []}]))
+        self.program(tools / "nvidia-smi", 'echo "NVIDIA H100 80GB HBM3, 81559 MiB, 580.1"')
+        self.program(tools / "compute-sanitizer", "echo '========= ERROR SUMMARY: 0 errors'")
+
+    def program(self, path, text):
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def check(self, *words):
+        environment = dict(os.environ, PATH=f"{self.place}/tools:{os.environ['PATH']}")
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
+        return subprocess.run([str(self.root / "scripts/gpu_check.sh"), *words, str(self.out)], capture_output=True, text=True, check=False,
+                              env=environment)
+
+    def test_everything_runs_and_nothing_is_built(self):
+        ended = self.check()
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertIn("Commit 0123abc.", ended.stdout)
+        self.assertIn("No problems", ended.stdout)
+        self.assertIn("memcheck of test_cuda_kernels_gpu, 0 errors", ended.stdout)
+        self.assertIn("warning: no libmissing.so.7 in", ended.stderr)
+        self.assertFalse((self.root / "build").exists())
+
+    def test_parts_add_up(self):
+        self.assertEqual(self.check("--only", "tests,adamw,layers").returncode, 1)  # nothing was trained
+        ended = self.check("--only", "training,sanitizer", "--minutes", "1")
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
 
 
 class WithoutGpu(unittest.TestCase):

@@ -76,6 +76,31 @@ TEST_CASE("The presets are eight Hopper GPUs with an adapter each") {
   CHECK(h200.memory_bytes_per_s == 0.9 * 4.8e12);
 }
 
+TEST_CASE("A kind of code has the machine's rates but for those that it names") {
+  auto file = nlohmann::json::parse(good, nullptr, true, true);
+  file["activation_passes"] = 100;
+  file["code"] = {{"eager", nlohmann::json::object()},
+                  {"fused", {{"activation_passes", 40}, {"attention_efficiency", 0.25}}}};
+  testing::Folder const folder;
+  auto const path = (folder.path() / "machine.json").string();
+  std::ofstream{path} << file;
+  auto const machine = machine_of(path);
+  CHECK(machine.rates == CodeRates{.math_efficiency = 0.9, .activation_passes = 100});
+  CHECK(machine.running("eager").rates == machine.rates);
+  CHECK(machine.running("fused").rates ==
+        CodeRates{.math_efficiency = 0.9, .attention_efficiency = 0.25, .activation_passes = 40});
+  CHECK_THROWS_WITH(machine.running("fast"), Catch::Contains("no kind of code \"fast\"; allowed: eager, fused"));
+  Machine nameless;
+  nameless.name = "x";
+  CHECK_THROWS_WITH(nameless.running("fast"), Catch::Contains("machine \"x\" has no \"code\""));
+
+  file["code"] = {{"eager", 3}, {"fused", {{"passes", 1}, {"math_efficiency", 2}}}};
+  auto const message = message_of(file.dump());
+  CHECK_THAT(message, Catch::Contains("code.eager (line 1): is 3; allowed: an object"));
+  CHECK_THAT(message, Catch::Contains("code.fused.math_efficiency (line 1): is 2; allowed: a number from 0.001 to 1"));
+  CHECK_THAT(message, Catch::Contains("code.fused.passes (line 1): is no key of a kind of code"));
+}
+
 TEST_CASE("A preset's file, copied and given as a file, is the preset") {
   for (auto const& name : machine_presets()) {
     CHECK(machine_of(std::string{ZEROTH_SOURCE_DIR "/configs/machines/"} + name + ".json") == machine_of(name));
@@ -126,6 +151,11 @@ TEST_CASE("Every key refuses what it cannot be, saying what it can") {
       {"ring", "[]", "a list of one protocol or more"},
       {"ring", "{}", "a list of one protocol or more"},
       {"tree", "3", "a list of protocols"},
+      {"attention_efficiency", "0", "a number from 0.001 to 1"},
+      {"activation_passes", "-1", "a number from 0 to 10000"},
+      {"code", "[]", "an object with a member for each kind of code"},
+      {"ordered_collectives", "0", "true or false"},
+      {"straggler_per_doubling", "0.6", "a number from 0 to 0.5"},
       {"copy_engine_gathers", "1", "true or false"},
       {"communication_share", "-0.1", "a number from 0 to 1"},
       {"enqueue_us", "0", "a number from 0.001 to 1e+06"},

@@ -422,6 +422,57 @@ TEST_CASE("A trillion parameters on a thousand ranks take no memory") {
   }
 }
 
+TEST_CASE("attention has a rate of its own, and activations pass through memory") {
+  SmallModel const small;
+  auto const step_ms = [&](std::vector<UnitWork> const& work, CodeRates const& rates, double bytes_per_s) {
+    auto on = machine(fast);
+    on.rates = rates;
+    on.memory_bytes_per_s = bytes_per_s;
+    return run(small.model, small_config(0), 1, work, on).step_ms;
+  };
+  auto attending = work();
+  attending[1].attention_flops = 1e6;  // of 3e6, and so 2e6 of the 6e6 of backward
+  attending[2].attention_flops = 2e6;  // all of it, and of the 5e6 of backward
+  double const base = step_ms(work(), {}, 1e15);
+  constexpr double micro_steps = 2;  // of small_config()
+  CHECK(step_ms(attending, {}, 1e15) == Approx(base));  // the same rate
+  CHECK(step_ms(attending, {.attention_efficiency = 0.5}, 1e15) == Approx(base + micro_steps * (3 + 7)).epsilon(1e-6));
+  CHECK(step_ms(work(), {.math_efficiency = 0.5, .attention_efficiency = 0.25}, 1e15) ==
+        Approx(2 * base).epsilon(1e-3));
+
+  auto active = work();
+  active[0].activation_elements = 1e6;  // one third in forward, two in backward
+  active[2].activation_elements = 1e6;  // and a third again where forward is computed again
+  double const slow_memory = step_ms(work(), {}, 1e9);
+  CHECK(step_ms(active, {}, 1e9) == Approx(slow_memory));
+  CHECK(step_ms(active, {.activation_passes = 3}, 1e9) == Approx(slow_memory + micro_steps * (3 + 4) * 4).epsilon(1e-6));
+}
+
+TEST_CASE("math waits for stragglers, more on more nodes") {
+  SmallModel const small;
+  auto on = machine(fast);
+  on.ranks_per_node = 2;
+  double const none = run(small.model, small_config(0), 8, work(), on).step_ms;
+  on.straggler_per_doubling = 0.1;
+  CHECK(run(small.model, small_config(0), 2, work(), on).step_ms == Approx(none).epsilon(1e-3));
+  CHECK(run(small.model, small_config(0), 8, work(), on).step_ms == Approx(none * 1.2).epsilon(1e-3));
+}
+
+TEST_CASE("ordered collectives start in the order in which a rank issued them") {
+  SmallModel const small;
+  auto on = machine(1e6);  // what is reduced takes longer than math: gathers that were issued behind it wait
+  auto const config = small_config(3);
+  auto const free = run(small.model, config, 4, work(), on);
+  on.ordered_collectives = true;
+  auto const ordered = run(small.model, config, 4, work(), on);
+  CHECK(ordered.step_ms >= free.step_ms);
+  CHECK(ordered.bytes_sent == free.bytes_sent);
+  on = machine(fast);
+  on.ordered_collectives = true;
+  CHECK(run(small.model, config, 4, work(), on).step_ms ==
+        Approx(run(small.model, config, 4, work(), machine(fast)).step_ms));
+}
+
 TEST_CASE("A simulation that does not fit the model is refused") {
   SmallModel const small;
   using Catch::Contains;

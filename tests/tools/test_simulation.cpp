@@ -25,7 +25,14 @@ struct Case {
 };
 
 SimulationRequest request_of(Case const& with) {
-  return {"stage.json", Config::from_json(with.config), with.world, with.machine, 1024, with.recompute, with.options};
+  return {.config_file = "stage.json",
+          .config = Config::from_json(with.config),
+          .world = with.world,
+          .machine = with.machine,
+          .code = {},
+          .context = 1024,
+          .recompute = with.recompute,
+          .options = with.options};
 }
 Simulations simulated(Case const& with = {}, std::string const& preset = "124M") {
   return simulate_stages(read_model({.model = preset}), request_of(with));
@@ -41,7 +48,7 @@ std::string overlapping(int stage, int accumulation = 1) {
 }
 bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
-TEST_CASE("On 1,024 H100, groups of a machine's ranks with sums of their own take less than half of stage 3's step") {
+TEST_CASE("On 1,024 H100, groups of a machine's ranks with sums of their own take six tenths of stage 3's step") {
   auto const step_ms = [](std::string const& zero, std::string const& zeroth) {
     Case const with{.config = fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}},
                         "zero_optimization": {{"stage": 3, "overlap_comm": true{}}}, "zeroth": {{{}}}}})",
@@ -55,12 +62,12 @@ TEST_CASE("On 1,024 H100, groups of a machine's ranks with sums of their own tak
   auto const hpz = step_ms(R"(, "zero_hpz_partition_size": 8)", "");
   auto const hpz_two_levels = step_ms(R"(, "zero_hpz_partition_size": 8)", R"("two_level_sums": true)");
   auto const mics = step_ms(R"(, "mics_shard_size": 8)", R"("two_level_sums": true)");
-  CHECK(hpz_two_levels <= 0.45 * flat);
-  CHECK(hpz < 0.6 * flat);
+  CHECK(hpz_two_levels <= 0.61 * flat);
+  CHECK(hpz < 0.67 * flat);
   CHECK(hpz_two_levels < mics);
   // What docs/groups.md has.
-  CHECK(flat == Approx(553.8).epsilon(1e-3));
-  CHECK(hpz_two_levels == Approx(227.5).epsilon(1e-3));
+  CHECK(flat == Approx(555.0).epsilon(1e-3));
+  CHECK(hpz_two_levels == Approx(334.7).epsilon(1e-3));
 }
 
 TEST_CASE("What the tool says of groups: who is among whom, on how many nodes, and other stages without them") {
@@ -116,7 +123,7 @@ TEST_CASE("In JSON, what a simulation says of a stage agrees with itself and wit
       CHECK(entry["exposed_comm_ms"].get<double>() >= 0);
       CHECK(entry["exposed_comm_ms"].get<double>() <= step_ms);
       CHECK(entry["mfu"].get<double>() > 0);
-      CHECK(entry["mfu"].get<double>() <= simulate::machine_of("8xH100").math_efficiency);
+      CHECK(entry["mfu"].get<double>() <= simulate::machine_of("8xH100").rates.math_efficiency);
       CHECK(entry["tokens_per_s"].get<double>() == Approx(parsed["tokens_per_step"].get<double>() / (step_ms / 1000)));
       CHECK(entry["bytes_sent_per_step"] == planned[stage].bytes_sent_per_step);
       CHECK((entry["bytes_sent_per_step"] == 0) == (world == 1));
@@ -139,7 +146,7 @@ TEST_CASE("What is printed for people") {
   // 2^11 tokens x 6 operations x 4e6 elements at half of 1e12 per second: 98 ms of math.
   with.machine = {.name = "2x1",
                   .peak_flops_per_s = 1e12,
-                  .math_efficiency = 0.5,
+                  .rates = {.math_efficiency = 0.5},
                   .memory_bytes_per_s = 1e11,
                   .device_memory_bytes = 30 << 20,
                   .ranks_per_node = 2,
@@ -155,7 +162,8 @@ TEST_CASE("What is printed for people") {
   CHECK("\n" + as_text(simulate_stages(model, request), request) == R"(
 equal units: 4,000,000 parameters in 4 units; from --parameters
 stage.json: stage 3 in bf16, overlap
-4 ranks on 2x1, 2 per node; math at 50 % of 1 TFLOP/s
+4 ranks on 2x1, 2 per node
+math at 50 % of 1 TFLOP/s, nothing for activations
 8,192 tokens a step: 4 ranks x 1 micro-step x 2 samples x 1,024 tokens
 
            step ms  of stage 0  exposed ms     MFU  tokens/s  MiB sent  MiB held  left of 30.00  slots  misses
@@ -209,7 +217,7 @@ TEST_CASE("No step is shorter than its math, or than what it sends takes on the 
       for (int const stage : {0, 1, 2, 3}) {
         INFO(preset << " on " << world << " ranks, stage " << stage);
         auto const& result = at(simulations, stage);
-        CHECK(result.mfu <= with.machine.math_efficiency);
+        CHECK(result.mfu <= with.machine.rates.math_efficiency);
         CHECK(1e-3 * result.step_ms >= static_cast<double>(result.bytes_sent) / with.machine.node_bytes_per_s);
       }
     }
@@ -236,6 +244,7 @@ TEST_CASE("More bandwidth never makes a step slower") {
 
 TEST_CASE("Recompute costs a forward, and does not count as useful") {
   Case with{.config = overlapping(3), .world = 1};
+  with.machine.rates = {.math_efficiency = 0.5};
   auto const once = simulated(with, "1.5B");
   with.recompute = true;
   auto const twice = simulated(with, "1.5B");
@@ -244,7 +253,7 @@ TEST_CASE("Recompute costs a forward, and does not count as useful") {
     double const useful_ms = 1e3 * b.mfu * b.step_ms / 1e3;  // as a share of the peak
     CHECK(useful_ms == Approx(a.mfu * a.step_ms));
     // Math takes mfu x step / efficiency, of which forward is a third.
-    CHECK(b.step_ms - a.step_ms == Approx(a.mfu * a.step_ms / with.machine.math_efficiency / 3).epsilon(0.02));
+    CHECK(b.step_ms - a.step_ms == Approx(a.mfu * a.step_ms / with.machine.rates.math_efficiency / 3).epsilon(0.02));
   }
 }
 
@@ -257,7 +266,7 @@ TEST_CASE("A model that computes in fp32 is measured against the peak of fp32") 
   CHECK(at(wide, 0).step_ms > 8 * at(narrow, 0).step_ms);
   CHECK(at(wide, 0).mfu <= 0.7);
   CHECK(at(wide, 0).mfu > at(narrow, 0).mfu);
-  CHECK(contains(as_text(wide, request_of({.config = config("false"), .world = 1})), "math at 70 % of 67 TFLOP/s\n"));
+  CHECK(contains(as_text(wide, request_of({.config = config("false"), .world = 1})), "math at 60 % of 67 TFLOP/s, attention at 32 %, 136 passes over activations\n"));
 }
 
 TEST_CASE("One slow rank makes all of them slow") {

@@ -15,10 +15,13 @@ struct UnitFacts {
   std::int64_t matmul_count = 0;        ///< Elements of matrices that a token is multiplied with, tied ones included.
   std::int64_t attention_channels = 0;  ///< Heads x channels of a head. 0: no attention, or none that is known of.
 
-  /// 2 for each element of a matrix; 2 x 2 x context x channels for the two products of attention, not masked.
+  /// 2 for each element of a matrix, and what attention has.
   [[nodiscard]] double forward_flops_per_token(std::int64_t context) const noexcept {
-    return 2.0 * static_cast<double>(matmul_count) +
-           4.0 * static_cast<double>(context) * static_cast<double>(attention_channels);
+    return 2.0 * static_cast<double>(matmul_count) + attention_flops_per_token(context);
+  }
+  /// 2 x 2 x context x channels for its two products, not masked.
+  [[nodiscard]] double attention_flops_per_token(std::int64_t context) const noexcept {
+    return 4.0 * static_cast<double>(context) * static_cast<double>(attention_channels);
   }
 };
 

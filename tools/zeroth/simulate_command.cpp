@@ -31,6 +31,7 @@ constexpr double largest_slowdown = 1e6;
 struct SimulateOptions {
   JobOptions job;
   std::string machine = "8xH100";
+  std::string code;
   std::filesystem::path measured_links;
   std::optional<std::int64_t> context;
   bool recompute = false, all_ranks = false, json = false;
@@ -76,6 +77,9 @@ SimulationRequest request_of(SimulateOptions const& options, SourcedModel const&
     throw ConfigError{fmt::format("--context is required: {} does not say how long a sequence is", model.name)};
   }
   auto machine = simulate::machine_of(options.machine);
+  if (!options.code.empty()) {
+    machine = machine.running(options.code);
+  }
   if (!options.measured_links.empty()) {
     machine = with_measured_links(std::move(machine), options.measured_links, options.job.ranks);
   }
@@ -83,6 +87,7 @@ SimulationRequest request_of(SimulateOptions const& options, SourcedModel const&
           .config = config_of(options.job),
           .world = options.job.ranks,
           .machine = std::move(machine),
+          .code = options.code,
           .context = *context,
           .recompute = options.recompute,
           .options = simulation};
@@ -106,6 +111,8 @@ void add_simulate_command(CLI::App& app, std::ostream& out) {
       ->add_option("--machine", options->machine,
                    fmt::format("{}, or a JSON file", fmt::join(simulate::machine_presets(), ", ")))
       ->capture_default_str();
+  command->add_option("--code", options->code,
+                      "The kind of code that trains, of those that the machine knows: eager, compiled, fused");
   command->add_option("--measured-links", options->measured_links,
                       "Lines that bench_collectives printed where the job is to run, with as many ranks: its links");
   command->add_option("--context", options->context, "Tokens of a sequence; needed where the model does not say it")

@@ -20,6 +20,7 @@ struct SimulationRequest {
   Config config;
   int world = 1;
   simulate::Machine machine;
+  std::string code;          ///< The kind of code that was asked for; empty: the machine's own rates.
   std::int64_t context = 0;  ///< Tokens of a sequence.
   bool recompute = false;    ///< Forward of every unit again in backward.
   simulate::Options options;

@@ -46,7 +46,13 @@ std::string as_json(Simulations const& simulations, SimulationRequest const& req
                    {"units", simulations.plan.units}};
   json["config"] = request.config_file.empty() ? Json(nullptr) : Json(request.config_file);
   json["stage"] = simulations.plan.settings.stage;
+  auto const& rates = request.machine.rates;
   json["machine"] = request.machine.name;
+  json["code"] = {
+      {"name", request.code.empty() ? Json(nullptr) : Json(request.code)},
+      {"math_efficiency", rates.math_efficiency},
+      {"attention_efficiency", rates.attention_efficiency > 0 ? rates.attention_efficiency : rates.math_efficiency},
+      {"activation_passes", rates.activation_passes}};
   if (request.machine.device_memory_bytes > 0) {
     json["device_memory"] = request.machine.device_memory_bytes;
   }

@@ -42,20 +42,34 @@ std::string where_groups_are(GroupSettings const& groups, int ranks_per_node) {
   return most == 0 ? std::string{} : fmt::format(", each on {}{}", most > 1 ? "up to " : "", counted(most, "node"));
 }
 
+/// "math at 60 % of 989 TFLOP/s, attention at 32 %, 160 passes over activations (eager code)".
+std::string about_rates(simulate::Machine const& machine, std::string const& code, Dtype compute) {
+  auto const& rates = machine.rates;
+  auto text =
+      fmt::format("math at {:.3g} % of {:.4g} TFLOP/s", 100 * rates.math_efficiency, 1e-12 * machine.peak(compute));
+  if (rates.attention_efficiency > 0) {
+    text += fmt::format(", attention at {:.3g} %", 100 * rates.attention_efficiency);
+  }
+  text += rates.activation_passes > 0 ? fmt::format(", {:g} passes over activations", rates.activation_passes)
+                                      : ", nothing for activations";
+  return code.empty() ? text : fmt::format("{} ({} code)", text, code);
+}
+
 std::string headline(Simulations const& simulations, SimulationRequest const& request) {
   auto const& settings = simulations.plan.settings;
   auto const& machine = request.machine;
   return fmt::format(
       "{}: {} in {}; {}\n"
       "{}: stage {} in {}{}{}{}\n"
-      "{} on {}, {} per node; math at {:.3g} % of {:.4g} TFLOP/s\n"
+      "{} on {}, {} per node\n"
+      "{}\n"
       "{} a step: {} x {} x {} x {}{}\n\n",
       simulations.model.name, counted(simulations.plan.parameter_count, "parameter"),
       counted(simulations.plan.units, "unit"), simulations.model.about, name_of_config(request.config_file),
       settings.stage, name_of(settings.precision.compute), settings.overlap_comm ? ", overlap" : ", no overlap",
       about_groups(settings.groups), where_groups_are(settings.groups, machine.ranks_per_node),
-      counted(request.world, "rank"), machine.name, machine.ranks_per_node, 100 * machine.math_efficiency,
-      1e-12 * machine.peak(settings.precision.compute), counted(simulations.tokens_per_step, "token"),
+      counted(request.world, "rank"), machine.name, machine.ranks_per_node,
+      about_rates(machine, request.code, settings.precision.compute), counted(simulations.tokens_per_step, "token"),
       counted(request.world, "rank"), counted(settings.batch.accumulation, "micro-step"),
       counted(settings.batch.micro, "sample"), counted(request.context, "token"),
       request.recompute ? "; every forward again in backward" : "");

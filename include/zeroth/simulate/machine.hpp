@@ -2,6 +2,8 @@
 /// A machine as a few numbers: what a simulation needs to know of it.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,12 +23,24 @@ struct Protocol {
   friend bool operator==(Protocol const&, Protocol const&) = default;
 };
 
+/// How well a kind of program uses a rank: one that calls a library for each operation, or one whose operations are
+/// compiled or written together.
+struct CodeRates {
+  double math_efficiency = 1;       ///< Fraction of the peak that matrix products reach undisturbed.
+  double attention_efficiency = 0;  ///< The same of attention's products, all of them counted; 0: as math_efficiency.
+  /// How often the activations of a unit pass through the device's memory in forward and backward together, in units of
+  /// one element of the compute dtype for each token and channel of attention; 0: never.
+  double activation_passes = 0;
+  friend bool operator==(CodeRates const&, CodeRates const&) = default;
+};
+
 /// Equal ranks on equal nodes.
 struct Machine {
-  std::string name;                      ///< For messages and tables.
-  double peak_flops_per_s = 0;           ///< Of one rank, multiplying 16-bit numbers: what MFU is a fraction of.
-  double fp32_peak_flops_per_s = 0;      ///< The same where the model computes in fp32; 0: as above.
-  double math_efficiency = 1;            ///< Fraction of the peak that the model's math reaches undisturbed.
+  std::string name;                  ///< For messages and tables.
+  double peak_flops_per_s = 0;       ///< Of one rank, multiplying 16-bit numbers: what MFU is a fraction of.
+  double fp32_peak_flops_per_s = 0;  ///< The same where the model computes in fp32; 0: as above.
+  CodeRates rates = {};              ///< Of the code that runs.
+  std::map<std::string, CodeRates, std::less<>> codes = {};  ///< By name, kinds of code that the machine knows.
   double memory_bytes_per_s = 0;         ///< Of one rank's device memory, read and written together.
   std::int64_t device_memory_bytes = 0;  ///< Of one rank; 0 is unknown.
   int ranks_per_node = 1;                ///< What a node holds when it is full.
@@ -42,13 +56,19 @@ struct Machine {
   std::vector<Protocol> tree;          ///< Of tree algorithms; empty: none are used.
   bool copy_engine_gathers = false;    ///< All-gathers within a node run on copy engines and slow nothing down.
   double communication_share = 0;      ///< Of a rank's compute that a collective takes while it runs: 0 to 1.
-  double enqueue_us = 0;               ///< What enqueueing anything costs the host.
-  double kernel_us = 0;                ///< Shortest time of a kernel.
+  /// A collective starts only after the one that its rank issued before it has started, on whatever communicator: NCCL.
+  bool ordered_collectives = false;
+  /// Part of its math that every rank loses, waiting for the slowest, each time that the number of nodes doubles.
+  double straggler_per_doubling = 0;
+  double enqueue_us = 0;  ///< What enqueueing anything costs the host.
+  double kernel_us = 0;   ///< Shortest time of a kernel.
 
   /// Operations per second of one rank that computes in `compute`.
   [[nodiscard]] double peak(Dtype compute) const noexcept {
     return compute == Dtype::fp32 && fp32_peak_flops_per_s > 0 ? fp32_peak_flops_per_s : peak_flops_per_s;
   }
+  /// The machine with the rates of a kind of code. Throws ConfigError that names the kinds which it knows.
+  [[nodiscard]] ZEROTH_EXPORT Machine running(std::string_view code) const;
   friend bool operator==(Machine const&, Machine const&) = default;
 };
 
