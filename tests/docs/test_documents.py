@@ -37,12 +37,14 @@ class Documents(unittest.TestCase):
                     self.assertTrue((document.parent / target).exists(), f"{document.name} links to {target}")
         self.assertGreater(checked, 15)
 
-    def test_every_document_can_be_reached_from_the_readme(self):
-        readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    def test_every_document_can_be_reached_from_the_readme_or_from_the_index(self):
+        reached = set()
+        for page in (REPOSITORY / "README.md", REPOSITORY / "docs/README.md"):
+            for target in re.findall(r"\]\(([^)\s#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+                path = page.parent / target
+                reached.add((path / "README.md" if path.is_dir() else path).resolve())
         for document in DOCUMENTS[1:]:
-            path = document.relative_to(REPOSITORY)
-            links = [path] if path.name != "README.md" else [path, path.parent]
-            self.assertTrue(any(f"({link})" in readme for link in links), f"README.md does not link to {path}")
+            self.assertIn(document.resolve(), reached, f"neither README.md nor docs/README.md links to {document}")
 
     def test_paths_in_backticks_exist(self):
         """`folder/...` with a top-level folder of ours must exist; <...> and build products are left out."""
