@@ -7,6 +7,7 @@
 ///   zeroth config ds_config.json --given values.json
 ///   zeroth run --ranks 4 --max-restarts 3 -- train_gpt --config zero3.json ...
 ///   zeroth checkpoint verify saved
+///   zeroth env
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -16,9 +17,12 @@
 #include <sstream>
 
 #include <zeroth/core/standard_streams.hpp>
+#include <zeroth/version.hpp>
 
 #include "checkpoint_command.hpp"
 #include "config_command.hpp"
+#include "env_command.hpp"
+#include "mistyped.hpp"
 #include "plan_command.hpp"
 #include "run_command.hpp"
 #include "simulate_command.hpp"
@@ -29,6 +33,7 @@ int run(int argc, char** argv, std::ostream& out) {
   CLI::App app{"What training with ZeRO stages 0 to 3 takes, before it is started; its start; and what it saves.",
                "zeroth"};
   app.require_subcommand(1);
+  app.set_version_flag("--version", fmt::format("zeroth {}", zeroth::version));
   int status = 0;
   try {
     zeroth::tools::add_plan_command(app, out);
@@ -36,11 +41,13 @@ int run(int argc, char** argv, std::ostream& out) {
     zeroth::tools::add_config_command(app, out, status);
     zeroth::tools::add_run_command(app, status);
     zeroth::tools::add_checkpoint_command(app, out, status);
+    zeroth::tools::add_env_command(app, out);
     app.parse(argc, argv);
     return status;
   } catch (CLI::ParseError const& error) {
     std::ostringstream complaint;
     status = app.exit(error, out, complaint) == 0 ? 0 : 2;
+    complaint << zeroth::tools::what_was_meant(app, argc, argv, error);
     zeroth::write_error(complaint.str());
     return status;
   } catch (std::bad_alloc const&) {
