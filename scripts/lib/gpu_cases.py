@@ -41,10 +41,12 @@ class Case:
     steps: int = 20
     least_gib: int = 0  # of a GPU's memory
     nccl: bool = False  # as processes, not as threads of one
+    offload: str = ""  # states in the host's memory, and who updates them: "device" or "host"
 
     @property
     def name(self):
-        return f"{self.model}_stage{self.stage}_{'all' if self.ranks == 0 else self.ranks}{'_nccl' if self.nccl else ''}"
+        return f"{self.model}_stage{self.stage}_{'all' if self.ranks == 0 else self.ranks}{'_nccl' if self.nccl else ''}" + (
+            f"_offload_{self.offload}" if self.offload else "")
 
 
 # Of those with the same name the first that a GPU has memory for. Of 1.5 billion parameters states take 23 GiB, and a
@@ -53,6 +55,7 @@ CASES = [
     Case("124M", 0, 1, 16),
     Case("1.5B", 0, 1, 16, accumulate=4, steps=10, least_gib=66),
     Case("1.5B", 0, 1, 4, recompute=True, accumulate=4, steps=10),
+    *(Case("1.5B", 0, 1, 16, accumulate=4, steps=4, least_gib=66, offload=offload) for offload in ("device", "host")),
     *(Case("124M", stage, 0, 4) for stage in range(4)),
     *(Case("124M", stage, 0, 4, nccl=True) for stage in range(4)),
 ]
@@ -76,13 +79,23 @@ def gpus_of(folder):
     return [line.split(", ") for line in (folder / "gpus.csv").read_text().splitlines()]
 
 
+def offload_keys(case):
+    """Of zero_optimization, and of zeroth."""
+    if not case.offload:
+        return {}, {}
+    threads = {"offload_update_threads": min(os.cpu_count(), 32)} if case.offload == "host" else {}
+    return {"offload_optimizer": {"device": "cpu"}}, {"zeroth": {"offload_update": case.offload, **threads}}
+
+
 def stage_file(case):
+    of_zero, of_zeroth = offload_keys(case)
     return {
         "train_micro_batch_size_per_gpu": case.micro_batch,
         "gradient_accumulation_steps": case.accumulate,
         "gradient_clipping": 1.0,
         "bf16": {"enabled": True},
-        "zero_optimization": {"stage": case.stage, "overlap_comm": True},
+        "zero_optimization": {"stage": case.stage, "overlap_comm": True, **of_zero},
+        **of_zeroth,
         "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}},
     }
 

@@ -68,6 +68,7 @@ def figures(case, run, gpu, gpus):
         "micro_batch": case.micro_batch,
         "recompute": case.recompute,
         "nccl": case.nccl,
+        "offload": case.offload,
         "step_ms": run.settled("step_ms"),
         "exposed_comm_ms": run.settled("exposed_comm_ms"),
         "tokens_per_s": tokens,
@@ -172,14 +173,15 @@ def missed_aims(adamw, trained):
 
 
 def different_losses(trained):
-    """Stages on the same ranks and samples train the same over `local`, digit for digit: what does not."""
+    """Stages on the same ranks and samples train the same over `local`, digit for digit, wherever states are: what does not."""
     by_work = {}
     for t in trained:
         if not t["nccl"]:  # which sums in an order of its own
             by_work.setdefault((t["model"], t["ranks"], t["micro_batch"], t["recompute"]), []).append(t)
     for same in by_work.values():
         for other in same[1:]:
-            step = runs.first_difference([runs.Run(t["name"], "", steps=[{"loss": x} for x in t["losses"]]) for t in (same[0], other)])
+            both = list(zip(same[0]["losses"], other["losses"]))
+            step = next((number for number, (a, b) in enumerate(both, 1) if a != b), None)
             if step is not None:
                 yield f"the losses of {same[0]['name']} and {other['name']} differ from step {step} on"
 
@@ -221,6 +223,7 @@ def markdown(result):
             continue
         mfu = "unknown peak" if t["mfu"] is None else f"{t['mfu']:.3f}"
         model = t["model"] + (", recomputed" if t["recompute"] else "")
+        model += f", states in the host's memory, updated by the {t['offload']}" if t["offload"] else ""
         lines += [
             f"| {model} | {t['stage']} | {t['ranks']} on {t['gpus']}{', NCCL' if t['nccl'] else ''} | {t['step_ms']:.1f} | {t['exposed_comm_ms']:.1f} "
             f"| {t['tokens_per_s']:.0f} | {mfu} | {t['losses'][-1]:.6g} | {t['planned_bytes'] / 2**20:.1f} "
