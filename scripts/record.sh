@@ -7,6 +7,7 @@
 #   scripts/record.sh PART...      only these; the others stay as they are
 #   demo       train_gpt at stages 0 to 3: memory, loss, tokens per second (3 minutes on two cores)
 #   stages     what `zeroth simulate` says of a model in bf16, beside the demo (seconds)
+#   gpu        scripts/gpu_check.sh, and PyTorch beside it (ten minutes; needs a GPU and PyTorch: without one the old files stay)
 #   step_time  stages over stage 0, in turns (15 minutes); what is fitted to them in configs/machines, and the table of
 #              docs/simulate.md
 #   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth in fp32 and bf16 (two to three hours; installs PyTorch and
@@ -23,7 +24,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo stages step_time peers checkpoints savings silent adamw collectives engine_overhead)
+all=(demo stages gpu step_time peers checkpoints savings silent adamw collectives engine_overhead)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")
@@ -57,6 +58,22 @@ stages() {
   built zeroth_tool
   build/release/bin/zeroth simulate --model 7.5B --ranks 64 --machine 8xH100 --json >"$new/simulated.json"
   mv "$new/simulated.json" "$kept/"
+}
+
+gpu() {
+  if ! nvidia-smi >/dev/null 2>&1; then
+    echo "no GPU here: docs/measured/gpu.json and gpu_peers.jsonl stay as they are"
+    return
+  fi
+  scripts/gpu_check.sh "$new/gpu" || true  # what failed is in its figures
+  mv "$new/gpu/gpu_check.json" "$kept/gpu.json"
+  rm -f "$new/gpu_peers.jsonl"
+  local words
+  for words in "" "--compile" "--compile --model 124M --accumulate 1 --steps 20"; do
+    # shellcheck disable=SC2086 # several words
+    torchrun --nproc-per-node 1 bench/peers/gpu.py $words --out "$new/gpu_peers.jsonl"
+  done
+  mv "$new/gpu_peers.jsonl" "$kept/"
 }
 
 benchmark() {  # name, arguments

@@ -112,6 +112,22 @@ def checkpoints():
             "summary": own_checkpoints.summarise(runs)}
 
 
+def gpu():
+    """(a check of a GPU of which one run failed, what PyTorch did there)."""
+    trained = {"model": "1.5B", "stage": 0, "ranks": 1, "gpus": 1, "micro_batch": 16, "recompute": False, "nccl": False, "offload": "",
+               "step_ms": 1300.0, "exposed_comm_ms": 10.0, "tokens_per_s": 50_000.0, "mfu": 0.5, "losses": [10.5], "planned_bytes": 2**34,
+               "measured_bytes": 2**34, "as_planned": True}
+    check = {"gpus": [{"name": "NVIDIA H100 80GB HBM3", "memory": "81559 MiB", "driver": "580.1"}], "commit": "0123abc",
+             "tests": {"passed": ["a", "b"], "failed": [], "skipped": [], "for more GPUs": ["c"]}, "problems": ["x failed: it | broke"],
+             "adamw": [{"gradient": "bf16", "parameter": "bf16", "gb_per_s": 2900.0, "ratio": 0.97}],
+             "layers": [{"what": "attention", "times": 48, "us": 100.0, "us_of_all": 4800.0, "tflop_per_s": 200.4},
+                        {"what": "all", "us_of_all": 6000.0, "tflop_per_s": 160.0}],
+             "training": [trained | {"name": "1.5B_stage0_1"}, trained | {"name": "1.5B_stage0_1_offload_host", "offload": "host"},
+                          {"name": "x", "model": "124M", "stage": 3, "failed": "it | broke"}]}
+    peers_there = [{"peer": "fsdp2", "compiled": True, "model": "1.5B", "micro_batch": 16, "tokens_per_s": 40_000.0, "torch": "2.11.0+cu130"}]
+    return check, peers_there
+
+
 def write_all(folder):
     """A folder as docs/measured is when everything was measured."""
     (folder / "demo").mkdir(parents=True)
@@ -121,5 +137,8 @@ def write_all(folder):
     sample_runs.write(folder / "savings.jsonl", savings())
     (folder / "checkpoints.json").write_text(json.dumps(checkpoints()), encoding="utf-8")
     (folder / "simulated.json").write_text(json.dumps(simulated()), encoding="utf-8")
+    check, peers_there = gpu()
+    (folder / "gpu.json").write_text(json.dumps(check), encoding="utf-8")
+    sample_runs.write(folder / "gpu_peers.jsonl", peers_there)
     (folder / "peers_amd.json").write_text(json.dumps(peers()), encoding="utf-8")
     (folder / "peers_intel.json").write_text(json.dumps(peers(maker="Intel", faster_in_bf16=3, failing=())), encoding="utf-8")

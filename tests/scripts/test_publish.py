@@ -192,7 +192,7 @@ class Published(Folder):
         self.assertEqual(self.publish()[0], 0)
         self.assertNotIn("Intel", self.block("peers") + self.block("lead"))
         for name, file in (("peers", "peers_*.json"), ("checkpoints", "checkpoints.json"), ("step_time", "step_time.jsonl"),
-                           ("demo", "demo/stage2.jsonl")):
+                           ("gpu", "gpu.json"), ("demo", "demo/stage2.jsonl")):
             for path in self.measured.glob(file):
                 path.unlink()
             status, out, _ = self.publish("--check")
@@ -336,7 +336,7 @@ class Record(unittest.TestCase):
         ended = subprocess.run([REPOSITORY / "scripts/record.sh", "savings", "speed"], capture_output=True, text=True,
                                check=False)
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
-        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages step_time peers '
+        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages gpu step_time peers '
                                        'checkpoints savings silent adamw collectives engine_overhead\n')
 
     def test_every_section_is_a_part_and_every_part_a_function(self):
