@@ -112,6 +112,9 @@ std::vector<DrawnUnit> draw_units(std::uint64_t seed, Choice const& choice) {
 int Drawn::ranks() const { return ranks_of(choice, "ranks"); }
 int Drawn::ranks_that_go_on() const { return ranks_of(resumed, "ranks"); }
 int Drawn::most_ranks() const { return std::max(ranks(), ranks_that_go_on()); }
+int Drawn::ranks_of_reference() const {
+  return choice.is_plain("ranks of the reference") ? most_ranks() : other_ranks(choice);
+}
 
 bool Drawn::trains(std::string const& param) const {
   return std::ranges::any_of(units, [&](DrawnUnit const& unit) {

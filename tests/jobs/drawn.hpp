@@ -45,6 +45,8 @@ struct Drawn {
   [[nodiscard]] int ranks_that_go_on() const;
   [[nodiscard]] bool changes_ranks() const { return ranks() != ranks_that_go_on(); }
   [[nodiscard]] int most_ranks() const;
+  /// Other than the job's where all numbers of ranks are to have the same bits.
+  [[nodiscard]] int ranks_of_reference() const;
   [[nodiscard]] bool trains(std::string const& param) const;
 };
 

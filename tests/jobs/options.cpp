@@ -115,6 +115,7 @@ std::vector<Option> all_options() {
   return {
       call("ranks", decides, {"2", "1", "3", "4", "5", "6"}),
       call("ranks that go on", decides, {"as many", "1", "2", "3", "4", "5", "6"}),
+      call("ranks of the reference", decides, {"as many", "one", "most"}),
       types(),
       optimizer(),
       scheduler(),
@@ -270,6 +271,11 @@ std::vector<Rule> all_rules() {
        {"fp32", "fp32 reduced in bf16", "fp32 reduced in fp16", "bf16", "bf16 with fp32 gradients",
         "bf16 reduced in fp32", "bf16 by both words", "bf16 with what is not finite", "bf16 added up in fp32", "fp16",
         "fp16 without patience", "fp16 with a scale of its own", "fp16 with fp32 gradients", "fp16 added up in fp32"}},
+      {"ranks of the reference", {}, "zeroth.same_bits_at_any_ranks", {"true"}},
+      {"ranks of the reference", {}, "ranks that go on", {"as many"}},
+      // An evaluation has as many samples as there are ranks.
+      {"ranks of the reference", {}, "evaluates", {"never"}},
+      {"ranks of the reference", {}, "gradient norm", {"not asked", "ahead of the update", "of a parameter"}},
       {"zeroth.skip_nonfinite",
        {"false"},
        "types",

@@ -408,7 +408,8 @@ void on_first(Job& job, int ranks, Record& record, Run const& run) {
 void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) {
   bool const stays = drawn.choice.is("goes on", "in the same engine");
   bool const goes_on_later = goes_on(drawn, place) && !stays;
-  on_first(job, drawn.ranks(), record, [&](Job& part) {
+  bool const others = place.is_reference && !drawn.choice.is_plain("ranks of the reference");
+  on_first(job, others ? job.world() : drawn.ranks(), record, [&](Job& part) {
     Segment segment{part, drawn, false, false, place, record};
     segment.steps(1, goes_on(drawn, place) ? drawn.goes_on_at : drawn.steps);
     if (goes_on(drawn, place) && stays) {

@@ -12,8 +12,16 @@ namespace {
 
 using nlohmann::json;
 
+int ranks_of(Choice const& choice) { return std::stoi(std::string{choice["ranks"]}); }
+
+/// Micro-steps of all ranks in a step.
+int global_batch(Choice const& choice) {
+  bool const one = choice.is_plain("gradient_accumulation_steps");
+  return ranks_of(choice) * (one ? 1 : std::stoi(std::string{choice["gradient_accumulation_steps"]}));
+}
+
 int group_size(Choice const& choice) {
-  int const ranks = std::stoi(std::string{choice["ranks"]});
+  int const ranks = ranks_of(choice);
   if (choice.is("size of groups", "one")) {
     return 1;
   }
@@ -97,7 +105,7 @@ void write_batch_sizes(json& file, Choice const& choice) {
   int const micro = file["train_micro_batch_size_per_gpu"];
   int const accumulation = file.value("gradient_accumulation_steps", 1);
   file["gradient_accumulation_steps"] = accumulation;
-  file["train_batch_size"] = micro * accumulation * std::stoi(std::string{choice["ranks"]});
+  file["train_batch_size"] = micro * accumulation * ranks_of(choice);
   if (choice.is("batch sizes", "train batch and micro-batch") || choice.is("batch sizes", "train batch")) {
     file.erase("gradient_accumulation_steps");
   }
@@ -146,6 +154,15 @@ json common(Choice const& choice, std::filesystem::path const& folder, bool refe
 
 }  // namespace
 
+int other_ranks(Choice const& choice) {
+  int const all = global_batch(choice);
+  int ranks = std::min(all, 8);
+  while (all % ranks != 0 || (ranks == ranks_of(choice) && ranks > 1)) {
+    --ranks;
+  }
+  return choice.is("ranks of the reference", "one") ? 1 : ranks;
+}
+
 std::string_view default_reduction(Choice const& choice) {
   auto const stage = choice["zero_optimization.stage"];
   bool const once = (stage == "0" || stage == "1") && !choice.is("zeroth.same_bits_at_any_ranks", "true");
@@ -174,6 +191,9 @@ json stage_file(Choice const& choice, std::filesystem::path const& folder) {
 json reference_file(Choice const& choice, std::filesystem::path const& folder) {
   auto file = common(choice, folder, true);
   file["zero_optimization"]["stage"] = 0;
+  if (!choice.is_plain("ranks of the reference")) {
+    file["gradient_accumulation_steps"] = global_batch(choice) / other_ranks(choice);
+  }
   return file;
 }
 

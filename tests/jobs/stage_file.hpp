@@ -9,6 +9,8 @@
 
 namespace zeroth::testing::jobs {
 
+/// Ranks of the reference, by the option of that name: they divide the micro-steps of the global batch.
+[[nodiscard]] int other_ranks(Choice const& choice);
 /// The value of zeroth.reduce_gradients that a file without the key gets.
 [[nodiscard]] std::string_view default_reduction(Choice const& choice);
 /// The stage file of `choice`. Files that its job writes are in `folder`.

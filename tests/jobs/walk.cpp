@@ -84,7 +84,7 @@ Walk::Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, in
 }
 
 void Walk::train(AnyMicroStep& micro, At at, std::vector<Metric> const& metrics) const {
-  if (choice_.is("skips micro-steps", "at times") && happens(drawn_.seed, "skip", 4, at.step, at.micro, place_)) {
+  if (choice_.is("skips micro-steps", "at times") && happens(drawn_.seed, "skip", 4, at.step, number(at))) {
     micro.skip();
     return;
   }
@@ -98,7 +98,7 @@ void Walk::train(AnyMicroStep& micro, At at, std::vector<Metric> const& metrics)
   }
   auto const state = forward(micro, skips);
   for (auto const& metric : metrics) {
-    micro.report_metric(metric, state, 1.0 + place_);
+    micro.report_metric(metric, state, 1.0 + number(at));
   }
   float const seed = micro.report_loss(static_cast<float>(1 + state), {.weight = weight(at)});
   auto const rest = [&] { backward(micro, skips, state, seed, bad_gradient(at)); };
@@ -109,7 +109,7 @@ std::vector<bool> Walk::skipped(At at) const {
   std::vector<bool> skips(drawn_.units.size());
   for (std::size_t u = 0; u < skips.size(); ++u) {
     skips[u] = !choice_.is("skips units", "never") && drawn_.units[u].may_be_skipped &&
-               happens(drawn_.seed, "skip a unit", 2, at.step, at.micro, place_, u);
+               happens(drawn_.seed, "skip a unit", 2, at.step, number(at), u);
   }
   return skips;
 }
@@ -182,11 +182,10 @@ float Walk::weight(At at) const {
   if (choice_.is("weights of losses", "one")) {
     return 1;
   }
-  if (choice_.is("weights of losses", "zero at times") &&
-      happens(drawn_.seed, "no weight", 3, at.step, at.micro, place_)) {
+  if (choice_.is("weights of losses", "zero at times") && happens(drawn_.seed, "no weight", 3, at.step, number(at))) {
     return 0;
   }
-  return happens(drawn_.seed, "weight", 2, at.step, at.micro, place_) ? 0.5F : 1.0F;
+  return happens(drawn_.seed, "weight", 2, at.step, number(at)) ? 0.5F : 1.0F;
 }
 
 float Walk::bad_gradient(At at) const {
@@ -194,7 +193,7 @@ float Walk::bad_gradient(At at) const {
     return 0;
   }
   auto const step = 1 + static_cast<int>(drawn_.seed % static_cast<std::uint64_t>(drawn_.steps));
-  bool const here = at.step == step && at.micro == 0 && place_ == ranks_ - 1;
+  bool const here = at.step == step && number(at) == drawn_.ranks() - 1;
   using Limits = std::numeric_limits<float>;
   return !here ? 0.0F : choice_.is("overflow", "NaN") ? Limits::quiet_NaN() : Limits::infinity();
 }

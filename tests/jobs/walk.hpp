@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Forward and backward of a drawn job, whose "math" are cheap functions of parameters, sample and element. What ranks
-/// do differently follows their place.
+/// do differently follows the number of the micro-step in the global batch, whoever makes it.
 #pragma once
 #include <optional>
 #include <vector>
@@ -25,6 +25,7 @@ class Walk {
   [[nodiscard]] std::vector<float> values(AnyEvaluationPass& pass) const;
 
  private:
+  [[nodiscard]] int number(At at) const { return at.micro * ranks_ + place_; }
   [[nodiscard]] std::vector<bool> skipped(At at) const;
   [[nodiscard]] double forward(AnyMicroStep& micro, std::vector<bool> const& skips) const;
   void backward(AnyMicroStep& micro, std::vector<bool> const& skips, double state, float seed, float bad) const;
