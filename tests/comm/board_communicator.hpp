@@ -37,6 +37,7 @@ class BoardJob;
 struct BoardSite {
   std::mutex mutex;
   std::optional<JobFailure> failure;
+  std::optional<JobFailure> verdict;  // on complaints, if it is not what who complains says
   std::vector<BoardJob*> jobs;
   std::map<std::uint64_t, std::shared_ptr<Board>> boards;
 };
@@ -50,6 +51,10 @@ class BoardJob final : public HostJob {
   void fail(int origin, std::string const& reason) noexcept override {
     std::scoped_lock const lock{site_.mutex};
     site_.failure = site_.failure.value_or(JobFailure{origin, reason});
+  }
+  void complain(std::string const& reason, std::vector<Whereabouts> const& /*places*/) noexcept override {
+    auto const heard = site_.verdict.value_or(JobFailure{rank_, reason});
+    fail(heard.origin, heard.reason);
   }
   [[nodiscard]] std::optional<JobFailure> failure() const override {
     std::scoped_lock const lock{site_.mutex};
@@ -212,7 +217,8 @@ class BoardCommunicator final : public HostCommunicator {
 /// A job of `world` ranks, as long as this lives.
 class BoardRanks {
  public:
-  explicit BoardRanks(int world) {
+  explicit BoardRanks(int world, std::optional<JobFailure> const& verdict = {}) {
+    site_.verdict = verdict;
     for (int rank = 0; rank < world; ++rank) {
       jobs_.push_back(std::make_unique<BoardJob>(site_, rank, world));
       site_.jobs.push_back(jobs_.back().get());

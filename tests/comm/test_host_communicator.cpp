@@ -2,6 +2,7 @@
 #include "comm/host_communicator.hpp"
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,8 @@ Collective message(Operation operation, float& data, int peer) {
 }
 
 /// What rank 0 of three hears that waits for a message from rank 1, which does not send and leaves if `leaves`.
-std::string wait_in_vain(bool check, bool leaves) {
-  BoardRanks ranks{3};
+std::string wait_in_vain(bool check, bool leaves, std::optional<JobFailure> const& verdict = {}) {
+  BoardRanks ranks{3, verdict};
   return run_ranks(ranks.communicators(), [&](Rank& rank, std::unique_ptr<Communicator>& owner) {
     if (rank.communicator.rank() != 0) {
       if (rank.communicator.rank() == 1 && leaves) {
@@ -77,6 +78,11 @@ TEST_CASE("who waits for a message waits for its sender alone") {
   CAPTURE(check);
   CHECK_THAT(wait_in_vain(check, false), Catch::Contains("missing: rank 1") && !Catch::Contains("rank 2"));
   CHECK_THAT(wait_in_vain(check, true), Catch::Contains("rank 1 left; rank 0 was waiting for it in receive"));
+}
+
+TEST_CASE("who waits in vain says what the job ends with, and that may be another rank's reason") {
+  auto const message = wait_in_vain(false, false, JobFailure{2, "rank 2 heard nothing from rank 1's machine"});
+  CHECK_THAT(message, Catch::Contains("rank 2 heard nothing from rank 1's machine") && !Catch::Contains("missing:"));
 }
 
 TEST_CASE("who waits in a collective after a message waits for all ranks") {

@@ -406,6 +406,10 @@ TEST_CASE("what there is not enough of is said before anything is allocated") {
   std::vector<RankRoom> const limited{{1, {unlimited, mib(150), unlimited}}, {1, {unlimited, mib(150), unlimited}}};
   CHECK(shortage(limited, false, OffloadDevice::none).empty());
   CHECK_THAT(shortage(limited, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
+  std::vector<RankRoom> exact{{1, {unlimited, mib(200), unlimited}}, {1, {unlimited, mib(200), unlimited}}};
+  CHECK(shortage(exact, true, OffloadDevice::none).empty());
+  exact[1].room.memory_of_process -= 1;
+  CHECK_THAT(shortage(exact, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
   // Disks are a machine's.
   std::vector<RankRoom> const full{{1, {unlimited, unlimited, mib(399)}}, {1, {unlimited, unlimited, mib(399)}}};
   CHECK_THAT(shortage(full, false, OffloadDevice::nvme), Contains("200.0 MiB on the disk of /nvme") &&
