@@ -42,14 +42,14 @@ struct AddRanks : EachOfRanks<AddRanks<T>, T> {
   /// All inputs are read before anything is written: an output may be one of them.
   template <int count>
   ZEROTH_DEVICE void add(std::int64_t first, Count<count> /*count*/) const {
-    RankSum const& args = this->args;
+    RankSum const& given = this->args;
     device::RankSumOf<T> sum[count];
-    auto const begin = load<count>(static_cast<T const*>(args.inputs[0]) + first);
+    auto const begin = load<count>(static_cast<T const*>(given.inputs[0]) + first);
     for (int k = 0; k < count; ++k) {
       sum[k] = device::widen_for_sum(begin.at[k]);
     }
-    for (int rank = 1; rank < args.input_count; ++rank) {
-      auto const input = load<count>(static_cast<T const*>(args.inputs[rank]) + first);
+    for (int rank = 1; rank < given.input_count; ++rank) {
+      auto const input = load<count>(static_cast<T const*>(given.inputs[rank]) + first);
       for (int k = 0; k < count; ++k) {
         sum[k] = device::add_rank(sum[k], input.at[k]);
       }
@@ -58,8 +58,8 @@ struct AddRanks : EachOfRanks<AddRanks<T>, T> {
     for (int k = 0; k < count; ++k) {
       result.at[k] = device::round_sum<T>(sum[k]);
     }
-    for (int output = 0; output < args.output_count; ++output) {
-      store(static_cast<T*>(args.outputs[output]) + first, result);
+    for (int output = 0; output < given.output_count; ++output) {
+      store(static_cast<T*>(given.outputs[output]) + first, result);
     }
   }
 };
@@ -69,19 +69,19 @@ template <class T>
 struct AddRanksInto : EachOfRanks<AddRanksInto<T>, T> {
   template <int count>
   ZEROTH_DEVICE void add(std::int64_t first, Count<count> /*count*/) const {
-    RankSum const& args = this->args;
+    RankSum const& given = this->args;
     Pack<float, count> sum;
-    if (args.accumulate) {
-      sum = load<count>(args.sums + first);
+    if (given.accumulate) {
+      sum = load<count>(given.sums + first);
     }
-    for (int rank = 0; rank < args.input_count; ++rank) {
-      auto const input = load<count>(static_cast<T const*>(args.inputs[rank]) + first);
-      bool const begins = rank == 0 && !args.accumulate;
+    for (int rank = 0; rank < given.input_count; ++rank) {
+      auto const input = load<count>(static_cast<T const*>(given.inputs[rank]) + first);
+      bool const begins = rank == 0 && !given.accumulate;
       for (int k = 0; k < count; ++k) {
         sum.at[k] = begins ? to_float(input.at[k]) : sum.at[k] + to_float(input.at[k]);
       }
     }
-    store(args.sums + first, sum);
+    store(given.sums + first, sum);
   }
 };
 

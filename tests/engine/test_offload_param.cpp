@@ -144,6 +144,38 @@ TEST_CASE("reads of nested models with frozen and tied units are those that were
   }
 }
 
+TEST_CASE("reads of a model of which nothing is trained are those that were planned") {
+  Folder const folder;
+  Model model{3};
+  std::vector<Unit> units;
+  for (auto const* const name : {"a", "b", "c"}) {
+    units.push_back(model.unit(name));
+    static_cast<void>(
+        model.param(units.back(), fmt::format("{}.w", name), {20'000}, Constant{1}, {.trainable = false}));
+  }
+  auto const config =
+      with_parameters(folder.path(), parameters_on_disks[0], {.zero = R"(, "stage3_max_live_parameters": 0)"});
+  auto const planned = plan(model, config, 2).parameters_disk.read_bytes;
+  CHECK(planned > 0);
+  auto const outcome = run_job(2, [&](Job& job) {
+    Engine<float> engine{job, model, config};
+    for (int step = 1; step <= 4; ++step) {
+      for (auto micro : engine.micro_steps()) {
+        for (auto const& unit : units) {
+          static_cast<void>(micro.forward(unit));
+        }
+        static_cast<void>(micro.report_loss(1));
+        for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
+          static_cast<void>(micro.backward(*unit));
+        }
+      }
+      engine.step();
+      expect(engine.finish()->disk_read_bytes == planned || step == 1, "other reads than planned");
+    }
+  });
+  CHECK(messages_of(outcome) == "");
+}
+
 TEST_CASE("in groups, too, where replicas hand each other what goes to the disk") {
   Folder const folder;
   for (auto const& disk : parameters_on_disks) {
