@@ -167,6 +167,24 @@ TEST_CASE("finish() ends a save, and so does the next one") {
   CHECK(folder.contents() == ".lock latest step_00000001 step_00000002 step_00000003 ");
 }
 
+TEST_CASE("a save is waited for between passes") {
+  Folder const folder;
+  auto const errors = run_small(2, small_config(2), [&](auto& engine, auto& small, auto& notes) {
+    auto saving = engine.save(folder.path());
+    for (auto micro : engine.micro_steps()) {
+      notes.push_back(error_of([&] { saving.wait(); }));
+      micro_step(micro, small);
+    }
+    engine.step();
+    saving.wait();
+  });
+  for (auto const& each : errors) {
+    REQUIRE(each.size() == 2);
+    CHECK_THAT(each[0], Contains("Saving::wait() while micro-step 1 of 2 is open: it belongs between passes"));
+  }
+  CHECK(folder.contents() == ".lock latest step_00000000 ");
+}
+
 TEST_CASE("what is restored says where it is from, and gives the program's own back") {
   Folder const folder;
   std::vector<Restored> restored(3);
