@@ -61,7 +61,8 @@ void throw_if_failed(std::string_view what, std::vector<Finding> const& all) {
     return;
   }
   auto const others = std::ranges::count_if(all, &Finding::failed) - 1;
-  bool const all_say_it = std::ranges::all_of(all, [&](auto const& each) { return each.text == first->text; });
+  bool const all_say_it =
+      std::ranges::all_of(all, [&](auto const& each) { return each.kind == first->kind && each.text == first->text; });
   auto const who = all_say_it ? std::string{}
                               : fmt::format("rank {}{}: ", first->job_rank,
                                             others > 0 ? fmt::format(" (and {} more)", others) : std::string{});
