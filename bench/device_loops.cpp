@@ -8,6 +8,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command_line.hpp"
@@ -23,7 +24,7 @@ constexpr int buffer_count = 5;
 
 class Bench {
  public:
-  Bench(std::int64_t bytes, int rounds) : bytes_{bytes}, rounds_{rounds} {
+  Bench(std::int64_t bytes, int rounds, std::string only) : bytes_{bytes}, rounds_{rounds}, only_{std::move(only)} {
     for (auto& buffer : memory_) {
       buffer = device_->allocate(device::Category::scratch, bytes);
       std::memset(buffer->data(), 0x3c, static_cast<std::size_t>(bytes));
@@ -46,12 +47,16 @@ class Bench {
     epilogue(Dtype::fp16, Dtype::fp16, true);
     squares(Dtype::fp32);
     squares(Dtype::bf16);
+    norm();
   }
 
  private:
   [[nodiscard]] std::byte* at(int buffer) const { return memory_[static_cast<std::size_t>(buffer)]->data(); }
 
   void report(std::string const& what, std::int64_t moved_bytes, std::function<void()> const& subject) {
+    if (what.find(only_) == std::string::npos) {
+      return;
+    }
     auto const paired = bench::compare(rounds_, subject, [&] {
       std::memcpy(at(buffer_count - 1), at(buffer_count - 2), static_cast<std::size_t>(bytes_));
     });
@@ -105,8 +110,21 @@ class Bench {
     report("reduce_epilogue squares of " + std::string{name_of(dtype)}, bytes_, [&] { device::reduce_epilogue(args); });
   }
 
+  /// All that a rank computes of a norm: squares by blocks, and the sum over blocks.
+  void norm() {
+    device::ReduceEpilogue args;
+    args.source = args.destination = at(1);
+    args.count = args.sums_count = bytes_ / bytes_of(Dtype::fp32);
+    args.block_sums = block_sums_.data();
+    report("norm of fp32", bytes_, [&] {
+      device::reduce_epilogue(args);
+      static_cast<void>(device::total_of(block_sums_.data(), device::sum_blocks(args.count)));
+    });
+  }
+
   std::int64_t bytes_;
   int rounds_;
+  std::string only_;
   std::unique_ptr<device::Device> device_ = device::make_cpu_device();
   std::array<std::unique_ptr<device::Memory>, buffer_count> memory_;
   std::vector<float> block_sums_;
@@ -121,6 +139,8 @@ int main(int argc, char** argv) {
   int rounds = 15;
   app.add_option("MIB", mebibytes, "of one buffer")->capture_default_str()->check(zeroth::bench::count);
   app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
+  std::string only;
+  app.add_option("--only", only, "measures what has this in its name");
   CLI11_PARSE(app, argc, argv);
-  zeroth::Bench{mebibytes << 20U, rounds}.run();
+  zeroth::Bench{mebibytes << 20U, rounds, only}.run();
 }

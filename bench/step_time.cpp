@@ -3,9 +3,10 @@
 /// that what disturbs the machine disturbs all of them. Stage 0 runs twice: its ratio to itself is the noise.
 ///
 ///   bench_step_time [ROUNDS [TEXT [all|L1|L2 [RANKS...]]]] [--precision fp32|bf16]
-/// prints one JSON line per stage, load and number of ranks.
+/// prints one JSON line per stage, load and number of ranks. --groups, --reductions and --replay compare other things.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -25,31 +26,51 @@ namespace {
 struct Load {
   char const* name;
   std::int64_t micro_batch, context;
-  int steps;  ///< That a turn takes.
+  int micro_steps;  ///< That a turn takes, of each rank.
+  int steps_of(int accumulation) const { return std::max(1, micro_steps / accumulation); }
 };
 constexpr Load loads[] = {{"L1", 4, 256, 2}, {"L2", 1, 128, 8}};
 
 /// What is timed. The first of several is what ratios are over, and the second is the same again: the noise.
 struct Variant {
   int stage = 0;
-  std::string groups;  ///< More keys of zero_optimization, each with a comma before it.
+  std::string groups{};  ///< More keys of zero_optimization, each with a comma before it.
+  std::string zeroth{};  ///< Keys of the section zeroth.
+  int accumulation = 1;
 };
-std::vector<Variant> all_stages() { return {{0, ""}, {0, ""}, {1, ""}, {2, ""}, {3, ""}}; }
-std::vector<Variant> in_groups(int size) {
-  return {{3, ""},
-          {3, ""},
-          {3, fmt::format(R"(, "zero_hpz_partition_size": {})", size)},
-          {3, fmt::format(R"(, "mics_shard_size": {})", size)}};
+/// Variants that are compared with the first of them.
+struct Comparison {
+  char const* name;
+  std::vector<Variant> variants;
+};
+Comparison all_stages() { return {"step_time", {{0}, {0}, {1}, {2}, {3}}}; }
+Comparison in_groups(int size) {
+  return {"step_time_in_groups",
+          {{3},
+           {3},
+           {3, fmt::format(R"(, "zero_hpz_partition_size": {})", size)},
+           {3, fmt::format(R"(, "mics_shard_size": {})", size)}}};
+}
+Comparison reductions(int stage) {
+  auto const when = [&](char const* word) {
+    return Variant{stage, "", fmt::format(R"("reduce_gradients": "{}")", word), 4};
+  };
+  return {"step_time_of_reductions", {when("last_micro_step"), when("last_micro_step"), when("every_micro_step")}};
+}
+/// Replays in every step: what one of them costs.
+Comparison replays(int stage) {
+  return {"step_time_of_replays", {{stage}, {stage}, {stage, "", R"("replay_every": 1)"}}};
 }
 
 template <class T>
 std::string stage_file(Variant const& variant, Load const& load) {
   return fmt::format(R"({{
-    "train_micro_batch_size_per_gpu": {}, "gradient_clipping": 1.0,
+    "train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "gradient_clipping": 1.0,
     "zero_optimization": {{"stage": {}, "overlap_comm": true, "reduce_bucket_size": 2e6,
                            "stage3_prefetch_bucket_size": 4e6{}}}, "bf16": {{"enabled": {}}},
-    "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}} }})",
-                     load.micro_batch, variant.stage, variant.groups, std::same_as<T, zeroth::bf16>);
+    "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}, "zeroth": {{{}}} }})",
+                     load.micro_batch, variant.accumulation, variant.stage, variant.groups,
+                     std::same_as<T, zeroth::bf16>, variant.zeroth);
 }
 
 /// One engine and its model, training.
@@ -107,8 +128,8 @@ gpt::Shape shape_of(Load const& load) {
 gpt::MathChoice math_for(zeroth::Dtype dtype) { return gpt::cpu::choose(gpt::MathLibrary::automatic, dtype); }
 
 template <class T>
-Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& batches,
-                std::vector<Variant> const& variants) {
+Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& batches, Comparison const& comparison) {
+  auto const& variants = comparison.variants;
   auto const shape = shape_of(load);
   Figures figures{variants.size()};
   int const status = zeroth::launch({.thread_ranks = ranks}, [&](zeroth::Job& job) {
@@ -120,8 +141,9 @@ Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& bat
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t turn = 0; turn < runners.size(); ++turn) {
         auto const which = (turn + static_cast<std::size_t>(round)) % runners.size();
+        auto const steps = load.steps_of(variants[which].accumulation);
         double exposed_ms = 0;
-        auto const spent = zeroth::bench::seconds([&] { exposed_ms = runners[which]->run(load.steps); });
+        auto const spent = zeroth::bench::seconds([&] { exposed_ms = runners[which]->run(steps); });
         if (job.rank() == 0) {
           figures.seconds[which].push_back(spent);
           figures.exposed_ms[which].push_back(exposed_ms);
@@ -136,18 +158,20 @@ Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& bat
 }
 
 template <class T>
-void print(Load const& load, int ranks, Figures const& figures, std::vector<Variant> const& variants) {
+void print(Load const& load, int ranks, Figures const& figures, Comparison const& comparison) {
+  auto const& variants = comparison.variants;
   auto const shape = shape_of(load);
   auto const& base = figures.seconds[0];
-  auto const tokens = static_cast<double>(load.micro_batch * load.context * ranks * load.steps);
   for (std::size_t i = 0; i < variants.size(); ++i) {
     std::vector<double> ratios;
     for (std::size_t round = 0; round < base.size(); ++round) {
       ratios.push_back(figures.seconds[i][round] / base[round]);
     }
     auto const median = zeroth::bench::quantile(figures.seconds[i], 0.5);
+    auto const steps = load.steps_of(variants[i].accumulation);
+    auto const samples = load.micro_batch * variants[i].accumulation * ranks * steps;
     nlohmann::ordered_json line{
-        {"benchmark", variants[0].stage == 0 ? "step_time" : "step_time_in_groups"},
+        {"benchmark", comparison.name},
         {"load", load.name},
         {"precision", zeroth::name_of(zeroth::dtype_of<T>)},
         {"products", math_for(zeroth::dtype_of<T>).name},
@@ -159,9 +183,9 @@ void print(Load const& load, int ranks, Figures const& figures, std::vector<Vari
         {"stage", variants[i].stage},
         {"stage_file", nlohmann::ordered_json::parse(stage_file<T>(variants[i], load))},
         {"rounds", base.size()},
-        {"step_ms", 1e3 * median / load.steps},
+        {"step_ms", 1e3 * median / steps},
         {"exposed_comm_ms", zeroth::bench::quantile(figures.exposed_ms[i], 0.5)},
-        {"tokens_per_s", tokens / median},
+        {"tokens_per_s", static_cast<double>(samples * load.context) / median},
         {fmt::format("ratio_to_stage_{}", variants[0].stage), zeroth::bench::quantile(ratios, 0.5)},
         {"ratio_quartiles", {zeroth::bench::quantile(ratios, 0.25), zeroth::bench::quantile(ratios, 0.75)}}};
     if (i == 0) {
@@ -192,8 +216,15 @@ int main(int argc, char** argv) {
   int group_size = 0;
   app.add_option("--groups", group_size, "ranks of a group: hpZ and MiCS over stage 3, in place of stages over stage 0")
       ->check(zeroth::bench::count);
+  int reductions_at = -1, replays_at = -1;
+  app.add_option("--reductions", reductions_at, "a stage: every_micro_step over last_micro_step, 4 micro-steps a step")
+      ->check(CLI::Range(0, 3));
+  app.add_option("--replay", replays_at, "a stage: steps with a replay over steps without")->check(CLI::Range(0, 3));
   CLI11_PARSE(app, argc, argv);
-  auto const variants = group_size > 0 ? in_groups(group_size) : all_stages();
+  auto const comparison = group_size > 0       ? in_groups(group_size)
+                          : reductions_at >= 0 ? reductions(reductions_at)
+                          : replays_at >= 0    ? replays(replays_at)
+                                               : all_stages();
   try {
     gpt::Corpus const corpus{text};
     for (auto const& load : loads) {
@@ -203,7 +234,7 @@ int main(int argc, char** argv) {
       gpt::Batches const batches{corpus, load.context, gpt::Order::sequential, 1};
       auto const in = [&]<class T>(T /*element*/) {
         for (int const ranks : ranks_to_measure) {
-          print<T>(load, ranks, measure<T>(load, ranks, rounds, batches, variants), variants);
+          print<T>(load, ranks, measure<T>(load, ranks, rounds, batches, comparison), comparison);
         }
       };
       precision == "bf16" ? in(zeroth::bf16{}) : in(float{});
