@@ -128,8 +128,10 @@ def run_cases(folder, text, program, seconds=float("inf")):
         words = command(case, len(gpus), folder, text, program)
         print("==", " ".join(words), flush=True)
         with open(folder / f"{case.name}.log", "w", encoding="utf-8") as log:
-            left = min(MOST_SECONDS, last - time.monotonic())
+            begin = time.monotonic()
+            left = min(MOST_SECONDS, last - begin)
             ending = end_of(words, environments(case, len(gpus)), log, left) if left > 0 else "had no time left"
+            print(f"{case.name}: {time.monotonic() - begin:.1f} s", flush=True)
             if ending:
                 failed += 1
                 log.write(f"{case.name} {ending}\n")
