@@ -13,7 +13,7 @@ TESTS = {
     "optim/": ("schedule", "loss_scale", "step_scalars", "update", "stochastic_rounding", "cuda_kernels",
                *_TRAINING),
     "src/shard/": ("shard", "stage", *_TRAINING, "engine_any", "engine_weights", "engine_reports", "engine_traffic",
-                   "engine_offload", "parity_tiers", "checkpoint_damage"),
+                   "engine_offload", "parity_tiers", "checkpoint_resume"),
     "src/stage/": ("stage", "schedule_page", *_TRAINING, "engine_any", "engine_reports", "engine_traffic",
                    "engine_offload"),
     "src/engine/": (*_TRAINING, "engine_any", "engine_weights", "engine_reports", "engine_traffic", "engine_replicas",
