@@ -434,7 +434,7 @@ TEST_CASE("attention has a rate of its own, and activations pass through memory"
   attending[1].attention_flops = 1e6;  // of 3e6, and so 2e6 of the 6e6 of backward
   attending[2].attention_flops = 2e6;  // all of it, and of the 5e6 of backward
   double const base = step_ms(work(), {}, 1e15);
-  constexpr double micro_steps = 2;  // of small_config()
+  constexpr double micro_steps = 2;                     // of small_config()
   CHECK(step_ms(attending, {}, 1e15) == Approx(base));  // the same rate
   CHECK(step_ms(attending, {.attention_efficiency = 0.5}, 1e15) == Approx(base + micro_steps * (3 + 7)).epsilon(1e-6));
   CHECK(step_ms(work(), {.math_efficiency = 0.5, .attention_efficiency = 0.25}, 1e15) ==
@@ -445,7 +445,8 @@ TEST_CASE("attention has a rate of its own, and activations pass through memory"
   active[2].activation_elements = 1e6;  // and a third again where forward is computed again
   double const slow_memory = step_ms(work(), {}, 1e9);
   CHECK(step_ms(active, {}, 1e9) == Approx(slow_memory));
-  CHECK(step_ms(active, {.activation_passes = 3}, 1e9) == Approx(slow_memory + micro_steps * (3 + 4) * 4).epsilon(1e-6));
+  CHECK(step_ms(active, {.activation_passes = 3}, 1e9) ==
+        Approx(slow_memory + micro_steps * (3 + 4) * 4).epsilon(1e-6));
 }
 
 TEST_CASE("math waits for stragglers, more on more nodes") {

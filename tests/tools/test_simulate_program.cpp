@@ -27,7 +27,8 @@ TEST_CASE("zeroth simulate prints a table and a picture, or JSON") {
   auto const result = zeroth_tool("simulate --model 7.5B --ranks 64");
   CHECK(result.status == 0);
   CHECK(contains(result.output, "GPT 7.5B: 7,467,786,240 parameters in 38 units"));
-  CHECK(contains(result.output, "no stage file: stage 3 in bf16, overlap\n64 ranks on 8xH100, 8 per node\nmath at 60 % of"));
+  CHECK(contains(result.output,
+                 "no stage file: stage 3 in bf16, overlap\n64 ranks on 8xH100, 8 per node\nmath at 60 % of"));
   CHECK(contains(result.output, "131,072 tokens a step: 64 ranks x 1 micro-step x 1 sample x 2,048 tokens\n"));
   CHECK(contains(result.output, "\n compute |"));
 

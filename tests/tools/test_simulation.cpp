@@ -266,7 +266,8 @@ TEST_CASE("A model that computes in fp32 is measured against the peak of fp32") 
   CHECK(at(wide, 0).step_ms > 8 * at(narrow, 0).step_ms);
   CHECK(at(wide, 0).mfu <= 0.7);
   CHECK(at(wide, 0).mfu > at(narrow, 0).mfu);
-  CHECK(contains(as_text(wide, request_of({.config = config("false"), .world = 1})), "math at 60 % of 67 TFLOP/s, attention at 32 %, 136 passes over activations\n"));
+  CHECK(contains(as_text(wide, request_of({.config = config("false"), .world = 1})),
+                 "math at 60 % of 67 TFLOP/s, attention at 32 %, 136 passes over activations\n"));
 }
 
 TEST_CASE("One slow rank makes all of them slow") {
