@@ -207,10 +207,10 @@ Machine Machine::running(std::string_view code) const {
     for (auto const& [known, its_rates] : codes) {
       names.emplace_back(known);
     }
-    throw ConfigError{names.empty()
-                          ? fmt::format("machine \"{}\" has no \"code\", and so no kind of code \"{}\"", name, code)
-                          : fmt::format("machine \"{}\" has no kind of code \"{}\"; allowed: {}", name, code,
-                                        fmt::join(names, ", "))};
+    throw ConfigError{
+        names.empty()
+            ? fmt::format(R"(machine "{}" has no "code", and so no kind of code "{}")", name, code)
+            : fmt::format(R"(machine "{}" has no kind of code "{}"; allowed: {})", name, code, fmt::join(names, ", "))};
   }
   auto machine = *this;
   machine.rates = kind->second;
