@@ -95,6 +95,40 @@ TEST_CASE("a run that goes on with another number of ranks is one that never cha
   CHECK(last.parameters == whole.parameters);
 }
 
+TEST_CASE("what was saved on any number of ranks goes on on any other") {
+  Folder const saved, gone_on;
+  auto const types = GENERATE(bf16_types, fp16_types);
+  auto const states = ended(1, file_of(types, 0, 1), options_of(types)).second;
+  Sample sample{7, 3};
+  for (int const from : worlds({1, 2, 3, 4, 6, 8, 12}, {2, 3})) {
+    auto options = options_of(types);
+    options.steps = 2;
+    options.after_step = [&](AnyEngine& engine, int step) {
+      if (step == 2) {
+        engine.save(saved / std::to_string(from)).wait();
+      }
+    };
+    train(from, file_of(types, from % 4, from), options);
+    options.steps = 4;
+    options.begin = [&](AnyEngine& engine) {
+      return static_cast<int>(engine.restore(saved / std::to_string(from)).step);
+    };
+    options.after_step = [&](AnyEngine& engine, int step) {
+      if (step == 4) {
+        engine.save(gone_on.path()).wait();
+      }
+    };
+    for (int const to : worlds({1, 2, 3, 4, 6, 8, 12}, {1, 4})) {
+      if (sample.leaves_out()) {
+        continue;
+      }
+      INFO(fmt::format("{}, from {} ranks to {}", types.name, from, to));
+      train(to, file_of(types, 3 - to % 4, to), options);
+      REQUIRE(states_in(gone_on / "step_00000004") == states);
+    }
+  }
+}
+
 TEST_CASE("what cannot keep the promise does not: micro-steps that a rank adds up first") {
   // Otherwise the tests above might hold because nothing is rounded.
   auto const text = [](int world) { return file(fp32_types, 2, batch / world, "last_micro_step", movements[0]); };
