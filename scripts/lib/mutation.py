@@ -15,7 +15,7 @@ TESTS = {
     "src/shard/": ("shard", "stage", *_TRAINING, "engine_any", "engine_weights", "engine_reports", "engine_traffic",
                    "engine_offload", "parity_tiers", "checkpoint_resume"),
     "src/stage/": ("stage", "schedule_page", *_TRAINING, "engine_any", "engine_reports", "engine_traffic",
-                   "engine_offload"),
+                   "engine_offload", "engine_divergence"),
     "src/engine/": (*_TRAINING, "engine_any", "engine_weights", "engine_reports", "engine_traffic", "engine_replicas",
                     "engine_divergence", "engine_bf16_masters", "engine_poison", "engine_log", "engine_allocation",
                     "engine_trace", "engine_offload", "checkpoint_damage", "checkpoint_saving", "cuda_errors"),

@@ -236,6 +236,27 @@ TEST_CASE("backward in another order than the reverse needs gradient slots, and 
   }
 }
 
+TEST_CASE("a backward guard that holds up the only bucket is named where slots are short") {
+  for (int stage = 2; stage <= 3; ++stage) {
+    auto const outcome = with_engines(
+        2, stage,
+        [&](Job& /*job*/, Engine<float>& engine, SmallModel const& small) {
+          for (auto micro : engine.micro_steps()) {
+            forward(micro, small);
+            float const seed = micro.report_loss(1);
+            auto const held = micro.backward(small.units[2]);
+            contribute(held, small.weights[2], micro.first_sample(), seed);
+            backward(micro, small, 1, seed);
+            backward(micro, small, 0, seed);
+          }
+        },
+        SmallFile{.zeroth = R"(, "gradient_slots": 2)"});
+    CHECK_THAT(messages_of(outcome),
+               Contains("no gradient slot for unit \"block0\": all are taken, and those of unit \"block2\" cannot be "
+                        "reduced before its backward guard ends; end it first, or raise zeroth.gradient_slots"));
+  }
+}
+
 TEST_CASE("an evaluation on one rank only ends all ranks") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (bool const between_micro_steps : {true, false}) {
