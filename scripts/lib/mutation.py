@@ -20,7 +20,8 @@ TESTS = {
                     "engine_divergence", "engine_bf16_masters", "engine_poison", "engine_log", "engine_allocation",
                     "engine_trace", "engine_offload", "checkpoint_damage", "checkpoint_saving", "cuda_errors"),
     "src/device/": ("kernels", "rank_fold", "cuda_kernels", "engine_reference"),
-    "src/comm/": ("local", "host_communicator", "staging", "local_faults", "local_steady", "cuda_local", "parity"),
+    "src/comm/": ("local", "host_communicator", "staging", "local_faults", "local_steady", "tcp", "cuda_local",
+                  "parity"),
     "cuda/kernels/": ("cuda_kernels",),
 }
 OUTCOMES = ("caught", "survived", "does not compile", "same object code")
