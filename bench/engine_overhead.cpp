@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "comm/launch/job_state.hpp"
@@ -36,6 +37,7 @@ class IdleCommunicator final : public comm::Communicator {
   void set_options(comm::CommOptions const& /*options*/) override {}
   void set_staging(std::span<std::byte> /*staging*/) override {}
   void abort(std::string const& /*reason*/) noexcept override {}
+  [[nodiscard]] std::optional<std::string> failure() const override { return std::nullopt; }
 
  private:
   void do_submit(device::Stream& stream, comm::Label const& /*label*/,
