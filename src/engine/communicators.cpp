@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/communicators.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shard/route.hpp"
+
 namespace zeroth::engine {
 
 int Split::color(shard::Places const& places, int rank) const noexcept {
-  switch (among) {
-    case Among::group: return places.group_of(rank);
-    case Among::replicas: return places.piece_of(places.place_of(rank));
-    case Among::all: break;
-  }
-  return 0;
+  return places.index(shard::all_axes ^ axes, places.place_of(rank));
 }
 
 std::vector<int> Split::ranks_with(int rank, shard::Places const& places) const {
@@ -23,35 +24,37 @@ std::vector<int> Split::ranks_with(int rank, shard::Places const& places) const 
 }
 
 std::vector<Split> splits_of(Settings const& settings, shard::PlanRequest const& request) {
-  using shard::Placement;
-  auto const& [parameters, gradients, optimizer] = request.placements;
-  // Groups gather what they have each for themselves; replicas bring each other up to date.
-  bool const cut = parameters == Placement::group || optimizer == Placement::group;
-  bool const sums = request.sums_by_groups;
+  using shard::Lane;
   bool const one = settings.single_communicator;
-  std::vector<Split> splits;
-  auto const add = [&](std::string const& name, bool gathers, Among among, bool needed) {
-    if (needed) {
-      splits.push_back({name, gathers, among});
-    }
+  auto const is_used = [&](Lane lane, shard::Axes axes) {
+    auto const is_on = [&](shard::Route const& route) {
+      return (one || route.lane == lane) &&
+             std::ranges::any_of(route.hops, [&](auto const& hop) { return hop.axes == axes; });
+    };
+    auto const [gather, gather_frozen, sum, share, publish] = shard::routes_of({}, request, 0);
+    return axes == shard::all_axes || is_on(gather) || is_on(sum) || is_on(share) || is_on(publish);
   };
-  add(one ? "all" : "gather", true, Among::all, true);
-  add(one ? "all-group" : "gather-group", true, Among::group, cut || (one && sums));
-  add("reduce", false, Among::all, !one);
-  add("reduce-group", false, Among::group, !one && sums);
-  add(one ? "all-replicas" : "reduce-replicas", one, Among::replicas, cut || sums);
+  std::vector<Split> splits;
+  for (auto const lane : {Lane::gather, Lane::reduce}) {
+    for (auto const axes : shard::Ranks::in_order) {
+      if (is_used(lane, axes) && (lane == Lane::gather || !one)) {
+        auto const* const name = one ? "all" : lane == Lane::gather ? "gather" : "reduce";
+        auto const* const among = axes == shard::group_axes ? "-group" : axes == shard::replica_axes ? "-replicas" : "";
+        splits.push_back({fmt::format("{}{}", name, among), lane, axes});
+      }
+    }
+  }
   return splits;
 }
 
 Communicators::Communicators(comm::Communicator& job, Settings const& settings, shard::PlanRequest const& request) {
   auto const& places = request.places;
-  gather_.in_groups = reduce_.in_groups = places.replicas() > 1;
   for (auto const& split : splits_of(settings, request)) {
-    job.set_options({.timeout = settings.timeout, .copy_engine = split.gathers && settings.copy_engine_gather});
+    bool const gathers = split.lane == shard::Lane::gather;
+    job.set_options({.timeout = settings.timeout, .copy_engine = gathers && settings.copy_engine_gather});
     auto* const part =
         owned_.emplace_back(job.split(split.color(places, job.rank()), places.place_of(job.rank()), split.name)).get();
-    auto& ranks = split.gathers ? gather_ : reduce_;
-    (split.among == Among::all ? ranks.all : split.among == Among::group ? ranks.group : ranks.replicas) = part;
+    (gathers ? gather_ : reduce_).set(split.axes, part);
   }
   if (settings.single_communicator) {
     reduce_ = gather_;

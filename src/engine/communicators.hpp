@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The communicators of an engine: which it splits from its job's.
 #pragma once
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,13 +12,11 @@
 
 namespace zeroth::engine {
 
-enum class Among : std::uint8_t { all, group, replicas };
-
 /// A communicator that an engine splits from its job's, in which places are the order.
 struct Split {
   std::string name;
-  bool gathers = true;  ///< Or reduces.
-  Among among = Among::all;
+  shard::Lane lane = shard::Lane::gather;
+  shard::Axes axes;  ///< Over which its ranks differ.
   /// The same for those that `rank` of the job will find there.
   [[nodiscard]] int color(shard::Places const& places, int rank) const noexcept;
   /// Those, in order of rank.

@@ -173,7 +173,7 @@ EngineState::~EngineState() {
     auto const why = fmt::format("{}the engine ended while {}: it must outlive its passes and guards", rank_prefix(),
                                  protocol->state());
     print_error(why);
-    communicators.gather().all->abort(why);
+    communicators.gather().all()->abort(why);
     std::abort();
   }
   checkpoints.reset();
@@ -189,7 +189,7 @@ EngineState::~EngineState() {
 
 /// The streams may hold collectives that other ranks will never join: to be called before the streams are joined.
 void EngineState::tell_others(std::exception_ptr const& error) noexcept {
-  auto& all = *communicators.gather().all;
+  auto& all = *communicators.gather().all();
   all.abort(fmt::format("the engine of rank {} ended by an error{}", all.job_rank(all.rank()), cause_of(error)));
 }
 
@@ -305,7 +305,7 @@ void EngineState::meet(std::string_view purpose) {
   bool const gathers_first = blueprint.request.placements.parameters != shard::Placement::whole;
   for (bool const gather : {gathers_first, !gathers_first}) {
     auto const& ranks = gather ? communicators.gather() : communicators.reduce();
-    ranks.all->submit(gather ? *gather_stream : *reduce_stream, {purpose, ""}, {&barrier, 1});
+    ranks.all()->submit(gather ? *gather_stream : *reduce_stream, {purpose, ""}, {&barrier, 1});
   }
   gather_stream->synchronize();
   reduce_stream->synchronize();
@@ -321,7 +321,7 @@ void EngineState::compare_replicas(shard::States states, std::string const& afte
 void EngineState::check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step) {
   if (total.history != exchange().world() * mine.hash()) {
     // All ranks have just met on this communicator. After they went apart they may not meet on another one.
-    engine::Exchange const sums{communicators.reduce().all, device.get(), reduce_stream.get()};
+    engine::Exchange const sums{communicators.reduce().all(), device.get(), reduce_stream.get()};
     engine::compare_histories(mine, step, *model, sums);
     engine::compare_transactions(manager->memory.transactions(), step, blueprint.layout, sums);
     throw PeerError{fmt::format(

@@ -39,7 +39,7 @@ class EngineState {
 
   [[nodiscard]] Settings const& settings() const noexcept { return blueprint.settings; }
   [[nodiscard]] engine::Exchange exchange() const noexcept {
-    return {communicators.gather().all, device.get(), gather_stream.get()};
+    return {communicators.gather().all(), device.get(), gather_stream.get()};
   }
   [[nodiscard]] engine::Meters meters() const;
   /// Nothing is sent any more, and every later call throws `error` again.

@@ -124,9 +124,9 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   if (result.shards_parameters) {
     result.persistent = persistent_in(layout, settings.precision.compute);
   }
-  result.parameter_ranks = shard::ranks_of(request.placements.parameters, request.places);
-  result.gradient_ranks = shard::ranks_of(request.placements.gradients, request.places);
-  result.optimizer_ranks = shard::ranks_of(request.placements.optimizer, request.places);
+  result.parameter_ranks = request.places.size(request.placements.parameters.cut);
+  result.gradient_ranks = request.places.size(request.placements.gradients.cut);
+  result.optimizer_ranks = request.places.size(request.placements.optimizer.cut);
   for (auto const& split : engine::splits_of(settings, request)) {
     result.communicators.push_back({split.name, split.ranks_with(0, request.places)});
   }

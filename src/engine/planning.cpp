@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "shard/route.hpp"
 #include "stage/buckets.hpp"
 #include "stage/policy.hpp"
 #include "zeroth/model/description.hpp"
@@ -22,14 +23,15 @@ std::int64_t most_in_slots(std::int64_t units, std::int64_t largest_unit) {
 }
 
 /// Of all communicators that reduce, which take turns.
-std::int64_t staging_bytes(shard::PlanRequest const& request, comm::Transport transport, std::int64_t largest_count) {
-  auto const of = [&](int ranks, std::int64_t count) {
-    return comm::staging_bytes(transport, ranks, request.precision.reduce, count);
-  };
-  auto const& places = request.places;
-  return request.sums_by_groups
-             ? std::max(of(places.group(), largest_count), of(places.replicas(), largest_count / places.group()))
-             : of(places.world(), largest_count);
+std::int64_t staging_bytes(shard::Layout const& layout, shard::PlanRequest const& request, comm::Transport transport) {
+  std::int64_t most = 0;
+  for (auto const& flat : layout.flats()) {
+    for (auto const& hop : shard::routes_of(flat, request, 0).sum.hops) {
+      most = std::max(most, comm::staging_bytes(transport, request.places.size(hop.axes), request.precision.reduce,
+                                                hop.from.count()));
+    }
+  }
+  return most;
 }
 
 }  // namespace
@@ -64,11 +66,7 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, Pl
                                 ? limits.bucket_count
                                 : std::min(limits.bucket_count, most_in_slots(limits.bucket_units, largest_unit));
   request.largest_bucket_count = stage::Buckets::largest_count(layout, bucket_limit);
-  std::int64_t largest_reduction = 0;
-  for (auto const& flat : layout.flats()) {
-    largest_reduction = std::max(largest_reduction, flat.trainable.padded_count);
-  }
-  request.comm_staging_bytes = staging_bytes(request, options.transport, largest_reduction);
+  request.comm_staging_bytes = staging_bytes(layout, request, options.transport);
   request.poison = settings.poison;
   request.offload = stage::offload_for(settings, options.device == DeviceKind::cpu);
   request.offload_parameters = stage::parameter_offload_for(settings);

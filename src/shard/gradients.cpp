@@ -10,29 +10,25 @@
 
 namespace zeroth::shard {
 
-using comm::Operation;
-
 Gradients::Gradients(Memory& memory)
     : memory_{&memory},
       stream_{memory.context().reduce_stream},
       dtype_{memory.request().precision.gradient},
       sums_micro_steps_{memory.request().sums_micro_steps},
       poison_{memory.request().poison},
-      folds_{memory.sums_apart() && memory.request().folds_into_sums},
       pool_{*memory.context().device, memory.request().gradient_slots, memory.gradient_slots(), bytes_of(dtype_)},
+      reducer_{make_reducer(memory)},
       replay_{*memory.context().device, memory.model().params.size(), memory.request().replays},
       written_{events_by_flat(memory.context())},
       accumulating_(memory.flat_count(), 0),
       summed_before_(memory.flat_count(), 0),
-      reduced_before_(memory.flat_count(), 0),
       touched_(memory.model().params.size(), 0) {
   if (memory.gradients_whole()) {
     for (auto const flat : memory.layout().flats().ids()) {
       whole_.push_back(slot_of_its_own(*memory.context().device, memory.addresses(flat).gradient, flat));
     }
   }
-  transaction_.reserve(memory.flat_count());
-  whole_sums_.reserve(memory.flat_count());
+  unreduced_.reserve(memory.flat_count());
   lent_.reserve(touched_.size());
 }
 
@@ -176,186 +172,20 @@ void Gradients::give_up(FlatId flat) {
   accumulating_[flat] = 0;
 }
 
-std::pair<std::byte*, Dtype> Gradients::unreduced(FlatId flat) noexcept {
-  return sums_micro_steps_ ? std::pair{memory_->addresses(flat).sums, Dtype::fp32} : std::pair{slot(flat).data, dtype_};
-}
-
-std::byte* Gradients::converted(FlatId flat, std::byte*& free) {
-  auto const dtype = memory_->request().precision.reduce;
-  auto const [data, held_dtype] = unreduced(flat);
-  if (held_dtype == dtype) {
-    return data;
-  }
-  auto const count = memory_->flat(flat).trainable.padded_count;
-  memory_->kernels().convert(*stream_, free, dtype, data, held_dtype, count);
-  return std::exchange(free, free + count * bytes_of(dtype));
-}
-
 void Gradients::reduce(std::span<FlatId const> flats, bool last) {
   for (auto const flat : flats) {
     stream_->wait(*written_[flat]);
   }
   device::SpanScope const span{*stream_, "reduce", name(flats.front())};
-  whole_sums_.clear();
-  std::byte* conversion = memory_->conversion();
+  unreduced_.clear();
   for (auto const flat : flats) {
-    whole_sums_.push_back(converted(flat, conversion));
+    unreduced_.push_back(sums_micro_steps_ ? Unreduced{flat, memory_->addresses(flat).sums, Dtype::fp32}
+                                           : Unreduced{flat, slot(flat).data, dtype_});
   }
-  if (folds_) {
-    fold(flats, whole_sums_);
-  } else {
-    sum(flats, whole_sums_);
+  reducer_->reduce(unreduced_, last);
+  if (!sums_micro_steps_) {  // otherwise they were given up before
+    std::ranges::for_each(flats, [this](FlatId flat) { give_up(flat); });
   }
-  for (std::size_t i = 0; i < flats.size(); ++i) {
-    if (!folds_) {
-      take_over(flats[i], whole_sums_[i], last);
-    } else if (last) {
-      square(flats[i]);
-    }
-  }
-  if (last) {
-    share(flats);
-  }
-  for (auto const flat : flats) {
-    if (!sums_micro_steps_) {  // otherwise it was given up before
-      give_up(flat);
-    }
-    reduced_before_[flat] = last ? 0 : 1;
-  }
-}
-
-/// Over all ranks, in place. What is left where it is in `whole` is this rank's slice, or, by one sum for an optimizer
-/// that holds everything, everything.
-void Gradients::sum(std::span<FlatId const> flats, std::span<std::byte* const> whole) {
-  auto const dtype = memory_->request().precision.reduce;
-  auto const& ranks = memory_->context().reduce;
-  // Leaves `to` of what is held as `from`.
-  auto const scatter = [&](Placement from, Placement to) {
-    transaction_.clear();
-    for (std::size_t i = 0; i < flats.size(); ++i) {
-      auto const& part = memory_->flat(flats[i]).trainable;
-      auto const left = memory_->held(part, to);
-      transaction_.push_back({.operation = Operation::reduce_scatter,
-                              .input = whole[i] + memory_->held(part, from).begin * bytes_of(dtype),
-                              .output = whole[i] + left.begin * bytes_of(dtype),
-                              .count = left.count(),
-                              .dtype = dtype});
-    }
-    submit("backward", flats, ranks.between(to, from));
-  };
-  if (memory_->request().sums_by_groups) {
-    scatter(Placement::whole, Placement::group);
-    scatter(Placement::group, Placement::shard);
-  } else if (!memory_->optimizer_whole()) {
-    scatter(Placement::whole, Placement::shard);
-  } else {
-    transaction_.clear();
-    for (std::size_t i = 0; i < flats.size(); ++i) {
-      transaction_.push_back({.operation = Operation::all_reduce,
-                              .input = whole[i],
-                              .output = whole[i],
-                              .count = memory_->flat(flats[i]).trainable.padded_count,
-                              .dtype = dtype});
-    }
-    submit("backward", flats, *ranks.all);
-  }
-}
-
-/// Adds each rank's gradients, one rank after another, to the sum of this rank's slice: micro-steps are added up in the
-/// order that they have in the global batch, on any number of ranks.
-void Gradients::fold(std::span<FlatId const> flats, std::span<std::byte* const> whole) {
-  transaction_.clear();
-  for (std::size_t i = 0; i < flats.size(); ++i) {
-    auto const& part = memory_->flat(flats[i]).trainable;
-    transaction_.push_back({.operation = Operation::reduce_scatter,
-                            .input = whole[i],
-                            .count = part.shard_count,
-                            .dtype = memory_->request().precision.reduce,
-                            .sums = own_sums(flats[i]),
-                            .accumulate = reduced_before_[flats[i]] != 0});
-  }
-  submit("backward", flats, *memory_->context().reduce.all);
-}
-
-/// Where this rank's slice is among what the optimizer will read.
-float* Gradients::own_sums(FlatId flat) const {
-  auto const slice = memory_->flat(flat).trainable.slice(memory_->place());
-  return reinterpret_cast<float*>(memory_->addresses(flat).reduced) + slice.begin - memory_->optimized(flat).begin;
-}
-
-void Gradients::square(FlatId flat) {
-  auto const count = memory_->flat(flat).trainable.shard_count;
-  auto* const sums = own_sums(flat);
-  memory_->kernels().reduce_epilogue(*stream_, {.source = sums,
-                                                .source_dtype = Dtype::fp32,
-                                                .destination = sums,
-                                                .destination_dtype = Dtype::fp32,
-                                                .count = count,
-                                                .block_sums = memory_->addresses(flat).block_sums,
-                                                .sums_count = count});
-}
-
-void Gradients::submit(std::string_view purpose, std::span<FlatId const> flats, comm::Communicator& communicator) {
-  communicator.submit(*stream_, {purpose, name(flats.front())}, transaction_);
-  memory_->note_call("reduce", flats.front(), transaction_, communicator);
-  for (auto const& each : transaction_) {
-    auto const ranks = each.operation == Operation::all_reduce ? 1 : communicator.world();
-    reduced_bytes_.add(ranks * each.count * bytes_of(each.dtype), communicator, memory_->context().reduce);
-  }
-}
-
-/// Where the optimizer of this rank holds more than what sums leave it, it gets the rest from those that have it.
-void Gradients::share(std::span<FlatId const> flats) {
-  auto const& ranks = memory_->context().reduce;
-  auto const gather = [&](Placement from, Placement to) {
-    transaction_.clear();
-    for (auto const flat : flats) {
-      auto const& part = memory_->flat(flat).trainable;
-      auto const at = memory_->addresses(flat);
-      auto const address = [&](Range const& range) {
-        return at.reduced + (range.begin - memory_->optimized(flat).begin) * bytes_of(at.reduced_dtype);
-      };
-      auto const own = memory_->held(part, from);
-      transaction_.push_back({.operation = Operation::all_gather,
-                              .input = address(own),
-                              .output = address(memory_->held(part, to)),
-                              .count = own.count(),
-                              .dtype = at.reduced_dtype});
-    }
-    submit("share", flats, ranks.between(from, to));
-  };
-  auto const optimizer = memory_->request().placements.optimizer;
-  if (optimizer == Placement::group) {
-    gather(Placement::shard, Placement::group);
-  } else if (optimizer == Placement::whole && memory_->request().sums_by_groups) {
-    gather(Placement::shard, Placement::group);
-    gather(Placement::group, Placement::whole);
-  } else if (optimizer == Placement::whole && folds_) {
-    gather(Placement::shard, Placement::whole);
-  }
-}
-
-/// Adds what sums left of this rank to what the optimizer will read.
-void Gradients::take_over(FlatId flat, std::byte* whole, bool last) {
-  auto const& part = memory_->flat(flat).trainable;
-  auto const at = memory_->addresses(flat);
-  auto const reduced_dtype = memory_->request().precision.reduce;
-  auto const slice = part.slice(memory_->place());
-  bool const summed_whole = memory_->optimizer_whole() && !memory_->request().sums_by_groups;
-  auto const summed = summed_whole ? Range{0, part.padded_count} : slice;
-  device::ReduceEpilogue epilogue;
-  epilogue.source = whole + summed.begin * bytes_of(reduced_dtype);
-  epilogue.source_dtype = reduced_dtype;
-  epilogue.destination = at.reduced + (summed.begin - memory_->optimized(flat).begin) * bytes_of(at.reduced_dtype);
-  epilogue.destination_dtype = at.reduced_dtype;
-  epilogue.count = summed.count();
-  epilogue.accumulate = reduced_before_[flat] != 0;
-  if (last) {
-    epilogue.block_sums = at.block_sums;
-    epilogue.sums_begin = slice.begin - summed.begin;
-    epilogue.sums_count = part.shard_count;
-  }
-  memory_->kernels().reduce_epilogue(*stream_, epilogue);
 }
 
 }  // namespace zeroth::shard

@@ -6,11 +6,11 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "shard/memory.hpp"
 #include "shard/moved_bytes.hpp"
+#include "shard/reducer.hpp"
 #include "shard/replay.hpp"
 #include "shard/slots.hpp"
 
@@ -40,13 +40,12 @@ class Gradients {
   /// zeroes what had none. Where micro-steps are summed up in fp32, adds this one to the sum, which is what is reduced,
   /// and gives up the memory that it was in.
   void end(FlatId flat, bool reduce_next);
-  /// Reduces complete gradients in one transaction, adds the results up over the step's reductions, and with `last`
-  /// leaves the block sums of their squares.
+  /// Reduces complete gradients together; see Reducer.
   void reduce(std::span<FlatId const> flats, bool last);
 
   [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }
   /// Handed to collectives so far, of all their ranks.
-  [[nodiscard]] MovedBytes const& reduced_bytes() const noexcept { return reduced_bytes_; }
+  [[nodiscard]] MovedBytes const& reduced_bytes() const noexcept { return reducer_->moved(); }
 
  private:
   [[nodiscard]] std::int64_t offset_bytes(ParamId param) const noexcept;
@@ -56,39 +55,25 @@ class Gradients {
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
   [[nodiscard]] std::string_view name(FlatId flat) const noexcept { return memory_->flat(flat).name; }
   void fill(FlatId flat, Range range, std::uint8_t value);
-  /// What is reduced, and in which dtype it is.
-  [[nodiscard]] std::pair<std::byte*, Dtype> unreduced(FlatId flat) noexcept;
   void compare(FlatId flat);
   void add_up(FlatId flat, bool last);
-  /// What is reduced, in the reduction's dtype: where it is, or from `free` on, which is moved behind it.
-  [[nodiscard]] std::byte* converted(FlatId flat, std::byte*& free);
-  void sum(std::span<FlatId const> flats, std::span<std::byte* const> whole);
-  void fold(std::span<FlatId const> flats, std::span<std::byte* const> whole);
-  [[nodiscard]] float* own_sums(FlatId flat) const;
-  void square(FlatId flat);
-  void submit(std::string_view purpose, std::span<FlatId const> flats, comm::Communicator& communicator);
-  void share(std::span<FlatId const> flats);
-  void take_over(FlatId flat, std::byte* whole, bool last);
   void give_up(FlatId flat);
 
   Memory* memory_;
   device::Stream* stream_;
   Dtype dtype_;
   bool sums_micro_steps_, poison_;
-  bool folds_;  // reductions add to what the optimizer will read, and nothing is left to take over
   SlotPool pool_;
+  std::unique_ptr<Reducer> reducer_;
   Replay replay_;
   std::int64_t step_ = 0;
   ById<FlatId, Slot> whole_;                              // where gradients are whole
   ById<FlatId, std::unique_ptr<device::Event>> written_;  // on the compute stream
   ById<FlatId, char> accumulating_;                       // what backward writes holds gradients that are needed
   ById<FlatId, char> summed_before_;                      // a micro-step of this step is in the sum
-  ById<FlatId, char> reduced_before_;                     // in this step
   ById<ParamId, char> touched_;                           // beta is 1
   std::vector<ParamId> lent_;                             // whose gradients are being written to copies
-  std::vector<std::byte*> whole_sums_;                    // of what is being reduced
-  std::vector<comm::Collective> transaction_;
-  MovedBytes reduced_bytes_;
+  std::vector<Unreduced> unreduced_;
 };
 
 }  // namespace zeroth::shard

@@ -2,7 +2,6 @@
 #include "shard/memory.hpp"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "zeroth/core/error.hpp"
@@ -28,10 +27,13 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
           Category::slots, plan_.bytes.slots - plan_.disk.memory_bytes() - plan_.parameters_disk.memory_bytes())},
       scratch_{context.device->allocate(Category::scratch, plan_.bytes.scratch)},
       updated_{events_by_flat(context)} {
+  for (auto const& flat : layout().flats()) {
+    routes_.push_back(routes_of(flat, request_, place()));
+  }
   if (context.registers_memory) {
     register_memory();
   }
-  auto const job_goes_on = [all = context.gather.all] {
+  auto const job_goes_on = [all = context.gather.all()] {
     if (auto const failure = all->failure()) {
       throw PeerError{*failure};
     }
@@ -46,13 +48,12 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
   }
   // Transactions of one stream run one after another, whichever communicator they are on.
   std::span const staging{scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)};
-  for (auto* const communicator : {context.reduce.all, context.reduce.group, context.reduce.replicas}) {
-    if (communicator != nullptr) {
-      communicator->set_staging(staging);
-    }
-  }
-  for (auto const& ranks : {context.gather, context.reduce}) {
-    for (auto const* const communicator : {ranks.all, ranks.group, ranks.replicas}) {
+  for (auto const lane : {Lane::gather, Lane::reduce}) {
+    for (auto const axes : Ranks::in_order) {
+      auto* const communicator = ranks(lane).over(axes);
+      if (communicator != nullptr && lane == Lane::reduce) {
+        communicator->set_staging(staging);
+      }
       auto const is = [&](TransactionLog const& log) { return &log.communicator() == communicator; };
       if (communicator != nullptr && std::ranges::none_of(transactions_, is)) {
         transactions_.emplace_back(*communicator);
@@ -69,26 +70,24 @@ void Memory::register_memory() {
       registrations_.push_back(communicator.register_memory(memory));
     }
   };
-  auto const& [gather, reduce] = std::tie(context_.gather, context_.reduce);
-  auto const& placements = request_.placements;
-  auto& gathers = gather.between(placements.parameters, Placement::whole);
-  add(gathers, *parameters_);
-  add(gathers, *slots_);
-  auto const flats = layout().flats().ids();
-  if (std::ranges::any_of(flats, [this](FlatId flat) { return parameters_whole(flat); })) {
-    add(gather.between(placements.optimizer, Placement::whole), *parameters_);
+  auto const add_along = [&](Route const& route, device::Memory& memory) {
+    for (auto const& hop : route.hops) {
+      add(*ranks(route.lane).over(hop.axes), memory);
+    }
+  };
+  add(gathers(), *parameters_);
+  add(gathers(), *slots_);
+  for (auto const& [gather, gather_frozen, sum, share, publish] : routes_) {
+    add_along(publish, *parameters_);
+    add_along(sum, *slots_);
+    add_along(sum, *gradients_);
+    add_along(share, *gradients_);
   }
-  if (placements.parameters != Placement::whole && placements.parameters != placements.optimizer) {
-    add(*reduce.replicas, *parameters_);
-  }
-  for (auto* const sums :
-       request_.sums_by_groups ? std::vector{reduce.group, reduce.replicas} : std::vector{reduce.all}) {
-    add(*sums, *slots_);
-    add(*sums, *gradients_);
-  }
-  if (placements.optimizer == Placement::group) {
-    add(*reduce.replicas, *gradients_);
-  }
+}
+
+comm::Communicator& Memory::gathers() const noexcept {
+  auto const cut = request_.placements.parameters.cut;
+  return *context_.gather.over(cut.empty() ? all_axes : cut);
 }
 
 void Memory::note_call(std::string_view what, std::optional<FlatId> unit, std::span<comm::Collective const> collectives,

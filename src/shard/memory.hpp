@@ -17,6 +17,7 @@
 #include "shard/layout.hpp"
 #include "shard/memory_plan.hpp"
 #include "shard/ranks.hpp"
+#include "shard/route.hpp"
 #include "shard/step_memory.hpp"
 #include "shard/transaction_log.hpp"
 #include "zeroth/comm/communicator.hpp"
@@ -31,7 +32,7 @@ struct ManagerContext {
   device::Device* device = nullptr;
   device::Stream* gather_stream = nullptr;
   device::Stream* reduce_stream = nullptr;
-  Ranks gather, reduce;  ///< Of these streams.
+  Ranks gather, reduce;  ///< Of these streams. See Lane.
   model::Description const* model = nullptr;
   Layout const* layout = nullptr;
   CallLog* calls = nullptr;      ///< Null: nobody asks.
@@ -77,6 +78,8 @@ class Memory {
   [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
   [[nodiscard]] device::Kernels& kernels() const noexcept { return context_.device->kernels(); }
   [[nodiscard]] device::Stream& compute() const noexcept { return context_.device->compute(); }
+  /// Among whom parameters are gathered for a use; where they are whole, all.
+  [[nodiscard]] comm::Communicator& gathers() const noexcept;
   /// `collectives`, of `unit` or some that begin with it, were handed to `among`; see CallLog and TransactionLog.
   void note_call(std::string_view what, std::optional<FlatId> unit, std::span<comm::Collective const> collectives,
                  comm::Communicator const& among);
@@ -84,7 +87,7 @@ class Memory {
   [[nodiscard]] std::span<TransactionLog const> transactions() const noexcept { return transactions_; }
   /// One hash of all the logs in transactions().
   [[nodiscard]] std::uint64_t transactions_hash() const noexcept;
-  [[nodiscard]] int place() const noexcept { return context_.gather.all->rank(); }
+  [[nodiscard]] int place() const noexcept { return context_.gather.all()->rank(); }
   [[nodiscard]] model::Description const& model() const noexcept { return *context_.model; }
   [[nodiscard]] Layout const& layout() const noexcept { return *context_.layout; }
   [[nodiscard]] FlatUnit const& flat(FlatId flat) const noexcept { return context_.layout->flats()[flat]; }
@@ -94,9 +97,14 @@ class Memory {
   }
   [[nodiscard]] bool parameters_whole(FlatId flat) const noexcept { return parameters_of(flat) == Placement::whole; }
   [[nodiscard]] bool gradients_whole() const noexcept { return request_.placements.gradients == Placement::whole; }
-  /// Are sums of gradients apart from what backward writes?
-  [[nodiscard]] bool sums_apart() const noexcept { return !plan_.flats.empty() && plan_.flats.front().reduced >= 0; }
-  [[nodiscard]] bool optimizer_whole() const noexcept { return request_.placements.optimizer == Placement::whole; }
+  /// How `flat`'s states get from where they are to where they must be.
+  [[nodiscard]] Routes const& routes(FlatId flat) const noexcept { return routes_[flat]; }
+  [[nodiscard]] Ranks const& ranks(Lane lane) const noexcept {
+    return lane == Lane::gather ? context_.gather : context_.reduce;
+  }
+  [[nodiscard]] device::Stream& stream(Lane lane) const noexcept {
+    return lane == Lane::gather ? *context_.gather_stream : *context_.reduce_stream;
+  }
   /// Elements of `part` that this rank holds under `placement`.
   [[nodiscard]] Range held(Part const& part, Placement placement) const noexcept {
     return shard::held(part, placement, request_.places, place());
@@ -124,6 +132,7 @@ class Memory {
   ManagerContext context_;
   PlanRequest request_;
   MemoryPlan plan_;
+  ById<FlatId, Routes> routes_;
   std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
   ById<FlatId, std::unique_ptr<device::Event>> updated_;
   std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of parameters, slots and gradients

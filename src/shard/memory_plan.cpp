@@ -40,7 +40,7 @@ struct Held {
 
 Held held_by_each(Part const& part, Placement placement, Places const& places) noexcept {
   auto const count = held(part, placement, places, 0).count();
-  auto const ranks = ranks_of(placement, places);
+  auto const ranks = places.size(placement.cut);
   return {count, count - (part.used_count + ranks - 1) / ranks};
 }
 
@@ -185,16 +185,20 @@ std::int64_t bytes_read_to_gather(FlatUnit const& flat, PlanRequest const& reque
   return frozen_on_disk(flat, request) * element_bytes + whole_blocks(frozen * element_bytes);
 }
 
-int ranks_of(Placement placement, Places const& places) noexcept {
-  return placement == Placement::whole ? 1 : placement == Placement::group ? places.group() : places.world();
+bool sums_in_place(PlanRequest const& request) noexcept {
+  auto const& precision = request.precision;
+  return request.placements.gradients == Placement::whole && !request.several_reductions &&
+         precision.reduce == precision.gradient && precision.accumulate == precision.gradient;
+}
+
+bool folds(PlanRequest const& request) noexcept {
+  return request.folds_into_sums && !request.sums_micro_steps && !sums_in_place(request);
 }
 
 Range held(Part const& part, Placement placement, Places const& places, int place) noexcept {
-  if (placement == Placement::group) {
-    auto const count = places.replicas() * part.shard_count;
-    return {places.piece_of(place) * count, (places.piece_of(place) + 1) * count};
-  }
-  return placement == Placement::whole ? Range{0, part.padded_count} : part.slice(place);
+  auto const count = part.padded_count / places.size(placement.cut);
+  auto const piece = places.index(placement.cut, place);
+  return {piece * count, (piece + 1) * count};
 }
 
 MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
@@ -205,9 +209,6 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
   Cursor parameters{plan.bytes.parameters}, gradients{plan.bytes.gradients}, optimizer{plan.bytes.optimizer},
       slots{plan.bytes.slots}, scratch{plan.bytes.scratch};
   bool const gradients_whole = placements.gradients == Placement::whole;
-  // Reductions happen in place, and the optimizer reads them there, if they leave nothing to convert or to add up.
-  bool const in_place = gradients_whole && !request.several_reductions && precision.reduce == precision.gradient &&
-                        precision.accumulate == precision.gradient;
   std::int64_t largest_shard = 0;
   auto tiles = tiles_of(layout, request);
   auto const on_disk = parameters_on_disk(layout, placements, request.places, request.offload_parameters);
@@ -242,7 +243,7 @@ MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
     }
     if (request.sums_micro_steps) {
       at.sums = take(gradients, plan.padding.gradients, whole, Dtype::fp32);
-    } else if (!in_place) {
+    } else if (!sums_in_place(request)) {
       at.reduced = take(gradients, plan.padding.gradients, updated, precision.accumulate);
     }
     at.block_sums = plan.block_sum_count;

@@ -114,8 +114,11 @@ struct MemoryPlan {
 
 [[nodiscard]] MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request);
 
-/// Among how many ranks one copy is cut.
-[[nodiscard]] int ranks_of(Placement placement, Places const& places) noexcept;
+/// Do reductions happen in what backward writes, where the optimizer reads them? If they leave nothing to convert or to
+/// add up.
+[[nodiscard]] bool sums_in_place(PlanRequest const& request) noexcept;
+/// Do reductions themselves add ranks' micro-steps to what the optimizer will read?
+[[nodiscard]] bool folds(PlanRequest const& request) noexcept;
 
 /// Trainable parameters where a rank has them on the disk: slices that the optimizer of one rank each holds, this one's
 /// and its replicas', so that each is written by itself.

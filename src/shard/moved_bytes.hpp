@@ -3,8 +3,6 @@
 #pragma once
 #include <cstdint>
 
-#include "shard/ranks.hpp"
-
 namespace zeroth::shard {
 
 /// Of the whole that all ranks of a collective bring or get together.
@@ -12,9 +10,9 @@ struct MovedBytes {
   std::int64_t all = 0;
   std::int64_t across_groups = 0;  ///< Of `all`, what ranks of different groups moved; zero where there is one group.
 
-  void add(std::int64_t bytes, comm::Communicator const& among, Ranks const& ranks) noexcept {
+  void add(std::int64_t bytes, bool moves_across_groups) noexcept {
     all += bytes;
-    across_groups += &among == ranks.group || !ranks.in_groups ? 0 : bytes;
+    across_groups += moves_across_groups ? bytes : 0;
   }
 };
 

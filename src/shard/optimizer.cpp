@@ -22,7 +22,7 @@ static_assert(std::is_trivially_copyable_v<StepMemory>);  // it starts as a copy
 Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
     : memory_{&memory},
       stream_{memory.context().reduce_stream},
-      comm_{memory.context().reduce.all},
+      comm_{memory.context().reduce.all()},
       step_{memory.step()},
       host_{memory.context().device->allocate_host(sizeof(StepResults))},
       results_{::new (host_->data()) StepResults{}},
@@ -208,7 +208,7 @@ void Optimizer::update(FlatId flat) {
     next_of_parameters_ = next_of_parameters_ == of_parameters_.size() ? 0 : next_of_parameters_;
   }
   memory_->compute().record(memory_->updated(flat));
-  memory_->context().gather.all->recorder().note("update", "step", memory_->flat(flat).name);
+  memory_->context().gather.all()->recorder().note("update", "step", memory_->flat(flat).name);
 }
 
 /// Of its tiles. The compute stream has waited for them then, as if it had updated them.

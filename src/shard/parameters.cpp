@@ -3,22 +3,20 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::shard {
 
-using comm::Operation;
-
 Parameters::Parameters(Memory& memory)
     : memory_{&memory},
       stream_{memory.context().gather_stream},
-      comm_{&memory.context().gather.between(memory.request().placements.parameters, Placement::whole)},
+      recorder_{&memory.gathers().recorder()},
       dtype_{memory.request().precision.compute},
       poison_{memory.request().poison},
       pool_{*memory.context().device, memory.request().parameter_slots, memory.parameter_slots(), bytes_of(dtype_)},
-      gathers_done_{memory.context().device->make_event()} {
+      gathers_done_{memory.context().device->make_event()},
+      carrier_{memory} {
   for (auto const flat : memory.layout().flats().ids()) {
     whole_.push_back(memory.parameters_whole(flat)
                          ? slot_of_its_own(*memory.context().device, memory.addresses(flat).parameters, flat)
@@ -32,7 +30,7 @@ Parameters::Parameters(Memory& memory)
                  device::Event& published) { publish_tile(tile, slices, bytes_of_each, updated, published); });
     }
   }
-  transaction_.reserve(std::max(std::size_t{2}, memory.flat_count()));
+  trips_.reserve(std::max(std::size_t{2}, memory.flat_count()));
 }
 
 Slot& Parameters::slot(FlatId flat) noexcept {
@@ -60,30 +58,26 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   collect_shards(flat, slot->data);
   {
     device::SpanScope const span{*stream_, "gather", unit.name};
-    comm_->submit(*stream_, {purpose, unit.name}, transaction_);
-    memory_->note_call("gather", flat, transaction_, *comm_);
+    carrier_.run({"gather", purpose}, flat, trips_);
   }
   stream_->record(*slot->ready);
-  gathered_bytes_.add(unit.padded_count() * bytes_of(dtype_), *comm_, memory_->context().gather);
   return true;
 }
 
-/// The gather of `flat` into `whole`. What comes from a disk comes to its place there.
+/// The trips of `flat` into `whole`. What comes from a disk comes to its place there.
 void Parameters::collect_shards(FlatId flat, std::byte* whole) {
   auto const& unit = memory_->flat(flat);
-  auto const placement = memory_->request().placements.parameters;
-  transaction_.clear();
-  std::byte const* source = memory_->addresses(flat).parameters;
+  auto const& routes = memory_->routes(flat);
+  trips_.clear();
+  std::byte* source = memory_->addresses(flat).parameters;
   std::array<std::byte*, 2> own{};
   for (std::size_t i = 0; auto const* part : {&unit.trainable, &unit.frozen}) {
-    auto const held = memory_->held(*part, placement);
-    own[i] = whole + held.begin * bytes_of(dtype_);
+    auto const& route = part == &unit.trainable ? routes.gather : routes.gather_frozen;
+    auto const held = route.hops.front().from;
+    Elements const to{whole, 0, dtype_};
+    own[i] = to.at(held);
     if (held.count() > 0) {
-      transaction_.push_back({.operation = Operation::all_gather,
-                              .input = source == nullptr ? own[i] : source,
-                              .output = whole,
-                              .count = held.count(),
-                              .dtype = dtype_});
+      trips_.push_back({&route, source == nullptr ? to : Elements{source, held.begin, dtype_}, to});
       source += source == nullptr ? 0 : held.count() * bytes_of(dtype_);
       whole += part->padded_count * bytes_of(dtype_);
     }
@@ -110,7 +104,7 @@ void Parameters::await(FlatId flat, std::string_view purpose) {
   if (empty(flat)) {
     return;
   }
-  comm_->recorder().note("wait", purpose, name(flat));
+  recorder_->note("wait", purpose, name(flat));
   auto& compute = memory_->compute();
   auto const& slot = this->slot(flat);
   if (auto* const disk = memory_->disk_of(flat)) {
@@ -128,7 +122,7 @@ void Parameters::release(FlatId flat, std::string_view purpose) {
     return;
   }
   auto& slot = this->slot(flat);
-  comm_->recorder().note("release", purpose, name(flat));
+  recorder_->note("release", purpose, name(flat));
   if (--slot.pins == 0) {
     auto& compute = memory_->compute();
     if (poison_) {
@@ -151,45 +145,32 @@ bool Parameters::publishes_to_replicas() const noexcept {
 }
 
 void Parameters::publish(std::span<FlatId const> flats) {
-  auto const optimizer = memory_->request().placements.optimizer;
-  auto const parameters = flats.empty() ? optimizer : memory_->parameters_of(flats.front());
-  if (parameters == optimizer) {
+  if (flats.empty() || memory_->routes(flats.front()).publish.hops.empty()) {
     return;
   }
-  // Beside the gathers of the next forward, in which the reduce stream has nothing else to do.
-  bool const to_replicas = parameters == Placement::group;
-  auto const& ranks = to_replicas ? memory_->context().reduce : memory_->context().gather;
-  auto& stream = to_replicas ? *memory_->context().reduce_stream : *stream_;
-  auto& holders = ranks.between(optimizer, parameters);
-  transaction_.clear();
-  std::optional<FlatId> first;
+  auto const lane = memory_->routes(flats.front()).publish.lane;
+  auto& stream = memory_->stream(lane);
+  auto const in_memory = [this](FlatId flat) { return memory_->disk_of(flat) == nullptr; };
+  trips_.clear();
   for (auto const flat : flats) {
-    if (memory_->disk_of(flat) != nullptr) {
-      continue;
+    if (in_memory(flat)) {
+      auto const& route = memory_->routes(flat).publish;
+      Elements const held{memory_->addresses(flat).parameters, route.hops.back().to.begin, dtype_};
+      stream.wait(memory_->updated(flat));
+      trips_.push_back({&route, held, held});
     }
-    first = first.value_or(flat);
-    auto const held = memory_->held(memory_->flat(flat).trainable, parameters);
-    auto const updated = memory_->optimized(flat);
-    auto* const data = memory_->addresses(flat).parameters;
-    stream.wait(memory_->updated(flat));
-    transaction_.push_back({.operation = Operation::all_gather,
-                            .input = data + (updated.begin - held.begin) * bytes_of(dtype_),
-                            .output = data,
-                            .count = updated.count(),
-                            .dtype = dtype_});
-    gathered_bytes_.add(held.count() * bytes_of(dtype_), holders, ranks);
   }
-  if (transaction_.empty()) {
+  if (trips_.empty()) {
     return;
   }
   {
-    device::SpanScope const span{stream, "publish", name(*first)};
-    holders.submit(stream, {"publish", name(*first)}, transaction_);
-    memory_->note_call("publish", first, transaction_, holders);
+    auto const first = *std::ranges::find_if(flats, in_memory);
+    device::SpanScope const span{stream, "publish", name(first)};
+    carrier_.run({"publish", "publish"}, first, trips_);
   }
   for (auto const flat : flats) {
-    if (memory_->disk_of(flat) == nullptr) {
-      stream.record(to_replicas ? *published_[flat] : *slot(flat).ready);
+    if (in_memory(flat)) {
+      stream.record(lane == Lane::reduce ? *published_[flat] : *slot(flat).ready);
     }
   }
 }
@@ -198,24 +179,20 @@ void Parameters::publish(std::span<FlatId const> flats) {
 /// blocks, as they are written.
 void Parameters::publish_tile(Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
                               device::Event& published) {
-  auto const& ranks = memory_->context().reduce;
-  auto& stream = *memory_->context().reduce_stream;
-  auto& replicas = ranks.between(Placement::shard, Placement::group);
-  auto const unit = name(tile.flat);
+  auto const& [lane, hops] = memory_->routes(tile.flat).publish;
+  auto const axes = hops.front().axes;
+  auto& stream = memory_->stream(lane);
   stream.wait(updated);
-  transaction_.clear();
-  transaction_.push_back({.operation = Operation::all_gather,
-                          .input = slices + replicas.rank() * bytes_of_each,
-                          .output = slices,
-                          .count = bytes_of_each / bytes_of(dtype_),
-                          .dtype = dtype_});
+  comm::Collective const gather{.operation = comm::Operation::all_gather,
+                                .input = slices + memory_->ranks(lane).over(axes)->rank() * bytes_of_each,
+                                .output = slices,
+                                .count = bytes_of_each / bytes_of(dtype_),
+                                .dtype = dtype_};
   {
-    device::SpanScope const span{stream, "publish", unit};
-    replicas.submit(stream, {"publish", unit}, transaction_);
-    memory_->note_call("publish", tile.flat, transaction_, replicas);
+    device::SpanScope const span{stream, "publish", name(tile.flat)};
+    carrier_.submit(lane, axes, {"publish", "publish"}, tile.flat, {&gather, 1});
   }
   stream.record(published);
-  gathered_bytes_.add(replicas.world() * bytes_of_each, replicas, ranks);
 }
 
 template <class F>

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shard/carrier.hpp"
 #include "shard/memory.hpp"
-#include "shard/moved_bytes.hpp"
 #include "shard/slots.hpp"
 
 namespace zeroth::shard {
@@ -61,7 +61,7 @@ class Parameters {
   [[nodiscard]] std::int64_t evictions() const noexcept { return pool_.unbound(); }
   [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }
   /// Handed to collectives so far, of all their ranks.
-  [[nodiscard]] MovedBytes const& gathered_bytes() const noexcept { return gathered_bytes_; }
+  [[nodiscard]] MovedBytes const& gathered_bytes() const noexcept { return carrier_.moved(); }
 
  private:
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
@@ -75,7 +75,7 @@ class Parameters {
 
   Memory* memory_;
   device::Stream* stream_;
-  comm::Communicator* comm_;  // of gathers
+  comm::FlightRecorder* recorder_;  // of gathers
   Dtype dtype_;
   bool poison_;
   SlotPool pool_;
@@ -83,8 +83,8 @@ class Parameters {
   /// On the reduce stream: this rank has what its replicas updated. Where parameters are cut among a group.
   ById<FlatId, std::unique_ptr<device::Event>> published_;
   std::unique_ptr<device::Event> gathers_done_;
-  std::vector<comm::Collective> transaction_;
-  MovedBytes gathered_bytes_;
+  std::vector<Trip> trips_;
+  Carrier carrier_;
 };
 
 }  // namespace zeroth::shard

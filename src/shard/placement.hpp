@@ -1,14 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where a state lives on a rank.
+/// The axes along which ranks differ, and where a state lives: over which of them it is cut.
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 namespace zeroth::shard {
 
-/// What a rank holds of a part: all of it, what is its own of it where a group has the whole (see Places), or its
-/// slice. Each includes the next. With one group, and with groups of one rank, the second is one of the others, and not
-/// used.
-enum class Placement : std::uint8_t { whole, group, shard };
+/// Data parallelism has two axes. Ranks of a group differ along `shard`, and those that hold the same piece of what is
+/// cut among a group differ along `replicate`. With one group the latter has one rank.
+enum class Axis : std::uint8_t { shard, replicate };
+/// All of them. Who differs along the last one has neighbouring places; see Places.
+inline constexpr std::array every_axis{Axis::shard, Axis::replicate};
+
+/// A set of axes.
+class Axes {
+ public:
+  static constexpr std::size_t sets = std::size_t{1} << every_axis.size();
+
+  constexpr Axes() noexcept = default;
+  constexpr Axes(std::initializer_list<Axis> axes) noexcept {
+    for (auto const axis : axes) {
+      bits_ |= 1U << static_cast<unsigned>(axis);
+    }
+  }
+  [[nodiscard]] constexpr bool contains(Axis axis) const noexcept {
+    return (bits_ >> static_cast<unsigned>(axis) & 1U) != 0;
+  }
+  [[nodiscard]] constexpr bool empty() const noexcept { return bits_ == 0; }
+  /// Different for each set, below `sets`.
+  [[nodiscard]] constexpr std::size_t index() const noexcept { return bits_; }
+  /// Those that are in one of the two sets only.
+  friend constexpr Axes operator^(Axes a, Axes b) noexcept {
+    a.bits_ ^= b.bits_;
+    return a;
+  }
+  friend constexpr bool operator==(Axes, Axes) noexcept = default;
+
+ private:
+  unsigned bits_ = 0;
+};
+
+/// The sets over which something moves.
+inline constexpr Axes all_axes{Axis::shard, Axis::replicate}, group_axes{Axis::shard}, replica_axes{Axis::replicate};
+
+/// Over which axes a state is cut: none leaves every rank the whole, `group` what is its own of it where a group has
+/// the whole, `shard` its slice. Each includes the next. With one group, and with groups of one rank, the second is one
+/// of the others, and not used.
+struct Placement {
+  Axes cut;
+  static Placement const whole, group, shard;
+  friend constexpr bool operator==(Placement, Placement) noexcept = default;
+};
+inline constexpr Placement Placement::whole{};
+inline constexpr Placement Placement::group{group_axes};
+inline constexpr Placement Placement::shard{all_axes};
 
 /// All that distinguishes the stages, as a value. The optimizer is held no coarser than the parameters.
 struct Placements {

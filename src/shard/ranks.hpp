@@ -1,24 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Among whom states move.
 #pragma once
+#include <array>
+
 #include "shard/placement.hpp"
 #include "zeroth/comm/communicator.hpp"
 
 namespace zeroth::shard {
 
-/// Communicators of one stream's work, in order of places. `group` and `replicas` are null where nothing moves among
-/// them.
-struct Ranks {
-  bool in_groups = false;                  ///< Are there several groups?
-  comm::Communicator* all = nullptr;       ///< Sums run over them, and slices are cut for them.
-  comm::Communicator* group = nullptr;     ///< Those that together have the whole of what is cut among a group.
-  comm::Communicator* replicas = nullptr;  ///< Those that hold the same piece of it, one of each group.
+/// On which stream something moves, with communicators of its own.
+enum class Lane : std::uint8_t { gather, reduce };
 
-  /// Who together has all that `coarse` is, where each has `fine` of it: gathered, the pieces of the latter are the
-  /// former. The other way round, that is among whom sums of the former leave everybody the latter.
-  [[nodiscard]] comm::Communicator& between(Placement fine, Placement coarse) const noexcept {
-    return fine == Placement::group ? *group : coarse == Placement::group ? *replicas : *all;
-  }
+/// Communicators of one lane, in order of places: one for each set of axes over which something moves there.
+class Ranks {
+ public:
+  /// The sets, in the order in which all ranks go through them.
+  static constexpr std::array in_order{all_axes, group_axes, replica_axes};
+
+  Ranks() = default;
+  explicit Ranks(comm::Communicator* all) noexcept { set(all_axes, all); }
+  void set(Axes axes, comm::Communicator* communicator) noexcept { over_[axes.index()] = communicator; }
+  /// Null where nothing moves over them.
+  [[nodiscard]] comm::Communicator* over(Axes axes) const noexcept { return over_[axes.index()]; }
+  /// Those for whom slices are cut.
+  [[nodiscard]] comm::Communicator* all() const noexcept { return over(all_axes); }
+
+ private:
+  std::array<comm::Communicator*, Axes::sets> over_{};
 };
 
 }  // namespace zeroth::shard

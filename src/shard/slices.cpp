@@ -201,12 +201,9 @@ void Slices::move(OwnSlice const& held, Range elements, std::byte* piece, Way wa
 
 /// From slices to what is held under `placement`.
 void Slices::submit_gather(FlatId flat, Placement placement, std::span<comm::Collective const> transaction) {
-  auto const& context = memory_->context();
-  bool const from_replicas = placement == Placement::group;
-  (from_replicas ? context.reduce : context.gather)
-      .between(Placement::shard, placement)
-      .submit(*(from_replicas ? context.reduce_stream : context.gather_stream), {"restore", memory_->flat(flat).name},
-              transaction);
+  auto const& unit = memory_->flat(flat);
+  auto const [lane, hops] = route_of_gather(unit.trainable, Placement::shard, placement, memory_->request().places, 0);
+  memory_->ranks(lane).over(hops.front().axes)->submit(memory_->stream(lane), {"restore", unit.name}, transaction);
 }
 
 }  // namespace zeroth::shard

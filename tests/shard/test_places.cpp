@@ -20,7 +20,7 @@ TEST_CASE("places: one group keeps the order of ranks") {
     for (int rank = 0; rank < world; ++rank) {
       CHECK(places.place_of(rank) == rank);
       CHECK(places.rank_at(rank) == rank);
-      CHECK(places.group_of(rank) == 0);
+      CHECK(places.index(shard::replica_axes, rank) == 0);
     }
   }
 }
@@ -37,7 +37,9 @@ TEST_CASE("places: groups are consecutive ranks, and replicas neighbouring place
       auto const place = places.place_of(rank);
       taken.insert(place);
       CHECK(places.rank_at(place) == rank);
-      CHECK(places.group_of(rank) == rank / group);
+      CHECK(places.index(shard::replica_axes, place) == rank / group);
+      CHECK(places.index(shard::group_axes, place) == rank % group);
+      CHECK(places.index(shard::all_axes, place) == place);
       // The first ranks of all groups, then the second ones, ...
       CHECK(place / places.replicas() == rank % group);
       CHECK(place % places.replicas() == rank / group);

@@ -80,8 +80,8 @@ struct Rank {
         memory{{.device = device.get(),
                 .gather_stream = gather_stream.get(),
                 .reduce_stream = reduce_stream.get(),
-                .gather = {.all = gather.get()},
-                .reduce = {.all = reduce.get()},
+                .gather = shard::Ranks{gather.get()},
+                .reduce = shard::Ranks{reduce.get()},
                 .model = &model.description(),
                 .layout = &layout},
                request(placements, change)} {}
@@ -89,6 +89,7 @@ struct Rank {
   shard::PlanRequest request(Placements const& placements, Change const& change) const {
     shard::PlanRequest request;
     request.placements = placements;
+    request.places = {world, world};
     request.parameter_slots = one_slot_each_class(layout);
     request.gradient_slots = one_slot_each_class(layout);
     request.largest_bucket_count = shard::alignment_count * 100;

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/reducer.hpp"
+
+#include <utility>
+
+namespace zeroth::shard {
+namespace {
+
+constexpr Carrier::Names reduction{"reduce", "backward"};
+
+/// Sums in place in the dtype that travels, then adds what is left of them to what the optimizer reads.
+class InPlaceReducer final : public Reducer {
+ public:
+  explicit InPlaceReducer(Memory& memory) : Reducer{memory} {}
+
+ private:
+  void sum(std::span<Unreduced const> gradients, bool last) override {
+    for (auto const& [flat, data, dtype] : gradients) {
+      Elements const whole{data, 0, dtype};
+      trips().push_back({&memory().routes(flat).sum, whole, whole});
+    }
+    run(reduction, gradients);
+    for (auto const& each : gradients) {
+      take_over(each, last);
+    }
+  }
+
+  void take_over(Unreduced const& gradient, bool last) {
+    auto const flat = gradient.flat;
+    auto const summed = memory().routes(flat).sum.hops.back().to;
+    auto const slice = memory().flat(flat).trainable.slice(memory().place());
+    auto const read = read_by_optimizer(flat);
+    device::ReduceEpilogue epilogue;
+    epilogue.source = gradient.data + summed.begin * bytes_of(gradient.dtype);
+    epilogue.source_dtype = gradient.dtype;
+    epilogue.destination = read.at(summed);
+    epilogue.destination_dtype = read.dtype;
+    epilogue.count = summed.count();
+    epilogue.accumulate = summed_before(flat);
+    if (last) {
+      epilogue.block_sums = memory().addresses(flat).block_sums;
+      epilogue.sums_begin = slice.begin - summed.begin;
+      epilogue.sums_count = slice.count();
+    }
+    memory().kernels().reduce_epilogue(memory().stream(Lane::reduce), epilogue);
+  }
+};
+
+/// Adds each rank's gradients, one rank after another, to the sum of this rank's slice: micro-steps are added up in the
+/// order that they have in the global batch, on any number of ranks.
+class FoldingReducer final : public Reducer {
+ public:
+  explicit FoldingReducer(Memory& memory) : Reducer{memory} {}
+
+ private:
+  void sum(std::span<Unreduced const> gradients, bool last) override {
+    for (auto const& [flat, data, dtype] : gradients) {
+      trips().push_back({&memory().routes(flat).sum, {data, 0, dtype}, {}, own_sums(flat), summed_before(flat)});
+    }
+    run(reduction, gradients);
+    if (!last) {
+      return;
+    }
+    for (auto const& [flat, data, dtype] : gradients) {
+      auto const count = memory().flat(flat).trainable.shard_count;
+      auto* const sums = own_sums(flat);
+      memory().kernels().reduce_epilogue(memory().stream(Lane::reduce),
+                                         {.source = sums,
+                                          .source_dtype = Dtype::fp32,
+                                          .destination = sums,
+                                          .destination_dtype = Dtype::fp32,
+                                          .count = count,
+                                          .block_sums = memory().addresses(flat).block_sums,
+                                          .sums_count = count});
+    }
+  }
+
+  /// Where this rank's slice is among what the optimizer will read.
+  [[nodiscard]] float* own_sums(FlatId flat) const {
+    auto const slice = memory().flat(flat).trainable.slice(memory().place());
+    return reinterpret_cast<float*>(read_by_optimizer(flat).at(slice));
+  }
+};
+
+}  // namespace
+
+Reducer::Reducer(Memory& memory) : memory_{&memory}, carrier_{memory}, summed_before_(memory.flat_count(), 0) {
+  trips_.reserve(memory.flat_count());
+  converted_.reserve(memory.flat_count());
+}
+
+void Reducer::reduce(std::span<Unreduced const> gradients, bool last) {
+  auto const dtype = memory_->request().precision.reduce;
+  std::byte* free = memory_->conversion();
+  converted_.clear();
+  for (auto each : gradients) {
+    if (each.dtype != dtype) {
+      auto const count = memory_->flat(each.flat).trainable.padded_count;
+      memory_->kernels().convert(memory_->stream(Lane::reduce), free, dtype, each.data, each.dtype, count);
+      each = {each.flat, std::exchange(free, free + count * bytes_of(dtype)), dtype};
+    }
+    converted_.push_back(each);
+  }
+  sum(converted_, last);
+  if (last) {
+    share(converted_);
+  }
+  for (auto const& each : converted_) {
+    summed_before_[each.flat] = last ? 0 : 1;
+  }
+}
+
+Elements Reducer::read_by_optimizer(FlatId flat) const noexcept {
+  auto const at = memory_->addresses(flat);
+  return {at.reduced, memory_->optimized(flat).begin, at.reduced_dtype};
+}
+
+void Reducer::run(Carrier::Names const& names, std::span<Unreduced const> gradients) {
+  carrier_.run(names, gradients.front().flat, trips_);
+  trips_.clear();
+}
+
+/// Where the optimizer of this rank holds more than what sums leave it, it gets the rest from those that have it.
+void Reducer::share(std::span<Unreduced const> gradients) {
+  for (auto const& each : gradients) {
+    auto const read = read_by_optimizer(each.flat);
+    trips_.push_back({&memory_->routes(each.flat).share, read, read});
+  }
+  run({"share", "share"}, gradients);
+}
+
+std::unique_ptr<Reducer> make_reducer(Memory& memory) {
+  if (folds(memory.request())) {
+    return std::make_unique<FoldingReducer>(memory);
+  }
+  return std::make_unique<InPlaceReducer>(memory);
+}
+
+}  // namespace zeroth::shard

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/route.hpp"
+
+#include <span>
+
+namespace zeroth::shard {
+namespace {
+
+using comm::Operation;
+
+/// From each placement of `path` to the next that is another one.
+std::vector<Hop> hops_along(Part const& part, std::initializer_list<Placement> path, Operation operation,
+                            Places const& places, int place) {
+  std::vector<Hop> hops;
+  Placement at = *path.begin();
+  for (auto const next : path) {
+    if (next != at) {
+      hops.push_back({operation, at.cut ^ next.cut, held(part, at, places, place), held(part, next, places, place)});
+    }
+    at = next;
+  }
+  return hops;
+}
+
+}  // namespace
+
+Route route_of_gather(Part const& part, Placement from, Placement to, Places const& places, int place) {
+  auto hops = hops_along(part, {from, to}, Operation::all_gather, places, place);
+  // What replicas hand each other goes beside the gathers of groups, where the reduce stream has nothing else to do.
+  bool const among_replicas = !hops.empty() && hops.front().axes == replica_axes;
+  return {among_replicas ? Lane::reduce : Lane::gather, std::move(hops)};
+}
+
+Routes routes_of(FlatUnit const& flat, PlanRequest const& request, int place) {
+  auto const& places = request.places;
+  auto const& part = flat.trainable;
+  auto const optimizer = request.placements.optimizer;
+  auto const parameters = placement_of_parameters(flat, request.placements);
+  bool const by_groups = request.sums_by_groups;
+  // An optimizer that holds everything is left everything by one sum, unless what is summed is to be sliced.
+  bool const sums_whole = optimizer == Placement::whole && !by_groups && !folds(request);
+  auto const scattered = [&](Placement by_way_of) {
+    return hops_along(part, {Placement::whole, by_way_of, Placement::shard}, Operation::reduce_scatter, places, place);
+  };
+  auto const shared = [&](Placement by_way_of) {
+    return hops_along(part, {Placement::shard, by_way_of, optimizer}, Operation::all_gather, places, place);
+  };
+  Routes routes;
+  routes.gather = route_of_gather(part, parameters, Placement::whole, places, place);
+  routes.gather_frozen = route_of_gather(flat.frozen, parameters, Placement::whole, places, place);
+  routes.publish = route_of_gather(part, optimizer, parameters, places, place);
+  routes.sum.lane = routes.share.lane = Lane::reduce;
+  if (sums_whole) {
+    Range const all{0, part.padded_count};
+    routes.sum.hops = {{Operation::all_reduce, all_axes, all, all}};
+  } else {
+    routes.sum.hops = scattered(by_groups ? Placement::group : Placement::whole);
+    routes.share.hops = shared(by_groups && optimizer == Placement::whole ? Placement::group : Placement::shard);
+  }
+  return routes;
+}
+
+}  // namespace zeroth::shard
