@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "core/block_file.hpp"
 #include "device/kernels.hpp"
+#include "shard/reducer.hpp"
 #include "shard/step_memory.hpp"
 #include "zeroth/optim/step_scalars.hpp"
 
@@ -166,6 +168,100 @@ void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId
   plan.bytes.slots += disk.memory_bytes();
 }
 
+/// A piece of `category` for a state of a flat unit.
+std::int64_t take(std::int64_t& category, std::int64_t& padding, Held const& state, Dtype dtype) noexcept {
+  padding += state.padding_count * bytes_of(dtype);
+  return Cursor{category}.take(state.count * bytes_of(dtype));
+}
+
+void plan_parameters(Layout const& layout, ById<FlatId, char> const& on_disk, PlanRequest const& request,
+                     MemoryPlan& plan) {
+  for (auto const flat : plan.flats.ids()) {
+    auto const& unit = layout.flats()[flat];
+    auto const placement = placement_of_parameters(unit, request.placements);
+    if (on_disk[flat] == 0) {
+      plan.flats[flat].parameters = take(plan.bytes.parameters, plan.padding.parameters,
+                                         held_by_each(unit.trainable, placement, request.places) +
+                                             held_by_each(unit.frozen, placement, request.places),
+                                         request.precision.compute);
+    }
+  }
+}
+
+/// What backward writes, where it is whole, and sums of it, where they are apart.
+void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
+  auto const& [placements, places, precision] = std::tie(request.placements, request.places, request.precision);
+  auto& bytes = plan.bytes.gradients;
+  auto& padding = plan.padding.gradients;
+  for (auto const flat : plan.flats.ids()) {
+    auto& at = plan.flats[flat];
+    auto const& part = layout.flats()[flat].trainable;
+    auto const whole = held_by_each(part, Placement::whole, places);
+    if (placements.gradients == Placement::whole) {
+      at.gradient = take(bytes, padding, whole, precision.gradient);
+    }
+    if (request.sums_micro_steps) {
+      at.sums = take(bytes, padding, whole, Dtype::fp32);
+    } else if (!sums_in_place(request)) {
+      at.reduced = take(bytes, padding, held_by_each(part, placements.optimizer, places), precision.accumulate);
+    }
+  }
+}
+
+/// Masters and the rule's states, those of them that are in memory.
+void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
+  auto const& precision = request.precision;
+  auto const state_count = static_cast<std::size_t>(optim::state_count(request.update.rule));
+  auto& bytes = plan.bytes.optimizer;
+  auto& padding = plan.padding.optimizer;
+  for (auto const flat : plan.flats.ids()) {
+    auto& at = plan.flats[flat];
+    auto const updated = held_by_each(layout.flats()[flat].trainable, request.placements.optimizer, request.places);
+    Held const in_memory{at.in_memory_count,
+                         std::max(std::int64_t{0}, updated.padding_count - (updated.count - at.in_memory_count))};
+    if (precision.has_master()) {
+      at.master = take(bytes, padding, in_memory, precision.master);
+    }
+    for (std::size_t k = 0; k < state_count; ++k) {
+      at.states[k] = take(bytes, padding, in_memory, precision.states);
+    }
+  }
+}
+
+void plan_slots(PlanRequest const& request, MemoryPlan& plan) {
+  Cursor slots{plan.bytes.slots};
+  plan.parameter_slots = slots.take(request.parameter_slots.total_count() * bytes_of(request.precision.compute));
+  plan.gradient_slots = slots.take(request.gradient_slots.total_count() * bytes_of(request.precision.gradient));
+}
+
+void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
+  Cursor scratch{plan.bytes.scratch};
+  std::int64_t largest_shard = 0;
+  for (auto const flat : plan.flats.ids()) {
+    auto const& unit = layout.flats()[flat];
+    plan.flats[flat].block_sums = plan.block_sum_count;
+    plan.block_sum_count += device::sum_blocks(unit.trainable.shard_count);
+    largest_shard = std::max({largest_shard, unit.trainable.shard_count, unit.frozen.shard_count});
+  }
+  plan.block_sums = scratch.take(plan.block_sum_count * bytes_of(Dtype::fp32));
+  plan.scalars = scratch.take(static_cast<std::int64_t>(sizeof(StepMemory)));
+  if (auto const bytes = Reducer::scratch_bytes(request); bytes > 0) {
+    plan.conversion = scratch.take(bytes);
+  }
+  plan.comm_staging_bytes = request.comm_staging_bytes;
+  plan.comm_staging = scratch.take(request.comm_staging_bytes);
+  plan.transfer_bytes = std::min(largest_shard * bytes_of(Dtype::fp32), std::int64_t{1} << 20U);
+  plan.transfer = scratch.take(plan.transfer_bytes);
+  if (request.poison) {
+    for (auto const flat : plan.flats.ids()) {
+      auto const& unit = layout.flats()[flat];
+      auto& at = plan.flats[flat];
+      at.lent_parameters = scratch.take(unit.padded_count() * bytes_of(request.precision.compute));
+      at.lent_gradient = scratch.take(unit.trainable.padded_count * bytes_of(request.precision.gradient));
+    }
+  }
+}
+
 }  // namespace
 
 StoredSlices slices_on_disk(FlatUnit const& flat, PlanRequest const& request) noexcept {
@@ -202,73 +298,18 @@ Range held(Part const& part, Placement placement, Places const& places, int plac
 }
 
 MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
-  auto const& placements = request.placements;
-  auto const& precision = request.precision;
-  auto const state_count = optim::state_count(request.update.rule);
   MemoryPlan plan;
-  Cursor parameters{plan.bytes.parameters}, gradients{plan.bytes.gradients}, optimizer{plan.bytes.optimizer},
-      slots{plan.bytes.slots}, scratch{plan.bytes.scratch};
-  bool const gradients_whole = placements.gradients == Placement::whole;
-  std::int64_t largest_shard = 0;
   auto tiles = tiles_of(layout, request);
-  auto const on_disk = parameters_on_disk(layout, placements, request.places, request.offload_parameters);
-  auto const take = [](Cursor& cursor, std::int64_t& padding, Held const& state, Dtype dtype) {
-    padding += state.padding_count * bytes_of(dtype);
-    return cursor.take(state.count * bytes_of(dtype));
-  };
-
-  for (auto const& flat : layout.flats()) {
-    FlatOffsets at;
-    auto const& part = flat.trainable;
-    auto const updated = held_by_each(part, placements.optimizer, request.places);
-    at.in_memory_count = tiles.in_memory[plan.flats.next_id()];
-    Held const in_memory{at.in_memory_count,
-                         std::max(std::int64_t{0}, updated.padding_count - (updated.count - at.in_memory_count))};
-    auto const of_parameters = placement_of_parameters(flat, placements);
-    if (on_disk[plan.flats.next_id()] == 0) {
-      at.parameters = take(
-          parameters, plan.padding.parameters,
-          held_by_each(part, of_parameters, request.places) + held_by_each(flat.frozen, of_parameters, request.places),
-          precision.compute);
-    }
-    if (precision.has_master()) {
-      at.master = take(optimizer, plan.padding.optimizer, in_memory, precision.master);
-    }
-    for (std::size_t k = 0; k < static_cast<std::size_t>(state_count); ++k) {
-      at.states[k] = take(optimizer, plan.padding.optimizer, in_memory, precision.states);
-    }
-    auto const whole = held_by_each(part, Placement::whole, request.places);
-    if (gradients_whole) {
-      at.gradient = take(gradients, plan.padding.gradients, whole, precision.gradient);
-    }
-    if (request.sums_micro_steps) {
-      at.sums = take(gradients, plan.padding.gradients, whole, Dtype::fp32);
-    } else if (!sums_in_place(request)) {
-      at.reduced = take(gradients, plan.padding.gradients, updated, precision.accumulate);
-    }
-    at.block_sums = plan.block_sum_count;
-    plan.block_sum_count += device::sum_blocks(part.shard_count);
-    largest_shard = std::max({largest_shard, part.shard_count, flat.frozen.shard_count});
-    plan.flats.push_back(at);
+  auto const on_disk = parameters_on_disk(layout, request.placements, request.places, request.offload_parameters);
+  for (auto const count : tiles.in_memory) {
+    plan.flats.push_back({});
+    plan.flats.back().in_memory_count = count;
   }
-  plan.parameter_slots = slots.take(request.parameter_slots.total_count() * bytes_of(precision.compute));
-  plan.gradient_slots = slots.take(request.gradient_slots.total_count() * bytes_of(precision.gradient));
-  plan.block_sums = scratch.take(plan.block_sum_count * bytes_of(Dtype::fp32));
-  plan.scalars = scratch.take(static_cast<std::int64_t>(sizeof(StepMemory)));
-  if (precision.reduce != (request.sums_micro_steps ? Dtype::fp32 : precision.gradient)) {
-    plan.conversion = scratch.take(request.largest_bucket_count * bytes_of(precision.reduce));
-  }
-  plan.comm_staging_bytes = request.comm_staging_bytes;
-  plan.comm_staging = scratch.take(request.comm_staging_bytes);
-  plan.transfer_bytes = std::min(largest_shard * bytes_of(Dtype::fp32), std::int64_t{1} << 20U);
-  plan.transfer = scratch.take(plan.transfer_bytes);
-  if (request.poison) {
-    for (auto const flat : plan.flats.ids()) {
-      auto const& unit = layout.flats()[flat];
-      plan.flats[flat].lent_parameters = scratch.take(unit.padded_count() * bytes_of(precision.compute));
-      plan.flats[flat].lent_gradient = scratch.take(unit.trainable.padded_count * bytes_of(precision.gradient));
-    }
-  }
+  plan_parameters(layout, on_disk, request, plan);
+  plan_gradients(layout, request, plan);
+  plan_optimizer(layout, request, plan);
+  plan_slots(request, plan);
+  plan_scratch(layout, request, plan);
   plan_parameters_disk(layout, tiles, on_disk, request, plan);
   plan_disk(layout, std::move(tiles), request, plan);
   return plan;

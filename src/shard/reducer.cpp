@@ -24,26 +24,6 @@ class InPlaceReducer final : public Reducer {
       take_over(each, last);
     }
   }
-
-  void take_over(Unreduced const& gradient, bool last) {
-    auto const flat = gradient.flat;
-    auto const summed = memory().routes(flat).sum.hops.back().to;
-    auto const slice = memory().flat(flat).trainable.slice(memory().place());
-    auto const read = read_by_optimizer(flat);
-    device::ReduceEpilogue epilogue;
-    epilogue.source = gradient.data + summed.begin * bytes_of(gradient.dtype);
-    epilogue.source_dtype = gradient.dtype;
-    epilogue.destination = read.at(summed);
-    epilogue.destination_dtype = read.dtype;
-    epilogue.count = summed.count();
-    epilogue.accumulate = summed_before(flat);
-    if (last) {
-      epilogue.block_sums = memory().addresses(flat).block_sums;
-      epilogue.sums_begin = slice.begin - summed.begin;
-      epilogue.sums_count = slice.count();
-    }
-    memory().kernels().reduce_epilogue(memory().stream(Lane::reduce), epilogue);
-  }
 };
 
 /// Adds each rank's gradients, one rank after another, to the sum of this rank's slice: micro-steps are added up in the
@@ -89,6 +69,12 @@ Reducer::Reducer(Memory& memory) : memory_{&memory}, carrier_{memory}, summed_be
   converted_.reserve(memory.flat_count());
 }
 
+std::int64_t Reducer::scratch_bytes(PlanRequest const& request) noexcept {
+  auto const& precision = request.precision;
+  bool const converts = precision.reduce != (request.sums_micro_steps ? Dtype::fp32 : precision.gradient);
+  return converts ? request.largest_bucket_count * bytes_of(precision.reduce) : 0;
+}
+
 void Reducer::reduce(std::span<Unreduced const> gradients, bool last) {
   auto const dtype = memory_->request().precision.reduce;
   std::byte* free = memory_->conversion();
@@ -118,6 +104,26 @@ Elements Reducer::read_by_optimizer(FlatId flat) const noexcept {
 void Reducer::run(Carrier::Names const& names, std::span<Unreduced const> gradients) {
   carrier_.run(names, gradients.front().flat, trips_);
   trips_.clear();
+}
+
+void Reducer::take_over(Unreduced const& gradient, bool last) {
+  auto const flat = gradient.flat;
+  auto const summed = memory_->routes(flat).sum.hops.back().to;
+  auto const slice = memory_->flat(flat).trainable.slice(memory_->place());
+  auto const read = read_by_optimizer(flat);
+  device::ReduceEpilogue epilogue;
+  epilogue.source = gradient.data + summed.begin * bytes_of(gradient.dtype);
+  epilogue.source_dtype = gradient.dtype;
+  epilogue.destination = read.at(summed);
+  epilogue.destination_dtype = read.dtype;
+  epilogue.count = summed.count();
+  epilogue.accumulate = summed_before(flat);
+  if (last) {
+    epilogue.block_sums = memory_->addresses(flat).block_sums;
+    epilogue.sums_begin = slice.begin - summed.begin;
+    epilogue.sums_count = slice.count();
+  }
+  memory_->kernels().reduce_epilogue(memory_->stream(Lane::reduce), epilogue);
 }
 
 /// Where the optimizer of this rank holds more than what sums leave it, it gets the rest from those that have it.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "shard/carrier.hpp"
 #include "shard/memory.hpp"
@@ -28,6 +29,9 @@ class Reducer {
   /// complete: leaves the block sums of their squares, and all that the optimizer of this rank holds. What the
   /// gradients are in may be overwritten.
   void reduce(std::span<Unreduced const> gradients, bool last);
+  /// Of memory that a plan has for it: to convert what is reduced together to the dtype that travels. 0: it travels as
+  /// it is.
+  [[nodiscard]] static std::int64_t scratch_bytes(PlanRequest const& request) noexcept;
   /// Of all ranks, so far.
   [[nodiscard]] MovedBytes const& moved() const noexcept { return carrier_.moved(); }
 
@@ -36,6 +40,9 @@ class Reducer {
   /// Sums them over ranks into what the optimizer reads. They are in the dtype that travels.
   virtual void sum(std::span<Unreduced const> gradients, bool last) = 0;
 
+  /// Adds what the route `sum` left of `gradient`, which it summed in place, to what the optimizer reads; with `last`
+  /// leaves its block sums.
+  void take_over(Unreduced const& gradient, bool last);
   [[nodiscard]] bool summed_before(FlatId flat) const noexcept { return summed_before_[flat] != 0; }
   /// What the optimizer of this rank reads.
   [[nodiscard]] Elements read_by_optimizer(FlatId flat) const noexcept;
