@@ -292,6 +292,9 @@ bool folds(PlanRequest const& request) noexcept {
 }
 
 Range held(Part const& part, Placement placement, Places const& places, int place) noexcept {
+  if (placement == Placement::whole || placement == Placement::shard) {  // asked for at every address: no divisions
+    return placement == Placement::whole ? Range{0, part.padded_count} : part.slice(place);
+  }
   auto const count = part.padded_count / places.size(placement.cut);
   auto const piece = places.index(placement.cut, place);
   return {piece * count, (piece + 1) * count};

@@ -128,6 +128,9 @@ void Reducer::take_over(Unreduced const& gradient, bool last) {
 
 /// Where the optimizer of this rank holds more than what sums leave it, it gets the rest from those that have it.
 void Reducer::share(std::span<Unreduced const> gradients) {
+  if (memory_->routes(gradients.front().flat).share.hops.empty()) {
+    return;
+  }
   for (auto const& each : gradients) {
     auto const read = read_by_optimizer(each.flat);
     trips_.push_back({&memory_->routes(each.flat).share, read, read});
