@@ -118,7 +118,7 @@ def gpu():
                "step_ms": 1300.0, "exposed_comm_ms": 10.0, "tokens_per_s": 50_000.0, "mfu": 0.5, "losses": [10.5], "planned_bytes": 2**34,
                "measured_bytes": 2**34, "as_planned": True}
     check = {"gpus": [{"name": "NVIDIA H100 80GB HBM3", "memory": "81559 MiB", "driver": "580.1"}], "commit": "0123abc",
-             "tests": {"passed": ["a", "b"], "failed": [], "skipped": [], "for more GPUs": ["c"]}, "problems": ["x failed: it | broke"],
+             "tests": {"passed": ["a", "b"], "failed": [], "skipped": [], "for more GPUs": ["c"]}, "problems": [],
              "adamw": [{"gradient": "bf16", "parameter": "bf16", "gb_per_s": 2900.0, "ratio": 0.97}],
              "layers": [{"what": "attention", "times": 48, "us": 100.0, "us_of_all": 4800.0, "tflop_per_s": 200.4},
                         {"what": "all", "us_of_all": 6000.0, "tflop_per_s": 160.0}],
