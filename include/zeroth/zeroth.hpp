@@ -9,6 +9,7 @@
 #include "zeroth/core/view.hpp"
 #include "zeroth/data/sample_order.hpp"
 #include "zeroth/engine/engine.hpp"
+#include "zeroth/engine/mesh.hpp"
 #include "zeroth/engine/plan.hpp"
 #include "zeroth/model/model.hpp"
 #include "zeroth/monitor/monitor.hpp"

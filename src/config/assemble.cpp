@@ -256,6 +256,12 @@ ReportSettings reports(Values const& values) {
 
 }  // namespace
 
+PipelineSettings pipeline(Values const& values) {
+  return {static_cast<int>(values.get<"zeroth.mesh.pipeline">()), values.get<"zeroth.pipeline.schedule">() == "gpipe"
+                                                                      ? PipelineSchedule::gpipe
+                                                                      : PipelineSchedule::one_forward_one_backward};
+}
+
 Settings assemble(Values const& values, optim::Own const* own) {
   Settings settings;
   settings.stage = static_cast<int>(values.get<"zero_optimization.stage">());
@@ -273,6 +279,7 @@ Settings assemble(Values const& values, optim::Own const* own) {
                               accumulates_in_fp32(values);
   settings.replay_every = values.get<"zeroth.replay_every">();
   settings.same_bits_at_any_ranks = values.get<"zeroth.same_bits_at_any_ranks">();
+  settings.pipeline = pipeline(values);
   settings.groups = groups(values);
   settings.offload = offload(values);
   settings.reduce_bucket_count = values.get<"zero_optimization.reduce_bucket_size">();

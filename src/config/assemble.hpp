@@ -11,6 +11,9 @@ namespace zeroth::config {
 
 [[nodiscard]] Dtype dtype_named(std::string_view name);
 
+/// Of a mesh. Not of what a file leaves open.
+[[nodiscard]] PipelineSettings pipeline(Values const& values);
+
 /// All values are known and hold the rules.
 /// `own`: instead of a rule by optimizer.type, or null.
 [[nodiscard]] Settings assemble(Values const& values, optim::Own const* own);

@@ -181,6 +181,8 @@ ActivationSettings Config::activation_checkpointing() const {
           .cpu_checkpointing = values.get<"activation_checkpointing.cpu_checkpointing">()};
 }
 
+PipelineSettings Config::pipeline() const { return config::pipeline(state_->values); }
+
 std::vector<config::OpenValue> const& Config::open() const noexcept { return state_->open; }
 config::Notes const& Config::notes() const noexcept { return state_->notes; }
 std::string const& Config::source() const noexcept { return state_->source; }

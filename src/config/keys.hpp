@@ -97,6 +97,7 @@ inline constexpr Name scheduler_names[] = {{"WarmupLR", "WarmupLR"},
                                            {"OneCycle", "OneCycle"},
                                            {"LRRangeTest", "LRRangeTest"}};
 inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
+inline constexpr Name pipeline_schedule_names[] = {{"gpipe", "gpipe"}, {"1f1b", "1f1b"}};
 inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
                                                   {"last_micro_step", "last_micro_step"}};
 inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "nvme"}};
@@ -378,6 +379,10 @@ inline constexpr Key keys[] = {
    .derive = derive::reduce_gradients,
    .why = "last_micro_step at stages 0 and 1, every_micro_step at stages 2 and 3 and with zeroth.same_bits_at_any_ranks",
    .meaning = "When gradients leave a rank: after every micro-step, or once, after they were added up on the rank. Roundings follow it: with several micro-steps give it, and every stage trains the same."},
+  {.path = "zeroth.mesh.pipeline", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
+   .meaning = "Stages of a pipeline, each of as many ranks in a row as the job's ranks are divided by it: see zeroth::Mesh. What depends on the number of ranks, batch sizes too, follows from the ranks of a stage."},
+  {.path = "zeroth.pipeline.schedule", .kind = Kind::name, .names = pipeline_schedule_names, .value = "1f1b",
+   .meaning = "With `zeroth.mesh.pipeline`: the order in which a stage runs its micro-steps forward and backward. `gpipe` runs all forward first; `1f1b` holds the activations of no more micro-steps than there are stages. The bits are the same."},
   {.path = "zeroth.same_bits_at_any_ranks", .kind = Kind::boolean, .value = false,
    .meaning = "The same global batch gives the same losses and weights on any number of ranks: micro-steps are added to fp32 sums one after another, in the order that they have in the batch. Refuses what cannot keep it; with 16-bit gradients and one micro-step it costs 4 bytes for each element that a rank updates."},
   {.path = "zeroth.replay_every", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,

@@ -73,7 +73,7 @@ optim::StepRules rules_for(EngineState const& engine, StepOptions const& options
 
 /// Once: what has become NaN stays so, and every report says it again.
 void tell_nonfinite(EngineState& engine, StepReport const& report) {
-  if (report.nonfinite && !report.skipped && !engine.told_nonfinite && engine.exchange().rank() == 0) {
+  if (report.nonfinite && !report.skipped && !engine.told_nonfinite && engine.speaks()) {
     engine.told_nonfinite = true;
     logger().warn(
         "{}step {}: the gradient was not finite, its norm is {}, and all ranks updated: weights may be NaN from now "
@@ -143,6 +143,21 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
                  fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more", options.keep_every));
 }
 
+/// Of the stage, where it has the parameter.
+std::optional<ParamId> expect_values(EngineState const& engine, ModelId model, ParamId param, std::int64_t count,
+                                     char const* call) {
+  auto const& share = engine.share;
+  if (!share.knows(model, param) || share.owned(param).stage == share.stage()) {
+    auto const local = share.local(model, param, call);
+    engine.protocol->check_param(model, local, call);
+    check_count(*engine.model, local, count, call);
+    return local;
+  }
+  ZEROTH_EXPECTS(count == share.count(param), fmt::format("{} of parameter \"{}\" with {} values: it has {}", call,
+                                                          share.name(param), count, share.count(param)));
+  return std::nullopt;
+}
+
 /// The sums that step() will decide on.
 optim::StepSums sum_step(EngineState& engine) {
   auto& book = *engine.book;
@@ -168,9 +183,21 @@ AnyEngine::AnyEngine(Job& job, Model const& model, Config const& config, Dtype c
     : state_{(check_types(config, compute, gradient), std::make_unique<EngineState>(job, model, config))},
       accumulation_{static_cast<int>(state_->settings().batch.accumulation)} {}
 
+AnyEngine::AnyEngine(Mesh& mesh, Model const& model, Config const& config)
+    : AnyEngine{mesh, model, config, config.compute_dtype(), config.gradient_dtype()} {}
+
+AnyEngine::AnyEngine(Mesh& mesh, Model const& model, Config const& config, Dtype compute, Dtype gradient)
+    : state_{(check_types(config, compute, gradient), std::make_unique<EngineState>(mesh, model, config))},
+      accumulation_{static_cast<int>(state_->settings().batch.accumulation)} {}
+
 AnyEngine::~AnyEngine() = default;
 
-int AnyEngine::passes_in_step() const noexcept { return accumulation_ + (state_->protocol->replay_is_due() ? 1 : 0); }
+int AnyEngine::in_flight() const noexcept { return state_->in_flight; }
+
+int AnyEngine::passes_in_step() const {
+  state_->expect_one_stage("micro_steps()");
+  return accumulation_ + (state_->protocol->replay_is_due() ? 1 : 0);
+}
 
 std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
   auto& engine = *state_;
@@ -203,6 +230,9 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     }
     if (steps - engine.first_step == 2 && !settings.check) {
       engine.communicators.set_options({.timeout = settings.timeout});
+      if (engine.stages) {
+        engine.stages->set_options({.timeout = settings.timeout});
+      }
     }
     return report;
   });
@@ -258,6 +288,7 @@ std::string AnyEngine::communication() const {
 
 detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
   Entry const entry{state_->doorway, "evaluation()"};
+  state_->expect_one_stage("evaluation()");
   return {state_.get(), state_->protocol->begin_evaluation(passes), passes};
 }
 
@@ -282,6 +313,7 @@ void AnyEngine::save_weights(std::filesystem::path const& file) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "save_weights()"};
   engine.protocol->check_between_passes("save_weights()");
+  engine.expect_one_stage("save_weights()");
   engine.book->history().add(Verb::save_weights);
   auto const findings = engine.or_end([&] {
     engine.meet("save_weights");
@@ -296,6 +328,7 @@ void AnyEngine::load_weights(std::filesystem::path const& file,
   auto& engine = *state_;
   Entry const entry{engine.doorway, "load_weights()"};
   engine.protocol->check_between_passes("load_weights()");
+  engine.expect_one_stage("load_weights()");
   engine.book->history().add(Verb::load_weights);
   auto const findings = engine.or_end([&] {
     engine.meet("load_weights");
@@ -313,6 +346,7 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
   auto& engine = *state_;
   Entry const entry{engine.doorway, "save()"};
   engine.protocol->check_between_steps("save()");
+  engine.expect_one_stage("save()");
   check_save(folder, options);
   engine.book->history().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
   engine.or_end([&] {
@@ -333,6 +367,7 @@ void AnyEngine::claim(std::filesystem::path const& folder) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "claim()"};
   engine.protocol->check_between_steps("claim()");
+  engine.expect_one_stage("claim()");
   ZEROTH_EXPECTS(!folder.empty(), "claim() of a folder without a name");
   engine::claim(engine, folder);
 }
@@ -352,6 +387,7 @@ void Saving::wait() {
 namespace {
 void check_restore(EngineState const& engine, char const* call) {
   engine.protocol->check_restore();
+  engine.expect_one_stage(call);
   ZEROTH_EXPECTS(
       !engine.book->owes() && !engine.kept_report,
       fmt::format("{} while a report of step {} is owed: call finish() first", call, engine.protocol->steps()));
@@ -376,12 +412,19 @@ void AnyEngine::read(AnyParam const& param, std::span<float> values) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "read()"};
   engine.protocol->check_between_passes("read()");
-  engine.protocol->check_param(param.model_, param.id_, "read()");
-  check_count(*engine.model, param.id_, std::ssize(values), "read()");
-  engine.book->history().add(Verb::read, index_of(param.id_));
+  auto const id = expect_values(engine, param.model_, param.id_, std::ssize(values), "read()");
+  if (id) {
+    engine.book->history().add(Verb::read, index_of(*id));
+  }
   engine.or_end([&] {
     engine.meet("read");
-    engine::read_values(*engine.manager, param.id_, values, engine.exchange());
+    if (id) {
+      engine::read_values(*engine.manager, *id, values, engine.exchange());
+    }
+    if (engine.stages) {
+      engine::tell(values, engine.share.owned(param.id_).stage,
+                   {engine.stages.get(), engine.device.get(), engine.gather_stream.get()});
+    }
   });
 }
 
@@ -389,13 +432,15 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "write()"};
   engine.protocol->check_between_passes("write()");
-  engine.protocol->check_param(param.model_, param.id_, "write()");
-  check_count(*engine.model, param.id_, std::ssize(values), "write()");
-  engine.book->history().add(Verb::write, index_of(param.id_));
+  auto const id = expect_values(engine, param.model_, param.id_, std::ssize(values), "write()");
+  if (!id) {
+    return;  // another stage's
+  }
+  engine.book->history().add(Verb::write, index_of(*id));
   engine.or_end([&] {
     engine.meet("write");
     engine.await_saved();
-    engine::write_values(*engine.manager, *engine.model, param.id_, values, engine.exchange());
+    engine::write_values(*engine.manager, *engine.model, *id, values, engine.exchange());
     engine.compare_replicas(shard::States::without, "write()");
   });
 }
@@ -404,6 +449,7 @@ float AnyEngine::gradient_norm() {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "gradient_norm()"};
   engine.protocol->check_reduced("gradient_norm()");
+  engine.expect_one_stage("gradient_norm()");
   engine.book->history().add(Verb::gradient_norm);
   return engine.or_end([&] { return norm_of(engine, sum_step(engine)); });
 }
@@ -412,6 +458,7 @@ float AnyEngine::gradient_norm(AnyParam const& param) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "gradient_norm(param)"};
   engine.protocol->check_reduced("gradient_norm(param)");
+  engine.expect_one_stage("gradient_norm(param)");
   engine.protocol->check_param(param.model_, param.id_, "gradient_norm(param)");
   auto const& described = engine.model->params[param.id_];
   ZEROTH_EXPECTS(described.options.trainable,
@@ -429,7 +476,11 @@ std::int64_t AnyEngine::micro_batch() const noexcept { return state_->settings()
 Dtype AnyEngine::compute_dtype() const noexcept { return state_->settings().precision.compute; }
 Dtype AnyEngine::gradient_dtype() const noexcept { return state_->settings().precision.gradient; }
 MemoryBytes AnyEngine::peak() const noexcept { return state_->device->ledger().peak(); }
-MemoryBytes AnyEngine::planned() const noexcept { return state_->manager->memory.plan().bytes; }
+MemoryBytes AnyEngine::planned() const noexcept {
+  auto bytes = state_->manager->memory.plan().bytes;
+  bytes.slots += state_->channels ? state_->channel_sizes.bytes() : 0;
+  return bytes;
+}
 std::int64_t AnyEngine::bytes_on_disk() const { return bytes_in(*state_, shard::Tier::disk); }
 std::int64_t AnyEngine::bytes_of_host() const { return bytes_in(*state_, shard::Tier::host); }
 std::int64_t AnyEngine::staging_bytes() const noexcept {

@@ -45,7 +45,12 @@ std::string cause_of(std::exception_ptr const& error) {
   }
 }
 
-engine::Blueprint blueprint_for(Model const& model, Config const& config, comm::Communicator const& ranks,
+engine::Share share_of(Model const& model, Mesh const* mesh) {
+  return mesh == nullptr ? engine::Share{model.description(), 0, 1}
+                         : engine::Share{model.description(), mesh->pipeline().index, mesh->pipeline().size};
+}
+
+engine::Blueprint blueprint_for(model::Description const& model, Config const& config, comm::Communicator const& ranks,
                                 device::Device const& device) {
   auto const kind = device.has_host_memory() ? DeviceKind::cpu : DeviceKind::cuda;
   return engine::make_blueprint(model, config, ranks.world(), {.transport = ranks.transport(), .device = kind});
@@ -53,16 +58,21 @@ engine::Blueprint blueprint_for(Model const& model, Config const& config, comm::
 
 }  // namespace
 
-EngineState::EngineState(Job& of, Model const& given, Config const& config)
+EngineState::EngineState(Job& of, Model const& given, Config const& config) : EngineState{of, nullptr, given, config} {}
+EngineState::EngineState(Mesh& mesh, Model const& given, Config const& config)
+    : EngineState{mesh.data(), &mesh, given, config} {}
+
+EngineState::EngineState(Job& of, Mesh* mesh, Model const& given, Config const& config)
     : job{&JobState::of(of)},
-      model{std::make_unique<model::Description>(given.description())},
+      share{share_of(given, mesh)},
+      model{std::make_unique<model::Description>(share.take_part())},
       device{job->make_device()},
-      blueprint{blueprint_for(given, config, *job->communicator, *device)},
+      blueprint{blueprint_for(*model, config, *job->communicator, *device)},
       communicators{*job->communicator, blueprint.settings, blueprint.request},
       doorway{blueprint.settings.check, *device},
       exceptions_at_start_{std::uncaught_exceptions()} {
   try {
-    set_up(of, config);
+    set_up(mesh, given, config);
   } catch (SystemError const&) {  // of this machine: the others cannot know
     tell_others(std::current_exception());
     end_streams();
@@ -73,7 +83,65 @@ EngineState::EngineState(Job& of, Model const& given, Config const& config)
   }
 }
 
-void EngineState::set_up(Job const& of, Config const& config) {
+void EngineState::expect_one_stage(char const* call) const {
+  if (share.stages() > 1) {
+    throw ConfigError{
+        fmt::format("{} of an engine whose zeroth.mesh.pipeline is {}: allowed there is 1. Parameters are "
+                    "read and written by read() and write(), on all ranks",
+                    call, share.stages())};
+  }
+}
+
+bool EngineState::speaks() const noexcept { return share.first() && exchange().rank() == 0; }
+
+void EngineState::make_pipeline(Mesh& mesh, Config const& config) {
+  auto const& settings = blueprint.settings;
+  auto const micro_steps = static_cast<int>(settings.batch.accumulation);
+  auto const lists = stage::actions_of(settings.pipeline.schedule, share.stages(), micro_steps);
+  stage::check(lists, micro_steps);
+  actions = lists[static_cast<std::size_t>(share.stage())];
+  in_flight = stage::in_flight(actions);
+  if (share.stages() == 1) {
+    return;
+  }
+  if (settings.replay_every > 0) {
+    throw ConfigError{
+        fmt::format("{}: zeroth.replay_every is {}, and zeroth.mesh.pipeline is {}: a micro-step of a "
+                    "pipeline does not run twice; allowed there is 0",
+                    config.source(), settings.replay_every, share.stages())};
+  }
+  if (auto const transport = job->communicator->transport();
+      transport == comm::Transport::nccl || !device->has_host_memory()) {
+    throw ConfigError{
+        fmt::format("{}: zeroth.mesh.pipeline is {} on transport {} of device {}: pipelines are for CPUs; "
+                    "allowed here is 1",
+                    config.source(), share.stages(), comm::name_of(transport), device->name())};
+  }
+  auto& line = *mesh.stages_;
+  stages = line.communicator().split(0, line.rank(), "step");
+  stages->set_options({.timeout = settings.timeout, .check = true});
+  auto const of_batch = [&](std::int64_t per_sample) { return per_sample * settings.batch.micro; };
+  channel_sizes = {of_batch(share.input_per_sample()), of_batch(share.output_per_sample()), settings.precision.compute,
+                   micro_steps, in_flight};
+  channels = std::make_unique<engine::Channels>(line, *device, channel_sizes);
+  channels->set_options({.timeout = settings.timeout, .check = settings.check});
+}
+
+/// Each rank has found the same as the ranks of its stage.
+void EngineState::agree_over_stages(std::uint64_t of_model) const {
+  std::array const mine{of_model, Fnv1a{}.characters(stage_file).value()};
+  constexpr std::array said{"models (units, parameters, shapes, options, initial values or seed)", "stage files"};
+  engine::Exchange const line{stages.get(), device.get(), gather_stream.get()};
+  auto const all = engine::gather(std::span<std::uint64_t const>{mine}, "start", line);
+  for (std::size_t place = 0; place < all.size(); ++place) {
+    if (auto const field = place % mine.size(); all[place] != all[field]) {
+      throw PeerError{fmt::format("ranks {} and {} built an engine from different {}: all ranks must give the same",
+                                  line.job_rank(0), line.job_rank(place / mine.size()), said[field])};
+    }
+  }
+}
+
+void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
   auto const& settings = blueprint.settings;
   auto const kind = device->name().starts_with("cuda") ? DeviceKind::cuda : DeviceKind::cpu;
   if (auto const refused = engine::refused_offload(settings.offload, kind);
@@ -94,7 +162,16 @@ void EngineState::set_up(Job const& of, Config const& config) {
   gather_stream = device->make_stream("gather", overlap);
   reduce_stream = device->make_stream("reduce", overlap);
   agree(config);
-  if (settings.reports.comms.enabled && of.rank() == 0) {
+  if (mesh != nullptr) {
+    make_pipeline(*mesh, config);
+  } else {
+    actions = stage::actions_of(settings.pipeline.schedule, 1, static_cast<int>(settings.batch.accumulation)).front();
+    in_flight = stage::in_flight(actions);
+  }
+  if (stages) {
+    agree_over_stages(model::fingerprint(given.description()));
+  }
+  if (settings.reports.comms.enabled && speaks()) {
     calls = std::make_unique<shard::CallLog>();
   }
   shard::ManagerContext const context{.device = device.get(),
@@ -104,17 +181,18 @@ void EngineState::set_up(Job const& of, Config const& config) {
                                       .reduce = communicators.reduce(),
                                       .model = model.get(),
                                       .layout = &blueprint.layout,
+                                      .stages = stages.get(),
                                       .calls = calls.get(),
                                       .registers_memory = settings.register_memory};
   manager = std::make_unique<shard::ShardManager>(context, blueprint.request,
                                                   optim::initial_state(settings.rules.loss_scale));
   schedule = std::make_unique<stage::Schedule>(blueprint.layout, settings, blueprint.limits, *manager);
   protocol.emplace(*model, schedule->order(), static_cast<int>(settings.batch.accumulation), settings.replay_every);
-  gradient_prescale = prescale_for(blueprint.request, of.world());
+  gradient_prescale = prescale_for(blueprint.request, exchange().world());
   if (device->holds_values()) {
     manager->values.initialise();
     compare_replicas(shard::States::without, "initialisation");
-    if (of.rank() == 0) {
+    if (speaks()) {
       tell_user(config);
       reporter = std::make_unique<engine::Reporter>(engine::ReporterContext{
           .settings = &settings,
@@ -194,6 +272,7 @@ void EngineState::tell_others(std::exception_ptr const& error) noexcept {
 }
 
 void EngineState::end_streams() noexcept {
+  channels.reset();
   gather_stream.reset();
   reduce_stream.reset();
   try {
@@ -334,7 +413,7 @@ void EngineState::check_histories(optim::StepSums const& total, engine::History 
 void EngineState::record(stage::Turn const& turn) {
   using engine::Verb;
   if (!schedule->order().opens_early(turn)) {
-    auto const forward = turn.pass == stage::PassKind::evaluation ? Verb::evaluation : Verb::forward;
+    auto const forward = protocol->evaluation() != nullptr ? Verb::evaluation : Verb::forward;
     book->history().add(turn.phase == stage::Phase::forward ? forward : Verb::backward, index_of(turn.unit));
   }
 }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/channels.hpp"
 #include "engine/checkpoints.hpp"
 #include "engine/communicators.hpp"
 #include "engine/entry.hpp"
@@ -20,12 +21,14 @@
 #include "engine/protocol.hpp"
 #include "engine/replicas.hpp"
 #include "engine/reporting.hpp"
+#include "engine/share.hpp"
 #include "engine/step_book.hpp"
 #include "shard/shard_manager.hpp"
 #include "stage/schedule.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/device/device.hpp"
+#include "zeroth/engine/mesh.hpp"
 
 namespace zeroth::detail {
 
@@ -33,6 +36,7 @@ namespace zeroth::detail {
 class EngineState {
  public:
   EngineState(Job& job, Model const& model, Config const& config);
+  EngineState(Mesh& mesh, Model const& model, Config const& config);
   EngineState(EngineState const&) = delete;
   EngineState& operator=(EngineState const&) = delete;
   ~EngineState();
@@ -72,11 +76,22 @@ class EngineState {
   /// `total` is a sum over ranks that `mine` was part of. Throws PeerError where ranks differ.
   void check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step);
 
-  JobState* job;
-  std::unique_ptr<model::Description> model;  // without functions once they have given their values
+  /// What only engines without a pipeline do. Throws ConfigError otherwise.
+  void expect_one_stage(char const* call) const;
+  /// Of all stages: does this rank speak for the job?
+  [[nodiscard]] bool speaks() const noexcept;
+
+  JobState* job;  ///< Of the ranks that share the states of this stage.
+  engine::Share share;
+  std::unique_ptr<model::Description> model;  // of the stage; without functions once they have given their values
   std::unique_ptr<device::Device> device;
   engine::Blueprint blueprint;
   engine::Communicators communicators;
+  std::unique_ptr<comm::Communicator> stages;  ///< Of this place in all stages; null: there is one stage.
+  std::unique_ptr<engine::Channels> channels;  ///< Likewise.
+  std::vector<stage::Action> actions;          ///< Of a step.
+  int in_flight = 1;                           ///< Micro-steps of actions.
+  engine::ChannelSizes channel_sizes;
   std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // end first: their work uses all of the rest
   std::unique_ptr<shard::CallLog> calls;                         // of comms_logger
   std::unique_ptr<shard::ShardManager> manager;
@@ -99,7 +114,10 @@ class EngineState {
   std::unique_ptr<engine::Checkpoints> checkpoints;  ///< From the first save on; ends before all else.
 
  private:
-  void set_up(Job const& job, Config const& config);
+  EngineState(Job& job, Mesh* mesh, Model const& model, Config const& config);
+  void set_up(Mesh* mesh, Model const& model, Config const& config);
+  void make_pipeline(Mesh& mesh, Config const& config);
+  void agree_over_stages(std::uint64_t of_model) const;
   void tell_others(std::exception_ptr const& error) noexcept;
   void end_streams() noexcept;
   void agree(Config const& config);

@@ -28,6 +28,9 @@ struct Exchange {
 void gather(void const* mine, void* all, std::int64_t count, Dtype dtype, std::string_view purpose,
             Exchange const& exchange);
 
+/// Collective, waits: `values` of rank `root`, on all.
+void tell(std::span<float> values, int root, Exchange const& exchange);
+
 /// The same of numbers or characters.
 template <class T>
 [[nodiscard]] std::vector<T> gather(std::span<T const> mine, std::string_view purpose, Exchange const& exchange) {

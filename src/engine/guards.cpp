@@ -57,18 +57,20 @@ EngineState& Guard::engine() const {
   return *engine_;
 }
 
-AnyView Guard::parameter(ModelId model, ParamId param) const {
+AnyView Guard::parameter(ModelId model, ParamId of_model) const {
   auto& state = engine();
   engine::Entry const entry{state.doorway, "operator[]"};
+  auto const param = state.share.local(model, of_model, "operator[]");
   state.protocol->check_parameter(id_, model, param);
   auto const& described = state.model->params[param];
   return {state.manager->parameters.address(param), state.settings().precision.compute, described.shape,
           described.count};
 }
 
-Contribution Guard::contribute(ModelId model, ParamId param) const {
+Contribution Guard::contribute(ModelId model, ParamId of_model) const {
   auto& state = engine();
   engine::Entry const entry{state.doorway, "grad"};
+  auto const param = state.share.local(model, of_model, "grad");
   state.protocol->check_gradient(id_, model, param);
   auto const [data, beta] = state.manager->gradients.contribute(param);
   return {&state, data, beta};

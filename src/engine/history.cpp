@@ -28,6 +28,7 @@ std::string describe(std::uint64_t call, model::Description const& model) {
     case Verb::pass_over: return fmt::format("skip of unit \"{}\" after its place in backward", unit());
     case Verb::evaluation: return fmt::format("forward of unit \"{}\" in an evaluation pass", unit());
     case Verb::begin_micro_step: return "the begin of a micro-step";
+    case Verb::begin_action: return fmt::format("the begin of action {} of the pipeline's schedule", argument + 1);
     case Verb::begin_evaluation: return "the begin of an evaluation pass";
     case Verb::load_weights: return "load_weights()";
     case Verb::save_weights: return "save_weights()";

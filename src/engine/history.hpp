@@ -28,7 +28,8 @@ enum class Verb : std::uint8_t {
   write,
   gradient_norm,
   gradient_norm_of,
-  add_metric
+  add_metric,
+  begin_action
 };
 
 /// Calls of one step, in order: all in a hash, and the first of those that ranks have not compared yet in a list that

@@ -25,8 +25,9 @@ namespace {
   return engine.schedule->order().turns(PassKind::training);
 }
 
-detail::Guard open(EngineState& engine, Phase phase, Unit unit) {
+detail::Guard open(EngineState& engine, Phase phase, Unit of_model) {
   Entry const entry{engine.doorway, stage::name_of(phase).data()};
+  auto const unit = engine.share.local(of_model, stage::name_of(phase).data());
   engine.protocol->check_open(phase, unit);
   auto const turn = engine.or_end([&] {
     auto const pass = *engine.protocol->pass();
@@ -51,6 +52,21 @@ void end_micro_step(EngineState& engine) {
   engine.settle_skips(end_of(engine));
   engine.protocol->end_micro_step();
   engine.schedule->end_pass();
+}
+
+void end_action(EngineState& engine) {
+  auto const action = *engine.protocol->action();
+  bool const forward = action.phase == Phase::forward;
+  if (!forward) {
+    engine.settle_skips(end_of(engine));
+  }
+  engine.protocol->end_action(engine.share.last(), forward ? !engine.share.last() : !engine.share.first());
+  if (!forward) {
+    engine.schedule->end_pass();
+  }
+  if (engine.channels) {
+    engine.channels->end(action);
+  }
 }
 
 void end_evaluation_pass(EngineState& engine) {
@@ -120,13 +136,39 @@ AnyPass::AnyPass(detail::EvaluationRecord& evaluation)
   engine_->finished = false;
 }
 
+AnyPass::AnyPass(EngineState& engine, detail::NextAction)
+    : engine_{&engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
+  Entry const entry{engine.doorway, "an action begins"};
+  auto& protocol = *engine.protocol;
+  protocol.begin_action(engine.actions);
+  auto const& action = *protocol.action();
+  auto const& settings = engine.settings();
+  bool const backward = action.phase == Phase::backward;
+  bool const last = backward && action.micro_step + 1 == settings.batch.accumulation;
+  bool const reduces = backward && (last || settings.reduce_gradients == ReduceGradients::every_micro_step);
+  engine.schedule->set_run(shard::Run::once, protocol.steps() + 1);
+  engine.schedule->begin_pass(*protocol.pass(), 1, reduces, last);
+  engine.book->history().add(Verb::begin_action, static_cast<std::uint32_t>(protocol.actions()));
+  engine.finished = false;
+  if (engine.channels) {
+    try {
+      engine.or_end([&] { engine.channels->begin(action); });
+    } catch (...) {
+      protocol.leave_pass();  // whose end nobody will see
+      throw;
+    }
+  }
+}
+
 AnyPass::~AnyPass() {
   auto& protocol = *engine_->protocol;
   Entry const entry{engine_->doorway};
   try {
     entry.expect_alone("the end of a pass");
     protocol.check_end_of_pass(engine::in_unwinding(begun_by_, exceptions_));
-    if (!protocol.failure()) {
+    if (!protocol.failure() && protocol.action() != nullptr) {
+      end_action(*engine_);
+    } else if (!protocol.failure()) {
       *protocol.pass() == PassKind::training ? end_micro_step(*engine_) : end_evaluation_pass(*engine_);
     }
   } catch (...) {
@@ -143,7 +185,9 @@ std::int64_t AnyPass::first_sample() const noexcept {
   auto const& protocol = *engine_->protocol;
   auto const exchange = engine_->exchange();  // whose ranks are places
   bool const evaluates = protocol.evaluation() != nullptr;
-  auto const pass = evaluates ? protocol.evaluation()->done : protocol.micro_steps();
+  auto const pass = evaluates                      ? protocol.evaluation()->done
+                    : protocol.action() != nullptr ? protocol.action()->micro_step
+                                                   : protocol.micro_steps();
   return (evaluates ? 0 : engine_->samples) + (std::int64_t{pass} * exchange.world() + exchange.rank()) * batch.micro;
 }
 
@@ -162,6 +206,59 @@ float AnyPass::report_loss(float mean, LossOptions const& options) {
     evaluation->mine.weight += static_cast<double>(options.weight);
   }
   return seed;
+}
+
+float AnyPass::report_action_loss(float mean, LossOptions const& options) {
+  Entry const entry{engine_->doorway, "report_loss()"};
+  auto& protocol = *engine_->protocol;
+  protocol.check_usable("report_loss()");
+  protocol.check_action_loss(engine_->share.last());
+  protocol.check_loss(options);
+  protocol.loss_reported();
+  engine_->book->add_loss(mean, options.weight);
+  return engine_->manager->optimizer.loss_scale() * options.weight * engine_->gradient_prescale;
+}
+
+Phase AnyPass::action_phase() const noexcept { return engine_->protocol->action()->phase; }
+int AnyPass::action_micro_step() const noexcept { return engine_->protocol->action()->micro_step; }
+int AnyPass::action_slot() const noexcept { return action_micro_step() % engine_->in_flight; }
+bool AnyPass::is_first_stage() const noexcept { return engine_->share.first(); }
+bool AnyPass::is_last_stage() const noexcept { return engine_->share.last(); }
+std::span<Unit const> AnyPass::action_units() const noexcept { return engine_->share.units(); }
+
+detail::MessageMemory AnyPass::message(detail::Message which) const {
+  using detail::Message;
+  auto& engine = *engine_;
+  auto& protocol = *engine.protocol;
+  auto const& share = engine.share;
+  constexpr auto* first = "the first stage has none: it reads the batch";
+  constexpr auto* last = "the last stage has none: it reports the loss";
+  auto const samples = engine.settings().batch.micro;
+  auto const micro_step = [&] { return protocol.action()->micro_step; };
+  switch (which) {
+    case Message::input: {
+      Entry const entry{engine.doorway, "input()"};
+      protocol.check_message("input()", protocol.action() == nullptr ? Phase::forward : protocol.action()->phase,
+                             !share.first(), first);
+      return {engine.channels->input(micro_step()), samples, share.input_per_sample()};
+    }
+    case Message::output: {
+      Entry const entry{engine.doorway, "output()"};
+      protocol.check_message("output()", Phase::forward, !share.last(), last);
+      protocol.note_written();
+      return {engine.channels->output(), samples, share.output_per_sample()};
+    }
+    case Message::output_gradient: {
+      Entry const entry{engine.doorway, "output_gradient()"};
+      protocol.check_message("output_gradient()", Phase::backward, !share.last(), last);
+      return {engine.channels->output_gradient(micro_step()), samples, share.output_per_sample()};
+    }
+    case Message::input_gradient: break;
+  }
+  Entry const entry{engine.doorway, "input_gradient()"};
+  protocol.check_message("input_gradient()", Phase::backward, !share.first(), first);
+  protocol.note_written();
+  return {engine.channels->input_gradient(), samples, share.input_per_sample()};
 }
 
 float AnyPass::report_loss(DeviceLoss loss, LossOptions const& options) {

@@ -104,7 +104,7 @@ std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings con
 }  // namespace
 
 Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
-  auto const blueprint = engine::make_blueprint(model, config, world, options);
+  auto const blueprint = engine::make_blueprint(model.description(), config, world, options);
   auto const& [settings, layout, limits, request] = blueprint;
   Plan result;
   result.settings = settings;

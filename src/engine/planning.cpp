@@ -36,8 +36,15 @@ std::int64_t staging_bytes(shard::Layout const& layout, shard::PlanRequest const
 
 }  // namespace
 
-Blueprint make_blueprint(Model const& model, Config const& config, int world, PlanOptions const& options) {
-  shard::Layout layout{model.description(), world};
+Blueprint make_blueprint(model::Description const& model, Config const& config, int world, PlanOptions const& options) {
+  if (auto const stages = config.pipeline().stages; stages > 1 && !model.is_stage) {
+    throw ConfigError{
+        fmt::format("{}: zeroth.mesh.pipeline is {}, and stages of a pipeline are what an engine on a "
+                    "zeroth::Mesh has: build it on one, with micro-steps by AnyEngine::schedule(); all "
+                    "else, plans and simulations too, needs zeroth.mesh.pipeline 1",
+                    config.source(), stages)};
+  }
+  shard::Layout layout{model, world};
   std::int64_t largest_unit = 1;
   for (auto const& flat : layout.flats()) {
     largest_unit = std::max(largest_unit, flat.padded_count());
@@ -45,7 +52,7 @@ Blueprint make_blueprint(Model const& model, Config const& config, int world, Pl
   auto settings = config.settings(world, largest_unit);
   if (settings.persistence.param_count > 0) {
     // At every stage: squares are summed by flat units, and stages are to have the same norm.
-    layout = shard::Layout{model.description(), world, settings.persistence};
+    layout = shard::Layout{model, world, settings.persistence};
   }
   auto limits = stage::limits_of(layout, settings);
   shard::PlanRequest request;

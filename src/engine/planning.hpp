@@ -14,14 +14,17 @@
 
 namespace zeroth::engine {
 
-/// All that follows from (model, config, world) and PlanOptions alone.
+/// All that follows from (model, config, world) and PlanOptions alone. `model` is all of one, or what a stage of a
+/// pipeline has of it, and `world` the ranks that share it. Throws ConfigError for a file that asks for a pipeline,
+/// where `model` is all of one.
 struct Blueprint {
   Settings settings;
   shard::Layout layout;
   stage::ScheduleLimits limits;
   shard::PlanRequest request;
 };
-[[nodiscard]] Blueprint make_blueprint(Model const& model, Config const& config, int world, PlanOptions const& options);
+[[nodiscard]] Blueprint make_blueprint(model::Description const& model, Config const& config, int world,
+                                       PlanOptions const& options);
 
 /// Where overlap is asked for and stage3_max_live_parameters leaves turns without prefetch: which key, its value, and
 /// what it would have to be. Empty otherwise.

@@ -53,6 +53,8 @@ void Protocol::check_between_steps(char const* call) const {
   check_between_passes(call);
   ZEROTH_EXPECTS(micro_steps_ == 0, fmt::format("{} after {} of {} micro-steps of step {}: it belongs between steps",
                                                 call, micro_steps_, accumulation_, steps_ + 1));
+  ZEROTH_EXPECTS(actions_ == 0, fmt::format("{} after {} of {} actions of step {}: it belongs between steps", call,
+                                            actions_, 2 * accumulation_, steps_ + 1));
 }
 
 void Protocol::check_between_passes(char const* call) const {
@@ -71,6 +73,10 @@ std::string Protocol::state() const {
   if (!open_.empty()) {
     auto const& turn = open_.back().turn;
     return fmt::format("the {} guard of unit \"{}\" is open", stage::purpose_of(turn), name(turn.unit));
+  }
+  if (action_ != nullptr) {
+    return fmt::format("{} of micro-step {} of {} is open", stage::name_of(action_->phase), action_->micro_step + 1,
+                       accumulation_);
   }
   if (pass_) {
     return *pass_ == PassKind::training
@@ -92,7 +98,7 @@ void Protocol::check_step(std::optional<float> learning_rate) const {
 
 void Protocol::end_step() noexcept {
   ++steps_;
-  micro_steps_ = 0;
+  micro_steps_ = actions_ = 0;
 }
 
 void Protocol::check_restore() const {
@@ -113,10 +119,70 @@ void Protocol::begin_micro_step() {
   ZEROTH_EXPECTS(micro_steps_ < accumulation_,
                  fmt::format("a micro-step begins after {} of {} of step {}: step() comes now", micro_steps_,
                              accumulation_, steps_ + 1));
+  ZEROTH_EXPECTS(actions_ == 0,
+                 fmt::format("a micro-step begins after {} of {} actions of schedule() of step {}: a step "
+                             "is made of one or the other",
+                             actions_, 2 * accumulation_, steps_ + 1));
   run_ = replay_is_due()                  ? shard::Run::first_of_two
          : micro_steps_ == 0 && ran_once_ ? shard::Run::second_of_two
                                           : shard::Run::once;
   begin_pass(PassKind::training, nullptr);
+}
+
+void Protocol::begin_action(std::span<stage::Action const> actions) {
+  check_between_passes("an action begins");
+  ZEROTH_EXPECTS(
+      replay_every_ == 0,
+      fmt::format("an action of schedule() begins, and zeroth.replay_every is {}: micro-steps that run twice "
+                  "are those of micro_steps(); allowed is 0",
+                  replay_every_));
+  ZEROTH_EXPECTS(
+      actions_ > 0 || micro_steps_ == 0,
+      fmt::format("an action of schedule() begins after {} of {} micro-steps of step {}: a step is made of one "
+                  "or the other",
+                  micro_steps_, accumulation_, steps_ + 1));
+  ZEROTH_EXPECTS(static_cast<std::size_t>(actions_) < actions.size(),
+                 fmt::format("an action begins after all {} of step {}: step() comes now", actions.size(), steps_ + 1));
+  run_ = shard::Run::once;
+  auto const& action = actions[static_cast<std::size_t>(actions_)];
+  bool const forward = action.phase == Phase::forward;
+  begin_pass(forward ? PassKind::evaluation : PassKind::training, nullptr);
+  action_ = &action;
+  written_ = false;
+  loss_reported_ = !forward;  // what arrives carries the seed
+}
+
+void Protocol::check_action_loss(bool is_last) const {
+  ZEROTH_EXPECTS(action_ != nullptr && action_->phase == Phase::forward && is_last,
+                 fmt::format("report_loss() while {}: the loss is of forward in the last stage alone", state()));
+}
+
+void Protocol::check_message(char const* call, Phase phase, bool there, char const* where) const {
+  check_usable(call);
+  ZEROTH_EXPECTS(action_ != nullptr, fmt::format("{} outside of an action", call));
+  ZEROTH_EXPECTS(there, fmt::format("{}: {}", call, where));
+  ZEROTH_EXPECTS(action_->phase == phase,
+                 fmt::format("{} while {}: it is of {} actions", call, state(), stage::name_of(phase)));
+}
+
+void Protocol::end_action(bool reports, bool writes) {
+  bool const forward = action_->phase == Phase::forward;
+  for (auto const unit : progress_.ids()) {
+    auto const done = forward ? std::min(progress_[unit].forwards, uses(unit)) : progress_[unit].backwards;
+    ZEROTH_EXPECTS(
+        done == uses(unit),
+        fmt::format("{} of micro-step {} of step {} ended after {} of {} turns of unit \"{}\"",
+                    stage::name_of(action_->phase), action_->micro_step + 1, steps_ + 1, done, uses(unit), name(unit)));
+  }
+  ZEROTH_EXPECTS(!forward || !reports || loss_reported_,
+                 fmt::format("forward of micro-step {} of step {} ended without report_loss() in the last stage",
+                             action_->micro_step + 1, steps_ + 1));
+  ZEROTH_EXPECTS(!writes || written_,
+                 fmt::format("{} of micro-step {} of step {} ended without writing {}, which is sent now",
+                             stage::name_of(action_->phase), action_->micro_step + 1, steps_ + 1,
+                             forward ? "output()" : "input_gradient()"));
+  ++actions_;
+  micro_steps_ += forward ? 0 : 1;
 }
 
 std::uint64_t Protocol::begin_evaluation(int passes) {
@@ -191,6 +257,7 @@ bool Protocol::end_evaluation_pass() {
 
 void Protocol::leave_pass() noexcept {
   pass_.reset();
+  action_ = nullptr;
   evaluation_ = nullptr;
 }
 
@@ -228,6 +295,8 @@ void Protocol::check_open(Phase phase, Unit unit) const {
   ZEROTH_EXPECTS(open_.size() < most_open_guards,
                  fmt::format("{} of unit \"{}\" while {} guards are open, which is the most; the last: {}", call,
                              name(id), open_.size(), state()));
+  ZEROTH_EXPECTS(action_ == nullptr || phase == Phase::forward || action_->phase == Phase::backward,
+                 fmt::format("backward of unit \"{}\" in an action that goes forward", name(id)));
   auto const& progress = progress_[id];
   ZEROTH_EXPECTS(!progress.skipped && !pass_skipped_,
                  fmt::format("{} of unit \"{}\", which this micro-step skips", call, name(id)));

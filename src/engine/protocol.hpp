@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "shard/replay.hpp"
 #include "stage/order.hpp"
+#include "stage/pipeline.hpp"
 #include "zeroth/engine/pass.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -60,6 +62,16 @@ class Protocol {
 
   // ---- passes ----
   void begin_micro_step();
+  /// The next one of the step's schedule: `actions` are all of them.
+  void begin_action(std::span<stage::Action const> actions);
+  /// The one that is open, of a pipeline's schedule; null: none is.
+  [[nodiscard]] stage::Action const* action() const noexcept { return action_; }
+  [[nodiscard]] int actions() const noexcept { return actions_; }  ///< That have ended, of this step.
+  /// `writes`: the action's result has a slot. True: it was asked for.
+  void note_written() noexcept { written_ = true; }
+  void end_action(bool reports, bool writes);
+  void check_action_loss(bool is_last) const;
+  void check_message(char const* call, stage::Phase phase, bool there, char const* where) const;
   [[nodiscard]] std::uint64_t begin_evaluation(int passes);  ///< Its id.
   void begin_evaluation_pass(detail::EvaluationRecord& evaluation);
   [[nodiscard]] std::optional<stage::PassKind> pass() const noexcept { return pass_; }
@@ -122,6 +134,9 @@ class Protocol {
   bool restoring_ = false;
   std::int64_t steps_ = 0;
   int micro_steps_ = 0;
+  int actions_ = 0;
+  stage::Action const* action_ = nullptr;
+  bool written_ = false;   ///< What the action that is open sends.
   bool ran_once_ = false;  ///< The first run of two is over in this step.
   shard::Run run_ = shard::Run::once;
   std::uint64_t evaluations_ = 0;  ///< The last one's id.

@@ -62,6 +62,9 @@ std::uint64_t fingerprint(Description const& description) {
     hash.add(unit.name);
     hash.add(static_cast<std::uint64_t>(unit.uses_per_micro_step));
     hash.add(std::uint64_t{unit.stays_open});
+    if (unit.input_per_sample > 0) {  // else as before there were pipelines
+      hash.add(static_cast<std::uint64_t>(unit.input_per_sample));
+    }
     hash.add(static_cast<std::uint64_t>(unit.params.size()));
     for (auto const param : unit.params) {
       hash.add(std::uint64_t{index_of(param)});

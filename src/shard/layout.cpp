@@ -36,17 +36,6 @@ void cut(Part& part, int world) {
   }
 }
 
-/// Where each parameter begins in the model.
-ById<ParamId, std::int64_t> elements_of(model::Description const& description) {
-  ById<ParamId, std::int64_t> elements;
-  std::int64_t end = 0;
-  for (auto const& param : description.params) {
-    elements.push_back(end);
-    end += round_up(param.count, alignment_count);
-  }
-  return elements;
-}
-
 /// By DeepSpeed's rule: in the order of the model, as long as there is room.
 ById<ParamId, char> persistent_of(model::Description const& description, PersistenceSettings const& persistence) {
   ById<ParamId, char> persistent;
@@ -76,12 +65,22 @@ std::vector<FlatId> completion_order_of(ById<FlatId, FlatUnit> const& flats) {
 
 }  // namespace
 
+ById<ParamId, std::int64_t> elements_of(model::Description const& description) {
+  ById<ParamId, std::int64_t> elements;
+  std::int64_t end = 0;
+  for (auto const& param : description.params) {
+    elements.push_back(end);
+    end += round_up(param.count, alignment_count);
+  }
+  return elements;
+}
+
 Layout::Layout(model::Description const& description, int world, PersistenceSettings const& persistence)
     : world_{world} {
   ZEROTH_EXPECTS(world >= 1, fmt::format("a layout for {} ranks", world));
   by_unit_.resize(description.units.size());
   by_param_.resize(description.params.size());
-  auto const elements = elements_of(description);
+  auto const elements = description.is_stage ? description.places : elements_of(description);
   auto const persistent = persistent_of(description, persistence);
   auto const open_flat = [&](std::string name, bool persists) {
     auto const id = flats_.next_id();

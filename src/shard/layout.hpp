@@ -99,6 +99,9 @@ class Layout {
   std::vector<FlatId> completion_order_;
 };
 
+/// Where each parameter of a whole model begins: see Placed::element.
+[[nodiscard]] ById<ParamId, std::int64_t> elements_of(model::Description const& description);
+
 /// Who gets which factors in elements `range` of a part, relative to range.begin. Padding is in none.
 [[nodiscard]] std::vector<optim::Segment> segments(model::Description const& description, Part const& part,
                                                    Range range);

@@ -35,8 +35,9 @@ struct ManagerContext {
   Ranks gather, reduce;  ///< Of these streams. See Lane.
   model::Description const* model = nullptr;
   Layout const* layout = nullptr;
-  CallLog* calls = nullptr;      ///< Null: nobody asks.
-  bool registers_memory = true;  ///< With these communicators, for what they move.
+  comm::Communicator* stages = nullptr;  ///< Of a pipeline: what decides a step is summed over them too. Null: none.
+  CallLog* calls = nullptr;              ///< Null: nobody asks.
+  bool registers_memory = true;          ///< With these communicators, for what they move.
 };
 
 /// The plan, the blocks that it asks for, and addresses in them.

@@ -115,6 +115,7 @@ void Optimizer::decide(optim::StepSums const& mine, std::span<optim::LossTerm co
   }
   auto const sums_count = optim::numbers_in_sums(metric_count_);
   comm_->all_reduce(*stream_, {"step", ""}, &step_->mine, &step_->total, sums_count, Dtype::fp64);
+  sum_over_stages("step", step_->mine, step_->total);
   comm::Collective const sum{.operation = comm::Operation::all_reduce, .count = sums_count, .dtype = Dtype::fp64};
   memory_->note_call("decide", std::nullopt, {&sum, 1}, *comm_);
   kernels.advance(*stream_, rules, &step_->total, &step_->scalars);
@@ -123,6 +124,18 @@ void Optimizer::decide(optim::StepSums const& mine, std::span<optim::LossTerm co
   stream_->record(*decided_);
   last_decision_ = static_cast<int>(parity);
   last_decided_ = rules.loss_scale.dynamic ? static_cast<std::int64_t>(parity) : -1;
+}
+
+/// `total`, of the ranks of this stage, becomes that of all, but for the history: stages make calls of their own.
+void Optimizer::sum_over_stages(std::string_view purpose, optim::StepSums& mine, optim::StepSums& total) {
+  auto* const stages = memory_->context().stages;
+  if (stages == nullptr) {
+    return;
+  }
+  auto& kernels = memory_->kernels();
+  kernels.copy(*stream_, &mine, &total, sizeof(optim::StepSums));
+  stages->all_reduce(*stream_, {purpose, "stages"}, &mine, &total, optim::numbers_in_sums(metric_count_), Dtype::fp64);
+  kernels.copy(*stream_, &total.history, &mine.history, sizeof(mine.history));
 }
 
 void Optimizer::await_decision() { memory_->compute().wait(*decided_); }
@@ -287,6 +300,7 @@ optim::StepSums Optimizer::sum(std::string_view purpose, std::span<float const> 
   }
   comm_->all_reduce(*stream_, {purpose, ""}, &step_->evaluation_mine, &step_->evaluation_total,
                     optim::numbers_in_sums(metric_count_), Dtype::fp64);
+  sum_over_stages(purpose, step_->evaluation_mine, step_->evaluation_total);
   kernels.copy(*stream_, &results_->evaluation, &step_->evaluation_total, sizeof(optim::StepSums));
   stream_->synchronize();
   return results_->evaluation;

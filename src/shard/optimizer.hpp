@@ -58,6 +58,7 @@ class Optimizer {
   void update(FlatId flat, Range elements, optim::UpdateArgs const& args);
   void update_by_host(FlatId flat);
   void update_on_disk(FlatId flat, Range elements, optim::UpdateArgs const& args);
+  void sum_over_stages(std::string_view purpose, optim::StepSums& mine, optim::StepSums& total);
   [[nodiscard]] optim::StepSums sum(std::string_view purpose, std::span<float const> block_sums,
                                     optim::StepSums const& mine, std::span<optim::LossTerm const> losses);
 

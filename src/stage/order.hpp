@@ -11,10 +11,11 @@
 #include "shard/layout.hpp"
 #include "shard/slots.hpp"
 #include "zeroth/config/settings.hpp"
+#include "zeroth/core/phase.hpp"
 
 namespace zeroth::stage {
 
-enum class Phase : std::uint8_t { forward, backward };
+using zeroth::Phase;
 enum class PassKind : std::uint8_t { training, evaluation };
 
 /// A unit's turn in a pass. Training goes forward through the units, then back; evaluation only forward.

@@ -77,6 +77,7 @@ constexpr Refusal refusals[] = {
     {"zero_optimization.reduce_bucket_sze", R"({"zero_optimization": {"reduce_bucket_sze": 1}})", always},
     {"gradient_clipping", R"({"gradient_clipping": -1})", always},
     {"zeroth.gradient_slots", R"({"zeroth": {"gradient_slots": 0}})", always},
+    {"zeroth.mesh.pipeline", R"({"zeroth": {"mesh": {"pipeline": 2}}})", always},
     {"zeroth.copy_engine_gather", R"({"zeroth": {"copy_engine_gather": true, "register_memory": false}})", always},
     {"zero_optimization.cpu_offload",
      R"({"zero_optimization": {"cpu_offload": true, "offload_optimizer": {"device": "cpu"}}})", always},

@@ -12,6 +12,7 @@
 
 #include "engine/random_nest.hpp"
 #include "parts.hpp"
+#include "pipeline.hpp"
 #include "stage_files.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
@@ -48,6 +49,33 @@ Trained const& train_on_threads(int world, int rank, std::string const& text) {
     REQUIRE(messages_of(outcome) == "");
   }
   return results[static_cast<std::size_t>(rank)];
+}
+
+TEST_CASE("processes in a pipeline train what threads without one do, at every stage of ZeRO") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO("stage " << stage);
+    int world = 0;
+    int stages = 1;
+    Trained trained;
+    auto const text = [&](int of) {
+      return file(bf16_types, stage, 4, "every_micro_step", movements[stage],
+                  fmt::format(R"(, "mesh": {{"pipeline": {}}})", of));
+    };
+    int const status = launch({.transport = process_transport()}, [&](Job& job) {
+      world = job.world();
+      stages = world % 2 == 0 ? 2 : world;
+      trained = train_chain(job, Config::from_json(text(stages)), {}, true);
+    });
+    REQUIRE(status == 0);
+    std::vector<Trained> threads(static_cast<std::size_t>(world / stages));
+    auto const outcome = run_job(world / stages, [&](Job& job) {
+      threads[static_cast<std::size_t>(job.rank())] = train_chain(job, Config::from_json(text(1)), {}, false);
+    });
+    REQUIRE(messages_of(outcome) == "");
+    REQUIRE(trained.reports.size() == 4);
+    REQUIRE(bits_of(trained) == bits_of(threads.front()));
+    REQUIRE(trained.planned == trained.peak);
+  }
 }
 
 TEST_CASE("processes train the same batch as one rank does, at every stage") {

@@ -52,6 +52,8 @@ class ZEROTH_EXPORT Config {
   [[nodiscard]] Dtype gradient_dtype() const;  ///< Of the memory that backward writes. Not while it is open.
   /// What the file asks of activations, which are the program's own: nobody does it otherwise.
   [[nodiscard]] ActivationSettings activation_checkpointing() const;
+  /// Stages of a Mesh, and what they do when.
+  [[nodiscard]] PipelineSettings pipeline() const;
   /// What the file leaves to the program and nobody has given.
   [[nodiscard]] std::vector<config::OpenValue> const& open() const noexcept;
   /// Throws the ConfigError that lists what is open, if anything is.

@@ -134,6 +134,17 @@ struct OffloadSettings {
   std::int64_t parameters_in_memory_count = 1'000'000'000;  ///< Elements that a rank keeps in memory, at most.
 };
 
+/// In which order a stage of a pipeline runs its micro-steps.
+enum class PipelineSchedule : std::uint8_t {
+  gpipe,                    ///< All forward, then all backward.
+  one_forward_one_backward  ///< By turns, once the pipeline is full.
+};
+/// Of a Mesh.
+struct PipelineSettings {
+  int stages = 1;                                                          ///< That the units are divided among.
+  PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;  ///< See there.
+};
+
 /// All of it, for one world size.
 struct Settings {
   int stage = 0;                                                        ///< 0 to 3.
@@ -148,6 +159,7 @@ struct Settings {
   std::int64_t replay_every = 0;        ///< Steps; 0: no micro-step runs twice.
   bool same_bits_at_any_ranks = false;  ///< Asked for: an engine refuses what cannot keep it.
 
+  PipelineSettings pipeline;                       ///< See there.
   GroupSettings groups;                            ///< See there.
   OffloadSettings offload;                         ///< See there.
   PersistenceSettings persistence;                 ///< See there.

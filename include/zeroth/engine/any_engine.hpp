@@ -27,6 +27,7 @@
 #include "zeroth/device/memory.hpp"
 #include "zeroth/device/timeline.hpp"
 #include "zeroth/engine/checkpoint.hpp"
+#include "zeroth/engine/mesh.hpp"
 #include "zeroth/engine/pass.hpp"
 #include "zeroth/engine/report.hpp"
 #include "zeroth/model/model.hpp"
@@ -50,6 +51,10 @@ class ZEROTH_EXPORT AnyEngine {
   /// On the job's device, with the file's types. Waits until all ranks are here and have shown the same model, config
   /// and initial parameters. The model may end before the engine.
   AnyEngine(Job& job, Model const& model, Config const& config);
+  /// The same for this rank's stage of a pipeline: every rank describes the whole model, and holds what its stage has
+  /// of it. The loss, its weight, metrics, the norm, skips and stops are those of all ranks. What is not there with
+  /// several stages throws ConfigError: micro_steps(), evaluation(), gradient_norm(), files of weights and checkpoints.
+  AnyEngine(Mesh& mesh, Model const& model, Config const& config);
   AnyEngine(AnyEngine const&) = delete;
   AnyEngine& operator=(AnyEngine const&) = delete;
   virtual ~AnyEngine();
@@ -57,6 +62,9 @@ class ZEROTH_EXPORT AnyEngine {
   /// The file's gradient_accumulation_steps of them; in a step that zeroth.replay_every names one more: the first two
   /// have the same samples, and what the first one computes is only compared with. Then comes step().
   Passes<AnyMicroStep> micro_steps() { return passes<AnyMicroStep>(); }
+  /// Micro-steps that are between forward and backward at the same time, at most: how many tapes a program of
+  /// schedule() keeps. Not collective.
+  [[nodiscard]] int in_flight() const noexcept;
   /// Enqueues the update and returns the report of the *previous* step, so the first time none. Waits for that one:
   /// that never idles the device, stops the host from running further ahead, and puts each report at the same place of
   /// the loop on every rank. Throws Error when a dynamic loss scale cannot get smaller.
@@ -165,16 +173,22 @@ class ZEROTH_EXPORT AnyEngine {
  protected:
   /// For a program that was compiled for these types. Throws ConfigError, naming both, if the file says otherwise.
   AnyEngine(Job& job, Model const& model, Config const& config, Dtype compute, Dtype gradient);
+  AnyEngine(Mesh& mesh, Model const& model, Config const& config, Dtype compute, Dtype gradient);  ///< The same.
   /// The step's micro-steps as P: AnyMicroStep, or MicroStep of the engine's types.
   template <class P>
-  [[nodiscard]] Passes<P> passes() noexcept {
+  [[nodiscard]] Passes<P> passes() {
     return {state_.get(), passes_in_step()};
+  }
+  /// The step's actions as P, which is Work of the engine's types.
+  template <class P>
+  [[nodiscard]] Passes<P> actions() noexcept {
+    return {state_.get(), 2 * accumulation_};
   }
   /// What evaluation() makes a range of. Throws ContractError for less than one pass, and while a pass is open.
   [[nodiscard]] detail::EvaluationRecord begin_evaluation(int passes);
 
  private:
-  [[nodiscard]] int passes_in_step() const noexcept;
+  [[nodiscard]] int passes_in_step() const;
 
   std::unique_ptr<detail::EngineState> state_;
   int accumulation_;

@@ -20,6 +20,13 @@ class Engine final : public AnyEngine {
   /// As AnyEngine's, for a program that was compiled for these types. Waits.
   Engine(Job& job, Model const& model, Config const& config)
       : AnyEngine{job, model, config, dtype_of<T>, dtype_of<G>} {}
+  /// The same on a mesh. Waits.
+  Engine(Mesh& mesh, Model const& model, Config const& config)
+      : AnyEngine{mesh, model, config, dtype_of<T>, dtype_of<G>} {}
+  /// What this rank does in a step, in order, instead of micro_steps(): forward and backward of every micro-step
+  /// through the units of its stage, as zeroth.pipeline.schedule says. Then comes step(). An action waits for what it
+  /// reads.
+  Passes<Work<T, G>> schedule() { return this->template actions<Work<T, G>>(); }
   /// As AnyEngine::micro_steps, with types.
   Passes<MicroStep<T, G>> micro_steps() { return this->template passes<MicroStep<T, G>>(); }
   /// As AnyEngine::evaluation, with types.
@@ -27,6 +34,8 @@ class Engine final : public AnyEngine {
 };
 /// Without types, fp32.
 Engine(Job&, Model const&, Config const&)->Engine<float>;
+/// The same.
+Engine(Mesh&, Model const&, Config const&)->Engine<float>;
 
 /// A pair of types as a value, which with_precision() hands to a template that makes an Engine<T, G>.
 template <Element T, GradientOf<T> G = T>

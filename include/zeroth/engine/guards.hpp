@@ -215,6 +215,8 @@ class [[nodiscard]] Backward final : public Params<T> {
  private:
   template <Element OfT, GradientOf<OfT> OfG>
   friend class MicroStep;
+  template <Element OfT, GradientOf<OfT> OfG>
+  friend class Work;
   using Params<T>::Params;
 };
 

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <thread>
 
 #include "zeroth/core/export.hpp"
+#include "zeroth/core/phase.hpp"
 #include "zeroth/engine/guards.hpp"
 #include "zeroth/engine/report.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -26,6 +28,15 @@ struct DeviceLoss {
 };
 
 namespace detail {
+/// What of a message between stages of a pipeline.
+enum class Message : std::uint8_t { input, output, output_gradient, input_gradient };
+/// Where a message is.
+struct MessageMemory {
+  void* data;
+  std::int64_t samples, per_sample;
+};
+/// For a pass that is an action of a pipeline's schedule.
+struct NextAction {};
 /// What an evaluation knows of itself.
 struct EvaluationRecord {
   EngineState* engine;
@@ -61,8 +72,18 @@ class ZEROTH_EXPORT AnyPass {
   void report_metric(Metric metric, double sum, double weight = 1);
 
  protected:
-  explicit AnyPass(detail::EngineState& engine);           ///< A micro-step.
-  explicit AnyPass(detail::EvaluationRecord& evaluation);  ///< An evaluation pass.
+  explicit AnyPass(detail::EngineState& engine);                             ///< A micro-step.
+  explicit AnyPass(detail::EvaluationRecord& evaluation);                    ///< An evaluation pass.
+  AnyPass(detail::EngineState& engine, detail::NextAction);                  ///< The next action of schedule().
+  [[nodiscard]] Phase action_phase() const noexcept;                         ///< Of the action.
+  [[nodiscard]] int action_micro_step() const noexcept;                      ///< Of the action.
+  [[nodiscard]] int action_slot() const noexcept;                            ///< What Work::slot() says.
+  [[nodiscard]] bool is_first_stage() const noexcept;                        ///< What Work::first() says.
+  [[nodiscard]] bool is_last_stage() const noexcept;                         ///< What Work::last() says.
+  [[nodiscard]] std::span<Unit const> action_units() const noexcept;         ///< What Work::units() says.
+  [[nodiscard]] detail::MessageMemory message(detail::Message which) const;  ///< What Work's views are of.
+  /// As report_loss(), in an action of the last stage that goes forward.
+  [[nodiscard]] float report_action_loss(float mean, LossOptions const& options);
   ~AnyPass();
   [[nodiscard]] detail::Guard open_forward(Unit unit);   ///< What forward() makes a guard of.
   [[nodiscard]] detail::Guard open_backward(Unit unit);  ///< What AnyMicroStep::backward() makes a guard of.
@@ -119,6 +140,50 @@ class [[nodiscard]] MicroStep final : public Pass<T> {
   [[nodiscard]] Backward<T, G> backward(Unit unit) { return Backward<T, G>{this->open_backward(unit)}; }
   using AnyPass::report_loss;
   using AnyPass::skip;
+};
+
+/// An action of AnyEngine::schedule(): forward or backward of one micro-step through the units of this rank's stage.
+/// The four views lie where messages are received and sent from: nothing is copied. Where an action ends, what it wrote
+/// to output() or input_gradient() is sent.
+template <Element T, GradientOf<T> G>
+class [[nodiscard]] Work final : public Pass<T> {
+ public:
+  using Source = detail::EngineState;  ///< What Passes makes it of.
+  /// For Passes: the engine's next one.
+  explicit Work(Source& engine) : Pass<T>{engine, detail::NextAction{}} {}
+  [[nodiscard]] Phase phase() const noexcept { return this->action_phase(); }          ///< What it does.
+  [[nodiscard]] int micro_step() const noexcept { return this->action_micro_step(); }  ///< Of the step, from 0.
+  /// Which of AnyEngine::in_flight() tapes is this micro-step's: from its forward action to its backward one.
+  [[nodiscard]] int slot() const noexcept { return this->action_slot(); }
+  [[nodiscard]] bool first() const noexcept { return this->is_first_stage(); }  ///< Of the pipeline: reads the batch.
+  [[nodiscard]] bool last() const noexcept { return this->is_last_stage(); }    ///< Of the pipeline: has the loss.
+  /// Those of this stage, in the order of forward. They live as long as the engine.
+  [[nodiscard]] std::span<Unit const> units() const noexcept { return this->action_units(); }
+  /// As AnyMicroStep::backward, with types. A unit that runs forward several times declares that by
+  /// UnitOptions::uses_per_micro_step.
+  [[nodiscard]] Backward<T, G> backward(Unit unit) { return Backward<T, G>{this->open_backward(unit)}; }
+  /// In forward of the last stage, once: takes the mean loss of this batch, and returns the seed: what to multiply that
+  /// mean's gradient by, in backward of this micro-step. What stages send up carries it.
+  [[nodiscard]] float report_loss(float mean, LossOptions const& options = {}) {
+    return this->report_action_loss(mean, options);
+  }
+  /// What the stage before has sent, [samples, UnitOptions::input_per_sample], until backward of this micro-step ends.
+  /// Throws ContractError in the first stage.
+  [[nodiscard]] View<T const, 2> input() const { return view<T const>(detail::Message::input); }
+  /// In forward: what the next stage is sent. Asking for it is the promise to write all of it. Throws ContractError in
+  /// the last stage.
+  [[nodiscard]] View<T, 2> output() const { return view<T>(detail::Message::output); }
+  /// In backward: the gradient by output(), until the action ends. Throws ContractError in the last stage.
+  [[nodiscard]] View<T const, 2> output_gradient() const { return view<T const>(detail::Message::output_gradient); }
+  /// In backward: the gradient by input(), as output(). Throws ContractError in the first stage.
+  [[nodiscard]] View<T, 2> input_gradient() const { return view<T>(detail::Message::input_gradient); }
+
+ private:
+  template <class E>
+  [[nodiscard]] View<E, 2> view(detail::Message which) const {
+    auto const memory = this->message(which);
+    return {static_cast<E*>(memory.data), {memory.samples, memory.per_sample}};
+  }
 };
 
 /// Forward only. `backward` does not exist here, so it does not compile.

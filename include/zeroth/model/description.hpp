@@ -29,12 +29,13 @@ struct ParamDescription {
 
 /// One unit.
 struct UnitDescription {
-  std::string name;                  ///< For messages, UTF-8.
-  int uses_per_micro_step = 0;       ///< See UnitOptions; 0: as often as it runs forward.
-  bool stays_open = false;           ///< See UnitOptions.
-  std::int64_t rows_per_sample = 1;  ///< See UnitOptions.
-  std::vector<ParamId> params;       ///< Made here, in order.
-  std::vector<ParamId> ties;         ///< Made elsewhere, used here too.
+  std::string name;                   ///< For messages, UTF-8.
+  int uses_per_micro_step = 0;        ///< See UnitOptions; 0: as often as it runs forward.
+  bool stays_open = false;            ///< See UnitOptions.
+  std::int64_t rows_per_sample = 1;   ///< See UnitOptions.
+  std::int64_t input_per_sample = 0;  ///< See UnitOptions.
+  std::vector<ParamId> params;        ///< Made here, in order.
+  std::vector<ParamId> ties;          ///< Made elsewhere, used here too.
 };
 
 /// All of a model.
@@ -45,6 +46,10 @@ struct Description {
   ById<ParamId, ParamDescription> params;                ///< In the order in which they were made.
   std::unordered_map<std::string, ParamId> param_named;  ///< By name.
   std::int64_t count = 0;                                ///< Elements of all parameters.
+  bool is_stage = false;                                 ///< Of a pipeline: a part of a larger model.
+  /// Where this is a part of a larger model: where in that each parameter begins, in elements, which are counted as
+  /// shard::Placed says. Empty: this is all there is.
+  ById<ParamId, std::int64_t> places;
 };
 
 /// Same units, parameters, shapes, options and seed give the same number, on every machine. Initialisers count by kind

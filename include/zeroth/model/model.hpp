@@ -29,6 +29,9 @@ enum class ParamId : std::uint32_t {};
 namespace model {
 struct Description;
 }
+namespace engine {
+class Share;
+}
 class AnyBackward;
 class AnyEngine;
 class AnyParams;
@@ -76,6 +79,7 @@ class Unit {
 
  private:
   friend class Model;
+  friend class engine::Share;
   Unit(ModelId model, UnitId id) noexcept : model_{model}, id_{id} {}
   ModelId model_;
   UnitId id_;
@@ -134,6 +138,9 @@ struct UnitOptions {
   /// Rows of a sample that its matrices are multiplied with, as flops_profiler counts: the tokens of a sequence; 0
   /// where they are only looked up. No effect on training.
   std::int64_t rows_per_sample = 1;
+  /// Elements of one sample that come from the unit before, in the compute dtype: a stage of a pipeline may begin with
+  /// this unit, and is sent as many for each sample. 0: none may. No effect without a pipeline.
+  std::int64_t input_per_sample = 0;
 };
 /// How a parameter is trained.
 struct ParamOptions {

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Which units of a model are a stage's of a pipeline, and which of its ids are which of theirs.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zeroth/model/description.hpp"
+
+namespace zeroth::engine {
+
+/// By stage, the first of its units: so that the stage with the most elements has as few as can be, and each begins
+/// with a unit that may. Throws ConfigError where too few may, ContractError for models that no pipeline takes.
+[[nodiscard]] std::vector<std::uint32_t> first_units(model::Description const& whole, int stages);
+
+/// What a stage has of a model that every rank describes whole. Programs use ids of the whole; all behind this those of
+/// the part.
+class Share {
+ public:
+  Share() = default;
+  /// The units of `stage`, of `stages`.
+  Share(model::Description const& whole, int stage, int stages);
+
+  /// What the stage has. To be taken once.
+  [[nodiscard]] model::Description take_part() noexcept { return std::move(part_); }
+  [[nodiscard]] int stage() const noexcept { return stage_; }
+  [[nodiscard]] int stages() const noexcept { return stages_; }
+  [[nodiscard]] bool first() const noexcept { return stage_ == 0; }
+  [[nodiscard]] bool last() const noexcept { return stage_ + 1 == stages_; }
+  /// Of the whole, in the order of forward.
+  [[nodiscard]] std::vector<Unit> const& units() const noexcept { return units_; }
+  /// Elements of a sample that come from the stage before, and go to the next one; 0 at the ends.
+  [[nodiscard]] std::int64_t input_per_sample() const noexcept { return input_per_sample_; }
+  [[nodiscard]] std::int64_t output_per_sample() const noexcept { return output_per_sample_; }
+
+  /// Of the part. Throws ContractError, naming `call`, for another stage's. What is no unit of the model stays none.
+  [[nodiscard]] Unit local(Unit unit, char const* call) const;
+  /// Likewise.
+  [[nodiscard]] ParamId local(ModelId model, ParamId param, char const* call) const;
+  /// Whose it is, and what it is there.
+  struct Owned {
+    int stage;
+    ParamId param;
+  };
+  [[nodiscard]] Owned owned(ParamId param) const;
+  [[nodiscard]] bool knows(ModelId model, ParamId param) const noexcept {
+    return model == id_ && (stages_ == 1 || index_of(param) < params_.size());
+  }
+  /// Elements of a parameter of the whole model.
+  [[nodiscard]] std::int64_t count(ParamId param) const { return params_[param].count; }
+  [[nodiscard]] std::string const& name(ParamId param) const { return params_[param].name; }
+
+ private:
+  struct Known {
+    std::string name;
+    std::int64_t count;
+    int stage;
+    ParamId local;
+  };
+  [[nodiscard]] int stage_of(std::uint32_t unit) const noexcept;
+
+  ModelId id_{};
+  int stage_ = 0, stages_ = 1;
+  model::Description part_;
+  std::vector<Unit> units_;
+  std::vector<std::uint32_t> first_;
+  std::vector<std::string> unit_names_;  // of the whole, where this is a part of it
+  ById<ParamId, Known> params_;          // likewise
+  std::int64_t input_per_sample_ = 0, output_per_sample_ = 0;
+};
+
+}  // namespace zeroth::engine

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What engines on a mesh refuse, what each of their stages holds, and how a pipeline ends when a rank does.
+#include <fmt/format.h>
+
+#include <array>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/share.hpp"
+#include "parity/pipeline.hpp"
+#include "support/catch.hpp"
+#include "support/job.hpp"
+#include "support/thrown.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+Config config_of(int stages, std::string const& more = "", std::string const& ours = "") {
+  return Config::from_json(fmt::format(
+      R"({{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, "optimizer": {{"type": "AdamW"}},
+          "zero_optimization": {{"stage": 3}}, "zeroth": {{"mesh": {{"pipeline": {}}}, "timeout_ms": 60000 {}}} {}}})",
+      stages, ours, more));
+}
+
+/// What `world` ranks throw, with a line for each.
+std::string told(int world, Config const& config,
+                 std::function<void(Engine<float>&, Chain const&, Mesh&)> const& body) {
+  return messages_of(run_job(world, [&](Job& job) {
+    Chain const chain;
+    Mesh mesh{job, config};
+    Engine<float> engine{mesh, chain.model, config};
+    body(engine, chain, mesh);
+  }));
+}
+
+std::string told_model(Model const& model, int stages) {
+  auto const config = config_of(stages);
+  return messages_of(run_job(2, [&](Job& job) {
+    Mesh mesh{job, config};
+    Engine<float> const engine{mesh, model, config};
+  }));
+}
+
+}  // namespace
+
+TEST_CASE("a mesh says where a rank is") {
+  std::vector<std::array<int, 6>> seen(6);
+  auto const config = config_of(3);
+  REQUIRE(messages_of(run_job(6, [&](Job& job) {
+            Mesh mesh{job, config};
+            auto const [index, size] = mesh.pipeline();
+            seen[static_cast<std::size_t>(job.rank())] = {
+                index, size, mesh.place().stage, mesh.place().data, mesh.data().world(), mesh.whole().world()};
+          })).empty());
+  for (int rank = 0; rank < 6; ++rank) {
+    CHECK(seen[static_cast<std::size_t>(rank)] == std::array{rank / 2, 3, rank / 2, rank % 2, 2, 6});
+  }
+}
+
+TEST_CASE("stages that do not divide the ranks are refused with those that do") {
+  auto const config = config_of(4);
+  CHECK_THAT(messages_of(run_job(6,
+                                 [&](Job& job) {
+                                   Mesh const mesh{job, config};
+                                 })),
+             Contains("zeroth.mesh.pipeline is 4, which does not divide 6 ranks; allowed: 1, 2, 3, 6"));
+}
+
+TEST_CASE("an engine without a mesh refuses a file that asks for a pipeline") {
+  auto const config = config_of(2);
+  Chain const chain;
+  CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(plan(chain.model, config, 2)); }),
+             Contains("zeroth.mesh.pipeline is 2"));
+  CHECK_THAT(messages_of(run_job(2,
+                                 [&](Job& job) {
+                                   Engine<float> const engine{job, chain.model, config};
+                                 })),
+             Contains("zeroth.mesh.pipeline is 2") && Contains("zeroth::Mesh"));
+}
+
+TEST_CASE("models that cannot be cut are refused") {
+  Model whole;
+  for (auto const* const name : {"a", "b"}) {
+    static_cast<void>(whole.param(whole.unit(name), name, {4}, Constant{1}));
+  }
+  CHECK_THAT(told_model(whole, 2),
+             Contains("zeroth.mesh.pipeline is 2, and the model has 1 unit that a stage may begin "
+                      "with") &&
+                 Contains("allowed: 1 to 1"));
+  Model tied;
+  auto const first = tied.unit("first");
+  auto const last = tied.unit("last", {.input_per_sample = 4});
+  auto const shared = tied.param(first, "shared", {4}, Constant{1});
+  static_cast<void>(tied.param(last, "own", {4}, Constant{1}));
+  tied.tie(last, shared);
+  CHECK_THAT(told_model(tied, 2), Contains("parameter \"shared\" is of unit \"first\" in stage 0 of the pipeline, and "
+                                           "tied by unit \"last\" in stage 1"));
+  Model open;
+  static_cast<void>(open.param(open.unit("root", {.stays_open = true}), "root", {4}, Constant{1}));
+  static_cast<void>(open.param(open.unit("next", {.input_per_sample = 4}), "next", {4}, Constant{1}));
+  CHECK_THAT(told_model(open, 2), Contains("unit \"root\" stays open"));
+}
+
+TEST_CASE("stages have as few elements as the largest of them can have") {
+  // Elements of the units: 260, 189, 160, 187, 144, 156, 12.
+  Chain const chain;
+  auto const first = [&](int stages) { return engine::first_units(chain.model.description(), stages); };
+  CHECK(first(1) == std::vector<std::uint32_t>{0});
+  CHECK(first(2) == std::vector<std::uint32_t>{0, 3});        // 609 and 499
+  CHECK(first(4) == std::vector<std::uint32_t>{0, 1, 2, 4});  // 260, 189, 347 and 312
+}
+
+TEST_CASE("what a pipeline does not do yet is refused with the key") {
+  CHECK(told(2, config_of(2), [](Engine<float>& engine, Chain const& chain, Mesh&) {
+          constexpr auto* said = "of an engine whose zeroth.mesh.pipeline is 2: allowed there is 1";
+          CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(engine.micro_steps()); }),
+                     Contains("micro_steps()") && Contains(said));
+          CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(engine.evaluation(1)); }),
+                     Contains("evaluation()") && Contains(said));
+          CHECK_THAT(thrown<ConfigError>([&] { engine.save_weights("x"); }),
+                     Contains("save_weights()") && Contains(said));
+          CHECK_THAT(thrown<ConfigError>([&] { engine.load_weights("x"); }),
+                     Contains("load_weights()") && Contains(said));
+          CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(engine.save("x")); }),
+                     Contains("save()") && Contains(said));
+          CHECK_THAT(thrown<ConfigError>([&] { engine.claim("x"); }), Contains("claim()") && Contains(said));
+          CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(engine.restore("x")); }),
+                     Contains("restore()") && Contains(said));
+          CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(engine.restore_latest("x")); }),
+                     Contains("restore_latest()") && Contains(said));
+          run_actions(engine, chain, {}, 1, false);
+          CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(engine.gradient_norm()); }),
+                     Contains("gradient_norm()") && Contains(said));
+          CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(engine.gradient_norm(*chain.layers[0].weight)); }),
+                     Contains("gradient_norm(param)") && Contains(said));
+          engine.step();
+          engine.finish();
+        }) == "");
+  CHECK_THAT(told(2, config_of(2, "", R"(, "replay_every": 4)"), [](auto&, auto const&, auto&) {}),
+             Contains("zeroth.replay_every is 4, and zeroth.mesh.pipeline is 2"));
+}
+
+TEST_CASE("calls that are not of the action that is open are refused") {
+  auto const in_action = [](Phase phase, auto const& body) {
+    return told(2, config_of(2), [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+      for (auto work : engine.schedule()) {
+        if (work.phase() == phase) {
+          body(work, chain, mesh.place().stage == 0);
+          throw Error{"enough"};
+        }
+        auto const samples = engine.micro_batch();
+        Rows x = work.first() ? batch_at<float>(0, samples, 12) : rows_of(work.input());
+        for (auto const unit : work.units()) {
+          auto const p = work.forward(unit);
+          x = apply<float>(chain.layers[unit.index()], p, x);
+        }
+        if (work.last()) {
+          static_cast<void>(work.report_loss(1));
+        } else {
+          put(x, work.output());
+        }
+      }
+    });
+  };
+  in_action(Phase::forward, [](auto& work, Chain const& chain, bool first) {
+    if (!first) {
+      return;
+    }
+    CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(work.input()); }), Contains("the first stage has none"));
+    CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(work.input_gradient()); }),
+               Contains("the first stage has none"));
+    CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(work.output_gradient()); }),
+               Contains("output_gradient() while forward of micro-step 1 of 3 is open: it is of backward actions"));
+    CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(work.report_loss(1)); }),
+               Contains("report_loss() while forward of micro-step 1 of 3 is open"));
+    CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(work.backward(chain.layers[0].unit)); }),
+               Contains("backward of unit \"layer0\" in an action that goes forward"));
+    CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(work.forward(chain.layers.back().unit)); }),
+               Contains("forward of unit \"tied\", which is of stage 1; this rank is of stage 0"));
+    Chain const other;
+    CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(work.forward(other.layers[0].unit)); }),
+               Contains("the unit belongs to another model"));
+    auto const p = work.forward(chain.layers[0].unit);
+    CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(p[*chain.layers.back().bias]); }),
+               Contains("operator[] of parameter \"tied.b\", which is of stage 1; this rank is of stage 0"));
+  });
+  in_action(Phase::backward, [](auto& work, Chain const&, bool first) {
+    if (!first) {
+      CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(work.output()); }), Contains("the last stage has none"));
+      CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(work.output_gradient()); }),
+                 Contains("the last stage has none"));
+      CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(work.report_loss(1)); }),
+                 Contains("report_loss() while backward of micro-step 1 of 3 is open"));
+    }
+  });
+}
+
+TEST_CASE("an action that sends nothing, or leaves a unit out, ends the job with its name") {
+  auto const leaves = [](bool output, bool unit) {
+    return told(2, config_of(2), [&](Engine<float>& engine, Chain const&, Mesh&) {
+      for (auto work : engine.schedule()) {
+        for (auto const each : work.units()) {
+          if (unit || each.index() != work.units().back().index()) {
+            auto const p = work.forward(each);
+          }
+        }
+        if (!work.last() && output) {
+          static_cast<void>(work.output());
+        }
+        if (work.last()) {
+          static_cast<void>(work.report_loss(1));
+        }
+      }
+      engine.step();
+    });
+  };
+  CHECK_THAT(leaves(false, true),
+             Contains("forward of micro-step 1 of step 1 ended without writing output(), which is sent now"));
+  CHECK_THAT(leaves(true, false),
+             Contains("forward of micro-step 1 of step 1 ended after 0 of 1 turns of unit \"layer"));
+}
+
+TEST_CASE("a rank that fails in an action ends the ranks of all stages") {
+  auto const message = told(4, config_of(2), [](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+    if (mesh.whole().rank() == 3) {
+      throw Error{"rank 3 has had enough"};
+    }
+    run_actions(engine, chain, {}, 1, false);
+    engine.step();
+    engine.finish();
+  });
+  CHECK_THAT(message, Contains("rank 3 has had enough"));
+}
+
+TEST_CASE("ranks that differ between stages are told") {
+  CHECK_THAT(messages_of(run_job(2,
+                                 [](Job& job) {
+                                   auto const config =
+                                       config_of(2, fmt::format(R"(, "gradient_clipping": {})", 1 + job.rank()));
+                                   Chain const chain;
+                                   Mesh mesh{job, config};
+                                   Engine<float> const engine{mesh, chain.model, config};
+                                 })),
+             Contains("ranks 0 and 1 built an engine from different stage files"));
+}
+
+}  // namespace zeroth::testing

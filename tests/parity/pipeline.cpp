@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A pipeline of any number of stages trains what one rank of each place trains: losses, norms and weights, bit for
+/// bit, by every schedule, at every stage of ZeRO and in every dtype, with clipping, skipped steps and loss scales.
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "pipeline.hpp"
+#include "stage_files.hpp"
+#include "support/catch.hpp"
+#include "support/job.hpp"
+#include "support/sanitized.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+constexpr int data = 2;
+constexpr int micro_steps = 4;
+constexpr Types types_of_pipelines[] = {fp32_types, bf16_types, fp16_types, bf16_masters};
+
+std::string file_of(Types const& types, int stage, int stages, std::string const& schedule,
+                    std::string const& more = "", char const* reduce = "every_micro_step") {
+  return file(
+      types, stage, micro_steps, reduce, movements[stage],
+      fmt::format(R"(, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}"}}{})", stages, schedule, more));
+}
+
+ChainOptions options_of(Types const& types) {
+  return {.steps = 4, .overflow_at_step = types.keys == fp16_types.keys ? 2 : 0};
+}
+
+/// On every rank.
+std::vector<Trained> train_on(int world, std::string const& text, ChainOptions const& options, bool on_mesh) {
+  auto const config = Config::from_json(text);
+  std::vector<Trained> all(static_cast<std::size_t>(world));
+  auto const outcome = run_job(
+      world, [&](Job& job) { all[static_cast<std::size_t>(job.rank())] = train_chain(job, config, options, on_mesh); });
+  REQUIRE(messages_of(outcome) == "");
+  for (auto const& each : all) {
+    REQUIRE(bits_of(each) == bits_of(all.front()));
+    REQUIRE(each.planned == each.peak);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a pipeline trains what one stage does, by every schedule, stage of ZeRO and dtype") {
+  auto const types = GENERATE(from_range(std::begin(types_of_pipelines), std::end(types_of_pipelines)));
+  auto const options = options_of(types);
+  auto const base = train_on(data, file_of(types, 0, 1, "1f1b"), options, false).front();
+  REQUIRE(base.reports.size() == 4);
+  REQUIRE(base.reports[1].skipped == (options.overflow_at_step == 2));
+  REQUIRE(base.reports.front().grad_norm > 0);
+  for (int const stages : {1, 2, 4}) {
+    for (auto const* const schedule : {"gpipe", "1f1b"}) {
+      for (int stage = 0; stage <= 3; ++stage) {
+        static Sample sample{3};
+        if (sample.leaves_out()) {
+          continue;
+        }
+        INFO(fmt::format("{}, {} stages, {}, ZeRO {}", types.name, stages, schedule, stage));
+        auto const poison = stage == 3 || stages == 2 ? R"(, "poison": true, "check": true)" : "";
+        auto const text = file_of(types, stage, stages, schedule, poison);
+        REQUIRE(bits_of(train_on(data * stages, text, options, true).front()) == bits_of(base));
+      }
+    }
+  }
+}
+
+TEST_CASE("a pipeline whose gradients are reduced once trains what one stage does") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_summed_in_fp32);
+  auto const text = [&](int stage, int stages) { return file_of(types, stage, stages, "1f1b", "", "last_micro_step"); };
+  auto const base = train_on(data, text(0, 1), {}, false).front();
+  for (int const stage : {0, 1, 2, 3}) {
+    INFO(fmt::format("{}, ZeRO {}", types.name, stage));
+    REQUIRE(bits_of(train_on(data * 2, text(stage, 2), {}, true).front()) == bits_of(base));
+  }
+}
+
+TEST_CASE("a pipeline of ranks that share nothing trains what one rank does") {
+  auto const base = train_on(1, file_of(fp32_types, 0, 1, "1f1b"), {}, false).front();
+  for (int const stage : {0, 3}) {
+    REQUIRE(bits_of(train_on(3, file_of(fp32_types, stage, 3, "1f1b"), {}, true).front()) == bits_of(base));
+  }
+}
+
+TEST_CASE("a pipeline's clipping follows the norm of all stages") {
+  // Otherwise the tests above might hold because nothing is clipped.
+  auto const text = file_of(fp32_types, 1, 2, "1f1b");
+  auto const clipped = train_on(4, text, {}, true).front();
+  CHECK(clipped.reports.front().grad_norm > 0.5F);
+  std::vector<std::uint32_t> without;
+  auto const config = Config::from_json(text).with(R"({"gradient_clipping": 0})");
+  auto const outcome = run_job(4, [&](Job& job) {
+    auto const trained = train_chain(job, config, {}, true);
+    if (job.rank() == 0) {
+      without = bits_of(trained);
+    }
+  });
+  REQUIRE(messages_of(outcome) == "");
+  CHECK(without != bits_of(clipped));
+}
+
+}  // namespace zeroth::testing

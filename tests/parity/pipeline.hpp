@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A chain of layers that trains without a mesh, or in a pipeline: the same, bit for bit.
+#pragma once
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <random>
+#include <ranges>
+#include <string>
+#include <vector>
+
+#include "support/synthetic.hpp"
+#include "zeroth/model/description.hpp"
+#include "zeroth/zeroth.hpp"
+
+namespace zeroth::testing {
+
+/// Layers of several sizes, whose parameters were not made in the order of units; one is frozen, two are tied.
+struct Chain {
+  struct Layer {
+    Unit unit;
+    std::int64_t in, out;
+    std::optional<Param<2>> weight;
+    std::optional<Param<1>> bias;
+  };
+  Model model{5};
+  std::vector<Layer> layers;
+
+  Chain() {
+    std::vector<std::int64_t> const widths{12, 20, 9, 16, 11, 12, 12};
+    for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
+      auto const name = "layer" + std::to_string(i);
+      layers.push_back({model.unit(name, {.input_per_sample = widths[i]}), widths[i], widths[i + 1], {}, {}});
+    }
+    for (auto& layer : layers) {
+      layer.bias = model.param(layer.unit, name_of(layer) + ".b", {layer.out}, Uniform{-0.1F, 0.1F},
+                               {.trainable = layer.unit.index() != 1});
+    }
+    for (auto& layer : layers | std::views::reverse) {
+      if (layer.unit.index() != 5) {
+        layer.weight = model.param(layer.unit, name_of(layer) + ".w", {layer.in, layer.out}, Normal{0.4F});
+      }
+    }
+    auto const tied = model.unit("tied", {.input_per_sample = 12});  // with its own unit's bias, and that of layer 5
+    layers.back().weight = model.param(layers.back().unit, "layer5.w", {12, 12}, Normal{0.3F});
+    model.tie(tied, *layers.back().weight);
+    layers.push_back({tied, 12, 12, layers.back().weight, model.param(tied, "tied.b", {12}, Constant{0})});
+  }
+  static std::string name_of(Layer const& layer) { return "layer" + std::to_string(layer.unit.index()); }
+};
+
+/// Rows of a batch.
+using Rows = std::vector<float>;
+
+template <class T>
+float round_to(float value) {
+  return to_float(from_float<T>(value));
+}
+
+/// What the layers of a stage keep of a micro-step.
+struct Tape {
+  std::vector<Rows> inputs;  ///< Of each layer, and last what the last one gave.
+  Rows target;
+  float seed = 0;
+};
+
+template <class T>
+Rows apply(Chain::Layer const& layer, Params<T> const& p, Rows const& x) {
+  auto const rows = static_cast<std::int64_t>(x.size()) / layer.in;
+  auto const w = p[*layer.weight];
+  auto const b = p[*layer.bias];
+  Rows y(static_cast<std::size_t>(rows * layer.out));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t o = 0; o < layer.out; ++o) {
+      float sum = to_float(b.data()[o]);
+      for (std::int64_t i = 0; i < layer.in; ++i) {
+        sum += x[static_cast<std::size_t>(r * layer.in + i)] * to_float(w.data()[i * layer.out + o]);
+      }
+      y[static_cast<std::size_t>(r * layer.out + o)] = round_to<T>(std::tanh(sum));
+    }
+  }
+  return y;
+}
+
+/// Adds to a gradient.
+template <class G, std::size_t D>
+void add(Gradient<G, D> gradient, std::vector<float> const& more) {
+  for (std::size_t i = 0; i < more.size(); ++i) {
+    float const before = gradient.beta() == 0 ? 0 : to_float(gradient.data()[i]);
+    gradient.data()[i] = from_float<G>(before + more[i]);
+  }
+}
+
+/// The gradient by `x`.
+template <class T, class G>
+Rows apply_back(Chain::Layer const& layer, Backward<T, G> const& p, Rows const& x, Rows const& y, Rows const& dy) {
+  auto const rows = static_cast<std::int64_t>(x.size()) / layer.in;
+  auto const w = p[*layer.weight];
+  std::vector<float> dw(static_cast<std::size_t>(layer.in * layer.out)), db(static_cast<std::size_t>(layer.out));
+  Rows dx(x.size());
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t o = 0; o < layer.out; ++o) {
+      auto const at = static_cast<std::size_t>(r * layer.out + o);
+      float const d = dy[at] * (1 - y[at] * y[at]);
+      db[static_cast<std::size_t>(o)] += d;
+      for (std::int64_t i = 0; i < layer.in; ++i) {
+        auto const from = static_cast<std::size_t>(r * layer.in + i);
+        dw[static_cast<std::size_t>(i * layer.out + o)] += x[from] * d;
+        dx[from] += d * to_float(w.data()[i * layer.out + o]);
+      }
+    }
+  }
+  add(p.grad(*layer.weight), dw);
+  if (layer.unit.index() != 1) {
+    add(p.grad(*layer.bias), db);
+  }
+  for (float& each : dx) {
+    each = round_to<T>(each);
+  }
+  return dx;
+}
+
+template <class T>
+Rows batch_at(std::int64_t first, std::int64_t samples, std::int64_t width) {
+  Rows rows;
+  for (std::int64_t s = 0; s < samples; ++s) {
+    std::mt19937 random{static_cast<unsigned>(first + s)};
+    for (std::int64_t i = 0; i < width; ++i) {
+      rows.push_back(round_to<T>(static_cast<float>(random() % 2001) / 1000 - 1));
+    }
+  }
+  return rows;
+}
+
+inline float loss_of(Rows const& y, Rows const& target) {
+  float sum = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    sum += (y[i] - target[i]) * (y[i] - target[i]);
+  }
+  return sum / static_cast<float>(y.size());
+}
+
+template <class T>
+Rows slope_of(Rows const& y, Rows const& target, float seed) {
+  Rows slope(y.size());
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    slope[i] = round_to<T>(2 * seed * (y[i] - target[i]) / static_cast<float>(y.size()));
+  }
+  return slope;
+}
+
+template <class T>
+Rows rows_of(View<T, 2> const& view) {
+  Rows rows;
+  for (std::int64_t i = 0; i < view.count(); ++i) {
+    rows.push_back(to_float(view.data()[i]));
+  }
+  return rows;
+}
+
+template <class T>
+void put(Rows const& rows, View<T, 2> const& view) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    view.data()[i] = from_float<T>(rows[i]);
+  }
+}
+
+struct ChainOptions {
+  int steps = 4;
+  int overflow_at_step = 0;  ///< The loss's slope is infinite at the last place of this step.
+};
+
+/// Of one step: what its last micro-step's slope is multiplied by.
+inline float spoil(ChainOptions const& options, int step, bool last_place) {
+  return step == options.overflow_at_step && last_place ? std::numeric_limits<float>::infinity() : 1.0F;
+}
+
+/// By schedule(), on a mesh of any number of stages.
+template <class T, class G>
+void run_actions(Engine<T, G>& engine, Chain const& chain, ChainOptions const& options, int step, bool last_place) {
+  std::vector<Tape> tapes(static_cast<std::size_t>(engine.in_flight()));
+  for (auto work : engine.schedule()) {
+    auto& tape = tapes[static_cast<std::size_t>(work.slot())];
+    auto const first_unit = work.units().front().index();
+    if (work.phase() == Phase::forward) {
+      auto const samples = engine.micro_batch();
+      auto const batch = batch_at<T>(work.first_sample(), samples, 12);
+      tape = {{work.first() ? batch : rows_of(work.input())}, batch, 0};
+      for (auto const unit : work.units()) {
+        auto const p = work.forward(unit);
+        tape.inputs.push_back(apply<T>(chain.layers[unit.index()], p, tape.inputs.back()));
+      }
+      if (work.last()) {
+        tape.seed = work.report_loss(loss_of(tape.inputs.back(), tape.target)) * spoil(options, step, last_place);
+      } else {
+        put(tape.inputs.back(), work.output());
+      }
+    } else {
+      auto slope =
+          work.last() ? slope_of<T>(tape.inputs.back(), tape.target, tape.seed) : rows_of(work.output_gradient());
+      for (auto const unit : work.units() | std::views::reverse) {
+        auto const p = work.backward(unit);
+        auto const at = unit.index() - first_unit;
+        slope = apply_back<T, G>(chain.layers[unit.index()], p, tape.inputs[at], tape.inputs[at + 1], slope);
+      }
+      if (!work.first()) {
+        put(slope, work.input_gradient());
+      }
+    }
+  }
+}
+
+/// By micro_steps().
+template <class T, class G>
+void run_micro_steps(Engine<T, G>& engine, Chain const& chain, ChainOptions const& options, int step, bool last_place) {
+  for (auto micro : engine.micro_steps()) {
+    auto const batch = batch_at<T>(micro.first_sample(), engine.micro_batch(), 12);
+    std::vector<Rows> inputs{batch};
+    for (auto const& layer : chain.layers) {
+      auto const p = micro.forward(layer.unit);
+      inputs.push_back(apply<T>(layer, p, inputs.back()));
+    }
+    float const seed = micro.report_loss(loss_of(inputs.back(), batch)) * spoil(options, step, last_place);
+    auto slope = slope_of<T>(inputs.back(), batch, seed);
+    for (auto i = chain.layers.size(); i-- > 0;) {
+      auto const p = micro.backward(chain.layers[i].unit);
+      slope = apply_back<T, G>(chain.layers[i], p, inputs[i], inputs[i + 1], slope);
+    }
+  }
+}
+
+/// Reports of all steps, and all parameters.
+template <class T, class G>
+Trained finish(Engine<T, G>& engine, Chain const& chain, std::vector<StepReport> reports) {
+  Trained trained{std::move(reports), {}, {}, {}, {}};
+  trained.reports.push_back(*engine.finish());
+  for (std::uint32_t i = 0; i < chain.model.description().params.size(); ++i) {
+    auto const param = chain.model.param_at(i);
+    std::int64_t count = 1;
+    for (auto const extent : param.shape()) {
+      count *= extent;
+    }
+    std::vector<float> values(static_cast<std::size_t>(count));
+    engine.read(param, values);
+    trained.parameters.insert(trained.parameters.end(), values.begin(), values.end());
+  }
+  trained.planned = engine.planned();
+  trained.peak = engine.peak();
+  return trained;
+}
+
+/// On a mesh, or without one as ever.
+inline Trained train_chain(Job& job, Config const& config, ChainOptions const& options, bool on_mesh) {
+  Trained trained;
+  with_precision(config, [&]<class P>(P) {
+    using T = typename P::Compute;
+    using G = typename P::Gradient;
+    Chain const chain;
+    std::optional<Mesh> mesh;
+    if (on_mesh) {
+      mesh.emplace(job, config);
+    }
+    auto const engine = on_mesh ? std::make_unique<Engine<T, G>>(*mesh, chain.model, config)
+                                : std::make_unique<Engine<T, G>>(job, chain.model, config);
+    bool const last_place = on_mesh ? mesh->place().data + 1 == mesh->data().world() : job.rank() + 1 == job.world();
+    std::vector<StepReport> reports;
+    for (int step = 1; step <= options.steps; ++step) {
+      on_mesh ? run_actions(*engine, chain, options, step, last_place)
+              : run_micro_steps(*engine, chain, options, step, last_place);
+      if (auto const report = engine->step()) {
+        reports.push_back(*report);
+      }
+    }
+    trained = finish(*engine, chain, std::move(reports));
+  });
+  return trained;
+}
+
+}  // namespace zeroth::testing
