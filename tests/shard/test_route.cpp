@@ -42,7 +42,7 @@ PlanRequest request_of(shard::Placements const& placements, bool sums_by_groups,
 
 constexpr auto whole = Placement::whole, group = Placement::group, slice = Placement::shard;
 
-struct Case {
+struct RouteCase {
   shard::Placements placements;
   bool sums_by_groups, folds;
   std::string gather, sum, share, publish;
@@ -55,17 +55,17 @@ TEST_CASE("routes are what a stage, groups and sums in two levels ask for") {
                     scatters = "reduce_scatter over shard, reduce_scatter over replicate",
                     of_group = "all_gather over shard", of_replicas = "all_gather over replicate";
   for (auto const& [placements, by_groups, folds, gathered, sum, share, publish] : {
-           Case{{whole, whole, whole}, false, false, "", "all_reduce over both", "", ""},
-           Case{{whole, whole, whole}, false, true, "", scatter, gather, ""},
-           Case{{whole, whole, whole}, true, false, "", scatters, of_replicas + ", " + of_group, ""},
-           Case{{whole, whole, slice}, false, true, "", scatter, "", gather},
-           Case{{whole, slice, slice}, false, false, "", scatter, "", gather},
-           Case{{slice, slice, slice}, false, true, gather, scatter, "", ""},
-           Case{{slice, slice, slice}, true, false, gather, scatters, "", ""},
-           Case{{group, slice, slice}, false, true, of_group, scatter, "", of_replicas},  // hpZ
-           Case{{group, slice, slice}, true, false, of_group, scatters, "", of_replicas},
-           Case{{group, group, group}, false, true, of_group, scatter, of_replicas, ""},  // MiCS
-           Case{{whole, group, group}, true, false, "", scatters, of_replicas, of_group},
+           RouteCase{{whole, whole, whole}, false, false, "", "all_reduce over both", "", ""},
+           RouteCase{{whole, whole, whole}, false, true, "", scatter, gather, ""},
+           RouteCase{{whole, whole, whole}, true, false, "", scatters, of_replicas + ", " + of_group, ""},
+           RouteCase{{whole, whole, slice}, false, true, "", scatter, "", gather},
+           RouteCase{{whole, slice, slice}, false, false, "", scatter, "", gather},
+           RouteCase{{slice, slice, slice}, false, true, gather, scatter, "", ""},
+           RouteCase{{slice, slice, slice}, true, false, gather, scatters, "", ""},
+           RouteCase{{group, slice, slice}, false, true, of_group, scatter, "", of_replicas},  // hpZ
+           RouteCase{{group, slice, slice}, true, false, of_group, scatters, "", of_replicas},
+           RouteCase{{group, group, group}, false, true, of_group, scatter, of_replicas, ""},  // MiCS
+           RouteCase{{whole, group, group}, true, false, "", scatters, of_replicas, of_group},
        }) {
     auto const routes = shard::routes_of({}, request_of(placements, by_groups, folds), 0);
     INFO(sum << "; " << share << "; " << publish);
