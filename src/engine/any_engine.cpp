@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include "comm/launch/job_state.hpp"
@@ -193,6 +194,13 @@ AnyEngine::AnyEngine(Mesh& mesh, Model const& model, Config const& config, Dtype
 AnyEngine::~AnyEngine() = default;
 
 int AnyEngine::in_flight() const noexcept { return state_->in_flight; }
+
+int AnyEngine::actions_in_step() const {
+  constexpr int most = std::numeric_limits<int>::max() / 2;
+  ZEROTH_EXPECTS(accumulation_ <= most,
+                 fmt::format("schedule() of a step of {} micro-steps: allowed are up to {}", accumulation_, most));
+  return 2 * accumulation_;
+}
 
 int AnyEngine::passes_in_step() const {
   state_->expect_one_stage("micro_steps()");

@@ -94,15 +94,26 @@ void EngineState::expect_one_stage(char const* call) const {
 
 bool EngineState::speaks() const noexcept { return share.first() && exchange().rank() == 0; }
 
+stage::Action EngineState::action_at(std::int64_t index) const noexcept {
+  if (!actions.empty()) {
+    return actions[static_cast<std::size_t>(index)];
+  }
+  auto const action = [](bool forward, std::int64_t micro_step) {
+    return stage::Action{forward ? Phase::forward : Phase::backward, 0, static_cast<int>(micro_step)};
+  };
+  auto const count = settings().batch.accumulation;
+  return settings().pipeline.schedule == PipelineSchedule::gpipe ? action(index < count, index % count)
+                                                                 : action(index % 2 == 0, index / 2);
+}
+
 void EngineState::make_pipeline(Mesh& mesh, Config const& config) {
   auto const& settings = blueprint.settings;
-  auto const micro_steps = static_cast<int>(settings.batch.accumulation);
-  auto const lists = stage::actions_of(settings.pipeline.schedule, share.stages(), micro_steps);
-  stage::check(lists, micro_steps);
-  actions = lists[static_cast<std::size_t>(share.stage())];
-  in_flight = stage::in_flight(actions);
-  if (share.stages() == 1) {
-    return;
+  constexpr std::int64_t most = 1 << 16;  // each stage makes the lists of all
+  if (settings.batch.accumulation > most) {
+    throw ConfigError{
+        fmt::format("{}: gradient_accumulation_steps is {}, and zeroth.mesh.pipeline is {}: allowed there "
+                    "are up to {}",
+                    config.source(), settings.batch.accumulation, share.stages(), most)};
   }
   if (settings.replay_every > 0) {
     throw ConfigError{
@@ -117,6 +128,11 @@ void EngineState::make_pipeline(Mesh& mesh, Config const& config) {
                     "allowed here is 1",
                     config.source(), share.stages(), comm::name_of(transport), device->name())};
   }
+  auto const micro_steps = static_cast<int>(settings.batch.accumulation);
+  auto const lists = stage::actions_of(settings.pipeline.schedule, share.stages(), micro_steps);
+  stage::check(lists, micro_steps);
+  actions = lists[static_cast<std::size_t>(share.stage())];
+  in_flight = stage::in_flight(actions);
   auto& line = *mesh.stages_;
   stages = line.communicator().split(0, line.rank(), "step");
   stages->set_options({.timeout = settings.timeout, .check = true});
@@ -162,11 +178,10 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
   gather_stream = device->make_stream("gather", overlap);
   reduce_stream = device->make_stream("reduce", overlap);
   agree(config);
-  if (mesh != nullptr) {
+  if (share.stages() > 1) {
     make_pipeline(*mesh, config);
-  } else {
-    actions = stage::actions_of(settings.pipeline.schedule, 1, static_cast<int>(settings.batch.accumulation)).front();
-    in_flight = stage::in_flight(actions);
+  } else if (settings.pipeline.schedule == PipelineSchedule::gpipe) {
+    in_flight = static_cast<int>(settings.batch.accumulation);
   }
   if (stages) {
     agree_over_stages(model::fingerprint(given.description()));

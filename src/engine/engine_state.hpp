@@ -78,6 +78,8 @@ class EngineState {
 
   /// What only engines without a pipeline do. Throws ConfigError otherwise.
   void expect_one_stage(char const* call) const;
+  /// The step's action number `index`, from 0.
+  [[nodiscard]] stage::Action action_at(std::int64_t index) const noexcept;
   /// Of all stages: does this rank speak for the job?
   [[nodiscard]] bool speaks() const noexcept;
 

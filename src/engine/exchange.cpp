@@ -25,8 +25,8 @@ void tell(std::span<float> values, int root, Exchange const& exchange) {
   for (std::size_t first = 0; first < values.size(); first += most) {
     auto const piece = values.subspan(first, std::min(most, values.size() - first));
     std::memcpy(memory->data(), piece.data(), piece.size_bytes());
-    exchange.communicator->broadcast(*exchange.stream, {"read", "stages"}, memory->data(), memory->data(),
-                                     std::ssize(piece), Dtype::fp32, root);
+    exchange.communicator->broadcast(*exchange.stream, {"read", ""}, memory->data(), memory->data(), std::ssize(piece),
+                                     Dtype::fp32, root);
     exchange.stream->synchronize();
     std::memcpy(piece.data(), memory->data(), piece.size_bytes());
   }

@@ -140,7 +140,8 @@ AnyPass::AnyPass(EngineState& engine, detail::NextAction)
     : engine_{&engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
   Entry const entry{engine.doorway, "an action begins"};
   auto& protocol = *engine.protocol;
-  protocol.begin_action(engine.actions);
+  protocol.check_begin_action();
+  protocol.begin_action(engine.action_at(protocol.actions()));
   auto const& action = *protocol.action();
   auto const& settings = engine.settings();
   bool const backward = action.phase == Phase::backward;

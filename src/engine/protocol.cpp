@@ -54,7 +54,7 @@ void Protocol::check_between_steps(char const* call) const {
   ZEROTH_EXPECTS(micro_steps_ == 0, fmt::format("{} after {} of {} micro-steps of step {}: it belongs between steps",
                                                 call, micro_steps_, accumulation_, steps_ + 1));
   ZEROTH_EXPECTS(actions_ == 0, fmt::format("{} after {} of {} actions of step {}: it belongs between steps", call,
-                                            actions_, 2 * accumulation_, steps_ + 1));
+                                            actions_, 2 * std::int64_t{accumulation_}, steps_ + 1));
 }
 
 void Protocol::check_between_passes(char const* call) const {
@@ -74,7 +74,7 @@ std::string Protocol::state() const {
     auto const& turn = open_.back().turn;
     return fmt::format("the {} guard of unit \"{}\" is open", stage::purpose_of(turn), name(turn.unit));
   }
-  if (action_ != nullptr) {
+  if (action_) {
     return fmt::format("{} of micro-step {} of {} is open", stage::name_of(action_->phase), action_->micro_step + 1,
                        accumulation_);
   }
@@ -98,7 +98,8 @@ void Protocol::check_step(std::optional<float> learning_rate) const {
 
 void Protocol::end_step() noexcept {
   ++steps_;
-  micro_steps_ = actions_ = 0;
+  micro_steps_ = 0;
+  actions_ = 0;
 }
 
 void Protocol::check_restore() const {
@@ -122,14 +123,14 @@ void Protocol::begin_micro_step() {
   ZEROTH_EXPECTS(actions_ == 0,
                  fmt::format("a micro-step begins after {} of {} actions of schedule() of step {}: a step "
                              "is made of one or the other",
-                             actions_, 2 * accumulation_, steps_ + 1));
+                             actions_, 2 * std::int64_t{accumulation_}, steps_ + 1));
   run_ = replay_is_due()                  ? shard::Run::first_of_two
          : micro_steps_ == 0 && ran_once_ ? shard::Run::second_of_two
                                           : shard::Run::once;
   begin_pass(PassKind::training, nullptr);
 }
 
-void Protocol::begin_action(std::span<stage::Action const> actions) {
+void Protocol::check_begin_action() const {
   check_between_passes("an action begins");
   ZEROTH_EXPECTS(
       replay_every_ == 0,
@@ -141,25 +142,27 @@ void Protocol::begin_action(std::span<stage::Action const> actions) {
       fmt::format("an action of schedule() begins after {} of {} micro-steps of step {}: a step is made of one "
                   "or the other",
                   micro_steps_, accumulation_, steps_ + 1));
-  ZEROTH_EXPECTS(static_cast<std::size_t>(actions_) < actions.size(),
-                 fmt::format("an action begins after all {} of step {}: step() comes now", actions.size(), steps_ + 1));
+  ZEROTH_EXPECTS(actions_ < 2 * std::int64_t{accumulation_},
+                 fmt::format("an action begins after all {} of step {}: step() comes now", actions_, steps_ + 1));
+}
+
+void Protocol::begin_action(stage::Action const& action) {
   run_ = shard::Run::once;
-  auto const& action = actions[static_cast<std::size_t>(actions_)];
   bool const forward = action.phase == Phase::forward;
   begin_pass(forward ? PassKind::evaluation : PassKind::training, nullptr);
-  action_ = &action;
+  action_ = action;
   written_ = false;
   loss_reported_ = !forward;  // what arrives carries the seed
 }
 
 void Protocol::check_action_loss(bool is_last) const {
-  ZEROTH_EXPECTS(action_ != nullptr && action_->phase == Phase::forward && is_last,
+  ZEROTH_EXPECTS(action_ && action_->phase == Phase::forward && is_last,
                  fmt::format("report_loss() while {}: the loss is of forward in the last stage alone", state()));
 }
 
 void Protocol::check_message(char const* call, Phase phase, bool there, char const* where) const {
   check_usable(call);
-  ZEROTH_EXPECTS(action_ != nullptr, fmt::format("{} outside of an action", call));
+  ZEROTH_EXPECTS(action_, fmt::format("{} outside of an action", call));
   ZEROTH_EXPECTS(there, fmt::format("{}: {}", call, where));
   ZEROTH_EXPECTS(action_->phase == phase,
                  fmt::format("{} while {}: it is of {} actions", call, state(), stage::name_of(phase)));
@@ -257,7 +260,7 @@ bool Protocol::end_evaluation_pass() {
 
 void Protocol::leave_pass() noexcept {
   pass_.reset();
-  action_ = nullptr;
+  action_.reset();
   evaluation_ = nullptr;
 }
 
@@ -295,7 +298,7 @@ void Protocol::check_open(Phase phase, Unit unit) const {
   ZEROTH_EXPECTS(open_.size() < most_open_guards,
                  fmt::format("{} of unit \"{}\" while {} guards are open, which is the most; the last: {}", call,
                              name(id), open_.size(), state()));
-  ZEROTH_EXPECTS(action_ == nullptr || phase == Phase::forward || action_->phase == Phase::backward,
+  ZEROTH_EXPECTS(!action_ || phase == Phase::forward || action_->phase == Phase::backward,
                  fmt::format("backward of unit \"{}\" in an action that goes forward", name(id)));
   auto const& progress = progress_[id];
   ZEROTH_EXPECTS(!progress.skipped && !pass_skipped_,

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,11 +61,13 @@ class Protocol {
 
   // ---- passes ----
   void begin_micro_step();
-  /// The next one of the step's schedule: `actions` are all of them.
-  void begin_action(std::span<stage::Action const> actions);
+  /// The next one of the step's schedule, which is `action`.
+  void begin_action(stage::Action const& action);
+  /// Before that: there is one.
+  void check_begin_action() const;
   /// The one that is open, of a pipeline's schedule; null: none is.
-  [[nodiscard]] stage::Action const* action() const noexcept { return action_; }
-  [[nodiscard]] int actions() const noexcept { return actions_; }  ///< That have ended, of this step.
+  [[nodiscard]] stage::Action const* action() const noexcept { return action_ ? &*action_ : nullptr; }
+  [[nodiscard]] std::int64_t actions() const noexcept { return actions_; }  ///< That have ended, of this step.
   /// `writes`: the action's result has a slot. True: it was asked for.
   void note_written() noexcept { written_ = true; }
   void end_action(bool reports, bool writes);
@@ -134,8 +135,8 @@ class Protocol {
   bool restoring_ = false;
   std::int64_t steps_ = 0;
   int micro_steps_ = 0;
-  int actions_ = 0;
-  stage::Action const* action_ = nullptr;
+  std::int64_t actions_ = 0;
+  std::optional<stage::Action> action_;
   bool written_ = false;   ///< What the action that is open sends.
   bool ran_once_ = false;  ///< The first run of two is over in this step.
   shard::Run run_ = shard::Run::once;

@@ -235,6 +235,91 @@ TEST_CASE("a rank that fails in an action ends the ranks of all stages") {
   CHECK_THAT(message, Contains("rank 3 has had enough"));
 }
 
+TEST_CASE("a rank that fails between its actions ends the ranks of all stages, wherever they wait") {
+  for (int const failing : {0, 1, 2, 3}) {
+    INFO("rank " << failing);
+    auto const message = told(4, config_of(4), [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+      for (int step = 1; step <= 3; ++step) {
+        if (step == 2 && mesh.whole().rank() == failing) {
+          int left = 3;  // actions
+          for (auto work : engine.schedule()) {
+            if (--left == 0) {
+              throw Error{"out of luck"};
+            }
+            if (work.phase() == Phase::backward) {
+              throw Error{"out of luck"};
+            }
+            for (auto const unit : work.units()) {
+              auto const p = work.forward(unit);
+            }
+            if (work.last()) {
+              static_cast<void>(work.report_loss(1));
+            } else {
+              static_cast<void>(work.output());
+            }
+          }
+        }
+        run_actions(engine, chain, {}, step, false);
+        engine.step();
+      }
+      engine.finish();
+    });
+    CHECK_THAT(message, Contains("out of luck"));
+  }
+}
+
+TEST_CASE("ranks of a stage that make different calls are told") {
+  auto const message = told(4, config_of(2), [](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+    run_actions(engine, chain, {}, 1, false);
+    engine.step(mesh.whole().rank() == 3 ? StepOptions{.learning_rate = 0.5F} : StepOptions{});
+    engine.finish();
+  });
+  CHECK_THAT(message, Contains("ranks took different paths in step 1: as call ") &&
+                          Contains("rank 2 made no further call, rank 3 made step() with a learning rate of 0.5"));
+}
+
+TEST_CASE("metrics, weights and stops of a pipeline are those of all stages") {
+  auto const config = config_of(2);
+  std::vector<StepReport> reports(4);
+  std::vector<double> means(4);
+  CHECK(messages_of(run_job(4, [&](Job& job) {
+          Chain const chain;
+          Mesh mesh{job, config};
+          Engine<float> engine{mesh, chain.model, config};
+          auto const ranks = engine.add_metric("ranks");
+          for (auto work : engine.schedule()) {
+            work.report_metric(ranks, job.rank());
+            if (work.phase() == Phase::forward) {
+              for (auto const unit : work.units()) {
+                auto const p = work.forward(unit);
+              }
+              if (work.last()) {
+                static_cast<void>(work.report_loss(static_cast<float>(work.micro_step()),
+                                                   {.weight = work.micro_step() == 0 ? 0.0F : 1.0F}));
+              } else {
+                static_cast<void>(work.output());
+              }
+            } else {
+              for (auto const unit : work.units() | std::views::reverse) {
+                auto const p = work.backward(unit);
+              }
+              if (!work.first()) {
+                static_cast<void>(work.input_gradient());
+              }
+            }
+          }
+          engine.step();
+          auto const place = static_cast<std::size_t>(job.rank());
+          reports[place] = *engine.finish();
+          means[place] = reports[place].metrics[ranks];
+        })) == "");
+  for (auto const& report : reports) {
+    CHECK(report.loss == 1.5F);  // of micro-steps 1 and 2
+    CHECK_FALSE(report.stop);
+  }
+  CHECK(means == std::vector{1.5, 1.5, 1.5, 1.5});
+}
+
 TEST_CASE("ranks that differ between stages are told") {
   CHECK_THAT(messages_of(run_job(2,
                                  [](Job& job) {

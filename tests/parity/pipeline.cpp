@@ -9,6 +9,7 @@
 #include "pipeline.hpp"
 #include "stage_files.hpp"
 #include "support/catch.hpp"
+#include "support/folder.hpp"
 #include "support/job.hpp"
 #include "support/sanitized.hpp"
 
@@ -83,6 +84,32 @@ TEST_CASE("a pipeline of ranks that share nothing trains what one rank does") {
   auto const base = train_on(1, file_of(fp32_types, 0, 1, "1f1b"), {}, false).front();
   for (int const stage : {0, 3}) {
     REQUIRE(bits_of(train_on(3, file_of(fp32_types, stage, 3, "1f1b"), {}, true).front()) == bits_of(base));
+  }
+}
+
+TEST_CASE("groups of ranks and states on a disk work inside a pipeline") {
+  Folder const folder;
+  auto const trained = [](int world, Config const& config, bool on_mesh) {
+    std::vector<std::vector<std::uint32_t>> all(static_cast<std::size_t>(world));
+    REQUIRE(messages_of(run_job(world, [&](Job& job) {
+              all[static_cast<std::size_t>(job.rank())] = bits_of(train_chain(job, config, {}, on_mesh));
+            })) == "");
+    for (auto const& each : all) {
+      REQUIRE(each == all.front());
+    }
+    return all.front();
+  };
+  auto const file = [&](int stages, std::string const& zero) {
+    return Config::from_json(file_of(bf16_types, 3, stages, "1f1b"))
+        .with(fmt::format(R"({{"zero_optimization": {{{}}}}})", zero));
+  };
+  auto const base = trained(4, file(1, R"("stage": 3)"), false);
+  auto const disk = fmt::format(
+      R"("offload_optimizer": {{"device": "nvme", "nvme_path": "{}"}}, "sub_group_size": 500)", folder.path().string());
+  for (auto const& zero :
+       {std::string{R"("zero_hpz_partition_size": 2)"}, std::string{R"("mics_shard_size": 2)"}, disk}) {
+    INFO(zero);
+    REQUIRE(trained(8, file(2, zero), true) == base);
   }
 }
 

@@ -181,14 +181,15 @@ class ZEROTH_EXPORT AnyEngine {
   }
   /// The step's actions as P, which is Work of the engine's types.
   template <class P>
-  [[nodiscard]] Passes<P> actions() noexcept {
-    return {state_.get(), 2 * accumulation_};
+  [[nodiscard]] Passes<P> actions() {
+    return {state_.get(), actions_in_step()};
   }
   /// What evaluation() makes a range of. Throws ContractError for less than one pass, and while a pass is open.
   [[nodiscard]] detail::EvaluationRecord begin_evaluation(int passes);
 
  private:
   [[nodiscard]] int passes_in_step() const;
+  [[nodiscard]] int actions_in_step() const;
 
   std::unique_ptr<detail::EngineState> state_;
   int accumulation_;

@@ -40,7 +40,7 @@ class MetricMeans {
   std::array<optim::MetricSums, optim::most_metrics> sums_{};
 };
 
-/// The same on every rank, but for the milliseconds.
+/// The same on every rank, but for the milliseconds; in a pipeline bytes, misses and slots are those of the stage.
 struct StepReport {
   std::int64_t step = 0;    ///< From 1.
   float loss = 0;           ///< Weighted mean over ranks and micro-steps.
