@@ -7,7 +7,6 @@
 #include <limits>
 #include <optional>
 #include <random>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -38,7 +37,8 @@ struct Chain {
       layer.bias = model.param(layer.unit, name_of(layer) + ".b", {layer.out}, Uniform{-0.1F, 0.1F},
                                {.trainable = layer.unit.index() != 1});
     }
-    for (auto& layer : layers | std::views::reverse) {
+    for (auto at = layers.rbegin(); at != layers.rend(); ++at) {
+      auto& layer = *at;
       if (layer.unit.index() != 5) {
         layer.weight = model.param(layer.unit, name_of(layer) + ".w", {layer.in, layer.out}, Normal{0.4F});
       }
@@ -200,7 +200,9 @@ void run_actions(Engine<T, G>& engine, Chain const& chain, ChainOptions const& o
     } else {
       auto slope =
           work.last() ? slope_of<T>(tape.inputs.back(), tape.target, tape.seed) : rows_of(work.output_gradient());
-      for (auto const unit : work.units() | std::views::reverse) {
+      auto const units = work.units();  // Clang 14 does not know views of ranges
+      for (auto last = units.rbegin(); last != units.rend(); ++last) {
+        auto const unit = *last;
         auto const p = work.backward(unit);
         auto const at = unit.index() - first_unit;
         slope = apply_back<T, G>(chain.layers[unit.index()], p, tape.inputs[at], tape.inputs[at + 1], slope);
