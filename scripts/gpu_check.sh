@@ -44,7 +44,17 @@ wanted() { [[ ,$parts, == *,"$1",* ]]; }
 # Seconds that are left, at most as many as are asked for: a limit for the next program.
 left() {
   local most=$((minutes * 60 - SECONDS))
-  echo $((most < 1 ? 1 : most < $1 ? most : $1))
+  echo $((most < $1 ? most : $1))
+}
+failed=0
+# A part that is wanted, and has time left: otherwise it counts as failed.
+due() {
+  wanted "$1" || return 1
+  if [ "$(left 1)" -lt 1 ]; then
+    echo "$1: no time left, $minutes minutes are over"
+    failed=1
+    return 1
+  fi
 }
 if [ -z "$parts" ] || [ $# -lt 1 ] || [ $# -gt 2 ]; then
   usage
@@ -100,29 +110,28 @@ if wanted build && [ "$programs" = build/cuda ]; then
 fi
 
 # One that was skipped, though there are GPUs enough, has not passed: the figures say which.
-failed=0
-if wanted tests; then
+if due tests; then
   echo "== tests"
   if [ "$programs" = build/cuda ]; then
     mkdir -p build/cuda
     python3 scripts/lib/gpu_tests.py list --build build/cuda >build/cuda/gpu_tests.json || failed=1
   fi
   ZEROTH_MEMORY_FIGURES=$folder/memory.jsonl python3 scripts/lib/gpu_tests.py run \
-    --folder "$folder" --tests $programs/gpu_tests.json --seconds "$(left 900)" --minutes "$minutes" || failed=1
+    --folder "$folder" --tests $programs/gpu_tests.json --total "$(left 86400)" || failed=1
 fi
-if wanted adamw; then
+if due adamw; then
   echo "== AdamW"
   timeout "$(left 600)" $programs/bin/bench_cuda_adamw | tee "$folder/adamw.jsonl" || failed=1
 fi
-if wanted layers; then
+if due layers; then
   echo "== layers"
   timeout "$(left 600)" $programs/bin/bench_cuda_gpt | tee "$folder/layers.jsonl" || failed=1
 fi
-if wanted training; then
+if due training; then
   echo "== training"
   python3 scripts/lib/gpu_check.py run --folder "$folder" --text "$text" --program $programs/bin/train_gpt --seconds "$(left 86400)" || failed=1
 fi
-if wanted sanitizer; then
+if due sanitizer; then
   echo "== compute-sanitizer"
   python3 scripts/lib/gpu_sanitizer.py --folder "$folder" --programs $programs --seconds "$(left 1800)" || failed=1
 fi

@@ -56,7 +56,9 @@ def main():
         for tool in TOOLS:
             for program in PROGRAMS:
                 log = options.folder / f"{tool}_{program}.log"
-                errors, ending = run(sanitizer, tool, options.programs / "bin" / program, log, max(last - time.monotonic(), 1))
+                left = last - time.monotonic()
+                errors, ending = (run(sanitizer, tool, options.programs / "bin" / program, log, left) if left > 0
+                                  else (None, "had no time left"))
                 line = {"tool": tool, "program": program, "errors": errors, "failed": ending}
                 lines.write(json.dumps(line) + "\n")
                 lines.flush()

@@ -2,7 +2,7 @@
 """The tests that need a GPU: which there are, and running them, where CTest need not be.
 
     gpu_tests.py list --build FOLDER > FILE
-    gpu_tests.py run --folder FOLDER --tests FILE [--minutes N] [--seconds N]
+    gpu_tests.py run --folder FOLDER --tests FILE [--total SECONDS] [--seconds EACH]
 
 `run` begins with those that say most, writes FOLDER/tests.xml after each, and what each printed to FOLDER/tests/NAME.log. Tests that
 passed before are not run again: after a run that had too little time, another one goes on.
@@ -82,7 +82,7 @@ def printable(text):
     return "".join(c for c in text if c in "\n\t" or c.isprintable())
 
 
-def run_tests(folder, listing, minutes, seconds):
+def run_tests(folder, listing, total, seconds):
     """How many failed, or had no time."""
     begin = time.monotonic()
     (folder / "tests").mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ def run_tests(folder, listing, minutes, seconds):
     suite = xml.etree.ElementTree.Element("testsuite")
     failed = 0
     for test in read_tests(listing):
-        left = minutes * 60 - (time.monotonic() - begin)
+        left = total - (time.monotonic() - begin)
         if test.name in known:
             suite.append(known[test.name])
             continue
@@ -118,7 +118,7 @@ def main():
     parser.add_argument("--build", type=Path)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--tests", type=Path)
-    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--total", type=float, default=3600)
     parser.add_argument("--seconds", type=float, default=900)
     options = parser.parse_args()
     if options.what == "list":
@@ -130,7 +130,7 @@ def main():
         listing = json.loads(done.stdout)
         print(json.dumps([asdict(test) for test in tests_in(listing, options.build.resolve())], indent=2))
         return 0
-    return 1 if run_tests(options.folder, options.tests, options.minutes, options.seconds) else 0
+    return 1 if run_tests(options.folder, options.tests, options.total, options.seconds) else 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ namespace zeroth::config {
 
 [[nodiscard]] Dtype dtype_named(std::string_view name);
 
-/// Of a mesh. Not of what a file leaves open.
+/// The settings of a mesh and of its pipeline. `values` are known: a file leaves none of them open.
 [[nodiscard]] PipelineSettings pipeline(Values const& values);
 
 /// All values are known and hold the rules.

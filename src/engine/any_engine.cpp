@@ -127,12 +127,6 @@ std::optional<StepReport> take_report(EngineState& engine) {
   return report;
 }
 
-void check_count(model::Description const& model, ParamId param, std::int64_t count, char const* call) {
-  auto const& described = model.params[param];
-  ZEROTH_EXPECTS(count == described.count, fmt::format("{} of parameter \"{}\" with {} values: it has {}", call,
-                                                       described.name, count, described.count));
-}
-
 void check_save(std::filesystem::path const& folder, SaveOptions const& options) {
   ZEROTH_EXPECTS(!folder.empty(), "save() into a folder without a name");
   ZEROTH_EXPECTS(std::ssize(options.program_state) <= SaveOptions::largest_program_state,
@@ -144,19 +138,19 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
                  fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more", options.keep_every));
 }
 
-/// Of the stage, where it has the parameter.
-std::optional<ParamId> expect_values(EngineState const& engine, ModelId model, ParamId param, std::int64_t count,
-                                     char const* call) {
+/// The id of `param` in this rank's stage; none where another stage has it. Throws ContractError unless it has `count`
+/// elements.
+std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, std::int64_t count,
+                                      char const* call) {
   auto const& share = engine.share;
-  if (!share.knows(model, param) || share.owned(param).stage == share.stage()) {
-    auto const local = share.local(model, param, call);
-    engine.protocol->check_param(model, local, call);
-    check_count(*engine.model, local, count, call);
-    return local;
+  bool const elsewhere = share.knows(model, param) && share.owned(param).stage != share.stage();
+  auto const local = elsewhere ? std::nullopt : std::optional{share.local(model, param, call)};
+  if (local) {
+    engine.protocol->check_param(model, *local, call);
   }
   ZEROTH_EXPECTS(count == share.count(param), fmt::format("{} of parameter \"{}\" with {} values: it has {}", call,
                                                           share.name(param), count, share.count(param)));
-  return std::nullopt;
+  return local;
 }
 
 /// The sums that step() will decide on.
@@ -420,7 +414,7 @@ void AnyEngine::read(AnyParam const& param, std::span<float> values) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "read()"};
   engine.protocol->check_between_passes("read()");
-  auto const id = expect_values(engine, param.model_, param.id_, std::ssize(values), "read()");
+  auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "read()");
   if (id) {
     engine.book->history().add(Verb::read, index_of(*id));
   }
@@ -440,7 +434,7 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "write()"};
   engine.protocol->check_between_passes("write()");
-  auto const id = expect_values(engine, param.model_, param.id_, std::ssize(values), "write()");
+  auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "write()");
   if (!id) {
     return;  // another stage's
   }
@@ -486,7 +480,7 @@ Dtype AnyEngine::gradient_dtype() const noexcept { return state_->settings().pre
 MemoryBytes AnyEngine::peak() const noexcept { return state_->device->ledger().peak(); }
 MemoryBytes AnyEngine::planned() const noexcept {
   auto bytes = state_->manager->memory.plan().bytes;
-  bytes.slots += state_->channels ? state_->channel_sizes.bytes() : 0;
+  bytes.slots += state_->channels ? state_->channels->bytes() : 0;
   return bytes;
 }
 std::int64_t AnyEngine::bytes_on_disk() const { return bytes_in(*state_, shard::Tier::disk); }

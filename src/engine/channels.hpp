@@ -17,17 +17,18 @@ namespace zeroth::engine {
 /// What a rank's channels are made for.
 struct ChannelSizes {
   std::int64_t input_count = 0;   ///< Elements of a message from the stage before; 0: there is none.
-  std::int64_t output_count = 0;  ///< To the next one.
-  Dtype dtype = Dtype::fp32;      ///< Of elements.
-  int micro_steps = 1;            ///< Of a step.
+  std::int64_t output_count = 0;  ///< Elements of a message to the next stage; 0: there is none.
+  Dtype dtype = Dtype::fp32;      ///< What they are sent in.
+  int micro_steps = 1;            ///< Micro-steps of a step.
   int in_flight = 1;              ///< See stage::in_flight().
-  /// Of all slots.
+  /// What the slots of all messages take.
   [[nodiscard]] std::int64_t bytes() const noexcept;
 };
 
-/// To and from both neighbours: one direction is a communicator of two ranks, a stream, and slots. Inputs stay until
-/// backward has read them, and one more is received ahead; of gradients one is received ahead; what is sent has one
-/// slot. An action begins once what it reads is there, and what it writes to has been sent: it waits for both.
+/// Messages to and from both neighbours. Each direction has a communicator of two ranks, a stream, and slots. Inputs
+/// stay until backward has read them, and one more is received ahead. One gradient is received ahead. What is sent has
+/// one slot. An action waits until what it reads is there, and until what was last in the slot that it writes has been
+/// sent.
 class Channels {
  public:
   /// Collective on `stages`, the ranks at the same place of all stages, in order; waits. All outlive it.
@@ -37,12 +38,13 @@ class Channels {
   ~Channels();
 
   void set_options(comm::CommOptions const& options);
-  /// Waits.
+  [[nodiscard]] std::int64_t bytes() const noexcept { return sizes_.bytes(); }  ///< See ChannelSizes.
+  /// Waits for what the action reads, and for its slot.
   void begin(stage::Action const& action);
   /// Sends what the action wrote.
   void end(stage::Action const& action);
 
-  /// Of the action that is open. All but input() are there in one phase alone.
+  /// Where the messages of the action that is open lie. input() is there in both phases, each other one in one of them.
   [[nodiscard]] std::byte* input(int micro_step) noexcept;
   [[nodiscard]] std::byte* output() noexcept { return at(first_output_); }
   [[nodiscard]] std::byte* output_gradient(int micro_step) noexcept;

@@ -95,15 +95,9 @@ void EngineState::expect_one_stage(char const* call) const {
 bool EngineState::speaks() const noexcept { return share.first() && exchange().rank() == 0; }
 
 stage::Action EngineState::action_at(std::int64_t index) const noexcept {
-  if (!actions.empty()) {
-    return actions[static_cast<std::size_t>(index)];
-  }
-  auto const action = [](bool forward, std::int64_t micro_step) {
-    return stage::Action{forward ? Phase::forward : Phase::backward, 0, static_cast<int>(micro_step)};
-  };
-  auto const count = settings().batch.accumulation;
-  return settings().pipeline.schedule == PipelineSchedule::gpipe ? action(index < count, index % count)
-                                                                 : action(index % 2 == 0, index / 2);
+  return actions.empty()
+             ? stage::action_of_only_stage(settings().pipeline.schedule, settings().batch.accumulation, index)
+             : actions[static_cast<std::size_t>(index)];
 }
 
 void EngineState::make_pipeline(Mesh& mesh, Config const& config) {
@@ -137,9 +131,9 @@ void EngineState::make_pipeline(Mesh& mesh, Config const& config) {
   stages = line.communicator().split(0, line.rank(), "step");
   stages->set_options({.timeout = settings.timeout, .check = true});
   auto const of_batch = [&](std::int64_t per_sample) { return per_sample * settings.batch.micro; };
-  channel_sizes = {of_batch(share.input_per_sample()), of_batch(share.output_per_sample()), settings.precision.compute,
-                   micro_steps, in_flight};
-  channels = std::make_unique<engine::Channels>(line, *device, channel_sizes);
+  engine::ChannelSizes const sizes{of_batch(share.input_per_sample()), of_batch(share.output_per_sample()),
+                                   settings.precision.compute, micro_steps, in_flight};
+  channels = std::make_unique<engine::Channels>(line, *device, sizes);
   channels->set_options({.timeout = settings.timeout, .check = settings.check});
 }
 
@@ -180,8 +174,9 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
   agree(config);
   if (share.stages() > 1) {
     make_pipeline(*mesh, config);
-  } else if (settings.pipeline.schedule == PipelineSchedule::gpipe) {
-    in_flight = static_cast<int>(settings.batch.accumulation);
+  } else {
+    in_flight =
+        static_cast<int>(stage::in_flight_of_only_stage(settings.pipeline.schedule, settings.batch.accumulation));
   }
   if (stages) {
     agree_over_stages(model::fingerprint(given.description()));

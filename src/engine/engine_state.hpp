@@ -80,20 +80,20 @@ class EngineState {
   void expect_one_stage(char const* call) const;
   /// The step's action number `index`, from 0.
   [[nodiscard]] stage::Action action_at(std::int64_t index) const noexcept;
-  /// Of all stages: does this rank speak for the job?
+  /// Does this rank speak for the job, all its stages included?
   [[nodiscard]] bool speaks() const noexcept;
 
-  JobState* job;  ///< Of the ranks that share the states of this stage.
+  JobState* job;  ///< Its ranks share the states of this stage.
   engine::Share share;
-  std::unique_ptr<model::Description> model;  // of the stage; without functions once they have given their values
+  std::unique_ptr<model::Description> model;  // what the stage has; without functions once they have given their values
   std::unique_ptr<device::Device> device;
   engine::Blueprint blueprint;
   engine::Communicators communicators;
-  std::unique_ptr<comm::Communicator> stages;  ///< Of this place in all stages; null: there is one stage.
-  std::unique_ptr<engine::Channels> channels;  ///< Likewise.
-  std::vector<stage::Action> actions;          ///< Of a step.
-  int in_flight = 1;                           ///< Micro-steps of actions.
-  engine::ChannelSizes channel_sizes;
+  /// The ranks at this place of all stages; null where there is one stage, as is the next.
+  std::unique_ptr<comm::Communicator> stages;
+  std::unique_ptr<engine::Channels> channels;
+  std::vector<stage::Action> actions;  ///< What this rank does in a step; empty where there is one stage.
+  int in_flight = 1;                   ///< See AnyEngine::in_flight().
   std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // end first: their work uses all of the rest
   std::unique_ptr<shard::CallLog> calls;                         // of comms_logger
   std::unique_ptr<shard::ShardManager> manager;

@@ -17,7 +17,7 @@ void read_values(shard::ShardManager& manager, ParamId param, std::span<float> v
 void write_values(shard::ShardManager& manager, model::Description const& model, ParamId param,
                   std::span<float const> values, Exchange const& exchange);
 
-/// Of the reduced gradient of `param`, still scaled: the same bits on every rank and at every stage.
+/// The sum of squares of the reduced gradient of `param`, still scaled: the same bits on every rank and at every stage.
 [[nodiscard]] optim::ExactSum sum_of_squares(shard::ShardManager& manager, ParamId param, Exchange const& exchange);
 
 }  // namespace zeroth::engine

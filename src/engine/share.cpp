@@ -98,14 +98,7 @@ std::vector<std::uint32_t> first_units(model::Description const& whole, int stag
 }
 
 Share::Share(model::Description const& whole, int stage, int stages) : id_{whole.id}, stage_{stage}, stages_{stages} {
-  if (stages == 1) {
-    part_ = whole;
-    for (auto const unit : whole.units.ids()) {
-      units_.push_back(Unit{id_, unit});
-    }
-    return;
-  }
-  first_ = first_units(whole, stages);
+  first_ = stages == 1 ? std::vector<std::uint32_t>{0} : first_units(whole, stages);
   for (auto const& unit : whole.units) {
     unit_names_.push_back(unit.name);
   }
@@ -114,9 +107,20 @@ Share::Share(model::Description const& whole, int stage, int stages) : id_{whole
     auto const of = stage_of(index_of(param.owner));
     params_.push_back({param.name, param.count, of, static_cast<ParamId>(counts[static_cast<std::size_t>(of)]++)});
   }
-  auto const first = first_[static_cast<std::size_t>(stage)];
+  if (stages == 1) {
+    part_ = whole;
+    for (auto const unit : whole.units.ids()) {
+      units_.push_back(Unit{id_, unit});
+    }
+    return;
+  }
+  take_units(whole);
+}
+
+void Share::take_units(model::Description const& whole) {
+  auto const first = first_[static_cast<std::size_t>(stage_)];
   auto const end =
-      last() ? static_cast<std::uint32_t>(whole.units.size()) : first_[static_cast<std::size_t>(stage) + 1];
+      last() ? static_cast<std::uint32_t>(whole.units.size()) : first_[static_cast<std::size_t>(stage_) + 1];
   auto const local = [&](UnitId unit) { return static_cast<UnitId>(index_of(unit) - first); };
   part_.id = whole.id;
   part_.seed = whole.seed;
@@ -131,7 +135,7 @@ Share::Share(model::Description const& whole, int stage, int stages) : id_{whole
   }
   auto const elements = shard::elements_of(whole);
   for (auto const id : whole.params.ids()) {
-    if (params_[id].stage == stage) {
+    if (params_[id].stage == stage_) {
       auto param = whole.params[id];
       param.owner = local(param.owner);
       std::ranges::transform(param.ties, param.ties.begin(), local);
@@ -164,9 +168,7 @@ Unit Share::local(Unit unit, char const* call) const {
   return Unit{id_, static_cast<UnitId>(unit.index() - units_.front().index())};
 }
 
-Share::Owned Share::owned(ParamId param) const {
-  return stages_ == 1 ? Owned{0, param} : Owned{params_[param].stage, params_[param].local};
-}
+Share::Owned Share::owned(ParamId param) const { return {params_[param].stage, params_[param].local}; }
 
 ParamId Share::local(ModelId model, ParamId param, char const* call) const {
   if (stages_ == 1 || model != id_) {

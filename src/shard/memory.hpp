@@ -35,7 +35,7 @@ struct ManagerContext {
   Ranks gather, reduce;  ///< Of these streams. See Lane.
   model::Description const* model = nullptr;
   Layout const* layout = nullptr;
-  comm::Communicator* stages = nullptr;  ///< Of a pipeline: what decides a step is summed over them too. Null: none.
+  comm::Communicator* stages = nullptr;  ///< A pipeline sums what decides a step over these too. Null: none.
   CallLog* calls = nullptr;              ///< Null: nobody asks.
   bool registers_memory = true;          ///< With these communicators, for what they move.
 };

@@ -31,7 +31,7 @@ class Axes {
   [[nodiscard]] constexpr bool empty() const noexcept { return bits_ == 0; }
   /// Different for each set, below `sets`.
   [[nodiscard]] constexpr std::size_t index() const noexcept { return bits_; }
-  /// Those that are in one of the two sets only.
+  /// The axes that are in one of the two sets only.
   friend constexpr Axes operator^(Axes a, Axes b) noexcept {
     a.bits_ ^= b.bits_;
     return a;

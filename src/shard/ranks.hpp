@@ -22,7 +22,7 @@ class Ranks {
   void set(Axes axes, comm::Communicator* communicator) noexcept { over_[axes.index()] = communicator; }
   /// Null where nothing moves over them.
   [[nodiscard]] comm::Communicator* over(Axes axes) const noexcept { return over_[axes.index()]; }
-  /// Those for whom slices are cut.
+  /// The ranks for whom slices are cut.
   [[nodiscard]] comm::Communicator* all() const noexcept { return over(all_axes); }
 
  private:

@@ -6,23 +6,34 @@
 namespace zeroth::shard {
 namespace {
 
-constexpr Carrier::Names reduction{"reduce", "backward"};
-
 /// Sums in place in the dtype that travels, then adds what is left of them to what the optimizer reads.
 class InPlaceReducer final : public Reducer {
  public:
   explicit InPlaceReducer(Memory& memory) : Reducer{memory} {}
 
  private:
-  void sum(std::span<Unreduced const> gradients, bool last) override {
-    for (auto const& [flat, data, dtype] : gradients) {
-      Elements const whole{data, 0, dtype};
-      trips().push_back({&memory().routes(flat).sum, whole, whole});
+  [[nodiscard]] Trip trip(Unreduced const& gradient) const override {
+    Elements const whole{gradient.data, 0, gradient.dtype};
+    return {&memory().routes(gradient.flat).sum, whole, whole};
+  }
+  void take_over(Unreduced const& gradient, bool last) override {
+    auto const flat = gradient.flat;
+    auto const summed = memory().routes(flat).sum.hops.back().to;
+    auto const slice = memory().flat(flat).trainable.slice(memory().place());
+    auto const read = read_by_optimizer(flat);
+    device::ReduceEpilogue epilogue;
+    epilogue.source = gradient.data + summed.begin * bytes_of(gradient.dtype);
+    epilogue.source_dtype = gradient.dtype;
+    epilogue.destination = read.at(summed);
+    epilogue.destination_dtype = read.dtype;
+    epilogue.count = summed.count();
+    epilogue.accumulate = summed_before(flat);
+    if (last) {
+      epilogue.block_sums = memory().addresses(flat).block_sums;
+      epilogue.sums_begin = slice.begin - summed.begin;
+      epilogue.sums_count = slice.count();
     }
-    run(reduction, gradients);
-    for (auto const& each : gradients) {
-      take_over(each, last);
-    }
+    memory().kernels().reduce_epilogue(memory().stream(Lane::reduce), epilogue);
   }
 };
 
@@ -33,26 +44,24 @@ class FoldingReducer final : public Reducer {
   explicit FoldingReducer(Memory& memory) : Reducer{memory} {}
 
  private:
-  void sum(std::span<Unreduced const> gradients, bool last) override {
-    for (auto const& [flat, data, dtype] : gradients) {
-      trips().push_back({&memory().routes(flat).sum, {data, 0, dtype}, {}, own_sums(flat), summed_before(flat)});
-    }
-    run(reduction, gradients);
+  [[nodiscard]] Trip trip(Unreduced const& gradient) const override {
+    auto const flat = gradient.flat;
+    return {&memory().routes(flat).sum, {gradient.data, 0, gradient.dtype}, {}, own_sums(flat), summed_before(flat)};
+  }
+  void take_over(Unreduced const& gradient, bool last) override {
     if (!last) {
       return;
     }
-    for (auto const& [flat, data, dtype] : gradients) {
-      auto const count = memory().flat(flat).trainable.shard_count;
-      auto* const sums = own_sums(flat);
-      memory().kernels().reduce_epilogue(memory().stream(Lane::reduce),
-                                         {.source = sums,
-                                          .source_dtype = Dtype::fp32,
-                                          .destination = sums,
-                                          .destination_dtype = Dtype::fp32,
-                                          .count = count,
-                                          .block_sums = memory().addresses(flat).block_sums,
-                                          .sums_count = count});
-    }
+    auto const count = memory().flat(gradient.flat).trainable.shard_count;
+    auto* const sums = own_sums(gradient.flat);
+    memory().kernels().reduce_epilogue(memory().stream(Lane::reduce),
+                                       {.source = sums,
+                                        .source_dtype = Dtype::fp32,
+                                        .destination = sums,
+                                        .destination_dtype = Dtype::fp32,
+                                        .count = count,
+                                        .block_sums = memory().addresses(gradient.flat).block_sums,
+                                        .sums_count = count});
   }
 
   /// Where this rank's slice is among what the optimizer will read.
@@ -101,29 +110,15 @@ Elements Reducer::read_by_optimizer(FlatId flat) const noexcept {
   return {at.reduced, memory_->optimized(flat).begin, at.reduced_dtype};
 }
 
-void Reducer::run(Carrier::Names const& names, std::span<Unreduced const> gradients) {
-  carrier_.run(names, gradients.front().flat, trips_);
+void Reducer::sum(std::span<Unreduced const> gradients, bool last) {
   trips_.clear();
-}
-
-void Reducer::take_over(Unreduced const& gradient, bool last) {
-  auto const flat = gradient.flat;
-  auto const summed = memory_->routes(flat).sum.hops.back().to;
-  auto const slice = memory_->flat(flat).trainable.slice(memory_->place());
-  auto const read = read_by_optimizer(flat);
-  device::ReduceEpilogue epilogue;
-  epilogue.source = gradient.data + summed.begin * bytes_of(gradient.dtype);
-  epilogue.source_dtype = gradient.dtype;
-  epilogue.destination = read.at(summed);
-  epilogue.destination_dtype = read.dtype;
-  epilogue.count = summed.count();
-  epilogue.accumulate = summed_before(flat);
-  if (last) {
-    epilogue.block_sums = memory_->addresses(flat).block_sums;
-    epilogue.sums_begin = slice.begin - summed.begin;
-    epilogue.sums_count = slice.count();
+  for (auto const& each : gradients) {
+    trips_.push_back(trip(each));
   }
-  memory_->kernels().reduce_epilogue(memory_->stream(Lane::reduce), epilogue);
+  carrier_.run({"reduce", "backward"}, gradients.front().flat, trips_);
+  for (auto const& each : gradients) {
+    take_over(each, last);
+  }
 }
 
 /// Where the optimizer of this rank holds more than what sums leave it, it gets the rest from those that have it.
@@ -131,11 +126,12 @@ void Reducer::share(std::span<Unreduced const> gradients) {
   if (memory_->routes(gradients.front().flat).share.hops.empty()) {
     return;
   }
+  trips_.clear();
   for (auto const& each : gradients) {
     auto const read = read_by_optimizer(each.flat);
     trips_.push_back({&memory_->routes(each.flat).share, read, read});
   }
-  run({"share", "share"}, gradients);
+  carrier_.run({"share", "share"}, gradients.front().flat, trips_);
 }
 
 std::unique_ptr<Reducer> make_reducer(Memory& memory) {

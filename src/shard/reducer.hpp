@@ -29,29 +29,27 @@ class Reducer {
   /// complete: leaves the block sums of their squares, and all that the optimizer of this rank holds. What the
   /// gradients are in may be overwritten.
   void reduce(std::span<Unreduced const> gradients, bool last);
-  /// Of memory that a plan has for it: to convert what is reduced together to the dtype that travels. 0: it travels as
+  /// Bytes that a plan has for conversion of what is reduced together to the dtype that travels; 0 where it travels as
   /// it is.
   [[nodiscard]] static std::int64_t scratch_bytes(PlanRequest const& request) noexcept;
-  /// Of all ranks, so far.
+  /// What all ranks have moved so far.
   [[nodiscard]] MovedBytes const& moved() const noexcept { return carrier_.moved(); }
 
  protected:
   explicit Reducer(Memory& memory);
-  /// Sums them over ranks into what the optimizer reads. They are in the dtype that travels.
-  virtual void sum(std::span<Unreduced const> gradients, bool last) = 0;
+  /// How `gradient`, which is in the dtype that travels, goes along the route `sum`.
+  [[nodiscard]] virtual Trip trip(Unreduced const& gradient) const = 0;
+  /// After that trip: brings what it left into what the optimizer reads, where it is not there yet; with `last` leaves
+  /// the block sums.
+  virtual void take_over(Unreduced const& gradient, bool last) = 0;
 
-  /// Adds what the route `sum` left of `gradient`, which it summed in place, to what the optimizer reads; with `last`
-  /// leaves its block sums.
-  void take_over(Unreduced const& gradient, bool last);
   [[nodiscard]] bool summed_before(FlatId flat) const noexcept { return summed_before_[flat] != 0; }
   /// What the optimizer of this rank reads.
   [[nodiscard]] Elements read_by_optimizer(FlatId flat) const noexcept;
-  /// Runs trips(), which begin with the first of `gradients`.
-  void run(Carrier::Names const& names, std::span<Unreduced const> gradients);
   [[nodiscard]] Memory& memory() const noexcept { return *memory_; }
-  [[nodiscard]] std::vector<Trip>& trips() noexcept { return trips_; }
 
  private:
+  void sum(std::span<Unreduced const> gradients, bool last);
   void share(std::span<Unreduced const> gradients);
 
   Memory* memory_;

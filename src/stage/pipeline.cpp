@@ -23,9 +23,9 @@ std::string describe(Action const& action) {
                      action.micro_step, action.chunk);
 }
 
-/// From one stage to a neighbour. Messages are numbered in the order in which they are sent.
+/// Messages from one stage to a neighbour, numbered in the order in which they are sent.
 struct Channel {
-  Actions sent;              ///< Of the sender.
+  Actions sent;              ///< The sender's actions that made them.
   std::int64_t arrived = 0;  ///< Messages that the receiver has, used or not.
   std::int64_t used = 0;
 };
@@ -76,7 +76,7 @@ class Run {
     bool const forward = action.phase == Phase::forward;
     return action.chunk == (forward ? chunks_ - 1 : 0) ? std::nullopt : std::optional{forward ? down : up};
   }
-  /// Of which action's result a message is made that `action` needs.
+  /// The action whose result is the message that `action` needs.
   [[nodiscard]] static Action made_by(Action action) noexcept {
     action.chunk += action.phase == Phase::forward ? -1 : 1;
     return action;
@@ -209,6 +209,17 @@ std::vector<Actions> one_forward_one_backward(int stages, int micro_steps) {
 std::vector<Actions> actions_of(PipelineSchedule schedule, int stages, int micro_steps) {
   return schedule == PipelineSchedule::gpipe ? gpipe(stages, micro_steps)
                                              : one_forward_one_backward(stages, micro_steps);
+}
+
+Action action_of_only_stage(PipelineSchedule schedule, std::int64_t micro_steps, std::int64_t index) noexcept {
+  bool const all_forward_first = schedule == PipelineSchedule::gpipe;
+  bool const forward = all_forward_first ? index < micro_steps : index % 2 == 0;
+  return {forward ? Phase::forward : Phase::backward, 0,
+          static_cast<int>(all_forward_first ? index % micro_steps : index / 2)};
+}
+
+std::int64_t in_flight_of_only_stage(PipelineSchedule schedule, std::int64_t micro_steps) noexcept {
+  return schedule == PipelineSchedule::gpipe ? micro_steps : 1;
 }
 
 void check(std::vector<Actions> const& stages, int micro_steps) {

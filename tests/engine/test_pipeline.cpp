@@ -2,8 +2,10 @@
 /// What engines on a mesh refuse, what each of their stages holds, and how a pipeline ends when a rank does.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -281,6 +283,37 @@ TEST_CASE("ranks of a stage that make different calls are told") {
   });
   CHECK_THAT(message, Contains("ranks took different paths in step 1: as call ") &&
                           Contains("rank 2 made no further call, rank 3 made step() with a learning rate of 0.5"));
+}
+
+TEST_CASE("values that a program writes are read on the ranks of all stages, and train on") {
+  auto const config = config_of(2);
+  std::vector<std::vector<float>> read(4);
+  CHECK(messages_of(run_job(4, [&](Job& job) {
+          Chain const chain;
+          Mesh mesh{job, config};
+          Engine<float> engine{mesh, chain.model, config};
+          auto& mine = read[static_cast<std::size_t>(job.rank())];
+          for (auto const* const param : {&*chain.layers.front().bias, &*chain.layers.back().bias}) {  // of both stages
+            std::vector<float> values(static_cast<std::size_t>(param->shape()[0]));
+            std::iota(values.begin(), values.end(), 1.0F);
+            engine.write(*param, values);
+            std::ranges::fill(values, 0.0F);
+            engine.read(*param, values);
+            mine.insert(mine.end(), values.begin(), values.end());
+          }
+          std::vector<float> wrong(3);
+          expect_said(thrown<ContractError>([&] { engine.write(*chain.layers.front().bias, wrong); }),
+                      {"write() of parameter \"layer0.b\" with 3 values: it has 20"});
+          run_actions(engine, chain, {}, 1, false);
+          engine.step();
+          engine.finish();
+        })) == "");
+  std::vector<float> expected(20 + 12);
+  std::iota(expected.begin(), expected.begin() + 20, 1.0F);
+  std::iota(expected.begin() + 20, expected.end(), 1.0F);
+  for (auto const& mine : read) {
+    CHECK(mine == expected);
+  }
 }
 
 TEST_CASE("metrics, weights and stops of a pipeline are those of all stages") {

@@ -3,6 +3,8 @@
 /// bit, by every schedule, at every stage of ZeRO and in every dtype, with clipping, skipped steps and loss scales.
 #include <fmt/format.h>
 
+#include <array>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -110,6 +112,38 @@ TEST_CASE("groups of ranks and states on a disk work inside a pipeline") {
        {std::string{R"("zero_hpz_partition_size": 2)"}, std::string{R"("mics_shard_size": 2)"}, disk}) {
     INFO(zero);
     REQUIRE(trained(8, file(2, zero), true) == base);
+  }
+}
+
+TEST_CASE("random pipelines train what one stage does") {
+  auto const seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random{seed};
+  auto const one_of = [&](auto const&... values) {
+    std::array const all{values...};
+    return all[random() % all.size()];
+  };
+  int const trials = sanitized ? 6 : 20;
+  for (int trial = 0; trial < trials; ++trial) {
+    auto const types = types_of_pipelines[random() % std::size(types_of_pipelines)];
+    int const stages = one_of(2, 3, 4);
+    int const ranks = one_of(1, 2, 3);
+    int const stage = one_of(0, 1, 2, 3);
+    Movement const move{one_of(1, 300, 2000, 500'000'000), one_of(0, 1, 400, 50'000'000), one_of(1, 2, 4),
+                        one_of(0, 1) == 1};
+    auto const* const schedule = one_of("gpipe", "1f1b");
+    auto const* const reduce = one_of("every_micro_step", "last_micro_step");
+    auto const* const checks = one_of("", R"(, "poison": true)", R"(, "check": true)");
+    int const steps_of_update = one_of(1, 2, 3, 7);
+    auto const text = [&](int count) {
+      return file(types, count == 1 ? 0 : stage, steps_of_update, reduce, move,
+                  fmt::format(R"(, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}"}}{})", count, schedule,
+                              count == 1 ? "" : checks));
+    };
+    INFO(fmt::format("{}, {} stages of {} ranks:\n{}", types.name, stages, ranks, text(stages)));
+    auto const options = options_of(types);
+    auto const base = train_on(ranks, text(1), options, false).front();
+    REQUIRE(bits_of(train_on(ranks * stages, text(stages), options, true).front()) == bits_of(base));
   }
 }
 

@@ -482,7 +482,7 @@ class Tests(unittest.TestCase):
 
     def test_a_suite_without_time_fails(self):
         self.add("good", "exit 0")
-        ended = self.run_tests("--minutes", "0")
+        ended = self.run_tests("--total", "0")
         self.assertEqual(ended.returncode, 1)
         self.assertIn("good: no time left", ended.stdout)
 
@@ -543,6 +543,15 @@ class Carried(unittest.TestCase):
         self.assertIn("memcheck of test_cuda_kernels_gpu, 0 errors", ended.stdout)
         self.assertIn("warning: no libmissing.so.7 in", ended.stderr)
         self.assertFalse((self.root / "build").exists())
+
+    def test_nothing_begins_when_time_is_over(self):
+        (self.root / "scripts/gpu_check.sh").write_text(
+            (ROOT / "scripts/gpu_check.sh").read_text().replace("minutes=${2-}", "minutes=${2-}; SECONDS=60"))
+        ended = self.check("--minutes", "1")
+        self.assertEqual(ended.returncode, 1)
+        for part in ("tests", "adamw", "layers", "training", "sanitizer"):
+            self.assertIn(f"{part}: no time left, 1 minutes are over", ended.stdout)
+        self.assertFalse((self.out / "adamw.jsonl").exists())
 
     def test_parts_add_up(self):
         self.assertEqual(self.check("--only", "tests,adamw,layers").returncode, 1)  # nothing was trained

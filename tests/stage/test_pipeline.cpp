@@ -104,6 +104,18 @@ TEST_CASE("what is wrong in a schedule is told with stage, action and what it wa
   CHECK_THAT(thrown<ContractError>([] { stage::check({}, 1); }), Contains("a schedule of 0 stages and 1 micro-steps"));
 }
 
+TEST_CASE("the schedule of an only stage needs no list") {
+  for (auto const schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_forward_one_backward}) {
+    for (int const micro_steps : {1, 2, 5}) {
+      auto const actions = stage::actions_of(schedule, 1, micro_steps).front();
+      for (std::size_t i = 0; i < actions.size(); ++i) {
+        CHECK(stage::action_of_only_stage(schedule, micro_steps, static_cast<std::int64_t>(i)) == actions[i]);
+      }
+      CHECK(stage::in_flight_of_only_stage(schedule, micro_steps) == stage::in_flight(actions));
+    }
+  }
+}
+
 TEST_CASE("a schedule that does not end is told with what each waits for") {
   // Stage 0 wants the gradient of micro-step 0 before it sends micro-step 1, which stage 1 wants first.
   std::vector<Actions> const lists{{{forward, 0, 0}, {backward, 0, 0}, {forward, 0, 1}, {backward, 0, 1}},

@@ -52,7 +52,7 @@ class ZEROTH_EXPORT Config {
   [[nodiscard]] Dtype gradient_dtype() const;  ///< Of the memory that backward writes. Not while it is open.
   /// What the file asks of activations, which are the program's own: nobody does it otherwise.
   [[nodiscard]] ActivationSettings activation_checkpointing() const;
-  /// Stages of a Mesh, and what they do when.
+  /// What a Mesh reads: the number of stages, and their schedule.
   [[nodiscard]] PipelineSettings pipeline() const;
   /// What the file leaves to the program and nobody has given.
   [[nodiscard]] std::vector<config::OpenValue> const& open() const noexcept;

@@ -137,11 +137,11 @@ struct OffloadSettings {
 /// In which order a stage of a pipeline runs its micro-steps.
 enum class PipelineSchedule : std::uint8_t {
   gpipe,                    ///< All forward, then all backward.
-  one_forward_one_backward  ///< By turns, once the pipeline is full.
+  one_forward_one_backward  ///< One forward and one backward take turns, once the pipeline is full.
 };
-/// Of a Mesh.
+/// What a Mesh reads.
 struct PipelineSettings {
-  int stages = 1;                                                          ///< That the units are divided among.
+  int stages = 1;                                                          ///< Stages that share the units.
   PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;  ///< See there.
 };
 

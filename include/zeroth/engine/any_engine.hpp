@@ -173,7 +173,8 @@ class ZEROTH_EXPORT AnyEngine {
  protected:
   /// For a program that was compiled for these types. Throws ConfigError, naming both, if the file says otherwise.
   AnyEngine(Job& job, Model const& model, Config const& config, Dtype compute, Dtype gradient);
-  AnyEngine(Mesh& mesh, Model const& model, Config const& config, Dtype compute, Dtype gradient);  ///< The same.
+  AnyEngine(Mesh& mesh, Model const& model, Config const& config, Dtype compute,
+            Dtype gradient);  ///< As the one above, on a mesh.
   /// The step's micro-steps as P: AnyMicroStep, or MicroStep of the engine's types.
   template <class P>
   [[nodiscard]] Passes<P> passes() {

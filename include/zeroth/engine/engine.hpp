@@ -20,7 +20,7 @@ class Engine final : public AnyEngine {
   /// As AnyEngine's, for a program that was compiled for these types. Waits.
   Engine(Job& job, Model const& model, Config const& config)
       : AnyEngine{job, model, config, dtype_of<T>, dtype_of<G>} {}
-  /// The same on a mesh. Waits.
+  /// As AnyEngine's on a mesh, for a program that was compiled for these types. Waits.
   Engine(Mesh& mesh, Model const& model, Config const& config)
       : AnyEngine{mesh, model, config, dtype_of<T>, dtype_of<G>} {}
   /// What this rank does in a step, in order, instead of micro_steps(): forward and backward of every micro-step
@@ -34,7 +34,7 @@ class Engine final : public AnyEngine {
 };
 /// Without types, fp32.
 Engine(Job&, Model const&, Config const&)->Engine<float>;
-/// The same.
+/// Without types, fp32, on a mesh.
 Engine(Mesh&, Model const&, Config const&)->Engine<float>;
 
 /// A pair of types as a value, which with_precision() hands to a template that makes an Engine<T, G>.

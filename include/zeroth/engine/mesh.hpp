@@ -14,32 +14,33 @@ class EngineState;
 }
 
 /// What the ranks of a job are to each other. Axes, the outermost first: pipeline, data. Rank r is at place r % D of
-/// stage r / D, where D is the job's ranks divided by the stages. Engines are built on it. Neither moves nor copies.
+/// stage r / D, where D is the job's ranks divided by the stages. Engines are built on a mesh, which outlives them and
+/// neither moves nor copies.
 class ZEROTH_EXPORT Mesh {
  public:
   /// Where a rank is along an axis.
   struct Axis {
-    int index;  ///< From 0.
-    int size;   ///< Of the axis.
+    int index;  ///< Counted from 0.
+    int size;   ///< Ranks along the axis.
   };
   /// Where a rank is.
   struct Place {
-    int stage;  ///< Of the pipeline.
-    int data;   ///< Among the ranks of the stage.
+    int stage;  ///< The stage of the pipeline that it is in.
+    int data;   ///< Its number among the ranks of the stage.
   };
 
-  /// As the file's zeroth.mesh says. Collective on `job`, which outlives it; waits. Throws ConfigError where the stages
-  /// do not divide the ranks.
+  /// Divides the ranks as the file's zeroth.mesh says. Collective on `job`, which outlives it; waits. Throws
+  /// ConfigError where the stages do not divide the ranks.
   Mesh(Job& job, Config const& config);
   Mesh(Mesh const&) = delete;
   Mesh& operator=(Mesh const&) = delete;
   ~Mesh();
 
   [[nodiscard]] Job& whole() noexcept { return *whole_; }  ///< All ranks.
-  /// The ranks of this stage: states are cut among them, and a batch is. With one stage whole().
+  /// The ranks of this stage, among whom states and batches are cut. With one stage this is whole().
   [[nodiscard]] Job& data() noexcept { return data_ ? *data_ : *whole_; }
   [[nodiscard]] Axis pipeline() const noexcept { return pipeline_; }  ///< This rank's stage, of how many.
-  [[nodiscard]] Place place() const noexcept { return place_; }       ///< This rank's.
+  [[nodiscard]] Place place() const noexcept { return place_; }       ///< Where this rank is.
 
  private:
   friend class detail::EngineState;

@@ -28,14 +28,14 @@ struct DeviceLoss {
 };
 
 namespace detail {
-/// What of a message between stages of a pipeline.
+/// Which of the messages between stages of a pipeline.
 enum class Message : std::uint8_t { input, output, output_gradient, input_gradient };
 /// Where a message is.
 struct MessageMemory {
   void* data;
   std::int64_t samples, per_sample;
 };
-/// For a pass that is an action of a pipeline's schedule.
+/// Says that a pass is the next action of a pipeline's schedule.
 struct NextAction {};
 /// What an evaluation knows of itself.
 struct EvaluationRecord {
@@ -75,8 +75,8 @@ class ZEROTH_EXPORT AnyPass {
   explicit AnyPass(detail::EngineState& engine);                             ///< A micro-step.
   explicit AnyPass(detail::EvaluationRecord& evaluation);                    ///< An evaluation pass.
   AnyPass(detail::EngineState& engine, detail::NextAction);                  ///< The next action of schedule().
-  [[nodiscard]] Phase action_phase() const noexcept;                         ///< Of the action.
-  [[nodiscard]] int action_micro_step() const noexcept;                      ///< Of the action.
+  [[nodiscard]] Phase action_phase() const noexcept;                         ///< What Work::phase() says.
+  [[nodiscard]] int action_micro_step() const noexcept;                      ///< What Work::micro_step() says.
   [[nodiscard]] int action_slot() const noexcept;                            ///< What Work::slot() says.
   [[nodiscard]] bool is_first_stage() const noexcept;                        ///< What Work::first() says.
   [[nodiscard]] bool is_last_stage() const noexcept;                         ///< What Work::last() says.
@@ -152,30 +152,32 @@ class [[nodiscard]] Work final : public Pass<T> {
   /// For Passes: the engine's next one.
   explicit Work(Source& engine) : Pass<T>{engine, detail::NextAction{}} {}
   [[nodiscard]] Phase phase() const noexcept { return this->action_phase(); }          ///< What it does.
-  [[nodiscard]] int micro_step() const noexcept { return this->action_micro_step(); }  ///< Of the step, from 0.
+  [[nodiscard]] int micro_step() const noexcept { return this->action_micro_step(); }  ///< Counted in the step, from 0.
   /// Which of AnyEngine::in_flight() tapes is this micro-step's: from its forward action to its backward one.
   [[nodiscard]] int slot() const noexcept { return this->action_slot(); }
-  [[nodiscard]] bool first() const noexcept { return this->is_first_stage(); }  ///< Of the pipeline: reads the batch.
-  [[nodiscard]] bool last() const noexcept { return this->is_last_stage(); }    ///< Of the pipeline: has the loss.
-  /// Those of this stage, in the order of forward. They live as long as the engine.
+  [[nodiscard]] bool first() const noexcept { return this->is_first_stage(); }  ///< Does this stage read the batch?
+  [[nodiscard]] bool last() const noexcept { return this->is_last_stage(); }    ///< Does this stage have the loss?
+  /// The units of this stage, in the order of forward. They live as long as the engine.
   [[nodiscard]] std::span<Unit const> units() const noexcept { return this->action_units(); }
   /// As AnyMicroStep::backward, with types. A unit that runs forward several times declares that by
   /// UnitOptions::uses_per_micro_step.
   [[nodiscard]] Backward<T, G> backward(Unit unit) { return Backward<T, G>{this->open_backward(unit)}; }
-  /// In forward of the last stage, once: takes the mean loss of this batch, and returns the seed: what to multiply that
-  /// mean's gradient by, in backward of this micro-step. What stages send up carries it.
+  /// Takes the mean loss of this batch, once, in a forward action of the last stage. Returns the seed: what the program
+  /// multiplies that mean's gradient by, in backward of this micro-step. What stages send up carries it.
   [[nodiscard]] float report_loss(float mean, LossOptions const& options = {}) {
     return this->report_action_loss(mean, options);
   }
   /// What the stage before has sent, [samples, UnitOptions::input_per_sample], until backward of this micro-step ends.
   /// Throws ContractError in the first stage.
   [[nodiscard]] View<T const, 2> input() const { return view<T const>(detail::Message::input); }
-  /// In forward: what the next stage is sent. Asking for it is the promise to write all of it. Throws ContractError in
-  /// the last stage.
+  /// Where a forward action writes what the next stage is sent. A program that asks for it promises to write all of it.
+  /// Throws ContractError in the last stage, and in backward.
   [[nodiscard]] View<T, 2> output() const { return view<T>(detail::Message::output); }
-  /// In backward: the gradient by output(), until the action ends. Throws ContractError in the last stage.
+  /// The gradient by output(), for a backward action, until it ends. Throws ContractError in the last stage, and in
+  /// forward.
   [[nodiscard]] View<T const, 2> output_gradient() const { return view<T const>(detail::Message::output_gradient); }
-  /// In backward: the gradient by input(), as output(). Throws ContractError in the first stage.
+  /// Where a backward action writes the gradient by input(), as in output(). Throws ContractError in the first stage,
+  /// and in forward.
   [[nodiscard]] View<T, 2> input_gradient() const { return view<T>(detail::Message::input_gradient); }
 
  private:

@@ -46,7 +46,7 @@ struct Description {
   ById<ParamId, ParamDescription> params;                ///< In the order in which they were made.
   std::unordered_map<std::string, ParamId> param_named;  ///< By name.
   std::int64_t count = 0;                                ///< Elements of all parameters.
-  bool is_stage = false;                                 ///< Of a pipeline: a part of a larger model.
+  bool is_stage = false;                                 ///< Is this what a stage of a pipeline has of a larger model?
   /// Where this is a part of a larger model: where in that each parameter begins, in elements, which are counted as
   /// shard::Placed says. Empty: this is all there is.
   ById<ParamId, std::int64_t> places;

@@ -23,8 +23,8 @@ struct UnitWork {
   double forward_flops = 0;    ///< Useful ones, as in the next.
   double backward_flops = 0;   ///< Without recomputation.
   double recompute_flops = 0;  ///< Forward done again inside backward; not counted as useful.
-  double attention_flops =
-      0;  ///< Of forward_flops, attention's; backward and recomputation have the same part of theirs.
+  /// The part of forward_flops that is attention's; of backward and recomputation it is the same part.
+  double attention_flops = 0;
   double activation_elements = 0;  ///< Elements of one pass over activations, CodeRates::activation_passes.
 };
 
