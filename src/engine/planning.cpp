@@ -88,7 +88,7 @@ std::string prefetch_warning(Blueprint const& blueprint) {
   return fmt::format(
       "{} of {} turns of a training pass are not gathered ahead: what they use has, with the unit before, more "
       "elements than zero_optimization.stage3_max_live_parameters, {}; {} is enough for all",
-      turns, 2 * blueprint.layout.unit_count(), blueprint.settings.max_live_count, needed_count);
+      turns, blueprint.limits.turns, blueprint.settings.max_live_count, needed_count);
 }
 
 std::string stage_note(Settings const& settings) {
