@@ -187,13 +187,14 @@ AnyEngine::AnyEngine(Mesh& mesh, Model const& model, Config const& config, Dtype
 
 AnyEngine::~AnyEngine() = default;
 
-int AnyEngine::in_flight() const noexcept { return state_->in_flight; }
+int AnyEngine::in_flight() const noexcept { return state_->in_flight(); }
 
 int AnyEngine::actions_in_step() const {
-  constexpr int most = std::numeric_limits<int>::max() / 2;
-  ZEROTH_EXPECTS(accumulation_ <= most,
-                 fmt::format("schedule() of a step of {} micro-steps: allowed are up to {}", accumulation_, most));
-  return 2 * accumulation_;
+  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  auto const actions = state_->actions_in_step();
+  ZEROTH_EXPECTS(actions <= most,
+                 fmt::format("schedule() of a step of {} actions: allowed are up to {}", actions, most));
+  return static_cast<int>(actions);
 }
 
 int AnyEngine::passes_in_step() const {

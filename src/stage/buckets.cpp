@@ -18,10 +18,10 @@ Buckets::Buckets(shard::Layout const& layout, std::int64_t limit_count, int limi
 void Buckets::begin(std::uint32_t begin, std::uint32_t end) noexcept {
   // Gradients complete in the units that use them first, the last such unit first.
   auto const before = [this](std::uint32_t unit) {
-    return static_cast<std::size_t>(std::ranges::partition_point(order_, [&](shard::FlatId flat) {
-                                      return index_of(layout_->flats()[flat].users.front()) >= unit;
-                                    }) -
-                                    order_.begin());
+    return static_cast<std::size_t>(
+        std::ranges::partition_point(
+            order_, [&](shard::FlatId flat) { return index_of(layout_->flats()[flat].users.front()) >= unit; }) -
+        order_.begin());
   };
   reset();
   begin_ = end_ = before(end);

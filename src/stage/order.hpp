@@ -39,8 +39,8 @@ struct PrefetchShortage {
   std::int64_t needed_count = 0;  ///< The least max_live_count with which there are none.
 };
 
-/// Evaluation goes forward through all units, over and over. So does training with its sweeps: those of a micro-step, or
-/// in a pipeline those of all actions of a step.
+/// Evaluation goes forward through all units, over and over. So does training with its sweeps: those of a micro-step,
+/// or in a pipeline those of all actions of a step.
 class Order {
  public:
   /// With the sweeps of a micro-step.

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <limits>
 #include <string>
 #include <utility>
@@ -17,11 +15,6 @@
 namespace zeroth::stage {
 
 using shard::Placement;
-
-std::string_view name_of(Phase phase) noexcept {
-  constexpr std::array<std::string_view, 4> names{"forward", "backward", "backward_inputs", "backward_weights"};
-  return names[static_cast<std::size_t>(phase)];
-}
 
 std::string_view purpose_of(Turn const& turn) noexcept {
   return turn.pass == PassKind::evaluation ? "evaluation" : name_of(turn.phase);

@@ -15,8 +15,6 @@
 
 namespace zeroth::stage {
 
-[[nodiscard]] std::string_view name_of(Phase phase) noexcept;
-
 /// What messages call a turn: "evaluation", or the name of its phase.
 [[nodiscard]] std::string_view purpose_of(Turn const& turn) noexcept;
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What an action of a schedule does with units: the parts that orders of turns are made of.
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "zeroth/core/phase.hpp"
@@ -9,6 +12,11 @@
 namespace zeroth::stage {
 
 using zeroth::Phase;
+
+[[nodiscard]] constexpr std::string_view name_of(Phase phase) noexcept {
+  constexpr std::array<std::string_view, 4> names{"forward", "backward", "backward_inputs", "backward_weights"};
+  return names[static_cast<std::size_t>(phase)];
+}
 
 [[nodiscard]] constexpr bool reads_parameters(Phase phase) noexcept { return phase != Phase::backward_weights; }
 [[nodiscard]] constexpr bool writes_gradients(Phase phase) noexcept {

@@ -76,10 +76,11 @@ class ZEROTH_EXPORT AnyPass {
   explicit AnyPass(detail::EvaluationRecord& evaluation);                    ///< An evaluation pass.
   AnyPass(detail::EngineState& engine, detail::NextAction);                  ///< The next action of schedule().
   [[nodiscard]] Phase action_phase() const noexcept;                         ///< What Work::phase() says.
+  [[nodiscard]] int action_chunk() const noexcept;                           ///< What Work::chunk() says.
   [[nodiscard]] int action_micro_step() const noexcept;                      ///< What Work::micro_step() says.
   [[nodiscard]] int action_slot() const noexcept;                            ///< What Work::slot() says.
-  [[nodiscard]] bool is_first_stage() const noexcept;                        ///< What Work::first() says.
-  [[nodiscard]] bool is_last_stage() const noexcept;                         ///< What Work::last() says.
+  [[nodiscard]] bool is_first_chunk() const noexcept;                        ///< What Work::first() says.
+  [[nodiscard]] bool is_last_chunk() const noexcept;                         ///< What Work::last() says.
   [[nodiscard]] std::span<Unit const> action_units() const noexcept;         ///< What Work::units() says.
   [[nodiscard]] detail::MessageMemory message(detail::Message which) const;  ///< What Work's views are of.
   /// As report_loss(), in an action of the last stage that goes forward.
@@ -87,6 +88,8 @@ class ZEROTH_EXPORT AnyPass {
   ~AnyPass();
   [[nodiscard]] detail::Guard open_forward(Unit unit);   ///< What forward() makes a guard of.
   [[nodiscard]] detail::Guard open_backward(Unit unit);  ///< What AnyMicroStep::backward() makes a guard of.
+  [[nodiscard]] detail::Guard open_inputs(Unit unit);    ///< What Work::inputs() makes a guard of.
+  [[nodiscard]] detail::Guard open_weights(Unit unit);   ///< What Work::weights() makes a guard of.
   /// Takes the mean loss of this batch, once, and returns the seed: what to multiply that mean's gradient by (loss
   /// scale and weight). The engine divides by ranks and micro-steps; the caller never does. With a dynamic loss scale
   /// the first one of a step waits for the step before, which decides on the scale.
@@ -142,7 +145,7 @@ class [[nodiscard]] MicroStep final : public Pass<T> {
   using AnyPass::skip;
 };
 
-/// An action of AnyEngine::schedule(): forward or backward of one micro-step through the units of this rank's stage.
+/// An action of Engine::schedule(): a phase of one micro-step through the units of a chunk of this rank's stage.
 /// The four views lie where messages are received and sent from: nothing is copied. Where an action ends, what it wrote
 /// to output() or input_gradient() is sent.
 template <Element T, GradientOf<T> G>
@@ -151,33 +154,41 @@ class [[nodiscard]] Work final : public Pass<T> {
   using Source = detail::EngineState;  ///< What Passes makes it of.
   /// For Passes: the engine's next one.
   explicit Work(Source& engine) : Pass<T>{engine, detail::NextAction{}} {}
-  [[nodiscard]] Phase phase() const noexcept { return this->action_phase(); }          ///< What it does.
+  [[nodiscard]] Phase phase() const noexcept { return this->action_phase(); }  ///< What it does.
+  /// Counted from the first units of the model on. A stage has one, or zeroth.pipeline.chunks.
+  [[nodiscard]] int chunk() const noexcept { return this->action_chunk(); }
   [[nodiscard]] int micro_step() const noexcept { return this->action_micro_step(); }  ///< Counted in the step, from 0.
-  /// Which of AnyEngine::in_flight() tapes is this micro-step's: from its forward action to its backward one.
+  /// Which of AnyEngine::in_flight() tapes is this micro-step's in this chunk: from its forward action to its last one.
   [[nodiscard]] int slot() const noexcept { return this->action_slot(); }
-  [[nodiscard]] bool first() const noexcept { return this->is_first_stage(); }  ///< Does this stage read the batch?
-  [[nodiscard]] bool last() const noexcept { return this->is_last_stage(); }    ///< Does this stage have the loss?
-  /// The units of this stage, in the order of forward. They live as long as the engine.
+  [[nodiscard]] bool first() const noexcept { return this->is_first_chunk(); }  ///< Does this chunk read the batch?
+  [[nodiscard]] bool last() const noexcept { return this->is_last_chunk(); }    ///< Does this chunk have the loss?
+  /// The units of this chunk, in the order of forward. They live as long as the engine.
   [[nodiscard]] std::span<Unit const> units() const noexcept { return this->action_units(); }
   /// As AnyMicroStep::backward, with types. A unit that runs forward several times declares that by
   /// UnitOptions::uses_per_micro_step.
   [[nodiscard]] Backward<T, G> backward(Unit unit) { return Backward<T, G>{this->open_backward(unit)}; }
-  /// Takes the mean loss of this batch, once, in a forward action of the last stage. Returns the seed: what the program
+  /// In an action of Phase::backward_inputs: makes `unit` readable, for the gradient by its input. Otherwise as
+  /// forward().
+  [[nodiscard]] Forward<T> inputs(Unit unit) { return Forward<T>{this->open_inputs(unit)}; }
+  /// In an action of Phase::backward_weights: makes the unit's gradients writable. Parameters cannot be read, and none
+  /// are gathered.
+  [[nodiscard]] Weights<G> weights(Unit unit) { return Weights<G>{this->open_weights(unit)}; }
+  /// Takes the mean loss of this batch, once, in a forward action of the last chunk. Returns the seed: what the program
   /// multiplies that mean's gradient by, in backward of this micro-step. What stages send up carries it.
   [[nodiscard]] float report_loss(float mean, LossOptions const& options = {}) {
     return this->report_action_loss(mean, options);
   }
-  /// What the stage before has sent, [samples, UnitOptions::input_per_sample], until backward of this micro-step ends.
-  /// Throws ContractError in the first stage.
+  /// What the chunk before has sent, [samples, UnitOptions::input_per_sample], until the last action of this micro-step
+  /// in this chunk ends. Throws ContractError in the first chunk.
   [[nodiscard]] View<T const, 2> input() const { return view<T const>(detail::Message::input); }
-  /// Where a forward action writes what the next stage is sent. A program that asks for it promises to write all of it.
-  /// Throws ContractError in the last stage, and in backward.
+  /// Where a forward action writes what the next chunk is sent. A program that asks for it promises to write all of it.
+  /// Throws ContractError in the last chunk, and in other phases.
   [[nodiscard]] View<T, 2> output() const { return view<T>(detail::Message::output); }
-  /// The gradient by output(), for a backward action, until it ends. Throws ContractError in the last stage, and in
-  /// forward.
+  /// The gradient by output(), from the action that is the first to read it until the last one of this micro-step in
+  /// this chunk ends. Throws ContractError in the last chunk, and in forward.
   [[nodiscard]] View<T const, 2> output_gradient() const { return view<T const>(detail::Message::output_gradient); }
-  /// Where a backward action writes the gradient by input(), as in output(). Throws ContractError in the first stage,
-  /// and in forward.
+  /// Where an action of Phase::backward or Phase::backward_inputs writes the gradient by input(), as in output().
+  /// Throws ContractError in the first chunk, and in other phases.
   [[nodiscard]] View<T, 2> input_gradient() const { return view<T>(detail::Message::input_gradient); }
 
  private:
