@@ -290,7 +290,9 @@ std::string AnyEngine::communication() const {
 
 detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
   Entry const entry{state_->doorway, "evaluation()"};
-  state_->expect_one_stage("evaluation()");
+  if (state_->channels) {
+    state_->protocol->check_no_message("evaluation()");
+  }
   return {state_.get(), state_->protocol->begin_evaluation(passes), passes};
 }
 
@@ -451,7 +453,6 @@ float AnyEngine::gradient_norm() {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "gradient_norm()"};
   engine.protocol->check_reduced("gradient_norm()");
-  engine.expect_one_stage("gradient_norm()");
   engine.book->history().add(Verb::gradient_norm);
   return engine.or_end([&] { return norm_of(engine, sum_step(engine)); });
 }

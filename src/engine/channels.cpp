@@ -97,6 +97,28 @@ void Channels::end(stage::Action const& action) {
   }
 }
 
+std::byte* Channels::evaluation_input() {
+  if (auto& channel = from_before_; channel.messages && !took_input_) {
+    start(channel, comm::Operation::receive, input(0), sizes_.input_count, "activations");
+    settle(channel);
+    took_input_ = true;
+  }
+  return input(0);
+}
+
+std::byte* Channels::evaluation_output() {
+  settle(to_next_);
+  return output();
+}
+
+void Channels::end_evaluation_pass() {
+  static_cast<void>(evaluation_input());  // the next message is another pass's
+  took_input_ = false;
+  if (to_next_.messages) {
+    start(to_next_, comm::Operation::send, output(), sizes_.output_count, "activations");
+  }
+}
+
 std::byte* Channels::input(int micro_step) noexcept {
   return at(sizes_.input_count * (micro_step % (sizes_.in_flight + 1)));
 }

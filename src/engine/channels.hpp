@@ -44,6 +44,13 @@ class Channels {
   /// Sends what the action wrote.
   void end(stage::Action const& action);
 
+  /// Of an evaluation pass, which is open while no message of a step is under way: waits for its input, once.
+  [[nodiscard]] std::byte* evaluation_input();
+  /// The same: waits until what was last in the slot has been sent.
+  [[nodiscard]] std::byte* evaluation_output();
+  /// Takes the input if nobody has asked for it, and sends the output. Not of a pass that was left before it began.
+  void end_evaluation_pass();
+
   /// Where the messages of the action that is open lie. input() is there in both phases, each other one in one of them.
   [[nodiscard]] std::byte* input(int micro_step) noexcept;
   [[nodiscard]] std::byte* output() noexcept { return at(first_output_); }
@@ -71,6 +78,7 @@ class Channels {
   std::int64_t first_output_ = 0, first_output_gradient_ = 0, first_input_gradient_ = 0;
   std::unique_ptr<device::Memory> memory_;
   Channel from_before_, to_next_, from_next_, to_before_;
+  bool took_input_ = false;  // the evaluation pass that is open
 };
 
 }  // namespace zeroth::engine

@@ -71,7 +71,14 @@ void end_action(EngineState& engine) {
 
 void end_evaluation_pass(EngineState& engine) {
   auto& evaluation = *engine.protocol->evaluation();
-  if (engine.protocol->end_evaluation_pass() && evaluation.done == evaluation.passes) {
+  bool const is_last = engine.share.last();
+  if (!engine.protocol->end_evaluation_pass(is_last, !is_last)) {
+    return;
+  }
+  if (engine.channels) {
+    engine.channels->end_evaluation_pass();
+  }
+  if (evaluation.done == evaluation.passes) {
     auto& history = engine.noted_history();
     evaluation.mine.history = history.hash();
     auto const total = engine.manager->optimizer.sum_evaluation(evaluation.mine);
@@ -130,6 +137,9 @@ AnyPass::AnyPass(EngineState& engine)
 AnyPass::AnyPass(detail::EvaluationRecord& evaluation)
     : engine_{evaluation.engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
   Entry const entry{engine_->doorway, "an evaluation pass begins"};
+  if (engine_->channels) {
+    engine_->protocol->check_no_message("an evaluation pass begins");
+  }
   engine_->protocol->begin_evaluation_pass(evaluation);
   engine_->schedule->begin_pass(PassKind::evaluation, evaluation.passes - evaluation.done, false, false);
   engine_->book->history().add(Verb::begin_evaluation);
@@ -196,6 +206,10 @@ bool AnyPass::runs_again() const noexcept { return engine_->protocol->evaluation
 
 float AnyPass::report_loss(float mean, LossOptions const& options) {
   Entry const entry{engine_->doorway, "report_loss()"};
+  if (engine_->protocol->evaluation() != nullptr) {
+    engine_->protocol->check_usable("report_loss()");
+    engine_->protocol->check_action_loss(engine_->share.last());
+  }
   float const seed = take_loss(*engine_, options);
   if (auto* const evaluation = engine_->protocol->evaluation(); evaluation == nullptr) {
     compare_losses(*engine_, mean);
@@ -235,19 +249,24 @@ detail::MessageMemory AnyPass::message(detail::Message which) const {
   constexpr auto* first = "the first stage has none: it reads the batch";
   constexpr auto* last = "the last stage has none: it reports the loss";
   auto const samples = engine.settings().batch.micro;
+  bool const evaluates = protocol.evaluation() != nullptr;
   auto const micro_step = [&] { return protocol.action()->micro_step; };
   switch (which) {
     case Message::input: {
       Entry const entry{engine.doorway, "input()"};
       protocol.check_message("input()", protocol.action() == nullptr ? Phase::forward : protocol.action()->phase,
                              !share.first(), first);
-      return {engine.channels->input(micro_step()), samples, share.input_per_sample()};
+      auto* const data = evaluates ? engine.or_end([&] { return engine.channels->evaluation_input(); })
+                                   : engine.channels->input(micro_step());
+      return {data, samples, share.input_per_sample()};
     }
     case Message::output: {
       Entry const entry{engine.doorway, "output()"};
       protocol.check_message("output()", Phase::forward, !share.last(), last);
       protocol.note_written();
-      return {engine.channels->output(), samples, share.output_per_sample()};
+      auto* const data =
+          evaluates ? engine.or_end([&] { return engine.channels->evaluation_output(); }) : engine.channels->output();
+      return {data, samples, share.output_per_sample()};
     }
     case Message::output_gradient: {
       Entry const entry{engine.doorway, "output_gradient()"};

@@ -151,20 +151,26 @@ void Protocol::begin_action(stage::Action const& action) {
   bool const forward = action.phase == Phase::forward;
   begin_pass(forward ? PassKind::evaluation : PassKind::training, nullptr);
   action_ = action;
-  written_ = false;
   loss_reported_ = !forward;  // what arrives carries the seed
 }
 
 void Protocol::check_action_loss(bool is_last) const {
-  ZEROTH_EXPECTS(action_ && action_->phase == Phase::forward && is_last,
+  ZEROTH_EXPECTS((evaluation_ != nullptr || (action_ && action_->phase == Phase::forward)) && is_last,
                  fmt::format("report_loss() while {}: the loss is of forward in the last stage alone", state()));
+}
+
+void Protocol::check_no_message(char const* call) const {
+  ZEROTH_EXPECTS(actions_ == 0 || micro_steps_ == accumulation_,
+                 fmt::format("{} after {} actions of step {}, of which messages between the stages of the pipeline are "
+                             "under way: it belongs between steps",
+                             call, actions_, steps_ + 1));
 }
 
 void Protocol::check_message(char const* call, Phase phase, bool there, char const* where) const {
   check_usable(call);
-  ZEROTH_EXPECTS(action_, fmt::format("{} outside of an action", call));
+  ZEROTH_EXPECTS(action_ || evaluation_ != nullptr, fmt::format("{} outside of an action", call));
   ZEROTH_EXPECTS(there, fmt::format("{}: {}", call, where));
-  ZEROTH_EXPECTS(action_->phase == phase,
+  ZEROTH_EXPECTS(!action_ || action_->phase == phase,
                  fmt::format("{} while {}: it is of {} actions", call, state(), stage::name_of(phase)));
 }
 
@@ -208,7 +214,7 @@ void Protocol::begin_pass(PassKind pass, detail::EvaluationRecord* evaluation) n
   evaluation_ = evaluation;
   position_ = -1;
   skips_left_ = 0;
-  went_back_ = loss_reported_ = pass_skipped_ = false;
+  went_back_ = loss_reported_ = pass_skipped_ = written_ = false;
   std::ranges::fill(progress_, UnitProgress{});
 }
 
@@ -248,12 +254,16 @@ void Protocol::end_micro_step() {
   micro_steps_ += ran_once_ ? 0 : 1;
 }
 
-bool Protocol::end_evaluation_pass() {
-  if (!loss_reported_ && std::ranges::all_of(progress_, [](auto const& unit) { return unit.forwards == 0; })) {
+bool Protocol::end_evaluation_pass(bool reports, bool writes) {
+  bool const did_nothing = std::ranges::all_of(progress_, [](auto const& unit) { return unit.forwards == 0; });
+  if (did_nothing && !loss_reported_ && !written_) {
     return false;
   }
-  ZEROTH_EXPECTS(loss_reported_, fmt::format("evaluation pass {} of {} ended without report_loss()",
-                                             evaluation_->done + 1, evaluation_->passes));
+  ZEROTH_EXPECTS(!reports || loss_reported_, fmt::format("evaluation pass {} of {} ended without report_loss()",
+                                                         evaluation_->done + 1, evaluation_->passes));
+  ZEROTH_EXPECTS(!writes || written_,
+                 fmt::format("evaluation pass {} of {} ended without writing output(), which is sent now",
+                             evaluation_->done + 1, evaluation_->passes));
   ++evaluation_->done;
   return true;
 }

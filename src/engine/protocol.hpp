@@ -68,10 +68,12 @@ class Protocol {
   /// The one that is open, of a pipeline's schedule; null: none is.
   [[nodiscard]] stage::Action const* action() const noexcept { return action_ ? &*action_ : nullptr; }
   [[nodiscard]] std::int64_t actions() const noexcept { return actions_; }  ///< That have ended, of this step.
-  /// `writes`: the action's result has a slot. True: it was asked for.
+  /// Memory for what is sent was asked for.
   void note_written() noexcept { written_ = true; }
   void end_action(bool reports, bool writes);
   void check_action_loss(bool is_last) const;
+  /// No message of a pipeline's step is under way: none of its actions has begun, or all have ended.
+  void check_no_message(char const* call) const;
   void check_message(char const* call, stage::Phase phase, bool there, char const* where) const;
   [[nodiscard]] std::uint64_t begin_evaluation(int passes);  ///< Its id.
   void begin_evaluation_pass(detail::EvaluationRecord& evaluation);
@@ -83,8 +85,8 @@ class Protocol {
   void check_end_of_pass(bool by_exception) const;
   /// Every unit that is skipped has had its turns.
   void end_micro_step();
-  /// False for one that was left before it began: it does not count.
-  [[nodiscard]] bool end_evaluation_pass();
+  /// False for one that was left before it began: it does not count. Otherwise it has to have a loss, and an output.
+  [[nodiscard]] bool end_evaluation_pass(bool reports, bool writes);
   void leave_pass() noexcept;  ///< However it ended.
 
   // ---- guards ----
@@ -137,7 +139,7 @@ class Protocol {
   int micro_steps_ = 0;
   std::int64_t actions_ = 0;
   std::optional<stage::Action> action_;
-  bool written_ = false;   ///< What the action that is open sends.
+  bool written_ = false;   ///< What the action or pass that is open sends.
   bool ran_once_ = false;  ///< The first run of two is over in this step.
   shard::Run run_ = shard::Run::once;
   std::uint64_t evaluations_ = 0;  ///< The last one's id.

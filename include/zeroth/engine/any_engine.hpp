@@ -53,7 +53,7 @@ class ZEROTH_EXPORT AnyEngine {
   AnyEngine(Job& job, Model const& model, Config const& config);
   /// The same for this rank's stage of a pipeline: every rank describes the whole model, and holds what its stage has
   /// of it. The loss, its weight, metrics, the norm, skips and stops are those of all ranks. What is not there with
-  /// several stages throws ConfigError: micro_steps(), evaluation(), gradient_norm(), files of weights and checkpoints.
+  /// several stages throws ConfigError: micro_steps(), gradient_norm(), files of weights and checkpoints.
   AnyEngine(Mesh& mesh, Model const& model, Config const& config);
   AnyEngine(AnyEngine const&) = delete;
   AnyEngine& operator=(AnyEngine const&) = delete;
@@ -85,7 +85,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// Between passes. On a GPU this waits. What the program traced itself has no times. Not collective.
   [[nodiscard]] std::string communication() const;
   /// Between micro-steps or steps; `passes` batches on every rank, at least one. No effect on training. Ends the
-  /// evaluation before it, if that was left unfinished.
+  /// evaluation before it, if that was left unfinished. With several stages of a pipeline before the first action of a
+  /// step or behind its last one.
   AnyEvaluation evaluation(int passes) { return AnyEvaluation{begin_evaluation(passes)}; }
 
   /// A number beside the loss, which passes give to report_metric(); reports and evaluations have its mean over ranks

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What engines on a mesh answer between steps, and which questions they refuse.
+#include <fmt/format.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parity/pipeline_calls.hpp"
+#include "support/catch.hpp"
+#include "support/job.hpp"
+#include "support/thrown.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+using Body = std::function<void(Engine<float>&, Chain const&, Mesh&)>;
+
+/// What `world` ranks of two stages throw, with a line for each.
+std::string told_by_two(int world, Body const& body) {
+  auto const config = Config::from_json(
+      R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, "optimizer": {"type": "AdamW"},
+          "zero_optimization": {"stage": 3}, "zeroth": {"mesh": {"pipeline": 2}, "timeout_ms": 60000}})");
+  return messages_of(run_job(world, [&](Job& job) {
+    Chain const chain;
+    Mesh mesh{job, config};
+    Engine<float> engine{mesh, chain.model, config};
+    body(engine, chain, mesh);
+  }));
+}
+
+/// For the threads of ranks, where Catch's own assertions race.
+void expect_part(std::string const& message, std::string_view part) {
+  if (message.find(part) == std::string::npos) {
+    throw Error{fmt::format("\"{}\" was expected, and said was \"{}\"", part, message)};
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an evaluation's passes are of the units of a stage, and its loss and metrics of all") {
+  std::vector<float> losses(4);
+  std::vector<double> means(4);
+  CHECK(told_by_two(4, [&](Engine<float>& engine, Chain const&, Mesh& mesh) {
+          auto const rank = static_cast<std::size_t>(mesh.whole().rank());
+          auto const ranks = engine.add_metric("ranks");
+          auto const evaluation = engine.evaluation(3);
+          int done = 0;
+          for (auto pass : evaluation) {
+            if (pass.first() != (mesh.place().stage == 0) || pass.last() != (mesh.place().stage == 1) ||
+                pass.units().size() != (pass.first() ? 3 : 4)) {
+              throw Error{"another stage's"};
+            }
+            if (pass.first_sample() != 2 * (2 * done + mesh.place().data)) {
+              throw Error{"other samples"};
+            }
+            for (auto const unit : pass.units()) {
+              auto const p = pass.forward(unit);
+            }
+            pass.report_metric(ranks, static_cast<double>(rank));
+            if (pass.last()) {  // who has not asked for input() is sent it all the same
+              pass.report_loss(static_cast<float>(done), {.weight = done == 0 ? 0.0F : 1.0F});
+            } else {
+              static_cast<void>(pass.output());
+            }
+            ++done;
+          }
+          losses[rank] = evaluation.mean_loss();
+          means[rank] = evaluation.metrics()[ranks];
+        }) == "");
+  CHECK(losses == std::vector(4, 1.5F));
+  CHECK(means == std::vector(4, 1.5));
+}
+
+TEST_CASE("an evaluation while a step's messages are under way is refused, and so is a pass of it") {
+  CHECK(told_by_two(2, [](Engine<float>& engine, Chain const& chain, Mesh&) {
+          constexpr auto* said = "after 1 actions of step 1, of which messages between the stages of the pipeline are";
+          auto const left = engine.evaluation(1);
+          for (auto work : engine.schedule()) {
+            auto const rows = go_forward(work, chain, engine.micro_batch());
+            if (work.last()) {
+              static_cast<void>(work.report_loss(1));
+            } else {
+              put(rows, work.output());
+            }
+            break;
+          }
+          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.evaluation(1)); }), "evaluation() ");
+          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.evaluation(1)); }), said);
+          expect_part(thrown<ContractError>([&] { static_cast<void>(*left.begin()); }), said);
+        }) == "");
+}
+
+TEST_CASE("a pass that sends nothing, or tells its loss in another stage, ends the job with its name") {
+  auto const passes = [](auto const& body) {
+    return told_by_two(2, [&](Engine<float>& engine, Chain const& chain, Mesh&) {
+      auto const evaluation = engine.evaluation(2);
+      for (auto pass : evaluation) {
+        if (pass.first()) {
+          for (auto const unit : pass.units()) {
+            auto const p = pass.forward(unit);
+          }
+          body(pass);
+        } else {
+          go_forward(pass, chain, engine.micro_batch());
+          pass.report_loss(1);
+        }
+      }
+    });
+  };
+  CHECK_THAT(passes([](auto&) {}),
+             Contains("evaluation pass 1 of 2 ended without writing output(), which is sent now"));
+  CHECK_THAT(passes([](auto& pass) { pass.report_loss(1); }),
+             Contains("report_loss() while evaluation pass 1 of 2 is open: the loss is of forward in the last stage"));
+  CHECK_THAT(passes([](auto& pass) { static_cast<void>(pass.input()); }),
+             Contains("input(): the first stage has none: it reads the batch"));
+}
+
+TEST_CASE("a rank that fails in an evaluation ends the ranks of all stages, wherever they wait") {
+  for (int const failing : {0, 1, 2, 3}) {
+    INFO("rank " << failing);
+    CHECK_THAT(told_by_two(4,
+                           [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+                             for (int step = 1; step <= 2; ++step) {
+                               run_actions(engine, chain, {}, step, false);
+                               engine.step();
+                               for (auto pass : engine.evaluation(3)) {
+                                 if (step == 2 && mesh.whole().rank() == failing) {
+                                   throw Error{"out of luck"};
+                                 }
+                                 auto const rows = go_forward(pass, chain, engine.micro_batch());
+                                 pass.last() ? pass.report_loss(1) : put(rows, pass.output());
+                               }
+                             }
+                             engine.finish();
+                           }),
+               Contains("out of luck"));
+  }
+}
+
+}  // namespace zeroth::testing
