@@ -138,16 +138,22 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
                  fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more", options.keep_every));
 }
 
-/// The id of `param` in this rank's stage; none where another stage has it. Throws ContractError unless it has `count`
-/// elements.
-std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, std::int64_t count,
-                                      char const* call) {
+/// The id of `param` in this rank's stage; none where another stage has it.
+std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, char const* call) {
   auto const& share = engine.share;
   bool const elsewhere = share.knows(model, param) && share.owned(param).stage != share.stage();
   auto const local = elsewhere ? std::nullopt : std::optional{share.local(model, param, call)};
   if (local) {
     engine.protocol->check_param(model, *local, call);
   }
+  return local;
+}
+
+/// The same. Throws ContractError unless it has `count` elements.
+std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, std::int64_t count,
+                                      char const* call) {
+  auto const local = param_of_stage(engine, model, param, call);
+  auto const& share = engine.share;
   ZEROTH_EXPECTS(count == share.count(param), fmt::format("{} of parameter \"{}\" with {} values: it has {}", call,
                                                           share.name(param), count, share.count(param)));
   return local;
@@ -461,15 +467,16 @@ float AnyEngine::gradient_norm(AnyParam const& param) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "gradient_norm(param)"};
   engine.protocol->check_reduced("gradient_norm(param)");
-  engine.expect_one_stage("gradient_norm(param)");
-  engine.protocol->check_param(param.model_, param.id_, "gradient_norm(param)");
-  auto const& described = engine.model->params[param.id_];
-  ZEROTH_EXPECTS(described.options.trainable,
-                 fmt::format("gradient_norm(param) of \"{}\", which is frozen", described.name));
-  engine.book->history().add(Verb::gradient_norm_of, index_of(param.id_));
+  auto const id = param_of_stage(engine, param.model_, param.id_, "gradient_norm(param)");
+  auto const& known = engine.share.params()[param.id_];
+  ZEROTH_EXPECTS(known.trainable, fmt::format("gradient_norm(param) of \"{}\", which is frozen", known.name));
+  if (id) {
+    engine.book->history().add(Verb::gradient_norm_of, index_of(*id));
+  }
   return engine.or_end([&] {
     auto total = sum_step(engine);
-    total.sum_of_squares = engine::sum_of_squares(*engine.manager, param.id_, engine.exchange());
+    auto const mine = id ? engine::squares_of_slice(*engine.manager, *id, engine.exchange()) : optim::ExactSum{};
+    total.sum_of_squares = engine::sum_over_ranks(mine, engine.share, param.id_, engine.whole());
     return norm_of(engine, total);
   });
 }

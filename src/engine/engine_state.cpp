@@ -130,6 +130,9 @@ void EngineState::make_pipeline(Mesh& mesh, Config const& config) {
   auto& line = *mesh.stages_;
   stages = line.communicator().split(0, line.rank(), "step");
   stages->set_options({.timeout = settings.timeout, .check = true});
+  auto& all = mesh.whole().communicator();
+  all_stages = all.split(0, share.stage() * exchange().world() + exchange().rank(), "whole");
+  all_stages->set_options({.timeout = settings.timeout, .check = true});
   auto const of_batch = [&](std::int64_t per_sample) { return per_sample * settings.batch.micro; };
   engine::ChannelSizes const sizes{of_batch(share.input_per_sample()), of_batch(share.output_per_sample()),
                                    settings.precision.compute, micro_steps, in_flight};

@@ -45,6 +45,10 @@ class EngineState {
   [[nodiscard]] engine::Exchange exchange() const noexcept {
     return {communicators.gather().all(), device.get(), gather_stream.get()};
   }
+  /// All ranks of the job, stage by stage, and places in each; the same as exchange() where there is one stage.
+  [[nodiscard]] engine::Exchange whole() const noexcept {
+    return all_stages ? engine::Exchange{all_stages.get(), device.get(), gather_stream.get()} : exchange();
+  }
   [[nodiscard]] engine::Meters meters() const;
   /// Nothing is sent any more, and every later call throws `error` again.
   void fail(std::exception_ptr error) noexcept;
@@ -89,8 +93,8 @@ class EngineState {
   std::unique_ptr<device::Device> device;
   engine::Blueprint blueprint;
   engine::Communicators communicators;
-  /// The ranks at this place of all stages; null where there is one stage, as is the next.
-  std::unique_ptr<comm::Communicator> stages;
+  /// The ranks at this place of all stages, and all ranks; null where there is one stage, as is the next.
+  std::unique_ptr<comm::Communicator> stages, all_stages;
   std::unique_ptr<engine::Channels> channels;
   std::vector<stage::Action> actions;  ///< What this rank does in a step; empty where there is one stage.
   int in_flight = 1;                   ///< See AnyEngine::in_flight().

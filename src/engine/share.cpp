@@ -105,7 +105,8 @@ Share::Share(model::Description const& whole, int stage, int stages) : id_{whole
   std::vector<std::uint32_t> counts(static_cast<std::size_t>(stages), 0);
   for (auto const& param : whole.params) {
     auto const of = stage_of(index_of(param.owner));
-    params_.push_back({param.name, param.count, of, static_cast<ParamId>(counts[static_cast<std::size_t>(of)]++)});
+    params_.push_back({param.name, param.shape, param.count, param.options.trainable, of,
+                       static_cast<ParamId>(counts[static_cast<std::size_t>(of)]++)});
   }
   if (stages == 1) {
     part_ = whole;

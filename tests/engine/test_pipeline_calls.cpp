@@ -139,4 +139,24 @@ TEST_CASE("a rank that fails in an evaluation ends the ranks of all stages, wher
   }
 }
 
+TEST_CASE("norms are of parameters that are trained, and the same on the ranks of all stages") {
+  CHECK(told_by_two(2, [](Engine<float>& engine, Chain const& chain, Mesh&) {
+          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm()); }),
+                      "gradient_norm() after");
+          run_actions(engine, chain, {}, 1, false);
+          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*chain.layers[1].bias)); }),
+                      "gradient_norm(param) of \"layer1.b\", which is frozen");
+          Chain const other;
+          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*other.layers[0].bias)); }),
+                      "gradient_norm(param): the parameter belongs to another model");
+        }) == "");
+  CHECK_THAT(told_by_two(2,
+                         [](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+                           run_actions(engine, chain, {}, 1, false);
+                           auto const& layer = chain.layers[mesh.place().stage == 0 ? 2 : 4];
+                           static_cast<void>(engine.gradient_norm(*layer.weight));
+                         }),
+             Contains("gradient_norm(param): rank 0 asked for \"layer2.w\", rank 1 for \"layer4.w\""));
+}
+
 }  // namespace zeroth::testing

@@ -95,4 +95,26 @@ TEST_CASE("evaluations of a pipeline say what one stage says, and change nothing
   }
 }
 
+TEST_CASE("norms of a pipeline's gradients are those of one stage, whatever stage has them") {
+  auto const types = GENERATE(fp32_types, bf16_types, fp16_types);
+  auto const norms = [](auto& engine, Chain const& chain, std::vector<float>& said, int, bool before) {
+    if (!before) {
+      said.push_back(engine.gradient_norm());
+      for (auto const& layer : chain.layers) {
+        said.push_back(engine.gradient_norm(*layer.weight));
+      }
+    }
+  };
+  auto const base = ask_all(config_of_calls(types, 0, 1), norms).front();
+  REQUIRE(base.evaluations.size() == 4 * (1 + 7));
+  REQUIRE(base.evaluations[0] == base.reports[0].grad_norm);
+  REQUIRE(base.evaluations[1] > 0);
+  for (int const stages : {2, 4}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      INFO(fmt::format("{}, {} stages, ZeRO {}", types.name, stages, stage));
+      CHECK(bits_of(ask_all(config_of_calls(types, stage, stages), norms).front()) == bits_of(base));
+    }
+  }
+}
+
 }  // namespace zeroth::testing

@@ -53,7 +53,7 @@ class ZEROTH_EXPORT AnyEngine {
   AnyEngine(Job& job, Model const& model, Config const& config);
   /// The same for this rank's stage of a pipeline: every rank describes the whole model, and holds what its stage has
   /// of it. The loss, its weight, metrics, the norm, skips and stops are those of all ranks. What is not there with
-  /// several stages throws ConfigError: micro_steps(), gradient_norm(), files of weights and checkpoints.
+  /// several stages throws ConfigError: micro_steps(), files of weights and checkpoints.
   AnyEngine(Mesh& mesh, Model const& model, Config const& config);
   AnyEngine(AnyEngine const&) = delete;
   AnyEngine& operator=(AnyEngine const&) = delete;
