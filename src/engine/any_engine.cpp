@@ -159,6 +159,10 @@ std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, 
   return local;
 }
 
+engine::WholeModel whole_model(EngineState const& engine) {
+  return {*engine.manager, engine.share, engine.exchange(), engine.whole()};
+}
+
 /// The sums that step() will decide on.
 optim::StepSums sum_step(EngineState& engine) {
   auto& book = *engine.book;
@@ -323,12 +327,10 @@ void AnyEngine::save_weights(std::filesystem::path const& file) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "save_weights()"};
   engine.protocol->check_between_passes("save_weights()");
-  engine.expect_one_stage("save_weights()");
   engine.book->history().add(Verb::save_weights);
   auto const findings = engine.or_end([&] {
     engine.meet("save_weights");
-    auto const dtype = engine.settings().saved_weights;
-    return engine::save_weights(*engine.manager, *engine.model, file, dtype, engine.exchange());
+    return engine::save_weights(whole_model(engine), file, engine.settings().saved_weights);
   });
   engine::throw_if_failed("save_weights() failed and changed nothing", findings);
 }
@@ -338,12 +340,11 @@ void AnyEngine::load_weights(std::filesystem::path const& file,
   auto& engine = *state_;
   Entry const entry{engine.doorway, "load_weights()"};
   engine.protocol->check_between_passes("load_weights()");
-  engine.expect_one_stage("load_weights()");
   engine.book->history().add(Verb::load_weights);
   auto const findings = engine.or_end([&] {
     engine.meet("load_weights");
     engine.await_saved();
-    auto found = engine::load_weights(*engine.manager, *engine.model, file, left_out, engine.exchange());
+    auto found = engine::load_weights(whole_model(engine), file, left_out);
     if (std::ranges::none_of(found, &engine::Finding::failed)) {
       engine.compare_replicas(shard::States::without, "load_weights()");
     }

@@ -128,8 +128,6 @@ TEST_CASE("what a pipeline does not do yet is refused with the key") {
   CHECK(told(2, config_of(2), [](Engine<float>& engine, Chain const&, Mesh&) {
           constexpr auto* said = "of an engine whose zeroth.mesh.pipeline is 2: allowed there is 1";
           expect_said(thrown<ConfigError>([&] { static_cast<void>(engine.micro_steps()); }), {"micro_steps()", said});
-          expect_said(thrown<ConfigError>([&] { engine.save_weights("x"); }), {"save_weights()", said});
-          expect_said(thrown<ConfigError>([&] { engine.load_weights("x"); }), {"load_weights()", said});
           expect_said(thrown<ConfigError>([&] { static_cast<void>(engine.save("x")); }), {"save()", said});
           expect_said(thrown<ConfigError>([&] { engine.claim("x"); }), {"claim()", said});
           expect_said(thrown<ConfigError>([&] { static_cast<void>(engine.restore("x")); }), {"restore()", said});

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "engine/safetensors_reader.hpp"
 #include "parity/pipeline_calls.hpp"
 #include "support/catch.hpp"
+#include "support/folder.hpp"
 #include "support/job.hpp"
 #include "support/thrown.hpp"
 
@@ -17,11 +20,15 @@ namespace {
 using Catch::Contains;
 using Body = std::function<void(Engine<float>&, Chain const&, Mesh&)>;
 
-/// What `world` ranks of two stages throw, with a line for each.
-std::string told_by_two(int world, Body const& body) {
-  auto const config = Config::from_json(
+Config config_of_two() {
+  return Config::from_json(
       R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, "optimizer": {"type": "AdamW"},
           "zero_optimization": {"stage": 3}, "zeroth": {"mesh": {"pipeline": 2}, "timeout_ms": 60000}})");
+}
+
+/// What `world` ranks of two stages throw, with a line for each.
+std::string told_by_two(int world, Body const& body) {
+  auto const config = config_of_two();
   return messages_of(run_job(world, [&](Job& job) {
     Chain const chain;
     Mesh mesh{job, config};
@@ -157,6 +164,71 @@ TEST_CASE("norms are of parameters that are trained, and the same on the ranks o
                            static_cast<void>(engine.gradient_norm(*layer.weight));
                          }),
              Contains("gradient_norm(param): rank 0 asked for \"layer2.w\", rank 1 for \"layer4.w\""));
+}
+
+TEST_CASE("weights of a stage that are more than what is sent at a time come into one file, and out of it") {
+  constexpr std::int64_t count = 150'001;
+  Folder const folder;
+  auto const config = config_of_two();
+  std::vector<std::vector<float>> read(6);
+  CHECK(messages_of(run_job(6, [&](Job& job) {
+          Model model{3};
+          static_cast<void>(model.param(model.unit("a"), "a", {7}, Normal{1}));
+          auto const last = model.unit("b", {.input_per_sample = 1});
+          static_cast<void>(model.param(last, "b", {2}, Normal{1}));
+          auto const large = model.param(last, "large", {count}, Constant{0});
+          Mesh mesh{job, config};
+          Engine<float> engine{mesh, model, config};
+          std::vector<float> values(count);
+          std::iota(values.begin(), values.end(), 0.0F);
+          engine.write(large, values);
+          engine.save_weights(folder / "weights");
+          engine.write(large, std::vector<float>(count));
+          engine.load_weights(folder / "weights");
+          engine.read(large, values);
+          read[static_cast<std::size_t>(job.rank())] = values;
+        })) == "");
+  std::vector<float> expected(count);
+  std::iota(expected.begin(), expected.end(), 0.0F);
+  for (auto const& each : read) {
+    CHECK(each == expected);
+  }
+  engine::SafetensorsReader const file{folder / "weights"};
+  std::vector<float> values(count);
+  file.read(file.tensors().at("large"), 0, values);
+  CHECK(values == expected);
+}
+
+TEST_CASE("a file of weights that one stage alone cannot use is the same error in all, and changes nothing") {
+  Folder const folder;
+  std::vector<std::string> loads(4), saves(4);
+  CHECK(told_by_two(4, [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+          auto const rank = static_cast<std::size_t>(mesh.whole().rank());
+          engine.save_weights(folder / "weights");
+          auto const mine = rank == 2 ? folder / "none" : folder / "weights";
+          loads[rank] = thrown<SystemError>([&] { engine.load_weights(mine); });
+          saves[rank] = thrown<SystemError>([&] { engine.save_weights(folder / "no/weights"); });
+          run_actions(engine, chain, {}, 1, false);
+          engine.step();
+          engine.finish();
+          engine.load_weights(folder / "weights");
+        }) == "");
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    CHECK_THAT(loads[rank], Contains("load_weights() failed and changed nothing: rank 2: ") && Contains("none"));
+    CHECK_THAT(saves[rank], Contains("save_weights() failed and changed nothing: rank 0: "));
+  }
+  Model other;
+  static_cast<void>(other.param(other.unit("a"), "a", {7}, Normal{1}));
+  static_cast<void>(other.param(other.unit("b", {.input_per_sample = 1}), "b", {2}, Normal{1}));
+  auto const config = config_of_two();
+  CHECK_THAT(messages_of(run_job(2,
+                                 [&](Job& job) {
+                                   Mesh mesh{job, config};
+                                   Engine<float> engine{mesh, other, config};
+                                   engine.load_weights(folder / "weights");
+                                 })),
+             Contains("\"a\" is missing") && Contains("\"b\" is missing") &&
+                 Contains("\"tied.b\" is no parameter of the model"));
 }
 
 }  // namespace zeroth::testing

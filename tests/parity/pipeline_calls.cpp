@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/safetensors_file.hpp"
 #include "stage_files.hpp"
 #include "support/catch.hpp"
+#include "support/folder.hpp"
 #include "support/job.hpp"
 #include "support/sanitized.hpp"
 
@@ -113,6 +115,40 @@ TEST_CASE("norms of a pipeline's gradients are those of one stage, whatever stag
     for (int stage = 0; stage <= 3; ++stage) {
       INFO(fmt::format("{}, {} stages, ZeRO {}", types.name, stages, stage));
       CHECK(bits_of(ask_all(config_of_calls(types, stage, stages), norms).front()) == bits_of(base));
+    }
+  }
+}
+
+TEST_CASE("weight files of a pipeline are those of one stage, byte for byte, and are read by any other") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_masters);
+  Folder const folder;
+  auto const saved = [&](Config const& config, std::string const& name) {
+    ask_all(config, [&](auto& engine, Chain const&, std::vector<float>&, int step, bool before) {
+      if (step == 3 && before) {
+        engine.save_weights(folder / name);
+      }
+    });
+    return read_file(folder / name);
+  };
+  auto const base = saved(config_of_calls(types, 0, 1), "base");
+  REQUIRE(base.size() > 1000);
+  auto const loads = [&](auto& engine, Chain const& chain, std::vector<float>& said, int step, bool before) {
+    if (step == 2 && before) {
+      engine.load_weights(folder / "base");
+      said.push_back(evaluate(engine, chain, 1));
+    }
+  };
+  auto const trained = bits_of(ask_all(config_of_calls(types, 0, 1), loads).front());
+  for (int const stages : {2, 4}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      static Sample sample{3};
+      if (sample.leaves_out()) {
+        continue;
+      }
+      INFO(fmt::format("{}, {} stages, ZeRO {}", types.name, stages, stage));
+      auto const config = config_of_calls(types, stage, stages);
+      CHECK(saved(config, "other") == base);
+      CHECK(bits_of(ask_all(config, loads).front()) == trained);
     }
   }
 }

@@ -53,7 +53,7 @@ class ZEROTH_EXPORT AnyEngine {
   AnyEngine(Job& job, Model const& model, Config const& config);
   /// The same for this rank's stage of a pipeline: every rank describes the whole model, and holds what its stage has
   /// of it. The loss, its weight, metrics, the norm, skips and stops are those of all ranks. What is not there with
-  /// several stages throws ConfigError: micro_steps(), files of weights and checkpoints.
+  /// several stages throws ConfigError: micro_steps(), and checkpoints.
   AnyEngine(Mesh& mesh, Model const& model, Config const& config);
   AnyEngine(AnyEngine const&) = delete;
   AnyEngine& operator=(AnyEngine const&) = delete;
@@ -95,9 +95,9 @@ class ZEROTH_EXPORT AnyEngine {
   [[nodiscard]] Metric add_metric(std::string_view name);
 
   /// One safetensors file of the masters, in fp32, or rounded to the compute dtype if the stage file says so
-  /// (zero_optimization.stage3_gather_16bit_weights_on_model_save), written by rank 0 from the shards piece by piece:
-  /// there when it is complete, or not at all. Between passes. Waits. If it cannot be written, all ranks throw the same
-  /// SystemError, and the engine goes on: another file may do.
+  /// (zero_optimization.stage3_gather_16bit_weights_on_model_save), written by rank 0 from the shards of all stages
+  /// piece by piece: there when it is complete, or not at all. Between passes. Waits. If it cannot be written, all
+  /// ranks throw the same SystemError, and the engine goes on: another file may do.
   void save_weights(std::filesystem::path const& file);
   /// Each rank reads its ranges only. fp32, bf16 and fp16 files. Between passes. Waits. Leaves the optimizer's states
   /// and the count of updates as they are. Warns of the first value that is not finite. If one rank cannot read the
