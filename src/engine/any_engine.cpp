@@ -241,10 +241,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
       engine.reporter->close(steps);
     }
     if (steps - engine.first_step == 2 && !settings.check) {
-      engine.communicators.set_options({.timeout = settings.timeout});
-      if (engine.stages) {
-        engine.stages->set_options({.timeout = settings.timeout});
-      }
+      engine.set_options({.timeout = settings.timeout});
     }
     return report;
   });
@@ -357,7 +354,6 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
   auto& engine = *state_;
   Entry const entry{engine.doorway, "save()"};
   engine.protocol->check_between_steps("save()");
-  engine.expect_one_stage("save()");
   check_save(folder, options);
   engine.book->history().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
   engine.or_end([&] {
@@ -378,7 +374,6 @@ void AnyEngine::claim(std::filesystem::path const& folder) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "claim()"};
   engine.protocol->check_between_steps("claim()");
-  engine.expect_one_stage("claim()");
   ZEROTH_EXPECTS(!folder.empty(), "claim() of a folder without a name");
   engine::claim(engine, folder);
 }
@@ -398,7 +393,6 @@ void Saving::wait() {
 namespace {
 void check_restore(EngineState const& engine, char const* call) {
   engine.protocol->check_restore();
-  engine.expect_one_stage(call);
   ZEROTH_EXPECTS(
       !engine.book->owes() && !engine.kept_report,
       fmt::format("{} while a report of step {} is owed: call finish() first", call, engine.protocol->steps()));

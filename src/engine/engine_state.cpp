@@ -86,8 +86,8 @@ EngineState::EngineState(Job& of, Mesh* mesh, Model const& given, Config const& 
 void EngineState::expect_one_stage(char const* call) const {
   if (share.stages() > 1) {
     throw ConfigError{
-        fmt::format("{} of an engine whose zeroth.mesh.pipeline is {}: allowed there is 1. Parameters are "
-                    "read and written by read() and write(), on all ranks",
+        fmt::format("{} of an engine whose zeroth.mesh.pipeline is {}: allowed there is 1. The actions of a stage are "
+                    "those of schedule()",
                     call, share.stages())};
   }
 }
@@ -140,14 +140,24 @@ void EngineState::make_pipeline(Mesh& mesh, Config const& config) {
   channels->set_options({.timeout = settings.timeout, .check = settings.check});
 }
 
+void EngineState::set_options(comm::CommOptions const& options) {
+  communicators.set_options(options);
+  for (auto* const each : {stages.get(), all_stages.get()}) {
+    if (each != nullptr) {
+      each->set_options(options);
+    }
+  }
+}
+
 /// Each rank has found the same as the ranks of its stage.
-void EngineState::agree_over_stages(std::uint64_t of_model) const {
-  std::array const mine{of_model, Fnv1a{}.characters(stage_file).value()};
+void EngineState::agree_over_stages(std::uint64_t of_model) {
+  std::array const mine{of_model, Fnv1a{}.characters(stage_file).value(), run_id};
   constexpr std::array said{"models (units, parameters, shapes, options, initial values or seed)", "stage files"};
   engine::Exchange const line{stages.get(), device.get(), gather_stream.get()};
   auto const all = engine::gather(std::span<std::uint64_t const>{mine}, "start", line);
+  run_id = all[said.size()];
   for (std::size_t place = 0; place < all.size(); ++place) {
-    if (auto const field = place % mine.size(); all[place] != all[field]) {
+    if (auto const field = place % mine.size(); field < said.size() && all[place] != all[field]) {
       throw PeerError{fmt::format("ranks {} and {} built an engine from different {}: all ranks must give the same",
                                   line.job_rank(0), line.job_rank(place / mine.size()), said[field])};
     }

@@ -49,6 +49,8 @@ class EngineState {
   [[nodiscard]] engine::Exchange whole() const noexcept {
     return all_stages ? engine::Exchange{all_stages.get(), device.get(), gather_stream.get()} : exchange();
   }
+  /// Of all communicators but those of channels.
+  void set_options(comm::CommOptions const& options);
   [[nodiscard]] engine::Meters meters() const;
   /// Nothing is sent any more, and every later call throws `error` again.
   void fail(std::exception_ptr error) noexcept;
@@ -123,7 +125,7 @@ class EngineState {
   EngineState(Job& job, Mesh* mesh, Model const& model, Config const& config);
   void set_up(Mesh* mesh, Model const& model, Config const& config);
   void make_pipeline(Mesh& mesh, Config const& config);
-  void agree_over_stages(std::uint64_t of_model) const;
+  void agree_over_stages(std::uint64_t of_model);
   void tell_others(std::exception_ptr const& error) noexcept;
   void end_streams() noexcept;
   void agree(Config const& config);

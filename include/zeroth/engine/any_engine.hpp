@@ -52,8 +52,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// and initial parameters. The model may end before the engine.
   AnyEngine(Job& job, Model const& model, Config const& config);
   /// The same for this rank's stage of a pipeline: every rank describes the whole model, and holds what its stage has
-  /// of it. The loss, its weight, metrics, the norm, skips and stops are those of all ranks. What is not there with
-  /// several stages throws ConfigError: micro_steps(), and checkpoints.
+  /// of it. The loss, its weight, metrics, the norm, skips, stops, files of weights and checkpoints are those of all
+  /// ranks. With several stages a step is made by Engine::schedule(): micro_steps() throws ConfigError.
   AnyEngine(Mesh& mesh, Model const& model, Config const& config);
   AnyEngine(AnyEngine const&) = delete;
   AnyEngine& operator=(AnyEngine const&) = delete;
@@ -123,12 +123,13 @@ class ZEROTH_EXPORT AnyEngine {
   /// what the first save() does as well, but before there is training to lose. Between steps. Collective. Waits. Throws
   /// SystemError on all ranks, naming the job that has claimed it, or why it cannot be written.
   void claim(std::filesystem::path const& folder);
-  /// Takes all states from a checkpoint, of any stage and number of ranks: `path`, or the one that `path`/latest names.
-  /// Before the first step or between steps, once finish() has given the last report. Collective. Waits. Every rank
-  /// reads its share, so that the disk is read once in all, and checks the hash of every MiB. What the stage file says
-  /// stays; where it differs from the one of the checkpoint, rank 0 logs that. If the checkpoint is not there, is of
-  /// another model, optimizer, dtype or data, all throw the same SystemError or ContractError, and nothing was changed.
-  /// If a file turns out to be damaged later, all throw SystemError, and only another restore() may follow.
+  /// Takes all states from a checkpoint, of any stage, number of ranks and pipeline: `path`, or the one that
+  /// `path`/latest names. Before the first step or between steps, once finish() has given the last report. Collective.
+  /// Waits. Every rank reads its share, so that the disk is read once in all, and checks the hash of every MiB. What
+  /// the stage file says stays; where it differs from the one of the checkpoint, rank 0 logs that. If the checkpoint is
+  /// not there, is of another model, optimizer, dtype or data, all throw the same SystemError or ContractError, and
+  /// nothing was changed. If a file turns out to be damaged later, all throw SystemError, and only another restore()
+  /// may follow.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {});
   /// The newest checkpoint in `folder` that is not damaged: names those that it passes over. Nothing if there is
   /// neither a checkpoint nor `latest`; throws DamagedError if there is, and none can be used, SystemError
