@@ -4,13 +4,15 @@
 namespace zeroth::checkpoint {
 namespace {
 
-void add_part(Arrangement& arrangement, shard::Memory const& memory, shard::FlatUnit const& flat,
+void add_part(Arrangement& arrangement, int first_place, shard::Memory const& memory, shard::FlatUnit const& flat,
               shard::Part const& part, std::vector<shard::OwnSlice> const& slices) {
   if (slices.empty()) {
     return;
   }
   Space space{.unit = flat.name,
               .trainable = &part == &flat.trainable,
+              .first_place = first_place,
+              .places = memory.layout().world(),
               .slice_count = part.shard_count,
               .params = {},
               .states = {}};
@@ -37,15 +39,15 @@ void add_part(Arrangement& arrangement, shard::Memory const& memory, shard::Flat
 
 }  // namespace
 
-Arrangement arrange(shard::ShardManager const& manager) {
+Arrangement arrange(shard::ShardManager const& manager, int first_place, int places) {
   auto const& memory = manager.memory;
   auto const& layout = memory.layout();
   Arrangement arrangement;
-  arrangement.contents.places = layout.world();
+  arrangement.contents.places = places;
   arrangement.reads.resize(layout.flats().size());
   auto const add_trainable = [&](shard::FlatId flat) {
     auto const& unit = memory.flat(flat);
-    add_part(arrangement, memory, unit, unit.trainable, manager.slices.trainable(flat));
+    add_part(arrangement, first_place, memory, unit, unit.trainable, manager.slices.trainable(flat));
     arrangement.reads[flat] = arrangement.sources.size();
   };
   auto const completion = layout.completion_order();
@@ -54,7 +56,7 @@ Arrangement arrange(shard::ShardManager const& manager) {
   }
   for (auto const flat : layout.flats().ids()) {  // which no update writes to
     auto const& unit = memory.flat(flat);
-    add_part(arrangement, memory, unit, unit.frozen, manager.slices.frozen(flat));
+    add_part(arrangement, first_place, memory, unit, unit.frozen, manager.slices.frozen(flat));
   }
   place_states(arrangement.contents);
   return arrangement;

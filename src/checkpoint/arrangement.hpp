@@ -22,11 +22,12 @@ struct Source {
 
 /// In the order of updates, so that those which come first are read first.
 struct Arrangement {
-  Contents contents;
+  Contents contents;                       ///< Of the files of the ranks that share these states.
   std::vector<Source> sources;             ///< Of this rank; views of the layout.
   ById<shard::FlatId, std::size_t> reads;  ///< How many sources are read once those of a flat unit are.
 };
 
-[[nodiscard]] Arrangement arrange(shard::ShardManager const& manager);
+/// The files of the ranks that share these states are `first_place` and those behind it, of `places`.
+[[nodiscard]] Arrangement arrange(shard::ShardManager const& manager, int first_place, int places);
 
 }  // namespace zeroth::checkpoint

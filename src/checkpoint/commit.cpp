@@ -80,14 +80,11 @@ void remove_checkpoint(fs::path const& checkpoint) {
   }
 }
 
-/// Each file has this many bytes of data.
-std::int64_t bytes_in(Contents const& contents) noexcept {
-  return contents.state_bytes + hash_count(contents) * static_cast<std::int64_t>(sizeof(std::uint64_t));
-}
-
-/// A file system that not all ranks see, or somebody who clears up.
-void expect_files(fs::path const& partial, int places, std::int64_t bytes) {
-  for (int place = 0; place < places; ++place) {
+/// A file system that not all ranks see, or somebody who clears up. Of `contents` spaces do not count.
+void expect_files(fs::path const& partial, Contents const& contents) {
+  for (int place = 0; place < contents.places; ++place) {
+    auto const table = hash_count(contents, place) * static_cast<std::int64_t>(sizeof(std::uint64_t));
+    auto const bytes = contents.state_bytes(place) + table;
     std::error_code error;
     auto const size = fs::file_size(partial / file_name(place), error);
     if (error) {
@@ -249,7 +246,7 @@ bool KnownFiles::seem_whole(fs::path const& checkpoint) {
       note(checkpoint, read_record(checkpoint).contents);
       known = files_.find(checkpoint);
     }
-    expect_files(checkpoint, known->second.places, known->second.bytes);
+    expect_files(checkpoint, known->second.sizes);
     return true;
   } catch (Error const&) {
     return false;
@@ -257,7 +254,7 @@ bool KnownFiles::seem_whole(fs::path const& checkpoint) {
 }
 
 void KnownFiles::note(fs::path const& checkpoint, Contents const& contents) {
-  files_[checkpoint] = {version_of(checkpoint), contents.places, bytes_in(contents)};
+  files_[checkpoint] = {version_of(checkpoint), {contents.places, {}, contents.groups}};
 }
 
 KnownFiles::Version KnownFiles::version_of(fs::path const& checkpoint) noexcept {
@@ -270,7 +267,7 @@ KnownFiles::Version KnownFiles::version_of(fs::path const& checkpoint) noexcept 
 
 fs::path commit(fs::path const& folder, fs::path const& partial, Record const& record, Retention const& retention,
                 KnownFiles& known) {
-  expect_files(partial, record.contents.places, bytes_in(record.contents));
+  expect_files(partial, record.contents);
   write_whole_file("checkpoint file", partial / record_name, to_text(record));
   sync(partial);
   auto const checkpoint = folder / checkpoint_name(record.position.step);

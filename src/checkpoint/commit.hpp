@@ -51,8 +51,7 @@ class KnownFiles {
   [[nodiscard]] static Version version_of(std::filesystem::path const& checkpoint) noexcept;
   struct Files {
     Version version{};
-    int places = 0;
-    std::int64_t bytes = 0;
+    Contents sizes;  // without spaces
   };
   std::map<std::filesystem::path, Files> files_;
 };

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -19,6 +21,10 @@ std::string_view format_name(Dtype dtype) noexcept {
   return dtype == Dtype::fp32 ? "F32" : dtype == Dtype::bf16 ? "BF16" : "F16";
 }
 
+bool has_slice(Space const& space, int place) noexcept {
+  return place >= space.first_place && place - space.first_place < space.places;
+}
+
 /// The tensors of a file's header, in the order of its data.
 class HeaderWriter {
  public:
@@ -29,10 +35,12 @@ class HeaderWriter {
                             {"places", std::to_string(contents.places)}});
     for (auto const& space : contents.spaces) {
       for (auto const& state : space.states) {
-        add_slice(space, state, place * space.slice_count);
+        if (has_slice(space, place)) {
+          add_slice(space, state, (place - space.first_place) * space.slice_count);
+        }
       }
     }
-    add("xxh3_64_of_each_mib", "U64", hash_count(contents), sizeof(std::uint64_t));
+    add("xxh3_64_of_each_mib", "U64", hash_count(contents, place), sizeof(std::uint64_t));
   }
 
   [[nodiscard]] std::string text() const { return header_.dump(); }
@@ -90,13 +98,33 @@ std::unordered_map<std::string, Found> Contents::by_name() const {
   return found;
 }
 
+std::int64_t Contents::state_bytes(int place) const noexcept {
+  auto const behind = std::ranges::upper_bound(groups, place, {}, &FileGroup::first_place);
+  if (behind == groups.begin()) {
+    return 0;
+  }
+  auto const& group = *std::prev(behind);
+  return place - group.first_place < group.places ? group.state_bytes : 0;
+}
+
+int Contents::stages() const noexcept {
+  // A stage whose units have no parameters has files, and no group.
+  auto const count = static_cast<int>(groups.size());
+  return count == 0 || groups.front().places == 0 ? 1 : std::max(count, places / groups.front().places);
+}
+
 void place_states(Contents& contents) {
-  contents.state_bytes = 0;
+  std::map<int, FileGroup> groups;
   for (auto& space : contents.spaces) {
+    auto& group = groups.try_emplace(space.first_place, FileGroup{space.first_place, space.places, 0}).first->second;
     for (auto& state : space.states) {
-      state.base = contents.state_bytes;
-      contents.state_bytes += space.slice_count * bytes_of(state.dtype);
+      state.base = group.state_bytes;
+      group.state_bytes += space.slice_count * bytes_of(state.dtype);
     }
+  }
+  contents.groups.clear();
+  for (auto const& [first, group] : groups) {
+    contents.groups.push_back(group);
   }
 }
 
@@ -106,7 +134,8 @@ std::vector<Piece> pieces_of(Space const& space, SavedState const& state, std::i
   for (auto const end = first + count; first < end;) {
     auto const within = first % space.slice_count;
     auto const here = std::min(end - first, space.slice_count - within);
-    pieces.push_back({static_cast<int>(first / space.slice_count), state.base + within * size, here * size});
+    pieces.push_back(
+        {space.first_place + static_cast<int>(first / space.slice_count), state.base + within * size, here * size});
     first += here;
   }
   return pieces;
@@ -115,6 +144,10 @@ std::vector<Piece> pieces_of(Space const& space, SavedState const& state, std::i
 Extents extents_at(Contents const& contents, int place, std::int64_t begin, std::int64_t end, std::size_t most) {
   Extents extents;
   for (auto const& space : contents.spaces) {
+    if (!has_slice(space, place)) {
+      continue;
+    }
+    auto const slice = (place - space.first_place) * space.slice_count;
     for (auto const& state : space.states) {
       auto const size = bytes_of(state.dtype);
       auto const from = std::max(begin, state.base);
@@ -122,8 +155,8 @@ Extents extents_at(Contents const& contents, int place, std::int64_t begin, std:
       if (from >= to) {
         continue;
       }
-      auto const first = place * space.slice_count + (from - state.base) / size;
-      auto const last = place * space.slice_count + (to - state.base + size - 1) / size;
+      auto const first = slice + (from - state.base) / size;
+      auto const last = slice + (to - state.base + size - 1) / size;
       for (auto const& param : space.params) {
         auto const param_first = std::max(first, param.at);
         auto const param_last = std::min(last, param.at + param.count);
@@ -136,8 +169,8 @@ Extents extents_at(Contents const& contents, int place, std::int64_t begin, std:
   return extents;
 }
 
-std::int64_t hash_count(Contents const& contents) noexcept {
-  return (contents.state_bytes + hashed_bytes - 1) / hashed_bytes;
+std::int64_t hash_count(Contents const& contents, int place) noexcept {
+  return (contents.state_bytes(place) + hashed_bytes - 1) / hashed_bytes;
 }
 
 std::string file_name(int place) { return fmt::format("place_{:05}.safetensors", place); }

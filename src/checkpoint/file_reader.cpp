@@ -70,8 +70,8 @@ Reader::Checked Reader::look(int place) {
   auto const& contents = record_.contents;
   auto const expected = file_header(contents, place, record_.save_id);
   Checked result{.data_begin = std::ssize(expected), .wrong = {}};
-  auto const table_bytes = hash_count(contents) * static_cast<std::int64_t>(sizeof(std::uint64_t));
-  auto const bytes = result.data_begin + contents.state_bytes + table_bytes;
+  auto const table_bytes = hash_count(contents, place) * static_cast<std::int64_t>(sizeof(std::uint64_t));
+  auto const bytes = result.data_begin + contents.state_bytes(place) + table_bytes;
   if (input.bytes() != bytes) {
     throw Unreadable{fmt::format("has {} bytes, and the checkpoint's has {}", input.bytes(), bytes)};
   }
@@ -119,7 +119,7 @@ void Reader::read_bytes(int place, Checked const& file, std::int64_t begin, std:
     throw Unreadable{"has become shorter"};
   }
   auto const count = static_cast<std::size_t>((end - begin + hashed_bytes - 1) / hashed_bytes);
-  saved_hashes_->read(input, place, file.data_begin + record_.contents.state_bytes, begin / hashed_bytes,
+  saved_hashes_->read(input, place, file.data_begin + record_.contents.state_bytes(place), begin / hashed_bytes,
                       std::span{saved}.first(count));
 }
 
@@ -205,16 +205,17 @@ void Reader::read(std::span<Piece const> pieces, TakeBytes const& take) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, {}, [&](std::size_t i) { return std::tuple{pieces[i].place, pieces[i].begin}; });
   auto const down = [](std::int64_t at) { return at / hashed_bytes * hashed_bytes; };
-  auto const up = [&](std::int64_t at) { return std::min(down(at + hashed_bytes - 1), record_.contents.state_bytes); };
+  auto const up = [&](std::int64_t at, std::int64_t bytes) { return std::min(down(at + hashed_bytes - 1), bytes); };
   std::vector<Piece> parts;
   for (std::size_t first = 0; first < order.size();) {
     auto const place = pieces[order[first]].place;
+    auto const bytes = record_.contents.state_bytes(place);
     auto begin = down(pieces[order[first]].begin);
-    auto end = up(end_of(pieces[order[first]]));
+    auto end = up(end_of(pieces[order[first]]), bytes);
     for (++first;
          first < order.size() && pieces[order[first]].place == place && down(pieces[order[first]].begin) <= end;
          ++first) {
-      end = std::max(end, up(end_of(pieces[order[first]])));
+      end = std::max(end, up(end_of(pieces[order[first]]), bytes));
     }
     for (; begin < end; begin += part_bytes) {
       parts.push_back({place, begin, std::min(part_bytes, end - begin)});
@@ -265,8 +266,9 @@ void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Dama
   };
   buffered_.place = -1;
   Hashes saved{};
-  for (std::int64_t begin = 0; begin < record_.contents.state_bytes; begin += buffer_bytes) {
-    auto const end = std::min(begin + buffer_bytes, record_.contents.state_bytes);
+  auto const bytes = record_.contents.state_bytes(place);
+  for (std::int64_t begin = 0; begin < bytes; begin += buffer_bytes) {
+    auto const end = std::min(begin + buffer_bytes, bytes);
     try {
       read_bytes(place, file, begin, end, buffer_, saved);
       for (auto const at : damaged_in(saved, begin, end, buffer_)) {

@@ -35,7 +35,11 @@ Json json_of(optim::LossScaleState const& state) {
 }
 
 Json json_of(Space const& space) {
-  Json json{{"unit", space.unit}, {"trainable", space.trainable}, {"slice_count", space.slice_count}};
+  Json json{{"unit", space.unit},
+            {"trainable", space.trainable},
+            {"first_place", space.first_place},
+            {"places", space.places},
+            {"slice_count", space.slice_count}};
   json["states"] = Json::array();
   for (auto const& state : space.states) {
     json["states"].push_back({{"name", state.name}, {"dtype", name_of(state.dtype)}, {"base", state.base}});
@@ -50,7 +54,17 @@ Json json_of(Space const& space) {
   return json;
 }
 
+Json json_of(std::vector<Space> const& spaces) {
+  auto json = Json::array();
+  for (auto const& space : spaces) {
+    json.push_back(json_of(space));
+  }
+  return json;
+}
+
 }  // namespace
+
+std::string text_of_spaces(std::vector<Space> const& spaces) { return Json{{"spaces", json_of(spaces)}}.dump(); }
 
 std::string to_text(Record const& record, std::int64_t largest) {
   auto const& position = record.position;
@@ -81,11 +95,7 @@ std::string to_text(Record const& record, std::int64_t largest) {
   json["stage_file"] = record.stage_file;
   json["program_state"] = hexadecimal(record.program_state);
   json["places"] = record.contents.places;
-  json["state_bytes"] = record.contents.state_bytes;
-  json["spaces"] = Json::array();
-  for (auto const& space : record.contents.spaces) {
-    json["spaces"].push_back(json_of(space));
-  }
+  json["spaces"] = json_of(record.contents.spaces);
   auto text = json.dump();
   text.pop_back();  // the brace, which the hash's line has
   text += hash_line(text);

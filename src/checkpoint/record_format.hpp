@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the writer and the reader of checkpoint.json have to agree on.
+/// What the writer and the reader of checkpoint.json have to agree on, and what ranks send of it.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "zeroth/checkpoint/contents.hpp"
 
 namespace zeroth::checkpoint {
 
-/// Another one for every change that a reader of before would misread.
-inline constexpr std::int64_t format_version = 1;
+/// Another one for every change that a reader of before would misread. In 1, which is read, all files had slices of all
+/// spaces.
+inline constexpr std::int64_t format_version = 2;
 /// What follows `text`, all that comes before it, to the end of the file.
 [[nodiscard]] std::string hash_line(std::string_view text);
+
+/// Spaces on their way from one rank to another.
+[[nodiscard]] std::string text_of_spaces(std::vector<Space> const& spaces);
+/// The inverse, for a checkpoint of `places` files. Throws SystemError.
+[[nodiscard]] std::vector<Space> spaces_of_text(std::string const& text, int places);
 
 }  // namespace zeroth::checkpoint

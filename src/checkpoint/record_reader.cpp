@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <utility>
@@ -170,11 +171,17 @@ SavedState state_of(Fields const& fields) {
   throw Wrong{fmt::format("{} is {}; allowed: fp32, bf16 and fp16", fields.path("dtype"), config::in_quotes(dtype))};
 }
 
-Space space_of(Fields const& fields, int places) {
+/// `places` are all files, `format` is the record's.
+Space space_of(Fields const& fields, int places, std::int64_t format) {
   Space space;
   space.unit = fields.text("unit");
   space.trainable = fields.flag("trainable");
-  space.slice_count = fields.whole("slice_count", 1, model::largest_count / places);
+  space.places = places;
+  if (format > 1) {
+    space.first_place = static_cast<int>(fields.whole("first_place", 0, places - 1));
+    space.places = static_cast<int>(fields.whole("places", 1, places - space.first_place));
+  }
+  space.slice_count = fields.whole("slice_count", 1, model::largest_count / space.places);
   fields.each("states", [&](Node const& node, std::string const& path) {
     space.states.push_back(state_of({node, path}));
     auto const same = std::ranges::count(space.states, space.states.back().name, &SavedState::name);
@@ -183,12 +190,13 @@ Space space_of(Fields const& fields, int places) {
                               config::in_quotes(space.states.back().name), most_states)};
     }
   });
+  auto const count = space.places * space.slice_count;
   auto end = std::int64_t{0};
   fields.each("params", [&](Node const& node, std::string const& path) {
     auto param = param_of({node, path});
-    if (param.at < end || param.at + param.count > places * space.slice_count) {
+    if (param.at < end || param.at + param.count > count) {
       throw Wrong{fmt::format("{}: elements {} to {} are beyond the unit's {} or another parameter's", path, param.at,
-                              param.at + param.count, places * space.slice_count)};
+                              param.at + param.count, count)};
     }
     end = param.at + param.count;
     space.params.push_back(std::move(param));
@@ -196,23 +204,42 @@ Space space_of(Fields const& fields, int places) {
   return space;
 }
 
-Contents contents_of(Fields const& fields) {
-  Contents contents;
-  contents.places = static_cast<int>(fields.whole("places", 1, most_places));
-  std::set<std::string_view> names;
-  std::vector<std::int64_t> bases;
+std::vector<Space> spaces_of(Fields const& fields, int places, std::int64_t format) {
+  std::vector<Space> spaces;
   std::int64_t elements = 0;
   fields.each("spaces", [&](Node const& node, std::string const& path) {
-    contents.spaces.push_back(space_of({node, path}, contents.places));
-    elements += contents.spaces.back().slice_count;
+    spaces.push_back(space_of({node, path}, places, format));
+    elements += spaces.back().slice_count;
     if (elements > model::largest_count) {
       throw Wrong{fmt::format("{}: more than 2^54 elements so far", path)};
     }
-    for (auto const& state : contents.spaces.back().states) {
+  });
+  return spaces;
+}
+
+/// Spaces have all files in common, or none.
+void check_groups(Contents const& contents) {
+  for (auto const& space : contents.spaces) {
+    auto const behind = std::ranges::upper_bound(contents.groups, space.first_place, {}, &FileGroup::first_place);
+    auto const& group = *std::prev(behind);
+    auto const end = space.first_place + space.places;
+    if (group.places != space.places || (behind != contents.groups.end() && behind->first_place < end)) {
+      throw Wrong{fmt::format("unit {} is in files {} to {}, some of which have slices of units that are in others too",
+                              config::in_quotes(space.unit), space.first_place, end - 1)};
+    }
+  }
+}
+
+Contents contents_of(Fields const& fields, std::int64_t format) {
+  Contents contents;
+  contents.places = static_cast<int>(fields.whole("places", 1, most_places));
+  contents.spaces = spaces_of(fields, contents.places, format);
+  std::set<std::string_view> names;
+  std::vector<std::int64_t> bases;
+  for (auto const& space : contents.spaces) {
+    for (auto const& state : space.states) {
       bases.push_back(state.base);
     }
-  });
-  for (auto const& space : contents.spaces) {
     for (auto const& param : space.params) {
       if (!names.insert(param.name).second) {
         throw Wrong{fmt::format("parameter {} is there twice", config::in_quotes(param.name))};
@@ -220,6 +247,7 @@ Contents contents_of(Fields const& fields) {
     }
   }
   place_states(contents);
+  check_groups(contents);
   auto base = bases.begin();
   for (auto const& space : contents.spaces) {
     for (auto const& state : space.states) {
@@ -229,17 +257,19 @@ Contents contents_of(Fields const& fields) {
       }
     }
   }
-  if (fields.whole("state_bytes", 0) != contents.state_bytes) {
+  if (format == 1 && fields.whole("state_bytes", 0) != contents.state_bytes(0)) {
     throw Wrong{
-        fmt::format("state_bytes is {}, and states have {}", fields.whole("state_bytes", 0), contents.state_bytes)};
+        fmt::format("state_bytes is {}, and states have {}", fields.whole("state_bytes", 0), contents.state_bytes(0))};
   }
   return contents;
 }
 
 Record record_of(Fields const& fields) {
   Record record;
-  if (auto const format = fields.whole("format", 1); format != format_version) {
-    throw OtherFormat{fmt::format("its format is {}, and this version of Zeroth reads {}", format, format_version)};
+  auto const format = fields.whole("format", 1);
+  if (format > format_version) {
+    throw OtherFormat{
+        fmt::format("its format is {}, and this version of Zeroth reads 1 to {}", format, format_version)};
   }
   record.save_id = fields.text("save_id");
   record.position.step = fields.whole("step", 0, largest_position);
@@ -262,7 +292,7 @@ Record record_of(Fields const& fields) {
   record.optimizer = fields.text("optimizer");
   record.stage_file = fields.text("stage_file");
   record.program_state = bytes_of_hexadecimal(fields.text("program_state"));
-  record.contents = contents_of(fields);
+  record.contents = contents_of(fields, format);
   return record;
 }
 
@@ -283,6 +313,19 @@ Record parse(std::string const& text) {
 }
 
 }  // namespace
+
+std::vector<Space> spaces_of_text(std::string const& text, int places) {
+  config::Problems problems;
+  auto const object = config::read_document(text, problems, config::Comments::refused);
+  try {
+    if (!problems.empty()) {
+      throw Wrong{problems.text("damaged")};
+    }
+    return spaces_of({object, std::string{}}, places, format_version);
+  } catch (Wrong const& error) {
+    throw SystemError{fmt::format("what another rank says of its units is damaged: {}", error.what())};
+  }
+}
 
 Record read_record(std::filesystem::path const& folder) {
   auto const message = [&](std::string_view separator, std::exception const& error) {

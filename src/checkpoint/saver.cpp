@@ -93,8 +93,9 @@ void Saver::write_file(FileTask const& task) {
     pool_ = device_.allocate_host(pool_bytes_);
     held_ = pool_bytes_;
   }
-  auto const table_bytes = hash_count(*task.contents) * static_cast<std::int64_t>(sizeof(std::uint64_t));
-  auto const bytes = static_cast<std::int64_t>(task.header.size()) + task.contents->state_bytes + table_bytes;
+  auto const& contents = *task.contents;
+  auto const table_bytes = hash_count(contents, task.place) * static_cast<std::int64_t>(sizeof(std::uint64_t));
+  auto const bytes = static_cast<std::int64_t>(task.header.size()) + contents.state_bytes(task.place) + table_bytes;
   FileWriter file{task.path, bytes, task.direct, {pool_->data(), static_cast<std::size_t>(pool_->bytes())}};
   file.append(std::as_bytes(std::span{task.header}));
   hashes_.clear();

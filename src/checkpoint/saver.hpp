@@ -31,8 +31,9 @@ namespace zeroth::checkpoint {
 struct FileTask {
   std::filesystem::path path;
   std::string header;
-  Contents const* contents = nullptr;
-  std::span<Source const> sources;  ///< On the device, in the order of the file.
+  int place = 0;                       ///< Whose file it is.
+  Contents const* contents = nullptr;  ///< At least what this file has.
+  std::span<Source const> sources;     ///< On the device, in the order of the file.
   Direct direct = Direct::on;
   std::function<void()> prepare;               ///< Comes first.
   std::vector<device::Event const*> on_disks;  ///< When the sources that are on disks are there.

@@ -138,19 +138,29 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
                  fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more", options.keep_every));
 }
 
-/// The id of `param` in this rank's stage; none where another stage has it. Throws ContractError unless it has `count`
-/// elements.
-std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, std::int64_t count,
-                                      char const* call) {
+/// The id of `param` in this rank's stage; none where another stage has it.
+std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, char const* call) {
   auto const& share = engine.share;
   bool const elsewhere = share.knows(model, param) && share.owned(param).stage != share.stage();
   auto const local = elsewhere ? std::nullopt : std::optional{share.local(model, param, call)};
   if (local) {
     engine.protocol->check_param(model, *local, call);
   }
+  return local;
+}
+
+/// The same. Throws ContractError unless it has `count` elements.
+std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, std::int64_t count,
+                                      char const* call) {
+  auto const local = param_of_stage(engine, model, param, call);
+  auto const& share = engine.share;
   ZEROTH_EXPECTS(count == share.count(param), fmt::format("{} of parameter \"{}\" with {} values: it has {}", call,
                                                           share.name(param), count, share.count(param)));
   return local;
+}
+
+engine::WholeModel whole_model(EngineState const& engine) {
+  return {*engine.manager, engine.share, engine.exchange(), engine.whole()};
 }
 
 /// The sums that step() will decide on.
@@ -232,10 +242,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
       engine.reporter->close(steps);
     }
     if (steps - engine.first_step == 2 && !settings.check) {
-      engine.communicators.set_options({.timeout = settings.timeout});
-      if (engine.stages) {
-        engine.stages->set_options({.timeout = settings.timeout});
-      }
+      engine.set_options({.timeout = settings.timeout});
     }
     return report;
   });
@@ -291,8 +298,14 @@ std::string AnyEngine::communication() const {
 
 detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
   Entry const entry{state_->doorway, "evaluation()"};
-  state_->expect_one_stage("evaluation()");
-  return {state_.get(), state_->protocol->begin_evaluation(passes), passes};
+  if (state_->channels) {
+    state_->protocol->check_no_message("evaluation()");
+  }
+  auto const id = state_->protocol->begin_evaluation(passes);
+  auto const chunks = state_->share.all_chunks() / state_->share.stages();
+  ZEROTH_EXPECTS(passes <= std::numeric_limits<int>::max() / chunks,
+                 fmt::format("evaluation({}) of {} chunks: more passes than can be counted", passes, chunks));
+  return {state_.get(), id, passes * chunks, chunks};
 }
 
 Metric AnyEngine::add_metric(std::string_view name) {
@@ -316,12 +329,10 @@ void AnyEngine::save_weights(std::filesystem::path const& file) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "save_weights()"};
   engine.protocol->check_between_passes("save_weights()");
-  engine.expect_one_stage("save_weights()");
   engine.book->history().add(Verb::save_weights);
   auto const findings = engine.or_end([&] {
     engine.meet("save_weights");
-    auto const dtype = engine.settings().saved_weights;
-    return engine::save_weights(*engine.manager, *engine.model, file, dtype, engine.exchange());
+    return engine::save_weights(whole_model(engine), file, engine.settings().saved_weights);
   });
   engine::throw_if_failed("save_weights() failed and changed nothing", findings);
 }
@@ -331,12 +342,11 @@ void AnyEngine::load_weights(std::filesystem::path const& file,
   auto& engine = *state_;
   Entry const entry{engine.doorway, "load_weights()"};
   engine.protocol->check_between_passes("load_weights()");
-  engine.expect_one_stage("load_weights()");
   engine.book->history().add(Verb::load_weights);
   auto const findings = engine.or_end([&] {
     engine.meet("load_weights");
     engine.await_saved();
-    auto found = engine::load_weights(*engine.manager, *engine.model, file, left_out, engine.exchange());
+    auto found = engine::load_weights(whole_model(engine), file, left_out);
     if (std::ranges::none_of(found, &engine::Finding::failed)) {
       engine.compare_replicas(shard::States::without, "load_weights()");
     }
@@ -349,7 +359,6 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
   auto& engine = *state_;
   Entry const entry{engine.doorway, "save()"};
   engine.protocol->check_between_steps("save()");
-  engine.expect_one_stage("save()");
   check_save(folder, options);
   engine.book->history().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
   engine.or_end([&] {
@@ -370,7 +379,6 @@ void AnyEngine::claim(std::filesystem::path const& folder) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "claim()"};
   engine.protocol->check_between_steps("claim()");
-  engine.expect_one_stage("claim()");
   ZEROTH_EXPECTS(!folder.empty(), "claim() of a folder without a name");
   engine::claim(engine, folder);
 }
@@ -390,7 +398,6 @@ void Saving::wait() {
 namespace {
 void check_restore(EngineState const& engine, char const* call) {
   engine.protocol->check_restore();
-  engine.expect_one_stage(call);
   ZEROTH_EXPECTS(
       !engine.book->owes() && !engine.kept_report,
       fmt::format("{} while a report of step {} is owed: call finish() first", call, engine.protocol->steps()));
@@ -452,7 +459,6 @@ float AnyEngine::gradient_norm() {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "gradient_norm()"};
   engine.protocol->check_reduced("gradient_norm()");
-  engine.expect_one_stage("gradient_norm()");
   engine.book->history().add(Verb::gradient_norm);
   return engine.or_end([&] { return norm_of(engine, sum_step(engine)); });
 }
@@ -461,15 +467,16 @@ float AnyEngine::gradient_norm(AnyParam const& param) {
   auto& engine = *state_;
   Entry const entry{engine.doorway, "gradient_norm(param)"};
   engine.protocol->check_reduced("gradient_norm(param)");
-  engine.expect_one_stage("gradient_norm(param)");
-  engine.protocol->check_param(param.model_, param.id_, "gradient_norm(param)");
-  auto const& described = engine.model->params[param.id_];
-  ZEROTH_EXPECTS(described.options.trainable,
-                 fmt::format("gradient_norm(param) of \"{}\", which is frozen", described.name));
-  engine.book->history().add(Verb::gradient_norm_of, index_of(param.id_));
+  auto const id = param_of_stage(engine, param.model_, param.id_, "gradient_norm(param)");
+  auto const& known = engine.share.params()[param.id_];
+  ZEROTH_EXPECTS(known.trainable, fmt::format("gradient_norm(param) of \"{}\", which is frozen", known.name));
+  if (id) {
+    engine.book->history().add(Verb::gradient_norm_of, index_of(*id));
+  }
   return engine.or_end([&] {
     auto total = sum_step(engine);
-    total.sum_of_squares = engine::sum_of_squares(*engine.manager, param.id_, engine.exchange());
+    auto const mine = id ? engine::squares_of_slice(*engine.manager, *id, engine.exchange()) : optim::ExactSum{};
+    total.sum_of_squares = engine::sum_over_ranks(mine, engine.share, param.id_, engine.whole());
     return norm_of(engine, total);
   });
 }

@@ -114,4 +114,26 @@ void Channels::end(Script const& script, std::size_t index) {
   }
 }
 
+std::byte* Channels::evaluation_input(int chunk) {
+  if (chunk > 0 && !took_input_) {
+    start(from_before_, comm::Operation::receive, at(0), input_count(chunk), "activations");
+    settle(from_before_);
+    took_input_ = true;
+  }
+  return at(0);
+}
+
+std::byte* Channels::evaluation_output() {
+  settle(to_next_);
+  return output();
+}
+
+void Channels::end_evaluation_pass(int chunk) {
+  static_cast<void>(evaluation_input(chunk));  // the next message is another pass's
+  took_input_ = false;
+  if (chunk + 1 < all_chunks()) {
+    start(to_next_, comm::Operation::send, output(), input_count(chunk + 1), "activations");
+  }
+}
+
 }  // namespace zeroth::engine

@@ -55,6 +55,13 @@ class Channels {
   /// Sends what the action wrote.
   void end(Script const& script, std::size_t index);
 
+  /// Of an evaluation pass, which is open while no message of a step is under way: waits for its input, once.
+  [[nodiscard]] std::byte* evaluation_input(int chunk);
+  /// The same: waits until what was last in the slot has been sent.
+  [[nodiscard]] std::byte* evaluation_output();
+  /// Takes the input if nobody has asked for it, and sends the output. Not of a pass that was left before it began.
+  void end_evaluation_pass(int chunk);
+
   /// Where the messages of that action lie. input() is there in all its phases, each other one in some.
   [[nodiscard]] std::byte* input(Script const& script, std::size_t index) noexcept {
     return at(sizes_.input_count * script.slots.input[index]);
@@ -93,6 +100,7 @@ class Channels {
   std::int64_t first_output_ = 0, first_output_gradient_ = 0, first_input_gradient_ = 0;
   std::unique_ptr<device::Memory> memory_;
   Channel from_before_, to_next_, from_next_, to_before_;
+  bool took_input_ = false;  // the evaluation pass that is open
   double waited_ms_ = 0;
 };
 

@@ -16,6 +16,7 @@
 #include "core/host_name.hpp"
 #include "core/logger.hpp"
 #include "engine/engine_state.hpp"
+#include "engine/whole_contents.hpp"
 #include "zeroth/checkpoint/folder.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/input_file.hpp"
@@ -47,12 +48,17 @@ struct Checkpoints::Save {
 
 Checkpoints::Checkpoints(detail::EngineState& engine)
     : engine_{engine},
-      arrangement_{checkpoint::arrange(*engine.manager)},
-      saver_{*engine.device, engine.settings().checkpoint.buffer_bytes, engine.manager->memory.disks()} {}
+      arrangement_{checkpoint::arrange(*engine.manager, engine.share.stage() * engine.exchange().world(),
+                                       engine.whole().world())},
+      saver_{*engine.device, engine.settings().checkpoint.buffer_bytes, engine.manager->memory.disks()} {
+  if (engine.stages) {
+    of_stages_ = gather_contents(arrangement_.contents, engine.exchange(), engine.whole());
+  }
+}
 
 Checkpoints::~Checkpoints() {
   engine_.manager->optimizer.set_before_update({});
-  if (save_ && engine_.exchange().rank() == 0) {
+  if (save_ && engine_.whole().rank() == 0) {
     logger().warn("{}the save of step {} into {} was not finished: Saving::wait() or finish() would have waited for it",
                   rank_prefix(), save_->record.position.step, save_->folder.string());
   }
@@ -69,7 +75,7 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
   save->partial = checkpoint::partial_folder(folder, record.position.step, record.save_id);
   save->retention = {options.keep.value_or(settings.checkpoint.keep), options.keep_every};
   save->parity = engine_.manager->optimizer.last_decision();
-  auto const place = engine_.exchange().rank();
+  auto const place = engine_.whole().rank();
   if (place == 0) {
     record.order = options.order;
     record.model_seed = engine_.model->seed;
@@ -98,6 +104,7 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
   }
   saver_.write({.path = save_->partial / checkpoint::file_name(place),
                 .header = std::move(header),
+                .place = place,
                 .contents = &arrangement_.contents,
                 .sources = arrangement_.sources,
                 .direct = settings.checkpoint.direct_io ? Direct::on : Direct::off,
@@ -159,14 +166,14 @@ void Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
     return;
   }
   note_position();
-  auto const world = static_cast<double>(engine_.exchange().world());
+  auto const world = static_cast<double>(engine_.whole().world());
   if (step <= save_->record.position.step) {
     return;  // a sum from before
   }
   if (total.save_failed > 0) {
     saver_.cancel();
     saver_.wait();
-    end(share(finding(), "save", engine_.exchange()));
+    end(share(finding(), "save", engine_.whole()));
   } else if (total.saved > world) {
     end({});
   } else if (total.saved == world && !save_->committing) {
@@ -177,9 +184,9 @@ void Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
 /// All have written their files.
 void Checkpoints::commit() {
   save_->committing = true;
-  if (engine_.exchange().rank() == 0) {
+  if (engine_.whole().rank() == 0) {
     saver_.commit([this, &save = *save_] {
-      save.record.contents = arrangement_.contents;
+      save.record.contents = of_stages_ ? *of_stages_ : arrangement_.contents;
       save.record.origin = origin();
       checkpoint::commit(save.folder, save.partial, save.record, save.retention, known_);
       engine_.job->note_progress(save.record.position.step);
@@ -193,7 +200,7 @@ void Checkpoints::await_all() {
   auto const slice = std::max(engine_.settings().timeout / 4, std::chrono::milliseconds{1});
   for (std::int64_t at_work = 1; at_work > 0;) {
     std::int64_t const mine = saver_.wait_for(slice) ? 0 : 1;
-    auto const all = gather(std::span{&mine, 1}, "save", engine_.exchange());
+    auto const all = gather(std::span{&mine, 1}, "save", engine_.whole());
     at_work = std::ranges::max(all);
   }
 }
@@ -204,11 +211,11 @@ void Checkpoints::settle() {
   }
   note_position();
   await_all();
-  auto findings = share(finding(), "save", engine_.exchange());
+  auto findings = share(finding(), "save", engine_.whole());
   if (!save_->committing && std::ranges::none_of(findings, &Finding::failed)) {
     commit();
     await_all();
-    findings = share(finding(), "save", engine_.exchange());
+    findings = share(finding(), "save", engine_.whole());
   }
   end(findings);
 }
@@ -236,7 +243,7 @@ void Checkpoints::end(std::vector<Finding> const& findings) {
     failure_ = std::current_exception();
     failed_number_ = number_;
     told_ = false;
-    if (auto const place = engine_.exchange().rank(); place > 0) {
+    if (auto const place = engine_.whole().rank(); place > 0) {
       checkpoint::discard(save->partial, place);
     } else {
       checkpoint::discard(save->partial);

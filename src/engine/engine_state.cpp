@@ -100,8 +100,8 @@ EngineState::EngineState(Job& of, Mesh* mesh, Model const& given, Config const& 
 void EngineState::expect_one_stage(char const* call) const {
   if (share.stages() > 1) {
     throw ConfigError{
-        fmt::format("{} of an engine whose zeroth.mesh.pipeline is {}: allowed there is 1. Parameters are "
-                    "read and written by read() and write(), on all ranks",
+        fmt::format("{} of an engine whose zeroth.mesh.pipeline is {}: allowed there is 1. The actions of a stage are "
+                    "those of schedule()",
                     call, share.stages())};
   }
 }
@@ -142,6 +142,9 @@ void EngineState::make_pipeline(Mesh& mesh, Model const& given, Config const& co
   auto& line = *mesh.stages_;
   stages = line.communicator().split(0, line.rank(), "step");
   stages->set_options({.timeout = settings.timeout, .check = true});
+  auto& all = mesh.whole().communicator();
+  all_stages = all.split(0, share.stage() * exchange().world() + exchange().rank(), "whole");
+  all_stages->set_options({.timeout = settings.timeout, .check = true});
   std::vector<std::int64_t> input_counts;
   for (int chunk = 0; chunk < share.all_chunks(); ++chunk) {
     input_counts.push_back(share.input_per_sample(chunk) * settings.batch.micro);
@@ -151,15 +154,25 @@ void EngineState::make_pipeline(Mesh& mesh, Model const& given, Config const& co
   channels->set_options({.timeout = settings.timeout, .check = settings.check});
 }
 
+void EngineState::set_options(comm::CommOptions const& options) {
+  communicators.set_options(options);
+  for (auto* const each : {stages.get(), all_stages.get()}) {
+    if (each != nullptr) {
+      each->set_options(options);
+    }
+  }
+}
+
 /// Each rank has found the same as the ranks of its stage.
-void EngineState::agree_over_stages(std::uint64_t of_model, std::uint64_t of_schedule) const {
-  std::array const mine{of_model, Fnv1a{}.characters(stage_file).value(), of_schedule};
+void EngineState::agree_over_stages(std::uint64_t of_model, std::uint64_t of_schedule) {
+  std::array const mine{of_model, Fnv1a{}.characters(stage_file).value(), of_schedule, run_id};
   constexpr std::array said{"models (units, parameters, shapes, options, initial values or seed)", "stage files",
                             "schedules (zeroth.pipeline.schedule_file)"};
   engine::Exchange const line{stages.get(), device.get(), gather_stream.get()};
   auto const all = engine::gather(std::span<std::uint64_t const>{mine}, "start", line);
+  run_id = all[said.size()];
   for (std::size_t place = 0; place < all.size(); ++place) {
-    if (auto const field = place % mine.size(); all[place] != all[field]) {
+    if (auto const field = place % mine.size(); field < said.size() && all[place] != all[field]) {
       throw PeerError{fmt::format("ranks {} and {} built an engine from different {}: all ranks must give the same",
                                   line.job_rank(0), line.job_rank(place / mine.size()), said[field])};
     }

@@ -45,6 +45,12 @@ class EngineState {
   [[nodiscard]] engine::Exchange exchange() const noexcept {
     return {communicators.gather().all(), device.get(), gather_stream.get()};
   }
+  /// All ranks of the job, stage by stage, and places in each; the same as exchange() where there is one stage.
+  [[nodiscard]] engine::Exchange whole() const noexcept {
+    return all_stages ? engine::Exchange{all_stages.get(), device.get(), gather_stream.get()} : exchange();
+  }
+  /// Of all communicators but those of channels.
+  void set_options(comm::CommOptions const& options);
   [[nodiscard]] engine::Meters meters() const;
   /// Nothing is sent any more, and every later call throws `error` again.
   void fail(std::exception_ptr error) noexcept;
@@ -94,8 +100,8 @@ class EngineState {
   std::unique_ptr<device::Device> device;
   engine::Blueprint blueprint;
   engine::Communicators communicators;
-  /// The ranks at this place of all stages; null where there is one stage, as is the next.
-  std::unique_ptr<comm::Communicator> stages;
+  /// The ranks at this place of all stages, and all ranks; null where there is one stage, as is the next.
+  std::unique_ptr<comm::Communicator> stages, all_stages;
   std::unique_ptr<engine::Channels> channels;
   std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // end first: their work uses all of the rest
   std::unique_ptr<shard::CallLog> calls;                         // of comms_logger
@@ -122,7 +128,7 @@ class EngineState {
   EngineState(Job& job, Mesh* mesh, Model const& model, Config const& config);
   void set_up(Mesh* mesh, Model const& model, Config const& config);
   void make_pipeline(Mesh& mesh, Model const& given, Config const& config);
-  void agree_over_stages(std::uint64_t of_model, std::uint64_t of_schedule) const;
+  void agree_over_stages(std::uint64_t of_model, std::uint64_t of_schedule);
   void tell_others(std::exception_ptr const& error) noexcept;
   void end_streams() noexcept;
   void agree(Config const& config);

@@ -58,7 +58,7 @@ void write_values(shard::ShardManager& manager, model::Description const& model,
   }
 }
 
-optim::ExactSum sum_of_squares(shard::ShardManager& manager, ParamId param, Exchange const& exchange) {
+optim::ExactSum squares_of_slice(shard::ShardManager& manager, ParamId param, Exchange const& exchange) {
   constexpr std::int64_t most = std::int64_t{1} << 16U;
   auto const memory = exchange.device->allocate_host(most * bytes_of(Dtype::fp32));
   auto* const on_host = reinterpret_cast<float*>(memory->data());
@@ -71,11 +71,29 @@ optim::ExactSum sum_of_squares(shard::ShardManager& manager, ParamId param, Exch
       mine += static_cast<double>(value) * static_cast<double>(value);
     }
   }
-  std::vector<optim::ExactSum> all(static_cast<std::size_t>(exchange.world()));
-  gather(&mine, all.data(), sizeof mine, Dtype::byte, "gradient_norm", exchange);
+  return mine;
+}
+
+optim::ExactSum sum_over_ranks(optim::ExactSum const& mine, Share const& share, ParamId param, Exchange const& whole) {
+  struct Said {
+    optim::ExactSum sum;
+    std::uint64_t param;
+  };
+  Said const said{mine, index_of(param)};
+  std::vector<Said> all(static_cast<std::size_t>(whole.world()), said);
+  gather(&said, all.data(), sizeof said, Dtype::byte, "gradient_norm", whole);
   optim::ExactSum total;
-  for (auto const& each : all) {
-    total += each;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].param != all[0].param) {  // of another stage, whose calls nobody compares
+      auto const name = [&](std::size_t of) -> std::string const& {
+        return share.name(static_cast<ParamId>(all[of].param));
+      };
+      throw PeerError{
+          fmt::format("gradient_norm(param): rank {} asked for \"{}\", rank {} for \"{}\"; all ranks must "
+                      "make the same calls in the same order",
+                      whole.job_rank(0), name(0), whole.job_rank(rank), name(rank))};
+    }
+    total += all[rank].sum;
   }
   return total;
 }

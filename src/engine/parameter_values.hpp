@@ -5,6 +5,7 @@
 #include <span>
 
 #include "engine/exchange.hpp"
+#include "engine/share.hpp"
 #include "shard/shard_manager.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -17,7 +18,13 @@ void read_values(shard::ShardManager& manager, ParamId param, std::span<float> v
 void write_values(shard::ShardManager& manager, model::Description const& model, ParamId param,
                   std::span<float const> values, Exchange const& exchange);
 
-/// The sum of squares of the reduced gradient of `param`, still scaled: the same bits on every rank and at every stage.
-[[nodiscard]] optim::ExactSum sum_of_squares(shard::ShardManager& manager, ParamId param, Exchange const& exchange);
+/// Not collective: the sum of squares of this rank's slice of the reduced gradient of `param`, still scaled.
+[[nodiscard]] optim::ExactSum squares_of_slice(shard::ShardManager& manager, ParamId param, Exchange const& exchange);
+
+/// Over all ranks of all stages, of which those that do not have `param` of the whole model bring nothing: the same
+/// bits on every rank, at every stage of ZeRO, and in any pipeline. Throws PeerError if ranks ask for different
+/// parameters.
+[[nodiscard]] optim::ExactSum sum_over_ranks(optim::ExactSum const& mine, Share const& share, ParamId param,
+                                             Exchange const& whole);
 
 }  // namespace zeroth::engine

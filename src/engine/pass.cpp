@@ -88,9 +88,31 @@ stage::Sweep sweep_of(EngineState const& engine, std::size_t index, stage::Actio
                                : stage::Sweep{action.phase, 0, static_cast<std::uint32_t>(engine.model->units.size())};
 }
 
+/// The action that is open, or in an evaluation what the pass is.
+stage::Action open_action(EngineState const& engine) noexcept {
+  auto const* const evaluation = engine.protocol->evaluation();
+  if (evaluation == nullptr) {
+    auto const* const action = engine.protocol->action();
+    return action == nullptr ? stage::Action{} : *action;
+  }
+  stage::PipelineSize const size{engine.share.stages(), evaluation->chunks, evaluation->passes / evaluation->chunks};
+  return stage::action_of_evaluation(size, engine.share.stage(), evaluation->done);
+}
+
 void end_evaluation_pass(EngineState& engine) {
   auto& evaluation = *engine.protocol->evaluation();
-  if (engine.protocol->end_evaluation_pass() && evaluation.done == evaluation.passes) {
+  auto const chunk = open_action(engine).chunk;
+  bool const is_last = engine.share.is_last(chunk);
+  if (!engine.protocol->end_evaluation_pass(is_last, !is_last)) {
+    return;
+  }
+  if (engine.channels) {
+    engine.channels->end_evaluation_pass(chunk);
+    auto const chunks = evaluation.chunks;
+    auto const in_round = evaluation.done % (engine.share.stages() * chunks);
+    engine.protocol->note_messages(chunks > 1 && in_round != 0 && evaluation.done < evaluation.passes);
+  }
+  if (evaluation.done == evaluation.passes) {
     auto& history = engine.noted_history();
     evaluation.mine.history = history.hash();
     auto const total = engine.manager->optimizer.sum_evaluation(evaluation.mine);
@@ -149,6 +171,9 @@ AnyPass::AnyPass(EngineState& engine)
 AnyPass::AnyPass(detail::EvaluationRecord& evaluation)
     : engine_{evaluation.engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
   Entry const entry{engine_->doorway, "an evaluation pass begins"};
+  if (engine_->channels) {
+    engine_->protocol->check_no_message("an evaluation pass begins");
+  }
   engine_->protocol->begin_evaluation_pass(evaluation);
   engine_->schedule->begin_pass(PassKind::evaluation, evaluation.passes - evaluation.done, false, false);
   engine_->book->history().add(Verb::begin_evaluation);
@@ -203,9 +228,8 @@ std::int64_t AnyPass::first_sample() const noexcept {
   auto const& protocol = *engine_->protocol;
   auto const exchange = engine_->exchange();  // whose ranks are places
   bool const evaluates = protocol.evaluation() != nullptr;
-  auto const pass = evaluates                      ? protocol.evaluation()->done
-                    : protocol.action() != nullptr ? protocol.action()->micro_step
-                                                   : protocol.micro_steps();
+  auto const pass =
+      evaluates || protocol.action() != nullptr ? open_action(*engine_).micro_step : protocol.micro_steps();
   return (evaluates ? 0 : engine_->samples) + (std::int64_t{pass} * exchange.world() + exchange.rank()) * batch.micro;
 }
 
@@ -213,6 +237,10 @@ bool AnyPass::runs_again() const noexcept { return engine_->protocol->evaluation
 
 float AnyPass::report_loss(float mean, LossOptions const& options) {
   Entry const entry{engine_->doorway, "report_loss()"};
+  if (engine_->protocol->evaluation() != nullptr) {
+    engine_->protocol->check_usable("report_loss()");
+    engine_->protocol->check_action_loss(engine_->share.is_last(open_action(*engine_).chunk));
+  }
   float const seed = take_loss(*engine_, options);
   if (auto* const evaluation = engine_->protocol->evaluation(); evaluation == nullptr) {
     compare_losses(*engine_, mean);
@@ -238,7 +266,7 @@ float AnyPass::report_action_loss(float mean, LossOptions const& options) {
 }
 
 Phase AnyPass::action_phase() const noexcept { return engine_->protocol->action()->phase; }
-int AnyPass::action_chunk() const noexcept { return engine_->protocol->action()->chunk; }
+int AnyPass::action_chunk() const noexcept { return open_action(*engine_).chunk; }
 int AnyPass::action_micro_step() const noexcept { return engine_->protocol->action()->micro_step; }
 int AnyPass::action_slot() const noexcept {
   auto const& slots = engine_->blueprint.pipeline.script.slots.activations;
@@ -254,7 +282,7 @@ detail::MessageMemory AnyPass::message(detail::Message which) const {
   auto& protocol = *engine.protocol;
   auto const& script = engine.blueprint.pipeline.script;
   auto const index = static_cast<std::size_t>(protocol.actions());
-  auto const chunk = protocol.action() == nullptr ? 0 : protocol.action()->chunk;
+  auto const chunk = open_action(engine).chunk;
   bool const has_input = chunk > 0;
   bool const has_output = !engine.share.is_last(chunk);
   constexpr auto* first = "the first stage has none: it reads the batch";
@@ -265,18 +293,23 @@ detail::MessageMemory AnyPass::message(detail::Message which) const {
   };
   auto const of_input = engine.share.input_per_sample(chunk);
   auto const of_output = engine.share.output_per_sample(chunk);
+  bool const evaluates = protocol.evaluation() != nullptr;
   switch (which) {
     case Message::input: {
       Entry const entry{engine.doorway, "input()"};
       protocol.check_message("input()", has_input, first,
                              {Phase::forward, Phase::backward, Phase::backward_inputs, Phase::backward_weights});
-      return memory(engine.channels->input(script, index), of_input);
+      return memory(evaluates ? engine.or_end([&] { return engine.channels->evaluation_input(chunk); })
+                              : engine.channels->input(script, index),
+                    of_input);
     }
     case Message::output: {
       Entry const entry{engine.doorway, "output()"};
       protocol.check_message("output()", has_output, last, {Phase::forward});
       protocol.note_written();
-      return memory(engine.channels->output(), of_output);
+      return memory(
+          evaluates ? engine.or_end([&] { return engine.channels->evaluation_output(); }) : engine.channels->output(),
+          of_output);
     }
     case Message::output_gradient: {
       Entry const entry{engine.doorway, "output_gradient()"};

@@ -131,6 +131,7 @@ void Protocol::begin_micro_step() {
 
 void Protocol::check_begin_action() const {
   check_between_passes("an action begins");
+  check_whole_evaluation("an action begins");
   ZEROTH_EXPECTS(
       replay_every_ == 0,
       fmt::format("an action of schedule() begins, and zeroth.replay_every is {}: micro-steps that run twice "
@@ -151,20 +152,34 @@ void Protocol::begin_action(stage::Action const& action, stage::Sweep const& swe
   begin_pass(PassKind::training, nullptr);
   action_ = action;
   sweep_ = sweep;
-  written_ = false;
   loss_reported_ = !forward;  // what arrives carries the seed
 }
 
 void Protocol::check_action_loss(bool is_last) const {
-  ZEROTH_EXPECTS(action_ && action_->phase == Phase::forward && is_last,
+  ZEROTH_EXPECTS((evaluation_ != nullptr || (action_ && action_->phase == Phase::forward)) && is_last,
                  fmt::format("report_loss() while {}: the loss is of forward in the last chunk alone", state()));
+}
+
+void Protocol::check_no_message(char const* call) const {
+  ZEROTH_EXPECTS(actions_ == 0 || actions_ == step_.actions,
+                 fmt::format("{} after {} actions of step {}, of which messages between the stages of the pipeline are "
+                             "under way: it belongs between steps",
+                             call, actions_, steps_ + 1));
+}
+
+void Protocol::check_whole_evaluation(char const* call) const {
+  ZEROTH_EXPECTS(
+      !evaluation_messages_,
+      fmt::format("{} after an evaluation was left between the chunks of a pass: with several chunks a stage "
+                  "it can be left where all of them have had as many passes",
+                  call));
 }
 
 void Protocol::check_message(char const* call, bool there, char const* why, std::initializer_list<Phase> phases) const {
   check_usable(call);
-  ZEROTH_EXPECTS(action_, fmt::format("{} outside of an action", call));
+  ZEROTH_EXPECTS(action_ || evaluation_ != nullptr, fmt::format("{} outside of an action", call));
   ZEROTH_EXPECTS(there, fmt::format("{}: {}", call, why));
-  ZEROTH_EXPECTS(std::ranges::find(phases, action_->phase) != phases.end(),
+  ZEROTH_EXPECTS(std::ranges::find(phases, action_ ? action_->phase : Phase::forward) != phases.end(),
                  fmt::format("{} while {}: it is of {} actions", call, state(), stage::name_of(*phases.begin())));
 }
 
@@ -190,6 +205,7 @@ void Protocol::end_action(bool reports, bool writes) {
 
 std::uint64_t Protocol::begin_evaluation(int passes) {
   check_between_passes("evaluation()");
+  check_whole_evaluation("evaluation()");
   ZEROTH_EXPECTS(passes >= 1, fmt::format("evaluation({}): at least one pass", passes));
   return ++evaluations_;
 }
@@ -208,7 +224,7 @@ void Protocol::begin_pass(PassKind pass, detail::EvaluationRecord* evaluation) n
   evaluation_ = evaluation;
   position_ = -1;
   skips_left_ = 0;
-  went_back_ = loss_reported_ = pass_skipped_ = false;
+  went_back_ = loss_reported_ = pass_skipped_ = written_ = false;
   std::ranges::fill(progress_, UnitProgress{});
 }
 
@@ -248,12 +264,16 @@ void Protocol::end_micro_step() {
   micro_steps_ += ran_once_ ? 0 : 1;
 }
 
-bool Protocol::end_evaluation_pass() {
-  if (!loss_reported_ && std::ranges::all_of(progress_, [](auto const& unit) { return unit.forwards == 0; })) {
+bool Protocol::end_evaluation_pass(bool reports, bool writes) {
+  bool const did_nothing = std::ranges::all_of(progress_, [](auto const& unit) { return unit.forwards == 0; });
+  if (did_nothing && !loss_reported_ && !written_) {
     return false;
   }
-  ZEROTH_EXPECTS(loss_reported_, fmt::format("evaluation pass {} of {} ended without report_loss()",
-                                             evaluation_->done + 1, evaluation_->passes));
+  ZEROTH_EXPECTS(!reports || loss_reported_, fmt::format("evaluation pass {} of {} ended without report_loss()",
+                                                         evaluation_->done + 1, evaluation_->passes));
+  ZEROTH_EXPECTS(!writes || written_,
+                 fmt::format("evaluation pass {} of {} ended without writing output(), which is sent now",
+                             evaluation_->done + 1, evaluation_->passes));
   ++evaluation_->done;
   return true;
 }

@@ -75,10 +75,12 @@ class Protocol {
   /// The one that is open, of a pipeline's schedule; null: none is.
   [[nodiscard]] stage::Action const* action() const noexcept { return action_ ? &*action_ : nullptr; }
   [[nodiscard]] std::int64_t actions() const noexcept { return actions_; }  ///< That have ended, of this step.
-  /// `writes`: the action's result has a slot. True: it was asked for.
+  /// Memory for what is sent was asked for.
   void note_written() noexcept { written_ = true; }
   void end_action(bool reports, bool writes);
   void check_action_loss(bool is_last) const;
+  /// No message of a pipeline's step is under way: none of its actions has begun, or all have ended.
+  void check_no_message(char const* call) const;
   /// `there`: this chunk has that message, and otherwise `why` it has none. It is of actions of `phases`.
   void check_message(char const* call, bool there, char const* why, std::initializer_list<Phase> phases) const;
   [[nodiscard]] std::uint64_t begin_evaluation(int passes);  ///< Its id.
@@ -91,8 +93,10 @@ class Protocol {
   void check_end_of_pass(bool by_exception) const;
   /// Every unit that is skipped has had its turns.
   void end_micro_step();
-  /// False for one that was left before it began: it does not count.
-  [[nodiscard]] bool end_evaluation_pass();
+  /// False for one that was left before it began: it does not count. Otherwise it has to have a loss, and an output.
+  /// Chunks have yet to take messages of this evaluation, whose next pass must follow; or not.
+  void note_messages(bool under_way) noexcept { evaluation_messages_ = under_way; }
+  [[nodiscard]] bool end_evaluation_pass(bool reports, bool writes);
   void leave_pass() noexcept;  ///< However it ended.
 
   // ---- guards ----
@@ -134,6 +138,7 @@ class Protocol {
   [[nodiscard]] std::string why_uses(UnitId unit) const;
   void check_unit(Unit unit, std::string_view call) const;
   void check_phase(Phase phase, UnitId unit) const;
+  void check_whole_evaluation(char const* call) const;
   [[nodiscard]] std::string done() const;  ///< "2 of 4 micro-steps", for messages.
   void check_param_of(std::uint64_t guard, ModelId model, ParamId param, char const* call) const;
 
@@ -148,10 +153,11 @@ class Protocol {
   std::int64_t actions_ = 0;
   std::optional<stage::Action> action_;
   stage::Sweep sweep_;     ///< What that does.
-  bool written_ = false;   ///< What the action that is open sends.
+  bool written_ = false;   ///< What the action or pass that is open sends.
   bool ran_once_ = false;  ///< The first run of two is over in this step.
   shard::Run run_ = shard::Run::once;
   std::uint64_t evaluations_ = 0;  ///< The last one's id.
+  bool evaluation_messages_ = false;
   std::optional<stage::PassKind> pass_;
   detail::EvaluationRecord* evaluation_ = nullptr;
   std::uint64_t guards_ = 0;

@@ -110,23 +110,22 @@ void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout,
   compare(shard::Placement::group, first_of_replicas);
 }
 
-std::vector<std::uint64_t> sample(SafetensorsReader const& reader, model::Description const& model) {
+std::vector<std::uint64_t> sample(SafetensorsReader const& reader, Share const& model) {
   std::vector<std::uint64_t> samples;
-  for (auto const& param : model.params) {
+  for (auto const& param : model.params()) {
     samples.push_back(sample_of(reader, reader.tensors().at(param.name), param.count));
   }
   return samples;
 }
 
-void compare_files(std::span<std::uint64_t const> samples, std::filesystem::path const& file,
-                   model::Description const& model, Exchange const& exchange) {
-  if (exchange.world() == 1) {
+void compare_files(std::span<std::uint64_t const> samples, std::filesystem::path const& file, Share const& model,
+                   Exchange const& whole) {
+  if (whole.world() == 1) {
     return;
   }
   auto const found = deviations(
-      samples, "parameter",
-      [&](std::size_t param) -> std::string const& { return model.params[id_at<ParamId>(param)].name; }, first_of_all,
-      exchange);
+      samples, "parameter", [&](std::size_t param) -> std::string const& { return model.name(id_at<ParamId>(param)); },
+      first_of_all, whole);
   if (!found.empty()) {
     throw PeerError{
         fmt::format("load_weights({}): {} in the file: all ranks must read the same", file.string(), found)};

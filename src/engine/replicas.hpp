@@ -9,8 +9,8 @@
 
 #include "engine/exchange.hpp"
 #include "engine/safetensors_reader.hpp"
+#include "engine/share.hpp"
 #include "shard/shard_manager.hpp"
-#include "zeroth/model/description.hpp"
 
 namespace zeroth::engine {
 
@@ -24,12 +24,12 @@ inline constexpr std::int64_t replica_check_steps = 100;
 void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::States states,
                       std::string_view after, Exchange const& exchange);
 
-/// By parameter, a hash of a few of its values in a file.
-[[nodiscard]] std::vector<std::uint64_t> sample(SafetensorsReader const& reader, model::Description const& model);
+/// By parameter of the whole model, a hash of a few of its values in a file.
+[[nodiscard]] std::vector<std::uint64_t> sample(SafetensorsReader const& reader, Share const& model);
 
 /// Collective, waits: compares the samples of the files that the ranks have opened, so that slices of different files
 /// do not end up in one model. Throws PeerError as above, with the parameter.
-void compare_files(std::span<std::uint64_t const> samples, std::filesystem::path const& file,
-                   model::Description const& model, Exchange const& exchange);
+void compare_files(std::span<std::uint64_t const> samples, std::filesystem::path const& file, Share const& model,
+                   Exchange const& whole);
 
 }  // namespace zeroth::engine

@@ -57,7 +57,7 @@ Opened open(EngineState const& engine, std::filesystem::path const& path, Restor
       std::make_unique<Reader>(path, engine.settings().checkpoint.direct_io,
                                std::span{opened.buffer->data(), static_cast<std::size_t>(opened.buffer->bytes())});
   auto& reader = *opened.reader;
-  if (auto wrong = misfits(reader.record(), *engine.manager, options); !wrong.empty()) {
+  if (auto wrong = misfits(reader.record(), engine.share, *engine.manager, options); !wrong.empty()) {
     constexpr std::size_t shown = 20;
     auto const more = wrong.size() > shown ? fmt::format("\n  and {} more", wrong.size() - shown) : std::string{};
     wrong.resize(std::min(wrong.size(), shown));
@@ -124,7 +124,7 @@ void take_position(EngineState& engine, checkpoint::Position const& position) {
   engine.samples = position.samples;
   engine.first_step = position.step;
   engine.told_nonfinite = false;
-  engine.communicators.set_options({.timeout = engine.settings().timeout, .check = true});
+  engine.set_options({.timeout = engine.settings().timeout, .check = true});
   engine.book.emplace(engine.meters());
   engine.compare_replicas(shard::States::with, "restore()");
 }
@@ -142,7 +142,7 @@ void tell(EngineState const& engine, Reader const& reader) {
 /// What rank 0 says, or what it fails with: a folder may change while ranks look at it. Collective, waits.
 template <class F>
 std::string said_by_first(EngineState& engine, std::string_view call, F const& say) {
-  auto const exchange = engine.exchange();
+  auto const exchange = engine.whole();
   auto const all = engine.or_end([&] {
     return together(purpose, exchange, [&](Finding& mine) {
       if (exchange.rank() == 0) {
@@ -167,7 +167,7 @@ void begin_together(EngineState& engine) {
 
 /// Restores the checkpoint in `path`. Collective.
 Restored restore_from(EngineState& engine, std::filesystem::path const& path, RestoreOptions const& options) {
-  auto const exchange = engine.exchange();
+  auto const exchange = engine.whole();
   Opened opened;
   auto const looked = engine.or_end(
       [&] { return together(purpose, exchange, [&](Finding&) { opened = open(engine, path, options); }); });
@@ -266,7 +266,7 @@ std::optional<Restored> restore_latest(EngineState& engine, std::filesystem::pat
                                        RestoreOptions const& options) {
   begin_together(engine);
   auto const warn = [&](std::string_view text) {
-    if (engine.exchange().rank() == 0) {
+    if (engine.whole().rank() == 0) {
       logger().warn("{}", text);
     }
   };

@@ -23,9 +23,10 @@ using Places = std::unordered_map<std::string, Found>;
 
 std::string_view kind_of(bool trainable) noexcept { return trainable ? "trainable" : "frozen"; }
 
-void check_params(Record const& record, model::Description const& model, Places const& found,
-                  std::vector<std::string>& wrong) {
-  for (auto const& param : model.params) {
+void check_params(Record const& record, Share const& whole, Places const& found, std::vector<std::string>& wrong) {
+  std::set<std::string_view> names;
+  for (auto const& param : whole.params()) {
+    names.insert(param.name);
     auto const at = found.find(param.name);
     if (at == found.end()) {
       wrong.push_back(fmt::format("parameter \"{}\" is not in it", param.name));
@@ -36,14 +37,14 @@ void check_params(Record const& record, model::Description const& model, Places 
     if (saved.shape != param.shape) {
       wrong.push_back(fmt::format("parameter \"{}\" has shape [{}] in it, and the model's is [{}]", param.name,
                                   fmt::join(saved.shape, ", "), fmt::join(param.shape, ", ")));
-    } else if (space.trainable != param.options.trainable) {
+    } else if (space.trainable != param.trainable) {
       wrong.push_back(fmt::format("parameter \"{}\" is {} in it, and {} in the model", param.name,
-                                  kind_of(space.trainable), kind_of(param.options.trainable)));
+                                  kind_of(space.trainable), kind_of(param.trainable)));
     }
   }
   for (auto const& space : record.contents.spaces) {
     for (auto const& param : space.params) {
-      if (!model.param_named.contains(param.name)) {
+      if (!names.contains(param.name)) {
         wrong.push_back(fmt::format("{} in it is no parameter of the model", config::in_quotes(param.name)));
       }
     }
@@ -135,12 +136,12 @@ void add_arrivals(std::vector<Arrival>& all, OwnSlice const& slice, Dtype saved,
 
 }  // namespace
 
-std::vector<std::string> misfits(Record const& record, shard::ShardManager const& manager,
+std::vector<std::string> misfits(Record const& record, Share const& whole, shard::ShardManager const& manager,
                                  RestoreOptions const& options) {
   std::vector<std::string> wrong;
   auto const found = record.contents.by_name();
   auto const& model = manager.memory.model();
-  check_params(record, model, found, wrong);
+  check_params(record, whole, found, wrong);
   check_order(record, options, wrong);
   if (!wrong.empty()) {
     return wrong;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/share.hpp"
 #include "shard/shard_manager.hpp"
 #include "zeroth/checkpoint/record.hpp"
 #include "zeroth/engine/checkpoint.hpp"
@@ -12,9 +13,9 @@
 namespace zeroth::engine {
 
 /// All that keeps the states of `record` from being those of an engine with this model, optimizer and dtypes, each in a
-/// line. Nothing if they fit.
-[[nodiscard]] std::vector<std::string> misfits(checkpoint::Record const& record, shard::ShardManager const& manager,
-                                               RestoreOptions const& options);
+/// line. Nothing if they fit. Of optimizers' states those of this rank's stage are looked at.
+[[nodiscard]] std::vector<std::string> misfits(checkpoint::Record const& record, Share const& whole,
+                                               shard::ShardManager const& manager, RestoreOptions const& options);
 
 /// A piece of a file, and the memory of this rank that it belongs into.
 struct Arrival {

@@ -22,7 +22,8 @@ Share::Share(model::Description const& whole, PipelineSettings const& settings, 
   std::vector<std::uint32_t> counts(static_cast<std::size_t>(stages_), 0);
   for (auto const& param : whole.params) {
     auto const of = stage_of(index_of(param.owner));
-    params_.push_back({param.name, param.count, of, static_cast<ParamId>(counts[static_cast<std::size_t>(of)]++)});
+    params_.push_back({param.name, param.shape, param.count, param.options.trainable, of,
+                       static_cast<ParamId>(counts[static_cast<std::size_t>(of)]++)});
   }
   inputs_.assign(first_.size(), 0);
   for (std::size_t chunk = 1; chunk < first_.size(); ++chunk) {

@@ -54,14 +54,18 @@ class Share {
   /// Elements of a parameter of the whole model.
   [[nodiscard]] std::int64_t count(ParamId param) const { return params_[param].count; }
   [[nodiscard]] std::string const& name(ParamId param) const { return params_[param].name; }  ///< Its name there.
-
- private:
+  /// What every rank knows of a parameter of the whole model.
   struct Known {
     std::string name;
+    std::vector<std::int64_t> shape;
     std::int64_t count;
-    int stage;
-    ParamId local;
+    bool trainable;
+    int stage;      ///< Which has it.
+    ParamId local;  ///< Its id there.
   };
+  [[nodiscard]] ById<ParamId, Known> const& params() const noexcept { return params_; }  ///< By their ids there.
+
+ private:
   [[nodiscard]] int stage_of(std::uint32_t unit) const noexcept;
   [[nodiscard]] std::uint32_t end_of(int chunk) const noexcept;      ///< In the whole model.
   [[nodiscard]] std::uint32_t part_first(int chunk) const noexcept;  ///< In the stage.

@@ -8,11 +8,13 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "core/logger.hpp"
+#include "device/kernels.hpp"
 #include "engine/pieces.hpp"
 #include "engine/replicas.hpp"
 #include "engine/safetensors_reader.hpp"
@@ -23,20 +25,22 @@
 namespace zeroth::engine {
 namespace {
 
-std::vector<NamedShape> shapes_of(model::Description const& model) {
+std::vector<NamedShape> shapes_of(Share const& model) {
   std::vector<NamedShape> shapes;
-  for (auto const& param : model.params) {
+  for (auto const& param : model.params()) {
     shapes.push_back({param.name, param.shape});
   }
   return shapes;
 }
 
 /// All that is wrong with a file, at once.
-void check_tensors(std::filesystem::path const& file, SafetensorsReader const& reader, model::Description const& model,
+void check_tensors(std::filesystem::path const& file, SafetensorsReader const& reader, Share const& model,
                    std::function<bool(std::string const&)> const& left_out) {
   auto const& tensors = reader.tensors();
   std::vector<std::string> problems;
-  for (auto const& param : model.params) {
+  std::set<std::string_view> names;
+  for (auto const& param : model.params()) {
+    names.insert(param.name);
     auto const found = tensors.find(param.name);
     if (found == tensors.end()) {
       problems.push_back(fmt::format("\"{}\" is missing", param.name));
@@ -46,7 +50,7 @@ void check_tensors(std::filesystem::path const& file, SafetensorsReader const& r
     }
   }
   for (auto const& [name, tensor] : tensors) {
-    if (!model.param_named.contains(name) && !(left_out && left_out(name))) {
+    if (!names.contains(name) && !(left_out && left_out(name))) {
       problems.push_back(fmt::format("{} is no parameter of the model", config::in_quotes(name)));
     }
   }
@@ -59,50 +63,115 @@ void check_tensors(std::filesystem::path const& file, SafetensorsReader const& r
   }
 }
 
-/// Brings all slices to rank 0, and there to `writer`. What that throws is left in `refused`, and the ranks still send
-/// to the end: nobody hangs.
-void send_slices(shard::ShardManager& manager, std::size_t params, Exchange const& exchange, SafetensorsWriter* writer,
-                 device::Memory& on_host, std::exception_ptr& refused) {
-  auto const rank = exchange.rank();
-  auto const send = [&](comm::Operation operation, float* data, std::int64_t count, int peer) {
-    std::array const transaction{comm::Collective{operation, data, data, count, Dtype::fp32, peer}};
-    exchange.communicator->submit(*exchange.stream, {"save_weights", ""}, transaction);
-    exchange.stream->synchronize();
-  };
-  auto const write = [&](std::span<float> piece) {
-    auto& compute = exchange.device->compute();
-    exchange.device->kernels().copy(compute, on_host.data(), piece.data(), std::ssize(piece) * bytes_of(Dtype::fp32));
-    compute.synchronize();
+constexpr std::string_view saving = "save_weights";
+
+/// One transaction between two ranks, this being one of them. Waits.
+void pass_on(comm::Operation operation, float* data, std::int64_t count, int peer, Exchange const& exchange) {
+  std::array const transaction{comm::Collective{operation, data, data, count, Dtype::fp32, peer}};
+  exchange.communicator->submit(*exchange.stream, {saving, ""}, transaction);
+  exchange.stream->synchronize();
+}
+
+/// What the first rank of a stage has of a parameter, on its way to the first rank of all, in pieces whose sizes both
+/// know.
+class Relay {
+ public:
+  Relay(device::Device& device, Exchange const& whole)
+      : whole_{whole}, memory_{device.allocate_host(most * bytes_of(Dtype::fp32))} {}
+
+  void append(std::span<float const> values) {
+    while (!values.empty()) {
+      auto const count = std::min(values.size(), static_cast<std::size_t>(most - filled_));
+      std::copy_n(values.begin(), count, data() + filled_);
+      values = values.subspan(count);
+      filled_ += static_cast<std::int64_t>(count);
+      if (filled_ == most) {
+        flush();
+      }
+    }
+  }
+  /// Behind the last element of a parameter.
+  void flush() {
+    if (filled_ > 0) {
+      pass_on(comm::Operation::send, data(), std::exchange(filled_, 0), 0, whole_);
+    }
+  }
+  /// `count` elements that rank `from` has appended: calls `take` with all, in order.
+  template <class F>
+  void receive(std::int64_t count, int from, F const& take) {
+    for (std::int64_t first = 0; first < count; first += most) {
+      std::span const piece{data(), static_cast<std::size_t>(std::min(most, count - first))};
+      pass_on(comm::Operation::receive, piece.data(), std::ssize(piece), from, whole_);
+      take(piece);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t most = std::int64_t{1} << 16U;
+  [[nodiscard]] float* data() noexcept { return reinterpret_cast<float*>(memory_->data()); }
+
+  Exchange whole_;
+  std::unique_ptr<device::Memory> memory_;
+  std::int64_t filled_ = 0;
+};
+
+/// Brings the slices of a parameter of this stage to its first rank, and there to `take`, in order.
+template <class F>
+void send_slices(WholeModel const& whole, ParamId param, device::Memory& on_host, F const& take) {
+  auto const& of_stage = whole.of_stage;
+  auto& values = whole.manager.values;
+  auto const rank = of_stage.rank();
+  auto& device = *of_stage.device;
+  each_piece(values, param, of_stage.world(), values.transfer(),
+             [&](int owner, std::int64_t first, std::span<float> piece) {
+               auto const count = std::ssize(piece);
+               if (rank == owner) {
+                 values.load(param, first, piece);
+               }
+               if (rank == owner && rank != 0) {
+                 pass_on(comm::Operation::send, piece.data(), count, 0, of_stage);
+               } else if (rank == 0 && owner != 0) {
+                 pass_on(comm::Operation::receive, piece.data(), count, owner, of_stage);
+               }
+               if (rank == 0) {
+                 device.kernels().copy(device.compute(), on_host.data(), piece.data(), count * bytes_of(Dtype::fp32));
+                 device.compute().synchronize();
+                 take(std::span{reinterpret_cast<float const*>(on_host.data()), piece.size()});
+               }
+             });
+}
+
+/// Brings all parameters to the first rank of all, and there to `writer`. What that throws is left in `refused`, and
+/// the ranks still send to the end: nobody hangs.
+void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory& on_host, Relay& relay,
+              std::exception_ptr& refused) {
+  auto const write = [&](std::span<float const> piece) {
     try {
       if (!refused) {
-        writer->append({reinterpret_cast<float const*>(on_host.data()), piece.size()});
+        writer->append(piece);
       }
     } catch (...) {
       refused = std::current_exception();
     }
   };
-  for (auto const param : FirstIds<ParamId>{params}) {
-    auto const take = [&](int owner, std::int64_t first, std::span<float> piece) {
-      auto const count = std::ssize(piece);
-      if (rank == owner) {
-        manager.values.load(param, first, piece);
+  for (auto const& param : whole.share.params()) {
+    if (param.stage == whole.share.stage()) {
+      if (whole.share.first()) {
+        send_slices(whole, param.local, on_host, write);
+      } else {
+        send_slices(whole, param.local, on_host, [&](std::span<float const> piece) { relay.append(piece); });
+        relay.flush();
       }
-      if (rank == owner && rank != 0) {
-        send(comm::Operation::send, piece.data(), count, 0);
-      } else if (rank == 0 && owner != 0) {
-        send(comm::Operation::receive, piece.data(), count, owner);
-      }
-      if (rank == 0) {
-        write(piece);
-      }
-    };
-    each_piece(manager.values, param, exchange.world(), manager.values.transfer(), take);
+    } else if (writer != nullptr) {
+      relay.receive(param.count, param.stage * whole.of_stage.world(), write);
+    }
   }
 }
 
 /// Sets all that this rank holds. `finding` becomes a warning if a value is not finite.
-void store_slices(shard::ShardManager& manager, model::Description const& model, SafetensorsReader const& reader,
-                  std::span<float> values, Finding& finding) {
+void store_slices(shard::ShardManager& manager, SafetensorsReader const& reader, std::span<float> values,
+                  Finding& finding) {
+  auto const& model = manager.memory.model();
   for (auto const param : model.params.ids()) {
     auto const& name = model.params[param].name;
     auto const& tensor = reader.tensors().at(name);
@@ -122,24 +191,26 @@ void store_slices(shard::ShardManager& manager, model::Description const& model,
 
 }  // namespace
 
-std::vector<Finding> save_weights(shard::ShardManager& manager, model::Description const& model,
-                                  std::filesystem::path const& file, Dtype dtype, Exchange const& exchange) {
-  constexpr std::string_view purpose = "save_weights";
-  manager.parameters.await_gathers();
+std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path const& file, Dtype dtype) {
+  auto const& all = whole.all;
+  auto& device = *all.device;
+  whole.manager.parameters.await_gathers();
   std::optional<SafetensorsWriter> writer;  // on rank 0
   std::unique_ptr<device::Memory> on_host;
-  auto opened = together(purpose, exchange, [&](Finding&) {
-    on_host = exchange.device->allocate_host(static_cast<std::int64_t>(manager.values.transfer().size_bytes()));
-    if (exchange.rank() == 0) {
-      writer.emplace(file, shapes_of(model), dtype);
+  std::optional<Relay> relay;
+  auto opened = together(saving, all, [&](Finding&) {
+    on_host = device.allocate_host(static_cast<std::int64_t>(whole.manager.values.transfer().size_bytes()));
+    relay.emplace(device, all);
+    if (all.rank() == 0) {
+      writer.emplace(file, shapes_of(whole.share), dtype);
     }
   });
   if (failed(opened)) {
     return opened;
   }
   std::exception_ptr refused;
-  send_slices(manager, model.params.size(), exchange, writer ? &*writer : nullptr, *on_host, refused);
-  return together(purpose, exchange, [&](Finding&) {
+  send_all(whole, writer ? &*writer : nullptr, *on_host, *relay, refused);
+  return together(saving, all, [&](Finding&) {
     if (refused) {
       std::rethrow_exception(refused);
     }
@@ -149,33 +220,32 @@ std::vector<Finding> save_weights(shard::ShardManager& manager, model::Descripti
   });
 }
 
-std::vector<Finding> load_weights(shard::ShardManager& manager, model::Description const& model,
-                                  std::filesystem::path const& file,
-                                  std::function<bool(std::string const& name)> const& left_out,
-                                  Exchange const& exchange) {
+std::vector<Finding> load_weights(WholeModel const& whole, std::filesystem::path const& file,
+                                  std::function<bool(std::string const& name)> const& left_out) {
   constexpr std::string_view purpose = "load_weights";
   constexpr std::size_t most = std::size_t{1} << 16U;
+  auto const& all = whole.all;
   std::optional<SafetensorsReader> reader;
   std::vector<std::uint64_t> samples;
   std::unique_ptr<device::Memory> memory;
-  auto opened = together(purpose, exchange, [&](Finding&) {
+  auto opened = together(purpose, all, [&](Finding&) {
     reader.emplace(file);
-    check_tensors(file, *reader, model, left_out);
-    samples = sample(*reader, model);  // which refuses a dtype that it cannot read
-    memory = exchange.device->allocate_host(static_cast<std::int64_t>(most * sizeof(float)));
+    check_tensors(file, *reader, whole.share, left_out);
+    samples = sample(*reader, whole.share);  // which refuses a dtype that it cannot read
+    memory = all.device->allocate_host(static_cast<std::int64_t>(most * sizeof(float)));
   });
   if (failed(opened)) {
     return opened;
   }
-  compare_files(samples, file, model, exchange);
-  auto const stored = together(purpose, exchange, [&](Finding& mine) {
-    manager.parameters.await_gathers();
-    manager.parameters.drop_all();
-    store_slices(manager, model, *reader, {reinterpret_cast<float*>(memory->data()), most}, mine);
+  compare_files(samples, file, whole.share, all);
+  auto const stored = together(purpose, all, [&](Finding& mine) {
+    whole.manager.parameters.await_gathers();
+    whole.manager.parameters.drop_all();
+    store_slices(whole.manager, *reader, {reinterpret_cast<float*>(memory->data()), most}, mine);
   });
   throw_if_failed("load_weights() failed after it had changed weights", stored);
   auto const warning = std::ranges::find(stored, Finding::Kind::warning, &Finding::kind);
-  if (warning != stored.end() && warning - stored.begin() == exchange.rank()) {
+  if (warning != stored.end() && warning - stored.begin() == all.rank()) {
     logger().warn("{}load_weights({}): {}: training goes on with that", rank_prefix(), file.string(), warning->text);
   }
   return stored;

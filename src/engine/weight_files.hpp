@@ -8,23 +8,27 @@
 
 #include "engine/exchange.hpp"
 #include "engine/finding.hpp"
+#include "engine/share.hpp"
 #include "shard/shard_manager.hpp"
-#include "zeroth/model/description.hpp"
 
 namespace zeroth::engine {
 
-/// Collective, waits: one safetensors file of the masters, rounded to `dtype`, written by rank 0. What every rank
-/// found: where one of them failed, there is no file. What it throws leaves the ranks apart.
-[[nodiscard]] std::vector<Finding> save_weights(shard::ShardManager& manager, model::Description const& model,
-                                                std::filesystem::path const& file, Dtype dtype,
-                                                Exchange const& exchange);
+/// A model, of which this rank has slices of what its stage has.
+struct WholeModel {
+  shard::ShardManager& manager;
+  Share const& share;
+  Exchange of_stage, all;  ///< The ranks of this stage, and those of all.
+};
+
+/// Collective, waits: one safetensors file of the masters of all stages, rounded to `dtype`, written by rank 0. What
+/// every rank found: where one of them failed, there is no file. What it throws leaves the ranks apart.
+[[nodiscard]] std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path const& file,
+                                                Dtype dtype);
 
 /// Collective, waits. Everything is looked at on every rank before anything is changed on any: where one of the
 /// findings is a failure, nothing was changed. What it throws leaves the ranks apart. Tensors that `left_out` picks may
 /// be there without being the model's.
-[[nodiscard]] std::vector<Finding> load_weights(shard::ShardManager& manager, model::Description const& model,
-                                                std::filesystem::path const& file,
-                                                std::function<bool(std::string const& name)> const& left_out,
-                                                Exchange const& exchange);
+[[nodiscard]] std::vector<Finding> load_weights(WholeModel const& whole, std::filesystem::path const& file,
+                                                std::function<bool(std::string const& name)> const& left_out);
 
 }  // namespace zeroth::engine

@@ -111,6 +111,14 @@ Action action_of_only_stage(PipelineSchedule schedule, std::int64_t index) noexc
   return {phase, 0, static_cast<int>(index / phases)};
 }
 
+Action action_of_evaluation(PipelineSize const& size, int stage, int index) noexcept {
+  auto const of_round = size.all_chunks();
+  auto const before = index / of_round * size.stages;
+  auto const passes = std::min(size.stages, size.micro_steps - before);
+  auto const in_round = index % of_round;
+  return {Phase::forward, in_round / passes * size.stages + stage, before + in_round % passes};
+}
+
 std::string describe(Action const& action) {
   return fmt::format("{} of micro-step {} in chunk {}", name_of(action.phase), action.micro_step, action.chunk);
 }

@@ -50,6 +50,10 @@ struct PipelineSize {
 /// Action number `index`, from 0, of that schedule with one stage: no list is made, however many micro-steps there are.
 [[nodiscard]] Action action_of_only_stage(PipelineSchedule schedule, std::int64_t index) noexcept;
 
+/// Where pass number `index` of `stage` is in an evaluation: forward, with the passes through the model in place of
+/// micro-steps. Chunks take turns as in interleaved, and the last turn may have fewer passes.
+[[nodiscard]] Action action_of_evaluation(PipelineSize const& size, int stage, int index) noexcept;
+
 /// "forward of micro-step 3 in chunk 1", both counted from 0.
 [[nodiscard]] std::string describe(Action const& action);
 

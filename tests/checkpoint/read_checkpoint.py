@@ -68,7 +68,7 @@ def by_closed_form(record, files):
                 for element in range(param["at"], param["at"] + count):
                     place, within = divmod(element, space["slice_count"])
                     begin = state["base"] + within * size
-                    elements.append(files[place][2][begin:begin + size])
+                    elements.append(files[space["first_place"] + place][2][begin:begin + size])
                 states[f"{state['name']}/{param['name']}"] = (SPELLED[state["dtype"]], b"".join(elements))
     return states
 

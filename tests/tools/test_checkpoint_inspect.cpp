@@ -140,7 +140,7 @@ TEST_CASE("verify names every byte that is not as it was written, and nothing el
   CHECK_THAT(zeroth_tool("checkpoint verify saved", folder.path()).output,
              Contains("whole: saved/step_00000002: step 2, 2 files"));
   auto const contents = checkpoint::read_record(path).contents;
-  auto const data = good.size() - 8 - static_cast<std::size_t>(contents.state_bytes);
+  auto const data = good.size() - 8 - static_cast<std::size_t>(contents.state_bytes(1));
   auto const seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random{seed};
@@ -193,7 +193,7 @@ TEST_CASE("damage in a large file is told by the MiB, and what is beside it stay
   auto const place = path / "place_00001.safetensors";
   auto bytes = read_file(place);
   auto const data =
-      bytes.size() - 15 * 8 - static_cast<std::size_t>(checkpoint::read_record(path).contents.state_bytes);
+      bytes.size() - 15 * 8 - static_cast<std::size_t>(checkpoint::read_record(path).contents.state_bytes(1));
   for (auto const mib : {2, 3, 7}) {  // of which the first two follow each other, and the third is in two states
     bytes[data + (static_cast<std::size_t>(mib) << 20U) + 77] ^= 1;
   }

@@ -69,7 +69,7 @@ TEST_CASE("diff names states, elements and the largest difference, and status 1"
   auto const piece = checkpoint::pieces_of(space, state, space.params[found.param].at + element, 1).front();
   auto const file = b / checkpoint::file_name(piece.place);
   auto bytes = read_file(file);
-  auto const data = bytes.size() - 8 - static_cast<std::size_t>(record.contents.state_bytes);
+  auto const data = bytes.size() - 8 - static_cast<std::size_t>(record.contents.state_bytes(piece.place));
   auto const at = data + static_cast<std::size_t>(piece.begin);
   float value = 0;
   std::memcpy(&value, &bytes[at], 4);

@@ -65,6 +65,7 @@ Json files_as_json(CheckpointFacts const& facts) {
     wrong.push_back({{"name", name}, {"why", why}});
   }
   return {{"places", facts.record.contents.places},
+          {"stages", facts.record.contents.stages()},
           {"bytes", facts.bytes},
           {"record_bytes", facts.record_bytes},
           {"looked_at", facts.looked_at},

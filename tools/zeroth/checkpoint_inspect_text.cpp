@@ -48,8 +48,11 @@ std::string model_text(CheckpointFacts const& facts) {
 }
 
 std::string files_text(CheckpointFacts const& facts) {
-  return fmt::format("{}, written by {}; {}", counted(facts.record.contents.places, "file"),
-                     counted(facts.record.contents.places, "rank"), readable_bytes(facts.bytes));
+  auto const& contents = facts.record.contents;
+  auto const stages = contents.stages();
+  auto const mesh = stages > 1 ? fmt::format(" in {} stages of a pipeline", grouped(stages)) : std::string{};
+  return fmt::format("{}, written by {}{}; {}", counted(contents.places, "file"), counted(contents.places, "rank"),
+                     mesh, readable_bytes(facts.bytes));
 }
 
 std::string wrong_files_text(CheckpointFacts const& facts) {

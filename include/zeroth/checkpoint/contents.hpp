@@ -27,16 +27,18 @@ struct SavedParam {
 struct SavedState {
   std::string name;           ///< "master", the optimizer's as PyTorch calls them ("exp_avg"), or "frozen".
   Dtype dtype = Dtype::fp32;  ///< fp32, bf16 or fp16.
-  std::int64_t base = 0;      ///< Bytes from the begin of every file's data to its slice of this.
+  std::int64_t base = 0;      ///< Bytes from the begin of the data of each file that has a slice to that.
 };
 
-/// The trainable or the frozen parameters of a unit end to end, cut into a slice for each file. Element e of a
-/// parameter is element `g = at + e` of the space, and that is element `g % slice_count` in file `g / slice_count`.
-/// What no parameter covers is zero.
+/// The trainable or the frozen parameters of a unit end to end, cut into a slice for each of `places` files, which are
+/// those of the ranks that had the unit. Element e of a parameter is element `g = at + e` of the space, and that is
+/// element `g % slice_count` in file `first_place + g / slice_count`. What no parameter covers is zero.
 struct Space {
   std::string unit;                ///< For people.
   bool trainable = true;           ///< Otherwise its one state is "frozen".
-  std::int64_t slice_count = 0;    ///< Elements in each file.
+  int first_place = 0;             ///< The first file that has a slice.
+  int places = 1;                  ///< Files that have, one behind the other.
+  std::int64_t slice_count = 0;    ///< Elements in each of those.
   std::vector<SavedParam> params;  ///< Ascending in `at`.
   std::vector<SavedState> states;  ///< In the order of the file.
 };
@@ -68,17 +70,28 @@ struct Extents {
   std::int64_t count = 0;      ///< All of them; 0: the bytes are padding.
 };
 
+/// Files that have slices of the same spaces: those of the ranks of a pipeline's stage.
+struct FileGroup {
+  int first_place = 0;           ///< As in a space.
+  int places = 1;                ///< As in a space.
+  std::int64_t state_bytes = 0;  ///< Of each file: what states take. Hashes come behind it.
+};
+
 /// All states of a checkpoint.
 struct ZEROTH_EXPORT Contents {
-  int places = 1;                ///< Files, one for each rank that wrote it.
-  std::int64_t state_bytes = 0;  ///< Of each file: what states take. Hashes come behind it.
-  std::vector<Space> spaces;     ///< In the order of the file.
+  int places = 1;                 ///< Files, one for each rank that wrote it.
+  std::vector<Space> spaces;      ///< In the order of the files that have them.
+  std::vector<FileGroup> groups;  ///< Ascending; no two have a file in common. Files of none have no states.
 
+  /// Of the file of `place`: what states take.
+  [[nodiscard]] std::int64_t state_bytes(int place) const noexcept;
+  /// How many stages the pipeline had that wrote it; 1: there was none.
+  [[nodiscard]] int stages() const noexcept;
   /// Where every parameter is, by name.
   [[nodiscard]] std::unordered_map<std::string, Found> by_name() const;
 };
 
-/// Sets the bases of states and what a file has of them, from all else.
+/// Sets the bases of states, and groups, from all else. Of spaces that have files in common all are the same.
 ZEROTH_EXPORT void place_states(Contents& contents);
 /// Elements [first, first + count) of a state of a space, in order, a piece for each file that has any.
 [[nodiscard]] ZEROTH_EXPORT std::vector<Piece> pieces_of(Space const& space, SavedState const& state,
@@ -91,8 +104,8 @@ ZEROTH_EXPORT void place_states(Contents& contents);
 /// Bytes that are hashed together, counted from the begin of a file's data: XXH3 of 64 bits, a table of which ends
 /// every file.
 inline constexpr std::int64_t hashed_bytes = std::int64_t{1} << 20U;
-/// Of a file: how many there are.
-[[nodiscard]] ZEROTH_EXPORT std::int64_t hash_count(Contents const& contents) noexcept;
+/// Of the file of `place`: how many there are.
+[[nodiscard]] ZEROTH_EXPORT std::int64_t hash_count(Contents const& contents, int place) noexcept;
 /// "place_00003.safetensors"
 [[nodiscard]] ZEROTH_EXPORT std::string file_name(int place);
 /// The first bytes of the file of `place`: the length and the header of a safetensors file, up to a multiple of 4096

@@ -52,8 +52,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// and initial parameters. The model may end before the engine.
   AnyEngine(Job& job, Model const& model, Config const& config);
   /// The same for this rank's stage of a pipeline: every rank describes the whole model, and holds what its stage has
-  /// of it. The loss, its weight, metrics, the norm, skips and stops are those of all ranks. What is not there with
-  /// several stages throws ConfigError: micro_steps(), evaluation(), gradient_norm(), files of weights and checkpoints.
+  /// of it. The loss, its weight, metrics, the norm, skips, stops, files of weights and checkpoints are those of all
+  /// ranks. With several stages a step is made by Engine::schedule(): micro_steps() throws ConfigError.
   AnyEngine(Mesh& mesh, Model const& model, Config const& config);
   AnyEngine(AnyEngine const&) = delete;
   AnyEngine& operator=(AnyEngine const&) = delete;
@@ -85,7 +85,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// Between passes. On a GPU this waits. What the program traced itself has no times. Not collective.
   [[nodiscard]] std::string communication() const;
   /// Between micro-steps or steps; `passes` batches on every rank, at least one. No effect on training. Ends the
-  /// evaluation before it, if that was left unfinished.
+  /// evaluation before it, if that was left unfinished. With several stages of a pipeline before the first action of a
+  /// step or behind its last one.
   AnyEvaluation evaluation(int passes) { return AnyEvaluation{begin_evaluation(passes)}; }
 
   /// A number beside the loss, which passes give to report_metric(); reports and evaluations have its mean over ranks
@@ -94,9 +95,9 @@ class ZEROTH_EXPORT AnyEngine {
   [[nodiscard]] Metric add_metric(std::string_view name);
 
   /// One safetensors file of the masters, in fp32, or rounded to the compute dtype if the stage file says so
-  /// (zero_optimization.stage3_gather_16bit_weights_on_model_save), written by rank 0 from the shards piece by piece:
-  /// there when it is complete, or not at all. Between passes. Waits. If it cannot be written, all ranks throw the same
-  /// SystemError, and the engine goes on: another file may do.
+  /// (zero_optimization.stage3_gather_16bit_weights_on_model_save), written by rank 0 from the shards of all stages
+  /// piece by piece: there when it is complete, or not at all. Between passes. Waits. If it cannot be written, all
+  /// ranks throw the same SystemError, and the engine goes on: another file may do.
   void save_weights(std::filesystem::path const& file);
   /// Each rank reads its ranges only. fp32, bf16 and fp16 files. Between passes. Waits. Leaves the optimizer's states
   /// and the count of updates as they are. Warns of the first value that is not finite. If one rank cannot read the
@@ -122,12 +123,13 @@ class ZEROTH_EXPORT AnyEngine {
   /// what the first save() does as well, but before there is training to lose. Between steps. Collective. Waits. Throws
   /// SystemError on all ranks, naming the job that has claimed it, or why it cannot be written.
   void claim(std::filesystem::path const& folder);
-  /// Takes all states from a checkpoint, of any stage and number of ranks: `path`, or the one that `path`/latest names.
-  /// Before the first step or between steps, once finish() has given the last report. Collective. Waits. Every rank
-  /// reads its share, so that the disk is read once in all, and checks the hash of every MiB. What the stage file says
-  /// stays; where it differs from the one of the checkpoint, rank 0 logs that. If the checkpoint is not there, is of
-  /// another model, optimizer, dtype or data, all throw the same SystemError or ContractError, and nothing was changed.
-  /// If a file turns out to be damaged later, all throw SystemError, and only another restore() may follow.
+  /// Takes all states from a checkpoint, of any stage, number of ranks and pipeline: `path`, or the one that
+  /// `path`/latest names. Before the first step or between steps, once finish() has given the last report. Collective.
+  /// Waits. Every rank reads its share, so that the disk is read once in all, and checks the hash of every MiB. What
+  /// the stage file says stays; where it differs from the one of the checkpoint, rank 0 logs that. If the checkpoint is
+  /// not there, is of another model, optimizer, dtype or data, all throw the same SystemError or ContractError, and
+  /// nothing was changed. If a file turns out to be damaged later, all throw SystemError, and only another restore()
+  /// may follow.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {});
   /// The newest checkpoint in `folder` that is not damaged: names those that it passes over. Nothing if there is
   /// neither a checkpoint nor `latest`; throws DamagedError if there is, and none can be used, SystemError

@@ -40,9 +40,10 @@ struct NextAction {};
 /// What an evaluation knows of itself.
 struct EvaluationRecord {
   EngineState* engine;
-  std::uint64_t id;  ///< Distinguishes it from all others of the engine.
-  int passes;
-  int done = 0;
+  std::uint64_t id;                        ///< Distinguishes it from all others of the engine.
+  int passes;                              ///< Of this rank: one for each chunk of its stage.
+  int chunks = 1;                          ///< Of its stage.
+  int done = 0;                            ///< Of `passes`.
   optim::StepSums mine{};                  ///< This rank's sums so far.
   std::optional<optim::StepSums> total{};  ///< Of all ranks, once all passes are done.
 };
@@ -145,25 +146,50 @@ class [[nodiscard]] MicroStep final : public Pass<T> {
   using AnyPass::skip;
 };
 
-/// An action of Engine::schedule(): a phase of one micro-step through the units of a chunk of this rank's stage.
-/// The four views lie where messages are received and sent from: nothing is copied. Where an action ends, what it wrote
-/// to output() or input_gradient() is sent.
-template <Element T, GradientOf<T> G>
-class [[nodiscard]] Work final : public Pass<T> {
+/// Forward through the units of a chunk of this rank's stage: what an action of Engine::schedule() and an evaluation
+/// pass have in common, so that one function can be written for both. Views lie where messages are received and sent
+/// from: nothing is copied. What was written to output() is sent when the action or the pass ends. Without a pipeline
+/// there is one chunk, the first and the last.
+template <Element T>
+class StagePass : public Pass<T> {
  public:
-  using Source = detail::EngineState;  ///< What Passes makes it of.
-  /// For Passes: the engine's next one.
-  explicit Work(Source& engine) : Pass<T>{engine, detail::NextAction{}} {}
-  [[nodiscard]] Phase phase() const noexcept { return this->action_phase(); }  ///< What it does.
   /// Counted from the first units of the model on. A stage has one, or zeroth.pipeline.chunks.
   [[nodiscard]] int chunk() const noexcept { return this->action_chunk(); }
-  [[nodiscard]] int micro_step() const noexcept { return this->action_micro_step(); }  ///< Counted in the step, from 0.
-  /// Which of AnyEngine::in_flight() tapes is this micro-step's in this chunk: from its forward action to its last one.
-  [[nodiscard]] int slot() const noexcept { return this->action_slot(); }
   [[nodiscard]] bool first() const noexcept { return this->is_first_chunk(); }  ///< Does this chunk read the batch?
   [[nodiscard]] bool last() const noexcept { return this->is_last_chunk(); }    ///< Does this chunk have the loss?
   /// The units of this chunk, in the order of forward. They live as long as the engine.
   [[nodiscard]] std::span<Unit const> units() const noexcept { return this->action_units(); }
+  /// What the chunk before has sent, [samples, UnitOptions::input_per_sample]: until the last action of this micro-step
+  /// in this chunk ends, and in an evaluation until the pass does, which waits for it here. Throws ContractError in the
+  /// first chunk.
+  [[nodiscard]] View<T const, 2> input() const { return view<T const>(detail::Message::input); }
+  /// Where an action or pass that goes forward writes what the next chunk is sent. A program that asks for it promises
+  /// to write all of it. Throws ContractError in the last chunk, and in other phases.
+  [[nodiscard]] View<T, 2> output() const { return view<T>(detail::Message::output); }
+
+ protected:
+  using Pass<T>::Pass;
+  ~StagePass() = default;
+  /// Of a message's memory.
+  template <class E>
+  [[nodiscard]] View<E, 2> view(detail::Message which) const {
+    auto const memory = this->message(which);
+    return {static_cast<E*>(memory.data), {memory.samples, memory.per_sample}};
+  }
+};
+
+/// An action of Engine::schedule(): a phase of one micro-step through the units of a chunk. Where an action ends, what
+/// it wrote to output() or input_gradient() is sent.
+template <Element T, GradientOf<T> G>
+class [[nodiscard]] Work final : public StagePass<T> {
+ public:
+  using Source = detail::EngineState;  ///< What Passes makes it of.
+  /// For Passes: the engine's next one.
+  explicit Work(Source& engine) : StagePass<T>{engine, detail::NextAction{}} {}
+  [[nodiscard]] Phase phase() const noexcept { return this->action_phase(); }          ///< What it does.
+  [[nodiscard]] int micro_step() const noexcept { return this->action_micro_step(); }  ///< Counted in the step, from 0.
+  /// Which of AnyEngine::in_flight() tapes is this micro-step's in this chunk: from its forward action to its last one.
+  [[nodiscard]] int slot() const noexcept { return this->action_slot(); }
   /// As AnyMicroStep::backward, with types. A unit that runs forward several times declares that by
   /// UnitOptions::uses_per_micro_step.
   [[nodiscard]] Backward<T, G> backward(Unit unit) { return Backward<T, G>{this->open_backward(unit)}; }
@@ -178,25 +204,14 @@ class [[nodiscard]] Work final : public Pass<T> {
   [[nodiscard]] float report_loss(float mean, LossOptions const& options = {}) {
     return this->report_action_loss(mean, options);
   }
-  /// What the chunk before has sent, [samples, UnitOptions::input_per_sample], until the last action of this micro-step
-  /// in this chunk ends. Throws ContractError in the first chunk.
-  [[nodiscard]] View<T const, 2> input() const { return view<T const>(detail::Message::input); }
-  /// Where a forward action writes what the next chunk is sent. A program that asks for it promises to write all of it.
-  /// Throws ContractError in the last chunk, and in other phases.
-  [[nodiscard]] View<T, 2> output() const { return view<T>(detail::Message::output); }
   /// The gradient by output(), from the action that is the first to read it until the last one of this micro-step in
   /// this chunk ends. Throws ContractError in the last chunk, and in forward.
-  [[nodiscard]] View<T const, 2> output_gradient() const { return view<T const>(detail::Message::output_gradient); }
+  [[nodiscard]] View<T const, 2> output_gradient() const {
+    return this->template view<T const>(detail::Message::output_gradient);
+  }
   /// Where an action of Phase::backward or Phase::backward_inputs writes the gradient by input(), as in output().
   /// Throws ContractError in the first chunk, and in other phases.
-  [[nodiscard]] View<T, 2> input_gradient() const { return view<T>(detail::Message::input_gradient); }
-
- private:
-  template <class E>
-  [[nodiscard]] View<E, 2> view(detail::Message which) const {
-    auto const memory = this->message(which);
-    return {static_cast<E*>(memory.data), {memory.samples, memory.per_sample}};
-  }
+  [[nodiscard]] View<T, 2> input_gradient() const { return this->template view<T>(detail::Message::input_gradient); }
 };
 
 /// Forward only. `backward` does not exist here, so it does not compile.
@@ -210,14 +225,14 @@ class [[nodiscard]] AnyEvaluationPass final : public AnyPass {
     static_cast<void>(AnyPass::report_loss(mean, options));
   }
 };
-/// As AnyEvaluationPass, for parameters of type T.
+/// As AnyEvaluationPass, for parameters of type T, through the units of a chunk of this rank's stage.
 template <Element T>
-class [[nodiscard]] EvaluationPass final : public Pass<T> {
+class [[nodiscard]] EvaluationPass final : public StagePass<T> {
  public:
   using Source = detail::EvaluationRecord;  ///< What Passes makes it of.
   /// For Passes: the evaluation's next one.
-  explicit EvaluationPass(Source& evaluation) : Pass<T>{evaluation} {}
-  /// Takes the mean loss of this rank's batch, once: AnyEvaluation::mean_loss() is made of it.
+  explicit EvaluationPass(Source& evaluation) : StagePass<T>{evaluation} {}
+  /// Takes the mean loss of this rank's batch, once, in the last chunk: AnyEvaluation::mean_loss() is made of it.
   void report_loss(float mean, LossOptions const& options = {}) {
     static_cast<void>(AnyPass::report_loss(mean, options));
   }
@@ -252,8 +267,9 @@ class [[nodiscard]] AnyEvaluation {
   explicit AnyEvaluation(detail::EvaluationRecord const& record) noexcept : record_{record} {}
   [[nodiscard]] auto begin() const noexcept { return passes<AnyEvaluationPass>().begin(); }  ///< As Passes::begin().
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }                  ///< After the last pass.
-  /// Weighted, over all passes and ranks; NaN if nothing had any weight. The end of the last pass waited for it. Stays
-  /// what it is whatever the engine does later. Throws ContractError before all passes are done. Not collective.
+  /// Weighted, over all passes and ranks of all stages; NaN if nothing had any weight. The end of the last pass waited
+  /// for it. Stays what it is whatever the engine does later. Throws ContractError before all passes are done. Not
+  /// collective.
   [[nodiscard]] ZEROTH_EXPORT float mean_loss() const;
   /// As mean_loss(): of what its passes gave to report_metric().
   [[nodiscard]] ZEROTH_EXPORT MetricMeans metrics() const;

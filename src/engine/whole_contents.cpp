@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/whole_contents.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <iterator>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/record_format.hpp"
+
+namespace zeroth::engine {
+namespace {
+
+constexpr std::string_view purpose = "save";
+
+/// From one rank to another, this being one of them. Waits.
+void pass_text(comm::Operation operation, std::span<char> text, int peer, Exchange const& exchange) {
+  constexpr auto most = std::size_t{1} << 20U;
+  auto const memory = exchange.device->allocate_host(static_cast<std::int64_t>(most));
+  for (std::size_t first = 0; first < text.size(); first += most) {
+    auto const piece = text.subspan(first, std::min(most, text.size() - first));
+    if (operation == comm::Operation::send) {
+      std::memcpy(memory->data(), piece.data(), piece.size());
+    }
+    std::array const transaction{
+        comm::Collective{operation, memory->data(), memory->data(), std::ssize(piece), Dtype::byte, peer}};
+    exchange.communicator->submit(*exchange.stream, {purpose, ""}, transaction);
+    exchange.stream->synchronize();
+    if (operation == comm::Operation::receive) {
+      std::memcpy(piece.data(), memory->data(), piece.size());
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<checkpoint::Contents> gather_contents(checkpoint::Contents const& own, Exchange const& of_stage,
+                                                    Exchange const& whole) {
+  bool const is_first = whole.rank() == 0;
+  bool const says = of_stage.rank() == 0 && !is_first;
+  auto text = says ? checkpoint::text_of_spaces(own.spaces) : std::string{};
+  auto const length = static_cast<std::int64_t>(text.size());
+  auto const lengths = gather(std::span{&length, 1}, purpose, whole);
+  if (says) {
+    pass_text(comm::Operation::send, text, 0, whole);
+  }
+  if (!is_first) {
+    return std::nullopt;
+  }
+  auto contents = own;
+  for (std::size_t rank = 1; rank < lengths.size(); ++rank) {
+    if (lengths[rank] > 0) {
+      text.resize(static_cast<std::size_t>(lengths[rank]));
+      pass_text(comm::Operation::receive, text, static_cast<int>(rank), whole);
+      std::ranges::move(checkpoint::spaces_of_text(text, contents.places), std::back_inserter(contents.spaces));
+    }
+  }
+  checkpoint::place_states(contents);
+  return contents;
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Pipelines that were saved and go on, with as many or other stages, ranks and stages of ZeRO, or without a mesh.
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline_runs.hpp"
+#include "support/folder.hpp"
+#include "support/rules.hpp"
+#include "support/sanitized.hpp"
+#include "zeroth/checkpoint/file_reader.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+constexpr int steps_of_chains = 6;
+constexpr int saved_at = 3;
+
+/// What comes behind step `saved_at`, and all states in the end.
+struct ChainEnd {
+  std::vector<std::uint32_t> bits;
+  std::map<std::string, std::vector<std::byte>> states;
+  bool operator==(ChainEnd const&) const = default;
+};
+
+ChainEnd end_of(Trained trained, std::filesystem::path const& folder) {
+  std::erase_if(trained.reports, [](StepReport const& report) { return report.step <= saved_at; });
+  REQUIRE(trained.reports.size() == steps_of_chains - saved_at);
+  return {bits_of(trained), states_in(folder / fmt::format("step_{:08}", steps_of_chains))};
+}
+
+ChainRun saving_chain(std::filesystem::path const& folder, int at, int last, int overflow_at = 0) {
+  ChainRun run;
+  run.options = {.steps = last, .overflow_at_step = overflow_at};
+  run.after_step = [=](AnyEngine& engine, int step) {
+    if (step == at) {
+      engine.save(folder).wait();
+    }
+  };
+  return run;
+}
+
+ChainEnd never_stopped(Config const& config, Shape const& shape, int overflow_at = 0) {
+  Folder const folder;
+  auto const run = saving_chain(folder.path(), steps_of_chains, steps_of_chains, overflow_at);
+  return end_of(train_chains(config, shape, run), folder.path());
+}
+
+/// Saved after step `saved_at` on one shape, restored on another one.
+ChainEnd cut_in_two(Config const& saved, Shape const& on, Config const& restored, Shape const& then,
+                    int overflow_at = 0) {
+  Folder const folder;
+  train_chains(saved, on, saving_chain(folder.path(), saved_at, saved_at, overflow_at));
+  auto run = saving_chain(folder.path(), steps_of_chains, steps_of_chains, overflow_at);
+  run.begin = [&](AnyEngine& engine) { return static_cast<int>(engine.restore_latest(folder.path())->step); };
+  return end_of(train_chains(restored, then, run), folder.path());
+}
+
+constexpr std::pair<int, int> grids[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {4, 2}};  // stages, ranks of each
+
+}  // namespace
+
+TEST_CASE("a pipeline that was saved goes on in any other, at any stage of ZeRO, and without a mesh") {
+  auto const types = GENERATE(fp32_types, bf16_types);
+  auto const base = never_stopped(config_of(types, {}), {});
+  REQUIRE(base.states.contains("exp_avg_sq/layer5.w"));
+  REQUIRE(base.states.contains("frozen/layer1.b"));
+  for (auto const& [stages, data] : grids) {
+    for (auto const& [other_stages, other_data] : grids) {
+      for (int zero = 0; zero <= 3; ++zero) {
+        static Sample sample{17, 5};
+        if (sample.leaves_out()) {
+          continue;
+        }
+        Shape const on{stages, data, zero};
+        Shape const then{other_stages, other_data, (3 * zero + stages + other_data) % 4};
+        INFO(fmt::format("{}, saved by {}, restored by {}", types.name, on.text(), then.text()));
+        CHECK(cut_in_two(config_of(types, on), on, config_of(types, then), then) == base);
+      }
+    }
+  }
+}
+
+TEST_CASE("a pipeline goes on in the middle of what a loss scale has seen") {
+  for (int const overflow : {3, 4}) {
+    INFO("overflow in step " << overflow);
+    Shape const on{2, 2, 1};
+    Shape const then{4, 1, 3};
+    auto const base = never_stopped(config_of(fp16_types, {}), {}, overflow);
+    CHECK(cut_in_two(config_of(fp16_types, on), on, config_of(fp16_types, then), then, overflow) == base);
+    CHECK(cut_in_two(config_of(fp16_types, {}), {}, config_of(fp16_types, on), on, overflow) == base);
+  }
+}
+
+TEST_CASE("a pipeline goes on by every optimizer, and with rounded masters and moments") {
+  auto const rule = GENERATE(from_range(all_rules()));
+  INFO(rule.name);
+  for (auto const& types : {fp32_types, bf16_masters_and_moments}) {
+    static Sample sample{7, 3};
+    if (sample.leaves_out()) {
+      continue;
+    }
+    INFO(types.name);
+    Shape const on{4, 1, 2};
+    Shape const then{2, 1, 3};
+    auto const config = [&](Shape const& shape) { return config_of(types, shape, rule.optimizer); };
+    CHECK(cut_in_two(config(on), on, config(then), then) == never_stopped(config({}), {}));
+  }
+}
+
+TEST_CASE("groups of ranks and states on a disk are saved and restored in a pipeline") {
+  Folder const disk;
+  auto const keys = [](Config const& config, std::string const& zero) {
+    return config.with(fmt::format(R"({{"zero_optimization": {{{}}}}})", zero));
+  };
+  auto const nvme = fmt::format(
+      R"("offload_optimizer": {{"device": "nvme", "nvme_path": "{}"}}, "sub_group_size": 500)", disk.path().string());
+  Shape const one{1, 4, 3};
+  Shape const two{2, 4, 3};
+  auto const base = never_stopped(config_of(bf16_types, one), one);
+  auto const in_groups = keys(config_of(bf16_types, two), R"("mics_shard_size": 2)");
+  auto const on_disk = keys(config_of(bf16_types, two), nvme);
+  CHECK(cut_in_two(in_groups, two, on_disk, two) == base);
+  CHECK(cut_in_two(on_disk, two, in_groups, two) == base);
+  CHECK(cut_in_two(config_of(bf16_types, one), one, in_groups, two) == base);
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What engines on a mesh answer between steps, and which questions they refuse.
+#include <fmt/format.h>
+
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "engine/safetensors_reader.hpp"
+#include "parity/pipeline_calls.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "support/job.hpp"
+#include "support/thrown.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+using Body = std::function<void(Engine<float>&, Chain const&, Mesh&)>;
+
+Config config_of_two() {
+  return Config::from_json(
+      R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, "optimizer": {"type": "AdamW"},
+          "zero_optimization": {"stage": 3}, "zeroth": {"mesh": {"pipeline": 2}, "timeout_ms": 60000}})");
+}
+
+/// What `world` ranks of two stages throw, with a line for each.
+std::string told_by_two(int world, Body const& body) {
+  auto const config = config_of_two();
+  return messages_of(run_job(world, [&](Job& job) {
+    Chain const chain;
+    Mesh mesh{job, config};
+    Engine<float> engine{mesh, chain.model, config};
+    body(engine, chain, mesh);
+  }));
+}
+
+/// For the threads of ranks, where Catch's own assertions race.
+void expect_part(std::string const& message, std::string_view part) {
+  if (message.find(part) == std::string::npos) {
+    throw Error{fmt::format("\"{}\" was expected, and said was \"{}\"", part, message)};
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an evaluation's passes are of the units of a stage, and its loss and metrics of all") {
+  std::vector<float> losses(4);
+  std::vector<double> means(4);
+  CHECK(told_by_two(4, [&](Engine<float>& engine, Chain const&, Mesh& mesh) {
+          auto const rank = static_cast<std::size_t>(mesh.whole().rank());
+          auto const ranks = engine.add_metric("ranks");
+          auto const evaluation = engine.evaluation(3);
+          int done = 0;
+          for (auto pass : evaluation) {
+            if (pass.first() != (mesh.place().stage == 0) || pass.last() != (mesh.place().stage == 1) ||
+                pass.units().size() != (pass.first() ? 3 : 4)) {
+              throw Error{"another stage's"};
+            }
+            if (pass.first_sample() != 2 * (2 * done + mesh.place().data)) {
+              throw Error{"other samples"};
+            }
+            for (auto const unit : pass.units()) {
+              auto const p = pass.forward(unit);
+            }
+            pass.report_metric(ranks, static_cast<double>(rank));
+            if (pass.last()) {  // who has not asked for input() is sent it all the same
+              pass.report_loss(static_cast<float>(done), {.weight = done == 0 ? 0.0F : 1.0F});
+            } else {
+              static_cast<void>(pass.output());
+            }
+            ++done;
+          }
+          losses[rank] = evaluation.mean_loss();
+          means[rank] = evaluation.metrics()[ranks];
+        }) == "");
+  CHECK(losses == std::vector(4, 1.5F));
+  CHECK(means == std::vector(4, 1.5));
+}
+
+TEST_CASE("an evaluation while a step's messages are under way is refused, and so is a pass of it") {
+  CHECK(told_by_two(2, [](Engine<float>& engine, Chain const& chain, Mesh&) {
+          constexpr auto* said = "after 1 actions of step 1, of which messages between the stages of the pipeline are";
+          auto const left = engine.evaluation(1);
+          for (auto work : engine.schedule()) {
+            auto const rows = go_forward(work, chain, engine.micro_batch());
+            if (work.last()) {
+              static_cast<void>(work.report_loss(1));
+            } else {
+              put(rows, work.output());
+            }
+            break;
+          }
+          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.evaluation(1)); }), "evaluation() ");
+          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.evaluation(1)); }), said);
+          expect_part(thrown<ContractError>([&] { static_cast<void>(*left.begin()); }), said);
+        }) == "");
+}
+
+TEST_CASE("a pass that sends nothing, or tells its loss in another stage, ends the job with its name") {
+  auto const passes = [](auto const& body) {
+    return told_by_two(2, [&](Engine<float>& engine, Chain const& chain, Mesh&) {
+      auto const evaluation = engine.evaluation(2);
+      for (auto pass : evaluation) {
+        if (pass.first()) {
+          for (auto const unit : pass.units()) {
+            auto const p = pass.forward(unit);
+          }
+          body(pass);
+        } else {
+          go_forward(pass, chain, engine.micro_batch());
+          pass.report_loss(1);
+        }
+      }
+    });
+  };
+  CHECK_THAT(passes([](auto&) {}),
+             Contains("evaluation pass 1 of 2 ended without writing output(), which is sent now"));
+  CHECK_THAT(passes([](auto& pass) { pass.report_loss(1); }),
+             Contains("report_loss() while evaluation pass 1 of 2 is open: the loss is of forward in the last chunk"));
+  CHECK_THAT(passes([](auto& pass) { static_cast<void>(pass.input()); }),
+             Contains("input(): the first stage has none: it reads the batch"));
+}
+
+TEST_CASE("a rank that fails in an evaluation ends the ranks of all stages, wherever they wait") {
+  for (int const failing : {0, 1, 2, 3}) {
+    INFO("rank " << failing);
+    CHECK_THAT(told_by_two(4,
+                           [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+                             for (int step = 1; step <= 2; ++step) {
+                               run_actions(engine, chain, {}, step, false);
+                               engine.step();
+                               for (auto pass : engine.evaluation(3)) {
+                                 if (step == 2 && mesh.whole().rank() == failing) {
+                                   throw Error{"out of luck"};
+                                 }
+                                 auto const rows = go_forward(pass, chain, engine.micro_batch());
+                                 pass.last() ? pass.report_loss(1) : put(rows, pass.output());
+                               }
+                             }
+                             engine.finish();
+                           }),
+               Contains("out of luck"));
+  }
+}
+
+TEST_CASE("norms are of parameters that are trained, and the same on the ranks of all stages") {
+  CHECK(told_by_two(2, [](Engine<float>& engine, Chain const& chain, Mesh&) {
+          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm()); }),
+                      "gradient_norm() after");
+          run_actions(engine, chain, {}, 1, false);
+          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*chain.layers[1].bias)); }),
+                      "gradient_norm(param) of \"layer1.b\", which is frozen");
+          Chain const other;
+          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*other.layers[0].bias)); }),
+                      "gradient_norm(param): the parameter belongs to another model");
+        }) == "");
+  CHECK_THAT(told_by_two(2,
+                         [](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+                           run_actions(engine, chain, {}, 1, false);
+                           auto const& layer = chain.layers[mesh.place().stage == 0 ? 2 : 4];
+                           static_cast<void>(engine.gradient_norm(*layer.weight));
+                         }),
+             Contains("gradient_norm(param): rank 0 asked for \"layer2.w\", rank 1 for \"layer4.w\""));
+}
+
+TEST_CASE("weights of a stage that are more than what is sent at a time come into one file, and out of it") {
+  constexpr std::int64_t count = 150'001;
+  Folder const folder;
+  auto const config = config_of_two();
+  std::vector<std::vector<float>> read(6);
+  CHECK(messages_of(run_job(6, [&](Job& job) {
+          Model model{3};
+          static_cast<void>(model.param(model.unit("a"), "a", {7}, Normal{1}));
+          auto const last = model.unit("b", {.input_per_sample = 1});
+          static_cast<void>(model.param(last, "b", {2}, Normal{1}));
+          auto const large = model.param(last, "large", {count}, Constant{0});
+          Mesh mesh{job, config};
+          Engine<float> engine{mesh, model, config};
+          std::vector<float> values(count);
+          std::iota(values.begin(), values.end(), 0.0F);
+          engine.write(large, values);
+          engine.save_weights(folder / "weights");
+          engine.write(large, std::vector<float>(count));
+          engine.load_weights(folder / "weights");
+          engine.read(large, values);
+          read[static_cast<std::size_t>(job.rank())] = values;
+        })) == "");
+  std::vector<float> expected(count);
+  std::iota(expected.begin(), expected.end(), 0.0F);
+  for (auto const& each : read) {
+    CHECK(each == expected);
+  }
+  engine::SafetensorsReader const file{folder / "weights"};
+  std::vector<float> values(count);
+  file.read(file.tensors().at("large"), 0, values);
+  CHECK(values == expected);
+}
+
+TEST_CASE("a file of weights that one stage alone cannot use is the same error in all, and changes nothing") {
+  Folder const folder;
+  std::vector<std::string> loads(4), saves(4);
+  CHECK(told_by_two(4, [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+          auto const rank = static_cast<std::size_t>(mesh.whole().rank());
+          engine.save_weights(folder / "weights");
+          auto const mine = rank == 2 ? folder / "none" : folder / "weights";
+          loads[rank] = thrown<SystemError>([&] { engine.load_weights(mine); });
+          saves[rank] = thrown<SystemError>([&] { engine.save_weights(folder / "no/weights"); });
+          run_actions(engine, chain, {}, 1, false);
+          engine.step();
+          engine.finish();
+          engine.load_weights(folder / "weights");
+        }) == "");
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    CHECK_THAT(loads[rank], Contains("load_weights() failed and changed nothing: rank 2: ") && Contains("none"));
+    CHECK_THAT(saves[rank], Contains("save_weights() failed and changed nothing: rank 0: "));
+  }
+  Model other;
+  static_cast<void>(other.param(other.unit("a"), "a", {7}, Normal{1}));
+  static_cast<void>(other.param(other.unit("b", {.input_per_sample = 1}), "b", {2}, Normal{1}));
+  auto const config = config_of_two();
+  CHECK_THAT(messages_of(run_job(2,
+                                 [&](Job& job) {
+                                   Mesh mesh{job, config};
+                                   Engine<float> engine{mesh, other, config};
+                                   engine.load_weights(folder / "weights");
+                                 })),
+             Contains("\"a\" is missing") && Contains("\"b\" is missing") &&
+                 Contains("\"tied.b\" is no parameter of the model"));
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a chain of layers is asked between its steps, without a mesh or in a pipeline.
+#pragma once
+#include "pipeline.hpp"
+
+namespace zeroth::testing {
+
+/// Forward through the units of this stage, in training or in an evaluation.
+template <class T>
+Rows go_forward(StagePass<T>& pass, Chain const& chain, std::int64_t samples) {
+  auto rows = pass.first() ? batch_at<T>(pass.first_sample(), samples, 12) : rows_of(pass.input());
+  for (auto const unit : pass.units()) {
+    auto const p = pass.forward(unit);
+    rows = apply<T>(chain.layers[unit.index()], p, rows);
+  }
+  return rows;
+}
+
+/// The mean loss of `passes` batches. Leaves after `leave_after` of them, if that is not negative, before the next one
+/// has done anything; the mean is not there then.
+template <class T, class G>
+float evaluate(Engine<T, G>& engine, Chain const& chain, int passes, int leave_after = -1) {
+  auto const samples = engine.micro_batch();
+  auto const evaluation = engine.evaluation(passes);
+  int done = 0;
+  for (auto pass : evaluation) {
+    if (done++ == leave_after) {
+      return 0;
+    }
+    auto const rows = go_forward(pass, chain, samples);
+    if (pass.last()) {
+      pass.report_loss(loss_of(rows, batch_at<T>(pass.first_sample(), samples, 12)));
+    } else {
+      put(rows, pass.output());
+    }
+  }
+  return evaluation.mean_loss();
+}
+
+}  // namespace zeroth::testing
