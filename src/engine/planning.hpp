@@ -4,9 +4,13 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "engine/channels.hpp"
+#include "engine/share.hpp"
 #include "shard/layout.hpp"
 #include "shard/memory_plan.hpp"
+#include "stage/pipeline.hpp"
 #include "stage/schedule.hpp"
 #include "zeroth/config/config.hpp"
 #include "zeroth/engine/plan.hpp"
@@ -14,17 +18,27 @@
 
 namespace zeroth::engine {
 
-/// All that follows from (model, config, world) and PlanOptions alone. `model` is all of one, or what a stage of a
-/// pipeline has of it, and `world` the ranks that share it. Throws ConfigError for a file that asks for a pipeline,
-/// where `model` is all of one.
+/// All that follows from (model, config, world) and PlanOptions alone.
 struct Blueprint {
   Settings settings;
   shard::Layout layout;
   stage::ScheduleLimits limits;
   shard::PlanRequest request;
 };
-[[nodiscard]] Blueprint make_blueprint(model::Description const& model, Config const& config, int world,
-                                       PlanOptions const& options);
+/// `model` is all of `whole`, or what a stage of a pipeline has of it, and `world` the ranks that share it. Sizes that
+/// are "auto" follow `whole`, so that all stages have the same. Throws ConfigError for a file that asks for a pipeline
+/// where `model` is no stage's.
+[[nodiscard]] Blueprint make_blueprint(model::Description const& model, model::Description const& whole,
+                                       Config const& config, int world, PlanOptions const& options);
+
+/// Of `world` ranks, those of one stage. Throws ConfigError where the file's stages do not divide them.
+[[nodiscard]] int ranks_of_stage(Config const& config, int world);
+/// What each stage does in a step. Throws ConfigError, with `source`, for files that no pipeline takes.
+[[nodiscard]] std::vector<stage::Actions> actions_of_stages(Settings const& settings, std::string const& source);
+/// The messages of a stage that does `actions`.
+[[nodiscard]] ChannelSizes messages_of(Share const& share, Settings const& settings, stage::Actions const& actions);
+/// Why there are no pipelines on such devices. Empty: there are, or the file asks for none.
+[[nodiscard]] std::string refused_pipeline(Settings const& settings, comm::Transport transport, DeviceKind device);
 
 /// Where overlap is asked for and stage3_max_live_parameters leaves turns without prefetch: which key, its value, and
 /// what it would have to be. Empty otherwise.

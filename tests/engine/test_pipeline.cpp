@@ -83,13 +83,83 @@ TEST_CASE("stages that do not divide the ranks are refused with those that do") 
 TEST_CASE("an engine without a mesh refuses a file that asks for a pipeline") {
   auto const config = config_of(2);
   Chain const chain;
-  CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(plan(chain.model, config, 2)); }),
-             Contains("zeroth.mesh.pipeline is 2"));
   CHECK_THAT(messages_of(run_job(2,
                                  [&](Job& job) {
                                    Engine<float> const engine{job, chain.model, config};
                                  })),
              Contains("zeroth.mesh.pipeline is 2") && Contains("zeroth::Mesh"));
+}
+
+TEST_CASE("a plan of a pipeline is what the ranks of each stage hold") {
+  Chain const chain;
+  constexpr int data = 2;
+  for (int const stages : {1, 2, 4}) {
+    for (auto const* const schedule : {"gpipe", "1f1b"}) {
+      for (int zero = 0; zero <= 3; ++zero) {
+        auto const config =
+            config_of(stages, R"(, "bf16": {"enabled": true})",
+                      fmt::format(R"(, "pipeline": {{"schedule": "{}"}})", schedule))
+                .with(fmt::format(R"({{"zero_optimization": {{"stage": {}, "reduce_bucket_size": "auto"}}}})", zero));
+        INFO(fmt::format("{} stages, {}, ZeRO {}", stages, schedule, zero));
+        int const world = stages * data;
+        std::vector<MemoryBytes> planned(static_cast<std::size_t>(world)), peaks(planned);
+        std::vector<int> in_flight(planned.size());
+        REQUIRE(messages_of(run_job(world, [&](Job& job) {
+                  auto const rank = static_cast<std::size_t>(job.rank());
+                  Mesh mesh{job, config};
+                  Engine<bf16> engine{mesh, chain.model, config};
+                  for (int step = 0; step < 2; ++step) {
+                    run_actions(engine, chain, {}, step, false);
+                    engine.step();
+                  }
+                  engine.finish();
+                  planned[rank] = engine.planned();
+                  peaks[rank] = engine.peak();
+                  in_flight[rank] = engine.in_flight();
+                })).empty());
+        auto const whole = plan(chain.model, config, world);
+        CHECK(whole.world == world);
+        CHECK(whole.data_ranks == data);
+        CHECK(whole.units == 7);
+        CHECK(whole.parameter_count == 1108);
+        REQUIRE(whole.pipeline.size() == (stages == 1 ? 0U : static_cast<std::size_t>(stages)));
+        for (std::size_t rank = 0; rank < planned.size(); ++rank) {
+          INFO("rank " << rank);
+          auto const& bytes = stages == 1 ? whole.bytes : whole.pipeline[rank / data].bytes;
+          CHECK(bytes == planned[rank]);
+          CHECK(bytes == peaks[rank]);
+          CHECK(whole.bytes.total() >= bytes.total());
+          CHECK((stages == 1 || whole.pipeline[rank / data].in_flight == in_flight[rank]));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("sizes that are auto follow the whole model's largest unit at every stage") {
+  Model model;
+  auto const large = model.unit("large");
+  static_cast<void>(model.param(large, "a", {5000}, Constant{0}));
+  auto const small = model.unit("small", {.input_per_sample = 4});
+  static_cast<void>(model.param(small, "b", {10}, Constant{0}));
+  auto const of = [](int stages) {
+    return config_of(stages, "")
+        .with(R"({"zero_optimization": {"reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto"}})");
+  };
+  auto const one = plan(model, of(1), 1).settings;
+  auto const two = plan(model, of(2), 2);
+  CHECK(one.prefetch_count > 4000);
+  CHECK(two.settings.prefetch_count == one.prefetch_count);
+  CHECK(two.largest_stage == 0);
+  CHECK(two.pipeline[1].first_unit == "small");
+  CHECK(two.pipeline[1].bytes.total() < two.bytes.total());
+  CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(plan(model, of(2), 3)); }),
+             Contains("zeroth.mesh.pipeline is 2, which does not divide 3 ranks; allowed: 1, 3"));
+  CHECK_THAT(explain_plan(two), Contains("pipeline: 2 stages of 1 rank, 1f1b\n  stage 0: 1 unit from \"large\" on, "
+                                         "5000 parameters, 2 micro-steps in flight, ") &&
+                                    Contains("each rank of stage 0 holds:"));
+  CHECK(plan(model, of(2), 2, {.device = DeviceKind::cuda}).notes.back().find("pipelines are for CPUs") !=
+        std::string::npos);
 }
 
 TEST_CASE("models that cannot be cut are refused") {
