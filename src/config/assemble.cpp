@@ -319,3 +319,7 @@ Settings assemble(Values const& values, optim::Own const* own) {
 }
 
 }  // namespace zeroth::config
+
+std::string_view zeroth::name_of(PipelineSchedule schedule) noexcept {
+  return schedule == PipelineSchedule::gpipe ? "gpipe" : "1f1b";
+}

@@ -486,11 +486,7 @@ std::int64_t AnyEngine::micro_batch() const noexcept { return state_->settings()
 Dtype AnyEngine::compute_dtype() const noexcept { return state_->settings().precision.compute; }
 Dtype AnyEngine::gradient_dtype() const noexcept { return state_->settings().precision.gradient; }
 MemoryBytes AnyEngine::peak() const noexcept { return state_->device->ledger().peak(); }
-MemoryBytes AnyEngine::planned() const noexcept {
-  auto bytes = state_->manager->memory.plan().bytes;
-  bytes.slots += state_->channels ? state_->channels->bytes() : 0;
-  return bytes;
-}
+MemoryBytes AnyEngine::planned() const noexcept { return state_->planned(); }
 std::int64_t AnyEngine::bytes_on_disk() const { return bytes_in(*state_, shard::Tier::disk); }
 std::int64_t AnyEngine::bytes_of_host() const { return bytes_in(*state_, shard::Tier::host); }
 std::int64_t AnyEngine::staging_bytes() const noexcept {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine_state.hpp"
-#include "engine/room.hpp"
 
 #include <fmt/format.h>
 
@@ -64,10 +63,14 @@ std::uint64_t hash_of(std::vector<stage::Actions> const& lists) {
   return hash.value();
 }
 
-engine::Blueprint blueprint_for(model::Description const& model, Config const& config, comm::Communicator const& ranks,
-                                device::Device const& device) {
-  auto const kind = device.has_host_memory() ? DeviceKind::cpu : DeviceKind::cuda;
-  return engine::make_blueprint(model, config, ranks.world(), {.transport = ranks.transport(), .device = kind});
+DeviceKind kind_of(device::Device const& device) noexcept {
+  return device.has_host_memory() ? DeviceKind::cpu : DeviceKind::cuda;
+}
+
+engine::Blueprint blueprint_for(model::Description const& model, Model const& whole, Config const& config,
+                                comm::Communicator const& ranks, device::Device const& device) {
+  return engine::make_blueprint(model, whole.description(), config, ranks.world(),
+                                {.transport = ranks.transport(), .device = kind_of(device)});
 }
 
 }  // namespace
@@ -81,7 +84,7 @@ EngineState::EngineState(Job& of, Mesh* mesh, Model const& given, Config const& 
       share{share_of(given, config, mesh)},
       model{std::make_unique<model::Description>(share.take_part())},
       device{job->make_device()},
-      blueprint{blueprint_for(*model, config, *job->communicator, *device)},
+      blueprint{blueprint_for(*model, given, config, *job->communicator, *device)},
       communicators{*job->communicator, blueprint.settings, blueprint.request},
       doorway{blueprint.settings.check, *device},
       exceptions_at_start_{std::uncaught_exceptions()} {
@@ -123,35 +126,26 @@ int EngineState::in_flight() const noexcept {
 }
 
 void EngineState::make_pipeline(Mesh& mesh, Model const& given, Config const& config) {
-  auto const& settings = blueprint.settings;
-  if (settings.replay_every > 0) {
-    throw ConfigError{
-        fmt::format("{}: zeroth.replay_every is {}, and zeroth.mesh.pipeline is {}: a micro-step of a "
-                    "pipeline does not run twice; allowed there is 0",
-                    config.source(), settings.replay_every, share.stages())};
+  if (auto const refused = engine::refused_pipeline(settings(), job->communicator->transport(), kind_of(*device));
+      !refused.empty() && device->holds_values()) {
+    throw ConfigError{fmt::format("{}: {}", config.source(), refused)};
   }
-  if (auto const transport = job->communicator->transport();
-      transport == comm::Transport::nccl || !device->has_host_memory()) {
-    throw ConfigError{
-        fmt::format("{}: zeroth.mesh.pipeline is {} on transport {} of device {}: pipelines are for CPUs; "
-                    "allowed here is 1",
-                    config.source(), share.stages(), comm::name_of(transport), device->name())};
-  }
-  auto const lists = engine::lists_of(settings);
-  stage::check(lists, engine::size_of(settings));
+  auto const lists = engine::lists_of(settings());
+  stage::check(lists, engine::size_of(settings()));
   auto& line = *mesh.stages_;
   stages = line.communicator().split(0, line.rank(), "step");
-  stages->set_options({.timeout = settings.timeout, .check = true});
   auto& all = mesh.whole().communicator();
   all_stages = all.split(0, share.stage() * exchange().world() + exchange().rank(), "whole");
-  all_stages->set_options({.timeout = settings.timeout, .check = true});
-  std::vector<std::int64_t> input_counts;
-  for (int chunk = 0; chunk < share.all_chunks(); ++chunk) {
-    input_counts.push_back(share.input_per_sample(chunk) * settings.batch.micro);
+  for (auto* const each : {stages.get(), all_stages.get()}) {
+    each->set_options({.timeout = settings().timeout, .check = true});
   }
   agree_over_stages(model::fingerprint(given.description()), hash_of(lists));
+  std::vector<std::int64_t> input_counts;
+  for (int chunk = 0; chunk < share.all_chunks(); ++chunk) {
+    input_counts.push_back(share.input_per_sample(chunk) * settings().batch.micro);
+  }
   channels = std::make_unique<engine::Channels>(line, *device, blueprint.pipeline.messages, std::move(input_counts));
-  channels->set_options({.timeout = settings.timeout, .check = settings.check});
+  channels->set_options({.timeout = settings().timeout, .check = settings().check});
 }
 
 void EngineState::set_options(comm::CommOptions const& options) {
@@ -176,6 +170,32 @@ void EngineState::agree_over_stages(std::uint64_t of_model, std::uint64_t of_sch
       throw PeerError{fmt::format("ranks {} and {} built an engine from different {}: all ranks must give the same",
                                   line.job_rank(0), line.job_rank(place / mine.size()), said[field])};
     }
+  }
+  for (auto& rank : rooms_) {
+    rank.needs.memory += static_cast<std::uint64_t>(blueprint.pipeline.messages.bytes());
+  }
+  std::vector<std::uint64_t> numbers;
+  for (auto const& rank : rooms_) {
+    auto const of_rank = rank.numbers();
+    numbers.insert(numbers.end(), of_rank.begin(), of_rank.end());
+  }
+  auto const of_all = engine::gather(std::span<std::uint64_t const>{numbers}, "start", line);
+  rooms_.clear();
+  for (std::size_t at = 0; at < of_all.size(); at += engine::RankRoom::count) {
+    rooms_.push_back(engine::RankRoom::of(std::span{of_all}.subspan(at).first<engine::RankRoom::count>()));
+  }
+  expect_room();
+}
+
+/// Where it is known what all ranks of the job hold.
+void EngineState::expect_room() const {
+  if (!takes_of_host_) {
+    return;
+  }
+  auto const plan = shard::plan_memory(blueprint.layout, blueprint.request);
+  bool const in_one_process = job->communicator->transport() == comm::Transport::local;
+  if (auto const short_of = engine::shortage(plan, settings(), rooms_, in_one_process); !short_of.empty()) {
+    throw ConfigError{short_of};
   }
 }
 
@@ -202,6 +222,8 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
   agree(config);
   if (has_pipeline()) {
     make_pipeline(*mesh, given, config);
+  } else {
+    expect_room();
   }
   if (settings.reports.comms.enabled && speaks()) {
     calls = std::make_unique<shard::CallLog>();
@@ -253,7 +275,7 @@ void EngineState::tell_user(Config const& config) const {
     logger().info("{}the stage file, resolved (dump_state):\n{}", rank_prefix(), config.to_string());
   }
   if (reports.memory_breakdown) {
-    logger().info("{}planned for each rank: {}", rank_prefix(), engine::in_words(manager->memory.plan().bytes));
+    logger().info("{}planned for each rank: {}", rank_prefix(), engine::in_words(planned()));
   }
   if (auto const note = engine::stage_note(settings()); !note.empty()) {
     logger().info("{}{}", rank_prefix(), note);
@@ -319,11 +341,11 @@ void EngineState::agree(Config const& config) {
   stage_file = config.to_json();
   std::random_device random;
   auto const own_id = (std::uint64_t{random()} << 32U) | random();
-  bool const takes_of_host =
+  takes_of_host_ =
       device->holds_values() && (device->has_host_memory() || blueprint.request.offload.tier == shard::Tier::host);
-  auto const unusable = takes_of_host ? engine::make_folders(settings().offload) : std::string{};
+  auto const unusable = takes_of_host_ ? engine::make_folders(settings().offload) : std::string{};
   auto const left =
-      takes_of_host ? engine::room(settings().offload.folder, settings().offload.parameter_folder) : engine::Room{};
+      takes_of_host_ ? engine::room(settings().offload.folder, settings().offload.parameter_folder) : engine::Room{};
   std::array const mine{model::fingerprint(*model),
                         Fnv1a{}.characters(stage_file).value(),
                         own_id,
@@ -351,25 +373,25 @@ void EngineState::agree(Config const& config) {
   }
   run_id = all[said.size()];
   std::vector<std::uint64_t> machines(static_cast<std::size_t>(exchange().world()));
-  std::vector<engine::RankRoom> rooms(machines.size());
+  rooms_.resize(machines.size());
+  auto const needs = engine::needs_of(shard::plan_memory(blueprint.layout, blueprint.request), settings());
   for (std::size_t place = 0; place < machines.size(); ++place) {
     auto const rank = static_cast<std::size_t>(blueprint.request.places.rank_at(static_cast<int>(place)));
     auto const* const said_by = &all[place * mine.size()];
     constexpr std::size_t machine = 3;
     machines[rank] = said_by[machine];
-    rooms[rank] = {said_by[machine],
-                   {said_by[machine + 1], said_by[machine + 2], said_by[machine + 3], said_by[machine + 4],
-                    said_by[machine + 5] != 0}};
+    rooms_[rank] = {said_by[machine],
+                    {said_by[machine + 1], said_by[machine + 2], said_by[machine + 3], said_by[machine + 4],
+                     said_by[machine + 5] != 0},
+                    needs};
   }
   crossing_ = engine::crossing_warning(settings(), machines);
-  if (takes_of_host) {
-    auto const plan = shard::plan_memory(blueprint.layout, blueprint.request);
-    if (auto const short_of =
-            engine::shortage(plan, settings(), rooms, job->communicator->transport() == comm::Transport::local);
-        !short_of.empty()) {
-      throw ConfigError{short_of};
-    }
-  }
+}
+
+MemoryBytes EngineState::planned() const noexcept {
+  auto bytes = manager->memory.plan().bytes;
+  bytes.slots += channels ? channels->bytes() : 0;
+  return bytes;
 }
 
 engine::Meters EngineState::meters() const {

@@ -21,6 +21,7 @@
 #include "engine/protocol.hpp"
 #include "engine/replicas.hpp"
 #include "engine/reporting.hpp"
+#include "engine/room.hpp"
 #include "engine/share.hpp"
 #include "engine/step_book.hpp"
 #include "shard/shard_manager.hpp"
@@ -93,6 +94,8 @@ class EngineState {
   [[nodiscard]] int in_flight() const noexcept;
   /// Does this rank speak for the job, all its stages included?
   [[nodiscard]] bool speaks() const noexcept;
+  /// See AnyEngine.
+  [[nodiscard]] MemoryBytes planned() const noexcept;
 
   JobState* job;  ///< Its ranks share the states of this stage.
   engine::Share share;
@@ -129,6 +132,7 @@ class EngineState {
   void set_up(Mesh* mesh, Model const& model, Config const& config);
   void make_pipeline(Mesh& mesh, Model const& given, Config const& config);
   void agree_over_stages(std::uint64_t of_model, std::uint64_t of_schedule);
+  void expect_room() const;
   void tell_others(std::exception_ptr const& error) noexcept;
   void end_streams() noexcept;
   void agree(Config const& config);
@@ -137,6 +141,8 @@ class EngineState {
 
   int exceptions_at_start_;
   std::string crossing_;  // a warning, or empty
+  bool takes_of_host_ = false;
+  std::vector<engine::RankRoom> rooms_;  // of this stage's ranks, then of all, in order
 };
 
 }  // namespace zeroth::detail

@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <set>
 
 #include "checkpoint/saver.hpp"
 #include "comm/describe.hpp"
 #include "engine/communicators.hpp"
 #include "engine/planning.hpp"
+#include "engine/share.hpp"
 #include "stage/gather_count.hpp"
+#include "stage/pipeline_check.hpp"
 #include "stage/policy.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -101,18 +104,16 @@ std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings con
   return bytes;
 }
 
-}  // namespace
-
-Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
-  auto const blueprint = engine::make_blueprint(model.description(), config, world, options);
+/// Of what one stage of a pipeline has, or of all there is.
+Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
   auto const& [settings, layout, limits, request, pipeline] = blueprint;
   Plan result;
   result.settings = settings;
-  result.world = world;
   result.device = options.device;
   count_elements(layout, result);
   auto const memory = shard::plan_memory(layout, request);
   result.bytes = memory.bytes;
+  result.bytes.slots += pipeline.messages.bytes();
   result.padding = memory.padding;
   result.checkpoint_bytes = checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
   result.staging_bytes = checkpoint::staging_bytes(options.device == DeviceKind::cpu, settings.checkpoint.buffer_bytes);
@@ -140,8 +141,84 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
                   engine::offload_note(settings, memory), engine::parameters_note(settings, memory)};
   result.notes.push_back(engine::refused_offload(settings.offload, options.device));
   result.notes.push_back(engine::refused_same_bits(settings, options.transport));
+  result.notes.push_back(engine::refused_pipeline(settings, options.transport, options.device));
   result.other_ranks = engine::ranks_note(blueprint);
   std::erase(result.notes, std::string{});
+  return result;
+}
+
+/// Notes of all stages, those that not all have with the name of the first one that has them.
+std::vector<std::string> notes_of(std::vector<Plan> const& stages) {
+  std::vector<std::string> notes;
+  std::set<std::string> known;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    for (auto const& note : stages[stage].notes) {
+      bool const all_have = std::ranges::all_of(
+          stages, [&](Plan const& each) { return std::ranges::find(each.notes, note) != each.notes.end(); });
+      if (known.insert(note).second) {
+        notes.push_back(all_have ? note : fmt::format("stage {} of the pipeline: {}", stage, note));
+      }
+    }
+  }
+  return notes;
+}
+
+PlannedStage row_of(Plan const& plan, model::Description const& model, engine::StagePlan const& stage) {
+  return {.first_unit = model.units.front().name,
+          .units = plan.units,
+          .parameter_count = plan.parameter_count,
+          .in_flight = stage.script.slots.most_activations,
+          .message_bytes = stage.messages.bytes(),
+          .bytes = plan.bytes,
+          .padding = plan.padding};
+}
+
+/// Of a pipeline.
+Plan plan_of_stages(model::Description const& whole, Config const& config, int world, PlanOptions const& options) {
+  auto const stages = config.pipeline().stages;
+  auto const data_ranks = engine::ranks_of_stage(config, world);
+  std::vector<Plan> plans;
+  std::vector<PlannedStage> rows;
+  for (int stage = 0; stage < stages; ++stage) {
+    engine::Share share{whole, config.pipeline(), stage};
+    auto const part = share.take_part();
+    auto const blueprint = engine::make_blueprint(part, whole, config, data_ranks, options);
+    if (stage == 0) {
+      stage::check(engine::lists_of(blueprint.settings), engine::size_of(blueprint.settings));
+    }
+    plans.push_back(plan_of(blueprint, options));
+    rows.push_back(row_of(plans.back(), part, blueprint.pipeline));
+  }
+  auto const largest = std::ranges::max_element(rows, {}, [](PlannedStage const& row) { return row.bytes.total(); });
+  auto const at = static_cast<std::size_t>(largest - rows.begin());
+  auto result = plans[at];
+  result.largest_stage = at;
+  result.notes = notes_of(plans);
+  result.pipeline = std::move(rows);
+  result.parameter_count = result.padded_count = result.units = result.flat_units = result.checkpoint_bytes = 0;
+  for (auto const& plan : plans) {
+    result.parameter_count += plan.parameter_count;
+    result.padded_count += plan.padded_count;
+    result.units += plan.units;
+    result.flat_units += plan.flat_units;
+    result.checkpoint_bytes += plan.checkpoint_bytes;
+    if (plan.largest_flat_unit_count > result.largest_flat_unit_count) {
+      result.largest_flat_unit = plan.largest_flat_unit;
+      result.largest_flat_unit_count = plan.largest_flat_unit_count;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
+  auto const& whole = model.description();
+  auto const stages = config.pipeline().stages;
+  auto result = stages > 1 ? plan_of_stages(whole, config, world, options)
+                           : plan_of(engine::make_blueprint(whole, whole, config, world, options), options);
+  result.world = world;
+  result.data_ranks = world / stages;
   return result;
 }
 
@@ -267,9 +344,28 @@ std::string offload_lines(Plan const& plan) {
       offload.write_behind ? "written behind" : "written before the next", readable(tier.read_bytes));
 }
 
+std::string pipeline_lines(Plan const& plan) {
+  if (plan.pipeline.empty()) {
+    return {};
+  }
+  auto text = fmt::format("pipeline: {} stages of {} rank{}, {}\n", plan.pipeline.size(), plan.data_ranks,
+                          plan.data_ranks == 1 ? "" : "s", name_of(plan.settings.pipeline.schedule));
+  for (std::size_t stage = 0; stage < plan.pipeline.size(); ++stage) {
+    auto const& row = plan.pipeline[stage];
+    text += fmt::format(
+        "  stage {}: {} unit{} from \"{}\" on, {} parameters, {} micro-step{} in flight, {} of messages, {} in all{}\n",
+        stage, row.units, row.units == 1 ? "" : "s", row.first_unit, row.parameter_count, row.in_flight,
+        row.in_flight == 1 ? "" : "s", readable(row.message_bytes), readable(row.bytes.total()),
+        stage == plan.largest_stage ? "; what follows is its" : "");
+  }
+  return text;
+}
+
 std::string decisions(Plan const& plan) {
   auto const& settings = plan.settings;
-  auto const place = [&](bool shards, int ranks) { return !shards ? "whole" : ranks < plan.world ? "group" : "shard"; };
+  auto const place = [&](bool shards, int ranks) {
+    return !shards ? "whole" : ranks < plan.data_ranks ? "group" : "shard";
+  };
   auto text = fmt::format(
       "placements: parameters {}, gradients {}, optimizer {}\n", place(plan.shards_parameters, plan.parameter_ranks),
       place(plan.shards_gradients, plan.gradient_ranks), place(plan.shards_optimizer, plan.optimizer_ranks));
@@ -281,7 +377,7 @@ std::string decisions(Plan const& plan) {
   text += offload_lines(plan) + parameters_disk_line(plan);
   text += dtypes_lines(settings);
   text += fmt::format("batch: {} = {} samples x {} micro-steps x {} ranks\n", settings.batch.train,
-                      settings.batch.micro, settings.batch.accumulation, plan.world);
+                      settings.batch.micro, settings.batch.accumulation, plan.data_ranks);
   text += fmt::format("on another number of ranks the same global batch has {}{}\n",
                       plan.other_ranks.empty() ? "the same bits" : "other roundings: ", plan.other_ranks);
   text += slots_lines(plan);
@@ -307,8 +403,9 @@ std::string explain_plan(Plan const& plan) {
   auto text =
       fmt::format("stage {}, {} rank{}, {} parameters ({} with padding) in {} flat units\n", plan.settings.stage,
                   plan.world, plan.world == 1 ? "" : "s", plan.parameter_count, plan.padded_count, plan.flat_units);
-  text += decisions(plan);
-  text += "each rank holds:\n";
+  text += pipeline_lines(plan) + decisions(plan);
+  text +=
+      plan.pipeline.empty() ? "each rank holds:\n" : fmt::format("each rank of stage {} holds:\n", plan.largest_stage);
   text += fmt::format("  parameters {}\n", megabytes(plan.bytes.parameters));
   text += fmt::format("  gradients  {}\n", megabytes(plan.bytes.gradients));
   text += fmt::format("  optimizer  {}\n", megabytes(plan.bytes.optimizer));

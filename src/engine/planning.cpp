@@ -2,6 +2,7 @@
 #include "engine/planning.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -11,6 +12,7 @@
 #include "shard/route.hpp"
 #include "stage/buckets.hpp"
 #include "stage/policy.hpp"
+#include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::engine {
@@ -34,22 +36,53 @@ std::int64_t staging_bytes(shard::Layout const& layout, shard::PlanRequest const
   return most;
 }
 
+std::int64_t largest_unit(shard::Layout const& layout) noexcept {
+  std::int64_t largest = 1;
+  for (auto const& flat : layout.flats()) {
+    largest = std::max(largest, flat.padded_count());
+  }
+  return largest;
+}
+
 }  // namespace
 
-Blueprint make_blueprint(model::Description const& model, Config const& config, int world, PlanOptions const& options) {
+int ranks_of_stage(Config const& config, int world) {
+  auto const stages = config.pipeline().stages;
+  if (world % stages != 0) {
+    std::vector<int> allowed;
+    for (int count = 1; count <= world; ++count) {
+      if (world % count == 0) {
+        allowed.push_back(count);
+      }
+    }
+    throw ConfigError{fmt::format("{}: zeroth.mesh.pipeline is {}, which does not divide {} ranks; allowed: {}",
+                                  config.source(), stages, world, fmt::join(allowed, ", "))};
+  }
+  return world / stages;
+}
+
+std::string refused_pipeline(Settings const& settings, comm::Transport transport, DeviceKind device) {
+  if (settings.pipeline.stages == 1 || (transport != comm::Transport::nccl && device == DeviceKind::cpu)) {
+    return {};
+  }
+  return fmt::format(
+      "zeroth.mesh.pipeline is {} on transport {} of device {}: pipelines are for CPUs; allowed here is 1",
+      settings.pipeline.stages, comm::name_of(transport), device == DeviceKind::cpu ? "cpu" : "cuda");
+}
+
+Blueprint make_blueprint(model::Description const& model, model::Description const& whole, Config const& config,
+                         int world, PlanOptions const& options) {
   if (auto const stages = config.pipeline().stages; stages > 1 && model.stage.stages == 1) {
     throw ConfigError{
         fmt::format("{}: zeroth.mesh.pipeline is {}, and stages of a pipeline are what an engine on a "
                     "zeroth::Mesh has: build it on one, with micro-steps by AnyEngine::schedule(); all "
-                    "else, plans and simulations too, needs zeroth.mesh.pipeline 1",
+                    "else needs zeroth.mesh.pipeline 1",
                     config.source(), stages)};
   }
   shard::Layout layout{model, world};
-  std::int64_t largest_unit = 1;
-  for (auto const& flat : layout.flats()) {
-    largest_unit = std::max(largest_unit, flat.padded_count());
-  }
-  auto settings = config.settings(world, largest_unit);
+  auto const largest_here = largest_unit(layout);
+  auto settings =
+      config.settings(world, model.stage.stages > 1 ? largest_unit(shard::Layout{whole, world}) : largest_here);
   if (settings.persistence.param_count > 0) {
     // At every stage: squares are summed by flat units, and stages are to have the same norm.
     layout = shard::Layout{model, world, settings.persistence};
@@ -76,7 +109,7 @@ Blueprint make_blueprint(model::Description const& model, Config const& config, 
   request.gradient_slots = limits.gradient_slots;
   auto const bucket_limit = limits.bucket_units == std::numeric_limits<int>::max()
                                 ? limits.bucket_count
-                                : std::min(limits.bucket_count, most_in_slots(limits.bucket_units, largest_unit));
+                                : std::min(limits.bucket_count, most_in_slots(limits.bucket_units, largest_here));
   request.largest_bucket_count = stage::Buckets::largest_count(layout, bucket_limit);
   request.comm_staging_bytes = staging_bytes(layout, request, options.transport);
   request.poison = settings.poison;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/stage_plan.hpp"
 #include "shard/layout.hpp"
@@ -15,9 +16,7 @@
 
 namespace zeroth::engine {
 
-/// All that follows from (model, config, world) and PlanOptions alone. `model` is all of one, or what a stage of a
-/// pipeline has of it, and `world` the ranks that share it. Throws ConfigError for a file that asks for a pipeline,
-/// where `model` is all of one.
+/// All that follows from (model, config, world) and PlanOptions alone.
 struct Blueprint {
   Settings settings;
   shard::Layout layout;
@@ -25,8 +24,16 @@ struct Blueprint {
   shard::PlanRequest request;
   StagePlan pipeline;  ///< Empty with one stage.
 };
-[[nodiscard]] Blueprint make_blueprint(model::Description const& model, Config const& config, int world,
-                                       PlanOptions const& options);
+/// `model` is all of `whole`, or what a stage of a pipeline has of it, and `world` the ranks that share it. Sizes that
+/// are "auto" follow `whole`, so that all stages have the same. Throws ConfigError for a file that asks for a pipeline
+/// where `model` is no stage's.
+[[nodiscard]] Blueprint make_blueprint(model::Description const& model, model::Description const& whole,
+                                       Config const& config, int world, PlanOptions const& options);
+
+/// Of `world` ranks, those of one stage. Throws ConfigError where the file's stages do not divide them.
+[[nodiscard]] int ranks_of_stage(Config const& config, int world);
+/// Why there are no pipelines on such devices. Empty: there are, or the file asks for none.
+[[nodiscard]] std::string refused_pipeline(Settings const& settings, comm::Transport transport, DeviceKind device);
 
 /// Where overlap is asked for and stage3_max_live_parameters leaves turns without prefetch: which key, its value, and
 /// what it would have to be. Empty otherwise.

@@ -134,15 +134,31 @@ Disk disk_of(std::filesystem::path const& folder) {
   return {static_cast<std::uint64_t>(system.f_bavail) * system.f_frsize, std::uint64_t{status.st_dev}};
 }
 
-/// A disk that has not what `of_each` rank asks for.
-std::string shortage_of_disk(std::uint64_t of_each, std::uint64_t left, std::string const& folders,
-                             std::uint64_t ranks_here, std::size_t rank, std::string_view advice) {
-  return fmt::format(
-      "the plan asks for {} on the disk of {} for each of {} on the machine of rank {}, and {} are free "
-      "there; {}",
-      mebibytes(of_each), folders, ranks_here == 1 ? "1 rank" : fmt::format("{} ranks", ranks_here), rank,
-      mebibytes(left), advice);
-}
+/// What the ranks of a machine take together, and how many they are.
+struct Together {
+  std::uint64_t ranks = 0;
+  Needs needs;
+  bool alike = true;  ///< Takes each as much as any other?
+
+  void add(Needs const& more) {
+    alike = alike && more.memory * ranks == needs.memory && more.disk * ranks == needs.disk &&
+            more.parameters_disk * ranks == needs.parameters_disk;
+    ++ranks;
+    needs.memory += more.memory;
+    needs.disk += more.disk;
+    needs.parameters_disk += more.parameters_disk;
+  }
+  /// "the plan asks for 100.0 MiB of memory for each of 2 ranks on the machine of rank 0", or what they ask for in all.
+  [[nodiscard]] std::string asked(std::uint64_t all, std::string const& what, std::size_t rank) const {
+    auto const counted = ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
+    return alike ? fmt::format("the plan asks for {} {} for each of {} on the machine of rank {}",
+                               mebibytes(all / ranks), what, counted, rank)
+                 : fmt::format(
+                       "the plans of {} on the machine of rank {}, of several stages of a pipeline, ask for {} "
+                       "{} together",
+                       counted, rank, mebibytes(all), what);
+  }
+};
 
 }  // namespace
 
@@ -181,51 +197,83 @@ std::string make_folders(OffloadSettings const& offload) {
   return {};
 }
 
+namespace {
+
+std::uint64_t bytes_for_saves(Settings const& settings) {
+  auto const buffer = settings.checkpoint.buffer_bytes;
+  return buffer > 0 ? static_cast<std::uint64_t>(checkpoint::staging_bytes(true, buffer)) : 0;
+}
+
+/// Where the host's memory is a tier, all else is in the memory of a GPU.
+bool beside_gpu(shard::MemoryPlan const& plan) noexcept { return plan.disk.tier == shard::Tier::host; }
+
+std::string shortage_of_memory(shard::MemoryPlan const& plan, Settings const& settings, Together const& here,
+                               std::uint64_t here_bytes, std::size_t rank, std::string const& left) {
+  auto const staging = bytes_for_saves(settings);
+  auto const kind = fmt::format("of {}{}", beside_gpu(plan) ? "pinned memory of the host" : "memory",
+                                staging > 0 ? fmt::format(", {} of it for saves (zeroth.checkpoint.buffer_bytes),",
+                                                          mebibytes(here.alike ? staging : staging * here.ranks))
+                                            : "");
+  return fmt::format("{}, and {}; {}{}", here.asked(here_bytes, kind, rank), left, what_holds_less(plan, settings),
+                     settings.stage == 3 ? "; `zeroth plan --device-memory` says what fits"
+                                         : "; a higher zero_optimization.stage holds less");
+}
+
+/// A disk that has not what ranks ask for.
+std::string shortage_of_disk(Together const& here, std::uint64_t bytes, std::uint64_t left, std::string const& folders,
+                             std::size_t rank, std::string_view advice) {
+  return fmt::format("{}, and {} are free there; {}",
+                     here.asked(bytes, fmt::format("on the disk of {}", folders), rank), mebibytes(left), advice);
+}
+
+}  // namespace
+
+Needs needs_of(shard::MemoryPlan const& plan, Settings const& settings) {
+  bool const beside = beside_gpu(plan);
+  return {
+      .memory = static_cast<std::uint64_t>(beside ? plan.disk.bytes : plan.bytes.total()) + bytes_for_saves(settings),
+      .disk = beside ? 0 : static_cast<std::uint64_t>(plan.disk.bytes),
+      .parameters_disk = static_cast<std::uint64_t>(plan.parameters_disk.bytes)};
+}
+
 std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, std::span<RankRoom const> ranks,
                      bool in_one_process) {
-  std::map<std::uint64_t, std::uint64_t> on_machine;
+  std::map<std::uint64_t, Together> on_machine;
+  Together everywhere;
   for (auto const& rank : ranks) {
-    ++on_machine[rank.machine];
+    on_machine[rank.machine].add(rank.needs);
+    everywhere.add(rank.needs);
   }
-  // Where the host's memory is a tier, all else is in the memory of a GPU.
-  bool const beside_gpu = plan.disk.tier == shard::Tier::host;
-  auto const buffer = settings.checkpoint.buffer_bytes;
-  auto const staging = buffer > 0 ? static_cast<std::uint64_t>(checkpoint::staging_bytes(true, buffer)) : 0;
-  auto const memory = static_cast<std::uint64_t>(beside_gpu ? plan.disk.bytes : plan.bytes.total()) + staging;
-  auto const disk = static_cast<std::uint64_t>(beside_gpu ? 0 : plan.disk.bytes);
-  auto const parameters_disk = static_cast<std::uint64_t>(plan.parameters_disk.bytes);
+  auto const& offload = settings.offload;
+  auto const of_states = fmt::format("{} (zero_optimization.offload_optimizer.nvme_path)", offload.folder.string());
+  auto const of_parameters =
+      fmt::format("{} (zero_optimization.offload_param.nvme_path)", offload.parameter_folder.string());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    auto const& [machine, room] = ranks[i];
-    auto const here = on_machine[machine];
-    auto const in_process = in_one_process ? ranks.size() : 1;
-    bool const limited = room.memory_of_process < in_process * memory;
-    if (limited || room.memory_of_machine < here * memory) {
-      return fmt::format(
-          "the plan asks for {} of {}{} for each of {} on the machine of rank {}, and {} are left {}; {}{}",
-          mebibytes(memory), beside_gpu ? "pinned memory of the host" : "memory",
-          staging > 0 ? fmt::format(", {} of it for saves (zeroth.checkpoint.buffer_bytes),", mebibytes(staging)) : "",
-          here == 1 ? "1 rank" : fmt::format("{} ranks", here), i,
-          mebibytes(limited ? room.memory_of_process : room.memory_of_machine),
-          limited ? fmt::format("by the limits of {} (ulimit -v, ulimit -d)",
-                                in_process == 1 ? "its process" : "the process of all")
-                  : "there (free memory, and control groups' limits)",
-          what_holds_less(plan, settings),
-          settings.stage == 3 ? "; `zeroth plan --device-memory` says what fits"
-                              : "; a higher zero_optimization.stage holds less");
+    auto const& [machine, room, own] = ranks[i];
+    auto const& here = on_machine[machine];
+    if (room.memory_of_process < (in_one_process ? everywhere.needs.memory : own.memory)) {
+      bool const alone = !in_one_process || ranks.size() == 1;
+      return shortage_of_memory(
+          plan, settings, here, here.needs.memory, i,
+          fmt::format("{} are left by the limits of {} (ulimit -v, ulimit -d)", mebibytes(room.memory_of_process),
+                      alone ? "its process" : "the process of all"));
     }
-    auto const& offload = settings.offload;
-    auto const of_states = fmt::format("{} (zero_optimization.offload_optimizer.nvme_path)", offload.folder.string());
-    auto const of_parameters =
-        fmt::format("{} (zero_optimization.offload_param.nvme_path)", offload.parameter_folder.string());
-    if (room.one_disk && room.disk < here * (disk + parameters_disk)) {
-      return shortage_of_disk(disk + parameters_disk, room.disk, fmt::format("{} and {}", of_states, of_parameters),
-                              here, i, "a lower ratio or a higher max_in_cpu takes less");
+    if (room.memory_of_machine < here.needs.memory) {
+      return shortage_of_memory(plan, settings, here, here.needs.memory, i,
+                                fmt::format("{} are left there (free memory, and control groups' limits)",
+                                            mebibytes(room.memory_of_machine)));
     }
-    if (room.disk < here * disk) {
-      return shortage_of_disk(disk, room.disk, of_states, here, i, "a lower ratio takes less");
+    auto const& needs = here.needs;
+    if (room.one_disk && room.disk < needs.disk + needs.parameters_disk) {
+      return shortage_of_disk(here, needs.disk + needs.parameters_disk, room.disk,
+                              fmt::format("{} and {}", of_states, of_parameters), i,
+                              "a lower ratio or a higher max_in_cpu takes less");
     }
-    if (room.parameters_disk < here * parameters_disk) {
-      return shortage_of_disk(parameters_disk, room.parameters_disk, of_parameters, here, i,
+    if (room.disk < needs.disk) {
+      return shortage_of_disk(here, needs.disk, room.disk, of_states, i, "a lower ratio takes less");
+    }
+    if (room.parameters_disk < needs.parameters_disk) {
+      return shortage_of_disk(here, needs.parameters_disk, room.parameters_disk, of_parameters, i,
                               "a higher max_in_cpu takes less");
     }
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Whether there is room for what a plan asks for: memory and disk that this machine has left.
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -26,13 +28,44 @@ struct Room {
 /// no file can be made, and why.
 [[nodiscard]] std::string make_folders(OffloadSettings const& offload);
 
+/// Bytes that a rank takes of its machine.
+struct Needs {
+  std::uint64_t memory = 0;           ///< What saves will hold included.
+  std::uint64_t disk = 0;             ///< For the optimizer's states.
+  std::uint64_t parameters_disk = 0;  ///< Likewise for parameters.
+  friend bool operator==(Needs const&, Needs const&) = default;
+};
+/// Of a rank that holds `plan`.
+[[nodiscard]] Needs needs_of(shard::MemoryPlan const& plan, Settings const& settings);
+
 /// A rank, as all know it.
 struct RankRoom {
   std::uint64_t machine = 0;  ///< The same for ranks of one.
   Room room;
+  Needs needs = {};
+
+  static constexpr std::size_t count = 9;  ///< Of numbers().
+  /// What ranks send each other.
+  [[nodiscard]] std::array<std::uint64_t, count> numbers() const noexcept {
+    return {machine,
+            room.memory_of_machine,
+            room.memory_of_process,
+            room.disk,
+            room.parameters_disk,
+            room.one_disk,
+            needs.memory,
+            needs.disk,
+            needs.parameters_disk};
+  }
+  [[nodiscard]] static RankRoom of(std::span<std::uint64_t const, count> numbers) noexcept {
+    return {numbers[0],
+            {numbers[1], numbers[2], numbers[3], numbers[4], numbers[5] != 0},
+            {numbers[6], numbers[7], numbers[8]}};
+  }
 };
-/// What of this machine there is not enough of for ranks that each hold `plan`: which, how much, what limits it, and
-/// what to do. Empty if there is. The same on all ranks. `in_one_process` is whether all ranks are.
+/// What of a machine there is not enough of for `ranks`, which are those of the job: which, how much, what limits it,
+/// and what to do, for one that holds `plan`. Empty if there is. The same on all ranks of one stage of a pipeline.
+/// `in_one_process` is whether all ranks are.
 [[nodiscard]] std::string shortage(shard::MemoryPlan const& plan, Settings const& settings,
                                    std::span<RankRoom const> ranks, bool in_one_process);
 

@@ -30,6 +30,12 @@ StagePlan stage_plan_of(model::Description const& part, Settings const& settings
                     "are up to {}",
                     source, settings.batch.accumulation, settings.pipeline.stages, most)};
   }
+  if (settings.replay_every > 0) {
+    throw ConfigError{
+        fmt::format("{}: zeroth.replay_every is {}, and zeroth.mesh.pipeline is {}: a micro-step of a "
+                    "pipeline does not run twice; allowed there is 0",
+                    source, settings.replay_every, settings.pipeline.stages)};
+  }
   auto const& [stage, stages, chunks, most_input, most_output] = part.stage;
   StagePlan plan;
   auto& [actions, slots] = plan.script;
@@ -42,8 +48,17 @@ StagePlan stage_plan_of(model::Description const& part, Settings const& settings
     auto const end = chunk + 1 < chunks.size() ? chunks[chunk + 1] : static_cast<std::uint32_t>(part.units.size());
     plan.sweeps.push_back({action.phase, chunks[chunk], end});
   }
-  plan.messages = {most_input * settings.batch.micro, most_output * settings.batch.micro, settings.precision.compute,
-                   slots.most_inputs, slots.most_gradients};
+  auto const of_batch = [&](std::int64_t per_sample) {
+    auto const limit = model::largest_count / settings.batch.micro / (slots.most_inputs + slots.most_gradients + 2);
+    ZEROTH_EXPECTS(
+        per_sample <= limit,
+        fmt::format("{} elements of a sample (UnitOptions::input_per_sample) in {} samples and {} micro-steps "
+                    "in flight are more than memory has; allowed here are up to {}",
+                    per_sample, settings.batch.micro, slots.most_activations, limit));
+    return per_sample * settings.batch.micro;
+  };
+  plan.messages = {of_batch(most_input), of_batch(most_output), settings.precision.compute, slots.most_inputs,
+                   slots.most_gradients};
   return plan;
 }
 

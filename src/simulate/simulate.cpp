@@ -166,7 +166,7 @@ void check(Model const& model, int world, std::span<UnitWork const> work, Option
 
 /// What the engine of each rank will split.
 ExpectedSplits splits_of_engine(Model const& model, Config const& config, int world) {
-  auto const blueprint = engine::make_blueprint(model.description(), config, world, {});
+  auto const blueprint = engine::make_blueprint(model.description(), model.description(), config, world, {});
   auto const places = blueprint.request.places;
   return [places, splits = engine::splits_of(blueprint.settings, blueprint.request)](std::size_t split, int rank) {
     return comm::SplitRequest{splits.at(split).color(places, rank), places.place_of(rank)};

@@ -5,12 +5,15 @@
 
 #include "config/config_support.hpp"
 #include "support/catch.hpp"
+#include "support/thrown.hpp"
 
 namespace zeroth {
 namespace {
 
+using Catch::Contains;
 using testing::problems_of;
 using testing::settings_of;
+using testing::thrown;
 
 TEST_CASE("Every key arrives") {
   auto const settings = settings_of(R"(
@@ -279,6 +282,39 @@ TEST_CASE("Groups are what the keys of DeepSpeed's or zeroth.group_size say, and
   CHECK(sums.size == 8);
   CHECK(sums.two_level_sums);
   CHECK_FALSE(sums.cut_parameters);
+}
+
+TEST_CASE("A pipeline's schedule, chunks and partition are what the file says, and fit together") {
+  auto const pipeline = [](char const* members) {
+    return settings_of(fmt::format(R"("gradient_accumulation_steps": 4, "zeroth": {{{}}})", members), 1).pipeline;
+  };
+  auto const none = pipeline("");
+  CHECK(none.stages == 1);
+  CHECK(none.schedule == PipelineSchedule::one_forward_one_backward);
+  CHECK(none.partition == PipelinePartition::parameters);
+  CHECK(none.all_chunks() == 1);
+  auto const chunks = pipeline(
+      R"("mesh": {"pipeline": 2}, "pipeline": {"schedule": "interleaved_1f1b", "chunks": 3, "partition": "flops"})");
+  CHECK(chunks.schedule == PipelineSchedule::interleaved);
+  CHECK(chunks.all_chunks() == 6);
+  CHECK(chunks.partition == PipelinePartition::flops);
+  CHECK(pipeline(R"("pipeline": {"schedule": "zb_h1", "partition": "units"})").schedule ==
+        PipelineSchedule::zero_bubble);
+  auto const file = pipeline(R"("pipeline": {"schedule": "file", "schedule_file": "s.csv", "chunks": 2})");
+  CHECK(file.schedule_file == "s.csv");
+  CHECK(file.all_chunks() == 1);  // one stage has one chunk
+
+  auto const refused = [&](char const* members) { return thrown<ConfigError>([&] { pipeline(members); }); };
+  CHECK_THAT(refused(R"("pipeline": {"schedule": "interleaved_1f1b"})"),
+             Contains("zeroth.pipeline.chunks: 1, but zeroth.pipeline.schedule \"interleaved_1f1b\" takes turns"));
+  CHECK_THAT(refused(R"("pipeline": {"schedule": "zb_h1", "chunks": 2})"),
+             Contains("zeroth.pipeline.chunks: 2, but a stage has one chunk by zeroth.pipeline.schedule \"zb_h1\""));
+  CHECK_THAT(refused(R"("mesh": {"pipeline": 3}, "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2})"),
+             Contains("3, which does not divide gradient_accumulation_steps, 4; multiples of 3 are allowed"));
+  CHECK_THAT(refused(R"("pipeline": {"schedule": "file"})"),
+             Contains("zeroth.pipeline.schedule_file: is not there, but zeroth.pipeline.schedule is \"file\""));
+  CHECK_THAT(refused(R"("pipeline": {"schedule_file": "s.csv"})"),
+             Contains("zeroth.pipeline.schedule_file: is there, but zeroth.pipeline.schedule is \"1f1b\""));
 }
 
 TEST_CASE("Loss is scaled for fp16 only") {

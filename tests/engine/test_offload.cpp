@@ -371,6 +371,15 @@ namespace {
 
 constexpr auto unlimited = std::numeric_limits<std::uint64_t>::max();
 
+/// For ranks that each hold `plan`.
+std::string shortage_of(shard::MemoryPlan const& plan, Settings const& settings, std::vector<engine::RankRoom> ranks,
+                        bool in_one_process) {
+  for (auto& rank : ranks) {
+    rank.needs = engine::needs_of(plan, settings);
+  }
+  return engine::shortage(plan, settings, ranks, in_one_process);
+}
+
 std::string shortage(std::vector<engine::RankRoom> const& ranks, bool in_one_process, OffloadDevice device,
                      std::int64_t buffer_bytes = 0) {
   shard::MemoryPlan plan;
@@ -382,7 +391,7 @@ std::string shortage(std::vector<engine::RankRoom> const& ranks, bool in_one_pro
   settings.offload.optimizer = device;
   settings.offload.folder = "/nvme";
   settings.checkpoint.buffer_bytes = buffer_bytes;
-  return engine::shortage(plan, settings, ranks, in_one_process);
+  return shortage_of(plan, settings, ranks, in_one_process);
 }
 
 }  // namespace
@@ -424,6 +433,38 @@ TEST_CASE("what there is not enough of is said before anything is allocated") {
                       "rank on the machine of rank 0, and 111.0 MiB are left there"));
 }
 
+TEST_CASE("ranks of all stages of a pipeline that share a machine count, each with what its stage holds") {
+  auto const mib = [](std::uint64_t count) { return count << 20U; };
+  shard::MemoryPlan plan;
+  plan.bytes.parameters = 100 << 20;
+  Settings settings;
+  settings.stage = 3;
+  auto const rank = [&](std::uint64_t machine, std::uint64_t memory, std::uint64_t needed) {
+    return engine::RankRoom{machine, {memory, unlimited, unlimited, unlimited}, {mib(needed), 0, 0}};
+  };
+  // Ranks 0 and 2 share a machine, and 1 and 3.
+  std::vector ranks{rank(1, mib(300), 100), rank(2, mib(250), 100), rank(1, mib(300), 150), rank(2, mib(250), 150)};
+  CHECK(engine::shortage(plan, settings, ranks, false).empty());
+  ranks[3].room.memory_of_machine -= 1;
+  CHECK_THAT(engine::shortage(plan, settings, ranks, false),
+             Contains("the plans of 2 ranks on the machine of rank 3, of several stages of a pipeline, ask for 250.0 "
+                      "MiB of memory together, and 250.0 MiB are left there"));
+  ranks[3].room = {mib(250), mib(499), unlimited, unlimited};
+  CHECK(engine::shortage(plan, settings, ranks, false).empty());
+  CHECK_THAT(engine::shortage(plan, settings, ranks, true),
+             Contains("and 499.0 MiB are left by the limits of the process of all"));
+  std::vector disks{rank(1, unlimited, 0), rank(1, unlimited, 0)};
+  disks[0].needs.disk = mib(10);
+  disks[1].needs.disk = mib(30);
+  disks[0].room.disk = disks[1].room.disk = mib(40);
+  CHECK(engine::shortage(plan, settings, disks, false).empty());
+  disks[1].room.disk -= 1;
+  CHECK_THAT(engine::shortage(plan, settings, disks, false), Contains("ask for 40.0 MiB on the disk of"));
+  for (auto const& each : ranks) {
+    CHECK(engine::RankRoom::of(each.numbers()).numbers() == each.numbers());
+  }
+}
+
 TEST_CASE("beside a GPU the host's memory has to hold what is offloaded, and no more") {
   auto const mib = [](std::uint64_t count) { return count << 20U; };
   shard::MemoryPlan plan;
@@ -434,9 +475,9 @@ TEST_CASE("beside a GPU the host's memory has to hold what is offloaded, and no 
   settings.stage = 2;
   settings.offload.optimizer = OffloadDevice::cpu;
   std::vector<engine::RankRoom> ranks{{1, {mib(200), unlimited, 0}}, {1, {mib(200), unlimited, 0}}};
-  CHECK(engine::shortage(plan, settings, ranks, false).empty());
+  CHECK(shortage_of(plan, settings, ranks, false).empty());
   ranks[1].room.memory_of_machine -= 1;
-  CHECK_THAT(engine::shortage(plan, settings, ranks, false),
+  CHECK_THAT(shortage_of(plan, settings, ranks, false),
              Contains("the plan asks for 100.0 MiB of pinned memory of the host for each of 2 ranks on the machine of "
                       "rank 1, and 200.0 MiB are left there") &&
                  Contains("a lower zero_optimization.offload_optimizer.ratio takes less; a higher"));
@@ -454,7 +495,7 @@ TEST_CASE("two files on one disk need room for both") {
   settings.offload.parameter_folder = "/parameters";
   auto const shortage = [&](std::uint64_t disk, std::uint64_t parameters_disk, bool one_disk) {
     std::vector<engine::RankRoom> const ranks{{1, {unlimited, unlimited, disk, parameters_disk, one_disk}}};
-    return engine::shortage(plan, settings, ranks, false);
+    return shortage_of(plan, settings, ranks, false);
   };
   CHECK(shortage(mib(200), mib(100), false).empty());
   CHECK(shortage(mib(300), mib(300), true).empty());

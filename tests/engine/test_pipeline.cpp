@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -12,6 +13,7 @@
 #include "engine/partition.hpp"
 #include "parity/pipeline.hpp"
 #include "support/catch.hpp"
+#include "support/folder.hpp"
 #include "support/job.hpp"
 #include "support/thrown.hpp"
 
@@ -83,13 +85,83 @@ TEST_CASE("stages that do not divide the ranks are refused with those that do") 
 TEST_CASE("an engine without a mesh refuses a file that asks for a pipeline") {
   auto const config = config_of(2);
   Chain const chain;
-  CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(plan(chain.model, config, 2)); }),
-             Contains("zeroth.mesh.pipeline is 2"));
   CHECK_THAT(messages_of(run_job(2,
                                  [&](Job& job) {
                                    Engine<float> const engine{job, chain.model, config};
                                  })),
              Contains("zeroth.mesh.pipeline is 2") && Contains("zeroth::Mesh"));
+}
+
+TEST_CASE("a plan of a pipeline is what the ranks of each stage hold") {
+  Chain const chain;
+  constexpr int data = 2;
+  for (int const stages : {1, 2, 4}) {
+    for (auto const* const schedule : {"gpipe", "1f1b"}) {
+      for (int zero = 0; zero <= 3; ++zero) {
+        auto const config =
+            config_of(stages, R"(, "bf16": {"enabled": true})",
+                      fmt::format(R"(, "pipeline": {{"schedule": "{}"}})", schedule))
+                .with(fmt::format(R"({{"zero_optimization": {{"stage": {}, "reduce_bucket_size": "auto"}}}})", zero));
+        INFO(fmt::format("{} stages, {}, ZeRO {}", stages, schedule, zero));
+        int const world = stages * data;
+        std::vector<MemoryBytes> planned(static_cast<std::size_t>(world)), peaks(planned);
+        std::vector<int> in_flight(planned.size());
+        REQUIRE(messages_of(run_job(world, [&](Job& job) {
+                  auto const rank = static_cast<std::size_t>(job.rank());
+                  Mesh mesh{job, config};
+                  Engine<bf16> engine{mesh, chain.model, config};
+                  for (int step = 0; step < 2; ++step) {
+                    run_actions(engine, chain, {}, step, false);
+                    engine.step();
+                  }
+                  engine.finish();
+                  planned[rank] = engine.planned();
+                  peaks[rank] = engine.peak();
+                  in_flight[rank] = engine.in_flight();
+                })).empty());
+        auto const whole = plan(chain.model, config, world);
+        CHECK(whole.world == world);
+        CHECK(whole.data_ranks == data);
+        CHECK(whole.units == 7);
+        CHECK(whole.parameter_count == 1108);
+        REQUIRE(whole.pipeline.size() == (stages == 1 ? 0U : static_cast<std::size_t>(stages)));
+        for (std::size_t rank = 0; rank < planned.size(); ++rank) {
+          INFO("rank " << rank);
+          auto const& bytes = stages == 1 ? whole.bytes : whole.pipeline[rank / data].bytes;
+          CHECK(bytes == planned[rank]);
+          CHECK(bytes == peaks[rank]);
+          CHECK(whole.bytes.total() >= bytes.total());
+          CHECK((stages == 1 || whole.pipeline[rank / data].in_flight == in_flight[rank]));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("sizes that are auto follow the whole model's largest unit at every stage") {
+  Model model;
+  auto const large = model.unit("large");
+  static_cast<void>(model.param(large, "a", {5000}, Constant{0}));
+  auto const small = model.unit("small", {.input_per_sample = 4});
+  static_cast<void>(model.param(small, "b", {10}, Constant{0}));
+  auto const of = [](int stages) {
+    return config_of(stages, "")
+        .with(R"({"zero_optimization": {"reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto"}})");
+  };
+  auto const one = plan(model, of(1), 1).settings;
+  auto const two = plan(model, of(2), 2);
+  CHECK(one.prefetch_count > 4000);
+  CHECK(two.settings.prefetch_count == one.prefetch_count);
+  CHECK(two.largest_stage == 0);
+  CHECK(two.pipeline[1].first_unit == "small");
+  CHECK(two.pipeline[1].bytes.total() < two.bytes.total());
+  CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(plan(model, of(2), 3)); }),
+             Contains("zeroth.mesh.pipeline is 2, which does not divide 3 ranks; allowed: 1, 3"));
+  CHECK_THAT(explain_plan(two), Contains("pipeline: 2 stages of 1 rank, 1f1b\n  stage 0: 1 unit from \"large\" on, "
+                                         "5000 parameters, 2 micro-steps in flight, ") &&
+                                    Contains("each rank of stage 0 holds:"));
+  CHECK(plan(model, of(2), 2, {.device = DeviceKind::cuda}).notes.back().find("pipelines are for CPUs") !=
+        std::string::npos);
 }
 
 TEST_CASE("models that cannot be cut are refused") {
@@ -188,6 +260,76 @@ TEST_CASE("calls that are not of the action that is open are refused") {
   for (auto const& message : {forward, backward}) {
     CHECK_THAT(message, Contains("enough") && !Contains("was expected"));
   }
+}
+
+TEST_CASE("a program without the halves of backward is told what a zero-bubble schedule needs") {
+  auto const config = config_of(2, "", R"(, "pipeline": {"schedule": "zb_h1"})");
+  CHECK_THAT(told(2, config,
+                  [](Engine<float>& engine, Chain const& chain, Mesh&) {
+                    std::vector<Tape> tapes(static_cast<std::size_t>(engine.in_flight()));
+                    for (auto work : engine.schedule()) {
+                      if (work.phase() == Phase::forward) {
+                        run_forward<float>(work, chain, tapes[static_cast<std::size_t>(work.slot())],
+                                           engine.micro_batch(), 1);
+                      } else {
+                        static_cast<void>(work.backward(work.units().back()));
+                      }
+                    }
+                  }),
+             Contains("in an action that is backward_inputs: zeroth.pipeline.schedule divides backward") &&
+                 Contains("Work::inputs() and Work::weights()"));
+  auto const wrong = [&](auto const& open) {
+    return told(2, config, [&](Engine<float>& engine, Chain const& chain, Mesh&) {
+      std::vector<Tape> tapes(static_cast<std::size_t>(engine.in_flight()));
+      for (auto work : engine.schedule()) {
+        auto& tape = tapes[static_cast<std::size_t>(work.slot())];
+        switch (work.phase()) {
+          case Phase::forward: run_forward<float>(work, chain, tape, engine.micro_batch(), 1); break;
+          case Phase::backward_weights: open(work); break;
+          default: run_backward<float>(work, chain, tape);
+        }
+      }
+    });
+  };
+  CHECK_THAT(wrong([](auto& work) { static_cast<void>(work.forward(work.units().front())); }),
+             Contains("forward of unit") && Contains("in an action that is backward_weights"));
+  CHECK_THAT(wrong([](auto&) {}), Contains("backward_weights of micro-step 1 of step 1 ended after 0 of 1 turns"));
+}
+
+TEST_CASE("units of another chunk, and schedules that do not end, are told") {
+  auto const interleaved = Config::from_json(R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2,
+          "optimizer": {"type": "AdamW"}, "zeroth": {"mesh": {"pipeline": 2},
+          "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2}, "timeout_ms": 60000}})");
+  CHECK_THAT(told(2, interleaved,
+                  [](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+                    for (auto work : engine.schedule()) {
+                      if (mesh.place().stage == 0) {
+                        static_cast<void>(work.forward(chain.layers[2].unit));
+                      }
+                    }
+                  }),
+             Contains("forward of unit \"layer2\", which is not of chunk 0, that this action is of"));
+  CHECK_THAT(
+      told(2, interleaved.with(R"({"zeroth": {"pipeline": {"chunks": 4}}})"), [](auto&, auto const&, auto&) {}),
+      Contains("zeroth.mesh.pipeline is 2 and zeroth.pipeline.chunks 4, and the model has 7 units that a stage may "
+               "begin with") &&
+          Contains("allowed: 1 to 1 stages of as many chunks"));
+  Folder const folder;
+  auto const config_with = [&](char const* name, char const* table) {
+    std::ofstream{folder.path() / name} << table;
+    return config_of(
+        2, "",
+        fmt::format(R"(, "pipeline": {{"schedule": "file", "schedule_file": "{}"}})", (folder.path() / name).string()));
+  };
+  CHECK_THAT(told(2, config_with("dead.csv", "0F0,0B0,0F1,0B1,0F2,0B2\n1F0,1F1,1B0,1B1,1F2,1B2\n"),
+                  [](auto&, auto const&, auto&) {}),
+             Contains("the schedule does not end: stage 0 waits in backward of micro-step 0"));
+  auto const pipe = config_with("one.csv", "0F0,0B0,0F1,0B1,0F2,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
+  CHECK(told(2, pipe, [](auto& engine, auto const& chain, auto&) {
+          run_actions(engine, chain, {}, 1, false);
+          engine.step();
+          engine.finish();
+        }) == "");
 }
 
 TEST_CASE("an action that sends nothing, or leaves a unit out, ends the job with its name") {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <fstream>
 #include <random>
 #include <string>
 #include <string_view>
@@ -75,6 +76,38 @@ TEST_CASE("a pipeline trains what one stage does, by every schedule, stage of Ze
         auto const poison = stage == 3 || stages == 2 ? R"(, "poison": true, "check": true)" : "";
         auto const text = file_of(types, stage, stages, schedule, poison);
         REQUIRE(bits_of(train_on(data * stages, text, options, true).front()) == bits_of(base));
+      }
+    }
+  }
+}
+
+TEST_CASE("a schedule of the program's own trains what one stage does") {
+  Folder const folder;
+  auto const path = folder.path() / "schedule.csv";
+  // Halves of backward beside whole ones, and two chunks a stage, one micro-step after the other.
+  std::ofstream{path} << "0F0,2F0,2B0,0I0,0W0, 0F1,2F1,2I1,2W1,0B1,,0F2,2F2,2B2,0B2,0F3,2F3,2B3,0B3\n"
+                         "1F0,3F0,3I0,1B0,3W0, 1F1,3F1,3B1,1B1,,1F2,3F2,3B2,1I2,1W2,1F3,3F3,3B3,1B3\n";
+  for (auto const& types : {fp32_types, bf16_masters}) {
+    auto const base = train_on(data, file_of(types, 0, 1, "1f1b"), {}, false).front();
+    for (int const stage : {0, 3}) {
+      auto const text = file(types, stage, micro_steps, "every_micro_step", movements[stage],
+                             fmt::format(R"(, "mesh": {{"pipeline": 2}}, "pipeline":
+                                {{"schedule": "file", "schedule_file": "{}", "chunks": 2}}, "poison": true)",
+                                         path.string()));
+      REQUIRE(bits_of(train_on(data * 2, text, {}, true).front()) == bits_of(base));
+    }
+  }
+}
+
+TEST_CASE("prefetch follows the schedule: after the first step nothing is waited for that was not asked for ahead") {
+  for (auto const* const schedule : {"gpipe", "1f1b", "zb_h1", "interleaved_1f1b"}) {
+    INFO(schedule);
+    Movement const ahead{500'000'000, 50'000'000, 2, true};
+    auto const text = file(fp32_types, 3, micro_steps, "every_micro_step", ahead, pipeline_of(2, schedule, 2));
+    for (auto const& trained : train_on(data * 2, text, {}, true)) {
+      for (auto const& report : trained.reports) {
+        CHECK(report.prefetch_misses <= (report.step == 1 ? 1 : 0));
+        CHECK(report.bubble_ms >= 0);
       }
     }
   }

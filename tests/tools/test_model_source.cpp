@@ -4,6 +4,9 @@
 
 #include "source_support.hpp"
 #include "support/catch.hpp"
+#include "support/thrown.hpp"
+#include "zeroth/core/error.hpp"
+#include "zeroth/model/description.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -57,6 +60,21 @@ TEST_CASE("What is no description of a model is refused with what is one") {
   Files const empty;
   CHECK(testing::thrown<ConfigError>([&] { return read(empty.path()); }) ==
         empty.path().string() + ": this folder has no config.json, model.safetensors.index.json or model.safetensors");
+}
+
+TEST_CASE("Heads are untied where that is asked for and known") {
+  auto const tied = read_model({.model = "124M"});
+  auto const untied = read_model({.model = "124M", .context = 100, .untied_head = true});
+  auto const& units = untied.model.description().units;
+  CHECK(untied.model.description().count == tied.model.description().count + 50257 * 768);
+  CHECK(units.back().ties.empty());
+  CHECK(units.back().input_per_sample == 100 * 768);
+  CHECK(units.front().input_per_sample == 0);
+  CHECK(untied.context == 100);
+  CHECK(untied.facts.back().matmul_count == tied.facts.back().matmul_count);
+  CHECK(testing::thrown<ConfigError>([] {
+          static_cast<void>(read_model({.model = {}, .parameters = 10, .units = 1, .untied_head = true}));
+        }) == "--untied-head with --parameters: allowed with a preset, and with a Hugging Face config.json");
 }
 
 }  // namespace

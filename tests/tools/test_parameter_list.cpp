@@ -15,7 +15,7 @@ constexpr char const* small = R"({
   "units": [
     {"name": "embedding", "parameters": [{"name": "wte", "shape": [100, 8], "lookup": true},
                                          {"name": "frozen", "shape": [5], "trainable": false}]},
-    {"name": "block", "attention_channels": 8,
+    {"name": "block", "attention_channels": 8, "input_channels": 6,
      "parameters": [{"name": "w", "shape": [8, 3, 4]}, {"name": "b", "shape": [8]}, {"name": "scalar", "shape": []}]},
     {"name": "head", "ties": ["wte"]}]})";
 
@@ -32,6 +32,7 @@ TEST_CASE("A list of parameters is the model it says") {
   CHECK(source.facts[0].matmul_count == 0);
   CHECK(source.facts[1].matmul_count == 96);
   CHECK(source.facts[1].attention_channels == 8);
+  CHECK(source.model.description().units[id_at<UnitId>(1)].input_per_sample == 6 * *source.context);
   CHECK(source.facts[2].matmul_count == 800);
 }
 

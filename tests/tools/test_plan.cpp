@@ -129,6 +129,53 @@ TEST_CASE("A step sends twice the parameters, at stage 3 three times, but for it
   CHECK(plan_stages(input_for(model, mixed, 1))[3].bytes_sent_per_step == 0);
 }
 
+TEST_CASE("A pipeline is planned by the stage that holds most, at every stage of ZeRO") {
+  auto const source = read_model({.model = "124M", .untied_head = true});
+  auto const input = input_for(source.model,
+                               R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8,
+                                   "bf16": {"enabled": true}, "zeroth": {"mesh": {"pipeline": 4}}})",
+                               8);
+  for (auto const& stage : plan_stages(input)) {
+    INFO("stage " << stage.stage);
+    REQUIRE(stage.plan);
+    auto const& plan = *stage.plan;
+    REQUIRE(plan.pipeline.size() == 4);
+    CHECK(plan.data_ranks == 2);
+    CHECK(plan.parameter_count == source.model.description().count);
+    std::int64_t units = 0;
+    for (std::size_t number = 0; number < 4; ++number) {
+      auto const& row = plan.pipeline[number];
+      units += row.units;
+      CHECK(row.bytes.total() <= plan.bytes.total());
+      CHECK(row.in_flight == 4 - static_cast<int>(number));
+      constexpr std::int64_t message = std::int64_t{2} * 1024 * 768 * 2;  // bytes
+      auto const inputs = number == 0 ? 0 : row.in_flight + 2;
+      CHECK(row.message_bytes == message * (inputs + (number == 3 ? 0 : 3)));
+    }
+    CHECK(units == 14);
+    CHECK(plan.pipeline[plan.largest_stage].bytes == plan.bytes);
+  }
+}
+
+TEST_CASE("Models that no pipeline cuts are refused with what would do") {
+  auto const piped = [](Model model, int stages) {
+    return plan_stages(input_for(
+        std::move(model),
+        R"({"train_micro_batch_size_per_gpu": 1, "zeroth": {"mesh": {"pipeline": )" + std::to_string(stages) + "}}}",
+        12));
+  };
+  auto const told = testing::thrown<ContractError>([&] { return piped(read_model({.model = "124M"}).model, 2); });
+  CHECK(told.find("parameter \"transformer.wte.weight\" is of unit \"transformer.embedding\" in stage 0") !=
+        std::string::npos);
+  auto const few = testing::thrown<ConfigError>(
+      [&] { return piped(read_model({.model = {}, .parameters = 1000, .units = 4}).model, 2); });
+  CHECK(few.find("the model has 1 unit that a stage may begin with") != std::string::npos);
+  auto const equal = read_model({.model = {}, .parameters = 1000, .units = 4, .channels = 10, .context = 7});
+  CHECK(piped(equal.model, 4)[3].plan.value().pipeline[1].message_bytes == 4 * 70 * (1 + 2 + 3));
+  auto const uneven = testing::thrown<ConfigError>([&] { return piped(equal.model, 5); });
+  CHECK(uneven.find("zeroth.mesh.pipeline is 5, which does not divide 12 ranks") != std::string::npos);
+}
+
 TEST_CASE("A stage at which the file contradicts itself is refused by itself") {
   // Stage 2 reduces every micro-step and may sum up what was reduced in bf16; stages 0 and 1 reduce sums in fp32.
   auto const config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,

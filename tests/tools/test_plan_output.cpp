@@ -55,6 +55,37 @@ TEST_CASE("In JSON, every stage's categories and padding add up to its total") {
   CHECK_FALSE(parsed.contains("advice"));
 }
 
+TEST_CASE("A pipeline has a row for each of its stages, whose categories add up") {
+  auto source = read_model({.model = {}, .parameters = 10'000'000, .units = 8, .channels = 64, .context = 32});
+  auto input = input_for(source.model,
+                         R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 3,
+                             "zero_optimization": {"stage": 1}, "zeroth": {"mesh": {"pipeline": 4}}})",
+                         8);
+  auto asked_for = plan_of(input);
+  PlanResult result{std::move(source), std::move(input), "stage.json", std::move(asked_for), {}, {}, {}};
+  result.stages = plan_stages(result.input);
+  auto const text = as_text(result);
+  CHECK(contains(text, "A pipeline of 4 stages of 2 ranks, 1f1b; the table above is of the stage that holds most:\n"));
+  CHECK(contains(text,
+                 "MiB per rank at stage 1    units   elements  in flight  parameters  gradients  optimizer  slots  "
+                 "messages  scratch  padding  total\n"));
+  CHECK(contains(text, "\npipeline stage 1, largest      2  2,500,000          3 "));
+  auto const parsed = json::parse(as_json(result));
+  auto const& pipeline = parsed["pipeline"];
+  CHECK(pipeline["schedule"] == "1f1b");
+  CHECK(pipeline["data_ranks"] == 2);
+  REQUIRE(pipeline["stages"].size() == 4);
+  for (auto const& entry : pipeline["stages"]) {
+    std::int64_t sum = 0;
+    for (char const* key : {"parameters", "gradients", "optimizer", "slots", "messages", "scratch", "padding"}) {
+      sum += entry[key].get<std::int64_t>();
+    }
+    CHECK(entry["total"] == sum);
+  }
+  CHECK(pipeline["stages"][pipeline["largest"].get<std::size_t>()]["total"] == parsed["stages"][1]["total"]);
+  CHECK(pipeline["stages"][2]["first_unit"] == "unit 4");
+}
+
 TEST_CASE("Text says where units are too large to be gathered ahead, and what would be enough") {
   auto const large = result_of("", file_of_stage(3), 4'000'000'000, 4);
   CHECK(contains(as_text(large),

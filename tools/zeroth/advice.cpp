@@ -77,7 +77,7 @@ std::string states_in_tier(bool on_gpu, std::int64_t tile) {
 std::optional<TierSaving> states_saving(PlanInput const& input, std::int64_t total, std::int64_t device_bytes) {
   bool const on_gpu = input.options.device == DeviceKind::cuda;
   auto const wanted = on_gpu ? OffloadDevice::cpu : OffloadDevice::nvme;
-  if (input.config.settings(input.world, 1).offload.optimizer == wanted) {
+  if (plan_of(input).settings.offload.optimizer == wanted) {
     return {};
   }
   return tier_saving(
@@ -88,7 +88,7 @@ std::optional<TierSaving> states_saving(PlanInput const& input, std::int64_t tot
 /// Beside the optimizer's states, `states` of which are advised, where those alone are not enough.
 std::optional<TierSaving> parameters_saving(PlanInput const& input, std::optional<TierSaving> const& states,
                                             std::int64_t total, std::int64_t device_bytes) {
-  auto const settings = input.config.settings(input.world, 1);
+  auto const settings = plan_of(input).settings;
   auto const without = states ? states->total : total;
   if (input.options.device == DeviceKind::cuda || settings.stage != 3 || without <= device_bytes ||
       settings.offload.parameters == OffloadDevice::nvme) {

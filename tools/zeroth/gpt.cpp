@@ -25,7 +25,7 @@ void add_gpt(ModelBuilder& build, GptShape const& shape) {
   build.table("transformer.wpe.weight", shape.context, channels);
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     auto const block = fmt::format("transformer.h.{}", layer);
-    build.unit(block);
+    build.unit(block, channels);
     add_norm(build, block + ".ln_1", channels);
     add_linear(build, block + ".attn.c_attn", channels, 3 * channels);
     add_linear(build, block + ".attn.c_proj", channels, channels);
@@ -34,7 +34,7 @@ void add_gpt(ModelBuilder& build, GptShape const& shape) {
     add_linear(build, block + ".mlp.c_proj", shape.hidden, channels);
     build.attention(channels);
   }
-  build.unit("transformer.head");
+  build.unit("transformer.head", channels);
   add_norm(build, "transformer.ln_f", channels);
   if (shape.tied_head) {
     build.tie(tokens);

@@ -38,14 +38,17 @@ void read_heads(JsonObject const& config, LlamaShape& shape) {
   }
 }
 
-LlamaShape read_llama(JsonObject const& config) {
+/// And how long a sequence is.
+LlamaShape read_llama(JsonObject const& config, ModelRequest const& request, ModelBuilder& build) {
   LlamaShape shape;
   shape.layers = layers_of(config, "num_hidden_layers");
   shape.channels = config.extent("hidden_size");
   shape.hidden = config.extent("intermediate_size");
   shape.vocabulary = config.extent("vocab_size");
   read_heads(config, shape);
-  shape.tied_head = config.flag("tie_word_embeddings", false);
+  shape.tied_head = config.flag("tie_word_embeddings", false) && !request.untied_head;
+  auto const context = config.extent("max_position_embeddings");
+  build.context(request.context.value_or(context));
   return shape;
 }
 
@@ -55,7 +58,7 @@ void require(JsonObject const& config, char const* key) {
   }
 }
 
-std::string gpt2(JsonObject const& config, ModelBuilder& build) {
+void gpt2(JsonObject const& config, ModelRequest const& request, ModelBuilder& build) {
   auto const channels = config.extent("n_embd");
   if (config.flag("add_cross_attention", false)) {
     config.refuse("add_cross_attention", "false");
@@ -65,54 +68,49 @@ std::string gpt2(JsonObject const& config, ModelBuilder& build) {
                        .context = config.extent("n_positions"),
                        .vocabulary = config.extent("vocab_size"),
                        .hidden = config.extent("n_inner", 4 * channels),
-                       .tied_head = config.flag("tie_word_embeddings", true)};
+                       .tied_head = config.flag("tie_word_embeddings", true) && !request.untied_head};
+  build.context(request.context.value_or(shape.context));
   add_gpt(build, shape);
-  return "n_positions";
 }
 
-std::string llama(JsonObject const& config, ModelBuilder& build) {
-  auto shape = read_llama(config);
+void llama(JsonObject const& config, ModelRequest const& request, ModelBuilder& build) {
+  auto shape = read_llama(config, request, build);
   shape.query_bias = shape.output_bias = config.flag("attention_bias", false);
   shape.mlp_bias = config.flag("mlp_bias", false);
   add_llama(build, shape);
-  return "max_position_embeddings";
 }
 
-std::string mistral(JsonObject const& config, ModelBuilder& build) {
+void mistral(JsonObject const& config, ModelRequest const& request, ModelBuilder& build) {
   require(config, "num_key_value_heads");
-  add_llama(build, read_llama(config));
-  return "max_position_embeddings";
+  add_llama(build, read_llama(config, request, build));
 }
 
-std::string qwen2(JsonObject const& config, ModelBuilder& build) {
+void qwen2(JsonObject const& config, ModelRequest const& request, ModelBuilder& build) {
   require(config, "num_key_value_heads");
-  auto shape = read_llama(config);
+  auto shape = read_llama(config, request, build);
   shape.query_bias = true;
   add_llama(build, shape);
-  return "max_position_embeddings";
 }
 
-std::string qwen3(JsonObject const& config, ModelBuilder& build) {
+void qwen3(JsonObject const& config, ModelRequest const& request, ModelBuilder& build) {
   require(config, "num_key_value_heads");
   require(config, "head_dim");
-  auto shape = read_llama(config);
+  auto shape = read_llama(config, request, build);
   shape.query_bias = shape.output_bias = config.flag("attention_bias", false);
   shape.query_norm = true;
   add_llama(build, shape);
-  return "max_position_embeddings";
 }
 
 struct Architecture {
   std::string_view type;
-  /// Adds the units, and returns the key of the context.
-  std::string (*add)(JsonObject const& config, ModelBuilder& build);
+  void (*add)(JsonObject const& config, ModelRequest const& request, ModelBuilder& build);
 };
 constexpr Architecture architectures[] = {
     {"gpt2", gpt2}, {"llama", llama}, {"mistral", mistral}, {"qwen2", qwen2}, {"qwen3", qwen3}};
 
 }  // namespace
 
-SourcedModel model_of_hub_config(std::filesystem::path const& file, Object const& object) {
+SourcedModel model_of_hub_config(std::filesystem::path const& file, Object const& object, ModelRequest const& request) {
   JsonObject const config{file, object};
   auto const type = config.text("model_type");
   auto const* const known = std::ranges::find(architectures, std::string_view{type}, &Architecture::type);
@@ -121,8 +119,8 @@ SourcedModel model_of_hub_config(std::filesystem::path const& file, Object const
                                 ".safetensors file, or a list of its parameters");
   }
   ModelBuilder build{file.string()};
-  auto const context = config.extent(known->add(config, build).c_str());
-  return build.finish(file.string(), fmt::format("model_type {}", type), context);
+  known->add(config, request, build);
+  return build.finish(file.string(), fmt::format("model_type {}", type));
 }
 
 }  // namespace zeroth::tools

@@ -9,6 +9,7 @@
 namespace zeroth::tools {
 
 /// Of the architectures whose parameters are known exactly; others are refused by a ConfigError that lists them.
-[[nodiscard]] SourcedModel model_of_hub_config(std::filesystem::path const& file, Object const& object);
+[[nodiscard]] SourcedModel model_of_hub_config(std::filesystem::path const& file, Object const& object,
+                                               ModelRequest const& request = {});
 
 }  // namespace zeroth::tools

@@ -24,6 +24,13 @@ void add_model_options(CLI::App& command, ModelRequest& request) {
   auto* const parameters = group->add_option("--parameters", request.parameters, "So many, in equal units: 7.5e9");
   parameters->transform(whole_from(1, largest_parameter_count));
   group->require_option(1);
+  command.add_option("--channels", request.channels, "Of --parameters: elements of a token from a unit to the next")
+      ->transform(whole_from(1, largest_parameter_count))
+      ->needs(parameters);
+  command.add_option("--context", request.context, "Tokens of a sequence; needed where the model does not say it")
+      ->transform(whole_from(1, longest_context));
+  command.add_flag("--untied-head", request.untied_head,
+                   "The head has a matrix of its own, as stages of a pipeline need it, not the token embedding");
   command.add_option("--units", request.units, "Of --parameters [32]")
       ->transform(whole_from(1, largest_unit_count))
       ->needs(parameters);
@@ -65,6 +72,13 @@ Config config_of(JobOptions const& options) {
   auto const beside = beside_of(options.given_file, options.assignments);
   return options.config_file.empty() ? Config::from_json(without_file, beside)
                                      : Config::from_file(options.config_file, beside);
+}
+
+std::int64_t context_of(SourcedModel const& model) {
+  if (!model.context) {
+    throw ConfigError{fmt::format("--context is required: {} does not say how long a sequence is", model.name)};
+  }
+  return *model.context;
 }
 
 std::string name_of_config(std::string const& config_file) {

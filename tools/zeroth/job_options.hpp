@@ -31,6 +31,9 @@ void add_beside_options(CLI::App& command, std::string& given_file, std::vector<
 /// Throws ConfigError.
 [[nodiscard]] Config config_of(JobOptions const& options);
 
+/// Throws ConfigError where nothing says how long a sequence is.
+[[nodiscard]] std::int64_t context_of(SourcedModel const& model);
+
 /// What the output calls the configuration: the file, or what stands for it.
 [[nodiscard]] std::string name_of_config(std::string const& config_file);
 

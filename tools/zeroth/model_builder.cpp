@@ -8,6 +8,7 @@
 #include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
 #include <zeroth/core/utf8.hpp>
+#include <zeroth/model/description.hpp>
 
 namespace zeroth::tools {
 
@@ -39,14 +40,19 @@ void ModelBuilder::check(std::string const& name, std::int64_t rows, std::int64_
   count_ += rows * columns;
 }
 
-void ModelBuilder::unit(std::string const& name) {
+void ModelBuilder::unit(std::string const& name, std::int64_t input_channels) {
   if (std::ssize(units_) == largest_unit_count) {
     throw ConfigError{fmt::format("{}: more than {} units", source_, largest_unit_count)};
   }
   if (!is_printable(name)) {
     throw ConfigError{fmt::format("{}: unit name {} is not allowed", source_, config::in_quotes(name))};
   }
-  units_.push_back(model_.unit(name));
+  auto const context = context_.value_or(0);
+  if (context > 0 && input_channels > model::largest_count / context) {
+    throw ConfigError{fmt::format("{}: {} channels in a sequence of {} tokens come into unit {}; allowed: {} elements",
+                                  source_, input_channels, context, config::in_quotes(name), model::largest_count)};
+  }
+  units_.push_back(model_.unit(name, {.input_per_sample = input_channels * context}));
   facts_.emplace_back();
 }
 
@@ -73,8 +79,8 @@ void ModelBuilder::tie(Param<2> const& param) {
   facts_.back().matmul_count += param.shape()[0] * param.shape()[1];
 }
 
-SourcedModel ModelBuilder::finish(std::string name, std::string about, std::optional<std::int64_t> context) {
-  return {std::move(model_), std::move(facts_), context, std::move(name), std::move(about)};
+SourcedModel ModelBuilder::finish(std::string name, std::string about) {
+  return {std::move(model_), std::move(facts_), context_, std::move(name), std::move(about)};
 }
 
 }  // namespace zeroth::tools

@@ -2,6 +2,7 @@
 /// Builds a model, and counts the work of its units on the way.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,7 +18,11 @@ class ModelBuilder {
  public:
   explicit ModelBuilder(std::string source) : source_{std::move(source)} {}
 
-  void unit(std::string const& name);
+  /// Tokens of a sequence: of all units that come.
+  void context(std::optional<std::int64_t> context) { context_ = context; }
+  /// `input_channels`: elements of a token that come from the unit before; 0: a stage of a pipeline does not begin
+  /// here.
+  void unit(std::string const& name, std::int64_t input_channels = 0);
   /// A token is multiplied with it.
   Param<2> matrix(std::string const& name, std::int64_t rows, std::int64_t columns, ParamOptions const& options = {});
   /// A token picks a row.
@@ -28,7 +33,7 @@ class ModelBuilder {
   void attention(std::int64_t channels) { facts_.back().attention_channels += channels; }
 
   [[nodiscard]] bool has(std::string const& name) const { return names_.contains(name); }
-  [[nodiscard]] SourcedModel finish(std::string name, std::string about, std::optional<std::int64_t> context = {});
+  [[nodiscard]] SourcedModel finish(std::string name, std::string about);
 
  private:
   void check(std::string const& name, std::int64_t rows, std::int64_t columns);
@@ -39,6 +44,7 @@ class ModelBuilder {
   std::vector<UnitFacts> facts_;
   std::set<std::string> names_;
   std::int64_t count_ = 0;
+  std::optional<std::int64_t> context_;
 };
 
 }  // namespace zeroth::tools

@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-SourcedModel of_equal_units(std::int64_t parameters, std::int64_t units) {
+SourcedModel of_equal_units(std::int64_t parameters, ModelRequest const& request) {
+  auto const units = request.units;
   if (parameters < 1 || parameters > largest_parameter_count) {
     throw ConfigError{fmt::format("--parameters {}: allowed: a whole number from 1 to {:g}", parameters,
                                   static_cast<double>(largest_parameter_count))};
@@ -31,21 +32,31 @@ SourcedModel of_equal_units(std::int64_t parameters, std::int64_t units) {
                                   std::min(parameters, largest_unit_count))};
   }
   ModelBuilder build{"--parameters"};
+  build.context(request.context);
   for (std::int64_t unit = 0; unit < units; ++unit) {
     auto const name = fmt::format("unit {}", unit);
-    build.unit(name);
+    build.unit(name, request.channels.value_or(0));
     build.matrix(name + ".weight", 1, parameters / units + (unit < parameters % units ? 1 : 0));
   }
   return build.finish("equal units", "from --parameters");
 }
 
-SourcedModel from_json(fs::path const& file, Object const& object) {
-  auto const has = [&](char const* key) { return config::find(object, key) != nullptr; };
-  if (has("units")) {
-    return model_of_list(file, object);
+/// Of a source that does not say which parameter is the head's.
+void refuse_untied_head(ModelRequest const& request) {
+  if (request.untied_head) {
+    throw ConfigError{fmt::format("--untied-head with {}: allowed with a preset, and with a Hugging Face config.json",
+                                  request.parameters ? "--parameters" : request.model)};
   }
-  if (has("model_type")) {
-    return model_of_hub_config(file, object);
+}
+
+SourcedModel from_json(fs::path const& file, Object const& object, ModelRequest const& request) {
+  auto const has = [&](char const* key) { return config::find(object, key) != nullptr; };
+  if (has("model_type") && !has("units")) {
+    return model_of_hub_config(file, object, request);
+  }
+  refuse_untied_head(request);
+  if (has("units")) {
+    return model_of_list(file, object, request);
   }
   if (has("weight_map")) {
     return model_of_tensor_index(file, object);
@@ -59,39 +70,52 @@ SourcedModel from_json(fs::path const& file, Object const& object) {
                   file.string())};
 }
 
-SourcedModel from_file(fs::path const& file) {
-  return is_tensor_file(file) ? model_of_tensor_file(file) : from_json(file, read_json(file));
+SourcedModel from_file(fs::path const& file, ModelRequest const& request) {
+  if (!is_tensor_file(file)) {
+    return from_json(file, read_json(file), request);
+  }
+  refuse_untied_head(request);
+  return model_of_tensor_file(file);
 }
 
-SourcedModel from_folder(fs::path const& folder) {
+SourcedModel from_folder(fs::path const& folder, ModelRequest const& request) {
   for (char const* const name : {"config.json", "model.safetensors.index.json", "model.safetensors"}) {
     if (fs::exists(folder / name)) {
-      return from_file(folder / name);
+      return from_file(folder / name, request);
     }
   }
   throw ConfigError{fmt::format("{}: this folder has no config.json, model.safetensors.index.json or model.safetensors",
                                 folder.string())};
 }
 
-}  // namespace
-
-SourcedModel read_model(ModelRequest const& request) {
+SourcedModel from_any(ModelRequest const& request) {
   if (request.parameters) {
-    return of_equal_units(*request.parameters, request.units);
+    refuse_untied_head(request);
+    return of_equal_units(*request.parameters, request);
   }
   if (auto const* const preset = find_preset(request.model)) {
-    return model_of_preset(*preset);
+    return model_of_preset(*preset, request);
   }
   fs::path const path{request.model};
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
-    return from_folder(path);
+    return from_folder(path, request);
   }
   if (fs::exists(path, ignored)) {
-    return from_file(path);
+    return from_file(path, request);
   }
   throw ConfigError{fmt::format("--model {}: there is no such file or folder, and no such preset; {}", request.model,
                                 presets_near(request.model))};
+}
+
+}  // namespace
+
+SourcedModel read_model(ModelRequest const& request) {
+  auto model = from_any(request);
+  if (request.context) {
+    model.context = request.context;
+  }
+  return model;
 }
 
 }  // namespace zeroth::tools

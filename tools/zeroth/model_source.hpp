@@ -39,10 +39,15 @@ struct ModelRequest {
   std::string model = {};                       ///< A preset, or a path.
   std::optional<std::int64_t> parameters = {};  ///< From 1 to largest_parameter_count.
   std::int64_t units = 32;                      ///< Equal ones, of `parameters`.
+  /// Elements of a token that go from a unit to the next, of `parameters`.
+  std::optional<std::int64_t> channels = {};
+  std::optional<std::int64_t> context = {};  ///< Tokens of a sequence, in place of what the source says.
+  bool untied_head = false;                  ///< A head has a matrix of its own, whatever the source says.
 };
 
 inline constexpr std::int64_t largest_parameter_count = 1'000'000'000'000'000;
 inline constexpr std::int64_t largest_unit_count = 10'000;
+inline constexpr std::int64_t longest_context = 1 << 24;
 
 /// Costs time and memory by parameter tensor, never by element. Throws ConfigError that names the source, what is wrong
 /// and what is allowed.

@@ -40,8 +40,8 @@ void add_parameter(ModelBuilder& build, JsonObject const& parameter, std::size_t
 }
 
 void add_unit(ModelBuilder& build, JsonObject const& unit, std::size_t index, Matrices& matrices) {
-  unit.only({"name", "parameters", "ties", "attention_channels"});
-  build.unit(unit.text("name"));
+  unit.only({"name", "parameters", "ties", "attention_channels", "input_channels"});
+  build.unit(unit.text("name"), unit.has("input_channels") ? unit.extent("input_channels") : 0);
   auto const ties = unit.texts("ties");
   if (ties.empty() || unit.has("parameters")) {
     for (auto const& parameter : unit.objects("parameters")) {
@@ -63,17 +63,18 @@ void add_unit(ModelBuilder& build, JsonObject const& unit, std::size_t index, Ma
 
 }  // namespace
 
-SourcedModel model_of_list(std::filesystem::path const& file, Object const& object) {
+SourcedModel model_of_list(std::filesystem::path const& file, Object const& object, ModelRequest const& request) {
   JsonObject const list{file, object};
   list.only({"units", "context"});
   ModelBuilder build{file.string()};
+  auto const context = list.has("context") ? std::optional{list.extent("context")} : std::nullopt;
+  build.context(request.context ? request.context : context);
   Matrices matrices;
   std::size_t index = 0;
   for (auto const& unit : list.objects("units")) {
     add_unit(build, unit, index++, matrices);
   }
-  auto const context = list.has("context") ? std::optional{list.extent("context")} : std::nullopt;
-  return build.finish(file.string(), "a list of parameters", context);
+  return build.finish(file.string(), "a list of parameters");
 }
 
 }  // namespace zeroth::tools

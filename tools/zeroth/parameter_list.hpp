@@ -18,6 +18,7 @@
 
 namespace zeroth::tools {
 
-[[nodiscard]] SourcedModel model_of_list(std::filesystem::path const& file, Object const& object);
+[[nodiscard]] SourcedModel model_of_list(std::filesystem::path const& file, Object const& object,
+                                         ModelRequest const& request = {});
 
 }  // namespace zeroth::tools

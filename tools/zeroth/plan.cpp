@@ -36,7 +36,9 @@ std::vector<StagePlan> plan_stages(PlanInput const& input) {
     try {
       auto const here = at_stage(input, stage);
       result.plan = plan_of(here);
-      result.bytes_sent_per_step = simulate::bytes_sent_per_step(here.model, here.config, here.world);
+      if (result.plan->pipeline.empty()) {
+        result.bytes_sent_per_step = simulate::bytes_sent_per_step(here.model, here.config, here.world);
+      }
     } catch (ConfigError const& error) {
       if (stage == own) {
         throw;

@@ -28,6 +28,9 @@ PlanResult make_plan(PlanOptions const& options) {
   auto model = read_model(job.model);
   auto const device = options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
   PlanInput input{model.model, config_of(job), job.ranks, {comm::transport_named(options.comm), device}};
+  if (input.config.pipeline().stages > 1) {
+    static_cast<void>(context_of(model));  // of which messages are made
+  }
   auto asked_for = plan_of(input);
   PlanResult result{std::move(model), std::move(input), job.config_file, std::move(asked_for), {}, {}, {}};
   result.stages = plan_stages(result.input);

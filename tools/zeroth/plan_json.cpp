@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include <tuple>
 #include <utility>
 
 #include "plan_output.hpp"
@@ -25,7 +26,9 @@ Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_by
   json["scratch"] = states.scratch;
   json["padding"] = stage.plan->padding.total();
   json["total"] = total;
-  json["bytes_sent_per_step"] = stage.bytes_sent_per_step;
+  if (stage.plan->pipeline.empty()) {
+    json["bytes_sent_per_step"] = stage.bytes_sent_per_step;
+  }
   for (auto const& [name, tier] : {std::pair{"host", &stage.plan->host}, {"disk", &stage.plan->disk}}) {
     if (tier->bytes > 0) {
       json[name] = {
@@ -44,6 +47,30 @@ Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_by
   if (device_bytes) {
     json["fits"] = total <= *device_bytes;
     json["left"] = *device_bytes - total;
+  }
+  return json;
+}
+
+/// At the stage of ZeRO that is asked for.
+Json pipeline_as_json(Plan const& plan) {
+  Json json{{"schedule", name_of(plan.settings.pipeline.schedule)},
+            {"data_ranks", plan.data_ranks},
+            {"largest", plan.largest_stage},
+            {"stages", Json::array()}};
+  for (auto const& stage : plan.pipeline) {
+    auto const& [bytes, padding] = std::tie(stage.bytes, stage.padding);
+    json["stages"].push_back({{"first_unit", stage.first_unit},
+                              {"units", stage.units},
+                              {"elements", stage.parameter_count},
+                              {"in_flight", stage.in_flight},
+                              {"parameters", bytes.parameters - padding.parameters},
+                              {"gradients", bytes.gradients - padding.gradients},
+                              {"optimizer", bytes.optimizer - padding.optimizer},
+                              {"slots", bytes.slots - stage.message_bytes},
+                              {"messages", stage.message_bytes},
+                              {"scratch", bytes.scratch},
+                              {"padding", padding.total()},
+                              {"total", bytes.total()}});
   }
   return json;
 }
@@ -107,6 +134,9 @@ std::string as_json(PlanResult const& result) {
   }
   if (auto const& [parameters, count, bytes] = asked_for.persistent; parameters > 0) {
     json["persistent"] = {{"parameters", parameters}, {"elements", count}, {"bytes", bytes}};
+  }
+  if (!asked_for.pipeline.empty()) {
+    json["pipeline"] = pipeline_as_json(asked_for);
   }
   if (result.device_bytes) {
     json["device_memory"] = *result.device_bytes;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "job_options.hpp"
 #include "option_values.hpp"
@@ -68,7 +69,7 @@ Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale)
                     ? fmt::format("{:.1f} %", 100.0 - 100.0 * static_cast<double>(total) /
                                                           static_cast<double>(whole->bytes.total()))
                     : "");
-  row.push_back(in(scale, stage.bytes_sent_per_step));
+  row.push_back(stage.plan->pipeline.empty() ? in(scale, stage.bytes_sent_per_step) : "");
   for (auto* const bytes : {&bytes_of_host, &bytes_on_disk}) {
     if (uses(result, bytes)) {
       row.push_back(in(scale, bytes(*stage.plan)));
@@ -112,6 +113,36 @@ std::string table(PlanResult const& result) {
     rows.push_back(row_of(stage, result, scale));
   }
   return aligned(rows);
+}
+
+/// A row for each stage of the pipeline, at the stage of ZeRO that is asked for.
+std::string pipeline_table(PlanResult const& result) {
+  auto const& asked_for = result.asked_for;
+  if (asked_for.pipeline.empty()) {
+    return {};
+  }
+  auto least = std::numeric_limits<double>::infinity();
+  for (auto const& stage : asked_for.pipeline) {
+    least = std::min(least, static_cast<double>(stage.bytes.total()));
+  }
+  auto const scale = scale_of_bytes(least);
+  std::vector<Row> rows{{fmt::format("{} per rank at stage {}", scale.name, asked_for.settings.stage), "units",
+                         "elements", "in flight", "parameters", "gradients", "optimizer", "slots", "messages",
+                         "scratch", "padding", "total"}};
+  for (std::size_t number = 0; number < asked_for.pipeline.size(); ++number) {
+    auto const& stage = asked_for.pipeline[number];
+    auto const& [bytes, padding] = std::tie(stage.bytes, stage.padding);
+    rows.push_back({fmt::format("pipeline stage {}{}", number, number == asked_for.largest_stage ? ", largest" : ""),
+                    grouped(stage.units), grouped(stage.parameter_count), grouped(stage.in_flight)});
+    for (auto const amount : {bytes.parameters - padding.parameters, bytes.gradients - padding.gradients,
+                              bytes.optimizer - padding.optimizer, bytes.slots - stage.message_bytes,
+                              stage.message_bytes, bytes.scratch, padding.total(), bytes.total()}) {
+      rows.back().push_back(in(scale, amount));
+    }
+  }
+  return fmt::format("\nA pipeline of {} of {}, {}; the table above is of the stage that holds most:\n{}",
+                     counted(std::ssize(asked_for.pipeline), "stage"), counted(asked_for.data_ranks, "rank"),
+                     name_of(asked_for.settings.pipeline.schedule), aligned(rows));
 }
 
 std::string notes(PlanResult const& result) {
@@ -213,7 +244,7 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
 }  // namespace
 
 std::string as_text(PlanResult const& result) {
-  auto text = headline(result) + table(result) + notes(result);
+  auto text = headline(result) + table(result) + notes(result) + pipeline_table(result);
   if (result.advice) {
     text += advice_text(*result.advice, result);
   }

@@ -62,17 +62,18 @@ std::string presets_near(std::string_view name) {
                      fmt::join(names, ", "));
 }
 
-SourcedModel model_of_preset(Preset const& preset) {
+SourcedModel model_of_preset(Preset const& preset, ModelRequest const& request) {
   ModelBuilder build{fmt::format("preset {}", preset.name)};
+  build.context(request.context.value_or(preset.context));
   add_gpt(build, {.layers = preset.layers,
                   .channels = preset.channels,
                   .context = preset.context,
                   .vocabulary = preset.vocabulary,
-                  .hidden = 4 * preset.channels});
-  return build.finish(
-      fmt::format("GPT {}", preset.name),
-      fmt::format("{} layers, {} heads, {} channels ({})", preset.layers, preset.heads, preset.channels, preset.source),
-      preset.context);
+                  .hidden = 4 * preset.channels,
+                  .tied_head = !request.untied_head});
+  return build.finish(fmt::format("GPT {}", preset.name),
+                      fmt::format("{} layers, {} heads, {} channels ({})", preset.layers, preset.heads, preset.channels,
+                                  preset.source));
 }
 
 }  // namespace zeroth::tools

@@ -21,6 +21,6 @@ struct Preset {
 [[nodiscard]] Preset const* find_preset(std::string_view name) noexcept;
 /// "did you mean 7.5B? presets: ...", for a name that is none.
 [[nodiscard]] std::string presets_near(std::string_view name);
-[[nodiscard]] SourcedModel model_of_preset(Preset const& preset);
+[[nodiscard]] SourcedModel model_of_preset(Preset const& preset, ModelRequest const& request = {});
 
 }  // namespace zeroth::tools

@@ -25,7 +25,6 @@ namespace zeroth::tools {
 namespace {
 
 constexpr int most_simulated_ranks = 64;  // each is a thread
-constexpr std::int64_t longest_context = 1 << 24;
 constexpr double largest_slowdown = 1e6;
 
 struct SimulateOptions {
@@ -33,7 +32,6 @@ struct SimulateOptions {
   std::string machine = "8xH100";
   std::string code;
   std::filesystem::path measured_links;
-  std::optional<std::int64_t> context;
   bool recompute = false, all_ranks = false, json = false;
   std::vector<std::string> slow;
   std::filesystem::path trace;
@@ -72,10 +70,7 @@ simulate::Options options_of(SimulateOptions const& options) {
 
 SimulationRequest request_of(SimulateOptions const& options, SourcedModel const& model) {
   auto const simulation = options_of(options);
-  auto const context = options.context ? options.context : model.context;
-  if (!context) {
-    throw ConfigError{fmt::format("--context is required: {} does not say how long a sequence is", model.name)};
-  }
+  auto const context = context_of(model);
   auto machine = simulate::machine_of(options.machine);
   if (!options.code.empty()) {
     machine = machine.running(options.code);
@@ -88,7 +83,7 @@ SimulationRequest request_of(SimulateOptions const& options, SourcedModel const&
           .world = options.job.ranks,
           .machine = std::move(machine),
           .code = options.code,
-          .context = *context,
+          .context = context,
           .recompute = options.recompute,
           .options = simulation};
 }
@@ -115,8 +110,6 @@ void add_simulate_command(CLI::App& app, std::ostream& out) {
                       "The kind of code that trains, of those that the machine knows: eager, compiled, fused");
   command->add_option("--measured-links", options->measured_links,
                       "Lines that bench_collectives printed where the job is to run, with as many ranks: its links");
-  command->add_option("--context", options->context, "Tokens of a sequence; needed where the model does not say it")
-      ->transform(whole_from(1, longest_context));
   command->add_flag("--recompute", options->recompute, "Every unit computes its forward again in backward");
   command->add_flag("--all-ranks", options->all_ranks,
                     fmt::format("Simulate every rank, up to {}, not one that stands for all", most_simulated_ranks));

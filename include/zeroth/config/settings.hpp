@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "zeroth/core/dtype.hpp"
+#include "zeroth/core/export.hpp"
 #include "zeroth/optim/step_scalars.hpp"
 #include "zeroth/optim/update.hpp"
 
@@ -148,6 +150,8 @@ enum class PipelinePartition : std::uint8_t {
   units,       ///< Units.
   flops        ///< Products of matrices.
 };
+/// As stage files have it.
+[[nodiscard]] ZEROTH_EXPORT std::string_view name_of(PipelineSchedule schedule) noexcept;
 /// What a Mesh reads.
 struct PipelineSettings {
   int stages = 1;                                                          ///< Stages that share the units.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What an engine will hold, and how it will go about it: known without a job.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -67,11 +68,24 @@ struct PlannedPersistence {
   std::int64_t bytes = 0;       ///< Of MemoryBytes::parameters: what they take, with their padding.
 };
 
-/// The same on every rank. A flat unit is what is gathered and reduced together: a unit's own parameters, or one that
-/// several units use.
+/// A stage of a pipeline.
+struct PlannedStage {
+  std::string first_unit;            ///< Of its units, by name.
+  std::int64_t units = 0;            ///< How many it has.
+  std::int64_t parameter_count = 0;  ///< Elements of its parameters.
+  int in_flight = 0;                 ///< Micro-steps between forward and backward at the same time, at most.
+  std::int64_t message_bytes = 0;    ///< Of slots: what messages from and to its neighbours lie in.
+  MemoryBytes bytes;                 ///< What each of its ranks allocates, and its ledger then shows.
+  MemoryBytes padding;               ///< Of `bytes`, as Plan::padding.
+};
+
+/// The same on every rank. With stages of a pipeline all that is a rank's is that of a rank of the stage whose ranks
+/// allocate most; all that is the model's, checkpoints and notes are of all stages. A flat unit is what is gathered and
+/// reduced together: a unit's own parameters, or one that several units use.
 struct Plan {
   Settings settings;                    ///< The file, resolved for this world and model.
   int world = 1;                        ///< Ranks.
+  int data_ranks = 1;                   ///< That share states and batches: all, or those of a stage of a pipeline.
   DeviceKind device = DeviceKind::cpu;  ///< Of each.
 
   std::int64_t parameter_count = 0;          ///< Elements, those of tied parameters once.
@@ -84,9 +98,11 @@ struct Plan {
   MemoryBytes bytes;  ///< What a rank allocates, and its ledger then shows.
   /// Of `bytes`, what alignment costs parameters, gradients and optimizer. Zero for slots and scratch.
   MemoryBytes padding;
-  PlannedPersistence persistent;  ///< None where every rank holds all parameters anyway.
-  PlannedTier host;               ///< Beside them: offload_optimizer "cpu" of a GPU. See AnyEngine::bytes_of_host().
-  PlannedTier disk;               ///< Likewise: offload_optimizer "nvme".
+  std::vector<PlannedStage> pipeline;  ///< By stage, where there are several.
+  std::size_t largest_stage = 0;       ///< Of these, the first one whose ranks allocate most.
+  PlannedPersistence persistent;       ///< None where every rank holds all parameters anyway.
+  PlannedTier host;  ///< Beside them: offload_optimizer "cpu" of a GPU. See AnyEngine::bytes_of_host().
+  PlannedTier disk;  ///< Likewise: offload_optimizer "nvme".
   PlannedParametersDisk parameters_disk;  ///< Of parameters, likewise.
   /// Of both. See AnyEngine::bytes_on_disk().
   [[nodiscard]] std::int64_t bytes_on_disk() const noexcept { return disk.bytes + parameters_disk.bytes; }
@@ -120,8 +136,8 @@ struct Plan {
 };
 
 /// Arithmetic by units and parameters, not by elements: models of any size. What a step sends depends on how the engine
-/// runs it: simulate::bytes_sent_per_step(). Throws ConfigError if the file does not suit the world, ContractError if
-/// the model is too large for it. Not collective.
+/// runs it: simulate::bytes_sent_per_step(). Throws ConfigError if the file does not suit the world or, with a
+/// pipeline, the model, ContractError if the model is too large for it or is none that pipelines take. Not collective.
 [[nodiscard]] ZEROTH_EXPORT Plan plan(Model const& model, Config const& config, int world,
                                       PlanOptions const& options = {});
 
