@@ -257,9 +257,19 @@ ReportSettings reports(Values const& values) {
 }  // namespace
 
 PipelineSettings pipeline(Values const& values) {
-  return {static_cast<int>(values.get<"zeroth.mesh.pipeline">()), values.get<"zeroth.pipeline.schedule">() == "gpipe"
-                                                                      ? PipelineSchedule::gpipe
-                                                                      : PipelineSchedule::one_forward_one_backward};
+  auto const schedule = values.get<"zeroth.pipeline.schedule">();
+  auto const partition = values.get<"zeroth.pipeline.partition">();
+  return {.stages = static_cast<int>(values.get<"zeroth.mesh.pipeline">()),
+          .schedule = schedule == "gpipe"              ? PipelineSchedule::gpipe
+                      : schedule == "1f1b"             ? PipelineSchedule::one_forward_one_backward
+                      : schedule == "interleaved_1f1b" ? PipelineSchedule::interleaved
+                      : schedule == "zb_h1"            ? PipelineSchedule::zero_bubble
+                                                       : PipelineSchedule::file,
+          .chunks = static_cast<int>(values.get<"zeroth.pipeline.chunks">()),
+          .partition = partition == "units"   ? PipelinePartition::units
+                       : partition == "flops" ? PipelinePartition::flops
+                                              : PipelinePartition::parameters,
+          .schedule_file = text<"zeroth.pipeline.schedule_file">(values)};
 }
 
 Settings assemble(Values const& values, optim::Own const* own) {

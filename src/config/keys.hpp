@@ -97,7 +97,12 @@ inline constexpr Name scheduler_names[] = {{"WarmupLR", "WarmupLR"},
                                            {"OneCycle", "OneCycle"},
                                            {"LRRangeTest", "LRRangeTest"}};
 inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
-inline constexpr Name pipeline_schedule_names[] = {{"gpipe", "gpipe"}, {"1f1b", "1f1b"}};
+inline constexpr Name pipeline_schedule_names[] = {{"gpipe", "gpipe"},
+                                                   {"1f1b", "1f1b"},
+                                                   {"interleaved_1f1b", "interleaved_1f1b"},
+                                                   {"zb_h1", "zb_h1"},
+                                                   {"file", "file"}};
+inline constexpr Name pipeline_partition_names[] = {{"parameters", "parameters"}, {"units", "units"}, {"flops", "flops"}};
 inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
                                                   {"last_micro_step", "last_micro_step"}};
 inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "nvme"}};
@@ -382,7 +387,13 @@ inline constexpr Key keys[] = {
   {.path = "zeroth.mesh.pipeline", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
    .meaning = "Stages of a pipeline, each of as many ranks in a row as the job's ranks are divided by it: see zeroth::Mesh. What depends on the number of ranks, batch sizes too, follows from the ranks of a stage."},
   {.path = "zeroth.pipeline.schedule", .kind = Kind::name, .names = pipeline_schedule_names, .value = "1f1b",
-   .meaning = "With `zeroth.mesh.pipeline`: the order in which a stage runs its micro-steps forward and backward. `gpipe` runs all forward first; `1f1b` holds the activations of no more micro-steps than there are stages. The bits are the same."},
+   .meaning = "With `zeroth.mesh.pipeline`: the order in which a stage runs its micro-steps forward and backward. `gpipe` runs all forward first; `1f1b` holds the activations of no more micro-steps than there are stages; `interleaved_1f1b` does that with several chunks a stage; `zb_h1` divides backward, and fills waits with gradients of weights; `file` takes the lists of `zeroth.pipeline.schedule_file`. The bits are the same. One stage runs its micro-steps one after the other."},
+  {.path = "zeroth.pipeline.schedule_file", .kind = Kind::text,
+   .meaning = "With the schedule `file`: a table of a line a stage, and in each cell an action: the chunk, F, B, I or W (forward, backward, backward by inputs and by weights), and the micro-step, as `0F3`. Empty cells are passed over, so what PyTorch's pipelines write as CSV can be read."},
+  {.path = "zeroth.pipeline.chunks", .kind = Kind::integer, .range = {1, 1024}, .value = 1,
+   .meaning = "With `interleaved_1f1b` or `file`: runs of consecutive units that each stage has. Chunk c is of stage c % `zeroth.mesh.pipeline`."},
+  {.path = "zeroth.pipeline.partition", .kind = Kind::name, .names = pipeline_partition_names, .value = "parameters",
+   .meaning = "What the largest chunk has as little of as can be: elements of parameters, units, or flops, as `flops_profiler` counts them."},
   {.path = "zeroth.same_bits_at_any_ranks", .kind = Kind::boolean, .value = false,
    .meaning = "The same global batch gives the same losses and weights on any number of ranks: micro-steps are added to fp32 sums one after another, in the order that they have in the batch. Refuses what cannot keep it; with 16-bit gradients and one micro-step it costs 4 bytes for each element that a rank updates."},
   {.path = "zeroth.replay_every", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,

@@ -158,6 +158,45 @@ std::string sums_of_groups_have_groups(Values const& values) {
               : "";
 }
 
+std::string chunks_take_turns(Values const& values) {
+  auto const schedule = values.get<"zeroth.pipeline.schedule">();
+  auto const chunks = values.get<"zeroth.pipeline.chunks">();
+  if (schedule == "interleaved_1f1b" && chunks == 1) {
+    return R"(1, but zeroth.pipeline.schedule "interleaved_1f1b" takes turns between chunks; give 2 or more, or take "1f1b")";
+  }
+  bool const has_one = schedule != "interleaved_1f1b" && schedule != "file";
+  return has_one && chunks > 1
+             ? fmt::format(
+                   "{}, but a stage has one chunk by zeroth.pipeline.schedule \"{}\"; several it has by "
+                   "\"interleaved_1f1b\" and \"file\"",
+                   chunks, schedule)
+             : "";
+}
+
+std::string micro_steps_are_rounds(Values const& values) {
+  auto const stages = values.get<"zeroth.mesh.pipeline">();
+  if (values.get<"zeroth.pipeline.schedule">() != "interleaved_1f1b" || stages == 1) {
+    return {};
+  }
+  auto const micro_steps = values.get<"gradient_accumulation_steps">();
+  return micro_steps % stages == 0
+             ? ""
+             : fmt::format(
+                   "\"interleaved_1f1b\", whose chunks take turns by zeroth.mesh.pipeline micro-steps, {}, which "
+                   "does not divide gradient_accumulation_steps, {}; multiples of {} are allowed",
+                   stages, micro_steps, stages);
+}
+
+std::string schedule_has_a_file(Values const& values) {
+  bool const is_file = values.get<"zeroth.pipeline.schedule">() == "file";
+  if (is_file == values.says<"zeroth.pipeline.schedule_file">()) {
+    return {};
+  }
+  return is_file ? R"(is not there, but zeroth.pipeline.schedule is "file"; name the file)"
+                 : fmt::format("is there, but zeroth.pipeline.schedule is \"{}\"; with this key it is \"file\"",
+                               values.get<"zeroth.pipeline.schedule">());
+}
+
 std::string group_size_is_used(Values const& values) {
   if (!values.says<"zeroth.group_size">()) {
     return {};
@@ -413,6 +452,9 @@ constexpr Rule rules[] = {
     {index_of<"zeroth.two_level_sums">, sums_of_groups_have_groups},
     {index_of<"zeroth.group_size">, group_size_is_used},
     {index_of<"zeroth.same_bits_at_any_ranks">, same_bits_are_kept},
+    {index_of<"zeroth.pipeline.chunks">, chunks_take_turns},
+    {index_of<"zeroth.pipeline.schedule">, micro_steps_are_rounds},
+    {index_of<"zeroth.pipeline.schedule_file">, schedule_has_a_file},
     {index_of<"zeroth.offload_update">, host_updates_what_it_has},
     {index_of<"zeroth.offload_update_threads">, threads_update_on_the_host},
     {index_of<"fp16.loss_scale_window">, dynamic_scale_has<"fp16.loss_scale_window">},

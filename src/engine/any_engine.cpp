@@ -197,13 +197,14 @@ AnyEngine::AnyEngine(Mesh& mesh, Model const& model, Config const& config, Dtype
 
 AnyEngine::~AnyEngine() = default;
 
-int AnyEngine::in_flight() const noexcept { return state_->in_flight; }
+int AnyEngine::in_flight() const noexcept { return state_->in_flight(); }
 
 int AnyEngine::actions_in_step() const {
-  constexpr int most = std::numeric_limits<int>::max() / 2;
-  ZEROTH_EXPECTS(accumulation_ <= most,
-                 fmt::format("schedule() of a step of {} micro-steps: allowed are up to {}", accumulation_, most));
-  return 2 * accumulation_;
+  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  auto const actions = state_->actions_in_step();
+  ZEROTH_EXPECTS(actions <= most,
+                 fmt::format("schedule() of a step of {} actions: allowed are up to {}", actions, most));
+  return static_cast<int>(actions);
 }
 
 int AnyEngine::passes_in_step() const {
@@ -300,7 +301,11 @@ detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
   if (state_->channels) {
     state_->protocol->check_no_message("evaluation()");
   }
-  return {state_.get(), state_->protocol->begin_evaluation(passes), passes};
+  auto const id = state_->protocol->begin_evaluation(passes);
+  auto const chunks = state_->share.all_chunks() / state_->share.stages();
+  ZEROTH_EXPECTS(passes <= std::numeric_limits<int>::max() / chunks,
+                 fmt::format("evaluation({}) of {} chunks: more passes than can be counted", passes, chunks));
+  return {state_.get(), id, passes * chunks, chunks};
 }
 
 Metric AnyEngine::add_metric(std::string_view name) {

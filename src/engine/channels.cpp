@@ -1,41 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/channels.hpp"
 
+#include <chrono>
+#include <utility>
+
 namespace zeroth::engine {
-namespace {
 
-constexpr int gradients_received = 2;  // in use, and ahead
-
-}  // namespace
-
-std::int64_t ChannelSizes::bytes() const noexcept {
-  // Inputs in use, one ahead, and the gradient of one; the output, and gradients of it.
-  return (input_count * (in_flight + 2) + output_count * (1 + gradients_received)) * bytes_of(dtype);
-}
-
-Channels::Channels(Job& stages, device::Device& device, ChannelSizes const& sizes)
+Channels::Channels(Job& stages, device::Device& device, ChannelSizes const& sizes,
+                   std::vector<std::int64_t> input_counts)
     : sizes_{sizes},
-      first_output_{sizes.input_count * (sizes.in_flight + 1)},
+      input_counts_{std::move(input_counts)},
+      device_{&device},
+      first_output_{sizes.input_count * sizes.inputs},
       first_output_gradient_{first_output_ + sizes.output_count},
-      first_input_gradient_{first_output_gradient_ + sizes.output_count * gradients_received},
+      first_input_gradient_{first_output_gradient_ + sizes.output_count * sizes.gradients},
       memory_{device.allocate(device::Category::slots, sizes.bytes())} {
-  // Neighbours make pairs: first those that begin with an even stage, then the others.
-  for (int const parity : {0, 1}) {
-    for (bool const goes_down : {true, false}) {
-      auto pair = stages.split((stages.rank() + parity) / 2, stages.rank(), goes_down ? "down" : "up");
-      if (pair.world() == 1) {
-        continue;
-      }
-      bool const is_lower = pair.rank() == 0;
-      auto& channel = is_lower ? (goes_down ? to_next_ : from_next_) : (goes_down ? from_before_ : to_before_);
-      channel.pair.emplace(std::move(pair));
-      channel.peer = is_lower ? 1 : 0;
-      channel.messages.emplace(*channel.pair, goes_down ? "down" : "up");
+  // Neighbours make pairs: those that begin with an even stage, those that begin with an odd one, and the ends.
+  auto const last = stages.world() - 1;
+  auto const tail_of = [&](int parity) { return stages.rank() % 2 == parity ? stages.rank() : stages.rank() - 1; };
+  bool const is_ring = all_chunks() > stages.world();
+  for (bool const goes_down : {true, false}) {
+    for (int const parity : {0, 1}) {
+      connect(stages, tail_of(parity), goes_down);
+    }
+    if (is_ring) {
+      connect(stages, stages.rank() == 0 ? last : stages.rank(), goes_down);
     }
   }
 }
 
 Channels::~Channels() = default;
+
+/// `tail`: the stage before the other one of this rank's pair. With nobody behind it, it is alone.
+void Channels::connect(Job& stages, int tail, bool goes_down) {
+  auto const* const direction = goes_down ? "down" : "up";
+  auto pair = stages.split(tail + 1, stages.rank() == tail ? 0 : 1, direction);
+  if (pair.world() == 1) {
+    return;
+  }
+  bool const is_first = pair.rank() == 0;
+  auto& channel = is_first ? (goes_down ? to_next_ : from_next_) : (goes_down ? from_before_ : to_before_);
+  channel.pair.emplace(std::move(pair));
+  channel.peer = is_first ? 1 : 0;
+  channel.messages.emplace(*channel.pair, direction);
+}
 
 void Channels::set_options(comm::CommOptions const& options) {
   for (auto* const channel : {&from_before_, &to_next_, &from_next_, &to_before_}) {
@@ -64,46 +72,55 @@ void Channels::settle(Channel& channel) {
   }
 }
 
-template <class Slot>
-void Channels::take(Channel& channel, int micro_step, std::int64_t count, std::string_view what, Slot const& slot) {
-  if (!channel.messages) {
-    return;
-  }
-  if (!channel.under_way) {  // the first one of a step
-    start(channel, comm::Operation::receive, slot(micro_step), count, what);
-  }
-  settle(channel);
-  if (micro_step + 1 < sizes_.micro_steps) {
-    start(channel, comm::Operation::receive, slot(micro_step + 1), count, what);
-  }
+void Channels::receive(Channel& channel, Script const& script, std::size_t index) {
+  auto const& action = script.actions[index];
+  bool const forward = action.phase == Phase::forward;
+  start(channel, comm::Operation::receive, forward ? input(script, index) : output_gradient(script, index),
+        input_count(action.chunk + (forward ? 0 : 1)), forward ? "activations" : "gradients");
 }
 
-void Channels::begin(stage::Action const& action) {
+Channels::Channel* Channels::outgoing(stage::Action const& action) noexcept {
   if (action.phase == Phase::forward) {
-    take(from_before_, action.micro_step, sizes_.input_count, "activations", [this](int of) { return input(of); });
-    settle(to_next_);
-  } else {
-    take(from_next_, action.micro_step, sizes_.output_count, "gradients",
-         [this](int of) { return output_gradient(of); });
-    settle(to_before_);
+    return action.chunk + 1 < all_chunks() ? &to_next_ : nullptr;
   }
+  return action.phase != Phase::backward_weights && action.chunk > 0 ? &to_before_ : nullptr;
 }
 
-void Channels::end(stage::Action const& action) {
-  if (auto& channel = action.phase == Phase::forward ? to_next_ : to_before_; channel.messages) {
-    bool const forward = action.phase == Phase::forward;
-    start(channel, comm::Operation::send, forward ? output() : input_gradient(),
-          forward ? sizes_.output_count : sizes_.input_count, forward ? "activations" : "gradients");
-  }
-}
-
-std::byte* Channels::evaluation_input() {
-  if (auto& channel = from_before_; channel.messages && !took_input_) {
-    start(channel, comm::Operation::receive, input(0), sizes_.input_count, "activations");
+void Channels::begin(Script const& script, std::size_t index) {
+  auto const& action = script.actions[index];
+  auto const begin = device_->now();
+  if (bool const forward = stage::reads_input(action); forward || stage::reads_gradient(action, all_chunks())) {
+    auto& channel = forward ? from_before_ : from_next_;
+    if (!channel.under_way) {  // the first message
+      receive(channel, script, index);
+    }
     settle(channel);
+    if (auto const next = script.slots.reads_next[index]; next < script.actions.size()) {
+      receive(channel, script, next);
+    }
+  }
+  if (auto* const channel = outgoing(action)) {
+    settle(*channel);
+  }
+  waited_ms_ += std::chrono::duration<double, std::milli>(device_->now() - begin).count();
+}
+
+void Channels::end(Script const& script, std::size_t index) {
+  auto const& action = script.actions[index];
+  if (auto* const channel = outgoing(action)) {
+    bool const forward = action.phase == Phase::forward;
+    start(*channel, comm::Operation::send, forward ? output() : input_gradient(),
+          input_count(action.chunk + (forward ? 1 : 0)), forward ? "activations" : "gradients");
+  }
+}
+
+std::byte* Channels::evaluation_input(int chunk) {
+  if (chunk > 0 && !took_input_) {
+    start(from_before_, comm::Operation::receive, at(0), input_count(chunk), "activations");
+    settle(from_before_);
     took_input_ = true;
   }
-  return input(0);
+  return at(0);
 }
 
 std::byte* Channels::evaluation_output() {
@@ -111,20 +128,12 @@ std::byte* Channels::evaluation_output() {
   return output();
 }
 
-void Channels::end_evaluation_pass() {
-  static_cast<void>(evaluation_input());  // the next message is another pass's
+void Channels::end_evaluation_pass(int chunk) {
+  static_cast<void>(evaluation_input(chunk));  // the next message is another pass's
   took_input_ = false;
-  if (to_next_.messages) {
-    start(to_next_, comm::Operation::send, output(), sizes_.output_count, "activations");
+  if (chunk + 1 < all_chunks()) {
+    start(to_next_, comm::Operation::send, output(), input_count(chunk + 1), "activations");
   }
-}
-
-std::byte* Channels::input(int micro_step) noexcept {
-  return at(sizes_.input_count * (micro_step % (sizes_.in_flight + 1)));
-}
-
-std::byte* Channels::output_gradient(int micro_step) noexcept {
-  return at(first_output_gradient_ + sizes_.output_count * (micro_step % gradients_received));
 }
 
 }  // namespace zeroth::engine

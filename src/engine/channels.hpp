@@ -6,8 +6,9 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
-#include "stage/pipeline.hpp"
+#include "stage/pipeline_slots.hpp"
 #include "zeroth/comm/collectives.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/device/device.hpp"
@@ -16,45 +17,59 @@ namespace zeroth::engine {
 
 /// What a rank's channels are made for.
 struct ChannelSizes {
-  std::int64_t input_count = 0;   ///< Elements of a message from the stage before; 0: there is none.
-  std::int64_t output_count = 0;  ///< Elements of a message to the next stage; 0: there is none.
+  std::int64_t input_count = 0;   ///< Elements of a message from the chunk before, at most; 0: there is none.
+  std::int64_t output_count = 0;  ///< Elements of a message to the chunk behind, at most; 0: there is none.
   Dtype dtype = Dtype::fp32;      ///< What they are sent in.
-  int micro_steps = 1;            ///< Micro-steps of a step.
-  int in_flight = 1;              ///< See stage::in_flight().
-  /// What the slots of all messages take.
-  [[nodiscard]] std::int64_t bytes() const noexcept;
+  int inputs = 0, gradients = 0;  ///< Slots for messages that forward and that backward reads.
+  /// What the slots of all messages take: what is sent has one in each direction.
+  [[nodiscard]] std::int64_t bytes() const noexcept {
+    return (input_count * (inputs + 1) + output_count * (1 + gradients)) * bytes_of(dtype);
+  }
 };
 
-/// Messages to and from both neighbours. Each direction has a communicator of two ranks, a stream, and slots. Inputs
-/// stay until backward has read them, and one more is received ahead. One gradient is received ahead. What is sent has
-/// one slot. An action waits until what it reads is there, and until what was last in the slot that it writes has been
-/// sent.
+/// What a rank does one after the other, and the slots that it needs for that.
+struct Script {
+  stage::Actions actions;
+  stage::PipelineSlots slots;
+};
+
+/// Messages to and from both neighbours; with several chunks a stage, the last and the first stage are neighbours too.
+/// Each direction has a communicator of two ranks and a stream. What is received stays until the last action of its
+/// micro-step in its chunk, and one message more is received ahead. What is sent has one slot. An action waits until
+/// what it reads is there, and until what was last in the slot that it writes has been sent.
 class Channels {
  public:
-  /// Collective on `stages`, the ranks at the same place of all stages, in order; waits. All outlive it.
-  Channels(Job& stages, device::Device& device, ChannelSizes const& sizes);
+  /// Collective on `stages`, the ranks at the same place of all stages, in order; waits. `input_counts`: by chunk of
+  /// the whole model, elements of the message that it reads. All but the counts outlive it.
+  Channels(Job& stages, device::Device& device, ChannelSizes const& sizes, std::vector<std::int64_t> input_counts);
   Channels(Channels const&) = delete;
   Channels& operator=(Channels const&) = delete;
   ~Channels();
 
   void set_options(comm::CommOptions const& options);
   [[nodiscard]] std::int64_t bytes() const noexcept { return sizes_.bytes(); }  ///< See ChannelSizes.
-  /// Waits for what the action reads, and for its slot.
-  void begin(stage::Action const& action);
+  /// Milliseconds that actions have waited for neighbours so far.
+  [[nodiscard]] double waited_ms() const noexcept { return waited_ms_; }
+  /// Before action number `index`: waits for what it reads, and for the slot that it writes.
+  void begin(Script const& script, std::size_t index);
   /// Sends what the action wrote.
-  void end(stage::Action const& action);
+  void end(Script const& script, std::size_t index);
 
   /// Of an evaluation pass, which is open while no message of a step is under way: waits for its input, once.
-  [[nodiscard]] std::byte* evaluation_input();
+  [[nodiscard]] std::byte* evaluation_input(int chunk);
   /// The same: waits until what was last in the slot has been sent.
   [[nodiscard]] std::byte* evaluation_output();
   /// Takes the input if nobody has asked for it, and sends the output. Not of a pass that was left before it began.
-  void end_evaluation_pass();
+  void end_evaluation_pass(int chunk);
 
-  /// Where the messages of the action that is open lie. input() is there in both phases, each other one in one of them.
-  [[nodiscard]] std::byte* input(int micro_step) noexcept;
+  /// Where the messages of that action lie. input() is there in all its phases, each other one in some.
+  [[nodiscard]] std::byte* input(Script const& script, std::size_t index) noexcept {
+    return at(sizes_.input_count * script.slots.input[index]);
+  }
   [[nodiscard]] std::byte* output() noexcept { return at(first_output_); }
-  [[nodiscard]] std::byte* output_gradient(int micro_step) noexcept;
+  [[nodiscard]] std::byte* output_gradient(Script const& script, std::size_t index) noexcept {
+    return at(first_output_gradient_ + sizes_.output_count * script.slots.gradient[index]);
+  }
   [[nodiscard]] std::byte* input_gradient() noexcept { return at(first_input_gradient_); }
 
  private:
@@ -65,20 +80,28 @@ class Channels {
     std::optional<Collectives::Work> under_way;
     int peer = 0;
   };
+  void connect(Job& stages, int tail, bool goes_down);
   [[nodiscard]] std::byte* at(std::int64_t element) noexcept {
     return memory_->data() + element * bytes_of(sizes_.dtype);
   }
+  [[nodiscard]] std::int64_t input_count(int chunk) const noexcept {
+    return input_counts_[static_cast<std::size_t>(chunk)];
+  }
+  [[nodiscard]] int all_chunks() const noexcept { return static_cast<int>(input_counts_.size()); }
+  /// The channel that takes what the action writes; null: it sends nothing.
+  [[nodiscard]] Channel* outgoing(stage::Action const& action) noexcept;
   void start(Channel& channel, comm::Operation operation, std::byte* data, std::int64_t count, std::string_view what);
-  /// Takes message `micro_step`, and starts to receive the one after it.
-  template <class Slot>
-  void take(Channel& channel, int micro_step, std::int64_t count, std::string_view what, Slot const& slot);
+  void receive(Channel& channel, Script const& script, std::size_t index);
   static void settle(Channel& channel);
 
   ChannelSizes sizes_;
+  std::vector<std::int64_t> input_counts_;
+  device::Device* device_;
   std::int64_t first_output_ = 0, first_output_gradient_ = 0, first_input_gradient_ = 0;
   std::unique_ptr<device::Memory> memory_;
   Channel from_before_, to_next_, from_next_, to_before_;
   bool took_input_ = false;  // the evaluation pass that is open
+  double waited_ms_ = 0;
 };
 
 }  // namespace zeroth::engine

@@ -16,6 +16,7 @@
 #include "core/hash.hpp"
 #include "core/host_name.hpp"
 #include "core/logger.hpp"
+#include "stage/pipeline_check.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/standard_streams.hpp"
 #include "zeroth/model/description.hpp"
@@ -45,9 +46,22 @@ std::string cause_of(std::exception_ptr const& error) {
   }
 }
 
-engine::Share share_of(Model const& model, Mesh const* mesh) {
-  return mesh == nullptr ? engine::Share{model.description(), 0, 1}
-                         : engine::Share{model.description(), mesh->pipeline().index, mesh->pipeline().size};
+engine::Share share_of(Model const& model, Config const& config, Mesh const* mesh) {
+  return engine::Share{model.description(), mesh == nullptr ? PipelineSettings{} : config.pipeline(),
+                       mesh == nullptr ? 0 : mesh->pipeline().index};
+}
+
+/// The same on ranks that have the same.
+std::uint64_t hash_of(std::vector<stage::Actions> const& lists) {
+  Fnv1a hash;
+  for (auto const& list : lists) {
+    for (auto const& action : list) {
+      for (auto const part : {static_cast<int>(action.phase), action.chunk, action.micro_step}) {
+        hash.add(static_cast<std::uint64_t>(part));
+      }
+    }
+  }
+  return hash.value();
 }
 
 engine::Blueprint blueprint_for(model::Description const& model, Config const& config, comm::Communicator const& ranks,
@@ -64,7 +78,7 @@ EngineState::EngineState(Mesh& mesh, Model const& given, Config const& config)
 
 EngineState::EngineState(Job& of, Mesh* mesh, Model const& given, Config const& config)
     : job{&JobState::of(of)},
-      share{share_of(given, mesh)},
+      share{share_of(given, config, mesh)},
       model{std::make_unique<model::Description>(share.take_part())},
       device{job->make_device()},
       blueprint{blueprint_for(*model, config, *job->communicator, *device)},
@@ -95,20 +109,21 @@ void EngineState::expect_one_stage(char const* call) const {
 bool EngineState::speaks() const noexcept { return share.first() && exchange().rank() == 0; }
 
 stage::Action EngineState::action_at(std::int64_t index) const noexcept {
-  return actions.empty()
-             ? stage::action_of_only_stage(settings().pipeline.schedule, settings().batch.accumulation, index)
-             : actions[static_cast<std::size_t>(index)];
+  return has_pipeline() ? blueprint.pipeline.script.actions[static_cast<std::size_t>(index)]
+                        : stage::action_of_only_stage(settings().pipeline.schedule, index);
 }
 
-void EngineState::make_pipeline(Mesh& mesh, Config const& config) {
+std::int64_t EngineState::actions_in_step() const noexcept {
+  return has_pipeline() ? std::ssize(blueprint.pipeline.script.actions)
+                        : settings().batch.accumulation * stage::actions_per_micro_step(settings().pipeline.schedule);
+}
+
+int EngineState::in_flight() const noexcept {
+  return has_pipeline() ? blueprint.pipeline.script.slots.most_activations : 1;
+}
+
+void EngineState::make_pipeline(Mesh& mesh, Model const& given, Config const& config) {
   auto const& settings = blueprint.settings;
-  constexpr std::int64_t most = 1 << 16;  // each stage makes the lists of all
-  if (settings.batch.accumulation > most) {
-    throw ConfigError{
-        fmt::format("{}: gradient_accumulation_steps is {}, and zeroth.mesh.pipeline is {}: allowed there "
-                    "are up to {}",
-                    config.source(), settings.batch.accumulation, share.stages(), most)};
-  }
   if (settings.replay_every > 0) {
     throw ConfigError{
         fmt::format("{}: zeroth.replay_every is {}, and zeroth.mesh.pipeline is {}: a micro-step of a "
@@ -122,21 +137,20 @@ void EngineState::make_pipeline(Mesh& mesh, Config const& config) {
                     "allowed here is 1",
                     config.source(), share.stages(), comm::name_of(transport), device->name())};
   }
-  auto const micro_steps = static_cast<int>(settings.batch.accumulation);
-  auto const lists = stage::actions_of(settings.pipeline.schedule, share.stages(), micro_steps);
-  stage::check(lists, micro_steps);
-  actions = lists[static_cast<std::size_t>(share.stage())];
-  in_flight = stage::in_flight(actions);
+  auto const lists = engine::lists_of(settings);
+  stage::check(lists, engine::size_of(settings));
   auto& line = *mesh.stages_;
   stages = line.communicator().split(0, line.rank(), "step");
   stages->set_options({.timeout = settings.timeout, .check = true});
   auto& all = mesh.whole().communicator();
   all_stages = all.split(0, share.stage() * exchange().world() + exchange().rank(), "whole");
   all_stages->set_options({.timeout = settings.timeout, .check = true});
-  auto const of_batch = [&](std::int64_t per_sample) { return per_sample * settings.batch.micro; };
-  engine::ChannelSizes const sizes{of_batch(share.input_per_sample()), of_batch(share.output_per_sample()),
-                                   settings.precision.compute, micro_steps, in_flight};
-  channels = std::make_unique<engine::Channels>(line, *device, sizes);
+  std::vector<std::int64_t> input_counts;
+  for (int chunk = 0; chunk < share.all_chunks(); ++chunk) {
+    input_counts.push_back(share.input_per_sample(chunk) * settings.batch.micro);
+  }
+  agree_over_stages(model::fingerprint(given.description()), hash_of(lists));
+  channels = std::make_unique<engine::Channels>(line, *device, blueprint.pipeline.messages, std::move(input_counts));
   channels->set_options({.timeout = settings.timeout, .check = settings.check});
 }
 
@@ -150,9 +164,10 @@ void EngineState::set_options(comm::CommOptions const& options) {
 }
 
 /// Each rank has found the same as the ranks of its stage.
-void EngineState::agree_over_stages(std::uint64_t of_model) {
-  std::array const mine{of_model, Fnv1a{}.characters(stage_file).value(), run_id};
-  constexpr std::array said{"models (units, parameters, shapes, options, initial values or seed)", "stage files"};
+void EngineState::agree_over_stages(std::uint64_t of_model, std::uint64_t of_schedule) {
+  std::array const mine{of_model, Fnv1a{}.characters(stage_file).value(), of_schedule, run_id};
+  constexpr std::array said{"models (units, parameters, shapes, options, initial values or seed)", "stage files",
+                            "schedules (zeroth.pipeline.schedule_file)"};
   engine::Exchange const line{stages.get(), device.get(), gather_stream.get()};
   auto const all = engine::gather(std::span<std::uint64_t const>{mine}, "start", line);
   run_id = all[said.size()];
@@ -185,14 +200,8 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
   gather_stream = device->make_stream("gather", overlap);
   reduce_stream = device->make_stream("reduce", overlap);
   agree(config);
-  if (share.stages() > 1) {
-    make_pipeline(*mesh, config);
-  } else {
-    in_flight =
-        static_cast<int>(stage::in_flight_of_only_stage(settings.pipeline.schedule, settings.batch.accumulation));
-  }
-  if (stages) {
-    agree_over_stages(model::fingerprint(given.description()));
+  if (has_pipeline()) {
+    make_pipeline(*mesh, given, config);
   }
   if (settings.reports.comms.enabled && speaks()) {
     calls = std::make_unique<shard::CallLog>();
@@ -210,7 +219,9 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
   manager = std::make_unique<shard::ShardManager>(context, blueprint.request,
                                                   optim::initial_state(settings.rules.loss_scale));
   schedule = std::make_unique<stage::Schedule>(blueprint.layout, settings, blueprint.limits, *manager);
-  protocol.emplace(*model, schedule->order(), static_cast<int>(settings.batch.accumulation), settings.replay_every);
+  protocol.emplace(*model, schedule->order(),
+                   engine::StepSize{static_cast<int>(settings.batch.accumulation), actions_in_step()},
+                   settings.replay_every);
   gradient_prescale = prescale_for(blueprint.request, exchange().world());
   if (device->holds_values()) {
     manager->values.initialise();
@@ -378,6 +389,7 @@ engine::Meters EngineState::meters() const {
   now.save_ms = checkpoints ? checkpoints->waited_ms() : 0;
   now.gathered = traffic.gathered;
   now.reduced = traffic.reduced;
+  now.bubble_ms = channels ? channels->waited_ms() : 0;
   now.prefetch_misses = schedule->prefetch_misses();
   now.parameter_slots = manager->parameters.slots_high_water();
   now.gradient_slots = manager->gradients.slots_high_water();
@@ -436,8 +448,10 @@ void EngineState::check_histories(optim::StepSums const& total, engine::History 
 void EngineState::record(stage::Turn const& turn) {
   using engine::Verb;
   if (!schedule->order().opens_early(turn)) {
-    auto const forward = protocol->evaluation() != nullptr ? Verb::evaluation : Verb::forward;
-    book->history().add(turn.phase == stage::Phase::forward ? forward : Verb::backward, index_of(turn.unit));
+    constexpr std::array verbs{Verb::forward, Verb::backward, Verb::backward_inputs, Verb::backward_weights};
+    auto const verb = verbs[static_cast<std::size_t>(turn.phase)];
+    bool const evaluates = protocol->evaluation() != nullptr && verb == Verb::forward;
+    book->history().add(evaluates ? Verb::evaluation : verb, index_of(turn.unit));
   }
 }
 

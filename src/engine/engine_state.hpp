@@ -84,8 +84,13 @@ class EngineState {
 
   /// What only engines without a pipeline do. Throws ConfigError otherwise.
   void expect_one_stage(char const* call) const;
+  [[nodiscard]] bool has_pipeline() const noexcept { return share.stages() > 1; }
   /// The step's action number `index`, from 0.
   [[nodiscard]] stage::Action action_at(std::int64_t index) const noexcept;
+  /// All of a step.
+  [[nodiscard]] std::int64_t actions_in_step() const noexcept;
+  /// See AnyEngine::in_flight().
+  [[nodiscard]] int in_flight() const noexcept;
   /// Does this rank speak for the job, all its stages included?
   [[nodiscard]] bool speaks() const noexcept;
 
@@ -98,8 +103,6 @@ class EngineState {
   /// The ranks at this place of all stages, and all ranks; null where there is one stage, as is the next.
   std::unique_ptr<comm::Communicator> stages, all_stages;
   std::unique_ptr<engine::Channels> channels;
-  std::vector<stage::Action> actions;  ///< What this rank does in a step; empty where there is one stage.
-  int in_flight = 1;                   ///< See AnyEngine::in_flight().
   std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // end first: their work uses all of the rest
   std::unique_ptr<shard::CallLog> calls;                         // of comms_logger
   std::unique_ptr<shard::ShardManager> manager;
@@ -124,8 +127,8 @@ class EngineState {
  private:
   EngineState(Job& job, Mesh* mesh, Model const& model, Config const& config);
   void set_up(Mesh* mesh, Model const& model, Config const& config);
-  void make_pipeline(Mesh& mesh, Config const& config);
-  void agree_over_stages(std::uint64_t of_model);
+  void make_pipeline(Mesh& mesh, Model const& given, Config const& config);
+  void agree_over_stages(std::uint64_t of_model, std::uint64_t of_schedule);
   void tell_others(std::exception_ptr const& error) noexcept;
   void end_streams() noexcept;
   void agree(Config const& config);

@@ -25,6 +25,8 @@ std::string describe(std::uint64_t call, model::Description const& model) {
   switch (static_cast<Verb>(call >> 32U)) {
     case Verb::forward: return fmt::format("forward of unit \"{}\"", unit());
     case Verb::backward: return fmt::format("backward of unit \"{}\"", unit());
+    case Verb::backward_inputs: return fmt::format("backward_inputs of unit \"{}\"", unit());
+    case Verb::backward_weights: return fmt::format("backward_weights of unit \"{}\"", unit());
     case Verb::pass_over: return fmt::format("skip of unit \"{}\" after its place in backward", unit());
     case Verb::evaluation: return fmt::format("forward of unit \"{}\" in an evaluation pass", unit());
     case Verb::begin_micro_step: return "the begin of a micro-step";

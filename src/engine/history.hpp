@@ -16,6 +16,8 @@ namespace zeroth::engine {
 enum class Verb : std::uint8_t {
   forward,
   backward,
+  backward_inputs,
+  backward_weights,
   pass_over,
   evaluation,
   begin_micro_step,

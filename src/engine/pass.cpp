@@ -32,7 +32,7 @@ detail::Guard open(EngineState& engine, Phase phase, Unit of_model) {
   auto const turn = engine.or_end([&] {
     auto const pass = *engine.protocol->pass();
     auto const& order = engine.schedule->order();
-    if (Turn const next{pass, phase, unit.id()}; pass == PassKind::training) {
+    if (Turn const next{pass, phase, unit.id()}; pass == PassKind::training && engine.protocol->action() == nullptr) {
       bool const early = order.opens_early(next);
       engine.settle_skips(early ? end_of(engine) / 2 : order.position(next));
       if (!early) {
@@ -55,28 +55,62 @@ void end_micro_step(EngineState& engine) {
 }
 
 void end_action(EngineState& engine) {
+  auto const index = static_cast<std::size_t>(engine.protocol->actions());
   auto const action = *engine.protocol->action();
-  bool const forward = action.phase == Phase::forward;
-  if (!forward) {
-    engine.settle_skips(end_of(engine));
-  }
-  engine.protocol->end_action(engine.share.last(), forward ? !engine.share.last() : !engine.share.first());
-  if (!forward) {
-    engine.schedule->end_pass();
-  }
+  bool const is_last = engine.share.is_last(action.chunk);
+  bool const sends = action.phase == Phase::forward            ? !is_last
+                     : action.phase == Phase::backward_weights ? false
+                                                               : action.chunk > 0;
+  engine.protocol->end_action(is_last, sends);
+  engine.schedule->end_pass();
   if (engine.channels) {
-    engine.channels->end(action);
+    engine.channels->end(engine.blueprint.pipeline.script, index);
   }
+}
+
+/// Sets the schedule up for the action that has begun.
+void begin_turns(EngineState& engine, std::size_t index, stage::Action const& action) {
+  auto const& settings = engine.settings();
+  auto const left = static_cast<int>(settings.batch.accumulation) - action.micro_step;
+  bool const writes = stage::writes_gradients(action.phase);
+  bool const last = writes && left == 1;
+  bool const reduces = writes && (last || settings.reduce_gradients == ReduceGradients::every_micro_step);
+  engine.schedule->set_run(shard::Run::once, engine.protocol->steps() + 1);
+  if (engine.has_pipeline()) {
+    engine.schedule->begin_sweep(index, reduces, last);
+  } else {
+    engine.schedule->begin_pass(PassKind::training, left, reduces, last);
+  }
+}
+
+stage::Sweep sweep_of(EngineState const& engine, std::size_t index, stage::Action const& action) {
+  return engine.has_pipeline() ? engine.blueprint.pipeline.sweeps[index]
+                               : stage::Sweep{action.phase, 0, static_cast<std::uint32_t>(engine.model->units.size())};
+}
+
+/// The action that is open, or in an evaluation what the pass is.
+stage::Action open_action(EngineState const& engine) noexcept {
+  auto const* const evaluation = engine.protocol->evaluation();
+  if (evaluation == nullptr) {
+    auto const* const action = engine.protocol->action();
+    return action == nullptr ? stage::Action{} : *action;
+  }
+  stage::PipelineSize const size{engine.share.stages(), evaluation->chunks, evaluation->passes / evaluation->chunks};
+  return stage::action_of_evaluation(size, engine.share.stage(), evaluation->done);
 }
 
 void end_evaluation_pass(EngineState& engine) {
   auto& evaluation = *engine.protocol->evaluation();
-  bool const is_last = engine.share.last();
+  auto const chunk = open_action(engine).chunk;
+  bool const is_last = engine.share.is_last(chunk);
   if (!engine.protocol->end_evaluation_pass(is_last, !is_last)) {
     return;
   }
   if (engine.channels) {
-    engine.channels->end_evaluation_pass();
+    engine.channels->end_evaluation_pass(chunk);
+    auto const chunks = evaluation.chunks;
+    auto const in_round = evaluation.done % (engine.share.stages() * chunks);
+    engine.protocol->note_messages(chunks > 1 && in_round != 0 && evaluation.done < evaluation.passes);
   }
   if (evaluation.done == evaluation.passes) {
     auto& history = engine.noted_history();
@@ -151,19 +185,15 @@ AnyPass::AnyPass(EngineState& engine, detail::NextAction)
   Entry const entry{engine.doorway, "an action begins"};
   auto& protocol = *engine.protocol;
   protocol.check_begin_action();
-  protocol.begin_action(engine.action_at(protocol.actions()));
-  auto const& action = *protocol.action();
-  auto const& settings = engine.settings();
-  bool const backward = action.phase == Phase::backward;
-  bool const last = backward && action.micro_step + 1 == settings.batch.accumulation;
-  bool const reduces = backward && (last || settings.reduce_gradients == ReduceGradients::every_micro_step);
-  engine.schedule->set_run(shard::Run::once, protocol.steps() + 1);
-  engine.schedule->begin_pass(*protocol.pass(), 1, reduces, last);
-  engine.book->history().add(Verb::begin_action, static_cast<std::uint32_t>(protocol.actions()));
+  auto const index = static_cast<std::size_t>(protocol.actions());
+  auto const action = engine.action_at(protocol.actions());
+  protocol.begin_action(action, sweep_of(engine, index, action));
+  begin_turns(engine, index, action);
+  engine.book->history().add(Verb::begin_action, static_cast<std::uint32_t>(index));
   engine.finished = false;
   if (engine.channels) {
     try {
-      engine.or_end([&] { engine.channels->begin(action); });
+      engine.or_end([&] { engine.channels->begin(engine.blueprint.pipeline.script, index); });
     } catch (...) {
       protocol.leave_pass();  // whose end nobody will see
       throw;
@@ -190,15 +220,16 @@ AnyPass::~AnyPass() {
 
 detail::Guard AnyPass::open_forward(Unit unit) { return open(*engine_, Phase::forward, unit); }
 detail::Guard AnyPass::open_backward(Unit unit) { return open(*engine_, Phase::backward, unit); }
+detail::Guard AnyPass::open_inputs(Unit unit) { return open(*engine_, Phase::backward_inputs, unit); }
+detail::Guard AnyPass::open_weights(Unit unit) { return open(*engine_, Phase::backward_weights, unit); }
 
 std::int64_t AnyPass::first_sample() const noexcept {
   auto const& batch = engine_->settings().batch;
   auto const& protocol = *engine_->protocol;
   auto const exchange = engine_->exchange();  // whose ranks are places
   bool const evaluates = protocol.evaluation() != nullptr;
-  auto const pass = evaluates                      ? protocol.evaluation()->done
-                    : protocol.action() != nullptr ? protocol.action()->micro_step
-                                                   : protocol.micro_steps();
+  auto const pass =
+      evaluates || protocol.action() != nullptr ? open_action(*engine_).micro_step : protocol.micro_steps();
   return (evaluates ? 0 : engine_->samples) + (std::int64_t{pass} * exchange.world() + exchange.rank()) * batch.micro;
 }
 
@@ -208,7 +239,7 @@ float AnyPass::report_loss(float mean, LossOptions const& options) {
   Entry const entry{engine_->doorway, "report_loss()"};
   if (engine_->protocol->evaluation() != nullptr) {
     engine_->protocol->check_usable("report_loss()");
-    engine_->protocol->check_action_loss(engine_->share.last());
+    engine_->protocol->check_action_loss(engine_->share.is_last(open_action(*engine_).chunk));
   }
   float const seed = take_loss(*engine_, options);
   if (auto* const evaluation = engine_->protocol->evaluation(); evaluation == nullptr) {
@@ -227,7 +258,7 @@ float AnyPass::report_action_loss(float mean, LossOptions const& options) {
   Entry const entry{engine_->doorway, "report_loss()"};
   auto& protocol = *engine_->protocol;
   protocol.check_usable("report_loss()");
-  protocol.check_action_loss(engine_->share.last());
+  protocol.check_action_loss(protocol.action() != nullptr && engine_->share.is_last(protocol.action()->chunk));
   protocol.check_loss(options);
   protocol.loss_reported();
   engine_->book->add_loss(mean, options.weight);
@@ -235,50 +266,63 @@ float AnyPass::report_action_loss(float mean, LossOptions const& options) {
 }
 
 Phase AnyPass::action_phase() const noexcept { return engine_->protocol->action()->phase; }
+int AnyPass::action_chunk() const noexcept { return open_action(*engine_).chunk; }
 int AnyPass::action_micro_step() const noexcept { return engine_->protocol->action()->micro_step; }
-int AnyPass::action_slot() const noexcept { return action_micro_step() % engine_->in_flight; }
-bool AnyPass::is_first_stage() const noexcept { return engine_->share.first(); }
-bool AnyPass::is_last_stage() const noexcept { return engine_->share.last(); }
-std::span<Unit const> AnyPass::action_units() const noexcept { return engine_->share.units(); }
+int AnyPass::action_slot() const noexcept {
+  auto const& slots = engine_->blueprint.pipeline.script.slots.activations;
+  return slots.empty() ? 0 : slots[static_cast<std::size_t>(engine_->protocol->actions())];
+}
+bool AnyPass::is_first_chunk() const noexcept { return action_chunk() == 0; }
+bool AnyPass::is_last_chunk() const noexcept { return engine_->share.is_last(action_chunk()); }
+std::span<Unit const> AnyPass::action_units() const noexcept { return engine_->share.units(action_chunk()); }
 
 detail::MessageMemory AnyPass::message(detail::Message which) const {
   using detail::Message;
   auto& engine = *engine_;
   auto& protocol = *engine.protocol;
-  auto const& share = engine.share;
+  auto const& script = engine.blueprint.pipeline.script;
+  auto const index = static_cast<std::size_t>(protocol.actions());
+  auto const chunk = open_action(engine).chunk;
+  bool const has_input = chunk > 0;
+  bool const has_output = !engine.share.is_last(chunk);
   constexpr auto* first = "the first stage has none: it reads the batch";
   constexpr auto* last = "the last stage has none: it reports the loss";
   auto const samples = engine.settings().batch.micro;
+  auto const memory = [&](std::byte* data, std::int64_t per_sample) {
+    return detail::MessageMemory{data, samples, per_sample};
+  };
+  auto const of_input = engine.share.input_per_sample(chunk);
+  auto const of_output = engine.share.output_per_sample(chunk);
   bool const evaluates = protocol.evaluation() != nullptr;
-  auto const micro_step = [&] { return protocol.action()->micro_step; };
   switch (which) {
     case Message::input: {
       Entry const entry{engine.doorway, "input()"};
-      protocol.check_message("input()", protocol.action() == nullptr ? Phase::forward : protocol.action()->phase,
-                             !share.first(), first);
-      auto* const data = evaluates ? engine.or_end([&] { return engine.channels->evaluation_input(); })
-                                   : engine.channels->input(micro_step());
-      return {data, samples, share.input_per_sample()};
+      protocol.check_message("input()", has_input, first,
+                             {Phase::forward, Phase::backward, Phase::backward_inputs, Phase::backward_weights});
+      return memory(evaluates ? engine.or_end([&] { return engine.channels->evaluation_input(chunk); })
+                              : engine.channels->input(script, index),
+                    of_input);
     }
     case Message::output: {
       Entry const entry{engine.doorway, "output()"};
-      protocol.check_message("output()", Phase::forward, !share.last(), last);
+      protocol.check_message("output()", has_output, last, {Phase::forward});
       protocol.note_written();
-      auto* const data =
-          evaluates ? engine.or_end([&] { return engine.channels->evaluation_output(); }) : engine.channels->output();
-      return {data, samples, share.output_per_sample()};
+      return memory(
+          evaluates ? engine.or_end([&] { return engine.channels->evaluation_output(); }) : engine.channels->output(),
+          of_output);
     }
     case Message::output_gradient: {
       Entry const entry{engine.doorway, "output_gradient()"};
-      protocol.check_message("output_gradient()", Phase::backward, !share.last(), last);
-      return {engine.channels->output_gradient(micro_step()), samples, share.output_per_sample()};
+      protocol.check_message("output_gradient()", has_output, last,
+                             {Phase::backward, Phase::backward_inputs, Phase::backward_weights});
+      return memory(engine.channels->output_gradient(script, index), of_output);
     }
     case Message::input_gradient: break;
   }
   Entry const entry{engine.doorway, "input_gradient()"};
-  protocol.check_message("input_gradient()", Phase::backward, !share.first(), first);
+  protocol.check_message("input_gradient()", has_input, first, {Phase::backward, Phase::backward_inputs});
   protocol.note_written();
-  return {engine.channels->input_gradient(), samples, share.input_per_sample()};
+  return memory(engine.channels->input_gradient(), of_input);
 }
 
 float AnyPass::report_loss(DeviceLoss loss, LossOptions const& options) {

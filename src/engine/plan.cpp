@@ -44,7 +44,7 @@ PlannedTier planned(shard::DiskPlan const& disk) {
 }
 
 PlannedParametersDisk planned_parameters(shard::MemoryPlan const& memory, engine::Blueprint const& blueprint) {
-  auto const& [settings, layout, limits, request] = blueprint;
+  auto const& [settings, layout, limits, request, pipeline] = blueprint;
   auto const& disk = memory.parameters_disk;
   if (disk.bytes == 0) {
     return {};
@@ -105,7 +105,7 @@ std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings con
 
 Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
   auto const blueprint = engine::make_blueprint(model.description(), config, world, options);
-  auto const& [settings, layout, limits, request] = blueprint;
+  auto const& [settings, layout, limits, request, pipeline] = blueprint;
   Plan result;
   result.settings = settings;
   result.world = world;

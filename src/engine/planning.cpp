@@ -37,7 +37,7 @@ std::int64_t staging_bytes(shard::Layout const& layout, shard::PlanRequest const
 }  // namespace
 
 Blueprint make_blueprint(model::Description const& model, Config const& config, int world, PlanOptions const& options) {
-  if (auto const stages = config.pipeline().stages; stages > 1 && !model.is_stage) {
+  if (auto const stages = config.pipeline().stages; stages > 1 && model.stage.stages == 1) {
     throw ConfigError{
         fmt::format("{}: zeroth.mesh.pipeline is {}, and stages of a pipeline are what an engine on a "
                     "zeroth::Mesh has: build it on one, with micro-steps by AnyEngine::schedule(); all "
@@ -54,7 +54,12 @@ Blueprint make_blueprint(model::Description const& model, Config const& config, 
     // At every stage: squares are summed by flat units, and stages are to have the same norm.
     layout = shard::Layout{model, world, settings.persistence};
   }
-  auto limits = stage::limits_of(layout, settings);
+  StagePlan pipeline;
+  if (model.stage.stages > 1) {
+    pipeline = stage_plan_of(model, settings, config.source());
+  }
+  auto limits = pipeline.sweeps.empty() ? stage::limits_of(layout, settings)
+                                        : stage::limits_of(layout, settings, pipeline.sweeps);
   shard::PlanRequest request;
   request.placements = stage::placements_for(settings);
   request.places = stage::places_for(settings);
@@ -77,7 +82,7 @@ Blueprint make_blueprint(model::Description const& model, Config const& config, 
   request.poison = settings.poison;
   request.offload = stage::offload_for(settings, options.device == DeviceKind::cpu);
   request.offload_parameters = stage::parameter_offload_for(settings);
-  return {std::move(settings), std::move(layout), std::move(limits), std::move(request)};
+  return {std::move(settings), std::move(layout), std::move(limits), std::move(request), std::move(pipeline)};
 }
 
 std::string prefetch_warning(Blueprint const& blueprint) {
@@ -88,7 +93,7 @@ std::string prefetch_warning(Blueprint const& blueprint) {
   return fmt::format(
       "{} of {} turns of a training pass are not gathered ahead: what they use has, with the unit before, more "
       "elements than zero_optimization.stage3_max_live_parameters, {}; {} is enough for all",
-      turns, 2 * blueprint.layout.unit_count(), blueprint.settings.max_live_count, needed_count);
+      turns, blueprint.limits.turns, blueprint.settings.max_live_count, needed_count);
 }
 
 std::string stage_note(Settings const& settings) {
@@ -103,7 +108,7 @@ std::string stage_note(Settings const& settings) {
 }
 
 std::string ranks_note(Blueprint const& blueprint) {
-  auto const& [settings, layout, limits, request] = blueprint;
+  auto const& [settings, layout, limits, request, pipeline] = blueprint;
   auto const sums = settings.precision.accumulate;
   if (settings.reduce_gradients == ReduceGradients::last_micro_step) {
     return R"(a rank adds up its own micro-steps first (zeroth.reduce_gradients "last_micro_step"))";

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "engine/stage_plan.hpp"
 #include "shard/layout.hpp"
 #include "shard/memory_plan.hpp"
 #include "stage/schedule.hpp"
@@ -22,6 +23,7 @@ struct Blueprint {
   shard::Layout layout;
   stage::ScheduleLimits limits;
   shard::PlanRequest request;
+  StagePlan pipeline;  ///< Empty with one stage.
 };
 [[nodiscard]] Blueprint make_blueprint(model::Description const& model, Config const& config, int world,
                                        PlanOptions const& options);

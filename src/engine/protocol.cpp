@@ -16,13 +16,8 @@ using stage::PassKind;
 using stage::Phase;
 using stage::Turn;
 
-Protocol::Protocol(model::Description const& model, stage::Order const& order, int accumulation,
-                   std::int64_t replay_every)
-    : model_{&model},
-      order_{&order},
-      accumulation_{accumulation},
-      replay_every_{replay_every},
-      progress_(model.units.size()) {
+Protocol::Protocol(model::Description const& model, stage::Order const& order, StepSize step, std::int64_t replay_every)
+    : model_{&model}, order_{&order}, step_{step}, replay_every_{replay_every}, progress_(model.units.size()) {
   open_.reserve(most_open_guards);
 }
 
@@ -52,9 +47,9 @@ void Protocol::check_usable(char const* call) const {
 void Protocol::check_between_steps(char const* call) const {
   check_between_passes(call);
   ZEROTH_EXPECTS(micro_steps_ == 0, fmt::format("{} after {} of {} micro-steps of step {}: it belongs between steps",
-                                                call, micro_steps_, accumulation_, steps_ + 1));
+                                                call, micro_steps_, step_.micro_steps, steps_ + 1));
   ZEROTH_EXPECTS(actions_ == 0, fmt::format("{} after {} of {} actions of step {}: it belongs between steps", call,
-                                            actions_, 2 * std::int64_t{accumulation_}, steps_ + 1));
+                                            actions_, step_.actions, steps_ + 1));
 }
 
 void Protocol::check_between_passes(char const* call) const {
@@ -64,9 +59,14 @@ void Protocol::check_between_passes(char const* call) const {
 
 void Protocol::check_reduced(char const* call) const {
   check_between_passes(call);
-  ZEROTH_EXPECTS(micro_steps_ == accumulation_,
+  ZEROTH_EXPECTS(micro_steps_ == step_.micro_steps,
                  fmt::format("{} after {} of {} micro-steps of step {}: it belongs between the last of them and step()",
-                             call, micro_steps_, accumulation_, steps_ + 1));
+                             call, micro_steps_, step_.micro_steps, steps_ + 1));
+}
+
+std::string Protocol::done() const {
+  return actions_ > 0 && micro_steps_ == 0 ? fmt::format("{} of {} actions", actions_, step_.actions)
+                                           : fmt::format("{} of {} micro-steps", micro_steps_, step_.micro_steps);
 }
 
 std::string Protocol::state() const {
@@ -76,22 +76,21 @@ std::string Protocol::state() const {
   }
   if (action_) {
     return fmt::format("{} of micro-step {} of {} is open", stage::name_of(action_->phase), action_->micro_step + 1,
-                       accumulation_);
+                       step_.micro_steps);
   }
   if (pass_) {
     return *pass_ == PassKind::training
-               ? fmt::format("micro-step {} of {} is open", micro_steps_ + 1, accumulation_)
+               ? fmt::format("micro-step {} of {} is open", micro_steps_ + 1, step_.micro_steps)
                : fmt::format("evaluation pass {} of {} is open", evaluation_->done + 1, evaluation_->passes);
   }
-  return fmt::format("{} of {} micro-steps of step {} are done", micro_steps_, accumulation_, steps_ + 1);
+  return fmt::format("{} of step {} are done", done(), steps_ + 1);
 }
 
 // ---- steps ----------------------------------------------------------------------------------------------------------
 
 void Protocol::check_step(std::optional<float> learning_rate) const {
   check_between_passes("step()");
-  ZEROTH_EXPECTS(micro_steps_ == accumulation_,
-                 fmt::format("step() after {} of {} micro-steps of step {}", micro_steps_, accumulation_, steps_ + 1));
+  ZEROTH_EXPECTS(micro_steps_ == step_.micro_steps, fmt::format("step() after {} of step {}", done(), steps_ + 1));
   ZEROTH_EXPECTS(!learning_rate || (std::isfinite(*learning_rate) && *learning_rate >= 0),
                  fmt::format("step(): learning_rate is {}, must be 0 or more and finite", *learning_rate));
 }
@@ -117,13 +116,13 @@ void Protocol::end_restore(std::int64_t step) noexcept {
 
 void Protocol::begin_micro_step() {
   check_between_passes("a micro-step begins");
-  ZEROTH_EXPECTS(micro_steps_ < accumulation_,
+  ZEROTH_EXPECTS(micro_steps_ < step_.micro_steps,
                  fmt::format("a micro-step begins after {} of {} of step {}: step() comes now", micro_steps_,
-                             accumulation_, steps_ + 1));
+                             step_.micro_steps, steps_ + 1));
   ZEROTH_EXPECTS(actions_ == 0,
                  fmt::format("a micro-step begins after {} of {} actions of schedule() of step {}: a step "
                              "is made of one or the other",
-                             actions_, 2 * std::int64_t{accumulation_}, steps_ + 1));
+                             actions_, step_.actions, steps_ + 1));
   run_ = replay_is_due()                  ? shard::Run::first_of_two
          : micro_steps_ == 0 && ran_once_ ? shard::Run::second_of_two
                                           : shard::Run::once;
@@ -132,6 +131,7 @@ void Protocol::begin_micro_step() {
 
 void Protocol::check_begin_action() const {
   check_between_passes("an action begins");
+  check_whole_evaluation("an action begins");
   ZEROTH_EXPECTS(
       replay_every_ == 0,
       fmt::format("an action of schedule() begins, and zeroth.replay_every is {}: micro-steps that run twice "
@@ -141,61 +141,71 @@ void Protocol::check_begin_action() const {
       actions_ > 0 || micro_steps_ == 0,
       fmt::format("an action of schedule() begins after {} of {} micro-steps of step {}: a step is made of one "
                   "or the other",
-                  micro_steps_, accumulation_, steps_ + 1));
-  ZEROTH_EXPECTS(actions_ < 2 * std::int64_t{accumulation_},
+                  micro_steps_, step_.micro_steps, steps_ + 1));
+  ZEROTH_EXPECTS(actions_ < step_.actions,
                  fmt::format("an action begins after all {} of step {}: step() comes now", actions_, steps_ + 1));
 }
 
-void Protocol::begin_action(stage::Action const& action) {
+void Protocol::begin_action(stage::Action const& action, stage::Sweep const& sweep) {
   run_ = shard::Run::once;
   bool const forward = action.phase == Phase::forward;
-  begin_pass(forward ? PassKind::evaluation : PassKind::training, nullptr);
+  begin_pass(PassKind::training, nullptr);
   action_ = action;
+  sweep_ = sweep;
   loss_reported_ = !forward;  // what arrives carries the seed
 }
 
 void Protocol::check_action_loss(bool is_last) const {
   ZEROTH_EXPECTS((evaluation_ != nullptr || (action_ && action_->phase == Phase::forward)) && is_last,
-                 fmt::format("report_loss() while {}: the loss is of forward in the last stage alone", state()));
+                 fmt::format("report_loss() while {}: the loss is of forward in the last chunk alone", state()));
 }
 
 void Protocol::check_no_message(char const* call) const {
-  ZEROTH_EXPECTS(actions_ == 0 || micro_steps_ == accumulation_,
+  ZEROTH_EXPECTS(actions_ == 0 || actions_ == step_.actions,
                  fmt::format("{} after {} actions of step {}, of which messages between the stages of the pipeline are "
                              "under way: it belongs between steps",
                              call, actions_, steps_ + 1));
 }
 
-void Protocol::check_message(char const* call, Phase phase, bool there, char const* where) const {
+void Protocol::check_whole_evaluation(char const* call) const {
+  ZEROTH_EXPECTS(
+      !evaluation_messages_,
+      fmt::format("{} after an evaluation was left between the chunks of a pass: with several chunks a stage "
+                  "it can be left where all of them have had as many passes",
+                  call));
+}
+
+void Protocol::check_message(char const* call, bool there, char const* why, std::initializer_list<Phase> phases) const {
   check_usable(call);
   ZEROTH_EXPECTS(action_ || evaluation_ != nullptr, fmt::format("{} outside of an action", call));
-  ZEROTH_EXPECTS(there, fmt::format("{}: {}", call, where));
-  ZEROTH_EXPECTS(!action_ || action_->phase == phase,
-                 fmt::format("{} while {}: it is of {} actions", call, state(), stage::name_of(phase)));
+  ZEROTH_EXPECTS(there, fmt::format("{}: {}", call, why));
+  ZEROTH_EXPECTS(std::ranges::find(phases, action_ ? action_->phase : Phase::forward) != phases.end(),
+                 fmt::format("{} while {}: it is of {} actions", call, state(), stage::name_of(*phases.begin())));
 }
 
 void Protocol::end_action(bool reports, bool writes) {
   bool const forward = action_->phase == Phase::forward;
-  for (auto const unit : progress_.ids()) {
+  auto const what = [&] {
+    return fmt::format("{} of micro-step {} of step {}", stage::name_of(action_->phase), action_->micro_step + 1,
+                       steps_ + 1);
+  };
+  for (auto index = sweep_.begin; index < sweep_.end; ++index) {
+    auto const unit = static_cast<UnitId>(index);
     auto const done = forward ? std::min(progress_[unit].forwards, uses(unit)) : progress_[unit].backwards;
-    ZEROTH_EXPECTS(
-        done == uses(unit),
-        fmt::format("{} of micro-step {} of step {} ended after {} of {} turns of unit \"{}\"",
-                    stage::name_of(action_->phase), action_->micro_step + 1, steps_ + 1, done, uses(unit), name(unit)));
+    ZEROTH_EXPECTS(done == uses(unit),
+                   fmt::format("{} ended after {} of {} turns of unit \"{}\"", what(), done, uses(unit), name(unit)));
   }
   ZEROTH_EXPECTS(!forward || !reports || loss_reported_,
-                 fmt::format("forward of micro-step {} of step {} ended without report_loss() in the last stage",
-                             action_->micro_step + 1, steps_ + 1));
-  ZEROTH_EXPECTS(!writes || written_,
-                 fmt::format("{} of micro-step {} of step {} ended without writing {}, which is sent now",
-                             stage::name_of(action_->phase), action_->micro_step + 1, steps_ + 1,
-                             forward ? "output()" : "input_gradient()"));
+                 fmt::format("{} ended without report_loss() in the last stage", what()));
+  ZEROTH_EXPECTS(!writes || written_, fmt::format("{} ended without writing {}, which is sent now", what(),
+                                                  forward ? "output()" : "input_gradient()"));
   ++actions_;
-  micro_steps_ += forward ? 0 : 1;
+  micro_steps_ = actions_ == step_.actions ? step_.micro_steps : 0;
 }
 
 std::uint64_t Protocol::begin_evaluation(int passes) {
   check_between_passes("evaluation()");
+  check_whole_evaluation("evaluation()");
   ZEROTH_EXPECTS(passes >= 1, fmt::format("evaluation({}): at least one pass", passes));
   return ++evaluations_;
 }
@@ -295,7 +305,7 @@ void Protocol::check_unit(Unit unit, std::string_view call) const {
 }
 
 void Protocol::check_open(Phase phase, Unit unit) const {
-  auto const* const call = phase == Phase::forward ? "forward" : "backward";
+  auto const* const call = stage::name_of(phase).data();
   check_usable(call);
   check_unit(unit, call);
   auto const id = unit.id();
@@ -308,8 +318,7 @@ void Protocol::check_open(Phase phase, Unit unit) const {
   ZEROTH_EXPECTS(open_.size() < most_open_guards,
                  fmt::format("{} of unit \"{}\" while {} guards are open, which is the most; the last: {}", call,
                              name(id), open_.size(), state()));
-  ZEROTH_EXPECTS(!action_ || phase == Phase::forward || action_->phase == Phase::backward,
-                 fmt::format("backward of unit \"{}\" in an action that goes forward", name(id)));
+  check_phase(phase, id);
   auto const& progress = progress_[id];
   ZEROTH_EXPECTS(!progress.skipped && !pass_skipped_,
                  fmt::format("{} of unit \"{}\", which this micro-step skips", call, name(id)));
@@ -333,6 +342,25 @@ Turn Protocol::begin_turn(Phase phase, UnitId unit) noexcept {
 std::uint64_t Protocol::opened(Turn const& turn) {
   open_.push_back({++guards_, turn});
   return guards_;
+}
+
+/// Forward is run again in actions that read parameters; each other phase has actions of its own.
+void Protocol::check_phase(Phase phase, UnitId unit) const {
+  if (!action_) {
+    return;
+  }
+  auto const of = action_->phase;
+  ZEROTH_EXPECTS(index_of(unit) >= sweep_.begin && index_of(unit) < sweep_.end,
+                 fmt::format("{} of unit \"{}\", which is not of chunk {}, that this action is of: see Work::units()",
+                             stage::name_of(phase), name(unit), action_->chunk));
+  bool const again = phase == Phase::forward && stage::reads_parameters(of);
+  bool const divided = phase == Phase::backward && of != Phase::forward;
+  ZEROTH_EXPECTS(
+      phase == of || again,
+      fmt::format("{} of unit \"{}\" in an action that is {}{}", stage::name_of(phase), name(unit), stage::name_of(of),
+                  divided ? ": zeroth.pipeline.schedule divides backward, and a program has Work::inputs() "
+                            "and Work::weights() for that"
+                          : ""));
 }
 
 std::optional<Turn> Protocol::closed(std::uint64_t guard) noexcept {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,12 @@
 
 namespace zeroth::engine {
 
+/// What a step is made of.
+struct StepSize {
+  int micro_steps = 1;
+  std::int64_t actions = 2;  ///< Of schedule().
+};
+
 /// What has happened in a step so far, and what may come next. What is not legal throws ContractError, which names the
 /// unit and both states, and changes nothing.
 class Protocol {
@@ -25,9 +32,9 @@ class Protocol {
   /// Guards of one engine that may be open at the same time.
   static constexpr std::size_t most_open_guards = 16;
 
-  /// Both outlive it. `accumulation`: micro-steps in a step. In every step whose number `replay_every` divides the
-  /// first one runs twice; 0: in none.
-  Protocol(model::Description const& model, stage::Order const& order, int accumulation, std::int64_t replay_every = 0);
+  /// Model and order outlive it. In every step whose number `replay_every` divides the first micro-step runs twice; 0:
+  /// in none.
+  Protocol(model::Description const& model, stage::Order const& order, StepSize step, std::int64_t replay_every = 0);
 
   // ---- the engine ----
   /// Nothing is legal any more: the first error is what every later call tells.
@@ -61,8 +68,8 @@ class Protocol {
 
   // ---- passes ----
   void begin_micro_step();
-  /// The next one of the step's schedule, which is `action`.
-  void begin_action(stage::Action const& action);
+  /// The next one of the step's schedule, which is `action`, with the turns of `sweep`.
+  void begin_action(stage::Action const& action, stage::Sweep const& sweep);
   /// Before that: there is one.
   void check_begin_action() const;
   /// The one that is open, of a pipeline's schedule; null: none is.
@@ -74,7 +81,8 @@ class Protocol {
   void check_action_loss(bool is_last) const;
   /// No message of a pipeline's step is under way: none of its actions has begun, or all have ended.
   void check_no_message(char const* call) const;
-  void check_message(char const* call, stage::Phase phase, bool there, char const* where) const;
+  /// `there`: this chunk has that message, and otherwise `why` it has none. It is of actions of `phases`.
+  void check_message(char const* call, bool there, char const* why, std::initializer_list<Phase> phases) const;
   [[nodiscard]] std::uint64_t begin_evaluation(int passes);  ///< Its id.
   void begin_evaluation_pass(detail::EvaluationRecord& evaluation);
   [[nodiscard]] std::optional<stage::PassKind> pass() const noexcept { return pass_; }
@@ -86,13 +94,15 @@ class Protocol {
   /// Every unit that is skipped has had its turns.
   void end_micro_step();
   /// False for one that was left before it began: it does not count. Otherwise it has to have a loss, and an output.
+  /// Chunks have yet to take messages of this evaluation, whose next pass must follow; or not.
+  void note_messages(bool under_way) noexcept { evaluation_messages_ = under_way; }
   [[nodiscard]] bool end_evaluation_pass(bool reports, bool writes);
   void leave_pass() noexcept;  ///< However it ended.
 
   // ---- guards ----
-  void check_open(stage::Phase phase, Unit unit) const;
+  void check_open(Phase phase, Unit unit) const;
   /// The turn that begins.
-  [[nodiscard]] stage::Turn begin_turn(stage::Phase phase, UnitId unit) noexcept;
+  [[nodiscard]] stage::Turn begin_turn(Phase phase, UnitId unit) noexcept;
   [[nodiscard]] std::uint64_t opened(stage::Turn const& turn);  ///< The guard's id.
   /// The turn that this ends; none if it was ended before.
   [[nodiscard]] std::optional<stage::Turn> closed(std::uint64_t guard) noexcept;
@@ -127,11 +137,14 @@ class Protocol {
   [[nodiscard]] int uses(UnitId unit) const noexcept;
   [[nodiscard]] std::string why_uses(UnitId unit) const;
   void check_unit(Unit unit, std::string_view call) const;
+  void check_phase(Phase phase, UnitId unit) const;
+  void check_whole_evaluation(char const* call) const;
+  [[nodiscard]] std::string done() const;  ///< "2 of 4 micro-steps", for messages.
   void check_param_of(std::uint64_t guard, ModelId model, ParamId param, char const* call) const;
 
   model::Description const* model_;
   stage::Order const* order_;
-  int accumulation_;
+  StepSize step_;
   std::int64_t replay_every_;
   std::exception_ptr failure_;
   bool restoring_ = false;
@@ -139,10 +152,12 @@ class Protocol {
   int micro_steps_ = 0;
   std::int64_t actions_ = 0;
   std::optional<stage::Action> action_;
+  stage::Sweep sweep_;     ///< What that does.
   bool written_ = false;   ///< What the action or pass that is open sends.
   bool ran_once_ = false;  ///< The first run of two is over in this step.
   shard::Run run_ = shard::Run::once;
   std::uint64_t evaluations_ = 0;  ///< The last one's id.
+  bool evaluation_messages_ = false;
   std::optional<stage::PassKind> pass_;
   detail::EvaluationRecord* evaluation_ = nullptr;
   std::uint64_t guards_ = 0;

@@ -3,25 +3,22 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "zeroth/config/settings.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::engine {
-
-/// The first unit of each stage. Stages begin with units that may begin one, and are cut so that the stage with the
-/// most elements has as few as can be. Throws ConfigError where too few may, ContractError for models that no pipeline
-/// takes.
-[[nodiscard]] std::vector<std::uint32_t> first_units(model::Description const& whole, int stages);
 
 /// What a stage has of a model that every rank describes whole. Programs use the ids of the whole model; the engine
 /// uses those of the stage.
 class Share {
  public:
   Share() = default;
-  /// The units of `stage`, of `stages`.
-  Share(model::Description const& whole, int stage, int stages);
+  /// The units of `stage`.
+  Share(model::Description const& whole, PipelineSettings const& settings, int stage);
 
   /// What the stage has. To be taken once.
   [[nodiscard]] model::Description take_part() noexcept { return std::move(part_); }
@@ -29,11 +26,16 @@ class Share {
   [[nodiscard]] int stages() const noexcept { return stages_; }
   [[nodiscard]] bool first() const noexcept { return stage_ == 0; }
   [[nodiscard]] bool last() const noexcept { return stage_ + 1 == stages_; }
-  /// The stage's units in the order of forward, by their ids in the whole model.
-  [[nodiscard]] std::vector<Unit> const& units() const noexcept { return units_; }
-  /// Elements of a sample that come from the stage before, and go to the next one; 0 at the ends.
-  [[nodiscard]] std::int64_t input_per_sample() const noexcept { return input_per_sample_; }
-  [[nodiscard]] std::int64_t output_per_sample() const noexcept { return output_per_sample_; }
+  /// Chunks of the whole model; those of this stage are `stage`, `stage + stages` and so on.
+  [[nodiscard]] int all_chunks() const noexcept { return static_cast<int>(first_.size()); }
+  [[nodiscard]] bool is_last(int chunk) const noexcept { return chunk + 1 == all_chunks(); }
+  /// The units of a chunk of the stage in the order of forward, by their ids in the whole model.
+  [[nodiscard]] std::span<Unit const> units(int chunk) const noexcept;
+  /// Elements of a sample that come from the chunk before; 0: there is none. And those that go to the next one.
+  [[nodiscard]] std::int64_t input_per_sample(int chunk) const noexcept {
+    return chunk == all_chunks() ? 0 : inputs_[static_cast<std::size_t>(chunk)];
+  }
+  [[nodiscard]] std::int64_t output_per_sample(int chunk) const noexcept { return input_per_sample(chunk + 1); }
 
   /// The stage's own id of a unit of the whole model. Throws ContractError, which names `call`, for a unit of another
   /// stage. What is no unit of the model becomes an id that no unit has.
@@ -65,16 +67,20 @@ class Share {
 
  private:
   [[nodiscard]] int stage_of(std::uint32_t unit) const noexcept;
-  void take_units(model::Description const& whole);
+  [[nodiscard]] std::uint32_t end_of(int chunk) const noexcept;      ///< In the whole model.
+  [[nodiscard]] std::uint32_t part_first(int chunk) const noexcept;  ///< In the stage.
+  void take_chunk(model::Description const& whole, int chunk);
+  void take_params(model::Description const& whole);
 
   ModelId id_{};
   int stage_ = 0, stages_ = 1;
   model::Description part_;
   std::vector<Unit> units_;
-  std::vector<std::uint32_t> first_;
-  std::vector<std::string> unit_names_;  // of the whole model, as all parameters are
+  std::vector<std::uint32_t> first_;         // unit of each chunk of the whole model
+  std::vector<std::int64_t> inputs_;         // of each of those
+  std::vector<std::uint32_t> chunk_begins_;  // unit of each chunk of the stage, by its own ids
+  std::vector<std::string> unit_names_;      // of the whole model, as all parameters are
   ById<ParamId, Known> params_;
-  std::int64_t input_per_sample_ = 0, output_per_sample_ = 0;
 };
 
 }  // namespace zeroth::engine

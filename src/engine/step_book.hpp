@@ -22,6 +22,7 @@ struct Meters {
   double waited_ms = 0;  ///< Of the compute stream, for communication.
   double io_ms = 0;      ///< Of updates and gathers, for what is offloaded by this rank.
   double save_ms = 0;    ///< Of updates, for saves.
+  double bubble_ms = 0;  ///< Of actions, for neighbouring stages.
   shard::MovedBytes gathered, reduced;
   shard::DiskTraffic disks;
   std::int64_t prefetch_misses = 0;

@@ -80,7 +80,7 @@ Layout::Layout(model::Description const& description, int world, PersistenceSett
   ZEROTH_EXPECTS(world >= 1, fmt::format("a layout for {} ranks", world));
   by_unit_.resize(description.units.size());
   by_param_.resize(description.params.size());
-  auto const elements = description.is_stage ? description.places : elements_of(description);
+  auto const elements = description.stage.stages > 1 ? description.places : elements_of(description);
   auto const persistent = persistent_of(description, persistence);
   auto const open_flat = [&](std::string name, bool persists) {
     auto const id = flats_.next_id();

@@ -12,10 +12,24 @@ Buckets::Buckets(shard::Layout const& layout, std::int64_t limit_count, int limi
       limit_count_{limit_count},
       limit_units_{static_cast<std::size_t>(limit_units)},
       order_{layout.completion_order().begin(), layout.completion_order().end()},
-      completed_(layout.flats().size(), false) {}
+      completed_(layout.flats().size(), false),
+      last_{order_.size()} {}
+
+void Buckets::begin(std::uint32_t begin, std::uint32_t end) noexcept {
+  // Gradients complete in the units that use them first, the last such unit first.
+  auto const before = [this](std::uint32_t unit) {
+    return static_cast<std::size_t>(
+        std::ranges::partition_point(
+            order_, [&](shard::FlatId flat) { return index_of(layout_->flats()[flat].users.front()) >= unit; }) -
+        order_.begin());
+  };
+  reset();
+  begin_ = end_ = before(end);
+  last_ = before(begin);
+}
 
 Buckets::Bucket Buckets::next_full() {
-  while (end_ < order_.size() && completed_[order_[end_]]) {
+  while (end_ < last_ && completed_[order_[end_]]) {
     auto const count = layout_->flats()[order_[end_]].trainable.padded_count;
     if (end_ > begin_ && count_ + count > limit_count_) {
       return flush();
@@ -46,6 +60,7 @@ Buckets::Bucket Buckets::finish() {
 void Buckets::reset() noexcept {
   completed_.assign(completed_.size(), false);
   begin_ = end_ = 0;
+  last_ = order_.size();
   count_ = 0;
 }
 

@@ -19,16 +19,18 @@ class Buckets {
   /// A bucket is full before it would exceed `limit_count` elements or `limit_units` units; a larger unit goes alone.
   Buckets(shard::Layout const& layout, std::int64_t limit_count, int limit_units);
 
+  /// What follows is of the units from `begin` to before `end` alone, until finish().
+  void begin(std::uint32_t begin, std::uint32_t end) noexcept;
   void complete(shard::FlatId flat) { completed_[flat] = true; }
   /// The next bucket that is full, each once; empty if there is none. To be asked after complete() until it is empty.
   [[nodiscard]] Bucket next_full();
   /// What has been collected so far, full or not; empty if there is nothing.
   [[nodiscard]] Bucket flush() noexcept;
-  /// All units are complete: the rest, after which this begins again. Throws ContractError if one is not.
+  /// All those units are complete: the rest. Throws ContractError if one is not.
   [[nodiscard]] Bucket finish();
   /// Forgets what was completed and not handed out.
   void reset() noexcept;
-  [[nodiscard]] bool all_complete() const noexcept { return end_ == order_.size(); }
+  [[nodiscard]] bool all_complete() const noexcept { return end_ == last_; }
   /// The first unit in declared order that is not complete yet. Only where !all_complete().
   [[nodiscard]] shard::FlatId waits_for() const noexcept { return order_[end_]; }
 
@@ -42,6 +44,7 @@ class Buckets {
   std::vector<shard::FlatId> order_;
   ById<shard::FlatId, bool> completed_;
   std::size_t begin_ = 0, end_ = 0;  // of what is collected, in order_
+  std::size_t last_ = 0;             // before this one in order_ all is over
   std::int64_t count_ = 0;           // elements of that
 };
 

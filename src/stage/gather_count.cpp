@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "stage/gathers.hpp"
@@ -47,17 +48,31 @@ class Rehearsed {
   ById<shard::FlatId, std::int64_t> gathers_;
 };
 
-void rehearse_step(shard::Layout const& layout, std::int64_t passes, Gathers<Rehearsed>& gathers,
+/// One after the other, as a step takes them.
+void open_turns(std::int64_t begin, std::int64_t end, Gathers<Rehearsed>& gathers) {
+  for (auto position = begin; position < end; ++position) {
+    gathers.open(gathers.order().turn_at(PassKind::training, position), {});
+  }
+}
+
+void rehearse_step(shard::Layout const& layout, Settings const& settings, Gathers<Rehearsed>& gathers,
                    Rehearsed& parameters) {
   auto const turns = gathers.order().turns(PassKind::training);
+  auto passes = settings.batch.accumulation;
+  if (settings.pipeline.stages > 1) {
+    passes = 0;
+    std::int64_t begin = 0;
+    for (std::size_t sweep = 0; sweep < gathers.order().sweeps().size(); ++sweep) {
+      auto const end = begin + gathers.order().sweeps()[sweep].turns();
+      gathers.begin_sweep(sweep);
+      open_turns(std::exchange(begin, end), end, gathers);
+    }
+  }
   for (auto left = passes; left > 0; --left) {
     gathers.begin_pass(PassKind::training, static_cast<int>(left));
-    for (std::int64_t position = 0; position < turns; ++position) {
-      if (2 * position == turns) {
-        gathers.begin_backward({});
-      }
-      gathers.open(gathers.order().turn_at(PassKind::training, position), {});
-    }
+    open_turns(0, turns / 2, gathers);
+    gathers.begin_backward({});
+    open_turns(turns / 2, turns, gathers);
   }
   parameters.drop_trainable();
   gathers.begin_update();
@@ -74,7 +89,8 @@ GatherCount count_gathers(shard::Layout const& layout, Settings const& settings,
     return {ById<shard::FlatId, std::int64_t>(layout.flats().size(), 0), 1};
   }
   Rehearsed parameters{layout};
-  Gathers<Rehearsed> gathers{layout, budget_of(settings), limits.parameter_slots, false, parameters};
+  Gathers<Rehearsed> gathers{layout, Order{layout, budget_of(settings), limits.training}, limits.parameter_slots, false,
+                             parameters};
   // Frozen units stay where they are over an update, so that it may take some steps until all is as it was before.
   struct Begin {
     ById<shard::FlatId, char> gathered;
@@ -85,7 +101,7 @@ GatherCount count_gathers(shard::Layout const& layout, Settings const& settings,
   auto found = steps.end();
   do {
     steps.push_back({parameters.all_gathered(), parameters.gathers()});
-    rehearse_step(layout, settings.batch.accumulation, gathers, parameters);
+    rehearse_step(layout, settings, gathers, parameters);
     found = std::ranges::find_if(steps, same);
   } while (found == steps.end());
   GatherCount result{parameters.gathers(), steps.end() - found};

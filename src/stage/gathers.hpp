@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shard/layout.hpp"
@@ -27,11 +28,10 @@ namespace zeroth::stage {
 template <class Parameters>
 class Gathers {
  public:
-  /// All but `slots` outlive it. With `none` nothing is gathered: parameters are whole.
-  Gathers(shard::Layout const& layout, PrefetchBudget const& budget, shard::SlotCounts const& slots, bool none,
-          Parameters& parameters)
+  /// All but `slots` and `order` outlive it. With `none` nothing is gathered: parameters are whole.
+  Gathers(shard::Layout const& layout, Order order, shard::SlotCounts const& slots, bool none, Parameters& parameters)
       : layout_{&layout},
-        order_{layout, budget},
+        order_{std::move(order)},
         decided_{slots},
         none_{none},
         parameters_{&parameters},
@@ -44,8 +44,14 @@ class Gathers {
   /// `passes_left`, this one included, will follow without an update between them.
   void begin_pass(PassKind pass, int passes_left) noexcept {
     pass_ = pass;
+    sweep_.reset();
     end_ = order_.turns(pass) * passes_left;
     follow_drops();
+  }
+  /// The same for sweep number `sweep` of training alone, in a step of all of them.
+  void begin_sweep(std::size_t sweep) noexcept {
+    begin_pass(PassKind::training, 1);
+    sweep_ = sweep;
   }
   /// Before the first backward turn of a pass: what stays open is gathered, so that its backward turns, which come at
   /// any time, gather nothing.
@@ -59,7 +65,7 @@ class Gathers {
   void open(Turn const& turn, std::string_view purpose) {
     bool const early = order_.opens_early(turn);
     if (!early) {
-      position_ = order_.position(turn);
+      position_ = sweep_ ? order_.position(turn, *sweep_) : order_.position(turn);
       misses_ += gather_missing(turn.unit, purpose) ? 1 : 0;
     }
     for (auto const flat : layout_->flats_of(turn.unit)) {
@@ -239,6 +245,7 @@ class Gathers {
   bool none_;
   Parameters* parameters_;
   PassKind pass_ = PassKind::training;
+  std::optional<std::size_t> sweep_;
   std::int64_t position_ = 0, end_ = 0;
   ById<shard::FlatId, char> first_used_;  // forward begins with it
   std::vector<shard::FlatId> ahead_, read_ahead_;

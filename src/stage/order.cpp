@@ -52,17 +52,36 @@ class Order::Window {
 };
 
 Order::Order(shard::Layout const& layout, PrefetchBudget const& budget)
-    : layout_{&layout}, budget_{budget}, seen_(layout.flats().size()) {
+    : Order{layout, budget, sweeps_of_micro_step(layout.unit_count())} {}
+
+Order::Order(shard::Layout const& layout, PrefetchBudget const& budget, std::vector<Sweep> training)
+    : layout_{&layout}, budget_{budget}, sweeps_{std::move(training)}, seen_(layout.flats().size()) {
+  for (auto& uses : uses_) {
+    uses.assign(layout.flats().size(), {});
+  }
+  for (auto const& sweep : sweeps_) {
+    begins_.push_back(turns(PassKind::training));
+    add(PassKind::training, sweep);
+  }
+  begins_.push_back(turns(PassKind::training));
+  add(PassKind::evaluation, {Phase::forward, 0, layout.unit_count()});
   if (budget.prefetch_count <= 0) {
     return;
   }
   for (auto const pass : {PassKind::training, PassKind::evaluation}) {
-    windows_[static_cast<std::size_t>(pass)] = measure_windows(pass);
+    windows_[place_of(pass)] = measure_windows(pass);
   }
 }
 
-std::int64_t Order::turns(PassKind pass) const noexcept {
-  return pass == PassKind::training ? 2 * std::int64_t{layout_->unit_count()} : std::int64_t{layout_->unit_count()};
+void Order::add(PassKind pass, Sweep const& sweep) {
+  auto& units = units_[place_of(pass)];
+  for (std::int64_t turn = 0; turn < sweep.turns(); ++turn) {
+    auto const unit = static_cast<UnitId>(sweep.phase == Phase::forward ? sweep.begin + turn : sweep.end - 1 - turn);
+    for (auto const flat : layout_->flats_of(unit)) {
+      uses_[place_of(pass)][flat].push_back(std::ssize(units));
+    }
+    units.push_back(unit);
+  }
 }
 
 std::int64_t Order::position(Turn const& turn) const noexcept {
@@ -70,31 +89,27 @@ std::int64_t Order::position(Turn const& turn) const noexcept {
                                       : turns(turn.pass) - 1 - std::int64_t{index_of(turn.unit)};
 }
 
-Turn Order::turn_at(PassKind pass, std::int64_t position) const noexcept {
-  bool const forward = position % turns(pass) < std::int64_t{layout_->unit_count()};
-  return {pass, forward ? Phase::forward : Phase::backward, unit_at(pass, position)};
+std::int64_t Order::position(Turn const& turn, std::size_t sweep) const noexcept {
+  auto const& [phase, begin, end] = sweeps_[sweep];
+  auto const unit = std::int64_t{index_of(turn.unit)};
+  return begins_[sweep] + (phase == Phase::forward ? unit - std::int64_t{begin} : std::int64_t{end} - 1 - unit);
 }
 
-UnitId Order::unit_at(PassKind pass, std::int64_t position) const noexcept {
-  auto const in_pass = position % turns(pass);
-  auto const units = std::int64_t{layout_->unit_count()};
-  return static_cast<UnitId>(in_pass < units ? in_pass : 2 * units - 1 - in_pass);
+Turn Order::turn_at(PassKind pass, std::int64_t position) const noexcept {
+  auto const sweep = std::ranges::upper_bound(begins_, position % turns(pass)) - begins_.begin() - 1;
+  auto const phase = pass == PassKind::evaluation ? Phase::forward : sweeps_[static_cast<std::size_t>(sweep)].phase;
+  return {pass, phase, unit_at(pass, position)};
 }
 
 std::int64_t Order::next_use(PassKind pass, std::int64_t position, shard::FlatId flat) const noexcept {
   auto const cycle = turns(pass);
-  auto nearest = cycle;
-  auto const consider = [&](std::int64_t use) {
-    auto const distance = (use - position - 1 + 2 * cycle) % cycle + 1;
-    nearest = std::min(nearest, distance);
-  };
-  for (auto const unit : layout_->flats()[flat].users) {
-    consider(std::int64_t{index_of(unit)});
-    if (pass == PassKind::training) {
-      consider(cycle - 1 - std::int64_t{index_of(unit)});
-    }
+  auto const& uses = uses_[place_of(pass)][flat];
+  if (uses.empty()) {
+    return cycle;
   }
-  return nearest;
+  auto const in_cycle = position % cycle;  // -1 before the first
+  auto const next = std::ranges::upper_bound(uses, in_cycle);
+  return (next == uses.end() ? uses.front() + cycle : *next) - in_cycle;
 }
 
 std::optional<shard::FlatId> Order::last_needed(PassKind pass, std::int64_t position,
@@ -128,13 +143,17 @@ std::int64_t Order::begin_search(PassKind pass, std::int64_t position) {
 bool Order::is_new(shard::FlatId flat) noexcept { return std::exchange(seen_[flat], search_) != search_; }
 
 std::vector<std::int64_t> Order::measure_windows(PassKind pass) {
+  std::int64_t all = 0;
+  for (auto const flat : layout_->flats().ids()) {
+    all += uses_[place_of(pass)][flat].empty() ? 0 : layout_->flats()[flat].gathered_count();
+  }
   std::int64_t live = 0;
   Window window{*this, pass,
                 [&](shard::FlatId flat, int change) { live += change * layout_->flats()[flat].gathered_count(); }};
   std::vector<std::int64_t> ends;
   for (std::int64_t position = -1; position < turns(pass); ++position) {
     auto const in_use = begin_search(pass, position);
-    auto const enough = [&] { return live - in_use >= budget_.prefetch_count; };
+    auto const enough = [&] { return live - in_use >= budget_.prefetch_count || live == all; };
     // What was in use a turn ago may be ahead now: then a shorter window has as much.
     for (bool shorter = true; shorter && window.end() > position + 1;) {
       bool const too_much = live > budget_.max_live_count;
@@ -144,7 +163,7 @@ std::vector<std::int64_t> Order::measure_windows(PassKind pass) {
         window.extend();
       }
     }
-    // A pass has every unit within turns(pass); looking further finds nothing new.
+    // Every unit comes within turns(pass); looking further finds nothing new.
     while (window.end() < position + turns(pass) && !enough()) {
       window.extend();
       if (live > budget_.max_live_count) {
@@ -159,7 +178,7 @@ std::vector<std::int64_t> Order::measure_windows(PassKind pass) {
 }
 
 std::int64_t Order::window_end(PassKind pass, std::int64_t position) const noexcept {
-  auto const& windows = windows_[static_cast<std::size_t>(pass)];
+  auto const& windows = windows_[place_of(pass)];
   return windows.empty() ? position + 1 : windows[static_cast<std::size_t>(position + 1)];
 }
 

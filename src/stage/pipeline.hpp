@@ -2,6 +2,7 @@
 /// What the stages of a pipeline do in a step, and in which order. Pure logic: every rank can make the lists of all.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "zeroth/config/settings.hpp"
@@ -9,7 +10,7 @@
 
 namespace zeroth::stage {
 
-/// Forward or backward of one micro-step through the units of a chunk.
+/// A phase of one micro-step through the units of a chunk.
 struct Action {
   Phase phase = Phase::forward;
   int chunk = 0;  ///< Chunks are counted from the first units of the model on. Stage c % stages has chunk c.
@@ -19,26 +20,41 @@ struct Action {
 /// What one stage does in a step, in order.
 using Actions = std::vector<Action>;
 
-/// By stage: all forward actions, then all backward ones (Huang et al. 2019). Each stage has one chunk.
-[[nodiscard]] std::vector<Actions> gpipe(int stages, int micro_steps);
-/// Stage s begins with as many forward actions as there are stages from it on, then one backward and one forward action
-/// take turns (Narayanan et al. 2019, without their stale weights): activations of no more micro-steps are held.
-[[nodiscard]] std::vector<Actions> one_forward_one_backward(int stages, int micro_steps);
-/// The schedule that a stage file names.
-[[nodiscard]] std::vector<Actions> actions_of(PipelineSchedule schedule, int stages, int micro_steps);
+/// What a schedule is made for.
+struct PipelineSize {
+  int stages = 1;
+  int chunks = 1;  ///< Of each stage.
+  int micro_steps = 1;
+  [[nodiscard]] int all_chunks() const noexcept { return stages * chunks; }
+};
+
+/// What `stage` does by a schedule that follows a rule. One stage has one chunk, and runs its micro-steps one after the
+/// other.
+///
+/// - gpipe: all forward actions, then all backward ones (Huang et al. 2019).
+/// - one_forward_one_backward: stage s begins with as many forward actions as there are stages from it on, then one
+///   backward and one forward action take turns (Narayanan et al. 2019, without their stale weights).
+/// - interleaved: the same with several chunks, of which `stages` micro-steps each take turns (Narayanan et al. 2021).
+///   Stages divide the micro-steps.
+/// - zero_bubble: as one_forward_one_backward, with backward divided; stage s holds back up to s micro-steps' gradients
+/// of
+///   weights, which fill the time in which it would wait (ZB-H1 of Qi et al. 2023).
+[[nodiscard]] Actions actions_of(PipelineSchedule schedule, PipelineSize const& size, int stage);
+/// What all stages do.
+[[nodiscard]] std::vector<Actions> schedule_of(PipelineSchedule schedule, PipelineSize const& size);
+
+/// Actions of a micro-step in each chunk.
+[[nodiscard]] constexpr int actions_per_micro_step(PipelineSchedule schedule) noexcept {
+  return schedule == PipelineSchedule::zero_bubble ? 3 : 2;
+}
 /// Action number `index`, from 0, of that schedule with one stage: no list is made, however many micro-steps there are.
-[[nodiscard]] Action action_of_only_stage(PipelineSchedule schedule, std::int64_t micro_steps,
-                                          std::int64_t index) noexcept;
-/// What in_flight() is of that one.
-[[nodiscard]] std::int64_t in_flight_of_only_stage(PipelineSchedule schedule, std::int64_t micro_steps) noexcept;
+[[nodiscard]] Action action_of_only_stage(PipelineSchedule schedule, std::int64_t index) noexcept;
 
-/// Runs the lists of all stages: an action needs what the chunk before it (forward) or behind it (backward) has made of
-/// its micro-step. A channel leads from a stage to each neighbour, and has room for one message that is sent and one
-/// that was received ahead. What passes ends with every action done, on every transport, and adds up the gradients of a
-/// chunk in the order of micro-steps. Throws ContractError, which names the stage, the action and what it waits for.
-void check(std::vector<Actions> const& stages, int micro_steps);
+/// Where pass number `index` of `stage` is in an evaluation: forward, with the passes through the model in place of
+/// micro-steps. Chunks take turns as in interleaved, and the last turn may have fewer passes.
+[[nodiscard]] Action action_of_evaluation(PipelineSize const& size, int stage, int index) noexcept;
 
-/// The most micro-steps that are between their forward and their backward action at the same time.
-[[nodiscard]] int in_flight(Actions const& actions) noexcept;
+/// "forward of micro-step 3 in chunk 1", both counted from 0.
+[[nodiscard]] std::string describe(Action const& action);
 
 }  // namespace zeroth::stage

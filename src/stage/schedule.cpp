@@ -16,8 +16,6 @@ namespace zeroth::stage {
 
 using shard::Placement;
 
-std::string_view name_of(Phase phase) noexcept { return phase == Phase::forward ? "forward" : "backward"; }
-
 std::string_view purpose_of(Turn const& turn) noexcept {
   return turn.pass == PassKind::evaluation ? "evaluation" : name_of(turn.phase);
 }
@@ -28,9 +26,15 @@ PrefetchBudget budget_of(Settings const& settings) {
 }
 
 ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings) {
+  return limits_of(layout, settings, sweeps_of_micro_step(layout.unit_count()));
+}
+
+ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings, std::vector<Sweep> training) {
   auto const placements = placements_for(settings);
-  Order order{layout, budget_of(settings)};
+  Order order{layout, budget_of(settings), training};
   ScheduleLimits limits;
+  limits.turns = order.turns(PassKind::training);
+  limits.training = std::move(training);
   limits.bucket_count = settings.reduce_bucket_count;
   limits.bucket_units = std::numeric_limits<int>::max();
   if (placements.parameters != Placement::whole) {
@@ -53,7 +57,7 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
     : layout_{&layout},
       settings_{settings},
       manager_{&manager},
-      gathers_{layout, budget_of(settings), limits.parameter_slots,
+      gathers_{layout, Order{layout, budget_of(settings), limits.training}, limits.parameter_slots,
                placements_for(settings).parameters == Placement::whole, manager.parameters},
       bucket_count_{limits.bucket_count},
       buckets_{layout, limits.bucket_count, limits.bucket_units},
@@ -68,6 +72,17 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
 
 void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool last) {
   gathers_.begin_pass(pass, passes_left);
+  begin(reduces, last);
+}
+
+void Schedule::begin_sweep(std::size_t sweep, bool reduces, bool last) {
+  gathers_.begin_sweep(sweep);
+  begin(reduces, last);
+  auto const& units = order().sweeps()[sweep];
+  buckets_.begin(units.begin, units.end);
+}
+
+void Schedule::begin(bool reduces, bool last) {
   reduces_ = reduces;
   last_ = last;
   for (auto const flat : users_left_.ids()) {
@@ -80,21 +95,26 @@ void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool las
 
 void Schedule::open(Turn const& turn) {
   auto const purpose = purpose_of(turn);
-  if (turn.phase == Phase::backward) {
+  bool const writes = writes_gradients(turn.phase);
+  if (writes) {
     begin_backward(purpose);
   } else if (turn.pass == PassKind::training && !went_back_) {
     forward_.push_back(turn.unit);
   }
   auto const decided = gathers_.decided();
-  gathers_.open(turn, purpose);
-  if (turn.phase == Phase::backward && !layout_->stays_open(turn.unit)) {
+  if (reads_parameters(turn.phase)) {
+    gathers_.open(turn, purpose);
+  }
+  if (writes && !layout_->stays_open(turn.unit)) {
     expect_one_order(open_backward_ == 0 || gathers_.decided() == decided, layout_->flats_of(turn.unit));
     ++open_backward_;
   }
-  for (auto const flat : layout_->flats_of(turn.unit)) {
-    manager_->parameters.await(flat, purpose);
+  if (reads_parameters(turn.phase)) {
+    for (auto const flat : layout_->flats_of(turn.unit)) {
+      manager_->parameters.await(flat, purpose);
+    }
   }
-  if (turn.phase == Phase::backward) {
+  if (writes) {
     open_gradients(turn);
   }
 }
@@ -111,12 +131,14 @@ void Schedule::begin_backward(std::string_view purpose) {
 }
 
 void Schedule::close(Turn const& turn) {
-  for (auto const flat : layout_->flats_of(turn.unit)) {
-    manager_->parameters.release(flat, purpose_of(turn));
+  if (reads_parameters(turn.phase)) {
+    for (auto const flat : layout_->flats_of(turn.unit)) {
+      manager_->parameters.release(flat, purpose_of(turn));
+    }
   }
   gathers_.carry_out();
-  open_backward_ -= turn.phase == Phase::backward && !layout_->stays_open(turn.unit) ? 1 : 0;
-  if (turn.phase == Phase::backward) {
+  if (writes_gradients(turn.phase)) {
+    open_backward_ -= layout_->stays_open(turn.unit) ? 0 : 1;
     for (auto const flat : layout_->flats_of(turn.unit)) {
       manager_->gradients.end_contributions(flat);
     }

@@ -15,9 +15,7 @@
 
 namespace zeroth::stage {
 
-[[nodiscard]] std::string_view name_of(Phase phase) noexcept;
-
-/// "forward", "backward" or "evaluation": what messages call a turn.
+/// What messages call a turn: "evaluation", or the name of its phase.
 [[nodiscard]] std::string_view purpose_of(Turn const& turn) noexcept;
 
 /// What the schedule takes from the settings. Slots and limits of a world without a job: what a plan shows.
@@ -25,8 +23,13 @@ struct ScheduleLimits {
   shard::SlotCounts parameter_slots, gradient_slots;  ///< No slots where the state is whole.
   std::int64_t bucket_count = 0;                      ///< Elements in a bucket, unless a single unit has more.
   int bucket_units = 0;                               ///< Units in a bucket.
+  std::vector<Sweep> training;                        ///< See Order. Those of a step, where there is a pipeline.
+  std::int64_t turns = 0;                             ///< Of all sweeps.
   PrefetchShortage shortage;
 };
+[[nodiscard]] ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings,
+                                       std::vector<Sweep> training);
+/// With the sweeps of a micro-step.
 [[nodiscard]] ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings);
 
 /// Units are gathered ahead by that. Nothing is where parameters are whole.
@@ -42,6 +45,8 @@ class Schedule {
   /// `passes_left`, this one included, will follow without an update between them. `reduces`: gradients that this pass
   /// completes are reduced; `last`: for the last time before the update.
   void begin_pass(PassKind pass, int passes_left, bool reduces, bool last);
+  /// The same for sweep number `sweep` of ScheduleLimits::training, those of a step. Its units alone have turns.
+  void begin_sweep(std::size_t sweep, bool reduces, bool last);
   /// Before begin_pass() of a micro-step.
   void set_run(shard::Run run, std::int64_t step) noexcept { manager_->gradients.begin_pass(run, step); }
   /// The unit's parameters become readable on the compute stream; in backward it can take gradients. Gathers what comes
@@ -51,7 +56,7 @@ class Schedule {
   void close(Turn const& turn);
   /// A unit's last backward turn, which came too late to take gradients and does not need parameters.
   void pass_over(Turn const& turn);
-  /// Sends what is left. Every unit has had all its backward turns.
+  /// Sends what is left. Every unit of the pass has had all its backward turns.
   void end_pass();
   /// The update of every unit, in forward order, with publishing and the first gathers of the next pass right behind.
   void update();
@@ -63,6 +68,7 @@ class Schedule {
 
  private:
   void publish();
+  void begin(bool reduces, bool last);
   void begin_backward(std::string_view purpose);
   void expect_one_order(bool good, std::span<shard::FlatId const> flats) const;
   void reduce(Buckets::Bucket bucket);

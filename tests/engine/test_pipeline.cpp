@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/share.hpp"
+#include "engine/partition.hpp"
 #include "parity/pipeline.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
@@ -118,7 +118,7 @@ TEST_CASE("models that cannot be cut are refused") {
 TEST_CASE("stages have as few elements as the largest of them can have") {
   // Elements of the units: 260, 189, 160, 187, 144, 156, 12.
   Chain const chain;
-  auto const first = [&](int stages) { return engine::first_units(chain.model.description(), stages); };
+  auto const first = [&](int stages) { return engine::first_units(chain.model.description(), {.stages = stages}); };
   CHECK(first(1) == std::vector<std::uint32_t>{0});
   CHECK(first(2) == std::vector<std::uint32_t>{0, 3});        // 609 and 499
   CHECK(first(4) == std::vector<std::uint32_t>{0, 1, 2, 4});  // 260, 189, 347 and 312
@@ -166,7 +166,7 @@ TEST_CASE("calls that are not of the action that is open are refused") {
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.report_loss(1)); }),
                 {"report_loss() while forward of micro-step 1 of 3 is open"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.backward(chain.layers[0].unit)); }),
-                {"backward of unit \"layer0\" in an action that goes forward"});
+                {"backward of unit \"layer0\" in an action that is forward"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.forward(chain.layers.back().unit)); }),
                 {"forward of unit \"tied\", which is of stage 1; this rank is of stage 0"});
     Chain const other;

@@ -119,7 +119,7 @@ TEST_CASE("a pass that sends nothing, or tells its loss in another stage, ends t
   CHECK_THAT(passes([](auto&) {}),
              Contains("evaluation pass 1 of 2 ended without writing output(), which is sent now"));
   CHECK_THAT(passes([](auto& pass) { pass.report_loss(1); }),
-             Contains("report_loss() while evaluation pass 1 of 2 is open: the loss is of forward in the last stage"));
+             Contains("report_loss() while evaluation pass 1 of 2 is open: the loss is of forward in the last chunk"));
   CHECK_THAT(passes([](auto& pass) { static_cast<void>(pass.input()); }),
              Contains("input(): the first stage has none: it reads the batch"));
 }

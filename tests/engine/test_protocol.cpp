@@ -23,7 +23,7 @@ struct Rules {
   SmallModel small;
   shard::Layout layout{small.model.description(), 2};
   stage::Order order{layout, {}};
-  Protocol protocol{small.model.description(), order, 2};
+  Protocol protocol{small.model.description(), order, {2, 4}};
 
   std::uint64_t open(Phase phase, std::size_t unit) {
     protocol.check_open(phase, small.units[unit]);
@@ -76,7 +76,7 @@ TEST_CASE("guards may overlap in any order, but for two of a unit in one phase, 
   }
   shard::Layout const layout{many.description(), 1};
   stage::Order const order{layout, {}};
-  Protocol protocol{many.description(), order, 1};
+  Protocol protocol{many.description(), order, {1, 2}};
   protocol.begin_micro_step();
   for (std::uint32_t u = 0; u < Protocol::most_open_guards; ++u) {
     protocol.check_open(Phase::forward, many.unit_at(u));

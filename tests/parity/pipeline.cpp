@@ -6,6 +6,7 @@
 #include <array>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pipeline.hpp"
@@ -22,11 +23,15 @@ constexpr int data = 2;
 constexpr int micro_steps = 4;
 constexpr Types types_of_pipelines[] = {fp32_types, bf16_types, fp16_types, bf16_masters};
 
+/// What a file says of a pipeline: the schedule, and the chunks of those that have several.
+std::string pipeline_of(int stages, std::string const& schedule, int chunks) {
+  return fmt::format(R"(, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}"{}}})", stages, schedule,
+                     schedule == "interleaved_1f1b" ? fmt::format(R"(, "chunks": {})", chunks) : "");
+}
+
 std::string file_of(Types const& types, int stage, int stages, std::string const& schedule,
                     std::string const& more = "", char const* reduce = "every_micro_step") {
-  return file(
-      types, stage, micro_steps, reduce, movements[stage],
-      fmt::format(R"(, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}"}}{})", stages, schedule, more));
+  return file(types, stage, micro_steps, reduce, movements[stage], pipeline_of(stages, schedule, 2) + more);
 }
 
 ChainOptions options_of(Types const& types) {
@@ -57,7 +62,10 @@ TEST_CASE("a pipeline trains what one stage does, by every schedule, stage of Ze
   REQUIRE(base.reports[1].skipped == (options.overflow_at_step == 2));
   REQUIRE(base.reports.front().grad_norm > 0);
   for (int const stages : {1, 2, 4}) {
-    for (auto const* const schedule : {"gpipe", "1f1b"}) {
+    for (auto const* const schedule : {"gpipe", "1f1b", "zb_h1", "interleaved_1f1b"}) {
+      if (std::string_view{schedule} == "interleaved_1f1b" && stages == 4) {
+        continue;  // the model has not enough units
+      }
       for (int stage = 0; stage <= 3; ++stage) {
         static Sample sample{3};
         if (sample.leaves_out()) {
@@ -131,14 +139,16 @@ TEST_CASE("random pipelines train what one stage does") {
     int const stage = one_of(0, 1, 2, 3);
     Movement const move{one_of(1, 300, 2000, 500'000'000), one_of(0, 1, 400, 50'000'000), one_of(1, 2, 4),
                         one_of(0, 1) == 1};
-    auto const* const schedule = one_of("gpipe", "1f1b");
+    std::string const interleaved = "interleaved_1f1b";
+    auto const schedule = one_of(std::string{"gpipe"}, std::string{"1f1b"}, std::string{"zb_h1"},
+                                 stages == 4 ? std::string{"1f1b"} : interleaved);
     auto const* const reduce = one_of("every_micro_step", "last_micro_step");
     auto const* const checks = one_of("", R"(, "poison": true)", R"(, "check": true)");
-    int const steps_of_update = one_of(1, 2, 3, 7);
+    int const steps_of_update = schedule == interleaved ? stages * one_of(1, 2) : one_of(1, 2, 3, 7);
+    int const chunks = one_of(2, stages == 2 ? 3 : 2);
     auto const text = [&](int count) {
       return file(types, count == 1 ? 0 : stage, steps_of_update, reduce, move,
-                  fmt::format(R"(, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}"}}{})", count, schedule,
-                              count == 1 ? "" : checks));
+                  pipeline_of(count, schedule, chunks) + (count == 1 ? "" : checks));
     };
     INFO(fmt::format("{}, {} stages of {} ranks:\n{}", types.name, stages, ranks, text(stages)));
     auto const options = options_of(types);

@@ -62,6 +62,7 @@ float round_to(float value) {
 /// What the layers of a stage keep of a micro-step.
 struct Tape {
   std::vector<Rows> inputs;  ///< Of each layer, and last what the last one gave.
+  std::vector<Rows> slopes;  ///< Of each layer, before its tanh.
   Rows target;
   float seed = 0;
 };
@@ -93,33 +94,53 @@ void add(Gradient<G, D> gradient, std::vector<float> const& more) {
   }
 }
 
+/// Slopes before the layer's tanh.
+inline Rows before_tanh(Rows const& y, Rows const& dy) {
+  Rows d(dy.size());
+  for (std::size_t i = 0; i < d.size(); ++i) {
+    d[i] = dy[i] * (1 - y[i] * y[i]);
+  }
+  return d;
+}
+
 /// The gradient by `x`.
-template <class T, class G>
-Rows apply_back(Chain::Layer const& layer, Backward<T, G> const& p, Rows const& x, Rows const& y, Rows const& dy) {
+template <class T>
+Rows gradient_by_input(Chain::Layer const& layer, Params<T> const& p, Rows const& x, Rows const& d) {
   auto const rows = static_cast<std::int64_t>(x.size()) / layer.in;
   auto const w = p[*layer.weight];
-  std::vector<float> dw(static_cast<std::size_t>(layer.in * layer.out)), db(static_cast<std::size_t>(layer.out));
   Rows dx(x.size());
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t o = 0; o < layer.out; ++o) {
-      auto const at = static_cast<std::size_t>(r * layer.out + o);
-      float const d = dy[at] * (1 - y[at] * y[at]);
-      db[static_cast<std::size_t>(o)] += d;
       for (std::int64_t i = 0; i < layer.in; ++i) {
-        auto const from = static_cast<std::size_t>(r * layer.in + i);
-        dw[static_cast<std::size_t>(i * layer.out + o)] += x[from] * d;
-        dx[from] += d * to_float(w.data()[i * layer.out + o]);
+        dx[static_cast<std::size_t>(r * layer.in + i)] +=
+            d[static_cast<std::size_t>(r * layer.out + o)] * to_float(w.data()[i * layer.out + o]);
       }
     }
-  }
-  add(p.grad(*layer.weight), dw);
-  if (layer.unit.index() != 1) {
-    add(p.grad(*layer.bias), db);
   }
   for (float& each : dx) {
     each = round_to<T>(each);
   }
   return dx;
+}
+
+/// `guard` is a Backward, or Weights.
+template <class Guard>
+void add_weight_gradients(Chain::Layer const& layer, Guard const& guard, Rows const& x, Rows const& d) {
+  auto const rows = static_cast<std::int64_t>(x.size()) / layer.in;
+  std::vector<float> dw(static_cast<std::size_t>(layer.in * layer.out)), db(static_cast<std::size_t>(layer.out));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t o = 0; o < layer.out; ++o) {
+      auto const slope = d[static_cast<std::size_t>(r * layer.out + o)];
+      db[static_cast<std::size_t>(o)] += slope;
+      for (std::int64_t i = 0; i < layer.in; ++i) {
+        dw[static_cast<std::size_t>(i * layer.out + o)] += x[static_cast<std::size_t>(r * layer.in + i)] * slope;
+      }
+    }
+  }
+  add(guard.grad(*layer.weight), dw);
+  if (layer.unit.index() != 1) {
+    add(guard.grad(*layer.bias), db);
+  }
 }
 
 template <class T>
@@ -177,39 +198,65 @@ inline float spoil(ChainOptions const& options, int step, bool last_place) {
   return step == options.overflow_at_step && last_place ? std::numeric_limits<float>::infinity() : 1.0F;
 }
 
+template <class T, class Work>
+void run_forward(Work& work, Chain const& chain, Tape& tape, std::int64_t samples, float factor) {
+  auto const batch = batch_at<T>(work.first_sample(), samples, 12);
+  tape = {{work.first() ? batch : rows_of(work.input())}, std::vector<Rows>(work.units().size()), batch, 0};
+  for (auto const unit : work.units()) {
+    auto const p = work.forward(unit);
+    tape.inputs.push_back(apply<T>(chain.layers[unit.index()], p, tape.inputs.back()));
+  }
+  if (work.last()) {
+    tape.seed = work.report_loss(loss_of(tape.inputs.back(), tape.target)) * factor;
+  } else {
+    put(tape.inputs.back(), work.output());
+  }
+}
+
+/// backward, or the half of it that makes gradients by inputs.
+template <class T, class Work>
+void run_backward(Work& work, Chain const& chain, Tape& tape) {
+  auto slope = work.last() ? slope_of<T>(tape.inputs.back(), tape.target, tape.seed) : rows_of(work.output_gradient());
+  for (auto at = work.units().size(); at-- > 0;) {
+    auto const unit = work.units()[at];
+    auto const& layer = chain.layers[unit.index()];
+    tape.slopes[at] = before_tanh(tape.inputs[at + 1], slope);
+    if (work.phase() == Phase::backward) {
+      auto const p = work.backward(unit);
+      slope = gradient_by_input<T>(layer, p, tape.inputs[at], tape.slopes[at]);
+      add_weight_gradients(layer, p, tape.inputs[at], tape.slopes[at]);
+    } else {
+      auto const p = work.inputs(unit);
+      slope = gradient_by_input<T>(layer, p, tape.inputs[at], tape.slopes[at]);
+    }
+  }
+  if (!work.first()) {
+    put(slope, work.input_gradient());
+  }
+}
+
+template <class Work>
+void run_weights(Work& work, Chain const& chain, Tape const& tape) {
+  for (auto at = work.units().size(); at-- > 0;) {
+    auto const unit = work.units()[at];
+    auto const p = work.weights(unit);
+    add_weight_gradients(chain.layers[unit.index()], p, tape.inputs[at], tape.slopes[at]);
+  }
+}
+
 /// By schedule(), on a mesh of any number of stages.
 template <class T, class G>
 void run_actions(Engine<T, G>& engine, Chain const& chain, ChainOptions const& options, int step, bool last_place) {
   std::vector<Tape> tapes(static_cast<std::size_t>(engine.in_flight()));
   for (auto work : engine.schedule()) {
     auto& tape = tapes[static_cast<std::size_t>(work.slot())];
-    auto const first_unit = work.units().front().index();
-    if (work.phase() == Phase::forward) {
-      auto const samples = engine.micro_batch();
-      auto const batch = batch_at<T>(work.first_sample(), samples, 12);
-      tape = {{work.first() ? batch : rows_of(work.input())}, batch, 0};
-      for (auto const unit : work.units()) {
-        auto const p = work.forward(unit);
-        tape.inputs.push_back(apply<T>(chain.layers[unit.index()], p, tape.inputs.back()));
-      }
-      if (work.last()) {
-        tape.seed = work.report_loss(loss_of(tape.inputs.back(), tape.target)) * spoil(options, step, last_place);
-      } else {
-        put(tape.inputs.back(), work.output());
-      }
-    } else {
-      auto slope =
-          work.last() ? slope_of<T>(tape.inputs.back(), tape.target, tape.seed) : rows_of(work.output_gradient());
-      auto const units = work.units();  // Clang 14 does not know views of ranges
-      for (auto last = units.rbegin(); last != units.rend(); ++last) {
-        auto const unit = *last;
-        auto const p = work.backward(unit);
-        auto const at = unit.index() - first_unit;
-        slope = apply_back<T, G>(chain.layers[unit.index()], p, tape.inputs[at], tape.inputs[at + 1], slope);
-      }
-      if (!work.first()) {
-        put(slope, work.input_gradient());
-      }
+    switch (work.phase()) {
+      case Phase::forward:
+        run_forward<T>(work, chain, tape, engine.micro_batch(), spoil(options, step, last_place));
+        break;
+      case Phase::backward:
+      case Phase::backward_inputs: run_backward<T>(work, chain, tape); break;
+      case Phase::backward_weights: run_weights(work, chain, tape); break;
     }
   }
 }
@@ -228,7 +275,9 @@ void run_micro_steps(Engine<T, G>& engine, Chain const& chain, ChainOptions cons
     auto slope = slope_of<T>(inputs.back(), batch, seed);
     for (auto i = chain.layers.size(); i-- > 0;) {
       auto const p = micro.backward(chain.layers[i].unit);
-      slope = apply_back<T, G>(chain.layers[i], p, inputs[i], inputs[i + 1], slope);
+      auto const before = before_tanh(inputs[i + 1], slope);
+      slope = gradient_by_input<T>(chain.layers[i], p, inputs[i], before);
+      add_weight_gradients(chain.layers[i], p, inputs[i], before);
     }
   }
 }

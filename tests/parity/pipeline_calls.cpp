@@ -21,10 +21,11 @@ namespace {
 constexpr int ranks_of_a_stage = 2;
 
 Config config_of_calls(Types const& types, int stage, int stages, std::string const& schedule = "1f1b") {
-  return Config::from_json(
-      file(types, stage, 3, "every_micro_step", movements[stage],
-           fmt::format(R"(, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}"}}, "check": true, "poison": {})",
-                       stages, schedule, stages == 2)));
+  return Config::from_json(file(
+      types, stage, 4, "every_micro_step", movements[stage],
+      fmt::format(
+          R"(, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}", "chunks": {}}}, "check": true, "poison": {})",
+          stages, schedule, schedule == "interleaved_1f1b" ? 2 : 1, stages == 2)));
 }
 
 /// What ranks of a mesh say, each with what `ask(engine, chain, step)` adds between steps: `before` the first action of
@@ -94,6 +95,32 @@ TEST_CASE("evaluations of a pipeline say what one stage says, and change nothing
       CHECK(bits_of(asked) == bits_of(base));
       CHECK(without_answers(asked) == bits_of(ask_all(config, nothing).front()));
     }
+  }
+}
+
+TEST_CASE("evaluations of a pipeline with several chunks a stage say what one stage says") {
+  auto const evaluations = [](auto& engine, Chain const& chain, std::vector<float>& said, int step, bool before) {
+    said.push_back(evaluate(engine, chain, step + (before ? 1 : 0)));  // passes that fill turns of chunks, or do not
+  };
+  auto const base = ask_all(config_of_calls(bf16_types, 0, 1), evaluations).front();
+  for (int const stage : {0, 3}) {
+    CHECK(bits_of(ask_all(config_of_calls(bf16_types, stage, 2, "interleaved_1f1b"), evaluations).front()) ==
+          bits_of(base));
+  }
+}
+
+TEST_CASE("an evaluation that is left between the chunks of a pass ends the job at the next call that sends") {
+  auto const config = config_of_calls(fp32_types, 0, 2, "interleaved_1f1b");
+  for (int const passes : {1, 2, 3}) {
+    CHECK_THAT(messages_of(run_job(2,
+                                   [&](Job& job) {
+                                     Chain const chain;
+                                     Mesh mesh{job, config};
+                                     Engine<float> engine{mesh, chain.model, config};
+                                     evaluate(engine, chain, 2, passes);
+                                     evaluate(engine, chain, 1);
+                                   })),
+               Catch::Contains("evaluation() after an evaluation was left between the chunks of a pass"));
   }
 }
 

@@ -136,13 +136,27 @@ struct OffloadSettings {
 
 /// In which order a stage of a pipeline runs its micro-steps.
 enum class PipelineSchedule : std::uint8_t {
-  gpipe,                    ///< All forward, then all backward.
-  one_forward_one_backward  ///< One forward and one backward take turns, once the pipeline is full.
+  gpipe,                     ///< All forward, then all backward.
+  one_forward_one_backward,  ///< One forward and one backward take turns, once the pipeline is full.
+  interleaved,               ///< The same with several chunks a stage.
+  zero_bubble,               ///< The same as with one chunk, with backward divided.
+  file                       ///< What PipelineSettings::schedule_file says.
+};
+/// What the largest chunk has as little of as can be.
+enum class PipelinePartition : std::uint8_t {
+  parameters,  ///< Elements.
+  units,       ///< Units.
+  flops        ///< Products of matrices.
 };
 /// What a Mesh reads.
 struct PipelineSettings {
   int stages = 1;                                                          ///< Stages that share the units.
   PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;  ///< See there.
+  int chunks = 1;                                                          ///< Of each stage.
+  PipelinePartition partition = PipelinePartition::parameters;             ///< See there.
+  std::filesystem::path schedule_file{};                                   ///< Empty but for the schedule `file`.
+  /// Chunks of the whole model.
+  [[nodiscard]] int all_chunks() const noexcept { return stages == 1 ? 1 : stages * chunks; }
 };
 
 /// All of it, for one world size.

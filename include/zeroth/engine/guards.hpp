@@ -107,6 +107,8 @@ class [[nodiscard]] Forward final : public Params<T> {
  private:
   template <Element OfT>
   friend class Pass;
+  template <Element OfT, GradientOf<OfT> OfG>
+  friend class Work;
   using Params<T>::Params;
 };
 
@@ -218,6 +220,26 @@ class [[nodiscard]] Backward final : public Params<T> {
   template <Element OfT, GradientOf<OfT> OfG>
   friend class Work;
   using Params<T>::Params;
+};
+
+/// Hands out gradient memory, and no parameters: for Phase::backward_weights. Its end is that of a Backward.
+template <Element G>
+class [[nodiscard]] Weights final {
+ public:
+  Weights(Weights&&) noexcept = default;
+  /// As Backward::grad().
+  template <std::size_t D>
+  [[nodiscard]] Gradient<G, D> grad(Param<D> const& param) const& {
+    return detail::gradient_in<G, D>(guard_.contribute(param.model_, param.id_), param.shape_);
+  }
+  template <std::size_t D>
+  void grad(Param<D> const&) const&& = delete;  // as in AnyParams: name the guard
+
+ private:
+  template <Element OfT, GradientOf<OfT> OfG>
+  friend class Work;
+  explicit Weights(detail::Guard guard) noexcept : guard_{std::move(guard)} {}
+  detail::Guard guard_;
 };
 
 }  // namespace zeroth

@@ -40,9 +40,10 @@ struct NextAction {};
 /// What an evaluation knows of itself.
 struct EvaluationRecord {
   EngineState* engine;
-  std::uint64_t id;  ///< Distinguishes it from all others of the engine.
-  int passes;
-  int done = 0;
+  std::uint64_t id;                        ///< Distinguishes it from all others of the engine.
+  int passes;                              ///< Of this rank: one for each chunk of its stage.
+  int chunks = 1;                          ///< Of its stage.
+  int done = 0;                            ///< Of `passes`.
   optim::StepSums mine{};                  ///< This rank's sums so far.
   std::optional<optim::StepSums> total{};  ///< Of all ranks, once all passes are done.
 };
@@ -76,10 +77,11 @@ class ZEROTH_EXPORT AnyPass {
   explicit AnyPass(detail::EvaluationRecord& evaluation);                    ///< An evaluation pass.
   AnyPass(detail::EngineState& engine, detail::NextAction);                  ///< The next action of schedule().
   [[nodiscard]] Phase action_phase() const noexcept;                         ///< What Work::phase() says.
+  [[nodiscard]] int action_chunk() const noexcept;                           ///< What Work::chunk() says.
   [[nodiscard]] int action_micro_step() const noexcept;                      ///< What Work::micro_step() says.
   [[nodiscard]] int action_slot() const noexcept;                            ///< What Work::slot() says.
-  [[nodiscard]] bool is_first_stage() const noexcept;                        ///< What Work::first() says.
-  [[nodiscard]] bool is_last_stage() const noexcept;                         ///< What Work::last() says.
+  [[nodiscard]] bool is_first_chunk() const noexcept;                        ///< What Work::first() says.
+  [[nodiscard]] bool is_last_chunk() const noexcept;                         ///< What Work::last() says.
   [[nodiscard]] std::span<Unit const> action_units() const noexcept;         ///< What Work::units() says.
   [[nodiscard]] detail::MessageMemory message(detail::Message which) const;  ///< What Work's views are of.
   /// As report_loss(), in an action of the last stage that goes forward.
@@ -87,6 +89,8 @@ class ZEROTH_EXPORT AnyPass {
   ~AnyPass();
   [[nodiscard]] detail::Guard open_forward(Unit unit);   ///< What forward() makes a guard of.
   [[nodiscard]] detail::Guard open_backward(Unit unit);  ///< What AnyMicroStep::backward() makes a guard of.
+  [[nodiscard]] detail::Guard open_inputs(Unit unit);    ///< What Work::inputs() makes a guard of.
+  [[nodiscard]] detail::Guard open_weights(Unit unit);   ///< What Work::weights() makes a guard of.
   /// Takes the mean loss of this batch, once, and returns the seed: what to multiply that mean's gradient by (loss
   /// scale and weight). The engine divides by ranks and micro-steps; the caller never does. With a dynamic loss scale
   /// the first one of a step waits for the step before, which decides on the scale.
@@ -142,22 +146,25 @@ class [[nodiscard]] MicroStep final : public Pass<T> {
   using AnyPass::skip;
 };
 
-/// Forward through the units of this rank's stage: what an action of Engine::schedule() and an evaluation pass have in
-/// common, so that one function can be written for both. Views lie where messages are received and sent from: nothing
-/// is copied. What was written to output() is sent when the action or the pass ends. Without a pipeline there is one
-/// stage, the first and the last.
+/// Forward through the units of a chunk of this rank's stage: what an action of Engine::schedule() and an evaluation
+/// pass have in common, so that one function can be written for both. Views lie where messages are received and sent
+/// from: nothing is copied. What was written to output() is sent when the action or the pass ends. Without a pipeline
+/// there is one chunk, the first and the last.
 template <Element T>
 class StagePass : public Pass<T> {
  public:
-  [[nodiscard]] bool first() const noexcept { return this->is_first_stage(); }  ///< Does this stage read the batch?
-  [[nodiscard]] bool last() const noexcept { return this->is_last_stage(); }    ///< Does this stage have the loss?
-  /// The units of this stage, in the order of forward. They live as long as the engine.
+  /// Counted from the first units of the model on. A stage has one, or zeroth.pipeline.chunks.
+  [[nodiscard]] int chunk() const noexcept { return this->action_chunk(); }
+  [[nodiscard]] bool first() const noexcept { return this->is_first_chunk(); }  ///< Does this chunk read the batch?
+  [[nodiscard]] bool last() const noexcept { return this->is_last_chunk(); }    ///< Does this chunk have the loss?
+  /// The units of this chunk, in the order of forward. They live as long as the engine.
   [[nodiscard]] std::span<Unit const> units() const noexcept { return this->action_units(); }
-  /// What the stage before has sent, [samples, UnitOptions::input_per_sample]: until backward of this micro-step ends,
-  /// and in an evaluation until the pass does, which waits for it here. Throws ContractError in the first stage.
+  /// What the chunk before has sent, [samples, UnitOptions::input_per_sample]: until the last action of this micro-step
+  /// in this chunk ends, and in an evaluation until the pass does, which waits for it here. Throws ContractError in the
+  /// first chunk.
   [[nodiscard]] View<T const, 2> input() const { return view<T const>(detail::Message::input); }
-  /// Where an action or pass that goes forward writes what the next stage is sent. A program that asks for it promises
-  /// to write all of it. Throws ContractError in the last stage, and in backward.
+  /// Where an action or pass that goes forward writes what the next chunk is sent. A program that asks for it promises
+  /// to write all of it. Throws ContractError in the last chunk, and in other phases.
   [[nodiscard]] View<T, 2> output() const { return view<T>(detail::Message::output); }
 
  protected:
@@ -171,8 +178,8 @@ class StagePass : public Pass<T> {
   }
 };
 
-/// An action of Engine::schedule(): forward or backward of one micro-step through the units of this rank's stage.
-/// Where an action ends, what it wrote to output() or input_gradient() is sent.
+/// An action of Engine::schedule(): a phase of one micro-step through the units of a chunk. Where an action ends, what
+/// it wrote to output() or input_gradient() is sent.
 template <Element T, GradientOf<T> G>
 class [[nodiscard]] Work final : public StagePass<T> {
  public:
@@ -181,23 +188,29 @@ class [[nodiscard]] Work final : public StagePass<T> {
   explicit Work(Source& engine) : StagePass<T>{engine, detail::NextAction{}} {}
   [[nodiscard]] Phase phase() const noexcept { return this->action_phase(); }          ///< What it does.
   [[nodiscard]] int micro_step() const noexcept { return this->action_micro_step(); }  ///< Counted in the step, from 0.
-  /// Which of AnyEngine::in_flight() tapes is this micro-step's: from its forward action to its backward one.
+  /// Which of AnyEngine::in_flight() tapes is this micro-step's in this chunk: from its forward action to its last one.
   [[nodiscard]] int slot() const noexcept { return this->action_slot(); }
   /// As AnyMicroStep::backward, with types. A unit that runs forward several times declares that by
   /// UnitOptions::uses_per_micro_step.
   [[nodiscard]] Backward<T, G> backward(Unit unit) { return Backward<T, G>{this->open_backward(unit)}; }
-  /// Takes the mean loss of this batch, once, in a forward action of the last stage. Returns the seed: what the program
+  /// In an action of Phase::backward_inputs: makes `unit` readable, for the gradient by its input. Otherwise as
+  /// forward().
+  [[nodiscard]] Forward<T> inputs(Unit unit) { return Forward<T>{this->open_inputs(unit)}; }
+  /// In an action of Phase::backward_weights: makes the unit's gradients writable. Parameters cannot be read, and none
+  /// are gathered.
+  [[nodiscard]] Weights<G> weights(Unit unit) { return Weights<G>{this->open_weights(unit)}; }
+  /// Takes the mean loss of this batch, once, in a forward action of the last chunk. Returns the seed: what the program
   /// multiplies that mean's gradient by, in backward of this micro-step. What stages send up carries it.
   [[nodiscard]] float report_loss(float mean, LossOptions const& options = {}) {
     return this->report_action_loss(mean, options);
   }
-  /// The gradient by output(), for a backward action, until it ends. Throws ContractError in the last stage, and in
-  /// forward.
+  /// The gradient by output(), from the action that is the first to read it until the last one of this micro-step in
+  /// this chunk ends. Throws ContractError in the last chunk, and in forward.
   [[nodiscard]] View<T const, 2> output_gradient() const {
     return this->template view<T const>(detail::Message::output_gradient);
   }
-  /// Where a backward action writes the gradient by input(), as in output(). Throws ContractError in the first stage,
-  /// and in forward.
+  /// Where an action of Phase::backward or Phase::backward_inputs writes the gradient by input(), as in output().
+  /// Throws ContractError in the first chunk, and in other phases.
   [[nodiscard]] View<T, 2> input_gradient() const { return this->template view<T>(detail::Message::input_gradient); }
 };
 
@@ -212,14 +225,14 @@ class [[nodiscard]] AnyEvaluationPass final : public AnyPass {
     static_cast<void>(AnyPass::report_loss(mean, options));
   }
 };
-/// As AnyEvaluationPass, for parameters of type T, through the units of this rank's stage.
+/// As AnyEvaluationPass, for parameters of type T, through the units of a chunk of this rank's stage.
 template <Element T>
 class [[nodiscard]] EvaluationPass final : public StagePass<T> {
  public:
   using Source = detail::EvaluationRecord;  ///< What Passes makes it of.
   /// For Passes: the evaluation's next one.
   explicit EvaluationPass(Source& evaluation) : StagePass<T>{evaluation} {}
-  /// Takes the mean loss of this rank's batch, once, in the last stage: AnyEvaluation::mean_loss() is made of it.
+  /// Takes the mean loss of this rank's batch, once, in the last chunk: AnyEvaluation::mean_loss() is made of it.
   void report_loss(float mean, LossOptions const& options = {}) {
     static_cast<void>(AnyPass::report_loss(mean, options));
   }

@@ -59,7 +59,8 @@ struct StepReport {
   /// Updates' waits for states on a disk, gathers' for what this rank reads for them, or what ran in line. Not in
   /// `exposed_comm_ms`, which has what waits for other ranks' disks.
   double exposed_io_ms = 0;
-  double save_ms = 0;  ///< Updates' waits for a save that still read what they were to write.
+  double save_ms = 0;    ///< Updates' waits for a save that still read what they were to write.
+  double bubble_ms = 0;  ///< Actions' waits for neighbouring stages of a pipeline. Not in `exposed_comm_ms`.
   /// That this rank's all-gathers of parameters brought together: full units, or with groups what each holds of one.
   std::int64_t gathered_bytes = 0;
   std::int64_t gathered_across_groups_bytes = 0;  ///< Of those, between ranks of different groups.

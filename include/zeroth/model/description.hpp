@@ -38,7 +38,16 @@ struct UnitDescription {
   std::vector<ParamId> ties;          ///< Made elsewhere, used here too.
 };
 
-/// All of a model.
+/// What a stage of a pipeline has of a larger model.
+struct StageDescription {
+  int stage = 0;                            ///< Counted from 0.
+  int stages = 1;                           ///< 1: the model is whole.
+  std::vector<std::uint32_t> chunks;        ///< The first unit of each chunk, by the stage's own ids.
+  std::int64_t most_input_per_sample = 0;   ///< Elements of a sample that come from the chunk before, at most.
+  std::int64_t most_output_per_sample = 0;  ///< Elements of a sample that go to the chunk behind, at most.
+};
+
+/// All of a model, or what a stage of a pipeline has of it.
 struct Description {
   ModelId id{};                                          ///< Distinguishes models of one process.
   std::uint64_t seed = 0;                                ///< Of the initialisation.
@@ -46,7 +55,7 @@ struct Description {
   ById<ParamId, ParamDescription> params;                ///< In the order in which they were made.
   std::unordered_map<std::string, ParamId> param_named;  ///< By name.
   std::int64_t count = 0;                                ///< Elements of all parameters.
-  bool is_stage = false;                                 ///< Is this what a stage of a pipeline has of a larger model?
+  StageDescription stage;                                ///< Of a pipeline, where this is what a stage has.
   /// Where this is a part of a larger model: where in that each parameter begins, in elements, which are counted as
   /// shard::Placed says. Empty: this is all there is.
   ById<ParamId, std::int64_t> places;

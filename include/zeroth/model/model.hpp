@@ -40,6 +40,8 @@ template <Element T>
 class Params;
 template <Element T, GradientOf<T> G>
 class Backward;
+template <Element G>
+class Weights;
 
 /// A start of one value.
 struct Constant {
@@ -98,6 +100,8 @@ class Param {
   friend class Params;
   template <Element T, GradientOf<T> G>
   friend class Backward;
+  template <Element G>
+  friend class Weights;
   Param(ModelId model, ParamId id, Shape<D> const& shape) noexcept : model_{model}, id_{id}, shape_{shape} {}
   ModelId model_;
   ParamId id_;

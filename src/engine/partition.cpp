@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/partition.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::engine {
+namespace {
+
+/// Units from which a chunk may begin, and what comes before them.
+struct Begins {
+  std::vector<std::uint32_t> units;
+  std::vector<std::int64_t> before;  ///< The load of all earlier units.
+  std::int64_t all = 0;
+};
+
+std::int64_t load_of(model::UnitDescription const& unit, model::Description const& whole, PipelinePartition partition) {
+  if (partition == PipelinePartition::units) {
+    return 1;
+  }
+  bool const flops = partition == PipelinePartition::flops;
+  std::int64_t load = 0;
+  auto const add = [&](ParamId id) {
+    auto const& param = whole.params[id];
+    load += !flops ? param.count : param.shape.size() >= 2 ? param.count * unit.rows_per_sample : 0;
+  };
+  std::ranges::for_each(unit.params, add);
+  if (flops) {
+    std::ranges::for_each(unit.ties, add);
+  }
+  return load;
+}
+
+Begins begins_of(model::Description const& whole, PipelinePartition partition) {
+  Begins begins;
+  for (auto const id : whole.units.ids()) {
+    auto const& unit = whole.units[id];
+    if (index_of(id) == 0 || unit.input_per_sample > 0) {
+      begins.units.push_back(index_of(id));
+      begins.before.push_back(begins.all);
+    }
+    begins.all += load_of(unit, whole, partition);
+  }
+  return begins;
+}
+
+void refuse_models(model::Description const& whole, std::vector<std::uint32_t> const& first, int stages) {
+  auto const where = [&](UnitId unit) {
+    auto const chunk = chunk_of(first, index_of(unit));
+    return static_cast<int>(first.size()) == stages ? fmt::format("stage {}", chunk)
+                                                    : fmt::format("chunk {} of stage {}", chunk, chunk % stages);
+  };
+  for (auto const& unit : whole.units) {
+    ZEROTH_EXPECTS(
+        !unit.stays_open,
+        fmt::format("unit \"{}\" stays open (UnitOptions::stays_open) around others' turns, which a pipeline "
+                    "cuts; allowed with zeroth.mesh.pipeline are units that do not",
+                    unit.name));
+  }
+  for (auto const& param : whole.params) {
+    for (auto const tie : param.ties) {
+      ZEROTH_EXPECTS(chunk_of(first, index_of(tie)) == chunk_of(first, index_of(param.owner)),
+                     fmt::format("parameter \"{}\" is of unit \"{}\" in {} of the pipeline, and tied by unit \"{}\" in "
+                                 "{}: stages share no parameters; allowed are ties within one of them, or a smaller "
+                                 "zeroth.mesh.pipeline",
+                                 param.name, whole.units[param.owner].name, where(param.owner), whole.units[tie].name,
+                                 where(tie)));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> first_units(model::Description const& whole, PipelineSettings const& settings) {
+  auto const begins = begins_of(whole, settings.partition);
+  auto const count = begins.units.size();
+  auto const wanted = static_cast<std::size_t>(settings.all_chunks());
+  if (count < wanted) {
+    throw ConfigError{fmt::format(
+        "zeroth.mesh.pipeline is {}{}, and the model has {} that a stage may begin with: its first unit, and "
+        "those that have UnitOptions::input_per_sample; allowed: 1 to {}{}",
+        settings.stages, settings.chunks > 1 ? fmt::format(" and zeroth.pipeline.chunks {}", settings.chunks) : "",
+        count == 1 ? "1 unit" : fmt::format("{} units", count), count / static_cast<std::size_t>(settings.chunks),
+        settings.chunks > 1 ? " stages of as many chunks" : "")};
+  }
+  auto const load_before = [&](std::size_t begin) { return begin == count ? begins.all : begins.before[begin]; };
+  // least[s][b]: the largest load of a chunk, where the last s chunks begin with begins.units[b].
+  constexpr auto none = std::numeric_limits<std::int64_t>::max();
+  std::vector least(wanted + 1, std::vector<std::int64_t>(count + 1, none));
+  std::vector next(wanted + 1, std::vector<std::size_t>(count + 1, count));
+  least[0][count] = 0;
+  for (std::size_t s = 1; s <= wanted; ++s) {
+    for (std::size_t begin = 0; begin < count; ++begin) {
+      for (auto end = begin + 1; end <= count; ++end) {
+        auto const most = std::max(least[s - 1][end], load_before(end) - load_before(begin));
+        if (least[s - 1][end] != none && most < least[s][begin]) {
+          least[s][begin] = most;
+          next[s][begin] = end;
+        }
+      }
+    }
+  }
+  std::vector<std::uint32_t> first;
+  std::size_t at = 0;
+  for (auto s = wanted; s > 0; --s) {
+    first.push_back(begins.units[at]);
+    at = next[s][at];
+  }
+  refuse_models(whole, first, settings.stages);
+  return first;
+}
+
+int chunk_of(std::vector<std::uint32_t> const& first, std::uint32_t unit) noexcept {
+  return static_cast<int>(std::ranges::upper_bound(first, unit) - first.begin()) - 1;
+}
+
+}  // namespace zeroth::engine

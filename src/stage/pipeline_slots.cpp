@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stage/pipeline_slots.hpp"
+
+#include <functional>
+#include <map>
+#include <queue>
+#include <utility>
+
+namespace zeroth::stage {
+namespace {
+
+/// Hands out numbers, the lowest that are free.
+class Pool {
+ public:
+  int take() {
+    if (free_.empty()) {
+      return count_++;
+    }
+    auto const lowest = free_.top();
+    free_.pop();
+    return lowest;
+  }
+  void give_back(int number) {
+    if (number != PipelineSlots::none) {
+      free_.push(number);
+    }
+  }
+  [[nodiscard]] int count() const noexcept { return count_; }
+
+ private:
+  std::priority_queue<int, std::vector<int>, std::greater<>> free_;
+  int count_ = 0;
+};
+
+/// The chunk and the micro-step.
+using Key = std::pair<int, int>;
+Key key_of(Action const& action) { return {action.chunk, action.micro_step}; }
+
+/// Slots that a micro-step of a chunk has.
+struct Held {
+  int activations = PipelineSlots::none, input = PipelineSlots::none, gradient = PipelineSlots::none;
+};
+
+}  // namespace
+
+PipelineSlots slots_of(Actions const& actions, int all_chunks) {
+  PipelineSlots slots;
+  auto const none = actions.size();
+  slots.reads_next.assign(actions.size(), none);
+  std::map<Key, std::size_t> last;
+  auto next_input = none;
+  auto next_gradient = none;
+  for (auto index = actions.size(); index-- > 0;) {
+    last.emplace(key_of(actions[index]), index);
+    if (reads_input(actions[index])) {
+      slots.reads_next[index] = std::exchange(next_input, index);
+    } else if (reads_gradient(actions[index], all_chunks)) {
+      slots.reads_next[index] = std::exchange(next_gradient, index);
+    }
+  }
+  Pool activations;
+  Pool inputs;
+  Pool gradients;
+  std::map<Key, Held> held;
+  // The first message of a channel is received when it is read, each other one while the one before it is.
+  auto const receive = [&](std::size_t index) {
+    if (index != none) {
+      bool const is_input = reads_input(actions[index]);
+      auto& slot = is_input ? held[key_of(actions[index])].input : held[key_of(actions[index])].gradient;
+      slot = slot == PipelineSlots::none ? (is_input ? inputs : gradients).take() : slot;
+    }
+  };
+  for (std::size_t index = 0; index < actions.size(); ++index) {
+    auto const& action = actions[index];
+    if (reads_input(action) || reads_gradient(action, all_chunks)) {
+      receive(index);
+      receive(slots.reads_next[index]);
+    }
+    auto const key = key_of(action);
+    auto& mine = held[key];
+    if (action.phase == Phase::forward) {
+      mine.activations = activations.take();
+    }
+    slots.activations.push_back(mine.activations);
+    slots.input.push_back(mine.input);
+    slots.gradient.push_back(mine.gradient);
+    if (last.at(key) == index) {
+      activations.give_back(mine.activations);
+      inputs.give_back(mine.input);
+      gradients.give_back(mine.gradient);
+      held.erase(key);
+    }
+  }
+  slots.most_activations = activations.count();
+  slots.most_inputs = inputs.count();
+  slots.most_gradients = gradients.count();
+  return slots;
+}
+
+}  // namespace zeroth::stage
