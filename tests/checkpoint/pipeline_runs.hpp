@@ -45,36 +45,41 @@ struct ChainRun {
   ChainOptions options;
 };
 
-/// Trains on every rank until step `run.options.steps`; what they all report.
+/// A rank's part of that, until step `run.options.steps`.
+inline Trained train_chain(Job& job, Config const& config, Shape const& shape, ChainRun const& run) {
+  Trained trained;
+  with_precision(config, [&]<class P>(P) {
+    using T = typename P::Compute;
+    using G = typename P::Gradient;
+    Chain const chain;
+    std::optional<Mesh> mesh;
+    if (shape.on_mesh()) {
+      mesh.emplace(job, config);
+    }
+    auto const engine = mesh ? std::make_unique<Engine<T, G>>(*mesh, chain.model, config)
+                             : std::make_unique<Engine<T, G>>(job, chain.model, config);
+    bool const last_place = (mesh ? mesh->place().data : job.rank()) + 1 == shape.data;
+    std::vector<StepReport> reports;
+    for (int step = run.begin(*engine) + 1; step <= run.options.steps; ++step) {
+      mesh ? run_actions(*engine, chain, run.options, step, last_place)
+           : run_micro_steps(*engine, chain, run.options, step, last_place);
+      if (auto const report = engine->step()) {
+        reports.push_back(*report);
+      }
+      run.after_step(*engine, step);
+    }
+    if (run.options.steps > 0) {
+      trained = finish(*engine, chain, std::move(reports));
+    }
+  });
+  return trained;
+}
+
+/// What they all report, as threads.
 inline Trained train_chains(Config const& config, Shape const& shape, ChainRun const& run) {
   std::vector<Trained> all(static_cast<std::size_t>(shape.world()));
   auto const outcome = run_job(shape.world(), [&](Job& job) {
-    with_precision(config, [&]<class P>(P) {
-      using T = typename P::Compute;
-      using G = typename P::Gradient;
-      Chain const chain;
-      std::optional<Mesh> mesh;
-      if (shape.on_mesh()) {
-        mesh.emplace(job, config);
-      }
-      auto const engine = mesh ? std::make_unique<Engine<T, G>>(*mesh, chain.model, config)
-                               : std::make_unique<Engine<T, G>>(job, chain.model, config);
-      bool const last_place = (mesh ? mesh->place().data : job.rank()) + 1 == shape.data;
-      std::vector<StepReport> reports;
-      for (int step = run.begin(*engine) + 1; step <= run.options.steps; ++step) {
-        mesh ? run_actions(*engine, chain, run.options, step, last_place)
-             : run_micro_steps(*engine, chain, run.options, step, last_place);
-        if (auto const report = engine->step()) {
-          reports.push_back(*report);
-        }
-        run.after_step(*engine, step);
-      }
-      auto trained = Trained{};
-      if (run.options.steps > 0) {
-        trained = finish(*engine, chain, std::move(reports));
-      }
-      all[static_cast<std::size_t>(job.rank())] = std::move(trained);
-    });
+    all[static_cast<std::size_t>(job.rank())] = train_chain(job, config, shape, run);
   });
   REQUIRE(messages_of(outcome) == "");
   for (auto const& each : all) {

@@ -5,9 +5,11 @@
 #include <map>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/hash.hpp"
+#include "pipeline_runs.hpp"
 #include "runs.hpp"
 #include "small_run.hpp"
 #include "support/child.hpp"
@@ -57,6 +59,23 @@ void train_a_step(Engine<T, G>& engine, RandomModel const& random) {
   });
 }
 
+/// What a program that shares nothing with the library reads, against what the library does.
+void check_reading(Folder const& folder) {
+  Child reader{{.command = {ZEROTH_PYTHON, "-B", ZEROTH_SOURCE_DIR "/tests/checkpoint/read_checkpoint.py",
+                            (folder / "step_00000001").string(), (folder / "weights").string()},
+                .folder = folder.path(),
+                .environment = {}}};
+  auto const ending = reader.wait();
+  INFO(reader.output());
+  REQUIRE(ending.status == 0);
+  std::string expected;
+  for (auto const& [name, bytes] : states_in(folder / "step_00000001")) {
+    std::string_view const text{reinterpret_cast<char const*>(bytes.data()), bytes.size()};
+    expected += fmt::format("{} {:016x}\n", name, Fnv1a{}.characters(text).value());
+  }
+  CHECK(reader.output() == expected);
+}
+
 }  // namespace
 
 TEST_CASE("any layout of 1 to 9 ranks is what docs/checkpoints.md says, to a reader of its own") {
@@ -84,19 +103,23 @@ TEST_CASE("any layout of 1 to 9 ranks is what docs/checkpoints.md says, to a rea
       });
     });
     REQUIRE(messages_of(outcome) == "");
-    Child reader{{.command = {ZEROTH_PYTHON, "-B", ZEROTH_SOURCE_DIR "/tests/checkpoint/read_checkpoint.py",
-                              (folder / "step_00000001").string(), (folder / "weights").string()},
-                  .folder = folder.path(),
-                  .environment = {}}};
-    auto const ending = reader.wait();
-    INFO(reader.output());
-    REQUIRE(ending.status == 0);
-    std::string expected;
-    for (auto const& [name, bytes] : states_in(folder / "step_00000001")) {
-      std::string_view const text{reinterpret_cast<char const*>(bytes.data()), bytes.size()};
-      expected += fmt::format("{} {:016x}\n", name, Fnv1a{}.characters(text).value());
-    }
-    CHECK(reader.output() == expected);
+    check_reading(folder);
+  }
+}
+
+TEST_CASE("layouts of pipelines are what docs/checkpoints.md says, too") {
+  for (auto const& [stages, data, zero] : {std::tuple{2, 1, 0}, std::tuple{3, 2, 3}, std::tuple{4, 2, 1}}) {
+    Shape const shape{.stages = stages, .data = data, .zero = zero};
+    INFO(shape.text());
+    Folder const folder;
+    ChainRun run;
+    run.options.steps = 1;
+    run.after_step = [&](AnyEngine& engine, int) {
+      engine.save(folder.path()).wait();
+      engine.save_weights(folder / "weights");
+    };
+    train_chains(config_of(bf16_types, shape), shape, run);
+    check_reading(folder);
   }
 }
 

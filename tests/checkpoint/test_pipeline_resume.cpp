@@ -128,4 +128,32 @@ TEST_CASE("groups of ranks and states on a disk are saved and restored in a pipe
   CHECK(cut_in_two(config_of(bf16_types, one), one, in_groups, two) == base);
 }
 
+TEST_CASE("a save of a pipeline is there once the sums of steps say that the ranks of all stages have written") {
+  for (int zero = 0; zero <= 3; ++zero) {
+    Shape const shape{.stages = 2, .data = 2, .zero = zero};
+    auto const config = config_of(fp32_types, shape);
+    Folder const folder;
+    std::vector<int> steps(4);
+    std::vector<std::string> files(4);
+    REQUIRE(messages_of(run_job(4, [&](Job& job) {
+              Chain const chain;
+              Mesh mesh{job, config};
+              Engine<float> engine{mesh, chain.model, config};
+              auto const rank = static_cast<std::size_t>(job.rank());
+              engine.claim(folder.path());
+              auto const saving = engine.save(folder.path());
+              for (; !saving.done() && steps[rank] < 100'000; ++steps[rank]) {
+                run_actions(engine, chain, {}, 0, false);
+                engine.step();
+              }
+              files[rank] = folder.contents();
+              engine.finish();
+            })) == "");
+    INFO(shape.text());
+    CHECK(steps == std::vector(4, steps.front()));
+    CHECK(steps.front() >= 3);  // written by the first at the earliest, named by the second, known in the third
+    CHECK(files == std::vector<std::string>(4, ".lock latest step_00000000 "));
+  }
+}
+
 }  // namespace zeroth::testing

@@ -6,6 +6,8 @@
 #include <string>
 #include <system_error>
 
+#include "engine/safetensors_file.hpp"
+#include "pipeline_runs.hpp"
 #include "runs.hpp"
 #include "support/process_transport.hpp"
 
@@ -39,15 +41,20 @@ struct OfOneRank {
 };
 
 /// Nobody leaves before all have come, so that all see what was saved.
-OfOneRank train_as_processes(std::string const& text, TrainOptions const& options) {
+template <class F>
+OfOneRank run_as_process(F const& body) {
   OfOneRank result;
   int const status = launch({.transport = process_transport()}, [&](Job& job) {
-    result = {job.rank(), job.world(), train_synthetic(job, Config::from_json(text), options)};
+    result = {job.rank(), job.world(), body(job)};
     double one = 1;
     job.sum({&one, 1});
   });
   REQUIRE(status == 0);
   return result;
+}
+
+OfOneRank train_as_processes(std::string const& text, TrainOptions const& options) {
+  return run_as_process([&](Job& job) { return train_synthetic(job, Config::from_json(text), options); });
 }
 
 }  // namespace
@@ -71,6 +78,43 @@ TEST_CASE("processes and threads go on from each other's checkpoints, bit for bi
     CHECK(bits_behind(at, on_threads) == bits_behind(at, straight));
     train_as_processes(text, {.steps = 1});  // nobody removes or overtakes what another still reads
   }
+}
+
+TEST_CASE("pipelines of processes go on from what threads have saved, and threads from theirs") {
+  SharedFolder const shared;
+  Folder const own;
+  auto const saving_at = [](fs::path const& folder, int last) {
+    ChainRun run;
+    run.options.steps = last;
+    run.after_step = [=](AnyEngine& engine, int step) {
+      if (step == last) {
+        engine.save(folder).wait();
+        engine.save_weights(folder / "weights");
+      }
+    };
+    return run;
+  };
+  auto const going_on = [&](fs::path const& from, fs::path const& into) {
+    auto run = saving_at(into, steps);
+    run.begin = [=](AnyEngine& engine) { return static_cast<int>(engine.restore(from).step); };
+    return run;
+  };
+  Shape const one{.stages = 1, .data = 1, .zero = 1};
+  auto const config_of_one = config_of(bf16_types, one);
+  auto const straight = bits_behind(at, train_chains(config_of_one, one, saving_at(own / "straight", steps)));
+  auto const as_processes = [&](ChainRun const& run) {
+    return run_as_process([&](Job& job) {
+      Shape const shape{.stages = job.world(), .data = 1, .zero = 3};
+      return train_chain(job, config_of(bf16_types, shape), shape, run);
+    });
+  };
+  as_processes(saving_at(shared / "first", at));
+  auto const resumed = as_processes(going_on(shared / "first", shared / "second"));
+  CHECK(bits_behind(at, resumed.trained) == straight);
+  CHECK(states_in(shared / "second/step_00000006") == states_in(own / "straight/step_00000006"));
+  CHECK(read_file(shared / "second/weights") == read_file(own / "straight/weights"));
+  CHECK(bits_behind(at, train_chains(config_of_one, one, going_on(shared / "first", own / "threads"))) == straight);
+  train_as_processes(varied_file(fp32_types, 0), {.steps = 1});  // nobody removes what another still reads
 }
 
 }  // namespace zeroth::testing

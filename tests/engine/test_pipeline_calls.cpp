@@ -231,4 +231,20 @@ TEST_CASE("a file of weights that one stage alone cannot use is the same error i
                  Contains("\"tied.b\" is no parameter of the model"));
 }
 
+TEST_CASE("a stop that one rank of one stage asks for comes to the ranks of all") {
+  std::vector<std::vector<bool>> stops(4);
+  CHECK(told_by_two(4, [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+          auto const rank = static_cast<std::size_t>(mesh.whole().rank());
+          for (int step = 1; step <= 3; ++step) {
+            if (step == 2 && rank == 3) {
+              mesh.data().request_stop();
+            }
+            run_actions(engine, chain, {}, step, false);
+            engine.step();
+            stops[rank].push_back(engine.finish()->stop);
+          }
+        }) == "");
+  CHECK(stops == std::vector(4, std::vector{false, true, true}));
+}
+
 }  // namespace zeroth::testing

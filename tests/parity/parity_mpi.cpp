@@ -12,7 +12,7 @@
 
 #include "engine/random_nest.hpp"
 #include "parts.hpp"
-#include "pipeline.hpp"
+#include "pipeline_calls.hpp"
 #include "stage_files.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
@@ -76,6 +76,48 @@ TEST_CASE("processes in a pipeline train what threads without one do, at every s
     REQUIRE(bits_of(trained) == bits_of(threads.front()));
     REQUIRE(trained.planned == trained.peak);
   }
+}
+
+/// What a mesh says between its steps.
+std::vector<float> answers_of(Job& job, Config const& config) {
+  Chain const chain;
+  Mesh mesh{job, config};
+  Engine<bf16> engine{mesh, chain.model, config};
+  std::vector<float> said;
+  for (int step = 1; step <= 4; ++step) {
+    said.push_back(evaluate(engine, chain, 3));
+    run_actions(engine, chain, {}, step, false);
+    said.push_back(engine.gradient_norm());
+    said.push_back(engine.gradient_norm(*chain.layers.back().bias));
+    engine.step();
+  }
+  engine.finish();
+  return said;
+}
+
+TEST_CASE("processes in a pipeline evaluate, and know norms, as threads in one stage do") {
+  auto const config = [](int stages) {
+    return Config::from_json(file(bf16_types, 3, 4, "every_micro_step", movements[3],
+                                  fmt::format(R"(, "mesh": {{"pipeline": {}}})", stages)));
+  };
+  int data = 1;
+  std::vector<float> said;
+  int const status = launch({.transport = process_transport()}, [&](Job& job) {
+    auto const stages = job.world() % 2 == 0 ? 2 : job.world();
+    data = job.world() / stages;
+    said = answers_of(job, config(stages));
+  });
+  REQUIRE(status == 0);
+  std::vector<float> on_threads;
+  auto const outcome = run_job(data, [&](Job& job) {
+    auto const mine = answers_of(job, config(1));
+    if (job.rank() == 0) {
+      on_threads = mine;
+    }
+  });
+  REQUIRE(messages_of(outcome) == "");
+  REQUIRE(said.size() == 12);
+  CHECK(said == on_threads);
 }
 
 TEST_CASE("processes train the same batch as one rank does, at every stage") {

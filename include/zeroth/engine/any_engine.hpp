@@ -112,12 +112,13 @@ class ZEROTH_EXPORT AnyEngine {
   /// Begins a checkpoint of all that training needs to go on: masters, the optimizer's states, frozen parameters, and
   /// how far it has come. It becomes `folder`/step_00001000, by the number of steps, once all of it is on the disk, two
   /// steps later at the earliest, or in finish() or Saving::wait(). Between steps; the same folder on all ranks, which
-  /// must see the same one. Returns at once, unless an earlier save is under way, for which it waits; the files are
-  /// written beside training, and an update waits only until what it writes to has been read, or written, as
-  /// zeroth.checkpoint.buffer_bytes says: StepReport::save_ms. On a GPU the host waits for that. A save that fails
-  /// leaves training and all checkpoints as they were, is logged, and is thrown, once, by what comes first of
-  /// Saving::wait(), the next save(), which has then begun its own, and finish(). Takes zeroth.checkpoint.buffer_bytes
-  /// of the host, or 1 MiB (16 MiB with a GPU) where that is 0. Throws ContractError for options that are not allowed.
+  /// must see the same one. Returns at once, unless an earlier save is under way, for which it waits; the first one of a
+  /// pipeline waits until stages have said what they have. The files are written beside training, and an update waits
+  /// only until what it writes to has been read, or written, as zeroth.checkpoint.buffer_bytes says:
+  /// StepReport::save_ms. On a GPU the host waits for that. A save that fails leaves training and all checkpoints as
+  /// they were, is logged, and is thrown, once, by what comes first of Saving::wait(), the next save(), which has then
+  /// begun its own, and finish(). Takes zeroth.checkpoint.buffer_bytes of the host, or 1 MiB (16 MiB with a GPU) where
+  /// that is 0. Throws ContractError for options that are not allowed.
   Saving save(std::filesystem::path const& folder, SaveOptions const& options = {});
   /// Makes `folder`, unless it is there, and lets no other job save into it, until this engine ends or saves elsewhere:
   /// what the first save() does as well, but before there is training to lose. Between steps. Collective. Waits. Throws

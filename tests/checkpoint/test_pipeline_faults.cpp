@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Pipelines whose save fails on a rank of one stage, or ends with it: all ranks are told, and the checkpoint of before
+/// is there, whole.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "pipeline_runs.hpp"
+#include "small_run.hpp"
+#include "support/fail_points.hpp"
+#include "support/folder.hpp"
+#include "support/reserved_port.hpp"
+#include "zeroth/checkpoint/file_reader.hpp"
+#include "zeroth/checkpoint/folder.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+namespace fs = std::filesystem;
+
+constexpr Shape of_four{.stages = 2, .data = 2, .zero = 3};
+
+void train_steps(Engine<float>& engine, Chain const& chain, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    run_actions(engine, chain, {}, 0, false);
+    engine.step();
+  }
+}
+
+/// Saves behind step 1, and again behind step 2, which rank `victim` dies in at its call `number`. Trains on.
+int die_in_save(fs::path const& folder, int rank, int victim, int number, int port) {
+  for (auto const& [name, value] : {std::pair{"RANK", rank}, std::pair{"WORLD_SIZE", 4}, std::pair{"LOCAL_RANK", rank},
+                                    std::pair{"LOCAL_WORLD_SIZE", 4}, std::pair{"MASTER_PORT", port}}) {
+    ::setenv(name, std::to_string(value).c_str(), 1);  // NOLINT(concurrency-mt-unsafe): there is one thread
+  }
+  ::setenv("MASTER_ADDR", "127.0.0.1", 1);  // NOLINT(concurrency-mt-unsafe)
+  auto const config =
+      config_of(fp32_types, of_four)
+          .with(fmt::format(R"({{"zeroth": {{"flight_recorder": "{}"}}}})", folder.parent_path().string()));
+  return launch({.transport = comm::Transport::tcp}, [&](Job& job) {
+    Chain const chain;
+    Mesh mesh{job, config};
+    Engine<float> engine{mesh, chain.model, config};
+    train_steps(engine, chain, 1);
+    engine.save(folder).wait();
+    train_steps(engine, chain, 1);
+    if (rank == victim) {
+      FailPoints::arm(folder, number, FailPoints::kill);
+    }
+    static_cast<void>(engine.save(folder));
+    train_steps(engine, chain, 4);
+    engine.finish();
+  });
+}
+
+/// Runs that as four processes. Whether the victim was killed; the others end with it then.
+bool dies(fs::path const& folder, int victim, int number) {
+  ReservedPort const port;
+  std::vector<::pid_t> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.push_back(::fork());
+    REQUIRE(ranks.back() >= 0);
+    if (ranks.back() == 0) {  // which has one thread, and makes its own
+      ::_exit(die_in_save(folder, rank, victim, number, port.number()));
+    }
+  }
+  bool killed = false;
+  std::vector<int> statuses(ranks.size());
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    REQUIRE(::waitpid(ranks[rank], &statuses[rank], 0) == ranks[rank]);
+    killed = killed ||
+             (static_cast<int>(rank) == victim && WIFSIGNALED(statuses[rank]) && WTERMSIG(statuses[rank]) == SIGKILL);
+  }
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    INFO("rank " << rank);
+    if (static_cast<int>(rank) != victim) {
+      CHECK(WIFEXITED(statuses[rank]));
+      CHECK((WEXITSTATUS(statuses[rank]) == 0) == !killed);
+    }
+  }
+  return killed;
+}
+
+void check_whole(fs::path const& checkpoint) {
+  checkpoint::Reader reader{checkpoint};
+  CHECK(reader.record().contents.stages() == 2);
+  CHECK(reader.record().contents.places == 4);
+  for (int place = 0; place < 4; ++place) {
+    CHECK(reader.damage(place, true).empty());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a rank of a stage that is killed while it saves leaves the checkpoint before, and the next run goes on") {
+  int killed = 0;
+  for (auto const& [victim, number] : {std::pair{2, 1}, {2, 2}, {3, 3}, {2, 4}, {1, 3}, {0, 5}}) {
+    INFO(fmt::format("rank {} killed at call {}", victim, number));
+    Folder const folder;
+    auto const saved = folder / "saved";
+    if (!dies(saved, victim, number)) {
+      continue;
+    }
+    ++killed;
+    CHECK(checkpoint::newest_first(saved).size() == 1);
+    check_whole(saved / "step_00000001");
+    Shape const then{.stages = 4, .data = 1, .zero = 1};
+    ChainRun run;
+    run.options.steps = 2;
+    run.begin = [&](AnyEngine& engine) { return static_cast<int>(engine.restore_latest(saved)->step); };
+    run.after_step = [&](AnyEngine& engine, int) { engine.save(saved).wait(); };
+    CHECK(train_chains(config_of(fp32_types, then), then, run).reports.front().step == 2);
+    CHECK(checkpoint::newest_first(saved).size() == 2);
+    for (auto const& entry : fs::directory_iterator{saved}) {
+      CHECK_THAT(entry.path().filename().string(), !Catch::EndsWith(".partial"));
+    }
+  }
+  CHECK(killed >= 4);
+}
+
+TEST_CASE("a disk that fails on a rank of one stage is told to all, and changes nothing") {
+  auto const error = GENERATE(ENOSPC, EIO);
+  int number = 1;
+  int failures = 0;
+  for (bool more = true; more; number += 2) {
+    bool const meets = number % 4 == 1;  // to agree; otherwise by the sums of steps
+    Folder const folder;
+    std::vector<std::vector<std::string>> errors(4);
+    std::string failed;
+    auto const config = config_of(fp32_types, of_four);
+    CHECK(messages_of(run_job(4, [&](Job& job) {
+            Chain const chain;
+            Mesh mesh{job, config};
+            Engine<float> engine{mesh, chain.model, config};
+            auto& mine = errors[static_cast<std::size_t>(job.rank())];
+            train_steps(engine, chain, 1);
+            engine.save(folder.path()).wait();
+            if (job.rank() == 0) {
+              FailPoints::arm(folder.path(), number, error);
+            }
+            train_steps(engine, chain, 1);  // behind which all know that it is armed
+            mine.push_back(error_of([&] {
+              auto saving = engine.save(folder.path());
+              if (meets) {
+                return saving.wait();
+              }
+              train_steps(engine, chain, 3);  // whose sums tell
+              engine.finish();
+            }));
+            if (job.rank() == 0) {
+              failed = FailPoints::failed();
+              FailPoints::disarm();
+            }
+            train_steps(engine, chain, 1);
+            mine.push_back(error_of([&] {
+              static_cast<void>(engine.save(folder.path()));
+              train_steps(engine, chain, 3);  // whose sums tell when all files of all stages are there
+              engine.finish();
+            }));
+          })) == "");
+    INFO(fmt::format("call {} ({}) fails with {}", number, failed, error));
+    more = !failed.empty();
+    bool const may_fail =
+        failed.empty() || failed.starts_with("unlink") || failed.starts_with("rmdir") || failed.ends_with("/.lock");
+    for (auto const& each : errors) {
+      REQUIRE(each.size() == 2);
+      CHECK(each[0] == errors.front()[0]);
+      if (!may_fail) {
+        CHECK_THAT(each[0], Contains("SystemError save() of step 2 into") && Contains("failed and changed nothing") &&
+                                Contains(std::generic_category().message(error)));
+      }
+      CHECK(each[1].empty());
+    }
+    failures += may_fail ? 0 : 1;
+    check_whole(folder / "step_00000001");
+    check_whole(folder / checkpoint::checkpoint_name(meets ? 3 : 6));
+    for (auto const& entry : fs::directory_iterator{folder.path()}) {
+      CHECK_THAT(entry.path().filename().string(), !Catch::EndsWith(".partial"));
+    }
+  }
+  CHECK(failures > 8);
+}
+
+}  // namespace zeroth::testing
