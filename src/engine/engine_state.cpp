@@ -112,7 +112,7 @@ void EngineState::make_pipeline(Mesh& mesh, Model const& given, Config const& co
   actions = lists[static_cast<std::size_t>(share.stage())];
   in_flight = stage::in_flight(actions);
   auto& line = *mesh.stages_;
-  stages = line.communicator().split(0, line.rank(), "step");
+  stages = line.communicator().split(0, line.rank(), engine::name_of_stages);
   stages->set_options({.timeout = settings().timeout, .check = true});
   auto const sizes = engine::messages_of(share, settings(), actions);
   agree_over_stages(model::fingerprint(given.description()), sizes.bytes());

@@ -141,6 +141,9 @@ enum class PipelineSchedule : std::uint8_t {
   gpipe,                    ///< All forward, then all backward.
   one_forward_one_backward  ///< One forward and one backward take turns, once the pipeline is full.
 };
+/// All of them.
+inline constexpr PipelineSchedule pipeline_schedules[] = {PipelineSchedule::gpipe,
+                                                          PipelineSchedule::one_forward_one_backward};
 /// As stage files have it.
 [[nodiscard]] ZEROTH_EXPORT std::string_view name_of(PipelineSchedule schedule) noexcept;
 /// What a Mesh reads.

@@ -62,6 +62,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// The file's gradient_accumulation_steps of them; in a step that zeroth.replay_every names one more: the first two
   /// have the same samples, and what the first one computes is only compared with. Then comes step().
   Passes<AnyMicroStep> micro_steps() { return passes<AnyMicroStep>(); }
+  /// What the rank does in a step, in order: with stages of a pipeline in place of micro_steps(). Then comes step().
+  Passes<AnyWork> schedule() { return actions<AnyWork>(); }
   /// Micro-steps that are between forward and backward at the same time, at most: how many tapes a program of
   /// schedule() keeps. Not collective.
   [[nodiscard]] int in_flight() const noexcept;

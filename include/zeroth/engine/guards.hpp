@@ -197,6 +197,7 @@ class [[nodiscard]] AnyBackward final : public AnyParams {
 
  private:
   friend class AnyMicroStep;
+  friend class AnyWork;
   using AnyParams::AnyParams;
 };
 /// As AnyBackward, for parameters of type T and gradients of type G.
