@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// GPT-2: the walk over its units, forward and back, which is the only part that opens them.
 #pragma once
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "block.hpp"
@@ -38,37 +40,80 @@ class Gpt {
   }
   Gpt(zeroth::Model& model, Shape const& shape, Recompute recompute) : Gpt{GptParams{model, shape}, recompute} {}
 
-  [[nodiscard]] Workspace workspace() const {
+  /// Which units a walk is over: all, or those in a row that a stage of a pipeline has.
+  struct Part {
+    bool embedding = true, head = true;
+    std::size_t first_block = 0, blocks = 0;
+  };
+  [[nodiscard]] Part all() const { return {.blocks = blocks_.size()}; }
+  [[nodiscard]] Part part_of(std::span<zeroth::Unit const> units) const {
+    auto const index_in_blocks = [&](std::size_t unit) {
+      return std::clamp<std::size_t>(unit, 1, blocks_.size() + 1) - 1;
+    };
+    std::size_t const first = units.front().index();
+    std::size_t const last = units.back().index();
+    return {.embedding = first == embedding_.unit().index(),
+            .head = last == head_.unit().index(),
+            .first_block = index_in_blocks(first),
+            .blocks = index_in_blocks(last + 1) - index_in_blocks(first)};
+  }
+  /// For what one stage keeps of a micro-step.
+  [[nodiscard]] Workspace workspace() const { return workspace(all()); }
+  [[nodiscard]] Workspace workspace(Part const& part) const {
     Workspace w;
-    w.x.resize(blocks_.size() + 1);
-    w.blocks.resize(recompute_ == Recompute::on ? 1 : blocks_.size());
+    w.x.resize(part.blocks + 1);
+    w.blocks.resize(recompute_ == Recompute::on ? 1 : part.blocks);
     return w;
   }
 
   /// The mean loss over the batch.
   template <class Pass>
   [[nodiscard]] auto forward(Pass& pass, Batch const& batch, Workspace& w) const {
-    embedding_.forward(pass.forward(embedding_.unit()), batch, w.x[0]);
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      auto const p = pass.forward(blocks_[i].unit());
-      blocks_[i].forward(p, w.x[i], tape(w, i), w.scratch);
-      blocks_[i].output(p, tape(w, i), w.scratch, w.x[i + 1]);
+    forward_body(pass, all(), batch, w);
+    return forward_head(pass, batch, w);
+  }
+  /// All but the head: from the batch, or from w.x.front(), to w.x.back().
+  template <class Pass>
+  void forward_body(Pass& pass, Part const& part, Batch const& batch, Workspace& w) const {
+    if (part.embedding) {
+      embedding_.forward(pass.forward(embedding_.unit()), batch, w.x[0]);
     }
+    for (std::size_t i = 0; i < part.blocks; ++i) {
+      auto const& block = blocks_[part.first_block + i];
+      auto const p = pass.forward(block.unit());
+      block.forward(p, w.x[i], tape(w, i), w.scratch);
+      block.output(p, tape(w, i), w.scratch, w.x[i + 1]);
+    }
+  }
+  template <class Pass>
+  [[nodiscard]] auto forward_head(Pass& pass, Batch const& batch, Workspace& w) const {
     return head_.forward(pass.forward(head_.unit()), w.x.back(), batch, w.head);
   }
 
   /// After forward on the same batch. `seed` times the gradient of the mean loss.
   template <class Pass>
   void backward(Pass& pass, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
+    backward_head(pass, batch, w, seed);
+    backward_body(pass, all(), batch, w);
+  }
+  template <class Pass>
+  void backward_head(Pass& pass, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
     head_.backward(pass.backward(head_.unit()), w.x.back(), batch, w.head, seed, w.d);
-    for (auto i = blocks_.size(); i-- > 0;) {
-      auto const p = pass.backward(blocks_[i].unit());
-      if (recompute_ == Recompute::on && i + 1 < blocks_.size()) {  // the last block's insides are still there
-        blocks_[i].forward(p, w.x[i], tape(w, i), w.scratch);
+  }
+  /// `w.d` is the gradient of w.x.back(), then of w.x.front().
+  template <class Pass>
+  void backward_body(Pass& pass, Part const& part, Batch const& batch, Workspace& w) const {
+    for (auto i = part.blocks; i-- > 0;) {
+      auto const& block = blocks_[part.first_block + i];
+      auto const p = pass.backward(block.unit());
+      if (recompute_ == Recompute::on && i + 1 < part.blocks) {  // the last block's insides are still there
+        block.forward(p, w.x[i], tape(w, i), w.scratch);
       }
-      blocks_[i].backward(p, w.x[i], tape(w, i), w.scratch, w.d);
+      block.backward(p, w.x[i], tape(w, i), w.scratch, w.d);
     }
-    embedding_.backward(pass.backward(embedding_.unit()), batch, w.d);
+    if (part.embedding) {
+      embedding_.backward(pass.backward(embedding_.unit()), batch, w.d);
+    }
   }
 
  private:

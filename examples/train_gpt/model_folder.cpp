@@ -48,6 +48,15 @@ class HubConfig {
     }
     return *number->integer;
   }
+  [[nodiscard]] bool flag(char const* key, bool otherwise) const {
+    auto const* const member = find(object_, key);
+    auto const* const value = member == nullptr ? &otherwise : std::get_if<bool>(&member->node.value);
+    if (value == nullptr) {
+      throw zeroth::ConfigError{
+          fmt::format("{}: {} is {}, must be true or false", file_.string(), key, show(member->node))};
+    }
+    return *value;
+  }
   /// Refuses another value than `only`, which is also Hugging Face's default, or null if `null_too`.
   void expect(char const* key, Value const& only, bool null_too = false) const {
     auto const* const member = find(object_, key);
@@ -86,7 +95,8 @@ Shape read_shape(fs::path const& folder) {
                     .heads = config.extent("n_head", width_allowed),
                     .channels = config.extent("n_embd", width_allowed),
                     .context = config.extent("n_positions", width_allowed),
-                    .vocabulary = config.extent("vocab_size", vocabulary_allowed)};
+                    .vocabulary = config.extent("vocab_size", vocabulary_allowed),
+                    .untied_head = !config.flag("tie_word_embeddings", true)};
   config.expect("model_type", "gpt2"sv);
   config.expect("n_inner", static_cast<double>(4 * shape.channels), true);
   config.expect("activation_function", "gelu_new"sv);
@@ -94,7 +104,6 @@ Shape read_shape(fs::path const& folder) {
   config.expect("scale_attn_weights", true);
   config.expect("scale_attn_by_inverse_layer_idx", false);
   config.expect("add_cross_attention", false);
-  config.expect("tie_word_embeddings", true);
   return shape;
 }
 
@@ -122,7 +131,7 @@ std::string to_json(Shape const& shape, zeroth::Dtype dtype) {
                     {"resid_pdrop", 0.0},
                     {"scale_attn_by_inverse_layer_idx", false},
                     {"scale_attn_weights", true},
-                    {"tie_word_embeddings", true},
+                    {"tie_word_embeddings", !shape.untied_head},
                     {"torch_dtype", torch_name(dtype)},
                     {"use_cache", true},
                     {"vocab_size", shape.vocabulary}};
@@ -148,6 +157,11 @@ Shape resolve_shape(ShapeOptions const& asked, fs::path const& init) {
   settle("--channels", asked.channels, shape.channels);
   settle("--context", asked.context, shape.context);
   settle("--vocabulary", asked.vocabulary, shape.vocabulary);
+  if (!init.empty() && asked.untied_head && !shape.untied_head) {
+    throw zeroth::ConfigError{
+        fmt::format("--untied-head contradicts --init {}, whose head is the token embedding", init.string())};
+  }
+  shape.untied_head = shape.untied_head || asked.untied_head;
   if (shape.channels % shape.heads != 0) {
     throw zeroth::ConfigError{
         fmt::format("--channels {} is not a multiple of --heads {}", shape.channels, shape.heads)};

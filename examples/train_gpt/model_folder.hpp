@@ -16,6 +16,7 @@ inline constexpr char const* weights_name = "model.safetensors";
 /// What the command line asks for; none: whatever the folder has, or the default.
 struct ShapeOptions {
   std::optional<std::int64_t> layers{}, heads{}, channels{}, context{}, vocabulary{};
+  bool untied_head = false;
 };
 
 /// The shape to train: that of the model folder `init` unless that is empty. Throws ConfigError if an option

@@ -50,7 +50,7 @@ std::map<std::string, std::string> choices_in(std::string_view record) {
 
 std::string run_record(Options const& options, zeroth::Config const& config, Shape const& shape, Batches const& batches,
                        MathChoice const& math, int world) {
-  auto const batch = config.settings(world, 1).batch;  // does not depend on the largest unit
+  auto const batch = config.settings(world / config.pipeline().stages, 1).batch;  // which follows from no unit
   Json const record{{"record", "run"},
                     {"world", world},
                     {"device", options.device == zeroth::DeviceKind::cuda ? "cuda" : "cpu"},
@@ -69,7 +69,8 @@ std::string run_record(Options const& options, zeroth::Config const& config, Sha
                       {"heads", shape.heads},
                       {"channels", shape.channels},
                       {"context", shape.context},
-                      {"vocabulary", shape.vocabulary}}},
+                      {"vocabulary", shape.vocabulary},
+                      {"untied_head", shape.untied_head}}},
                     {"config", Json::parse(config.to_json())},
                     {"resumed", nullptr}};
   return to_line(record);

@@ -8,6 +8,7 @@ namespace gpt {
 struct Shape {
   std::int64_t layers = 6, heads = 6, channels = 384, context = 256;
   std::int64_t vocabulary = 256;  ///< At least 256: a byte is a token.
+  bool untied_head = false;       ///< The head has a matrix of its own, and not the token embedding.
   friend bool operator==(Shape const&, Shape const&) = default;
 };
 

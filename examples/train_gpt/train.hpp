@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <zeroth/zeroth.hpp>
 
 #include "checkpoints.hpp"
@@ -15,6 +16,64 @@
 
 namespace gpt {
 
+template <class Where, class T, class G>
+concept HasPipelines = requires {
+  typename Where::template StageWork<T, G>;
+};
+template <class Where, class T, class G>
+struct StageWorkOf {
+  struct Type {};
+};
+template <class Where, class T, class G>
+  requires HasPipelines<Where, T, G>
+struct StageWorkOf<Where, T, G> {
+  using Type = typename Where::template StageWork<T, G>;
+};
+
+/// The forward and backward passes of a step: micro-step by micro-step, or as the schedule of a pipeline says.
+template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
+class Passes {
+ public:
+  Passes(zeroth::Engine<T, G>& engine, GptParams const& params, Task const& task, MathChoice const& math,
+         std::int64_t micro_steps, bool in_pipeline)
+      : task_{task} {
+    if (!in_pipeline) {
+      micro_steps_.emplace(engine, params, task.options, math, micro_steps);
+    } else if constexpr (has_pipelines) {
+      stage_.emplace(engine, params, task.options, math);
+    }
+  }
+  void run(zeroth::Engine<T, G>& engine) {
+    if (micro_steps_) {
+      for (auto micro : engine.micro_steps()) {
+        task_.batches.read(micro.first_sample(), engine.micro_batch(), batch_);
+        micro_steps_->run(micro, batch_);
+      }
+    } else if constexpr (has_pipelines) {
+      for (auto work : engine.schedule()) {
+        stage_->run(work, task_.batches, engine.micro_batch());
+      }
+    }
+  }
+  [[nodiscard]] std::string products() const {
+    auto const all = task_.options.show_products;
+    if constexpr (has_pipelines) {
+      return stage_ ? stage_->products(all) : micro_steps_->products(all);
+    } else {
+      return micro_steps_->products(all);
+    }
+  }
+
+ private:
+  /// Engines on GPUs refuse files that ask for one.
+  static constexpr bool has_pipelines = HasPipelines<Where, T, G>;
+
+  Task const& task_;
+  std::optional<typename Where::template MicroSteps<T, G>> micro_steps_;
+  std::optional<typename StageWorkOf<Where, T, G>::Type> stage_;
+  Batch batch_;
+};
+
 /// What one rank does. `Where::MicroSteps<T, G>` computes.
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
@@ -23,14 +82,15 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   SavedModel final_model{job, options.save_final};
   zeroth::Model model{options.seed};
   GptParams const params{model, shape};
-  auto const settings = config.settings(job.world(), 1);  // of which nothing here depends on the largest unit
+  zeroth::Mesh mesh{job, config};
+  auto const settings = config.settings(mesh.data().world(), 1);  // of which nothing here depends on the largest unit
   auto const& batch_sizes = settings.batch;
   auto const math = Where::choose(job, options.math, zeroth::dtype_of<T>);
   auto const facts = run_record(options, config, shape, batches, math, job.world());
   Output output{job, options, batch_sizes.train * shape.context};
   Trace trace{job, options};
   Checkpoints checkpoints{job, options, batches.order(), facts};
-  zeroth::Engine<T, G> engine{job, model, config};
+  zeroth::Engine<T, G> engine{mesh, model, config};
   auto const restored = checkpoints.resume(engine);
   if (!restored) {
     if (!options.init.empty()) {
@@ -40,9 +100,8 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   }
   output.begin(facts, restored);
 
-  typename Where::template MicroSteps<T, G> micro_steps{engine, params, options, math, batch_sizes.accumulation};
-  output.products(math, micro_steps.products(options.show_products));
-  Batch batch;
+  Passes<Where, T, G> passes{engine, params, task, math, batch_sizes.accumulation, mesh.pipeline().size > 1};
+  output.products(math, passes.products());
   auto const show = [&](std::optional<zeroth::StepReport> const& report) {
     if (report) {
       output.step(*report, engine.peak().total());
@@ -53,10 +112,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   auto step = first;
   for (bool stop = false; step < options.steps && !stop;) {
     trace.before(engine, step - first, options.steps - first);
-    for (auto micro : engine.micro_steps()) {
-      batches.read(micro.first_sample(), engine.micro_batch(), batch);
-      micro_steps.run(micro, batch);
-    }
+    passes.run(engine);
     stop = show(engine.step());  // Ctrl-C anywhere: all ranks end at the same step
     checkpoints.after_step(engine, ++step);
   }

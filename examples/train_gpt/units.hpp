@@ -53,7 +53,7 @@ struct BlockParams {
   LinearParams c_fc, mlp_c_proj;
 
   BlockParams(zeroth::Model& model, Shape const& s, std::string const& name)
-      : unit{model.unit(name, {.rows_per_sample = s.context})},
+      : unit{model.unit(name, {.rows_per_sample = s.context, .input_per_sample = s.context * s.channels})},
         ln_1{model, unit, name + ".ln_1", s.channels},
         c_attn{model, unit, name + ".attn.c_attn", s.channels, 3 * s.channels, stddev},
         c_proj{model, unit, name + ".attn.c_proj", s.channels, s.channels, residual_stddev(s)},
@@ -67,17 +67,20 @@ struct BlockParams {
   static float residual_stddev(Shape const& s) { return stddev / std::sqrt(2 * static_cast<float>(s.layers)); }
 };
 
-/// Reads the token embedding as well.
+/// Reads the token embedding as well, or a matrix of its own.
 struct HeadParams {
   zeroth::Unit unit;
   LayerNormParams ln_f;
   Param<2> tokens;
 
   HeadParams(zeroth::Model& model, Shape const& s, EmbeddingParams const& embedding)
-      : unit{model.unit("head", {.rows_per_sample = s.context})},
+      : unit{model.unit("head", {.rows_per_sample = s.context, .input_per_sample = s.context * s.channels})},
         ln_f{model, unit, "transformer.ln_f", s.channels},
-        tokens{embedding.tokens} {
-    model.tie(unit, tokens);
+        tokens{s.untied_head ? model.param(unit, "lm_head.weight", {s.vocabulary, s.channels}, zeroth::Normal{0.02F})
+                             : embedding.tokens} {
+    if (!s.untied_head) {
+      model.tie(unit, tokens);
+    }
   }
 };
 

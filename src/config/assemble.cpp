@@ -257,14 +257,11 @@ ReportSettings reports(Values const& values) {
 }  // namespace
 
 PipelineSettings pipeline(Values const& values) {
-  auto const schedule = values.get<"zeroth.pipeline.schedule">();
+  auto const* const named =
+      std::ranges::find(pipeline_schedule_names, values.get<"zeroth.pipeline.schedule">(), &Name::stored);
   auto const partition = values.get<"zeroth.pipeline.partition">();
   return {.stages = static_cast<int>(values.get<"zeroth.mesh.pipeline">()),
-          .schedule = schedule == "gpipe"              ? PipelineSchedule::gpipe
-                      : schedule == "1f1b"             ? PipelineSchedule::one_forward_one_backward
-                      : schedule == "interleaved_1f1b" ? PipelineSchedule::interleaved
-                      : schedule == "zb_h1"            ? PipelineSchedule::zero_bubble
-                                                       : PipelineSchedule::file,
+          .schedule = static_cast<PipelineSchedule>(named - std::begin(pipeline_schedule_names)),
           .chunks = static_cast<int>(values.get<"zeroth.pipeline.chunks">()),
           .partition = partition == "units"   ? PipelinePartition::units
                        : partition == "flops" ? PipelinePartition::flops
@@ -321,5 +318,5 @@ Settings assemble(Values const& values, optim::Own const* own) {
 }  // namespace zeroth::config
 
 std::string_view zeroth::name_of(PipelineSchedule schedule) noexcept {
-  return schedule == PipelineSchedule::gpipe ? "gpipe" : "1f1b";
+  return config::pipeline_schedule_names[static_cast<std::size_t>(schedule)].stored;
 }

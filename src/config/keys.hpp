@@ -97,6 +97,7 @@ inline constexpr Name scheduler_names[] = {{"WarmupLR", "WarmupLR"},
                                            {"OneCycle", "OneCycle"},
                                            {"LRRangeTest", "LRRangeTest"}};
 inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
+/// In the order of PipelineSchedule.
 inline constexpr Name pipeline_schedule_names[] = {{"gpipe", "gpipe"},
                                                    {"1f1b", "1f1b"},
                                                    {"interleaved_1f1b", "interleaved_1f1b"},

@@ -12,6 +12,9 @@
 
 namespace zeroth::engine {
 
+/// The communicator on which the stages of a pipeline decide a step together, in messages and simulations.
+inline constexpr char const* name_of_stages = "step";
+
 /// A communicator that an engine splits from its job's, in which places are the order.
 struct Split {
   std::string name;

@@ -133,7 +133,7 @@ void EngineState::make_pipeline(Mesh& mesh, Model const& given, Config const& co
   auto const lists = engine::lists_of(settings());
   stage::check(lists, engine::size_of(settings()));
   auto& line = *mesh.stages_;
-  stages = line.communicator().split(0, line.rank(), "step");
+  stages = line.communicator().split(0, line.rank(), engine::name_of_stages);
   auto& all = mesh.whole().communicator();
   all_stages = all.split(0, share.stage() * exchange().world() + exchange().rank(), "whole");
   for (auto* const each : {stages.get(), all_stages.get()}) {

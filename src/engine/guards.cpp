@@ -76,16 +76,22 @@ Contribution Guard::contribute(ModelId model, ParamId of_model) const {
   return {&state, data, beta};
 }
 
-Dtype Guard::gradient_dtype() const noexcept { return engine_->settings().precision.gradient; }
+AnyView Guard::gradient_shape(ParamId of_model) const {
+  auto const& state = *engine_;
+  auto const& described = state.model->params[state.share.local(state.model->id, of_model, "grad")];
+  return {nullptr, state.settings().precision.gradient, described.shape, described.count};
+}
 
 }  // namespace detail
 
 AnyGradient AnyBackward::grad(AnyParam const& param) const& {
   auto const memory = guard_.contribute(param.model_, param.id_);
-  auto shape = guard_.parameter(param.model_, param.id_);
-  shape.data = nullptr;
-  shape.dtype = guard_.gradient_dtype();
-  return {memory, shape};
+  return {memory, guard_.gradient_shape(param.id_)};
+}
+
+AnyGradient AnyWeights::grad(AnyParam const& param) const& {
+  auto const memory = guard_.contribute(param.model_, param.id_);
+  return {memory, guard_.gradient_shape(param.id_)};
 }
 
 }  // namespace zeroth

@@ -24,26 +24,31 @@ std::int64_t counted_in_a_step(Model const& model, Config const& config, int wor
 }  // namespace
 
 std::int64_t bytes_sent_per_step(Model const& model, Config const& config, int world) {
-  auto const batch = plan(model, config, world).settings.batch;
-  if (batch.accumulation <= first_and_last + 1) {
+  auto const planned = plan(model, config, world);
+  auto const& batch = planned.settings.batch;
+  // A pipeline has filled, and does in turns what it does from then on, after as many as it has stages; with several
+  // chunks a stage it takes that many at a time.
+  auto const& pipeline = planned.settings.pipeline;
+  auto const turn = pipeline.schedule == PipelineSchedule::interleaved ? std::int64_t{pipeline.stages} : 1;
+  auto const fewest = turn > 1 ? 3 * turn : first_and_last + std::ssize(planned.pipeline);
+  if (batch.accumulation <= fewest + turn || pipeline.schedule == PipelineSchedule::file) {
     return counted_in_a_step(model, config, world);
   }
   auto const with = [&](std::int64_t micro_steps) {
     auto const changes = fmt::format(R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {},
                                           "gradient_accumulation_steps": {}}})",
-                                     batch.micro * micro_steps * world, batch.micro, micro_steps);
+                                     batch.micro * micro_steps * planned.data_ranks, batch.micro, micro_steps);
     return counted_in_a_step(model, config.with(changes), world);
   };
-  auto const least = with(first_and_last);
-  auto const each_more = with(first_and_last + 1) - least;
-  auto const more = batch.accumulation - first_and_last;
+  auto const least = with(fewest);
+  auto const each_more = with(fewest + turn) - least;
+  auto const more = (batch.accumulation - fewest) / turn;
   if (each_more > (std::numeric_limits<std::int64_t>::max() - least) / more) {
-    throw ConfigError{
-        fmt::format("gradient_accumulation_steps is {}: in so many micro-steps, of {} bytes each, a rank would send "
-                    "more bytes in a "
-                    "step than 64 bits can count; allowed for this model: up to {}",
-                    batch.accumulation, each_more,
-                    (std::numeric_limits<std::int64_t>::max() - least) / each_more + first_and_last)};
+    throw ConfigError{fmt::format(
+        "gradient_accumulation_steps is {}: in so many micro-steps, of {} bytes each, a rank would send "
+        "more bytes in a "
+        "step than 64 bits can count; allowed for this model: up to {}",
+        batch.accumulation, each_more, (std::numeric_limits<std::int64_t>::max() - least) / each_more + fewest)};
   }
   return least + more * each_more;
 }

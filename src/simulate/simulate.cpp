@@ -13,6 +13,7 @@
 #include "comm/launch/job_state.hpp"
 #include "engine/communicators.hpp"
 #include "engine/planning.hpp"
+#include "engine/share.hpp"
 #include "simulate/rank_threads.hpp"
 #include "simulate/virtual_communicator.hpp"
 #include "simulate/virtual_device.hpp"
@@ -55,34 +56,52 @@ int uses(Model const& model, std::size_t unit) {
   return std::max(1, model.description().units[id_at<UnitId>(unit)].uses_per_micro_step);
 }
 
+/// What a rank has of its last step.
+struct RankResult {
+  StepReport report;
+  SimulatedStage figures;
+};
+
 /// One rank that trains on a clock.
 class SimulatedRank {
  public:
   SimulatedRank(Task const& task, VirtualJob& job, int rank, double slowdown)
       : task_{task}, slowdown_{slowdown}, job_{job}, rank_{rank} {
     state_.communicator = job.communicator(rank);
-    state_.make_device = [this] {
+    state_.make_device = [this]() -> std::unique_ptr<device::Device> {
+      if (device_ != nullptr) {
+        return shared_device(*device_);
+      }
       auto device = std::make_unique<VirtualDevice>(task_.machine);
       device_ = device.get();
       return device;
     };
   }
 
-  void run(Timeline* timeline, Simulation& result) {
+  void run(Timeline* timeline, RankResult& result) {
     Job job = state_.job();
-    AnyEngine engine{job, task_.model, task_.config};
+    Mesh mesh{job, task_.config};
+    AnyEngine engine{mesh, task_.model, task_.config};
+    in_pipeline_ = mesh.pipeline().size > 1;
     for (int step = 0; step < settling_steps; ++step) {
       // Also of the step before: what it began may run on.
       engine.trace(step + 1 == settling_steps ? timeline : nullptr);
       train(engine);
     }
     auto const sent = job_.bytes_sent(rank_);
+    auto const before = device_->bubble();
     step_.begin_us = device_->compute().start();
     train(engine);
     step_.end_us = device_->compute().start();
-    result.bytes_sent = job_.bytes_sent(rank_) - sent;
+    auto const after = device_->bubble();
+    auto const sent_in_step = job_.bytes_sent(rank_) - sent;
     result.report = *engine.finish();
-    result.memory = engine.peak();
+    double const for_ranks = after.collectives_us - before.collectives_us;
+    result.figures = {.bubble_ms = 1e-3 * (after.messages_us - before.messages_us + for_ranks),
+                      .exposed_comm_ms = std::max(0.0, result.report.exposed_comm_ms - 1e-3 * for_ranks),
+                      .exposed_io_ms = result.report.exposed_io_ms,
+                      .bytes_sent = sent_in_step,
+                      .memory = engine.peak()};
   }
   /// When the last step was.
   [[nodiscard]] Period const& step() const noexcept { return step_; }
@@ -90,16 +109,17 @@ class SimulatedRank {
  private:
   void train(AnyEngine& engine) {
     auto const units = static_cast<std::uint32_t>(task_.model.description().units.size());
-    for (auto micro : engine.micro_steps()) {
-      for (std::uint32_t unit = 0; unit < units; ++unit) {
-        for (int use = 0; use < uses_of(unit); ++use) {
-          auto const p = micro.forward(task_.model.unit_at(unit));
-          compute(task_.work[unit], task_.work[unit].forward_flops, 1);
-        }
+    if (in_pipeline_) {
+      for (auto work : engine.schedule()) {
+        run(work);
       }
-      static_cast<void>(micro.report_loss(1));
-      for (auto unit = units; unit-- > 0;) {
-        for (int use = 0; use < uses_of(unit); ++use) {
+    } else {
+      for (auto micro : engine.micro_steps()) {
+        for (std::uint32_t unit = 0; unit < units; ++unit) {
+          forward(micro, unit);
+        }
+        static_cast<void>(micro.report_loss(1));
+        for (auto unit = units; unit-- > 0;) {
           backward(micro, unit);
         }
       }
@@ -114,19 +134,74 @@ class SimulatedRank {
     }
   }
 
-  void backward(AnyMicroStep& micro, std::uint32_t index) {
-    auto const p = micro.backward(task_.model.unit_at(index));
+  /// An action of a stage of a pipeline.
+  void run(AnyWork& work) {
+    auto const units = work.units();
+    if (work.phase() == Phase::forward) {
+      for (auto const unit : units) {
+        forward(work, unit.index());
+      }
+      if (work.last()) {
+        static_cast<void>(work.report_loss(1));
+      } else {
+        static_cast<void>(work.output());
+      }
+      return;
+    }
+    bool const weights = work.phase() == Phase::backward_weights;
+    for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
+      work.phase() == Phase::backward ? backward(work, unit->index()) : half_of_backward(work, unit->index(), weights);
+    }
+    if (!work.first() && !weights) {
+      static_cast<void>(work.input_gradient());
+    }
+  }
+
+  template <class Pass>
+  void forward(Pass& pass, std::uint32_t unit) {
+    for (int use = 0; use < uses_of(unit); ++use) {
+      auto const p = pass.forward(task_.model.unit_at(unit));
+      compute(task_.work[unit], task_.work[unit].forward_flops, 1);
+    }
+  }
+  template <class Pass>
+  void backward(Pass& pass, std::uint32_t unit) {
+    for (int use = 0; use < uses_of(unit); ++use) {
+      backward_once(pass, unit);
+    }
+  }
+  template <class Pass>
+  void backward_once(Pass& pass, std::uint32_t index) {
+    auto const p = pass.backward(task_.model.unit_at(index));
+    contribute(p, index);
+    auto const& work = task_.work[index];
+    compute(work, work.backward_flops + work.recompute_flops, work.recompute_flops > 0 ? 3 : 2);
+  }
+  /// Of a zero-bubble schedule. What is recomputed is so for the gradients by inputs, and kept for those of weights.
+  void half_of_backward(AnyWork& pass, std::uint32_t index, bool weights) {
+    auto const& work = task_.work[index];
+    for (int use = 0; use < uses_of(index); ++use) {
+      if (weights) {
+        auto const p = pass.weights(task_.model.unit_at(index));
+        contribute(p, index);
+        compute(work, work.backward_flops / 2, 1);
+      } else {
+        auto const p = pass.inputs(task_.model.unit_at(index));
+        compute(work, work.backward_flops / 2 + work.recompute_flops, work.recompute_flops > 0 ? 2 : 1);
+      }
+    }
+  }
+  template <class Guard>
+  void contribute(Guard const& guard, std::uint32_t index) {
     auto const& description = task_.model.description();
     auto const& unit = description.units[id_at<UnitId>(index)];
     for (auto const* params : {&unit.params, &unit.ties}) {
       for (auto const param : *params) {
         if (description.params[param].options.trainable) {
-          static_cast<void>(p.grad(task_.model.param_at(index_of(param))));
+          static_cast<void>(guard.grad(task_.model.param_at(index_of(param))));
         }
       }
     }
-    auto const& work = task_.work[index];
-    compute(work, work.backward_flops + work.recompute_flops, work.recompute_flops > 0 ? 3 : 2);
   }
 
   /// `flops` of a unit, and `thirds` of the passes over its activations: forward has one, backward two.
@@ -149,6 +224,7 @@ class SimulatedRank {
   int rank_;
   detail::JobState state_;
   VirtualDevice* device_ = nullptr;
+  bool in_pipeline_ = false;
   Period step_;
 };
 
@@ -164,13 +240,54 @@ void check(Model const& model, int world, std::span<UnitWork const> work, Option
   }
 }
 
-/// What the engine of each rank will split.
-ExpectedSplits splits_of_engine(Model const& model, Config const& config, int world) {
-  auto const blueprint = engine::make_blueprint(model.description(), model.description(), config, world, {});
+/// What ranks will split of communicators that not all of their ranks are simulated of: that of the job into stages of
+/// a pipeline and the ranks at one place of all, that of a stage as its engine does.
+ExpectedSplits expected_splits(Model const& model, Config const& config, int world) {
+  auto const stages = config.pipeline().stages;
+  auto const of_stage = engine::ranks_of_stage(config, world);
+  auto const& whole = model.description();
+  auto first = engine::Share{whole, config.pipeline(), 0};
+  auto const blueprint = engine::make_blueprint(first.take_part(), whole, config, of_stage, {});
   auto const places = blueprint.request.places;
-  return [places, splits = engine::splits_of(blueprint.settings, blueprint.request)](std::size_t split, int rank) {
-    return comm::SplitRequest{splits.at(split).color(places, rank), places.place_of(rank)};
+  return [stages, of_stage, places, splits = engine::splits_of(blueprint.settings, blueprint.request)](
+             comm::Group const& parent, std::size_t split, int rank) -> comm::SplitRequest {
+    if (stages > 1 && parent.world() == parent.job_world) {
+      // Into stages, into the ranks at one place of each, and as it is.
+      return split == 0   ? comm::SplitRequest{rank / of_stage, rank % of_stage}
+             : split == 1 ? comm::SplitRequest{rank % of_stage, rank / of_stage}
+                          : comm::SplitRequest{0, rank};
+    }
+    return {splits.at(split).color(places, rank), places.place_of(rank)};
   };
+}
+
+/// All ranks, or one that stands for all, of each stage of a pipeline.
+std::vector<int> simulated_ranks(int world, int of_stage, bool all) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world; rank += all ? 1 : of_stage) {
+    ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+/// Means of times, and the most of bytes, over the stages of a pipeline: of each the first of `ranks`.
+Simulation of_stages(std::vector<RankResult> const& ranks, std::size_t stages) {
+  Simulation result;
+  result.report = ranks.front().report;
+  result.step_ms = result.report.step_ms;
+  auto const share = 1 / static_cast<double>(stages);
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    auto const& figures = ranks[stage * (ranks.size() / stages)].figures;
+    result.bubble_ms += share * figures.bubble_ms;
+    result.exposed_comm_ms += share * figures.exposed_comm_ms;
+    result.exposed_io_ms += share * figures.exposed_io_ms;
+    result.bytes_sent = std::max(result.bytes_sent, figures.bytes_sent);
+    result.memory = stage == 0 || figures.memory.total() > result.memory.total() ? figures.memory : result.memory;
+    if (stages > 1) {
+      result.pipeline.push_back(figures);
+    }
+  }
+  return result;
 }
 
 }  // namespace
@@ -178,15 +295,18 @@ ExpectedSplits splits_of_engine(Model const& model, Config const& config, int wo
 Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
                Machine const& machine, Options const& options) {
   check(model, world, work, options);
-  auto const simulated = static_cast<std::size_t>(options.all_ranks ? world : 1);
-  VirtualJob job{machine, world, static_cast<int>(simulated), splits_of_engine(model, config, world)};
+  auto const stages = config.pipeline().stages;
+  auto const of_stage = engine::ranks_of_stage(config, world);
+  auto const chosen = simulated_ranks(world, of_stage, options.all_ranks);
+  auto const simulated = chosen.size();
+  VirtualJob job{machine, world, chosen, expected_splits(model, config, world)};
   auto const traced = options.timelines ? simulated : 0;
   std::vector<Timeline> timelines(traced);
-  std::vector<Simulation> results(simulated);
+  std::vector<RankResult> results(simulated);
   std::deque<SimulatedRank> ranks;  // stay where they are: a rank is spoken of by its address
   double const nodes = std::ceil(static_cast<double>(world) / machine.ranks_per_node);
   double const waits_for_slowest = 1 + machine.straggler_per_doubling * std::log2(nodes);
-  for (int rank = 0; rank < static_cast<int>(simulated); ++rank) {
+  for (auto const rank : chosen) {
     auto const slow = options.slowdown.find(rank);
     ranks.emplace_back(Task{model, config, work, machine}, job, rank,
                        waits_for_slowest * (slow == options.slowdown.end() ? 1.0 : slow->second));
@@ -196,19 +316,16 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
   };
   run_rank_threads(simulated, run_rank, [&](std::string const& reason) { job.abort(reason); });
 
-  Simulation result = std::move(results.front());
+  auto result = of_stages(results, static_cast<std::size_t>(stages));
   result.timelines = std::vector<Timeline>(traced);
   for (std::size_t rank = 0; rank < traced; ++rank) {
     copy_part(timelines[rank], ranks.front().step(), result.timelines[rank]);
   }
-  result.step_ms = result.report.step_ms;
-  result.exposed_comm_ms = result.report.exposed_comm_ms;
-  result.exposed_io_ms = result.report.exposed_io_ms;
   double useful = 0;
   for (std::size_t unit = 0; unit < work.size(); ++unit) {
     useful += (work[unit].forward_flops + work[unit].backward_flops) * uses(model, unit);
   }
-  useful *= static_cast<double>(config.settings(world, 1).batch.accumulation);
+  useful *= static_cast<double>(config.settings(of_stage, 1).batch.accumulation) / stages;
   result.mfu = useful / (1e-3 * result.step_ms) / machine.peak(config.compute_dtype());
   return result;
 }

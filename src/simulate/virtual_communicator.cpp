@@ -7,8 +7,8 @@
 #include <chrono>
 #include <utility>
 
+#include "engine/communicators.hpp"
 #include "simulate/mirrored_ranks.hpp"
-#include "simulate/virtual_device.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::simulate {
@@ -16,72 +16,106 @@ namespace zeroth::simulate {
 using comm::Collective;
 
 VirtualBarrier::VirtualBarrier(int ranks) : meeting_{ranks}, met_(static_cast<std::size_t>(ranks)) {
-  times_us_.fill(std::vector<double>(static_cast<std::size_t>(ranks)));
+  said_.fill(std::vector<double>(static_cast<std::size_t>(ranks)));
 }
 
-double VirtualBarrier::meet(std::size_t rank, double time_us, comm::AbortState const& abort) {
+std::uint64_t VirtualBarrier::say(std::size_t rank, double number) {
+  auto const meeting = ++met_[rank];
+  said_[meeting % 2][rank] = number;
+  meeting_.arrive(meeting);
+  return meeting;
+}
+
+std::vector<double> const& VirtualBarrier::hear(std::uint64_t meeting, comm::AbortState const& abort) const {
   constexpr std::chrono::milliseconds slice{50};  // how late an abort may be noticed
-  auto const number = ++met_[rank];
-  auto& times_us = times_us_[number % 2];
-  times_us[rank] = time_us;
-  meeting_.arrive(number);
-  while (!meeting_.wait_until(number, Clock::now() + slice)) {
+  while (!meeting_.wait_until(meeting, Clock::now() + slice)) {
     if (abort.aborted()) {
       throw PeerError{abort.reason()};
     }
   }
+  return said_[meeting % 2];
+}
+
+double VirtualBarrier::meet(std::size_t rank, double time_us, comm::AbortState const& abort) {
+  auto const& times_us = hear(say(rank, time_us), abort);
   return *std::max_element(times_us.begin(), times_us.end());
 }
 
-VirtualJob::VirtualJob(Machine const& machine, int world, int simulated, ExpectedSplits splits)
-    : machine_{machine}, world_{world}, splits_{std::move(splits)}, ranks_(static_cast<std::size_t>(simulated)) {
-  for (int rank = 0; rank < simulated; ++rank) {
-    ranks_[static_cast<std::size_t>(rank)].recorder = std::make_shared<comm::FlightRecorder>(rank, world, 1);
+VirtualJob::VirtualJob(Machine const& machine, int world, std::vector<int> existing, ExpectedSplits splits)
+    : machine_{machine},
+      world_{world},
+      splits_{std::move(splits)},
+      ranks_(existing.size()),
+      existing_{std::move(existing)} {
+  for (std::size_t at = 0; at < existing_.size(); ++at) {
+    ranks_[at].recorder = std::make_shared<comm::FlightRecorder>(existing_[at], world, 1);
   }
 }
 
 std::unique_ptr<comm::Communicator> VirtualJob::communicator(int rank) {
-  constexpr std::size_t none = 0;  // as splits are counted from 1
-  return std::make_unique<VirtualCommunicator>(*this, comm::whole_job(none, rank, world_),
-                                               barrier(none, 0, ranks_.size()));
+  return std::make_unique<VirtualCommunicator>(*this, comm::whole_job(0, rank, world_));
 }
 
-std::shared_ptr<VirtualBarrier> VirtualJob::barrier(std::size_t split, int color, std::size_t ranks) {
+std::optional<std::size_t> VirtualJob::index_of(int rank) const noexcept {
+  auto const found = std::ranges::lower_bound(existing_, rank);
+  return found != existing_.end() && *found == rank ? std::optional{static_cast<std::size_t>(found - existing_.begin())}
+                                                    : std::nullopt;
+}
+
+std::shared_ptr<VirtualBarrier> VirtualJob::barrier(comm::Group const& group) {
+  auto const existing = std::ranges::count_if(group.job_ranks, [&](int rank) { return index_of(rank).has_value(); });
   std::lock_guard const lock{mutex_};
-  auto& barrier = barriers_[{split, color}];
+  auto& barrier = barriers_[group.id];
   if (!barrier) {
-    barrier = std::make_shared<VirtualBarrier>(static_cast<int>(ranks));
+    barrier = std::make_shared<VirtualBarrier>(static_cast<int>(existing));
   }
   return barrier;
 }
 
-std::vector<comm::SplitRequest> VirtualJob::requests(std::size_t split, int rank, comm::SplitRequest mine) const {
-  std::vector<comm::SplitRequest> requests;
-  for (int each = 0; each < world_; ++each) {
-    requests.push_back(splits_ ? splits_(split - 1, each) : comm::SplitRequest{0, each});
-  }
-  auto const& expected = requests[static_cast<std::size_t>(rank)];
-  ZEROTH_EXPECTS(
-      mine.color == expected.color && mine.key == expected.key,
-      fmt::format("split({}, {}) of a simulated communicator by rank {}, of which split({}, {}) was expected",
-                  mine.color, mine.key, rank, expected.color, expected.key));
-  return requests;
-}
-
-VirtualCommunicator::VirtualCommunicator(VirtualJob& job, comm::Group group, std::shared_ptr<VirtualBarrier> barrier)
+VirtualCommunicator::VirtualCommunicator(VirtualJob& job, comm::Group group)
     : job_{job},
-      mine_{job.ranks_[static_cast<std::size_t>(group.job_rank(group.rank))]},
+      mine_{job.ranks_[*job.index_of(group.job_rank(group.rank))]},
       group_{std::move(group)},
       reach_{reach_of(group_.job_ranks, job.world_, job.machine_)},
-      barrier_{std::move(barrier)} {}
+      barrier_{job.barrier(group_)} {
+  for (int rank = 0; rank < group_.world(); ++rank) {
+    here_ = rank == group_.rank ? existing_ : here_;
+    existing_ += job_.index_of(group_.job_rank(rank)) ? 1U : 0U;
+  }
+}
+
+void VirtualCommunicator::do_message(VirtualStream& stream, Collective const& message) {
+  ZEROTH_EXPECTS(group_.world() == 2 && existing_ == 2,
+                 fmt::format("a message of communicator '{}' in a simulation: allowed between two ranks that are "
+                             "simulated, on a communicator of their own",
+                             group_.name));
+  auto cost = cost_of(message, reach_, job_.machine_);
+  cost.on_network = reach_.nodes > 1;
+  mine_.bytes_sent += message.operation == comm::Operation::send ? cost.bytes_sent : 0;
+  auto const meeting = barrier_->say(here_, stream.start());
+  stream.communicate_later(
+      [barrier = barrier_, meeting, &abort = job_.abort_] {
+        auto const& times_us = barrier->hear(meeting, abort);
+        return std::max(times_us[0], times_us[1]);
+      },
+      cost);
+}
 
 void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /*label*/,
                                     std::span<Collective const> collectives) {
   auto& virtual_stream = as_virtual(stream);
-  auto const here = static_cast<std::size_t>(job_.ranks_.size() > 1 ? rank() : 0);  // all ranks exist, or one
+  if (auto const operation = collectives.front().operation;
+      collectives.size() == 1 && (operation == comm::Operation::send || operation == comm::Operation::receive)) {
+    do_message(virtual_stream, collectives.front());
+    return;
+  }
   double const earliest = job_.machine_.ordered_collectives ? mine_.last_begin_us : 0;
-  double const begin = barrier_->meet(here, std::max(virtual_stream.start(), earliest), job_.abort_);
+  double const ready = std::max(virtual_stream.start(), earliest);
+  double const begin = barrier_->meet(here_, ready, job_.abort_);
   mine_.last_begin_us = begin;
+  if (group_.name == engine::name_of_stages) {
+    virtual_stream.waited_for_stages(begin - ready);
+  }
   // Collectives of one kind in one transaction are launched together and start only once.
   CollectiveCost all{.takes_compute = false, .on_network = reach_.nodes > 1};
   for (auto each = collectives.begin(); each != collectives.end();) {
@@ -101,11 +135,31 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
   virtual_stream.communicate(begin, all);
 }
 
+std::vector<comm::SplitRequest> VirtualCommunicator::requests(std::size_t split, comm::SplitRequest mine) const {
+  std::vector<comm::SplitRequest> requests;
+  if (static_cast<int>(existing_) == group_.world()) {
+    auto const colors = barrier_->hear(barrier_->say(here_, mine.color), job_.abort_);
+    auto const keys = barrier_->hear(barrier_->say(here_, mine.key), job_.abort_);
+    for (std::size_t each = 0; each < colors.size(); ++each) {
+      requests.push_back({static_cast<int>(colors[each]), static_cast<int>(keys[each])});
+    }
+    return requests;
+  }
+  for (int each = 0; each < group_.world(); ++each) {
+    requests.push_back(job_.splits_ ? job_.splits_(group_, split, each) : comm::SplitRequest{0, each});
+  }
+  auto const& expected = requests[static_cast<std::size_t>(rank())];
+  ZEROTH_EXPECTS(
+      mine.color == expected.color && mine.key == expected.key,
+      fmt::format("split({}, {}) of a simulated communicator by rank {}, of which split({}, {}) was expected",
+                  mine.color, mine.key, rank(), expected.color, expected.key));
+  return requests;
+}
+
 std::unique_ptr<comm::Communicator> VirtualCommunicator::do_split(int color, int key, std::string const& name) {
-  auto const split = ++mine_.splits;
-  auto part = comm::part_of(group_, split, job_.requests(split, job_rank(rank()), {color, key}), name);
-  auto const existing = job_.ranks_.size() > 1 ? part.job_ranks.size() : 1;
-  return std::make_unique<VirtualCommunicator>(job_, std::move(part), job_.barrier(split, color, existing));
+  auto const split = splits_++;
+  return std::make_unique<VirtualCommunicator>(job_,
+                                               comm::part_of(group_, splits_, requests(split, {color, key}), name));
 }
 
 }  // namespace zeroth::simulate

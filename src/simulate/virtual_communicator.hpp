@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,51 +16,57 @@
 #include "comm/barrier.hpp"
 #include "comm/group.hpp"
 #include "simulate/collective_cost.hpp"
+#include "simulate/virtual_device.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 #include "zeroth/simulate/machine.hpp"
 
 namespace zeroth::simulate {
 
-/// Where simulated ranks tell each other when they reach a transaction: it starts with the last of them.
+/// Where simulated ranks tell each other numbers, such as when they reach a transaction: it starts with the last of
+/// them.
 class VirtualBarrier {
  public:
   explicit VirtualBarrier(int ranks);
-  /// The latest time of all. Waits for all ranks, on the host. Throws PeerError once the job was aborted.
+  /// Says a number, and waits for nobody. The number of the meeting. None is said before the last but one is heard.
+  std::uint64_t say(std::size_t rank, double number);
+  /// What all have said in a meeting. Waits for all ranks, on the host. Throws PeerError once the job was aborted.
+  [[nodiscard]] std::vector<double> const& hear(std::uint64_t meeting, comm::AbortState const& abort) const;
+  /// The latest time of all.
   [[nodiscard]] double meet(std::size_t rank, double time_us, comm::AbortState const& abort);
 
  private:
   comm::Barrier meeting_;
   std::vector<std::uint64_t> met_;  // by rank
   // Of even and odd meetings: nobody comes to one before all have read the times of the last but one.
-  std::array<std::vector<double>, 2> times_us_;
+  std::array<std::vector<double>, 2> said_;
 };
 
-/// What `rank` will ask of the job's split number `split`, from 0: most ranks do not exist to say so.
-using ExpectedSplits = std::function<comm::SplitRequest(std::size_t split, int rank)>;
+/// What rank `rank` of `parent` will ask of its split number `split`, from 0: most ranks do not exist to say so.
+using ExpectedSplits = std::function<comm::SplitRequest(comm::Group const& parent, std::size_t split, int rank)>;
 
 /// What the communicators of all simulated ranks share.
 class VirtualJob {
  public:
-  /// `simulated` ranks, the first of `world` or all, exist. Without `splits` each is one of all ranks, in order.
-  VirtualJob(Machine const& machine, int world, int simulated, ExpectedSplits splits = {});
-  /// Rank's communicator of all ranks.
+  /// Of `world` ranks those in `existing` exist, ascending. Communicators of which all do split as these ask; others as
+  /// `splits` says, and without that in order, into one part.
+  VirtualJob(Machine const& machine, int world, std::vector<int> existing, ExpectedSplits splits = {});
+  /// Of all ranks, for one that exists.
   [[nodiscard]] std::unique_ptr<comm::Communicator> communicator(int rank);
   void abort(std::string const& reason) noexcept { abort_.abort(reason); }
-  [[nodiscard]] std::int64_t bytes_sent(int rank) const { return ranks_[static_cast<std::size_t>(rank)].bytes_sent; }
+  [[nodiscard]] std::int64_t bytes_sent(int rank) const { return ranks_[*index_of(rank)].bytes_sent; }
 
  private:
   friend class VirtualCommunicator;
   struct alignas(64) Rank {
     std::shared_ptr<comm::FlightRecorder> recorder;
     std::int64_t bytes_sent = 0;
-    std::size_t splits = 0;
     double last_begin_us = 0;  // of a collective on any communicator
   };
-  /// All ranks split in the same order: those of the same split and color belong together.
-  [[nodiscard]] std::shared_ptr<VirtualBarrier> barrier(std::size_t split, int color, std::size_t ranks);
-  /// Those of split number `split` of all ranks. Throws ContractError where `mine` is not what was expected of `rank`.
-  [[nodiscard]] std::vector<comm::SplitRequest> requests(std::size_t split, int rank, comm::SplitRequest mine) const;
+  /// Where a rank is among those that exist.
+  [[nodiscard]] std::optional<std::size_t> index_of(int rank) const noexcept;
+  /// Of those ranks of a group that exist.
+  [[nodiscard]] std::shared_ptr<VirtualBarrier> barrier(comm::Group const& group);
 
   Machine const& machine_;
   int world_;
@@ -67,13 +74,13 @@ class VirtualJob {
   comm::AbortState abort_;
   std::vector<Rank> ranks_;
   std::mutex mutex_;
-  std::map<std::pair<std::size_t, int>, std::shared_ptr<VirtualBarrier>> barriers_;
+  std::vector<int> existing_;
+  std::map<std::uint64_t, std::shared_ptr<VirtualBarrier>> barriers_;  // by Group::id
 };
 
 class VirtualCommunicator final : public comm::Communicator {
  public:
-  /// `group` with `barrier` of those of its ranks that exist.
-  VirtualCommunicator(VirtualJob& job, comm::Group group, std::shared_ptr<VirtualBarrier> barrier);
+  VirtualCommunicator(VirtualJob& job, comm::Group group);
   [[nodiscard]] int rank() const noexcept override { return group_.rank; }
   [[nodiscard]] int world() const noexcept override { return group_.world(); }
   [[nodiscard]] int job_rank(int rank) const noexcept override { return group_.job_rank(rank); }
@@ -88,14 +95,20 @@ class VirtualCommunicator final : public comm::Communicator {
  private:
   void do_submit(device::Stream& stream, comm::Label const& label,
                  std::span<comm::Collective const> collectives) override;
-  /// Of a job's communicator, as it expects it: throws ContractError otherwise.
+  /// Throws ContractError where ranks that exist ask for something else than was expected of them.
   [[nodiscard]] std::unique_ptr<comm::Communicator> do_split(int color, int key, std::string const& name) override;
+
+  /// One message to or from another rank that exists, which does not hold up the host.
+  void do_message(VirtualStream& stream, comm::Collective const& message);
+  [[nodiscard]] std::vector<comm::SplitRequest> requests(std::size_t split, comm::SplitRequest mine) const;
 
   VirtualJob& job_;
   VirtualJob::Rank& mine_;
   comm::Group group_;
   Reach reach_;
   std::shared_ptr<VirtualBarrier> barrier_;
+  std::size_t here_ = 0, existing_ = 0;  // among those of the group that exist, and how many they are
+  std::size_t splits_ = 0;
 };
 
 }  // namespace zeroth::simulate

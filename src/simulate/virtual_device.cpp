@@ -65,7 +65,7 @@ VirtualEvent const& as_virtual(device::Event const& event) { return dynamic_cast
 
 }  // namespace
 
-void VirtualEvent::synchronize() const { device_.host_us_ = std::max(device_.host_us_, at_us); }
+void VirtualEvent::synchronize() const { device_.host_us_ = std::max(device_.host_us_, at_us()); }
 
 VirtualStream::VirtualStream(std::string name, VirtualDevice& device, std::shared_ptr<double> clock_us)
     : name_{std::move(name)}, device_{device}, clock_us_{std::move(clock_us)} {
@@ -74,9 +74,9 @@ VirtualStream::VirtualStream(std::string name, VirtualDevice& device, std::share
 
 void VirtualStream::wait(device::Event const& event) {
   double const from = start();
-  double const until = as_virtual(event).at_us;
+  double const until = as_virtual(event).at_us();
   if (until > from) {
-    waited_us_ += until - from;
+    (as_virtual(event).message ? device_.bubble_.messages_us : waited_us_) += until - from;
     *clock_us_ = until;
     if (device_.timeline_ != nullptr) {
       device_.timeline_->add({name_, "wait", "", from, until});
@@ -84,9 +84,22 @@ void VirtualStream::wait(device::Event const& event) {
   }
 }
 
-void VirtualStream::record(device::Event& event) { dynamic_cast<VirtualEvent&>(event).at_us = start(); }
+void VirtualStream::record(device::Event& event) {
+  auto& marked = dynamic_cast<VirtualEvent&>(event);
+  marked.message = message_;
+  marked.at = message_ ? 0 : start();
+}
 
-void VirtualStream::synchronize() { device_.host_us_ = std::max(device_.host_us_, *clock_us_); }
+void VirtualStream::settle() {
+  if (auto const message = std::exchange(message_, nullptr)) {
+    *clock_us_ = std::max(*clock_us_, message->end_us());
+  }
+}
+
+void VirtualStream::synchronize() {
+  settle();
+  device_.host_us_ = std::max(device_.host_us_, *clock_us_);
+}
 
 void VirtualStream::begin_span(std::string_view what, std::string_view unit) {
   what_ = what;
@@ -100,7 +113,10 @@ void VirtualStream::end_span() {
   }
 }
 
-double VirtualStream::start() { return *clock_us_ = std::max(*clock_us_, device_.host_us_); }
+double VirtualStream::start() {
+  settle();
+  return *clock_us_ = std::max(*clock_us_, device_.host_us_);
+}
 
 void VirtualStream::compute(double us) {
   device_.host_us_ += device_.machine_.enqueue_us;
@@ -136,6 +152,16 @@ void VirtualStream::communicate(double begin_us, CollectiveCost const& cost) {
     device_.owed_us_ += device_.machine_.communication_share * device_.math_.within(begin_us, *clock_us_);
   }
 }
+
+void VirtualStream::communicate_later(std::function<double()> begin_us, CollectiveCost const& cost) {
+  message_ = std::make_shared<VirtualMessage>([this, begin_us = std::move(begin_us), cost] {
+    message_ = nullptr;  // this one: nothing is enqueued behind it before it is known
+    communicate(begin_us(), cost);
+    return *clock_us_;
+  });
+}
+
+void VirtualStream::waited_for_stages(double us) noexcept { device_.bubble_.collectives_us += us; }
 
 void VirtualStream::transfer(Links& links, double us) {
   double const reached = start();
@@ -219,6 +245,38 @@ Clock::time_point VirtualDevice::now() const noexcept {
   return Clock::time_point{std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double, std::micro>{std::min(std::max(host_us_, *compute_clock_us_), last_us)})};
 }
+
+namespace {
+
+class SharedDevice final : public device::Device {
+ public:
+  explicit SharedDevice(VirtualDevice& device) : device_{device} {}
+  [[nodiscard]] std::string name() const override { return device_.name(); }
+  [[nodiscard]] std::unique_ptr<device::Memory> allocate(device::Category category, std::int64_t bytes) override {
+    return device_.allocate(category, bytes);
+  }
+  [[nodiscard]] std::unique_ptr<device::Memory> allocate_host(std::int64_t bytes) override {
+    return device_.allocate_host(bytes);
+  }
+  [[nodiscard]] bool has_host_memory() const noexcept override { return device_.has_host_memory(); }
+  [[nodiscard]] std::unique_ptr<device::Event> make_event() override { return device_.make_event(); }
+  [[nodiscard]] std::unique_ptr<device::Stream> make_stream(char const* name, device::Overlap overlap) override {
+    return device_.make_stream(name, overlap);
+  }
+  [[nodiscard]] device::Stream& compute() override { return device_.compute(); }
+  [[nodiscard]] device::Kernels& kernels() override { return device_.kernels(); }
+  [[nodiscard]] device::Ledger const& ledger() const override { return device_.ledger(); }
+  void set_timeline(Timeline* timeline) noexcept override { device_.set_timeline(timeline); }
+  [[nodiscard]] Clock::time_point now() const noexcept override { return device_.now(); }
+  [[nodiscard]] bool holds_values() const noexcept override { return false; }
+
+ private:
+  VirtualDevice& device_;
+};
+
+}  // namespace
+
+std::unique_ptr<device::Device> shared_device(VirtualDevice& device) { return std::make_unique<SharedDevice>(device); }
 
 VirtualStream& as_virtual(device::Stream& stream) {
   auto* const found = dynamic_cast<VirtualStream*>(&stream);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A device without memory: its streams only add up what their work would take.
 #pragma once
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "simulate/busy_times.hpp"
@@ -17,13 +20,32 @@ namespace zeroth::simulate {
 
 class VirtualDevice;
 
-/// A point of time on a stream, known as soon as it is recorded.
+/// A message that has not met its other end: when it is over is known once somebody asks.
+class VirtualMessage {
+ public:
+  explicit VirtualMessage(std::function<double()> end_us) : end_us_{std::move(end_us)} {}
+  /// Waits on the host until the other end is there.
+  [[nodiscard]] double end_us() {
+    if (!known_us_) {
+      known_us_ = end_us_();
+    }
+    return *known_us_;
+  }
+
+ private:
+  std::function<double()> end_us_;
+  std::optional<double> known_us_;
+};
+
+/// A point of time on a stream, known as soon as it is recorded, or once the message before it is over.
 class VirtualEvent final : public device::Event {
  public:
   explicit VirtualEvent(VirtualDevice& device) noexcept : device_{device} {}
   [[nodiscard]] bool done() const override { return true; }
   void synchronize() const override;  ///< The host is as late as the event.
-  double at_us = 0;
+  [[nodiscard]] double at_us() const { return message ? message->end_us() : at; }
+  double at = 0;
+  std::shared_ptr<VirtualMessage> message;  ///< Null: it is known.
 
  private:
   VirtualDevice& device_;
@@ -50,6 +72,10 @@ class VirtualStream final : public device::Stream {
   /// Enqueues a collective that all ranks are ready for at `begin_us`, which is start() or later. It sends when what
   /// this rank enqueued before it has been sent, and slows down the math that it meets.
   void communicate(double begin_us, CollectiveCost const& cost);
+  /// Enqueues a message, for which `begin_us` waits and says when both ends are ready. Until then the host goes on.
+  void communicate_later(std::function<double()> begin_us, CollectiveCost const& cost);
+  /// What was enqueued last began so much later than it could have, for the sake of other stages of a pipeline.
+  void waited_for_stages(double us) noexcept;
   /// Enqueues a transfer that has `links` for itself for `us`.
   void transfer(Links& links, double us);
   /// Enqueues what a thread of the host does beside all else.
@@ -60,6 +86,10 @@ class VirtualStream final : public device::Stream {
   VirtualDevice& device_;
   std::shared_ptr<double> clock_us_;
   std::shared_ptr<BusyTimes> collectives_ = std::make_shared<BusyTimes>();
+  /// The end of the message that was enqueued last is known from here on.
+  void settle();
+
+  std::shared_ptr<VirtualMessage> message_;  // that was enqueued last, if nothing was since
   double waited_us_ = 0, in_line_us_ = 0;
   std::string_view what_, unit_;
   double span_begin_us_ = 0;
@@ -88,6 +118,11 @@ class VirtualDevice final : public device::Device {
   void set_timeline(Timeline* timeline) noexcept override { timeline_ = timeline; }
   [[nodiscard]] Clock::time_point now() const noexcept override;
   [[nodiscard]] bool holds_values() const noexcept override { return false; }
+  /// How long compute has waited for messages of other stages of a pipeline, and collectives for their ranks, in all.
+  struct Bubble {
+    double messages_us = 0, collectives_us = 0;
+  };
+  [[nodiscard]] Bubble const& bubble() const noexcept { return bubble_; }
 
  private:
   friend class VirtualStream;
@@ -106,12 +141,16 @@ class VirtualDevice final : public device::Device {
   Links disk_, from_host_, to_host_;
   BusyTimes math_;
   std::vector<std::shared_ptr<BusyTimes>> collectives_;  ///< By stream.
+  Bubble bubble_;
   double owed_us_ = 0;  ///< What collectives took from math that had been enqueued before them.
   std::uintptr_t next_address_;
   std::shared_ptr<double> compute_clock_us_ = std::make_shared<double>(0);
   VirtualStream compute_{"compute", *this, compute_clock_us_};
   VirtualKernels kernels_;
 };
+
+/// What `device` is to those of its rank that bring a device of their own: streams with the same clocks.
+[[nodiscard]] std::unique_ptr<device::Device> shared_device(VirtualDevice& device);
 
 /// The virtual stream behind `stream`.
 [[nodiscard]] VirtualStream& as_virtual(device::Stream& stream);

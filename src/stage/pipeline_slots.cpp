@@ -58,7 +58,7 @@ PipelineSlots slots_of(Actions const& actions, int all_chunks) {
       slots.reads_next[index] = std::exchange(next_gradient, index);
     }
   }
-  Pool activations;
+  std::map<int, Pool> activations;  // by chunk
   Pool inputs;
   Pool gradients;
   std::map<Key, Held> held;
@@ -79,19 +79,26 @@ PipelineSlots slots_of(Actions const& actions, int all_chunks) {
     auto const key = key_of(action);
     auto& mine = held[key];
     if (action.phase == Phase::forward) {
-      mine.activations = activations.take();
+      mine.activations = activations[action.chunk].take();
     }
     slots.activations.push_back(mine.activations);
     slots.input.push_back(mine.input);
     slots.gradient.push_back(mine.gradient);
     if (last.at(key) == index) {
-      activations.give_back(mine.activations);
+      activations[action.chunk].give_back(mine.activations);
       inputs.give_back(mine.input);
       gradients.give_back(mine.gradient);
       held.erase(key);
     }
   }
-  slots.most_activations = activations.count();
+  std::map<int, int> before;  // slots of earlier chunks
+  for (auto const& [chunk, pool] : activations) {
+    before[chunk] = slots.most_activations;
+    slots.most_activations += pool.count();
+  }
+  for (std::size_t index = 0; index < actions.size(); ++index) {
+    slots.activations[index] += before.at(actions[index].chunk);
+  }
   slots.most_inputs = inputs.count();
   slots.most_gradients = gradients.count();
   return slots;

@@ -12,7 +12,8 @@ namespace zeroth::stage {
 struct PipelineSlots {
   static constexpr int none = -1;
   /// By action: where the activations of its micro-step are, the message that forward reads, and the gradient that
-  /// backward does. None where there is no such message.
+  /// backward does. None where there is no such message. Each chunk has slots of its own for activations, whose sizes
+  /// are its own.
   std::vector<int> activations, input, gradient;
   /// By action that reads a message: the action that reads the next one of the channel, whose slot is free already.
   std::vector<std::size_t> reads_next;                            ///< The number of actions: none.

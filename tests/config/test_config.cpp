@@ -308,13 +308,13 @@ TEST_CASE("A pipeline's schedule, chunks and partition are what the file says, a
   CHECK_THAT(refused(R"("pipeline": {"schedule": "interleaved_1f1b"})"),
              Contains("zeroth.pipeline.chunks: 1, but zeroth.pipeline.schedule \"interleaved_1f1b\" takes turns"));
   CHECK_THAT(refused(R"("pipeline": {"schedule": "zb_h1", "chunks": 2})"),
-             Contains("zeroth.pipeline.chunks: 2, but a stage has one chunk by zeroth.pipeline.schedule \"zb_h1\""));
+             Contains("zeroth.pipeline.chunks (line 1): 2, but a stage has one chunk by zeroth.pipeline.schedule \"zb_h1\""));
   CHECK_THAT(refused(R"("mesh": {"pipeline": 3}, "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2})"),
              Contains("3, which does not divide gradient_accumulation_steps, 4; multiples of 3 are allowed"));
   CHECK_THAT(refused(R"("pipeline": {"schedule": "file"})"),
              Contains("zeroth.pipeline.schedule_file: is not there, but zeroth.pipeline.schedule is \"file\""));
   CHECK_THAT(refused(R"("pipeline": {"schedule_file": "s.csv"})"),
-             Contains("zeroth.pipeline.schedule_file: is there, but zeroth.pipeline.schedule is \"1f1b\""));
+             Contains("zeroth.pipeline.schedule_file (line 1): is there, but zeroth.pipeline.schedule is \"1f1b\""));
 }
 
 TEST_CASE("Loss is scaled for fp16 only") {

@@ -59,7 +59,8 @@ TEST_CASE("every file in configs/ is accepted, for its stage and up to 64 ranks"
     for (int const world : {1, 2, 3, 4, is_for_few ? 24 : 64}) {
       auto const settings = zeroth::Config::from_file(entry.path()).settings(world, 1'000'000);
       // zero2_fp16.json is of stage 2
-      CHECK(entry.path().stem().string().substr(0, 5) == "zero" + std::to_string(settings.stage));
+      auto const name = entry.path().stem().string();
+      CHECK((name == "pipeline" || name.substr(0, 5) == "zero" + std::to_string(settings.stage)));
     }
   }
   CHECK(files >= 7);

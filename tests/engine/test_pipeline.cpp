@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,53 @@ TEST_CASE("an engine without a mesh refuses a file that asks for a pipeline") {
                                    Engine<float> const engine{job, chain.model, config};
                                  })),
              Contains("zeroth.mesh.pipeline is 2") && Contains("zeroth::Mesh"));
+}
+
+TEST_CASE("a program that knows no types sees the same messages") {
+  CHECK(messages_of(run_job(2, [](Job& job) {
+          Chain const chain;
+          auto const config = config_of(2);
+          Mesh mesh{job, config};
+          AnyEngine engine{mesh, chain.model, config};
+          auto const all = [](AnyMessage const& message) {
+            return std::span{static_cast<float*>(message.data),
+                             static_cast<std::size_t>(message.samples * message.per_sample)};
+          };
+          auto const expect = [](std::span<float> values, int number) {
+            if (values.empty() || std::ranges::count(values, static_cast<float>(number)) != std::ssize(values)) {
+              throw Error{fmt::format("a message is not all {}", number)};
+            }
+          };
+          for (auto work : engine.schedule()) {
+            auto const units = work.units();
+            int const number = 1 + work.micro_step() + (work.phase() == Phase::forward ? 0 : 10);
+            if (work.phase() == Phase::forward) {
+              for (auto const unit : units) {
+                auto const p = work.forward(unit);
+              }
+              if (work.last()) {
+                static_cast<void>(work.report_loss(1));
+              } else {
+                std::ranges::fill(all(work.output()), static_cast<float>(number));
+              }
+              if (!work.first()) {
+                expect(all(work.input()), number);
+              }
+              continue;
+            }
+            if (!work.last()) {
+              expect(all(work.output_gradient()), number);
+            }
+            for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
+              auto const p = work.backward(*unit);
+            }
+            if (!work.first()) {
+              std::ranges::fill(all(work.input_gradient()), static_cast<float>(number));
+            }
+          }
+          engine.step();
+          engine.finish();
+        })) == "");
 }
 
 TEST_CASE("a plan of a pipeline is what the ranks of each stage hold") {

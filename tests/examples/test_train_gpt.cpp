@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "program.hpp"
 #include "support/catch.hpp"
 
@@ -134,6 +136,69 @@ TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed")
     CHECK(numbers(3, with) == expected);
     CHECK(numbers(3, with + " --recompute") == expected);
   }
+}
+
+TEST_CASE("train_gpt trains in a pipeline what it trains without one") {
+  auto const* const more = GENERATE("", R"(, "bf16": {"enabled": true})");
+  INFO(more);
+  Place const place;
+  auto const numbers = [&](int ranks, int stages, std::string const& options) {
+    place.write("stage.json", stage_file(2, more));
+    auto const result = run(place.command(fmt::format(
+        "--layers 3 --heads 2 --channels 16 --context 12 --untied-head --steps 3 --report report --ranks {} "
+        "--set zeroth.mesh.pipeline={} {}",
+        ranks, stages, options)));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    auto const report = place.report();
+    for (auto const& record : report) {
+      if (record["record"] == "memory") {
+        CHECK(record["planned"] == record["measured_peak"]);
+      }
+    }
+    return numbers_of(report);
+  };
+  for (std::string const math : {"auto", "eigen"}) {
+    INFO(math);
+    auto const with = "--math " + math;
+    auto const expected = numbers(2, 1, with);
+    REQUIRE(expected.size() == 3);
+    CHECK(expected[2][1].get<double>() < expected[0][1].get<double>());
+    CHECK(numbers(4, 2, with) == expected);
+    CHECK(numbers(4, 2, with + " --recompute --set zero_optimization.stage=3") == expected);
+    CHECK(numbers(10, 5, with + " --set zeroth.pipeline.schedule=gpipe --set zero_optimization.stage=1") == expected);
+  }
+}
+
+TEST_CASE("train_gpt says why a pipeline cannot be") {
+  Place const place;
+  struct Row {
+    std::string options, said;
+  };
+  for (auto const& [options, said] : {Row{"--ranks 2 --set zeroth.mesh.pipeline=2",
+                                          "parameter \"transformer.wte.weight\" is of unit \"embedding\" in "
+                                          "stage 0 of the pipeline, and tied by unit \"head\""},
+                                      Row{"--ranks 3 --untied-head --set zeroth.mesh.pipeline=2",
+                                          "zeroth.mesh.pipeline is 2, which does not divide 3"},
+                                      Row{"--ranks 5 --untied-head --set zeroth.mesh.pipeline=5",
+                                          "the model has 4 units that a stage may begin with"}}) {
+    auto const result = run(place.command(small + "--steps 1 " + options));
+    INFO(result.output);
+    CHECK(result.ending.status == 2);
+    CHECK(result.output.find(said) != std::string::npos);
+  }
+}
+
+TEST_CASE("the file of a pipeline in configs/ trains") {
+  Place const place;
+  auto const file = std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs/pipeline.json";
+  place.write("stage.json", read_all(file));
+  auto const result = run(place.command(small + "--untied-head --ranks 4 --steps 30 --report report"));
+  INFO(result.output);
+  REQUIRE(result.ending.status == 0);
+  auto const steps = steps_of(place.report());
+  REQUIRE(steps.size() == 30);
+  CHECK(steps.back()["loss"].get<double>() < steps.front()["loss"].get<double>());
 }
 
 TEST_CASE("number_checkpoints of the stage file is --recompute") {

@@ -16,6 +16,8 @@
 #include "run_record.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
+#include "units.hpp"
+#include "zeroth/model/description.hpp"
 
 using namespace gpt;
 using Catch::Contains;
@@ -196,13 +198,13 @@ TEST_CASE("options: help lists all of them and is no error") {
   CHECK_FALSE(got.command_line.options);
   CHECK(got.command_line.exit_status == 0);
   for (char const* option :
-       {"--config",        "--data",    "--ranks",      "--steps",        "--layers",        "--heads",
-        "--channels",      "--context", "--seed",       "--order",        "--report",        "--save-initial",
-        "--save-final",    "--init",    "--comm",       "--plan",         "--recompute",     "--device",
-        "--share-devices", "--tf32",    "--vocabulary", "--math",         "--show-products", "--checkpoint",
-        "--save-every",    "--keep",    "--resume",     "--max-restarts", "--given",         "--set",
-        "--micro-batch",   "--lr",      "--dtype",      "--warmup",       "--accumulation",  "--weight-decay",
-        "--verbose"}) {
+       {"--config",        "--data",       "--ranks",      "--steps",        "--layers",        "--heads",
+        "--channels",      "--context",    "--seed",       "--order",        "--report",        "--save-initial",
+        "--save-final",    "--init",       "--comm",       "--plan",         "--recompute",     "--device",
+        "--share-devices", "--tf32",       "--vocabulary", "--math",         "--show-products", "--checkpoint",
+        "--save-every",    "--keep",       "--resume",     "--max-restarts", "--given",         "--set",
+        "--micro-batch",   "--lr",         "--dtype",      "--warmup",       "--accumulation",  "--weight-decay",
+        "--verbose",       "--untied-head"}) {
     CHECK_THAT(got.out, Contains(option));
   }
 }
@@ -337,7 +339,7 @@ TEST_CASE("a model folder whose model is another one is refused, with the key") 
            {{{"scale_attn_weights", false}}, {"scale_attn_weights is false"}},
            {{{"scale_attn_by_inverse_layer_idx", true}}, {"scale_attn_by_inverse_layer_idx is true"}},
            {{{"add_cross_attention", true}}, {"add_cross_attention is true"}},
-           {{{"tie_word_embeddings", false}}, {"tie_word_embeddings is false", "only true"}},
+           {{{"tie_word_embeddings", "no"}}, {"tie_word_embeddings is \"no\"", "true or false"}},
        }) {
     Folder const folder;
     auto const init = model_folder(folder, row.changes);
@@ -353,6 +355,23 @@ TEST_CASE("a model folder as Hugging Face writes it is read, whatever else it sa
   Folder const folder;
   CHECK(resolve_shape(
             {}, model_folder(folder, {{"n_inner", 48}, {"resid_pdrop", 0.1}, {"transformers_version", "4"}})) == shape);
+}
+
+TEST_CASE("a head is untied where the folder or the command line says so, and not where the folder says otherwise") {
+  Folder const folder, other;
+  auto untied = shape;
+  untied.untied_head = true;
+  auto const init = model_folder(folder, {{"tie_word_embeddings", false}});
+  CHECK(resolve_shape({}, init) == untied);
+  CHECK(resolve_shape({.untied_head = true}, init) == untied);
+  CHECK(resolve_shape({.untied_head = true}, {}).untied_head);
+  auto const tied = model_folder(other);
+  CHECK_THAT(thrown<zeroth::ConfigError>([&] { return resolve_shape({.untied_head = true}, tied); }),
+             Contains("--untied-head contradicts --init"));
+  zeroth::Model model;
+  GptParams const params{model, untied};
+  CHECK(model.description().params.back().name == "lm_head.weight");
+  CHECK(model.description().units.back().ties.empty());
 }
 
 TEST_CASE("a folder without a config.json, or with something else in it, is refused") {

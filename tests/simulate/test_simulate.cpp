@@ -512,13 +512,15 @@ TEST_CASE("Virtual devices, streams and communicators refuse what they cannot be
   CHECK_FALSE(VirtualDevice::is_real(device.allocate(device::Category::slots, 100)->data()));
   auto const cpu = device::make_cpu_device();
   CHECK_THROWS_WITH(as_virtual(cpu->compute()), Contains("a stream of another device"));
-  VirtualJob job{some, 4, 1};
+  VirtualJob job{some, 4, {0}};
   auto const world = job.communicator(0);
   CHECK(world->split(0, 0, "same")->world() == 4);
   CHECK_THROWS_WITH(world->split(1, 0, "half"),
                     Contains("split(1, 0) of a simulated communicator by rank 0, of which split(0, 0) was expected"));
   CHECK_THROWS_WITH(world->split(0, 3, "turned"), Contains("of which split(0, 0) was expected"));
-  VirtualJob in_pairs{some, 4, 1, [](std::size_t, int rank) { return comm::SplitRequest{rank / 2, 1 - rank % 2}; }};
+  VirtualJob in_pairs{some, 4, {0}, [](comm::Group const&, std::size_t, int rank) {
+                        return comm::SplitRequest{rank / 2, 1 - rank % 2};
+                      }};
   auto const pair = in_pairs.communicator(0)->split(0, 1, "pair");
   CHECK(pair->world() == 2);
   CHECK(pair->rank() == 1);

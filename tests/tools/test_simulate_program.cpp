@@ -240,7 +240,7 @@ TEST_CASE("Help names every option of a simulation") {
   CHECK(help.status == 0);
   for (char const* option :
        {"--model", "--parameters", "--units", "--config", "--ranks", "--machine", "--measured-links", "--context",
-        "--recompute", "--all-ranks", "--slow", "--trace", "--json"}) {
+        "--recompute", "--schedules", "--all-ranks", "--slow", "--trace", "--json"}) {
     CHECK(contains(help.output, option));
   }
 }

@@ -182,6 +182,47 @@ F forward, B backward, U update; G gather, P publish, R reduce, D decide; . wait
 )");
 }
 
+TEST_CASE("A pipeline has columns for its bubble, a line for each stage, and a table of schedules") {
+  Case const with{.config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8,
+                                "bf16": {"enabled": true}, "zero_optimization": {"stage": 1, "overlap_comm": true},
+                                "zeroth": {"mesh": {"pipeline": 4}}})",
+                  .world = 16};
+  auto const source = read_model({.model = "355M", .context = 1024, .untied_head = true});
+  auto request = request_of(with);
+  auto const stages = simulate_stages(source, request);
+  CHECK(stages.tokens_per_step == 4 * 8 * 1024);
+  auto const text = as_text(stages, request);
+  CHECK(contains(text, "16 ranks on 8xH100, 8 per node\n"));
+  CHECK(contains(text, "32,768 tokens a step: 4 ranks of a stage x 8 micro-steps x 1 sample x 1,024 tokens\n"));
+  CHECK(contains(text, "exposed ms  bubble ms  of step"));
+  CHECK(contains(text, "A pipeline of 4 stages of 4 ranks, 1f1b. Bubble: "));
+  for (int stage = 0; stage < 4; ++stage) {
+    CHECK(contains(text, fmt::format("\n stage {} |", stage)));
+    auto const& result = at(stages, stage);
+    REQUIRE(result.pipeline.size() == 4);
+    CHECK(result.bubble_ms > 0.1 * result.step_ms);  // (4 - 1) / (8 + 4 - 1) of it, and a little for uneven stages
+    CHECK(result.bubble_ms < 0.5 * result.step_ms);
+  }
+  auto const parsed = json::parse(as_json(stages, request));
+  CHECK(parsed["stages"][2]["bubble_ms"] == at(stages, 2).bubble_ms);
+  CHECK(parsed["stages"][2]["pipeline"][3]["total"] == at(stages, 2).pipeline[3].memory.total());
+  auto const planned = plan_stages({source.model, request.config, with.world, {}});
+  CHECK(planned[1].bytes_sent_per_step == at(stages, 1).bytes_sent);
+
+  request.schedules = true;
+  auto const schedules = simulate_stages(source, request);
+  REQUIRE(schedules.stages.size() == std::size(pipeline_schedules));
+  CHECK(contains(as_text(schedules, request), "of gpipe"));
+  CHECK(contains(as_text(schedules, request), "\n1f1b * "));
+  CHECK(schedules.asked_for().step_ms == at(stages, 1).step_ms);
+  CHECK(schedules.stages[0].result->memory.total() > schedules.stages[1].result->memory.total());
+  CHECK(json::parse(as_json(schedules, request))["stages"][0]["schedule"] == "gpipe");
+  auto one_stage = request_of({});
+  one_stage.schedules = true;
+  CHECK(testing::thrown<ConfigError>([&] { return simulate_stages(source, one_stage); }) ==
+        "--schedules: zeroth.mesh.pipeline is 1; allowed with it are 2 and more");
+}
+
 TEST_CASE("A stage at which the file contradicts itself says why, in JSON and in text") {
   Case const with{.config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
                                 "communication_data_type": "bf16", "data_types": {"grad_accum_dtype": "bf16"},

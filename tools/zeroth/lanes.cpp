@@ -61,9 +61,14 @@ std::string drawn(std::vector<Shares> const& lane) {
 
 }  // namespace
 
+std::string lane_of(Timeline const& timeline, std::string_view stream, std::string_view name, double end_us,
+                    int columns) {
+  auto const column_us = std::max(end_us / columns, 1e-9);
+  return fmt::format("{:>8} |{}|\n", name, drawn(shares_of(timeline.spans(), stream, column_us, columns)));
+}
+
 std::string lanes_of(Timeline const& timeline, double end_us, int columns) {
   auto const spans = timeline.spans();
-  auto const column_us = std::max(end_us / columns, 1e-9);
   std::string text;
   constexpr std::pair<char const*, bool> streams[] = {{"compute", true}, {"gather", true},  {"reduce", true},
                                                       {"read", false},   {"update", false}, {"write", false}};
@@ -71,7 +76,7 @@ std::string lanes_of(Timeline const& timeline, double end_us, int columns) {
     if (!always && std::ranges::find(spans, stream, &Span::stream) == spans.end()) {
       continue;
     }
-    text += fmt::format("{:>8} |{}|\n", stream, drawn(shares_of(spans, stream, column_us, columns)));
+    text += lane_of(timeline, stream, stream, end_us, columns);
   }
   return text;
 }

@@ -12,4 +12,8 @@ namespace zeroth::tools {
 /// proportion.
 [[nodiscard]] std::string lanes_of(Timeline const& timeline, double end_us, int columns);
 
+/// One line of it, for `stream`, with a name of up to 8 letters.
+[[nodiscard]] std::string lane_of(Timeline const& timeline, std::string_view stream, std::string_view name,
+                                  double end_us, int columns);
+
 }  // namespace zeroth::tools

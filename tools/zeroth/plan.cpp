@@ -36,9 +36,7 @@ std::vector<StagePlan> plan_stages(PlanInput const& input) {
     try {
       auto const here = at_stage(input, stage);
       result.plan = plan_of(here);
-      if (result.plan->pipeline.empty()) {
-        result.bytes_sent_per_step = simulate::bytes_sent_per_step(here.model, here.config, here.world);
-      }
+      result.bytes_sent_per_step = simulate::bytes_sent_per_step(here.model, here.config, here.world);
     } catch (ConfigError const& error) {
       if (stage == own) {
         throw;

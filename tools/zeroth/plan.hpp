@@ -25,7 +25,7 @@ struct PlanInput {
 struct StagePlan {
   int stage = 0;
   std::optional<Plan> plan;
-  std::int64_t bytes_sent_per_step = 0;  ///< By a rank; see simulate::bytes_sent_per_step(). 0 with a pipeline.
+  std::int64_t bytes_sent_per_step = 0;  ///< By a rank; see simulate::bytes_sent_per_step().
   std::string refused;                   ///< Without plan: why the file cannot be used at this stage.
 };
 

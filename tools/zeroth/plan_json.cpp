@@ -26,9 +26,7 @@ Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_by
   json["scratch"] = states.scratch;
   json["padding"] = stage.plan->padding.total();
   json["total"] = total;
-  if (stage.plan->pipeline.empty()) {
-    json["bytes_sent_per_step"] = stage.bytes_sent_per_step;
-  }
+  json["bytes_sent_per_step"] = stage.bytes_sent_per_step;
   for (auto const& [name, tier] : {std::pair{"host", &stage.plan->host}, {"disk", &stage.plan->disk}}) {
     if (tier->bytes > 0) {
       json[name] = {

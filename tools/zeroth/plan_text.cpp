@@ -69,7 +69,7 @@ Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale)
                     ? fmt::format("{:.1f} %", 100.0 - 100.0 * static_cast<double>(total) /
                                                           static_cast<double>(whole->bytes.total()))
                     : "");
-  row.push_back(stage.plan->pipeline.empty() ? in(scale, stage.bytes_sent_per_step) : "");
+  row.push_back(in(scale, stage.bytes_sent_per_step));
   for (auto* const bytes : {&bytes_of_host, &bytes_on_disk}) {
     if (uses(result, bytes)) {
       row.push_back(in(scale, bytes(*stage.plan)));

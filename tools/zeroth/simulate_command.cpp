@@ -32,7 +32,7 @@ struct SimulateOptions {
   std::string machine = "8xH100";
   std::string code;
   std::filesystem::path measured_links;
-  bool recompute = false, all_ranks = false, json = false;
+  bool recompute = false, all_ranks = false, schedules = false, json = false;
   std::vector<std::string> slow;
   std::filesystem::path trace;
 };
@@ -85,6 +85,7 @@ SimulationRequest request_of(SimulateOptions const& options, SourcedModel const&
           .code = options.code,
           .context = context,
           .recompute = options.recompute,
+          .schedules = options.schedules,
           .options = simulation};
 }
 
@@ -111,6 +112,8 @@ void add_simulate_command(CLI::App& app, std::ostream& out) {
   command->add_option("--measured-links", options->measured_links,
                       "Lines that bench_collectives printed where the job is to run, with as many ranks: its links");
   command->add_flag("--recompute", options->recompute, "Every unit computes its forward again in backward");
+  command->add_flag("--schedules", options->schedules,
+                    "A row for each schedule of the file's pipeline, in place of the stages of ZeRO");
   command->add_flag("--all-ranks", options->all_ranks,
                     fmt::format("Simulate every rank, up to {}, not one that stands for all", most_simulated_ranks));
   command->add_option("--slow", options->slow,

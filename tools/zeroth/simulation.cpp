@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulation.hpp"
 
+#include <fmt/format.h>
+
 #include <zeroth/core/error.hpp>
 
 #include "plan.hpp"
@@ -37,22 +39,36 @@ zeroth::PlanOptions planned_on(simulate::Machine const& machine) {
   return {.device = machine.host_bytes_per_s > 0 ? DeviceKind::cuda : DeviceKind::cpu};
 }
 
-SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const& request, int stage, bool asked_for) {
-  SimulatedStage simulated;
-  simulated.stage = stage;
+/// `request`'s file with what `simulated` says in its place.
+Config config_of(SimulationRequest const& request, SimulatedStage const& simulated) {
+  if (!simulated.schedule) {
+    return at_stage(request.config, simulated.stage);
+  }
+  auto const own = request.config.pipeline();
+  if (*simulated.schedule == own.schedule) {
+    return request.config;
+  }
+  bool const has_chunks = *simulated.schedule == PipelineSchedule::interleaved;
+  return request.config.with(fmt::format(R"({{"zeroth": {{"pipeline": {{"schedule": "{}", "chunks": {}{}}}}}}})",
+                                         name_of(*simulated.schedule), has_chunks ? std::max(2, own.chunks) : 1,
+                                         own.schedule_file.empty() ? "" : R"(, "schedule_file": null)"));
+}
+
+/// Adds to `simulated` what that does.
+SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const& request, SimulatedStage simulated) {
   try {
-    auto const config = at_stage(request.config, stage);
+    auto const config = config_of(request, simulated);
     auto const planned = plan(model.model, config, request.world, planned_on(request.machine));
     auto const& batch = planned.settings.batch;
     auto options = request.options;
-    options.timelines = asked_for;
+    options.timelines = simulated.asked_for;
     simulated.result = simulate::run(model.model, config, request.world, work_of(model, request, batch.micro),
                                      request.machine, options);
     simulated.tokens_per_s = static_cast<double>(batch.train * request.context) / (1e-3 * simulated.result->step_ms);
     simulated.parameter_slots = total(planned.parameter_slots);
     simulated.gradient_slots = total(planned.gradient_slots);
   } catch (ConfigError const& error) {
-    if (asked_for) {
+    if (simulated.asked_for) {
       throw;
     }
     simulated.refused = error.what();
@@ -62,13 +78,33 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
 
 }  // namespace
 
+std::string name_of(SimulatedStage const& stage) {
+  return stage.schedule ? std::string{name_of(*stage.schedule)} : fmt::format("stage {}", stage.stage);
+}
+
 Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& request) {
   auto own = plan(model.model, request.config, request.world, planned_on(request.machine));
-  auto const stage_asked_for = own.settings.stage;
-  auto const tokens = own.settings.batch.train * request.context;
+  auto const settings = own.settings;
+  auto const tokens = settings.batch.train * request.context;
   Simulations simulations{model, std::move(own), tokens, {}};
-  for (int const stage : {0, 1, 2, 3}) {
-    simulations.stages.push_back(simulate_stage(model, request, stage, stage == stage_asked_for));
+  if (!request.schedules) {
+    for (int const stage : {0, 1, 2, 3}) {
+      simulations.stages.push_back(
+          simulate_stage(model, request, {.stage = stage, .asked_for = stage == settings.stage}));
+    }
+    return simulations;
+  }
+  if (settings.pipeline.stages == 1) {
+    throw ConfigError{"--schedules: zeroth.mesh.pipeline is 1; allowed with it are 2 and more"};
+  }
+  for (auto const schedule : pipeline_schedules) {
+    simulations.stages.push_back(simulate_stage(
+        model, request,
+        {.stage = settings.stage, .schedule = schedule, .asked_for = schedule == settings.pipeline.schedule}));
+  }
+  if (settings.pipeline.schedule == PipelineSchedule::file) {
+    simulations.stages.push_back(simulate_stage(
+        model, request, {.stage = settings.stage, .schedule = PipelineSchedule::file, .asked_for = true}));
   }
   return simulations;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A step of a model on a machine, at each stage.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,16 +24,19 @@ struct SimulationRequest {
   std::string code;          ///< The kind of code that was asked for; empty: the machine's own rates.
   std::int64_t context = 0;  ///< Tokens of a sequence.
   bool recompute = false;    ///< Forward of every unit again in backward.
+  bool schedules = false;    ///< Of pipelines, in place of stages of ZeRO.
   simulate::Options options;
 };
 
-/// A stage in place of the file's, everything else as the file says.
+/// A stage in place of the file's, or a schedule, everything else as the file says.
 struct SimulatedStage {
   int stage = 0;
-  std::optional<simulate::Simulation> result;   ///< With timelines at the stage asked for.
-  double tokens_per_s = 0;                      ///< Of all ranks.
-  int parameter_slots = 0, gradient_slots = 0;  ///< That the plan has.
-  std::string refused;                          ///< Without result: why the file cannot be used at this stage.
+  std::optional<PipelineSchedule> schedule = {};    ///< In place of the file's.
+  bool asked_for = false;                           ///< Is it the file's own?
+  std::optional<simulate::Simulation> result = {};  ///< With timelines at the stage asked for.
+  double tokens_per_s = 0;                          ///< Of all ranks.
+  int parameter_slots = 0, gradient_slots = 0;      ///< That the plan has.
+  std::string refused = {};                         ///< Without result: why the file cannot be used at this stage.
 };
 
 /// All that `zeroth simulate` found.
@@ -40,9 +44,9 @@ struct Simulations {
   SourcedModel model;
   Plan plan;  ///< The file's, at its own stage.
   std::int64_t tokens_per_step = 0;
-  std::vector<SimulatedStage> stages;  ///< 0 to 3.
+  std::vector<SimulatedStage> stages;  ///< 0 to 3, or one for each schedule.
   [[nodiscard]] simulate::Simulation const& asked_for() const {
-    return stages.at(static_cast<std::size_t>(plan.settings.stage)).result.value();
+    return std::ranges::find(stages, true, &SimulatedStage::asked_for)->result.value();
   }
   /// "disk" or "host": where states are that come to the device for their update; empty: all are there.
   [[nodiscard]] std::string_view tier() const noexcept {
@@ -50,7 +54,11 @@ struct Simulations {
   }
 };
 
-/// Throws ConfigError if the file does not suit the world at its own stage; at another one that is written down.
+/// "stage 2", or "1f1b".
+[[nodiscard]] std::string name_of(SimulatedStage const& stage);
+
+/// Throws ConfigError if the file does not suit the world at its own stage; at another one that is written down. Also
+/// for schedules where there is no pipeline.
 [[nodiscard]] Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& request);
 
 [[nodiscard]] std::string as_text(Simulations const& simulations, SimulationRequest const& request);

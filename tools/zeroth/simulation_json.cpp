@@ -10,6 +10,9 @@ using Json = nlohmann::ordered_json;
 
 Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes, bool offloads) {
   Json json{{"stage", stage.stage}};
+  if (stage.schedule) {
+    json["schedule"] = name_of(*stage.schedule);
+  }
   if (!stage.result) {
     json["refused"] = stage.refused;
     return json;
@@ -17,6 +20,16 @@ Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes, bool 
   auto const& result = *stage.result;
   json["step_ms"] = result.step_ms;
   json["exposed_comm_ms"] = result.exposed_comm_ms;
+  if (!result.pipeline.empty()) {
+    json["bubble_ms"] = result.bubble_ms;
+    json["pipeline"] = Json::array();
+    for (auto const& each : result.pipeline) {
+      json["pipeline"].push_back({{"bubble_ms", each.bubble_ms},
+                                  {"exposed_comm_ms", each.exposed_comm_ms},
+                                  {"bytes_sent_per_step", each.bytes_sent},
+                                  {"total", each.memory.total()}});
+    }
+  }
   if (offloads) {
     json["exposed_io_ms"] = result.exposed_io_ms;
   }

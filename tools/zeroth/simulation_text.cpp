@@ -70,14 +70,14 @@ std::string headline(Simulations const& simulations, SimulationRequest const& re
       about_groups(settings.groups), where_groups_are(settings.groups, machine.ranks_per_node),
       counted(request.world, "rank"), machine.name, machine.ranks_per_node,
       about_rates(machine, request.code, settings.precision.compute), counted(simulations.tokens_per_step, "token"),
-      counted(request.world, "rank"), counted(settings.batch.accumulation, "micro-step"),
-      counted(settings.batch.micro, "sample"), counted(request.context, "token"),
-      request.recompute ? "; every forward again in backward" : "");
+      counted(simulations.plan.data_ranks, "rank") + (simulations.plan.pipeline.empty() ? "" : " of a stage"),
+      counted(settings.batch.accumulation, "micro-step"), counted(settings.batch.micro, "sample"),
+      counted(request.context, "token"), request.recompute ? "; every forward again in backward" : "");
 }
 
 Row row_of(SimulatedStage const& stage, Simulations const& all, SimulationRequest const& request,
            Scales const& scales) {
-  Row row{fmt::format("stage {}{}", stage.stage, stage.stage == all.plan.settings.stage ? " *" : "")};
+  Row row{fmt::format("{}{}", name_of(stage), stage.asked_for ? " *" : "")};
   if (!stage.result) {
     row.emplace_back("refused, see below");
     return row;
@@ -87,6 +87,10 @@ Row row_of(SimulatedStage const& stage, Simulations const& all, SimulationReques
   row.push_back(in(scales.time, result.step_ms));
   row.push_back(first ? fmt::format("{:.3f}", result.step_ms / first->step_ms) : "");
   row.push_back(in(scales.time, result.exposed_comm_ms));
+  if (!result.pipeline.empty()) {
+    row.push_back(in(scales.time, result.bubble_ms));
+    row.push_back(fmt::format("{:.1f} %", 100 * result.bubble_ms / result.step_ms));
+  }
   if (!all.tier().empty()) {
     row.push_back(in(scales.time, result.exposed_io_ms));
   }
@@ -105,7 +109,12 @@ Row row_of(SimulatedStage const& stage, Simulations const& all, SimulationReques
 std::string table(Simulations const& simulations, SimulationRequest const& request) {
   auto const scales = scales_of(simulations);
   auto const& [time, bytes] = scales;
-  Row head{"", fmt::format("step {}", time.name), "of stage 0", fmt::format("exposed {}", time.name)};
+  Row head{"", fmt::format("step {}", time.name), "of " + name_of(simulations.stages.front()),
+           fmt::format("exposed {}", time.name)};
+  if (!simulations.plan.pipeline.empty()) {
+    head.push_back(fmt::format("bubble {}", time.name));
+    head.emplace_back("of step");
+  }
   if (auto const tier = simulations.tier(); !tier.empty()) {
     head.push_back(fmt::format("{} {}", tier, time.name));
   }
@@ -127,6 +136,14 @@ std::string notes(Simulations const& simulations) {
   std::string text =
       "* what is asked for. Exposed: math waits for communication. Sent, held: by a rank, without activations.\n"
       "Slots: most in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.\n";
+  if (auto const& stages = asked_for.pipeline; !stages.empty()) {
+    text += fmt::format(
+        "A pipeline of {} of {}, {}. Bubble: ranks wait for other stages. Times are means over stages, bytes the most "
+        "of "
+        "any.\n",
+        counted(std::ssize(stages), "stage"), counted(simulations.plan.data_ranks, "rank"),
+        name_of(settings.pipeline.schedule));
+  }
   if (simulations.plan.bytes_on_disk() > 0) {
     text += "Disk: updates wait for states on a disk.\n";
   } else if (simulations.plan.host.bytes > 0) {
@@ -134,7 +151,7 @@ std::string notes(Simulations const& simulations) {
   }
   for (auto const& stage : simulations.stages) {
     if (!stage.result) {
-      text += fmt::format("stage {} is refused: {}\n", stage.stage, stage.refused);
+      text += fmt::format("{} is refused: {}\n", name_of(stage), stage.refused);
     }
   }
   if (auto const misses = asked_for.report.prefetch_misses; misses > 0) {
@@ -147,11 +164,26 @@ std::string notes(Simulations const& simulations) {
   return text;
 }
 
+/// A line for each stage of a pipeline: what its first rank computes.
+std::string lanes_of_stages(Simulations const& simulations) {
+  auto const& asked_for = simulations.asked_for();
+  auto const ranks = asked_for.timelines.size() / asked_for.pipeline.size();
+  std::string text;
+  for (std::size_t stage = 0; stage < asked_for.pipeline.size(); ++stage) {
+    text += lane_of(asked_for.timelines[stage * ranks], "compute", fmt::format("stage {}", stage),
+                    1e3 * asked_for.step_ms, lane_columns);
+  }
+  return text + "F forward, B backward, U update; . waits\n";
+}
+
 std::string lanes(Simulations const& simulations, SimulationRequest const& request) {
   auto const& asked_for = simulations.asked_for();
   auto const scale = scale_of_ms(asked_for.step_ms);
   auto text =
       fmt::format("\nStage {}, {} {}:\n", simulations.plan.settings.stage, in(scale, asked_for.step_ms), scale.name);
+  if (!asked_for.pipeline.empty()) {
+    return text + lanes_of_stages(simulations);
+  }
   for (std::size_t rank = 0; rank < asked_for.timelines.size(); ++rank) {
     auto const slow = request.options.slowdown.find(static_cast<int>(rank));
     bool const is_slow = slow != request.options.slowdown.end();

@@ -8,6 +8,7 @@
 #include "batches.hpp"
 #include "cpu/choice.hpp"
 #include "cpu/rehearsal.hpp"
+#include "cpu/stage_work.hpp"
 #include "gpt.hpp"
 #include "options.hpp"
 
@@ -32,10 +33,7 @@ class MicroSteps {
     gpt_.backward(pass, batch, workspace_, micro.report_loss(loss));
   }
   /// Which implementation multiplies what: if `all`, of every shape, otherwise of those that are slow.
-  [[nodiscard]] std::string products(bool all) const {
-    auto const slow = matmul_->slow_products();
-    return (all ? matmul_->table() : std::string{}) + (slow.empty() ? slow : "oneDNN has nothing fast for\n" + slow);
-  }
+  [[nodiscard]] std::string products(bool all) const { return products_of(*matmul_, all); }
 
  private:
   Gpt<Cpu<T>> gpt_;
@@ -48,6 +46,8 @@ class MicroSteps {
 struct OnCpu {
   template <zeroth::Element T, zeroth::GradientOf<T> G>
   using MicroSteps = cpu::MicroSteps<T, G>;
+  template <zeroth::Element T, zeroth::GradientOf<T> G>
+  using StageWork = cpu::StageWork<T, G>;
 
   /// Collective.
   static MathChoice choose(zeroth::Job& job, MathLibrary asked, zeroth::Dtype compute) {

@@ -57,9 +57,10 @@ struct UnitsOfNothing {
   [[nodiscard]] Guard backward(zeroth::Unit) const { return {beta}; }
 };
 
-/// For micro-batches of `tokens`, whose gradients are of type G.
+/// For micro-batches of `tokens`, whose gradients are of type G, through `part` of the units.
 template <zeroth::Element G, zeroth::Element T>
-void rehearse(Gpt<Cpu<T>> const& gpt, Cpu<T>& cpu, typename Gpt<Cpu<T>>::Workspace& workspace, std::int64_t tokens) {
+void rehearse(Gpt<Cpu<T>> const& gpt, Cpu<T>& cpu, typename Gpt<Cpu<T>>::Workspace& workspace, std::int64_t tokens,
+              typename Gpt<Cpu<T>>::Part const& part) {
   Batch batch;
   batch.inputs.resize(static_cast<std::size_t>(tokens));
   batch.targets.resize(batch.inputs.size());
@@ -67,9 +68,19 @@ void rehearse(Gpt<Cpu<T>> const& gpt, Cpu<T>& cpu, typename Gpt<Cpu<T>>::Workspa
   for (float const beta : {0.0F, 1.0F}) {  // gradients that are written, and that are added to
     UnitsOfNothing<T, G> units{beta};
     PassOn pass{rehearsal, units};
-    static_cast<void>(gpt.forward(pass, batch, workspace));
-    gpt.backward(pass, batch, workspace, 1.0F);
+    gpt.forward_body(pass, part, batch, workspace);
+    if (part.head) {
+      static_cast<void>(gpt.forward_head(pass, batch, workspace));
+      gpt.backward_head(pass, batch, workspace, 1.0F);
+    }
+    gpt.backward_body(pass, part, batch, workspace);
   }
+}
+
+/// Through all of them.
+template <zeroth::Element G, zeroth::Element T>
+void rehearse(Gpt<Cpu<T>> const& gpt, Cpu<T>& cpu, typename Gpt<Cpu<T>>::Workspace& workspace, std::int64_t tokens) {
+  rehearse<G>(gpt, cpu, workspace, tokens, gpt.all());
 }
 
 }  // namespace gpt::cpu

@@ -150,6 +150,10 @@ enum class PipelinePartition : std::uint8_t {
   units,       ///< Units.
   flops        ///< Products of matrices.
 };
+/// Those that follow a rule.
+inline constexpr PipelineSchedule pipeline_schedules[] = {PipelineSchedule::gpipe,
+                                                          PipelineSchedule::one_forward_one_backward,
+                                                          PipelineSchedule::interleaved, PipelineSchedule::zero_bubble};
 /// As stage files have it.
 [[nodiscard]] ZEROTH_EXPORT std::string_view name_of(PipelineSchedule schedule) noexcept;
 /// What a Mesh reads.

@@ -62,6 +62,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// The file's gradient_accumulation_steps of them; in a step that zeroth.replay_every names one more: the first two
   /// have the same samples, and what the first one computes is only compared with. Then comes step().
   Passes<AnyMicroStep> micro_steps() { return passes<AnyMicroStep>(); }
+  /// What the rank does in a step, in order: with stages of a pipeline in place of micro_steps(). Then comes step().
+  Passes<AnyWork> schedule() { return actions<AnyWork>(); }
   /// Micro-steps that are between forward and backward at the same time, at most: how many tapes a program of
   /// schedule() keeps. Not collective.
   [[nodiscard]] int in_flight() const noexcept;
@@ -112,8 +114,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// Begins a checkpoint of all that training needs to go on: masters, the optimizer's states, frozen parameters, and
   /// how far it has come. It becomes `folder`/step_00001000, by the number of steps, once all of it is on the disk, two
   /// steps later at the earliest, or in finish() or Saving::wait(). Between steps; the same folder on all ranks, which
-  /// must see the same one. Returns at once, unless an earlier save is under way, for which it waits; the first one of a
-  /// pipeline waits until stages have said what they have. The files are written beside training, and an update waits
+  /// must see the same one. Returns at once, unless an earlier save is under way, for which it waits; the first one of
+  /// a pipeline waits until stages have said what they have. The files are written beside training, and an update waits
   /// only until what it writes to has been read, or written, as zeroth.checkpoint.buffer_bytes says:
   /// StepReport::save_ms. On a GPU the host waits for that. A save that fails leaves training and all checkpoints as
   /// they were, is logged, and is thrown, once, by what comes first of Saving::wait(), the next save(), which has then

@@ -42,7 +42,8 @@ class ZEROTH_EXPORT Guard {
   ~Guard();
   [[nodiscard]] AnyView parameter(ModelId model, ParamId param) const;
   [[nodiscard]] Contribution contribute(ModelId model, ParamId param) const;
-  [[nodiscard]] Dtype gradient_dtype() const noexcept;
+  /// The parameter's shape with the engine's gradient_dtype(), and no address.
+  [[nodiscard]] AnyView gradient_shape(ParamId param) const;
 
  private:
   [[nodiscard]] EngineState& engine() const;
@@ -96,6 +97,7 @@ class [[nodiscard]] AnyForward final : public AnyParams {
 
  private:
   friend class AnyPass;
+  friend class AnyWork;
   using AnyParams::AnyParams;
 };
 /// As AnyForward, for parameters of type T.
@@ -134,6 +136,7 @@ class [[nodiscard]] AnyGradient {
 
  private:
   friend class AnyBackward;
+  friend class AnyWeights;
   AnyGradient(detail::Contribution const& memory, AnyView const& shape) noexcept : memory_{memory}, shape_{shape} {}
   detail::Contribution memory_;
   AnyView shape_;  // with the gradient's dtype, and without an address
@@ -199,6 +202,7 @@ class [[nodiscard]] AnyBackward final : public AnyParams {
 
  private:
   friend class AnyMicroStep;
+  friend class AnyWork;
   using AnyParams::AnyParams;
 };
 /// As AnyBackward, for parameters of type T and gradients of type G.
@@ -222,7 +226,20 @@ class [[nodiscard]] Backward final : public Params<T> {
   using Params<T>::Params;
 };
 
-/// Hands out gradient memory, and no parameters: for Phase::backward_weights. Its end is that of a Backward.
+/// Hands out gradient memory, and no parameters: for Phase::backward_weights. Its end is that of an AnyBackward.
+class [[nodiscard]] AnyWeights final {
+ public:
+  AnyWeights(AnyWeights&&) noexcept = default;
+  /// As AnyBackward::grad().
+  [[nodiscard]] ZEROTH_EXPORT AnyGradient grad(AnyParam const& param) const&;
+  void grad(AnyParam const&) const&& = delete;  // as in AnyParams: name the guard
+
+ private:
+  friend class AnyWork;
+  explicit AnyWeights(detail::Guard guard) noexcept : guard_{std::move(guard)} {}
+  detail::Guard guard_;
+};
+/// As AnyWeights, for gradients of type G.
 template <Element G>
 class [[nodiscard]] Weights final {
  public:

@@ -33,6 +33,7 @@ namespace engine {
 class Share;
 }
 class AnyBackward;
+class AnyWeights;
 class AnyEngine;
 class AnyParams;
 class Model;
@@ -120,6 +121,7 @@ class AnyParam {
 
  private:
   friend class AnyBackward;
+  friend class AnyWeights;
   friend class AnyEngine;
   friend class AnyParams;
   friend class Model;

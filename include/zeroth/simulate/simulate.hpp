@@ -30,23 +30,36 @@ struct UnitWork {
 
 /// What is simulated, and kept.
 struct Options {
-  /// Simulates every rank, each on a thread, instead of rank 0 with all others at its pace.
+  /// Simulates every rank, each on a thread, instead of rank 0 with all others at its pace: with a pipeline, of the
+  /// first rank of each stage with those of its stage at its pace.
   bool all_ranks = false;
   /// Rank to factor: its math takes this many times as long. Needs all_ranks.
   std::map<int, double> slowdown = {};
   bool timelines = false;  ///< Keep them; they take memory.
 };
 
-/// Of the last of a few steps, when slots and streams have settled.
+/// The first rank of a stage of a pipeline.
+struct SimulatedStage {
+  double bubble_ms = 0;         ///< In which it waits for other stages: for messages, and where a step is decided.
+  double exposed_comm_ms = 0;   ///< Beside that; see StepReport, as is the next.
+  double exposed_io_ms = 0;     ///< What nothing hid of the disk.
+  std::int64_t bytes_sent = 0;  ///< In a step, over all links.
+  MemoryBytes memory;           ///< What its ledger saw at most.
+};
+
+/// Of the last of a few steps, when slots and streams have settled. With a pipeline times are means over its stages,
+/// bytes those of the stage that has most.
 struct Simulation {
-  StepReport report;                ///< Of rank 0; loss and norm mean nothing.
-  double step_ms = 0;               ///< See StepReport, as is the next.
-  double exposed_comm_ms = 0;       ///< What nothing hid.
-  double exposed_io_ms = 0;         ///< Likewise, of the disk.
-  double mfu = 0;                   ///< Useful operations per second over Machine::peak() of the compute dtype.
-  std::int64_t bytes_sent = 0;      ///< By rank 0 in a step, over all links.
-  MemoryBytes memory;               ///< What its ledger saw at most.
-  std::vector<Timeline> timelines;  ///< By rank simulated, if asked for: what ran in the step, which begins at 0.
+  StepReport report;                     ///< Of rank 0; loss and norm mean nothing.
+  double step_ms = 0;                    ///< See StepReport, as is the next.
+  double exposed_comm_ms = 0;            ///< What nothing hid.
+  double exposed_io_ms = 0;              ///< Likewise, of the disk.
+  double bubble_ms = 0;                  ///< See SimulatedStage.
+  double mfu = 0;                        ///< Useful operations per second over Machine::peak() of the compute dtype.
+  std::int64_t bytes_sent = 0;           ///< By rank 0 in a step, over all links.
+  MemoryBytes memory;                    ///< What its ledger saw at most.
+  std::vector<SimulatedStage> pipeline;  ///< By stage, where there are several.
+  std::vector<Timeline> timelines;       ///< By rank simulated, if asked for: what ran in the step, which begins at 0.
 };
 
 /// `work` by unit, in the model's order. Costs time and memory by units and parameters, not by elements. Throws what

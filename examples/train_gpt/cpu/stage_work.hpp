@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What train() computes the actions of a stage of a pipeline with on the CPU.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+#include <zeroth/engine/engine.hpp>
+
+#include "batches.hpp"
+#include "cpu/choice.hpp"
+#include "cpu/rehearsal.hpp"
+#include "gpt.hpp"
+#include "options.hpp"
+
+namespace gpt::cpu {
+
+[[nodiscard]] inline std::string products_of(Matmul const& matmul, bool all) {
+  auto const slow = matmul.slow_products();
+  return (all ? matmul.table() : std::string{}) + (slow.empty() ? slow : "oneDNN has nothing fast for\n" + slow);
+}
+
+template <zeroth::Element T, zeroth::GradientOf<T> G>
+class StageWork {
+ public:
+  StageWork(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice)
+      : gpt_{params, options.recompute ? Recompute::on : Recompute::off},
+        matmul_{make_matmul(choice)},
+        cpu_{*matmul_},
+        rows_{engine.micro_batch() * params.shape.context},
+        channels_{params.shape.channels},
+        tapes_(static_cast<std::size_t>(engine.in_flight())) {}
+
+  /// Forward or backward of one micro-step through the units of the stage. A batch is read where the stage needs one.
+  void run(zeroth::Work<T, G>& work, Batches const& batches, std::int64_t samples) {
+    auto& tape = tapes_[static_cast<std::size_t>(work.slot())];
+    auto const part = gpt_.part_of(work.units());
+    PassOn pass{cpu_, work};
+    if (work.phase() == zeroth::Phase::forward) {
+      prepare(tape, part);
+      if (work.first() || work.last()) {
+        batches.read(work.first_sample(), samples, tape.batch);
+      }
+      forward(work, pass, part, tape);
+    } else {
+      backward(work, pass, part, tape);
+    }
+  }
+  [[nodiscard]] std::string products(bool all) const { return products_of(*matmul_, all); }
+
+ private:
+  using Matrix = typename Gpt<Cpu<T>>::Matrix;
+  using Part = typename Gpt<Cpu<T>>::Part;
+  /// What a micro-step keeps from forward to backward. Activations are copied from and to messages, into memory that is
+  /// aligned as it is without a pipeline: products in another order would have other bits.
+  struct Tape {
+    std::optional<typename Gpt<Cpu<T>>::Workspace> workspace;
+    Batch batch;
+    float seed = 0;
+  };
+
+  /// Takes all memory, and prepares all products, before the first one.
+  void prepare(Tape& tape, Part const& part) {
+    if (!tape.workspace || tape.workspace->x.size() != part.blocks + 1) {
+      auto& w = tape.workspace.emplace(gpt_.workspace(part));
+      w.x.front().resize(rows_, channels_);
+      w.d.resize(rows_, channels_);
+      rehearse<G>(gpt_, cpu_, w, rows_, part);
+    }
+  }
+  void forward(zeroth::Work<T, G>& work, PassOn<Cpu<T>, zeroth::Work<T, G>>& pass, Part const& part, Tape& tape) {
+    auto& w = *tape.workspace;
+    if (!work.first()) {
+      copy(work.input(), w.x.front());
+    }
+    gpt_.forward_body(pass, part, tape.batch, w);
+    if (work.last()) {
+      tape.seed = work.report_loss(gpt_.forward_head(pass, tape.batch, w));
+    } else {
+      copy(w.x.back(), work.output());
+    }
+  }
+  void backward(zeroth::Work<T, G>& work, PassOn<Cpu<T>, zeroth::Work<T, G>>& pass, Part const& part, Tape& tape) {
+    auto& w = *tape.workspace;
+    if (work.last()) {
+      gpt_.backward_head(pass, tape.batch, w, tape.seed);
+    } else {
+      copy(work.output_gradient(), w.d);
+    }
+    gpt_.backward_body(pass, part, tape.batch, w);
+    if (!work.first()) {
+      copy(w.d, work.input_gradient());
+    }
+  }
+  void copy(zeroth::View<T const, 2> const& message, Matrix& matrix) const {
+    matrix.resize(rows_, channels_);
+    std::memcpy(matrix.data(), message.data(), static_cast<std::size_t>(message.count()) * sizeof(T));
+  }
+  static void copy(Matrix const& matrix, zeroth::View<T, 2> const& message) {
+    std::memcpy(message.data(), matrix.data(), static_cast<std::size_t>(message.count()) * sizeof(T));
+  }
+
+  Gpt<Cpu<T>> gpt_;
+  std::unique_ptr<Matmul> matmul_;
+  Cpu<T> cpu_;
+  std::int64_t rows_, channels_;
+  std::vector<Tape> tapes_;
+};
+
+}  // namespace gpt::cpu
