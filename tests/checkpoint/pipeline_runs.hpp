@@ -30,10 +30,10 @@ struct Shape {
 /// many ranks in a stage.
 inline Config config_of(Types const& types, Shape const& shape,
                         char const* optimizer = R"("type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1})") {
-  auto const* const schedule = shape.zero % 2 == 0 ? "1f1b" : "gpipe";
-  auto const more =
-      fmt::format(R"(, "same_bits_at_any_ranks": {}, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}"}})",
-                  types.keys != bf16_masters_and_moments.keys, shape.stages, schedule);
+  auto const schedule = schedule_of(shape.stages, shape.zero);
+  auto const more = fmt::format(
+      R"(, "same_bits_at_any_ranks": {}, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}", "chunks": {}}})",
+      types.keys != bf16_masters_and_moments.keys, shape.stages, schedule, schedule == "interleaved_1f1b" ? 2 : 1);
   return Config::from_json(
       file(types, shape.zero, 8 / shape.data, "every_micro_step", movements[shape.zero], more, optimizer));
 }

@@ -5,6 +5,12 @@
 
 namespace zeroth::testing {
 
+/// In turns each schedule that Chain has units enough for, in two chunks a stage where it has several.
+inline std::string schedule_of(int stages, int turn) {
+  constexpr char const* all[] = {"1f1b", "gpipe", "zb_h1", "interleaved_1f1b"};
+  return all[turn % (stages == 2 ? 4 : 3)];
+}
+
 /// Forward through the units of this stage, in training or in an evaluation.
 template <class T>
 Rows go_forward(StagePass<T>& pass, Chain const& chain, std::int64_t samples) {
@@ -16,7 +22,7 @@ Rows go_forward(StagePass<T>& pass, Chain const& chain, std::int64_t samples) {
   return rows;
 }
 
-/// The mean loss of `passes` batches. Leaves after `leave_after` of them, if that is not negative, before the next one
+/// The mean loss of `passes` batches. Leaves after `leave_after` passes, if that is not negative, before the next one
 /// has done anything; the mean is not there then.
 template <class T, class G>
 float evaluate(Engine<T, G>& engine, Chain const& chain, int passes, int leave_after = -1) {
