@@ -116,7 +116,7 @@ void EngineState::make_pipeline(Mesh& mesh, Config const& config) {
                     config.source(), settings.replay_every, share.stages())};
   }
   if (auto const transport = job->communicator->transport();
-      transport == comm::Transport::nccl || !device->has_host_memory()) {
+      !comm::traits_of(transport).on_host || !device->has_host_memory()) {
     throw ConfigError{
         fmt::format("{}: zeroth.mesh.pipeline is {} on transport {} of device {}: pipelines are for CPUs; "
                     "allowed here is 1",
@@ -340,8 +340,8 @@ void EngineState::agree(Config const& config) {
   crossing_ = engine::crossing_warning(settings(), machines);
   if (takes_of_host) {
     auto const plan = shard::plan_memory(blueprint.layout, blueprint.request);
-    if (auto const short_of =
-            engine::shortage(plan, settings(), rooms, job->communicator->transport() == comm::Transport::local);
+    if (auto const short_of = engine::shortage(
+            plan, settings(), rooms, comm::traits_of(job->communicator->transport()).ranks == comm::RankKind::threads);
         !short_of.empty()) {
       throw ConfigError{short_of};
     }

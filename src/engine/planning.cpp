@@ -65,7 +65,7 @@ Blueprint make_blueprint(model::Description const& model, Config const& config, 
       settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::every_micro_step;
   request.sums_micro_steps = settings.sums_micro_steps;
   request.replays = settings.replay_every > 0;
-  request.folds_into_sums = options.transport != comm::Transport::nccl && !request.sums_by_groups &&
+  request.folds_into_sums = comm::traits_of(options.transport).reduces_in_order && !request.sums_by_groups &&
                             !request.sums_micro_steps && settings.precision.accumulate == Dtype::fp32;
   request.parameter_slots = limits.parameter_slots;
   request.gradient_slots = limits.gradient_slots;
@@ -131,7 +131,7 @@ std::string two_level_note(Settings const& settings) {
 }
 
 std::string refused_same_bits(Settings const& settings, comm::Transport transport) {
-  return settings.same_bits_at_any_ranks && transport == comm::Transport::nccl
+  return settings.same_bits_at_any_ranks && !comm::traits_of(transport).reduces_in_order
              ? "zeroth.same_bits_at_any_ranks is true: NCCL adds ranks up in an order of its own; set it to false, or "
                "train over local, mpi or tcp"
              : "";
