@@ -48,7 +48,7 @@ struct Checkpoints::Save {
 Checkpoints::Checkpoints(detail::EngineState& engine)
     : engine_{engine},
       arrangement_{checkpoint::arrange(*engine.manager)},
-      saver_{*engine.device, engine.settings().checkpoint.buffer_bytes, engine.manager->memory.disks()} {}
+      saver_{*engine.device, engine.settings().checkpoint.buffer_bytes, engine.manager->memory.offloaded()} {}
 
 Checkpoints::~Checkpoints() {
   engine_.manager->optimizer.set_before_update({});
@@ -93,7 +93,7 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
   };
   save_ = std::move(save);
   std::vector<device::Event const*> on_disks;
-  for (auto* const disk : engine_.manager->memory.disks()) {
+  for (auto* const disk : engine_.manager->memory.offloaded()) {
     on_disks.push_back(&disk->written());
   }
   saver_.write({.path = save_->partial / checkpoint::file_name(place),

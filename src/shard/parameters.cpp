@@ -24,11 +24,9 @@ Parameters::Parameters(Memory& memory)
   }
   if (publishes_to_replicas()) {
     published_ = events_by_flat(memory.context());
-    if (auto* const disk = memory.parameters_disk()) {
-      disk->set_publish(
-          [this](Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
-                 device::Event& published) { publish_tile(tile, slices, bytes_of_each, updated, published); });
-    }
+    memory.home_of_parameters().set_publish(
+        [this](Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
+               device::Event& published) { publish_tile(tile, slices, bytes_of_each, updated, published); });
   }
   trips_.reserve(std::max(std::size_t{2}, memory.flat_count()));
 }
@@ -64,7 +62,7 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   return true;
 }
 
-/// The trips of `flat` into `whole`. What comes from a disk comes to its place there.
+/// The trips of `flat` into `whole`. What is offloaded comes to its place there.
 void Parameters::collect_shards(FlatId flat, std::byte* whole) {
   auto const& unit = memory_->flat(flat);
   auto const& routes = memory_->routes(flat);
@@ -83,14 +81,12 @@ void Parameters::collect_shards(FlatId flat, std::byte* whole) {
     }
     ++i;
   }
-  if (auto* const disk = memory_->disk_of(flat)) {
-    disk->bring(flat, *stream_, own[0], own[1]);
-  }
+  memory_->home_of_parameters(flat).bring(flat, *stream_, own[0], own[1]);
 }
 
 void Parameters::read_ahead(FlatId flat) {
-  if (auto* const disk = memory_->disk_of(flat); disk != nullptr && !gathered(flat)) {
-    disk->read_ahead(flat);
+  if (!gathered(flat)) {
+    memory_->home_of_parameters(flat).read_ahead(flat);
   }
 }
 
@@ -107,9 +103,7 @@ void Parameters::await(FlatId flat, std::string_view purpose) {
   recorder_->note("wait", purpose, name(flat));
   auto& compute = memory_->compute();
   auto const& slot = this->slot(flat);
-  if (auto* const disk = memory_->disk_of(flat)) {
-    disk->await(flat);  // so that waits for a disk are not taken for communication
-  }
+  memory_->home_of_parameters(flat).await(flat);  // so that waits for a disk are not taken for communication
   compute.wait(*slot.ready);
   if (poison_) {
     memory_->kernels().copy(compute, memory_->addresses(flat).lent_parameters, slot.data,
@@ -150,7 +144,7 @@ void Parameters::publish(std::span<FlatId const> flats) {
   }
   auto const lane = memory_->routes(flats.front()).publish.lane;
   auto& stream = memory_->stream(lane);
-  auto const in_memory = [this](FlatId flat) { return memory_->disk_of(flat) == nullptr; };
+  auto const in_memory = [this](FlatId flat) { return memory_->addresses(flat).parameters != nullptr; };
   trips_.clear();
   for (auto const flat : flats) {
     if (in_memory(flat)) {
@@ -197,9 +191,7 @@ void Parameters::publish_tile(Tile const& tile, std::byte* slices, std::int64_t 
 
 template <class F>
 void Parameters::drop(F const& is_invalid) noexcept {
-  if (auto* const disk = memory_->parameters_disk()) {
-    disk->forget();
-  }
+  memory_->home_of_parameters().drop();
   for (auto& slot : pool_.slots()) {
     if (slot.flat && is_invalid(*slot.flat)) {
       pool_.unbind(slot);
@@ -212,8 +204,8 @@ void Parameters::drop_trainable() noexcept {
 }
 
 void Parameters::drop_all() {
-  for (auto* const disk : memory_->disks()) {
-    disk->forget();
+  for (auto* const offloaded : memory_->offloaded()) {
+    offloaded->forget();
   }
   drop([](FlatId) { return true; });
 }

@@ -28,9 +28,7 @@ class Parameters {
   /// those of what was read ahead before. Nothing, where it is gathered.
   void read_ahead(FlatId flat);
   /// Do reads run beside what comes before?
-  [[nodiscard]] bool reads_ahead() const noexcept {
-    return memory_->parameters_disk() != nullptr && memory_->request().offload_parameters.disk.reads_ahead;
-  }
+  [[nodiscard]] bool reads_ahead() const noexcept { return memory_->home_of_parameters().reads_ahead(); }
   /// Takes the slot away from `flat`, which is gathered and not pinned.
   void evict(FlatId flat) noexcept { pool_.unbind(*pool_.find(flat)); }
   /// Is a use of `flat`, which is gathered into a slot, open?
