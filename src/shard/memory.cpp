@@ -184,6 +184,10 @@ std::byte* Memory::conversion() const noexcept {
   return plan_.conversion < 0 ? nullptr : scratch_->data() + plan_.conversion;
 }
 
+std::byte* Memory::gather_scratch() const noexcept {
+  return plan_.gather < 0 ? nullptr : scratch_->data() + plan_.gather;
+}
+
 std::span<float const> Memory::block_sums() const noexcept {
   return {reinterpret_cast<float const*>(scratch_->data() + plan_.block_sums),
           static_cast<std::size_t>(plan_.block_sum_count)};

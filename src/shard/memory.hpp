@@ -70,6 +70,8 @@ class Memory {
   [[nodiscard]] std::byte* gradient_slots() const noexcept { return slots_->data() + plan_.gradient_slots; }
   /// Room for a bucket in the reduction dtype; null where nothing is converted.
   [[nodiscard]] std::byte* conversion() const noexcept;
+  /// For what travels in place of parameters; null where they travel as they are.
+  [[nodiscard]] std::byte* gather_scratch() const noexcept;
   /// Sums of squares of this rank's slices, of all flat units.
   [[nodiscard]] std::span<float const> block_sums() const noexcept;
   [[nodiscard]] StepMemory* step() const noexcept;

@@ -8,6 +8,7 @@
 
 #include "core/block_file.hpp"
 #include "device/kernels.hpp"
+#include "shard/gatherer.hpp"
 #include "shard/reducer.hpp"
 #include "shard/step_memory.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -247,6 +248,9 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
   plan.scalars = scratch.take(static_cast<std::int64_t>(sizeof(StepMemory)));
   if (auto const bytes = Reducer::scratch_bytes(request); bytes > 0) {
     plan.conversion = scratch.take(bytes);
+  }
+  if (auto const bytes = Gatherer::scratch_bytes(request); bytes > 0) {
+    plan.gather = scratch.take(bytes);
   }
   plan.comm_staging_bytes = request.comm_staging_bytes;
   plan.comm_staging = scratch.take(request.comm_staging_bytes);

@@ -104,6 +104,7 @@ struct MemoryPlan {
   std::int64_t block_sums = 0, block_sum_count = 0;  ///< fp32
   std::int64_t scalars = 0;                          ///< See StepMemory.
   std::int64_t conversion = -1;                      ///< A bucket in the reduction dtype; -1: not needed.
+  std::int64_t gather = -1;                          ///< See Gatherer::scratch_bytes(); -1: not needed.
   std::int64_t comm_staging = 0, comm_staging_bytes = 0;
   std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
   // slots

@@ -2,7 +2,6 @@
 #include "shard/parameters.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "zeroth/comm/flight_recorder.hpp"
 
@@ -16,7 +15,8 @@ Parameters::Parameters(Memory& memory)
       poison_{memory.request().poison},
       pool_{*memory.context().device, memory.request().parameter_slots, memory.parameter_slots(), bytes_of(dtype_)},
       gathers_done_{memory.context().device->make_event()},
-      carrier_{memory} {
+      carrier_{memory},
+      gatherer_{make_gatherer(memory)} {
   for (auto const flat : memory.layout().flats().ids()) {
     whole_.push_back(memory.parameters_whole(flat)
                          ? slot_of_its_own(*memory.context().device, memory.addresses(flat).parameters, flat)
@@ -28,7 +28,7 @@ Parameters::Parameters(Memory& memory)
         [this](Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
                device::Event& published) { publish_tile(tile, slices, bytes_of_each, updated, published); });
   }
-  trips_.reserve(std::max(std::size_t{2}, memory.flat_count()));
+  trips_.reserve(memory.flat_count());
 }
 
 Slot& Parameters::slot(FlatId flat) noexcept {
@@ -44,7 +44,6 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   if (slot == nullptr) {
     return false;
   }
-  auto const& unit = memory_->flat(flat);
   stream_->wait(*slot->free);
   stream_->wait(memory_->updated(flat));
   if (!published_.empty()) {
@@ -53,35 +52,9 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   if (poison_) {
     memory_->kernels().fill(*stream_, slot->data, pool_.slot_bytes(flat), 0xff);
   }
-  collect_shards(flat, slot->data);
-  {
-    device::SpanScope const span{*stream_, "gather", unit.name};
-    carrier_.run({"gather", purpose}, flat, trips_);
-  }
+  gatherer_->gather(flat, purpose, slot->data);
   stream_->record(*slot->ready);
   return true;
-}
-
-/// The trips of `flat` into `whole`. What is offloaded comes to its place there.
-void Parameters::collect_shards(FlatId flat, std::byte* whole) {
-  auto const& unit = memory_->flat(flat);
-  auto const& routes = memory_->routes(flat);
-  trips_.clear();
-  std::byte* source = memory_->addresses(flat).parameters;
-  std::array<std::byte*, 2> own{};
-  for (std::size_t i = 0; auto const* part : {&unit.trainable, &unit.frozen}) {
-    auto const& route = part == &unit.trainable ? routes.gather : routes.gather_frozen;
-    auto const held = route.hops.front().from;
-    Elements const to{whole, 0, dtype_};
-    own[i] = to.at(held);
-    if (held.count() > 0) {
-      trips_.push_back({&route, source == nullptr ? to : Elements{source, held.begin, dtype_}, to});
-      source += source == nullptr ? 0 : held.count() * bytes_of(dtype_);
-      whole += part->padded_count * bytes_of(dtype_);
-    }
-    ++i;
-  }
-  memory_->home_of_parameters(flat).bring(flat, *stream_, own[0], own[1]);
 }
 
 void Parameters::read_ahead(FlatId flat) {
