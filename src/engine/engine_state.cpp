@@ -26,7 +26,7 @@ namespace {
 
 /// A sum over ranks in fp16 must not overflow: every seed carries 1 / 2^ceil(log2 world), and the update takes it back.
 float prescale_for(shard::PlanRequest const& request, int world) noexcept {
-  return request.precision.reduce == Dtype::fp16 && !request.folds_into_sums
+  return request.settings.precision.reduce == Dtype::fp16 && !request.folds_into_sums
              ? 1.0F / static_cast<float>(std::bit_ceil(static_cast<unsigned>(world)))
              : 1.0F;
 }

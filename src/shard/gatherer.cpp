@@ -25,7 +25,7 @@ Gatherer::Gatherer(Memory& memory) : memory_{&memory}, carrier_{memory} { trips_
 void Gatherer::gather(FlatId flat, std::string_view purpose, std::byte* whole) {
   auto const& unit = memory_->flat(flat);
   auto const& routes = memory_->routes(flat);
-  auto const dtype = memory_->request().precision.compute;
+  auto const dtype = memory_->request().settings.precision.compute;
   auto& stream = memory_->stream(routes.gather.lane);
   auto* const frozen = whole + unit.trainable.padded_count * bytes_of(dtype);
   struct PartOnRoute {

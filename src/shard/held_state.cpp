@@ -44,7 +44,7 @@ void HeldState::edit(Range elements, OffloadedStates::Use const& use) const {
 }
 
 HeldState held_of_updated(Memory const& memory, FlatId flat, std::size_t state) {
-  auto const& precision = memory.request().precision;
+  auto const& precision = memory.request().settings.precision;
   if (state == 0 && !precision.has_master()) {  // the optimizer holds nothing that is not among the parameters
     auto const optimized = memory.optimized(flat);
     auto const before = optimized.begin - memory.held(memory.flat(flat).trainable, memory.parameters_of(flat)).begin;
@@ -60,7 +60,7 @@ HeldState held_of_updated(Memory const& memory, FlatId flat, std::size_t state) 
 HeldState held_of_parameters(Memory const& memory, FlatId flat, bool trainable) {
   auto const& unit = memory.flat(flat);
   auto const placement = memory.parameters_of(flat);
-  auto const dtype = memory.request().precision.compute;
+  auto const dtype = memory.request().settings.precision.compute;
   auto const rest = memory.home_of_parameters(flat).offloaded(flat, trainable);
   auto* const data = memory.addresses(flat).parameters;
   if (data == nullptr) {

@@ -12,7 +12,7 @@ namespace zeroth::shard {
 
 HostStates::HostStates(Parts parts, Memory const& memory)
     : OffloadedStates{std::move(parts)},
-      parameters_are_masters_{!memory.request().precision.has_master()},
+      parameters_are_masters_{!memory.request().settings.precision.has_master()},
       scalars_{device().allocate_host(sizeof(optim::StepScalars))},
       team_{device().holds_values() ? offload().host_threads : 1},
       begun_{device().make_event()},

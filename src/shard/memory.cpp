@@ -128,7 +128,7 @@ std::uint64_t Memory::transactions_hash() const noexcept {
 
 Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   auto const& at = plan_.flats[flat];
-  auto const& precision = request_.precision;
+  auto const& precision = request_.settings.precision;
   // Where the optimizer's elements begin in memory that holds the whole, and among the parameters.
   auto const own = optimized(flat).begin;
   auto const own_parameters =
@@ -156,7 +156,7 @@ Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
 
 optim::UpdateArgs Memory::update_args(FlatId flat, Range elements) const noexcept {
   auto const at = addresses(flat);
-  auto const& precision = request_.precision;
+  auto const& precision = request_.settings.precision;
   auto const from_first = [&](std::byte* data, Dtype dtype) {
     return data == nullptr ? nullptr : data + elements.begin * bytes_of(dtype);
   };
@@ -170,7 +170,7 @@ optim::UpdateArgs Memory::update_args(FlatId flat, Range elements) const noexcep
   args.parameter = from_first(at.updated_parameters, precision.compute);
   args.parameter_dtype = precision.compute;
   args.count = elements.count();
-  args.update = &request_.update;
+  args.update = &request_.settings.update;
   args.scalars = &step()->scalars;
   return args;
 }

@@ -18,7 +18,7 @@ ById<FlatId, StoredStates> stored_parameters(Layout const& layout, MemoryPlan co
     StoredStates states;
     if (auto const at = plan.flats[flat].parameters_on_disk; at >= 0) {
       auto const stored = slices_on_disk(layout.flats()[flat], request);
-      states.front() = {at,           0,      bytes_of(request.precision.compute),
+      states.front() = {at,           0,      bytes_of(request.settings.precision.compute),
                         "parameters", stored, stored.slices > 1 ? place - request.places.first_replica(place) : 0};
     }
     all.push_back(std::move(states));
@@ -42,7 +42,7 @@ OffloadedParameters::OffloadedParameters(device::Device& device, Layout const& l
       plan_{&plan},
       request_{&request},
       gathers_{device, plan.parameters_disk.gather_buffers},
-      most_in_buffer_{plan.parameters_disk.tile_bytes / bytes_of(request.precision.compute)},
+      most_in_buffer_{plan.parameters_disk.tile_bytes / bytes_of(request.settings.precision.compute)},
       gather_waits_{device.make_stream("compute", device::Overlap::off)} {
   for (auto const flat : layout.flats().ids()) {
     written_.push_back(has(flat) ? device.make_event() : nullptr);
@@ -90,7 +90,7 @@ OffloadedParameters::Piece OffloadedParameters::piece(FlatId flat, std::int64_t 
 
 void OffloadedParameters::read_piece(FlatId flat, std::int64_t number) {
   auto const [trainable, elements] = piece(flat, number);
-  auto const bytes = whole_blocks(elements.count() * bytes_of(request_->precision.compute));
+  auto const bytes = whole_blocks(elements.count() * bytes_of(request_->settings.precision.compute));
   close_window();
   if (number == 0) {
     reads().wait(*written_[flat]);
@@ -127,7 +127,7 @@ void OffloadedParameters::bring(FlatId flat, device::Stream& stream, std::byte* 
     drop();
     read_ahead(flat);
   }
-  auto const element_bytes = bytes_of(request_->precision.compute);
+  auto const element_bytes = bytes_of(request_->settings.precision.compute);
   for (std::int64_t number = 0; number < pieces(flat).all(); ++number) {
     read_more();
     auto const part = piece(flat, number);
@@ -150,14 +150,14 @@ void OffloadedParameters::await(FlatId flat) { gather_waits_->wait(*arrived_[fla
 /// Where parameters are the masters, they come from the disk. Otherwise they are rounded anew.
 void OffloadedParameters::acquire(optim::UpdateArgs& args) {
   rounded_ = acquire_tile().front();
-  args.master = request_->precision.has_master() ? args.master : rounded_;
+  args.master = request_->settings.precision.has_master() ? args.master : rounded_;
 }
 
 /// Whether the update was skipped or not.
 void OffloadedParameters::round(optim::UpdateArgs const& args) {
-  if (request_->precision.has_master()) {
+  if (request_->settings.precision.has_master()) {
     auto& of_device = SwappedStates::device();
-    of_device.kernels().convert(of_device.compute(), rounded_, request_->precision.compute, args.master,
+    of_device.kernels().convert(of_device.compute(), rounded_, request_->settings.precision.compute, args.master,
                                 args.master_dtype, args.count);
   }
 }

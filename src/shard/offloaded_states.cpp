@@ -59,7 +59,7 @@ std::int64_t bytes_in(std::span<device::StoredPiece const> pieces) noexcept {
 
 ById<FlatId, StoredStates> stored_states(MemoryPlan const& plan, PlanRequest const& request) {
   std::vector<std::string> names{"master"};
-  for (auto const& state : optim::states_of(request.update.rule)) {
+  for (auto const& state : optim::states_of(request.settings.update.rule)) {
     names.push_back(state.name);
   }
   ById<FlatId, StoredStates> all;
@@ -67,7 +67,7 @@ ById<FlatId, StoredStates> stored_states(MemoryPlan const& plan, PlanRequest con
     StoredStates states;
     for (std::size_t k = 0; k < states.size(); ++k) {
       if (at.on_disk[k] >= 0) {
-        auto const bytes = bytes_of(k == 0 ? request.precision.master : request.precision.states);
+        auto const bytes = bytes_of(k == 0 ? request.settings.precision.master : request.settings.precision.states);
         states[k] = {at.on_disk[k], at.in_memory_count, bytes, names[k]};
       }
     }

@@ -41,7 +41,7 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
       results_{::new (host_->data()) StepResults{}},
       in_memory_{*memory.context().device},
       decided_{memory.context().device->make_event()} {
-  auto const& rule = memory.request().update.rule;
+  auto const& rule = memory.request().settings.update.rule;
   ZEROTH_EXPECTS(memory.kernels().runs(rule),
                  fmt::format("the rule \"{}\" is the program's own, which {} does not run: it is for CPUs",
                              optim::name_of(rule), memory.context().device->name()));
@@ -88,13 +88,13 @@ void Optimizer::cut_stretches() {
 /// Memory is allocated with zeros, which padding keeps, and a disk has zeros too.
 void Optimizer::begin_states() {
   constexpr std::int64_t most = 1 << 16;
-  auto const states = optim::states_of(memory_->request().update.rule);
+  auto const states = optim::states_of(memory_->request().settings.update.rule);
   if (std::ranges::all_of(states, [](auto const& state) { return state.initial == 0; })) {
     return;
   }
   auto& kernels = memory_->kernels();
   auto& compute = memory_->compute();
-  auto const dtype = memory_->request().precision.states;
+  auto const dtype = memory_->request().settings.precision.states;
   auto const piece = memory_->context().device->allocate_host(most * bytes_of(Dtype::fp32));
   auto* const values = reinterpret_cast<float*>(piece->data());
   auto const fill = [&](std::byte* data, std::int64_t /*first*/, std::int64_t count) {

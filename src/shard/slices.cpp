@@ -18,7 +18,7 @@ std::vector<OwnSlice> Slices::trainable(FlatId flat) const {
     slices.push_back({held_of_updated(*memory_, flat, slices.size()).part(before, part.shard_count), std::move(name)});
   };
   add("master");
-  for (auto const& state : optim::states_of(memory_->request().update.rule)) {
+  for (auto const& state : optim::states_of(memory_->request().settings.update.rule)) {
     add(state.name);
   }
   return slices;
@@ -51,14 +51,14 @@ void Slices::round_master(FlatId flat, HeldState const& master) {
 
 void Slices::spread() {
   auto const& request = memory_->request();
-  bool const has_master = request.precision.has_master();
+  bool const has_master = request.settings.precision.has_master();
   for (auto const flat : memory_->layout().flats().ids()) {
     if (auto const own = trainable(flat); !own.empty() && has_master) {
       round_master(flat, own.front());
     }
   }
   memory_->compute().synchronize();
-  auto const states = static_cast<std::size_t>(optim::state_count(request.update.rule));
+  auto const states = static_cast<std::size_t>(optim::state_count(request.settings.update.rule));
   for (auto const flat : memory_->layout().flats().ids()) {
     auto const& unit = memory_->flat(flat);
     auto const placement = memory_->parameters_of(flat);

@@ -74,7 +74,7 @@ void Values::write(Copy const& copy, std::int64_t first, std::span<float const> 
 void Values::store(ParamId param, std::int64_t first, std::span<float const> values) {
   auto const& [flat, trainable, in_part, offset] = memory_->layout().location(param);
   write(compute_copy(flat, trainable), in_part + first, values);
-  if (trainable && memory_->request().precision.has_master()) {
+  if (trainable && memory_->request().settings.precision.has_master()) {
     write(masters(flat), in_part + first, values);
   }
   memory_->compute().synchronize();
@@ -110,7 +110,7 @@ bool Values::holds(Placement placement) const noexcept {
 std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std::span<std::byte> piece) {
   auto& compute = memory_->compute();
   auto const& unit = memory_->flat(flat);
-  auto const& [precision, placements] = std::tie(memory_->request().precision, memory_->request().placements);
+  auto const& [precision, placements] = std::tie(memory_->request().settings.precision, memory_->request().placements);
   LaneHash hash;
   auto const add = [&](HeldState const& held, std::int64_t elements) {
     held.look({0, elements}, [&](std::byte const* data, std::int64_t /*first*/, std::int64_t count) {
@@ -132,7 +132,7 @@ std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std:
     }
   }
   if (placements.optimizer == placement) {
-    auto const kept = static_cast<std::size_t>(optim::state_count(memory_->request().update.rule));
+    auto const kept = static_cast<std::size_t>(optim::state_count(memory_->request().settings.update.rule));
     auto const end = states == States::with ? 1 + kept : 1;
     for (std::size_t state = precision.has_master() ? 0 : 1; state < end; ++state) {
       add(held_of_updated(*memory_, flat, state), memory_->optimized(flat).count());

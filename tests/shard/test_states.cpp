@@ -186,9 +186,9 @@ TEST_CASE("memory: what a unit has is where the plan puts it, from the first byt
   };
   CHECK(on_two_ranks(body, whole ? Placements{Placement::whole, Placement::whole, Placement::shard} : all_sharded,
                      [&](shard::PlanRequest& request) {
-                       request.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
-                       request.sums_micro_steps = sums;
-                       request.poison = poison;
+                       request.settings.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
+                       request.settings.sums_micro_steps = sums;
+                       request.settings.poison = poison;
                      }) == nothing);
 }
 
