@@ -81,7 +81,7 @@ class ParameterHome {
   /// All of `flat` has been released.
   virtual void note_updated(FlatId /*flat*/) {}
   /// How ranks that each update a slice of what they hold hand it to each other, where that is done by tiles.
-  virtual void set_publish(Publish /*publish*/) {}
+  virtual void set_publish(Publish const& /*publish*/) {}
 };
 
 }  // namespace zeroth::shard

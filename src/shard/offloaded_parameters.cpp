@@ -42,63 +42,51 @@ OffloadedParameters::OffloadedParameters(device::Device& device, Layout const& l
       plan_{&plan},
       request_{&request},
       gathers_{device, plan.parameters_disk.gather_buffers},
-      most_in_buffer_{plan.parameters_disk.tile_bytes / bytes_of(request.settings.precision.compute)},
       gather_waits_{device.make_stream("compute", device::Overlap::off)} {
   for (auto const flat : layout.flats().ids()) {
+    pieces_.push_back(has(flat) ? cut(flat) : std::vector<Piece>{});
     written_.push_back(has(flat) ? device.make_event() : nullptr);
     arrived_.push_back(has(flat) ? device.make_event() : nullptr);
   }
   ahead_.reserve(layout.flats().size());
 }
 
-/// Elements.
-std::int64_t OffloadedParameters::frozen_held(FlatId flat) const noexcept {
-  return held(unit(flat).frozen, request_->placements.parameters, request_->places, 0).count();
-}
-
-/// Of the first element of a part.
-std::int64_t OffloadedParameters::first_of(FlatId flat, bool trainable) const noexcept {
-  return trainable ? 0 : frozen_on_disk(unit(flat), *request_);
-}
-
 OnDisk OffloadedParameters::offloaded(FlatId flat, bool trainable) noexcept {
-  return has(flat) ? OnDisk{this, flat, 0, first_of(flat, trainable)} : OnDisk{};
+  return has(flat) ? OnDisk{this, flat, 0, trainable ? 0 : frozen_on_disk(unit(flat), *request_)} : OnDisk{};
 }
 
 std::byte* OffloadedParameters::gather_buffer(std::int64_t piece) const noexcept {
   return window_memory(DiskPlan::windows).data() + gathers_.buffer(piece) * plan_->parameters_disk.tile_bytes;
 }
 
-OffloadedParameters::Pieces OffloadedParameters::pieces(FlatId flat) const noexcept {
+/// Each slice by itself, then what is frozen.
+std::vector<OffloadedParameters::Piece> OffloadedParameters::cut(FlatId flat) const {
+  auto const most = plan_->parameters_disk.tile_bytes / bytes_of(request_->settings.precision.compute);
   auto const stored = slices_on_disk(unit(flat), *request_);
-  auto const count = [&](std::int64_t elements) { return (elements + most_in_buffer_ - 1) / most_in_buffer_; };
-  return {stored.slices * count(stored.count), count(frozen_held(flat))};
-}
-
-OffloadedParameters::Piece OffloadedParameters::piece(FlatId flat, std::int64_t number) const noexcept {
-  auto const trainable = pieces(flat).trainable;
-  if (number >= trainable) {
-    auto const begin = (number - trainable) * most_in_buffer_;
-    return {false, {begin, std::min(begin + most_in_buffer_, frozen_held(flat))}};
+  std::vector<Piece> pieces;
+  auto const add = [&](bool trainable, std::int64_t first, std::int64_t end) {
+    for (; first < end; first += most) {
+      pieces.push_back({trainable, {first, std::min(first + most, end)}});
+    }
+  };
+  for (int slice = 0; slice < stored.slices; ++slice) {
+    add(true, slice * stored.count, (slice + 1) * stored.count);
   }
-  auto const stored = slices_on_disk(unit(flat), *request_);
-  auto const of_slice = trainable / stored.slices;
-  auto const slice = number / of_slice * stored.count;
-  auto const begin = slice + number % of_slice * most_in_buffer_;
-  return {true, {begin, std::min(begin + most_in_buffer_, slice + stored.count)}};
+  add(false, 0, held(unit(flat).frozen, request_->placements.parameters, request_->places, 0).count());
+  return pieces;
 }
 
-void OffloadedParameters::read_piece(FlatId flat, std::int64_t number) {
-  auto const [trainable, elements] = piece(flat, number);
+void OffloadedParameters::read_piece(FlatId flat, std::size_t number) {
+  auto const& [trainable, elements] = pieces_[flat][number];
   auto const bytes = whole_blocks(elements.count() * bytes_of(request_->settings.precision.compute));
   close_window();
   if (number == 0) {
     reads().wait(*written_[flat]);
   }
-  device::StoredPiece const from{stored(flat, 0, first_of(flat, trainable) + elements.begin),
+  device::StoredPiece const from{stored(flat, 0, offloaded(flat, trainable).first + elements.begin),
                                  {gather_buffer(gathers_.filled()), static_cast<std::size_t>(bytes)}};
   gathers_.fill(reads(), [&] { read(unit(flat).name, {&from, 1}); });
-  if (number + 1 == pieces(flat).all()) {
+  if (number + 1 == pieces_[flat].size()) {
     reads().record(*arrived_[flat]);
   }
 }
@@ -107,7 +95,7 @@ bool OffloadedParameters::read_more() {
   if (ahead_.empty()) {
     return true;
   }
-  auto const all = pieces(ahead_.back()).all();
+  auto const all = pieces_[ahead_.back()].size();
   for (; pieces_of_last_ < all && gathers_.has_room(); ++pieces_of_last_) {
     read_piece(ahead_.back(), pieces_of_last_);
   }
@@ -128,13 +116,11 @@ void OffloadedParameters::bring(FlatId flat, device::Stream& stream, std::byte* 
     read_ahead(flat);
   }
   auto const element_bytes = bytes_of(request_->settings.precision.compute);
-  for (std::int64_t number = 0; number < pieces(flat).all(); ++number) {
+  for (auto const& [is_trainable, elements] : pieces_[flat]) {
     read_more();
-    auto const part = piece(flat, number);
     gathers_.acquire(stream);
-    SwappedStates::device().kernels().copy(stream,
-                                           (part.trainable ? trainable : frozen) + part.elements.begin * element_bytes,
-                                           gather_buffer(gathers_.released()), part.elements.count() * element_bytes);
+    SwappedStates::device().kernels().copy(stream, (is_trainable ? trainable : frozen) + elements.begin * element_bytes,
+                                           gather_buffer(gathers_.released()), elements.count() * element_bytes);
     gathers_.release(stream);
   }
   ahead_.erase(ahead_.begin());

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "shard/home.hpp"
@@ -39,7 +38,7 @@ class OffloadedParameters final : public SwappedStates, public ParameterHome {
   void round(optim::UpdateArgs const& args) override;
   void release() override { SwappedStates::release(); }
   void note_updated(FlatId flat) override { writes().record(*written_[flat]); }
-  void set_publish(Publish publish) override { set_tile_publish(std::move(publish)); }
+  void set_publish(Publish const& publish) override { set_tile_publish(publish); }
 
   /// Of updates, and of the compute stream's waits for gathers.
   [[nodiscard]] double held_up_ms() const override;
@@ -50,27 +49,19 @@ class OffloadedParameters final : public SwappedStates, public ParameterHome {
     bool trainable = true;
     Range elements;
   };
-  /// How many there are of a flat unit's parts.
-  struct Pieces {
-    std::int64_t trainable = 0, frozen = 0;
-    [[nodiscard]] std::int64_t all() const noexcept { return trainable + frozen; }
-  };
-  [[nodiscard]] std::int64_t frozen_held(FlatId flat) const noexcept;
-  [[nodiscard]] std::int64_t first_of(FlatId flat, bool trainable) const noexcept;
-  [[nodiscard]] Pieces pieces(FlatId flat) const noexcept;
-  [[nodiscard]] Piece piece(FlatId flat, std::int64_t number) const noexcept;
+  [[nodiscard]] std::vector<Piece> cut(FlatId flat) const;
   [[nodiscard]] std::byte* gather_buffer(std::int64_t piece) const noexcept;
   /// Reads of the flat unit that was begun last until all buffers are full. True if nothing of it is left.
   bool read_more();
-  void read_piece(FlatId flat, std::int64_t number);
+  void read_piece(FlatId flat, std::size_t number);
 
   MemoryPlan const* plan_;
   PlanRequest const* request_;
   std::byte* rounded_ = nullptr;  // the tile that was acquired
   SwapQueue gathers_;
-  std::int64_t most_in_buffer_;      // elements
-  std::vector<FlatId> ahead_;        // begun and not brought; all pieces of all but the last are read
-  std::int64_t pieces_of_last_ = 0;  // that are read
+  ById<FlatId, std::vector<Piece>> pieces_;
+  std::vector<FlatId> ahead_;       // begun and not brought; all pieces of all but the last are read
+  std::size_t pieces_of_last_ = 0;  // that are read
   ById<FlatId, std::unique_ptr<device::Event>> written_, arrived_;
   std::unique_ptr<device::Stream> gather_waits_;  // the compute stream, whose waits for pieces are counted too
 };

@@ -2,6 +2,7 @@
 #include "shard/swapped_states.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/block_file.hpp"
 

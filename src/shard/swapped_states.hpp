@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "shard/offloaded_states.hpp"
@@ -27,7 +26,7 @@ class SwappedStates : public OffloadedStates {
   /// Where the states of the next tile are, in the compute stream's order, until release().
   [[nodiscard]] std::array<std::byte*, most_updated> acquire_tile();
   /// Where states are stored as slices of several ranks: called by release(), before all of them are written.
-  void set_tile_publish(Publish publish) { publish_ = std::move(publish); }
+  void set_tile_publish(Publish const& publish) { publish_ = publish; }
 
  private:
   enum class Of : bool { own, all };
