@@ -16,7 +16,7 @@ struct Source {
   std::byte const* data = nullptr;  ///< Null: on `disk`, from `stored` on.
   std::int64_t bytes = 0;
   std::string_view unit;
-  shard::DiskStates const* disk = nullptr;
+  shard::OffloadedStates const* disk = nullptr;
   device::Stored stored = {};
 };
 

@@ -26,7 +26,7 @@ std::int64_t staging_bytes(bool host_holds_states, std::int64_t buffer_bytes) no
   return std::max(buffer_bytes / piece_bytes, std::int64_t{2}) * piece_bytes;
 }
 
-Saver::Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard::DiskStates* const> disks)
+Saver::Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard::OffloadedStates* const> disks)
     : device_{device},
       lends_{buffer_bytes == 0 && device.has_host_memory()},
       pool_bytes_{checkpoint::staging_bytes(device.has_host_memory(), buffer_bytes)},

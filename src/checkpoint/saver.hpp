@@ -21,7 +21,7 @@
 #include "checkpoint/hashes.hpp"
 #include "core/block_file.hpp"
 #include "core/ordered_thread.hpp"
-#include "shard/disk_states.hpp"
+#include "shard/offloaded_states.hpp"
 #include "zeroth/checkpoint/contents.hpp"
 #include "zeroth/device/device.hpp"
 
@@ -50,7 +50,7 @@ class Saver {
 
   /// `buffer_bytes` of memory for pieces on their way to the disk, at least two of them; 0: see staging_bytes().
   /// `disks` have the sources that are on any. The memory is taken on the thread, by the first write().
-  Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard::DiskStates* const> disks);
+  Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard::OffloadedStates* const> disks);
   Saver(Saver const&) = delete;
   Saver& operator=(Saver const&) = delete;
   ~Saver();  ///< Waits for what is under way, which it cancels; a commit that has not begun is left out.
@@ -92,7 +92,7 @@ class Saver {
   std::atomic<std::int64_t> held_{0};
   std::unique_ptr<device::Event> begun_;
   std::unique_ptr<device::Stream> stream_;
-  std::unordered_map<shard::DiskStates const*, shard::DiskWindow> windows_;
+  std::unordered_map<shard::OffloadedStates const*, shard::DiskWindow> windows_;
   std::atomic<bool> cancelled_{false};
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -110,7 +110,7 @@ class Contract {
     auto const dtype = collective_.dtype;
     bool const floating = dtype == Dtype::fp32 || dtype == Dtype::bf16 || dtype == Dtype::fp16;
     ZEROTH_EXPECTS(collective_.operation == Operation::reduce_scatter && collective_.reduce == Reduce::sum &&
-                       floating && communicator_.transport() != Transport::nccl,
+                       floating && traits_of(communicator_.transport()).reduces_in_order,
                    say("sums is given; it is for reduce_scatter by sum of fp32, bf16 or fp16 on 'local', 'mpi' and "
                        "'tcp'"));
     ZEROTH_EXPECTS(collective_.output == nullptr, say("sums and output are given; the sum goes to one of them"));
@@ -221,8 +221,7 @@ void check(CommOptions const& options) {
 std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int64_t largest_count) {
   ZEROTH_EXPECTS(world > 0, fmt::format("staging of a world of {} ranks", world));
   ZEROTH_EXPECTS(largest_count >= 0, fmt::format("staging for {} elements", largest_count));
-  bool const stages = transport == Transport::mpi || transport == Transport::tcp;
-  return stages ? host_staging_bytes(world, dtype, largest_count) : 0;
+  return traits_of(transport).stages ? host_staging_bytes(world, dtype, largest_count) : 0;
 }
 
 void Communicator::submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {

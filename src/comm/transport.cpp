@@ -5,39 +5,29 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
-namespace {
-
-struct Named {
-  Transport transport;
-  std::string_view name;
-};
-constexpr std::array table{Named{Transport::local, "local"}, Named{Transport::mpi, "mpi"},
-                           Named{Transport::nccl, "nccl"}, Named{Transport::tcp, "tcp"}};
-
-}  // namespace
 
 std::string_view name_of(Transport transport) noexcept {
-  auto const found =
-      std::find_if(table.begin(), table.end(), [transport](Named const& each) { return each.transport == transport; });
-  return found == table.end() ? "?" : found->name;
+  auto const found = std::find_if(transport_table.begin(), transport_table.end(),
+                                  [transport](TransportTraits const& each) { return each.transport == transport; });
+  return found == transport_table.end() ? "?" : found->name;
 }
 
 std::vector<std::string> transport_names() {
   std::vector<std::string> names;
-  std::transform(table.begin(), table.end(), std::back_inserter(names),
-                 [](Named const& each) { return std::string{each.name}; });
+  std::transform(transport_table.begin(), transport_table.end(), std::back_inserter(names),
+                 [](TransportTraits const& each) { return std::string{each.name}; });
   return names;
 }
 
 Transport transport_named(std::string_view name) {
-  auto const found = std::find_if(table.begin(), table.end(), [name](Named const& each) { return each.name == name; });
-  if (found == table.end()) {
+  auto const found = std::find_if(transport_table.begin(), transport_table.end(),
+                                  [name](TransportTraits const& each) { return each.name == name; });
+  if (found == transport_table.end()) {
     throw ConfigError{fmt::format("transport is \"{}\"; allowed are {}", name, fmt::join(transport_names(), ", "))};
   }
   return found->transport;

@@ -46,7 +46,7 @@ void check_types(Config const& config, Dtype compute, Dtype gradient) {
 /// Of states that are offloaded.
 std::int64_t bytes_in(EngineState const& engine, shard::Tier tier) {
   std::int64_t bytes = 0;
-  for (auto const* const states : engine.manager->memory.disks()) {
+  for (auto const* const states : engine.manager->memory.offloaded()) {
     bytes += states->tier() == tier ? states->bytes_taken() : 0;
   }
   return bytes;

@@ -50,7 +50,7 @@ Checkpoints::Checkpoints(detail::EngineState& engine)
     : engine_{engine},
       arrangement_{checkpoint::arrange(*engine.manager, engine.share.stage() * engine.exchange().world(),
                                        engine.whole().world())},
-      saver_{*engine.device, engine.settings().checkpoint.buffer_bytes, engine.manager->memory.disks()} {
+      saver_{*engine.device, engine.settings().checkpoint.buffer_bytes, engine.manager->memory.offloaded()} {
   if (engine.stages) {
     of_stages_ = gather_contents(arrangement_.contents, engine.exchange(), engine.whole());
   }
@@ -99,7 +99,7 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
   };
   save_ = std::move(save);
   std::vector<device::Event const*> on_disks;
-  for (auto* const disk : engine_.manager->memory.disks()) {
+  for (auto* const disk : engine_.manager->memory.offloaded()) {
     on_disks.push_back(&disk->written());
   }
   saver_.write({.path = save_->partial / checkpoint::file_name(place),

@@ -26,7 +26,7 @@ namespace {
 
 /// A sum over ranks in fp16 must not overflow: every seed carries 1 / 2^ceil(log2 world), and the update takes it back.
 float prescale_for(shard::PlanRequest const& request, int world) noexcept {
-  return request.precision.reduce == Dtype::fp16 && !request.folds_into_sums
+  return request.settings.precision.reduce == Dtype::fp16 && !request.folds_into_sums
              ? 1.0F / static_cast<float>(std::bit_ceil(static_cast<unsigned>(world)))
              : 1.0F;
 }
@@ -193,7 +193,7 @@ void EngineState::expect_room() const {
     return;
   }
   auto const plan = shard::plan_memory(blueprint.layout, blueprint.request);
-  bool const in_one_process = job->communicator->transport() == comm::Transport::local;
+  bool const in_one_process = comm::traits_of(job->communicator->transport()).ranks == comm::RankKind::threads;
   if (auto const short_of = engine::shortage(plan, settings(), rooms_, in_one_process); !short_of.empty()) {
     throw ConfigError{short_of};
   }
@@ -283,22 +283,16 @@ void EngineState::tell_user(Config const& config) const {
   if (auto const why = engine::ranks_note(blueprint); !why.empty()) {
     logger().info("{}on another number of ranks the same global batch has other roundings: {}", rank_prefix(), why);
   }
-  auto const& memory = manager->memory;
-  auto const* const of_parameters = memory.parameters_disk() == nullptr ? nullptr : &memory.parameters_disk()->states();
-  for (auto const& warning :
-       {engine::prefetch_warning(blueprint), engine::sum_warning(settings()), engine::two_level_note(settings()),
-        crossing_, disk_warning("offload_optimizer", memory.disk()), disk_warning("offload_param", of_parameters)}) {
+  std::vector<std::string> warnings{engine::prefetch_warning(blueprint), engine::sum_warning(settings()),
+                                    engine::two_level_note(settings()), crossing_};
+  for (auto const* const offloaded : manager->memory.offloaded()) {
+    warnings.push_back(offloaded->warning());
+  }
+  for (auto const& warning : warnings) {
     if (!warning.empty()) {
       logger().warn("{}{}", rank_prefix(), warning);
     }
   }
-}
-
-/// About the file systems that states are on.
-std::string EngineState::disk_warning(std::string_view section, shard::DiskStates const* disk) {
-  return disk == nullptr || disk->warning().empty()
-             ? std::string{}
-             : fmt::format("{} (zero_optimization.{}.nvme_path)", disk->warning(), section);
 }
 
 EngineState::~EngineState() {
@@ -399,15 +393,11 @@ engine::Meters EngineState::meters() const {
   engine::Meters now;
   now.now = device->now();
   now.waited_ms = device->compute().waited_ms() + gather_stream->host_ms() + reduce_stream->host_ms();
-  auto const add = [&](auto const* offloaded) {
-    if (offloaded != nullptr) {
-      now.io_ms += offloaded->held_up_ms();
-      now.disks.read_bytes += offloaded->traffic().read_bytes;
-      now.disks.written_bytes += offloaded->traffic().written_bytes;
-    }
-  };
-  add(manager->memory.disk());
-  add(manager->memory.parameters_disk());
+  for (auto const* const offloaded : manager->memory.offloaded()) {
+    now.io_ms += offloaded->held_up_ms();
+    now.disks.read_bytes += offloaded->traffic().read_bytes;
+    now.disks.written_bytes += offloaded->traffic().written_bytes;
+  }
   now.save_ms = checkpoints ? checkpoints->waited_ms() : 0;
   now.gathered = traffic.gathered;
   now.reduced = traffic.reduced;

@@ -137,7 +137,6 @@ class EngineState {
   void end_streams() noexcept;
   void agree(Config const& config);
   void tell_user(Config const& config) const;
-  [[nodiscard]] static std::string disk_warning(std::string_view section, shard::DiskStates const* disk);
 
   int exceptions_at_start_;
   std::string crossing_;  // a warning, or empty

@@ -29,8 +29,8 @@ std::int64_t staging_bytes(shard::Layout const& layout, shard::PlanRequest const
   std::int64_t most = 0;
   for (auto const& flat : layout.flats()) {
     for (auto const& hop : shard::routes_of(flat, request, 0).sum.hops) {
-      most = std::max(most, comm::staging_bytes(transport, request.places.size(hop.axes), request.precision.reduce,
-                                                hop.from.count()));
+      most = std::max(most, comm::staging_bytes(transport, request.places.size(hop.axes),
+                                                request.settings.precision.reduce, hop.from.count()));
     }
   }
   return most;
@@ -62,7 +62,7 @@ int ranks_of_stage(Config const& config, int world) {
 }
 
 std::string refused_pipeline(Settings const& settings, comm::Transport transport, DeviceKind device) {
-  if (settings.pipeline.stages == 1 || (transport != comm::Transport::nccl && device == DeviceKind::cpu)) {
+  if (settings.pipeline.stages == 1 || (comm::traits_of(transport).on_host && device == DeviceKind::cpu)) {
     return {};
   }
   return fmt::format(
@@ -94,17 +94,14 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
   auto limits = pipeline.sweeps.empty() ? stage::limits_of(layout, settings)
                                         : stage::limits_of(layout, settings, pipeline.sweeps);
   shard::PlanRequest request;
+  request.settings = settings;
   request.placements = stage::placements_for(settings);
   request.places = stage::places_for(settings);
   request.sums_by_groups = stage::sums_by_groups(settings);
-  request.precision = settings.precision;
-  request.update = settings.update;
   request.several_reductions =
       settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::every_micro_step;
-  request.sums_micro_steps = settings.sums_micro_steps;
-  request.replays = settings.replay_every > 0;
-  request.folds_into_sums = options.transport != comm::Transport::nccl && !request.sums_by_groups &&
-                            !request.sums_micro_steps && settings.precision.accumulate == Dtype::fp32;
+  request.folds_into_sums = comm::traits_of(options.transport).reduces_in_order && !request.sums_by_groups &&
+                            !request.settings.sums_micro_steps && settings.precision.accumulate == Dtype::fp32;
   request.parameter_slots = limits.parameter_slots;
   request.gradient_slots = limits.gradient_slots;
   auto const bucket_limit = limits.bucket_units == std::numeric_limits<int>::max()
@@ -112,7 +109,6 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
                                 : std::min(limits.bucket_count, most_in_slots(limits.bucket_units, largest_here));
   request.largest_bucket_count = stage::Buckets::largest_count(layout, bucket_limit);
   request.comm_staging_bytes = staging_bytes(layout, request, options.transport);
-  request.poison = settings.poison;
   request.offload = stage::offload_for(settings, options.device == DeviceKind::cpu);
   request.offload_parameters = stage::parameter_offload_for(settings);
   return {std::move(settings), std::move(layout), std::move(limits), std::move(request), std::move(pipeline)};
@@ -169,7 +165,7 @@ std::string two_level_note(Settings const& settings) {
 }
 
 std::string refused_same_bits(Settings const& settings, comm::Transport transport) {
-  return settings.same_bits_at_any_ranks && transport == comm::Transport::nccl
+  return settings.same_bits_at_any_ranks && !comm::traits_of(transport).reduces_in_order
              ? "zeroth.same_bits_at_any_ranks is true: NCCL adds ranks up in an order of its own; set it to false, or "
                "train over local, mpi or tcp"
              : "";

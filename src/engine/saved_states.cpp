@@ -155,7 +155,7 @@ std::vector<std::string> misfits(Record const& record, Share const& whole, shard
   });
   wrong.insert(wrong.end(), of_states.begin(), of_states.end());
   if (wrong.empty()) {
-    check_optimizer(record, manager.memory.request().update.rule, wrong);
+    check_optimizer(record, manager.memory.request().settings.update.rule, wrong);
   }
   return wrong;
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "shard/host_states.hpp"
+#include "shard/swapped_states.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::shard {
@@ -38,14 +40,7 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
       throw PeerError{*failure};
     }
   };
-  if (plan_.disk.bytes > 0) {
-    disk_ = std::make_unique<DiskStates>(*context.device, *context.layout, plan_.disk, request_.offload,
-                                         stored_states(plan_, request_), job_goes_on);
-  }
-  if (plan_.parameters_disk.bytes > 0) {
-    parameters_disk_ =
-        std::make_unique<DiskParameters>(*context.device, *context.layout, plan_, request_, place(), job_goes_on);
-  }
+  offload(job_goes_on);
   // Transactions of one stream run one after another, whichever communicator they are on.
   std::span const staging{scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)};
   for (auto const lane : {Lane::gather, Lane::reduce}) {
@@ -59,6 +54,29 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
         transactions_.emplace_back(*communicator);
       }
     }
+  }
+}
+
+void Memory::offload(std::function<void()> const& check) {
+  if (plan_.disk.bytes > 0) {
+    OffloadedStates::Parts parts{.device = context_.device,
+                                 .layout = context_.layout,
+                                 .plan = &plan_.disk,
+                                 .offload = &request_.offload,
+                                 .states = stored_states(plan_, request_),
+                                 .check = check,
+                                 .section = "offload_optimizer"};
+    if (plan_.disk.host_tiles >= 0) {
+      offloaded_states_ = std::make_unique<HostStates>(std::move(parts), *this);
+    } else {
+      offloaded_states_ = std::make_unique<SwappedStates>(std::move(parts));
+    }
+    offloaded_.push_back(offloaded_states_.get());
+  }
+  if (plan_.parameters_disk.bytes > 0) {
+    offloaded_parameters_ =
+        std::make_unique<OffloadedParameters>(*context_.device, *context_.layout, plan_, request_, place(), check);
+    offloaded_.push_back(offloaded_parameters_.get());
   }
 }
 
@@ -110,7 +128,7 @@ std::uint64_t Memory::transactions_hash() const noexcept {
 
 Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   auto const& at = plan_.flats[flat];
-  auto const& precision = request_.precision;
+  auto const& precision = request_.settings.precision;
   // Where the optimizer's elements begin in memory that holds the whole, and among the parameters.
   auto const own = optimized(flat).begin;
   auto const own_parameters =
@@ -136,19 +154,38 @@ Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   return result;
 }
 
-std::vector<DiskStates*> Memory::disks() const {
-  std::vector<DiskStates*> all;
-  if (disk_ != nullptr) {
-    all.push_back(disk_.get());
-  }
-  if (parameters_disk_ != nullptr) {
-    all.push_back(&parameters_disk_->states());
-  }
-  return all;
+optim::UpdateArgs Memory::update_args(FlatId flat, Range elements) const noexcept {
+  auto const at = addresses(flat);
+  auto const& precision = request_.settings.precision;
+  auto const from_first = [&](std::byte* data, Dtype dtype) {
+    return data == nullptr ? nullptr : data + elements.begin * bytes_of(dtype);
+  };
+  optim::UpdateArgs args;
+  args.master = from_first(at.master, precision.master);
+  args.master_dtype = precision.master;
+  std::ranges::copy(at.states, args.states.begin());
+  args.states_dtype = precision.states;
+  args.gradient = from_first(at.reduced, at.reduced_dtype);
+  args.gradient_dtype = at.reduced_dtype;
+  args.parameter = from_first(at.updated_parameters, precision.compute);
+  args.parameter_dtype = precision.compute;
+  args.count = elements.count();
+  args.update = &request_.settings.update;
+  args.scalars = &step()->scalars;
+  return args;
+}
+
+std::vector<optim::Segment> Memory::segments_of(FlatId flat, Range elements) const {
+  auto const first = optimized(flat).begin;
+  return segments(model(), this->flat(flat).trainable, {first + elements.begin, first + elements.end});
 }
 
 std::byte* Memory::conversion() const noexcept {
   return plan_.conversion < 0 ? nullptr : scratch_->data() + plan_.conversion;
+}
+
+std::byte* Memory::gather_scratch() const noexcept {
+  return plan_.gather < 0 ? nullptr : scratch_->data() + plan_.gather;
 }
 
 std::span<float const> Memory::block_sums() const noexcept {

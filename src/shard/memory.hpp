@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,10 +13,11 @@
 
 #include "device/kernels.hpp"
 #include "shard/call_log.hpp"
-#include "shard/disk_parameters.hpp"
-#include "shard/disk_states.hpp"
+#include "shard/home.hpp"
 #include "shard/layout.hpp"
 #include "shard/memory_plan.hpp"
+#include "shard/offloaded_parameters.hpp"
+#include "shard/offloaded_states.hpp"
 #include "shard/ranks.hpp"
 #include "shard/route.hpp"
 #include "shard/step_memory.hpp"
@@ -50,7 +52,7 @@ class Memory {
 
   /// Where a flat unit's states are.
   struct Addresses {
-    std::byte* parameters;  // null: on the disk
+    std::byte* parameters;  // null: offloaded
     std::byte* gradient;    // null: in slots
     std::byte* sums;        // of micro-steps, or null
     std::byte* master;      // of what the optimizer holds; where there is a disk, of what of that is in memory, or null
@@ -68,6 +70,8 @@ class Memory {
   [[nodiscard]] std::byte* gradient_slots() const noexcept { return slots_->data() + plan_.gradient_slots; }
   /// Room for a bucket in the reduction dtype; null where nothing is converted.
   [[nodiscard]] std::byte* conversion() const noexcept;
+  /// For what travels in place of parameters; null where they travel as they are.
+  [[nodiscard]] std::byte* gather_scratch() const noexcept;
   /// Sums of squares of this rank's slices, of all flat units.
   [[nodiscard]] std::span<float const> block_sums() const noexcept;
   [[nodiscard]] StepMemory* step() const noexcept;
@@ -112,23 +116,33 @@ class Memory {
   }
   /// Elements of `flat`'s trainable part that the optimizer of this rank holds.
   [[nodiscard]] Range optimized(FlatId flat) const noexcept;
-  /// Of these, from the first on, those whose states are in memory. The others' are in disk().
+  /// Of these, from the first on, those whose states are in memory. The others' are in
+  /// offloaded_states().
   [[nodiscard]] std::int64_t in_memory_count(FlatId flat) const noexcept { return plan_.flats[flat].in_memory_count; }
-  /// Null where all states are in memory.
-  [[nodiscard]] DiskStates* disk() const noexcept { return disk_.get(); }
-  /// Null where all parameters are in memory.
-  [[nodiscard]] DiskParameters* parameters_disk() const noexcept { return parameters_disk_.get(); }
-  /// Likewise those of `flat`.
-  [[nodiscard]] DiskParameters* disk_of(FlatId flat) const noexcept {
-    return parameters_disk_ != nullptr && parameters_disk_->has(flat) ? parameters_disk_.get() : nullptr;
+  /// Null where all of the optimizer's states are in memory.
+  [[nodiscard]] OffloadedStates* offloaded_states() const noexcept { return offloaded_states_.get(); }
+  /// Where cut parameters live, of which all, some or none are offloaded.
+  [[nodiscard]] ParameterHome& home_of_parameters() const noexcept {
+    return offloaded_parameters_ != nullptr ? *offloaded_parameters_ : *parameters_in_memory_;
   }
-  /// All that there are.
-  [[nodiscard]] std::vector<DiskStates*> disks() const;
+  /// Where those of `flat` live.
+  [[nodiscard]] ParameterHome& home_of_parameters(FlatId flat) const noexcept {
+    return plan_.flats[flat].parameters < 0 ? home_of_parameters() : *parameters_in_memory_;
+  }
+  /// All that is offloaded.
+  [[nodiscard]] std::span<OffloadedStates* const> offloaded() const noexcept { return offloaded_; }
+
+  /// What an update of elements of `flat` works on, counted from the first that the optimizer holds, where memory has
+  /// their states. It has no segments yet.
+  [[nodiscard]] optim::UpdateArgs update_args(FlatId flat, Range elements) const noexcept;
+  /// Those of such elements.
+  [[nodiscard]] std::vector<optim::Segment> segments_of(FlatId flat, Range elements) const;
   /// On the compute stream: `flat`'s parameters were updated.
   [[nodiscard]] device::Event& updated(FlatId flat) const noexcept { return *updated_[flat]; }
 
  private:
   void register_memory();
+  void offload(std::function<void()> const& check);
 
   ManagerContext context_;
   PlanRequest request_;
@@ -137,8 +151,10 @@ class Memory {
   std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
   ById<FlatId, std::unique_ptr<device::Event>> updated_;
   std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of parameters, slots and gradients
-  std::unique_ptr<DiskStates> disk_;
-  std::unique_ptr<DiskParameters> parameters_disk_;
+  std::unique_ptr<OffloadedStates> offloaded_states_;
+  std::unique_ptr<OffloadedParameters> offloaded_parameters_;
+  std::unique_ptr<ParameterHome> parameters_in_memory_ = std::make_unique<ParameterHome>();
+  std::vector<OffloadedStates*> offloaded_;
   std::vector<TransactionLog> transactions_;
 };
 

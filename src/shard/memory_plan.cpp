@@ -8,6 +8,7 @@
 
 #include "core/block_file.hpp"
 #include "device/kernels.hpp"
+#include "shard/gatherer.hpp"
 #include "shard/reducer.hpp"
 #include "shard/step_memory.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -49,19 +50,19 @@ Held held_by_each(Part const& part, Placement placement, Places const& places) n
 /// Dtypes of what an update changes, as most_updated has them; none for what is not there.
 std::array<std::optional<Dtype>, most_updated> dtypes_of_updated(PlanRequest const& request) {
   std::array<std::optional<Dtype>, most_updated> dtypes{};
-  if (request.precision.has_master()) {
-    dtypes[0] = request.precision.master;
+  if (request.settings.precision.has_master()) {
+    dtypes[0] = request.settings.precision.master;
   }
-  auto const states = static_cast<std::size_t>(optim::state_count(request.update.rule));
+  auto const states = static_cast<std::size_t>(optim::state_count(request.settings.update.rule));
   for (std::size_t k = 0; k + 1 < dtypes.size() && k < states; ++k) {
-    dtypes[k + 1] = request.precision.states;
+    dtypes[k + 1] = request.settings.precision.states;
   }
   return dtypes;
 }
 
 Tiles tiles_of(Layout const& layout, PlanRequest const& request) {
   auto offload = request.offload;
-  if (!request.precision.has_master() && optim::state_count(request.update.rule) == 0) {
+  if (!request.settings.precision.has_master() && optim::state_count(request.settings.update.rule) == 0) {
     offload.ratio = 0;  // a rule that keeps nothing, and parameters that are their masters
   }
   return cut_tiles(layout, request.placements.optimizer, request.places, offload);
@@ -106,7 +107,7 @@ void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, Me
   disk.tiles_in_memory =
       static_cast<int>(std::min(std::ssize(disk.tiles), std::ptrdiff_t{request.offload.tiles_in_memory}));
   if (request.offload.host_threads > 0) {
-    plan_host_tiles(request.precision, tiles.largest_count, disk);
+    plan_host_tiles(request.settings.precision, tiles.largest_count, disk);
     return;
   }
   for (std::size_t k = 0; k < dtypes.size(); ++k) {
@@ -133,7 +134,7 @@ int copies_of_tiles(PlanRequest const& request) noexcept {
 /// updates get at them by.
 void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId, char> const& on_disk,
                           PlanRequest const& request, MemoryPlan& plan) {
-  auto const element_bytes = bytes_of(request.precision.compute);
+  auto const element_bytes = bytes_of(request.settings.precision.compute);
   auto& disk = plan.parameters_disk;
   std::int64_t largest = 0;  // part of a flat unit
   for (auto const flat : plan.flats.ids()) {
@@ -159,7 +160,7 @@ void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId
   for (auto const& tile : disk.tiles) {
     updated += whole_blocks(tile.elements.count() * element_bytes);
   }
-  disk.read_bytes = request.precision.has_master() ? 0 : updated;
+  disk.read_bytes = request.settings.precision.has_master() ? 0 : updated;
   disk.written_bytes = disk.copies * updated;
   disk.tiles_in_memory = static_cast<int>(std::min(std::ssize(disk.tiles), std::ptrdiff_t{asked.disk.tiles_in_memory}));
   disk.gather_buffers = static_cast<int>(
@@ -183,14 +184,15 @@ void plan_parameters(Layout const& layout, ById<FlatId, char> const& on_disk, Pl
       plan.flats[flat].parameters = take(plan.bytes.parameters, plan.padding.parameters,
                                          held_by_each(unit.trainable, placement, request.places) +
                                              held_by_each(unit.frozen, placement, request.places),
-                                         request.precision.compute);
+                                         request.settings.precision.compute);
     }
   }
 }
 
 /// What backward writes, where it is whole, and sums of it, where they are apart.
 void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
-  auto const& [placements, places, precision] = std::tie(request.placements, request.places, request.precision);
+  auto const& [placements, places, precision] =
+      std::tie(request.placements, request.places, request.settings.precision);
   auto& bytes = plan.bytes.gradients;
   auto& padding = plan.padding.gradients;
   for (auto const flat : plan.flats.ids()) {
@@ -200,7 +202,7 @@ void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan
     if (placements.gradients == Placement::whole) {
       at.gradient = take(bytes, padding, whole, precision.gradient);
     }
-    if (request.sums_micro_steps) {
+    if (request.settings.sums_micro_steps) {
       at.sums = take(bytes, padding, whole, Dtype::fp32);
     } else if (!sums_in_place(request)) {
       at.reduced = take(bytes, padding, held_by_each(part, placements.optimizer, places), precision.accumulate);
@@ -210,8 +212,8 @@ void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan
 
 /// Masters and the rule's states, those of them that are in memory.
 void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
-  auto const& precision = request.precision;
-  auto const state_count = static_cast<std::size_t>(optim::state_count(request.update.rule));
+  auto const& precision = request.settings.precision;
+  auto const state_count = static_cast<std::size_t>(optim::state_count(request.settings.update.rule));
   auto& bytes = plan.bytes.optimizer;
   auto& padding = plan.padding.optimizer;
   for (auto const flat : plan.flats.ids()) {
@@ -230,8 +232,10 @@ void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan
 
 void plan_slots(PlanRequest const& request, MemoryPlan& plan) {
   Cursor slots{plan.bytes.slots};
-  plan.parameter_slots = slots.take(request.parameter_slots.total_count() * bytes_of(request.precision.compute));
-  plan.gradient_slots = slots.take(request.gradient_slots.total_count() * bytes_of(request.precision.gradient));
+  plan.parameter_slots =
+      slots.take(request.parameter_slots.total_count() * bytes_of(request.settings.precision.compute));
+  plan.gradient_slots =
+      slots.take(request.gradient_slots.total_count() * bytes_of(request.settings.precision.gradient));
 }
 
 void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
@@ -248,16 +252,19 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
   if (auto const bytes = Reducer::scratch_bytes(request); bytes > 0) {
     plan.conversion = scratch.take(bytes);
   }
+  if (auto const bytes = Gatherer::scratch_bytes(request); bytes > 0) {
+    plan.gather = scratch.take(bytes);
+  }
   plan.comm_staging_bytes = request.comm_staging_bytes;
   plan.comm_staging = scratch.take(request.comm_staging_bytes);
   plan.transfer_bytes = std::min(largest_shard * bytes_of(Dtype::fp32), std::int64_t{1} << 20U);
   plan.transfer = scratch.take(plan.transfer_bytes);
-  if (request.poison) {
+  if (request.settings.poison) {
     for (auto const flat : plan.flats.ids()) {
       auto const& unit = layout.flats()[flat];
       auto& at = plan.flats[flat];
-      at.lent_parameters = scratch.take(unit.padded_count() * bytes_of(request.precision.compute));
-      at.lent_gradient = scratch.take(unit.trainable.padded_count * bytes_of(request.precision.gradient));
+      at.lent_parameters = scratch.take(unit.padded_count() * bytes_of(request.settings.precision.compute));
+      at.lent_gradient = scratch.take(unit.trainable.padded_count * bytes_of(request.settings.precision.gradient));
     }
   }
 }
@@ -265,7 +272,7 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
 }  // namespace
 
 StoredSlices slices_on_disk(FlatUnit const& flat, PlanRequest const& request) noexcept {
-  auto const element_bytes = bytes_of(request.precision.compute);
+  auto const element_bytes = bytes_of(request.settings.precision.compute);
   auto const count = held(flat.trainable, request.placements.optimizer, request.places, 0).count();
   return {copies_of_tiles(request), count, whole_blocks(count * element_bytes) / element_bytes};
 }
@@ -276,19 +283,19 @@ std::int64_t frozen_on_disk(FlatUnit const& flat, PlanRequest const& request) no
 }
 
 std::int64_t bytes_read_to_gather(FlatUnit const& flat, PlanRequest const& request) noexcept {
-  auto const element_bytes = bytes_of(request.precision.compute);
+  auto const element_bytes = bytes_of(request.settings.precision.compute);
   auto const frozen = held(flat.frozen, request.placements.parameters, request.places, 0).count();
   return frozen_on_disk(flat, request) * element_bytes + whole_blocks(frozen * element_bytes);
 }
 
 bool sums_in_place(PlanRequest const& request) noexcept {
-  auto const& precision = request.precision;
+  auto const& precision = request.settings.precision;
   return request.placements.gradients == Placement::whole && !request.several_reductions &&
          precision.reduce == precision.gradient && precision.accumulate == precision.gradient;
 }
 
 bool folds(PlanRequest const& request) noexcept {
-  return request.folds_into_sums && !request.sums_micro_steps && !sums_in_place(request);
+  return request.folds_into_sums && !request.settings.sums_micro_steps && !sums_in_place(request);
 }
 
 Range held(Part const& part, Placement placement, Places const& places, int place) noexcept {

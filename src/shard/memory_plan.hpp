@@ -17,21 +17,17 @@ namespace zeroth::shard {
 
 /// What a plan is made from.
 struct PlanRequest {
+  Settings settings{};  ///< All that the stage file says. What follows is made of it, the layout and the transport.
   Placements placements;
-  Places places{1, 1};          ///< Of the ranks that the layout is cut for.
-  bool sums_by_groups = false;  ///< Gradients are summed within groups, then over groups.
-  PrecisionSettings precision;
-  optim::Update update;
+  Places places{1, 1};              ///< Of the ranks that the layout is cut for.
+  bool sums_by_groups = false;      ///< Gradients are summed within groups, then over groups.
   bool several_reductions = false;  ///< In a step: then their results are summed up beside what backward writes.
   /// Ranks' micro-steps are added to the sum one after another, in fp32, by the reduction itself. See Collective::sums.
   bool folds_into_sums = false;
-  bool replays = false;           ///< Some micro-steps run twice; see Replay.
-  bool sums_micro_steps = false;  ///< In fp32, before the one reduction: see Settings.
-  SlotCounts parameter_slots;     ///< No slots where parameters are whole.
-  SlotCounts gradient_slots;      ///< No slots where gradients are whole.
+  SlotCounts parameter_slots;  ///< No slots where parameters are whole.
+  SlotCounts gradient_slots;   ///< No slots where gradients are whole.
   std::int64_t largest_bucket_count = 0;
   std::int64_t comm_staging_bytes = 0;
-  bool poison = false;  ///< What guards hand out are copies, each unit's in memory of its own.
   Offload offload;
   ParameterOffload offload_parameters;
 };
@@ -104,6 +100,7 @@ struct MemoryPlan {
   std::int64_t block_sums = 0, block_sum_count = 0;  ///< fp32
   std::int64_t scalars = 0;                          ///< See StepMemory.
   std::int64_t conversion = -1;                      ///< A bucket in the reduction dtype; -1: not needed.
+  std::int64_t gather = -1;                          ///< See Gatherer::scratch_bytes(); -1: not needed.
   std::int64_t comm_staging = 0, comm_staging_bytes = 0;
   std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
   // slots

@@ -14,6 +14,9 @@ struct MovedBytes {
     all += bytes;
     across_groups += moves_across_groups ? bytes : 0;
   }
+  friend MovedBytes operator+(MovedBytes const& a, MovedBytes const& b) noexcept {
+    return {a.all + b.all, a.across_groups + b.across_groups};
+  }
 };
 
 /// What updates and gathers have handed to a disk so far.

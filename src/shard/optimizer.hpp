@@ -50,14 +50,20 @@ class Optimizer {
   [[nodiscard]] float loss_scale();
 
  private:
+  /// What is updated by one call of a kernel: elements that begin so far behind a stretch's first one.
+  struct Piece {
+    std::int64_t before, count;
+    std::vector<optim::Segment> segments;
+  };
+  /// Elements, from the first that the optimizer holds, whose states come from their home together. Parameters may come
+  /// by less at a time.
+  struct Stretch {
+    Range elements;
+    StateHome* states;
+    std::vector<Piece> pieces;
+  };
   void begin_states();
-  [[nodiscard]] std::vector<HostTile> host_tiles();
-  void begin_on_disk(std::size_t state, std::span<float const> values);
-  [[nodiscard]] std::vector<optim::Segment> segments_of(FlatId flat, Range elements) const;
-  [[nodiscard]] optim::UpdateArgs arguments(FlatId flat, Range elements, std::vector<optim::Segment> const& segments);
-  void update(FlatId flat, Range elements, optim::UpdateArgs const& args);
-  void update_by_host(FlatId flat);
-  void update_on_disk(FlatId flat, Range elements, optim::UpdateArgs const& args);
+  void cut_stretches();
   void sum_over_stages(std::string_view purpose, optim::StepSums& mine, optim::StepSums& total);
   [[nodiscard]] optim::StepSums sum(std::string_view purpose, std::span<float const> block_sums,
                                     optim::StepSums const& mine, std::span<optim::LossTerm const> losses);
@@ -68,11 +74,9 @@ class Optimizer {
   StepMemory* step_;  // on the device
   std::unique_ptr<device::Memory> host_;
   StepResults* results_;
-  ById<FlatId, std::vector<optim::Segment>> segments_;      // of what is in memory
-  std::vector<std::vector<optim::Segment>> of_tiles_;       // of what is on the disk
-  std::vector<std::vector<optim::Segment>> of_parameters_;  // of tiles of parameters that are
+  StateHome in_memory_;
+  ById<FlatId, std::vector<Stretch>> stretches_;
   std::size_t metric_count_ = 0;
-  std::size_t next_tile_ = 0, next_of_parameters_ = 0;
   std::unique_ptr<device::Event> decided_;
   std::function<void(FlatId)> before_update_;
   int last_decision_ = -1;

@@ -2,7 +2,6 @@
 #include "shard/parameters.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "zeroth/comm/flight_recorder.hpp"
 
@@ -12,11 +11,12 @@ Parameters::Parameters(Memory& memory)
     : memory_{&memory},
       stream_{memory.context().gather_stream},
       recorder_{&memory.gathers().recorder()},
-      dtype_{memory.request().precision.compute},
-      poison_{memory.request().poison},
+      dtype_{memory.request().settings.precision.compute},
+      poison_{memory.request().settings.poison},
       pool_{*memory.context().device, memory.request().parameter_slots, memory.parameter_slots(), bytes_of(dtype_)},
       gathers_done_{memory.context().device->make_event()},
-      carrier_{memory} {
+      carrier_{memory},
+      gatherer_{make_gatherer(memory)} {
   for (auto const flat : memory.layout().flats().ids()) {
     whole_.push_back(memory.parameters_whole(flat)
                          ? slot_of_its_own(*memory.context().device, memory.addresses(flat).parameters, flat)
@@ -24,13 +24,11 @@ Parameters::Parameters(Memory& memory)
   }
   if (publishes_to_replicas()) {
     published_ = events_by_flat(memory.context());
-    if (auto* const disk = memory.parameters_disk()) {
-      disk->set_publish(
-          [this](Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
-                 device::Event& published) { publish_tile(tile, slices, bytes_of_each, updated, published); });
-    }
+    memory.home_of_parameters().set_publish(
+        [this](Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
+               device::Event& published) { publish_tile(tile, slices, bytes_of_each, updated, published); });
   }
-  trips_.reserve(std::max(std::size_t{2}, memory.flat_count()));
+  trips_.reserve(memory.flat_count());
 }
 
 Slot& Parameters::slot(FlatId flat) noexcept {
@@ -46,7 +44,6 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   if (slot == nullptr) {
     return false;
   }
-  auto const& unit = memory_->flat(flat);
   stream_->wait(*slot->free);
   stream_->wait(memory_->updated(flat));
   if (!published_.empty()) {
@@ -55,42 +52,14 @@ bool Parameters::gather(FlatId flat, std::string_view purpose) {
   if (poison_) {
     memory_->kernels().fill(*stream_, slot->data, pool_.slot_bytes(flat), 0xff);
   }
-  collect_shards(flat, slot->data);
-  {
-    device::SpanScope const span{*stream_, "gather", unit.name};
-    carrier_.run({"gather", purpose}, flat, trips_);
-  }
+  gatherer_->gather(flat, purpose, slot->data);
   stream_->record(*slot->ready);
   return true;
 }
 
-/// The trips of `flat` into `whole`. What comes from a disk comes to its place there.
-void Parameters::collect_shards(FlatId flat, std::byte* whole) {
-  auto const& unit = memory_->flat(flat);
-  auto const& routes = memory_->routes(flat);
-  trips_.clear();
-  std::byte* source = memory_->addresses(flat).parameters;
-  std::array<std::byte*, 2> own{};
-  for (std::size_t i = 0; auto const* part : {&unit.trainable, &unit.frozen}) {
-    auto const& route = part == &unit.trainable ? routes.gather : routes.gather_frozen;
-    auto const held = route.hops.front().from;
-    Elements const to{whole, 0, dtype_};
-    own[i] = to.at(held);
-    if (held.count() > 0) {
-      trips_.push_back({&route, source == nullptr ? to : Elements{source, held.begin, dtype_}, to});
-      source += source == nullptr ? 0 : held.count() * bytes_of(dtype_);
-      whole += part->padded_count * bytes_of(dtype_);
-    }
-    ++i;
-  }
-  if (auto* const disk = memory_->disk_of(flat)) {
-    disk->bring(flat, *stream_, own[0], own[1]);
-  }
-}
-
 void Parameters::read_ahead(FlatId flat) {
-  if (auto* const disk = memory_->disk_of(flat); disk != nullptr && !gathered(flat)) {
-    disk->read_ahead(flat);
+  if (!gathered(flat)) {
+    memory_->home_of_parameters(flat).read_ahead(flat);
   }
 }
 
@@ -107,9 +76,7 @@ void Parameters::await(FlatId flat, std::string_view purpose) {
   recorder_->note("wait", purpose, name(flat));
   auto& compute = memory_->compute();
   auto const& slot = this->slot(flat);
-  if (auto* const disk = memory_->disk_of(flat)) {
-    disk->await(flat);  // so that waits for a disk are not taken for communication
-  }
+  memory_->home_of_parameters(flat).await(flat);  // so that waits for a disk are not taken for communication
   compute.wait(*slot.ready);
   if (poison_) {
     memory_->kernels().copy(compute, memory_->addresses(flat).lent_parameters, slot.data,
@@ -150,7 +117,7 @@ void Parameters::publish(std::span<FlatId const> flats) {
   }
   auto const lane = memory_->routes(flats.front()).publish.lane;
   auto& stream = memory_->stream(lane);
-  auto const in_memory = [this](FlatId flat) { return memory_->disk_of(flat) == nullptr; };
+  auto const in_memory = [this](FlatId flat) { return memory_->addresses(flat).parameters != nullptr; };
   trips_.clear();
   for (auto const flat : flats) {
     if (in_memory(flat)) {
@@ -197,9 +164,7 @@ void Parameters::publish_tile(Tile const& tile, std::byte* slices, std::int64_t 
 
 template <class F>
 void Parameters::drop(F const& is_invalid) noexcept {
-  if (auto* const disk = memory_->parameters_disk()) {
-    disk->forget();
-  }
+  memory_->home_of_parameters().drop();
   for (auto& slot : pool_.slots()) {
     if (slot.flat && is_invalid(*slot.flat)) {
       pool_.unbind(slot);
@@ -212,8 +177,8 @@ void Parameters::drop_trainable() noexcept {
 }
 
 void Parameters::drop_all() {
-  for (auto* const disk : memory_->disks()) {
-    disk->forget();
+  for (auto* const offloaded : memory_->offloaded()) {
+    offloaded->forget();
   }
   drop([](FlatId) { return true; });
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shard/carrier.hpp"
+#include "shard/gatherer.hpp"
 #include "shard/memory.hpp"
 #include "shard/slots.hpp"
 
@@ -28,9 +29,7 @@ class Parameters {
   /// those of what was read ahead before. Nothing, where it is gathered.
   void read_ahead(FlatId flat);
   /// Do reads run beside what comes before?
-  [[nodiscard]] bool reads_ahead() const noexcept {
-    return memory_->parameters_disk() != nullptr && memory_->request().offload_parameters.disk.reads_ahead;
-  }
+  [[nodiscard]] bool reads_ahead() const noexcept { return memory_->home_of_parameters().reads_ahead(); }
   /// Takes the slot away from `flat`, which is gathered and not pinned.
   void evict(FlatId flat) noexcept { pool_.unbind(*pool_.find(flat)); }
   /// Is a use of `flat`, which is gathered into a slot, open?
@@ -61,13 +60,12 @@ class Parameters {
   [[nodiscard]] std::int64_t evictions() const noexcept { return pool_.unbound(); }
   [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }
   /// Handed to collectives so far, of all their ranks.
-  [[nodiscard]] MovedBytes const& gathered_bytes() const noexcept { return carrier_.moved(); }
+  [[nodiscard]] MovedBytes gathered_bytes() const noexcept { return gatherer_->moved() + carrier_.moved(); }
 
  private:
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
   template <class F>
   void drop(F const& is_invalid) noexcept;
-  void collect_shards(FlatId flat, std::byte* whole);
   void publish_tile(Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
                     device::Event& published);
   [[nodiscard]] bool empty(FlatId flat) const noexcept { return memory_->flat(flat).padded_count() == 0; }
@@ -84,7 +82,8 @@ class Parameters {
   ById<FlatId, std::unique_ptr<device::Event>> published_;
   std::unique_ptr<device::Event> gathers_done_;
   std::vector<Trip> trips_;
-  Carrier carrier_;
+  Carrier carrier_;  // of what is published
+  std::unique_ptr<Gatherer> gatherer_;
 };
 
 }  // namespace zeroth::shard

@@ -79,13 +79,13 @@ Reducer::Reducer(Memory& memory) : memory_{&memory}, carrier_{memory}, summed_be
 }
 
 std::int64_t Reducer::scratch_bytes(PlanRequest const& request) noexcept {
-  auto const& precision = request.precision;
-  bool const converts = precision.reduce != (request.sums_micro_steps ? Dtype::fp32 : precision.gradient);
+  auto const& precision = request.settings.precision;
+  bool const converts = precision.reduce != (request.settings.sums_micro_steps ? Dtype::fp32 : precision.gradient);
   return converts ? request.largest_bucket_count * bytes_of(precision.reduce) : 0;
 }
 
 void Reducer::reduce(std::span<Unreduced const> gradients, bool last) {
-  auto const dtype = memory_->request().precision.reduce;
+  auto const dtype = memory_->request().settings.precision.reduce;
   std::byte* free = memory_->conversion();
   converted_.clear();
   for (auto each : gradients) {

@@ -7,25 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "shard/held_state.hpp"
 #include "shard/memory.hpp"
 
 namespace zeroth::shard {
 
-/// Elements of a state that are on a disk: see DiskStates.
-struct OnDisk {
-  DiskStates* disk = nullptr;
-  FlatId flat{};
-  std::size_t state = 0;
-  std::int64_t first = 0;
-};
-
-/// Of one state of a part: as many elements as the part's slices have, or all that this rank holds.
-struct OwnSlice {
-  std::string name;           ///< "master", "frozen", or as the optimizer calls it.
-  std::byte* data = nullptr;  ///< Of those in memory.
-  Dtype dtype = Dtype::fp32;
-  std::int64_t in_memory_count = 0;  ///< The first ones of the slice.
-  OnDisk rest{};                     ///< The others.
+/// This rank's slice of one state of a part.
+struct OwnSlice : HeldState {
+  std::string name;  ///< "master", "frozen", or as the optimizer calls it.
 };
 
 /// The same at every stage, wherever the states are held.
@@ -42,14 +31,11 @@ class Slices {
   void spread();
 
  private:
-  [[nodiscard]] OwnSlice updated(FlatId flat, std::size_t state, std::string name) const;
-  [[nodiscard]] OwnSlice parameters(FlatId flat, bool trainable, std::string name) const;
-  void round_master(FlatId flat, OwnSlice const& master);
-  enum class Way : bool { read, write };
-  void move(OwnSlice const& held, Range elements, std::byte* piece, Way way);
+  [[nodiscard]] std::int64_t before_own_slice(FlatId flat, Part const& part) const noexcept;
+  void round_master(FlatId flat, HeldState const& master);
   void submit_gather(FlatId flat, Placement placement, std::span<comm::Collective const> transaction);
-  void gather(FlatId flat, Part const& part, Placement placement, OwnSlice const& held);
-  void gather_by_pieces(FlatId flat, Part const& part, Placement placement, OwnSlice const& held);
+  void gather(FlatId flat, Part const& part, Placement placement, HeldState const& held);
+  void gather_by_pieces(FlatId flat, Part const& part, Placement placement, HeldState const& held);
 
   Memory* memory_;
 };

@@ -33,11 +33,13 @@ struct Offload {
   int tiles_in_memory = 1;      ///< At once, at most.
   bool reads_ahead = false;     ///< While what came before is updated; otherwise when it is needed.
   bool writes_behind = false;   ///< While what comes next is updated; otherwise before that.
-  int host_threads = 0;         ///< That update in the host's memory: see HostQueue. 0: tiles come into the device's.
+  int host_threads = 0;         ///< That update in the host's memory: see HostStates. 0: tiles come into the device's.
   std::filesystem::path folder;
   std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Of a request to the disk.
   int requests = 1;                                   ///< Under way at once.
   std::chrono::milliseconds timeout{600'000};         ///< Of a request.
+  /// Does anything run beside updates by the device?
+  [[nodiscard]] bool runs_beside() const noexcept { return reads_ahead || writes_behind; }
 };
 
 /// How much of what a rank holds of cut parameters is on a disk, by whole flat units, and how gathers and updates get

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "shard/held_state.hpp"
 #include "shard/memory.hpp"
 
 namespace zeroth::shard {
@@ -40,25 +41,17 @@ class Values {
   [[nodiscard]] std::uint64_t hash(FlatId flat, Placement placement, States states, std::span<std::byte> piece);
 
  private:
-  /// Elements `held` of a part, from `data` on.
-  struct Copy {
-    std::byte* data;
-    Range held;
-  };
-  void read(Copy const& copy, Dtype dtype, std::int64_t first, std::span<float> values);
   [[nodiscard]] Range of_param(ParamId param, Range const& of_part) const noexcept;
   [[nodiscard]] Part const& part_of(Location const& location) const noexcept;
-  /// Elements of a part: the first ones in memory, the others on a disk.
-  struct Home {
-    Copy in_memory;
-    Range on_disk;
-    DiskStates* disk;
-    std::int64_t first_on_disk;  ///< As the disk counts.
-    Dtype dtype;
+  /// What this rank holds of a state of a part, and which elements these are.
+  struct Copy {
+    HeldState state;
+    Range elements;
   };
-  [[nodiscard]] Home masters(FlatId flat) const noexcept;
-  [[nodiscard]] Home compute_copy(FlatId flat, bool trainable) const noexcept;
-  void write(FlatId flat, Home const& home, std::int64_t first, std::span<float const> values);
+  [[nodiscard]] Copy masters(FlatId flat) const;
+  [[nodiscard]] Copy compute_copy(FlatId flat, bool trainable) const;
+  void write(Copy const& copy, std::int64_t first, std::span<float const> values);
+  void read(Copy const& copy, std::int64_t first, std::span<float> values);
 
   Memory* memory_;
 };

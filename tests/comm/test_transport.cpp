@@ -23,5 +23,19 @@ TEST_CASE("a transport that is none is refused with the names of all") {
   CHECK(name_of(static_cast<Transport>(77)) == "?");
 }
 
+TEST_CASE("a transport's row says what all else follows from") {
+  for (auto const& row : transport_table) {
+    INFO(row.name);
+    CHECK(&traits_of(row.transport) == &row);
+    CHECK((row.on_host || row.on_gpus));
+    CHECK((staging_bytes(row.transport, 4, Dtype::fp32, 1000) > 0) == row.stages);
+    CHECK(supports(row.transport, row.last_operator,
+                   is_defined(row.last_operator, Dtype::fp32) ? Dtype::fp32 : Dtype::fp32_location));
+    CHECK(supports(row.transport, Reduce::bit_and, Dtype::int32) == (row.last_operator >= Reduce::bit_and));
+  }
+  CHECK(traits_of(Transport::local).ranks == RankKind::threads);
+  CHECK(traits_of(Transport::mpi).ranks == RankKind::processes_of_mpi);
+}
+
 }  // namespace
 }  // namespace zeroth::comm

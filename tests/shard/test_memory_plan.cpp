@@ -64,7 +64,7 @@ PlanRequest request_for(Layout const& layout, int stage, PrecisionSettings const
   PlanRequest request;
   request.placements = stages[stage];
   request.places = {layout.world(), layout.world()};
-  request.precision = precision;
+  request.settings.precision = precision;
   request.several_reductions = several;
   if (request.placements.parameters == Placement::shard) {
     request.parameter_slots = some_slots(layout, false);
@@ -96,10 +96,10 @@ MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const
   auto const c = bytes_of(precision.compute);
   auto const g = bytes_of(precision.gradient);
   auto const a = bytes_of(precision.accumulate);
-  bool const sums = request.sums_micro_steps;
+  bool const sums = request.settings.sums_micro_steps;
   bool const one = !request.several_reductions && precision.gradient == precision.reduce &&
                    precision.gradient == precision.accumulate;
-  auto const k = optim::state_count(request.update.rule);
+  auto const k = optim::state_count(request.settings.update.rule);
   auto const optimizer = precision.states == Dtype::bf16                                       ? 2 * k
                          : precision.compute == Dtype::fp32 || precision.master == Dtype::bf16 ? 4 * k
                                                                                                : 4 + 4 * k;
@@ -164,14 +164,14 @@ bool states_are_apart(Layout const& layout, PlanRequest const& request, MemoryPl
     auto const updated = held(part, request.placements.optimizer);
     auto const of_parameters = flat.persistent ? Placement::whole : request.placements.parameters;
     add(parameters, at.parameters,
-        (held(part, of_parameters) + held(flat.frozen, of_parameters)) * bytes_of(request.precision.compute));
+        (held(part, of_parameters) + held(flat.frozen, of_parameters)) * bytes_of(request.settings.precision.compute));
     add(optimizer, at.master, 4 * updated);
     for (auto const state : at.states) {
-      add(optimizer, state, bytes_of(request.precision.states) * updated);
+      add(optimizer, state, bytes_of(request.settings.precision.states) * updated);
     }
-    add(gradients, at.gradient, part.padded_count * bytes_of(request.precision.gradient));
+    add(gradients, at.gradient, part.padded_count * bytes_of(request.settings.precision.gradient));
     add(gradients, at.sums, part.padded_count * bytes_of(Dtype::fp32));
-    add(gradients, at.reduced, updated * bytes_of(request.precision.accumulate));
+    add(gradients, at.reduced, updated * bytes_of(request.settings.precision.accumulate));
     sums.push_back({at.block_sums, at.block_sums + device::sum_blocks(part.shard_count)});
   }
   bool good = fill_exactly(parameters, plan.bytes.parameters, 0) && fill_exactly(gradients, plan.bytes.gradients, 0) &&
@@ -191,15 +191,15 @@ bool scratch_is_apart(PlanRequest const& request, MemoryPlan const& plan) {
                             {plan.comm_staging, plan.comm_staging + plan.comm_staging_bytes},
                             {plan.transfer, plan.transfer + plan.transfer_bytes}};
   if (plan.conversion >= 0) {
-    pieces.push_back(
-        {plan.conversion, plan.conversion + request.largest_bucket_count * bytes_of(request.precision.reduce)});
+    pieces.push_back({plan.conversion,
+                      plan.conversion + request.largest_bucket_count * bytes_of(request.settings.precision.reduce)});
   }
   return fill_exactly(pieces, plan.bytes.scratch, 4 * 255);
 }
 
 bool slots_are_apart(PlanRequest const& request, MemoryPlan const& plan) {
-  auto const parameters = request.parameter_slots.total_count() * bytes_of(request.precision.compute);
-  auto const gradients = request.gradient_slots.total_count() * bytes_of(request.precision.gradient);
+  auto const parameters = request.parameter_slots.total_count() * bytes_of(request.settings.precision.compute);
+  auto const gradients = request.gradient_slots.total_count() * bytes_of(request.settings.precision.gradient);
   return fill_exactly({{plan.parameter_slots, plan.parameter_slots + parameters},
                        {plan.gradient_slots, plan.gradient_slots + gradients}},
                       plan.bytes.slots, 0);
@@ -222,8 +222,8 @@ TEST_CASE("the plan is what the memory model says, at every stage, dtype and wor
               continue;
             }
             auto request = request_for(layout, stage, precision, when[0] == 'e');
-            request.sums_micro_steps = sums;
-            request.update.rule = rules[seed % rules.size()].rule;
+            request.settings.sums_micro_steps = sums;
+            request.settings.update.rule = rules[seed % rules.size()].rule;
             auto const plan = shard::plan_memory(layout, request);
             INFO(fmt::format("model {}, {} ranks, {}, stage {}, reduced {}, {}", seed, world, name, stage, when,
                              rules[seed % rules.size()].name));

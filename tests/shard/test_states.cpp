@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/local/local.hpp"
+#include "shard/gatherer.hpp"
 #include "shard/gradients.hpp"
 #include "shard/optimizer.hpp"
 #include "shard/parameters.hpp"
@@ -185,9 +186,9 @@ TEST_CASE("memory: what a unit has is where the plan puts it, from the first byt
   };
   CHECK(on_two_ranks(body, whole ? Placements{Placement::whole, Placement::whole, Placement::shard} : all_sharded,
                      [&](shard::PlanRequest& request) {
-                       request.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
-                       request.sums_micro_steps = sums;
-                       request.poison = poison;
+                       request.settings.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
+                       request.settings.sums_micro_steps = sums;
+                       request.settings.poison = poison;
                      }) == nothing);
 }
 
@@ -219,6 +220,52 @@ TEST_CASE("parameters: gathered whole into slots, one at a time, until they are 
     auto const bytes = 2 * rank.memory.flat(0_flat).padded_count() * bytes_of(Dtype::fp32);
     bool const counted = parameters.evictions() == 2 && parameters.slots_high_water() == 1;
     return counted && parameters.gathered_bytes().all == bytes && !parameters.gathered(1_flat) ? "" : "counted wrongly";
+  };
+  CHECK(on_two_ranks(body) == nothing);
+}
+
+/// Sends a copy of what ranks hold, and brings the whole to memory of its own before it goes where it is asked for.
+class CopyingGatherer final : public shard::Gatherer {
+ public:
+  explicit CopyingGatherer(Memory& memory) : Gatherer{memory} {}
+
+ private:
+  [[nodiscard]] shard::Trip trip(shard::Route const& route, shard::Elements const& held,
+                                 shard::Elements const& whole) override {
+    auto const range = route.hops.front().from;
+    auto const bytes = range.count() * bytes_of(held.dtype);
+    sent_.resize(static_cast<std::size_t>(bytes));
+    brought_.resize(static_cast<std::size_t>(world * bytes));
+    memory().kernels().copy(stream(), sent_.data(), held.at(range), bytes);
+    return {&route, {sent_.data(), range.begin, held.dtype}, {brought_.data(), 0, whole.dtype}};
+  }
+  void take_over(shard::FlatId /*flat*/, std::byte* whole) override {
+    memory().kernels().copy(stream(), whole, brought_.data(), std::ssize(brought_));
+  }
+  [[nodiscard]] device::Stream& stream() const { return *memory().context().gather_stream; }
+
+  std::vector<std::byte> sent_, brought_;
+};
+
+TEST_CASE("parameters: a gatherer may send something else than what ranks hold") {
+  auto const body = [](Rank& rank) -> std::string {
+    shard::Values{rank.memory}.initialise();
+    auto const& flat = rank.memory.flat(1_flat);
+    std::vector<float> expected(static_cast<std::size_t>(flat.padded_count())), whole(expected.size(), 7);
+    for (std::size_t i = 0; i < elements; ++i) {
+      expected[i] = -static_cast<float>(i);
+    }
+    CopyingGatherer copying{rank.memory};
+    auto const plain = shard::make_gatherer(rank.memory);
+    for (auto* const gatherer : {static_cast<shard::Gatherer*>(&copying), plain.get()}) {
+      std::ranges::fill(whole, 7.0F);
+      gatherer->gather(1_flat, "forward", reinterpret_cast<std::byte*>(whole.data()));
+      rank.gather_stream->synchronize();
+      if (whole != expected || gatherer->moved().all != flat.padded_count() * bytes_of(Dtype::fp32)) {
+        return gatherer == &copying ? "by a copy other elements came" : "other elements came";
+      }
+    }
+    return "";
   };
   CHECK(on_two_ranks(body) == nothing);
 }

@@ -87,9 +87,9 @@ TEST_CASE("states on a disk are apart, in whole blocks, and memory has the rest 
     for (bool const narrow : {false, true}) {
       for (double const ratio : {0.4, 1.0}) {
         auto request = request_for(2, Placement::shard, ratio, 4096);
-        request.update.rule = rules[seed % rules.size()].rule;
+        request.settings.update.rule = rules[seed % rules.size()].rule;
         if (narrow) {
-          request.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
+          request.settings.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
         }
         auto const with = shard::plan_memory(layout, request);
         request.offload.ratio = 0;
@@ -101,7 +101,8 @@ TEST_CASE("states on a disk are apart, in whole blocks, and memory has the rest 
           auto const& at = with.flats[flat];
           auto const count = layout.flats()[flat].trainable.shard_count - at.in_memory_count;
           for (std::size_t k = 0; k < at.on_disk.size(); ++k) {
-            bool const kept = k == 0 ? narrow : k <= static_cast<std::size_t>(optim::state_count(request.update.rule));
+            bool const kept =
+                k == 0 ? narrow : k <= static_cast<std::size_t>(optim::state_count(request.settings.update.rule));
             REQUIRE((at.on_disk[k] >= 0) == (kept && with.disk.bytes > 0));
             if (at.on_disk[k] >= 0 && count > 0) {
               REQUIRE(at.on_disk[k] % block_bytes == 0);
@@ -137,7 +138,7 @@ TEST_CASE("where the host updates, its memory has what comes and goes beside the
       auto request = request_for(2, Placement::shard, 0.7, 4096);
       request.offload.tier = shard::Tier::host;
       if (narrow) {
-        request.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
+        request.settings.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
       }
       auto const by_device = shard::plan_memory(layout, request);
       request.offload.host_threads = 1;
@@ -149,8 +150,8 @@ TEST_CASE("where the host updates, its memory has what comes and goes beside the
         elements += tile.elements.count();
         largest = std::max(largest, tile.elements.count());
       }
-      auto const of_gradient = bytes_of(request.precision.accumulate);
-      auto const of_parameter = bytes_of(request.precision.compute);
+      auto const of_gradient = bytes_of(request.settings.precision.accumulate);
+      auto const of_parameter = bytes_of(request.settings.precision.compute);
       REQUIRE(by_host.disk.tiles.size() == by_device.disk.tiles.size());
       REQUIRE(by_host.disk.bytes - by_device.disk.bytes ==
               by_host.disk.tiles_in_memory *
@@ -172,7 +173,7 @@ TEST_CASE("parameters of whole flat units are in memory or on a disk, with each 
       for (double const ratio : {0.0, 0.4}) {
         auto request = request_for(2, Placement::shard, ratio, 4096);
         request.placements.parameters = Placement::shard;
-        request.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
+        request.settings.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
         auto const without = shard::plan_memory(layout, request);
         request.offload_parameters.disk.ratio = 1;
         request.offload_parameters.disk.tile_count = 2048;
@@ -226,7 +227,7 @@ TEST_CASE("nothing is on a disk where the optimizer keeps nothing beside the par
   auto const model = random_model(3);
   Layout const layout{model.description(), 2};
   auto request = request_for(2, Placement::shard, 1, 4096);
-  request.update.rule = optim::Sgd{};
+  request.settings.update.rule = optim::Sgd{};
   auto const plan = shard::plan_memory(layout, request);
   CHECK(plan.disk.bytes == 0);
   CHECK(plan.disk.tiles.empty());

@@ -77,11 +77,10 @@ std::vector<Start> as_torchrun(AgentOptions const& options, int ranks, int attem
 }  // namespace
 
 std::vector<Start> rank_starts(AgentOptions const& options, int ranks, int attempt) {
-  switch (options.transport) {
-    case comm::Transport::local: return {{options.program, {{"ZEROTH_THREAD_RANKS", std::to_string(ranks)}}}};
-    case comm::Transport::mpi: return under_mpirun(options, ranks);
-    case comm::Transport::nccl:
-    case comm::Transport::tcp: break;
+  switch (comm::traits_of(options.transport).ranks) {
+    case comm::RankKind::threads: return {{options.program, {{"ZEROTH_THREAD_RANKS", std::to_string(ranks)}}}};
+    case comm::RankKind::processes_of_mpi: return under_mpirun(options, ranks);
+    case comm::RankKind::processes: break;
   }
   return as_torchrun(options, ranks, attempt);
 }

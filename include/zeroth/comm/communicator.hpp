@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "zeroth/comm/transport.hpp"
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/core/reduce.hpp"
@@ -95,24 +96,6 @@ struct Label {
   std::string_view purpose;  ///< "forward", "backward", "publish", "step"; at most 23 characters are shown
   std::string_view unit;     ///< At most 47 characters are shown.
 };
-
-/// How bytes move: between threads of this process, by MPI, by NCCL, by sockets and each other's memory.
-enum class Transport : std::uint8_t { local, mpi, nccl, tcp };
-/// As it is written here, for messages and records.
-[[nodiscard]] ZEROTH_EXPORT std::string_view name_of(Transport transport) noexcept;
-
-/// Does a communicator of `transport` reduce elements of `dtype` by `reduce`? If not, submit() refuses it with
-/// ContractError. local, mpi and tcp have every operator on every dtype that it is defined for, see Reduce, with the
-/// same bits; local on streams of GPUs has sums only. NCCL has sum, product, maximum, minimum and average; the order
-/// and the roundings, and what becomes of NaNs, are NCCL's.
-[[nodiscard]] constexpr bool supports(Transport transport, Reduce reduce, Dtype dtype) noexcept {
-  return is_defined(reduce, dtype) && (transport != Transport::nccl || reduce <= Reduce::average);
-}
-
-/// What a backend needs of scratch memory to run reductions of at most `largest_count` elements (of `dtype`, per rank's
-/// full input) without allocating. Zero for local and nccl.
-[[nodiscard]] ZEROTH_EXPORT std::int64_t staging_bytes(Transport transport, int world, Dtype dtype,
-                                                       std::int64_t largest_count);
 
 /// How a communicator waits and checks. The same on all ranks.
 struct CommOptions {

@@ -202,9 +202,15 @@ std::optional<LaunchedRank> find_launched_rank(Variables const& variable) {
   return from_slurm;
 }
 
+namespace {
+
+bool has_threads(Transport transport) noexcept { return traits_of(transport).ranks == RankKind::threads; }
+
+}  // namespace
+
 Variables without_lone_world(Variables variable, LaunchOptions const& options) {
   bool const asks_for_threads =
-      options.transport == Transport::local || (!options.transport && variable(thread_ranks_variable) != nullptr);
+      options.transport ? has_threads(*options.transport) : variable(thread_ranks_variable) != nullptr;
   if (!asks_for_threads || variable(torchrun.rank) != nullptr) {
     return variable;
   }
@@ -226,31 +232,58 @@ LaunchOptions with_thread_ranks(LaunchOptions options, std::optional<LaunchedRan
     throw ConfigError{fmt::format("{} and {} contradict each other in the environment: unset those that are left over",
                                   words, launched->variables)};
   }
-  if (options.transport && *options.transport != Transport::local) {
+  if (options.transport && !has_threads(*options.transport)) {
     throw ConfigError{
         fmt::format("{} in the environment: ranks are to be threads, and the program asks for transport "
                     "{}: start it with zeroth run --transport {}, or ask for local",
                     words, name_of(*options.transport), name_of(*options.transport))};
   }
   options.thread_ranks = ranks;
-  options.transport = Transport::local;
+  options.transport = options.transport.value_or(Transport::local);
   return options;
 }
 
 namespace {
 
-LaunchPlan plan_nccl(LaunchOptions const& options, std::optional<LaunchedRank> const& launched) {
-  if (options.device != DeviceKind::cuda) {
-    throw ConfigError{
-        "transport nccl was asked for, but LaunchOptions::device is not cuda: NCCL works in memory of GPUs; ask for "
-        "tcp, mpi or local, or set the device"};
+/// Throws for a transport that was asked for, or that GPUs ask for, where it cannot be.
+void check_asked_for(Transport asked_for, LaunchOptions const& options, std::optional<LaunchedRank> const& launched,
+                     bool has_mpi) {
+  auto const& transport = traits_of(asked_for);
+  if (!transport.on_host && options.device != DeviceKind::cuda) {
+    throw ConfigError{fmt::format(
+        "transport {} was asked for, but LaunchOptions::device is not cuda: it works in memory of GPUs; ask for tcp, "
+        "mpi or local, or set the device",
+        transport.name)};
   }
-  if (!launched) {
-    throw ConfigError{
-        "transport nccl was asked for, but no launcher started this process: start one process for each GPU with "
-        "torchrun, mpirun or srun, or ask for local"};
+  if (!transport.start.empty() && !launched) {
+    throw ConfigError{fmt::format("transport {} was asked for, but no launcher started this process: {}",
+                                  transport.name, transport.start)};
   }
-  return {Transport::nccl, 1};
+  if (transport.ranks == RankKind::threads && launched && launched->world > 1) {
+    throw ConfigError{
+        fmt::format("transport {} was asked for, but {} started this process as rank {} of {} ({}): "
+                    "ask for {}, or start one process alone",
+                    transport.name, launched->launcher, launched->rank, launched->world, launched->variables,
+                    options.device == DeviceKind::cuda ? "nccl"
+                    : has_mpi                          ? "tcp or mpi"
+                                                       : "tcp")};
+  }
+  if (asked_for == Transport::mpi && !has_mpi) {
+    throw ConfigError{
+        "transport mpi was asked for, but this library was built without it: build it where CMake finds MPI, or ask "
+        "for tcp or local"};
+  }
+}
+
+/// What is used where nobody asks for another one.
+Transport usual_transport(bool on_gpus, std::optional<LaunchedRank> const& launched, bool has_mpi) noexcept {
+  bool const several = launched && launched->world > 1;
+  if (several && on_gpus) {
+    return Transport::nccl;
+  }
+  // One process, and a launcher: one rank, as with any other number of processes.
+  bool const by_mpi = has_mpi && launched && launched->starts_mpi && !on_gpus;
+  return by_mpi ? Transport::mpi : several ? Transport::tcp : Transport::local;
 }
 
 }  // namespace
@@ -270,49 +303,18 @@ LaunchPlan plan_launch(LaunchOptions const& options, std::optional<LaunchedRank>
     throw ConfigError{
         fmt::format("LaunchOptions::join_timeout is {} ms: allowed are 1 and more", options.join_timeout.count())};
   }
-  bool const several = launched && launched->world > 1;
-  bool const on_gpus = options.device == DeviceKind::cuda;
-  if (options.transport == Transport::nccl || (several && on_gpus && !options.transport)) {
-    return plan_nccl(options, launched);
+  auto const transport =
+      options.transport.value_or(usual_transport(options.device == DeviceKind::cuda, launched, has_mpi));
+  check_asked_for(transport, options, launched, has_mpi);
+  if (!has_threads(transport) || (launched && !options.transport)) {
+    return {transport, 1};
   }
-  if (several && options.transport == Transport::local) {
-    throw ConfigError{
-        fmt::format("transport local was asked for, but {} started this process as rank {} of {} ({}): "
-                    "ask for {}, or start one process alone",
-                    launched->launcher, launched->rank, launched->world, launched->variables,
-                    on_gpus   ? "nccl"
-                    : has_mpi ? "tcp or mpi"
-                              : "tcp")};
+  if (options.thread_ranks > most_thread_ranks) {
+    throw ConfigError{fmt::format(
+        "LaunchOptions::thread_ranks is {}: allowed are 1 to {} in one process; start more ranks as processes",
+        options.thread_ranks, most_thread_ranks)};
   }
-  if (options.transport == Transport::tcp && !launched) {
-    throw ConfigError{
-        "transport tcp was asked for, but no launcher started this process: start processes with zeroth run "
-        "--transport "
-        "tcp, torchrun, srun or mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each, or ask for "
-        "local"};
-  }
-  if (options.transport == Transport::mpi && !has_mpi) {
-    throw ConfigError{
-        "transport mpi was asked for, but this library was built without it: build it where CMake finds MPI, or ask "
-        "for "
-        "tcp or local"};
-  }
-  if (options.transport == Transport::mpi || options.transport == Transport::tcp) {
-    return {*options.transport, 1};
-  }
-  if (several) {
-    return {has_mpi && launched->starts_mpi ? Transport::mpi : Transport::tcp, 1};
-  }
-  if (!launched || options.transport == Transport::local) {
-    if (options.thread_ranks > most_thread_ranks) {
-      throw ConfigError{fmt::format(
-          "LaunchOptions::thread_ranks is {}: allowed are 1 to {} in one process; start more ranks as processes",
-          options.thread_ranks, most_thread_ranks)};
-    }
-    return {Transport::local, options.thread_ranks};
-  }
-  // One process, and a launcher: one rank, as with any other number of processes.
-  return {has_mpi && launched->starts_mpi && !on_gpus ? Transport::mpi : Transport::local, 1};
+  return {transport, options.thread_ranks};
 }
 
 void check_agreement(LaunchedRank const& launched, int mpi_rank, int mpi_world) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 
 #include "comm/launch/environment.hpp"
@@ -9,6 +12,7 @@
 #include "comm/launch/thread_job.hpp"
 #include "comm/rank_error.hpp"
 #include "zeroth/comm/job.hpp"
+#include "zeroth/core/error.hpp"
 #include "zeroth/core/standard_streams.hpp"
 #include "zeroth/device/cuda.hpp"
 #ifdef ZEROTH_HAS_MPI
@@ -24,25 +28,41 @@ constexpr bool has_mpi = true;
 constexpr bool has_mpi = false;
 #endif
 
+using RankMain = std::function<void(Job&)>;
+
+/// What runs a job over a transport.
+struct JobOver {
+  comm::Transport transport;
+  int (*run)(LaunchOptions const&, std::optional<comm::LaunchedRank> const&, RankMain const&);
+};
+/// A row for each transport that the library was built with; see transport_table.
+constexpr std::array jobs{
+    JobOver{comm::Transport::local, [](auto const& options, auto const& /*launched*/,
+                                       auto const& rank_main) { return comm::run_thread_job(options, rank_main); }},
+#ifdef ZEROTH_HAS_MPI
+    JobOver{comm::Transport::mpi, comm::run_process_job},
+#endif
+    JobOver{comm::Transport::nccl,
+            [](auto const& options, auto const& launched, auto const& rank_main) {
+              return comm::run_nccl_job(options, *launched, rank_main);
+            }},
+    JobOver{comm::Transport::tcp,
+            [](auto const& options, auto const& launched, auto const& rank_main) {
+              return comm::run_tcp_job(options, *launched, rank_main);
+            }},
+};
+
 int run(comm::LaunchPlan const& plan, LaunchOptions options, std::optional<comm::LaunchedRank> const& launched,
-        std::function<void(Job&)> const& rank_main) {
+        RankMain const& rank_main) {
   if (options.device == DeviceKind::cuda) {
     comm::check_cuda(plan, options.share_devices, device::has_cuda() ? device::cuda_device_count() : -1,
                      device::why_no_gpu());
   }
-#ifdef ZEROTH_HAS_MPI
-  if (plan.transport == comm::Transport::mpi) {
-    return comm::run_process_job(options, launched, rank_main);
-  }
-#endif
-  if (plan.transport == comm::Transport::tcp) {
-    return comm::run_tcp_job(options, *launched, rank_main);
-  }
-  if (plan.transport == comm::Transport::nccl) {
-    return comm::run_nccl_job(options, *launched, rank_main);
-  }
   options.thread_ranks = plan.thread_ranks;
-  return comm::run_thread_job(options, rank_main);
+  auto const job =
+      std::find_if(jobs.begin(), jobs.end(), [&plan](JobOver const& each) { return each.transport == plan.transport; });
+  ZEROTH_EXPECTS(job != jobs.end(), "a transport was planned that the library was built without");
+  return job->run(options, launched, rank_main);
 }
 
 }  // namespace

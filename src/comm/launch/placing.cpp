@@ -35,13 +35,14 @@ void check_cuda(LaunchPlan const& plan, bool share_devices, int gpus, std::strin
         "LaunchOptions::device is cuda, but the library was built without CUDA; configure it with "
         "-DZEROTH_ENABLE_CUDA=ON, or run on the cpu"};
   }
-  if (plan.transport == Transport::mpi || plan.transport == Transport::tcp) {
+  auto const& transport = traits_of(plan.transport);
+  if (!transport.on_gpus) {
     throw ConfigError{
         fmt::format("LaunchOptions::device is cuda, but its transport is {}, which works in memory of the host; "
                     "processes on GPUs use nccl, and threads of one process local",
-                    name_of(plan.transport))};
+                    transport.name)};
   }
-  if (plan.transport == Transport::nccl) {
+  if (transport.ranks != RankKind::threads) {
     if (share_devices) {
       throw ConfigError{
           "LaunchOptions::share_devices is set, but ranks that are processes communicate by nccl, which takes one rank "

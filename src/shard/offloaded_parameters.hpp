@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Parameters that live on a disk: what gathers read of them, and what updates write.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "shard/home.hpp"
+#include "shard/memory_plan.hpp"
+#include "shard/swap_queue.hpp"
+#include "shard/swapped_states.hpp"
+#include "zeroth/device/device.hpp"
+
+namespace zeroth::shard {
+
+/// What a rank holds of flat units that are gathered comes from its file by pieces, through a queue of its own: the
+/// read stream fills buffers in the order of gathers, and the stream that gathers takes pieces from there. A read waits
+/// for the writes of the last update. Updates take tiles of the trainable parameters, as they take states.
+class OffloadedParameters final : public SwappedStates, public ParameterHome {
+ public:
+  /// All outlive it; `check` is the storage's.
+  OffloadedParameters(device::Device& device, Layout const& layout, MemoryPlan const& plan, PlanRequest const& request,
+                      int place, std::function<void()> check);
+  ~OffloadedParameters() override { stop(); }
+
+  [[nodiscard]] bool has(FlatId flat) const noexcept { return plan_->flats[flat].parameters_on_disk >= 0; }
+  [[nodiscard]] OnDisk offloaded(FlatId flat, bool trainable) noexcept override;
+
+  [[nodiscard]] bool reads_ahead() const noexcept override { return offload().reads_ahead; }
+  void read_ahead(FlatId flat) override;
+  void bring(FlatId flat, device::Stream& stream, std::byte* trainable, std::byte* frozen) override;
+  void await(FlatId flat) override;
+  void drop() override;
+
+  void acquire(optim::UpdateArgs& args) override;
+  void round(optim::UpdateArgs const& args) override;
+  void release() override { SwappedStates::release(); }
+  void note_updated(FlatId flat) override { writes().record(*written_[flat]); }
+  void set_publish(Publish const& publish) override { set_tile_publish(publish); }
+
+  /// Of updates, and of the compute stream's waits for gathers.
+  [[nodiscard]] double held_up_ms() const override;
+
+ private:
+  /// Of a part, that come in one buffer.
+  struct Piece {
+    bool trainable = true;
+    Range elements;
+  };
+  [[nodiscard]] std::vector<Piece> cut(FlatId flat) const;
+  [[nodiscard]] std::byte* gather_buffer(std::int64_t piece) const noexcept;
+  /// Reads of the flat unit that was begun last until all buffers are full. True if nothing of it is left.
+  bool read_more();
+  void read_piece(FlatId flat, std::size_t number);
+
+  MemoryPlan const* plan_;
+  PlanRequest const* request_;
+  std::byte* rounded_ = nullptr;  // the tile that was acquired
+  SwapQueue gathers_;
+  ById<FlatId, std::vector<Piece>> pieces_;
+  std::vector<FlatId> ahead_;       // begun and not brought; all pieces of all but the last are read
+  std::size_t pieces_of_last_ = 0;  // that are read
+  ById<FlatId, std::unique_ptr<device::Event>> written_, arrived_;
+  std::unique_ptr<device::Stream> gather_waits_;  // the compute stream, whose waits for pieces are counted too
+};
+
+}  // namespace zeroth::shard
