@@ -13,6 +13,7 @@
 #include "support/folder.hpp"
 #include "support/job.hpp"
 #include "support/thrown.hpp"
+#include "zeroth/checkpoint/file_reader.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -245,6 +246,39 @@ TEST_CASE("a stop that one rank of one stage asks for comes to the ranks of all"
           }
         }) == "");
   CHECK(stops == std::vector(4, std::vector{false, true, true}));
+}
+
+TEST_CASE("a stage whose units have no parameters takes part in files") {
+  Folder const folder;
+  auto const config = config_of_two();
+  std::vector<float> read(4);
+  for (bool const restores : {false, true}) {
+    CHECK(messages_of(run_job(4, [&](Job& job) {
+            Model model{3};
+            auto const first = model.unit("a");
+            auto const weight = model.param(first, "a", {7}, Constant{2});
+            static_cast<void>(model.unit("loss", {.input_per_sample = 1}));
+            Mesh mesh{job, config};
+            Engine<float> engine{mesh, model, config};
+            if (restores) {
+              engine.write(weight, std::vector<float>(7));
+              engine.restore(folder.path());
+              engine.save_weights(folder / "weights");
+              engine.load_weights(folder / "weights");
+              std::vector<float> values(7);
+              engine.read(weight, values);
+              read[static_cast<std::size_t>(job.rank())] = values[6];
+            } else {
+              engine.save(folder.path()).wait();
+            }
+          })) == "");
+  }
+  CHECK(read == std::vector<float>(4, 2));
+  checkpoint::Reader reader{folder / "step_00000000"};
+  CHECK(reader.record().contents.stages() == 2);
+  for (int place = 0; place < 4; ++place) {
+    CHECK(reader.damage(place, true).empty());
+  }
 }
 
 }  // namespace zeroth::testing
