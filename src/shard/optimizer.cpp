@@ -18,16 +18,18 @@ namespace {
 static_assert(sizeof(optim::StepSums) % sizeof(double) == 0);
 static_assert(std::is_trivially_copyable_v<StepMemory>);  // it starts as a copy of the host's
 
-/// `args` from one of their elements on.
-optim::UpdateArgs from_element(optim::UpdateArgs args, std::int64_t first) noexcept {
-  auto const advance = [first](auto*& data, Dtype dtype) {
-    data = data == nullptr ? nullptr : bytes_at(data, first * bytes_of(dtype));
+/// Makes `args` begin so many elements later.
+void advance(optim::UpdateArgs& args, std::int64_t elements) noexcept {
+  if (elements == 0) {
+    return;
+  }
+  auto const advance_array = [elements](auto*& data, Dtype dtype) {
+    data = data == nullptr ? nullptr : bytes_at(data, elements * bytes_of(dtype));
   };
-  advance(args.master, args.master_dtype);
-  std::ranges::for_each(args.states, [&](void*& state) { advance(state, args.states_dtype); });
-  advance(args.gradient, args.gradient_dtype);
-  advance(args.parameter, args.parameter_dtype);
-  return args;
+  advance_array(args.master, args.master_dtype);
+  std::ranges::for_each(args.states, [&](void*& state) { advance_array(state, args.states_dtype); });
+  advance_array(args.gradient, args.gradient_dtype);
+  advance_array(args.parameter, args.parameter_dtype);
 }
 
 }  // namespace
@@ -161,7 +163,8 @@ void Optimizer::update(FlatId flat) {
     auto args = memory_->update_args(flat, elements);
     states->acquire(args);
     for (auto const& [before, count, segments] : pieces) {
-      auto of_piece = from_element(args, before);
+      auto of_piece = args;
+      advance(of_piece, before);
       of_piece.count = count;
       of_piece.segments = segments;
       parameters.acquire(of_piece);

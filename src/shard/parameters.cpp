@@ -117,7 +117,7 @@ void Parameters::publish(std::span<FlatId const> flats) {
   }
   auto const lane = memory_->routes(flats.front()).publish.lane;
   auto& stream = memory_->stream(lane);
-  auto const in_memory = [this](FlatId flat) { return memory_->addresses(flat).parameters != nullptr; };
+  auto const in_memory = [this](FlatId flat) { return memory_->plan().flats[flat].parameters >= 0; };
   trips_.clear();
   for (auto const flat : flats) {
     if (in_memory(flat)) {
