@@ -70,9 +70,9 @@ class Gpt {
   template <class Pass>
   [[nodiscard]] auto forward(Pass& pass, Batch const& batch, Workspace& w) const {
     forward_body(pass, all(), batch, w);
-    return forward_head(pass, batch, w);
+    return forward_head(pass, all(), batch, w);
   }
-  /// All but the head: from the batch, or from w.x.front(), to w.x.back().
+  /// All but the head: from the batch, or from w.x[0], to w.x[part.blocks].
   template <class Pass>
   void forward_body(Pass& pass, Part const& part, Batch const& batch, Workspace& w) const {
     if (part.embedding) {
@@ -86,21 +86,21 @@ class Gpt {
     }
   }
   template <class Pass>
-  [[nodiscard]] auto forward_head(Pass& pass, Batch const& batch, Workspace& w) const {
-    return head_.forward(pass.forward(head_.unit()), w.x.back(), batch, w.head);
+  [[nodiscard]] auto forward_head(Pass& pass, Part const& part, Batch const& batch, Workspace& w) const {
+    return head_.forward(pass.forward(head_.unit()), w.x[part.blocks], batch, w.head);
   }
 
   /// After forward on the same batch. `seed` times the gradient of the mean loss.
   template <class Pass>
   void backward(Pass& pass, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
-    backward_head(pass, batch, w, seed);
+    backward_head(pass, all(), batch, w, seed);
     backward_body(pass, all(), batch, w);
   }
   template <class Pass>
-  void backward_head(Pass& pass, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
-    head_.backward(pass.backward(head_.unit()), w.x.back(), batch, w.head, seed, w.d);
+  void backward_head(Pass& pass, Part const& part, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
+    head_.backward(pass.backward(head_.unit()), w.x[part.blocks], batch, w.head, seed, w.d);
   }
-  /// `w.d` is the gradient of w.x.back(), then of w.x.front().
+  /// `w.d` is the gradient of w.x[part.blocks], then of w.x[0].
   template <class Pass>
   void backward_body(Pass& pass, Part const& part, Batch const& batch, Workspace& w) const {
     for (auto i = part.blocks; i-- > 0;) {

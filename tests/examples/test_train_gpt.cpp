@@ -166,6 +166,8 @@ TEST_CASE("train_gpt trains in a pipeline what it trains without one") {
     CHECK(expected[2][1].get<double>() < expected[0][1].get<double>());
     CHECK(numbers(4, 2, with) == expected);
     CHECK(numbers(4, 2, with + " --recompute --set zero_optimization.stage=3") == expected);
+    CHECK(numbers(4, 2, with + " --set zeroth.pipeline.schedule=interleaved_1f1b --set zeroth.pipeline.chunks=2") ==
+          expected);
     CHECK(numbers(10, 5, with + " --set zeroth.pipeline.schedule=gpipe --set zero_optimization.stage=1") == expected);
   }
 }
@@ -175,13 +177,15 @@ TEST_CASE("train_gpt says why a pipeline cannot be") {
   struct Row {
     std::string options, said;
   };
-  for (auto const& [options, said] : {Row{"--ranks 2 --set zeroth.mesh.pipeline=2",
-                                          "parameter \"transformer.wte.weight\" is of unit \"embedding\" in "
-                                          "stage 0 of the pipeline, and tied by unit \"head\""},
-                                      Row{"--ranks 3 --untied-head --set zeroth.mesh.pipeline=2",
-                                          "zeroth.mesh.pipeline is 2, which does not divide 3"},
-                                      Row{"--ranks 5 --untied-head --set zeroth.mesh.pipeline=5",
-                                          "the model has 4 units that a stage may begin with"}}) {
+  for (auto const& [options, said] :
+       {Row{"--ranks 2 --set zeroth.mesh.pipeline=2",
+            "parameter \"transformer.wte.weight\" is of unit \"embedding\" in "
+            "stage 0 of the pipeline, and tied by unit \"head\""},
+        Row{"--ranks 3 --untied-head --set zeroth.mesh.pipeline=2",
+            "zeroth.mesh.pipeline is 2, which does not divide 3"},
+        Row{"--ranks 5 --untied-head --set zeroth.mesh.pipeline=5", "the model has 4 units that a"},
+        Row{"--ranks 2 --untied-head --set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1",
+            "backward of unit"}}) {
     auto const result = run(place.command(small + "--steps 1 " + options));
     INFO(result.output);
     CHECK(result.ending.status == 2);

@@ -46,9 +46,9 @@ struct Line {
 Config config_of(int stages, std::string const& schedule, int micro_steps, int zero = 0) {
   return Config::from_json(fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": {},
                        "optimizer": {{"type": "AdamW"}}, "zero_optimization": {{"stage": {}}},
-                       "zeroth": {{"mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}"}},
+                       "zeroth": {{"mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}", "chunks": {}}},
                                    "reduce_gradients": "every_micro_step"}}}})",
-                                       micro_steps, zero, stages, schedule));
+                                       micro_steps, zero, stages, schedule, schedule == "interleaved_1f1b" ? 2 : 1));
 }
 
 }  // namespace
@@ -71,6 +71,20 @@ TEST_CASE("On a machine without latencies a pipeline takes what arithmetic says,
       auto const naive = run(line.model, config_of(k, schedule, 1), k, line.work, free_machine());
       CHECK(naive.step_ms == 2 * k);
     }
+  }
+}
+
+TEST_CASE("Chunks divide the bubble, and gradients of weights fill it") {
+  for (int const k : {2, 4}) {
+    INFO(k << " stages");
+    // Two units each: a stage takes 2 ms forward, and as long back.
+    Line const twice{2 * k};
+    auto const chunks = run(twice.model, config_of(k, "interleaved_1f1b", k), k, twice.work, free_machine());
+    CHECK(chunks.step_ms == Approx(4 * k + (k - 1) * 4 / 2));
+    // Half of a stage's millisecond back is for weights.
+    Line const line{k};
+    auto const divided = run(line.model, config_of(k, "zb_h1", 2 * k), k, line.work, free_machine());
+    CHECK(divided.step_ms == Approx(2 * 2 * k + (k - 1) * (1 + 1 - 2 * 0.5)));
   }
 }
 
@@ -101,11 +115,11 @@ TEST_CASE("Messages cost latency and bytes over the link between the nodes of bo
 TEST_CASE("Ranks of a simulated pipeline hold what is planned, and stand for all of their stage") {
   testing::Chain const chain;
   std::vector<UnitWork> const work(chain.layers.size(), {.forward_flops = 1e5, .backward_flops = 2e5});
-  for (int const stages : {2, 4}) {
-    for (auto const* const schedule : {"gpipe", "1f1b"}) {
+  for (int const stages : {2, 3}) {
+    for (auto const* const schedule : {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1"}) {
       for (int zero = 0; zero <= 3; ++zero) {
         INFO(fmt::format("{} stages, {}, ZeRO {}", stages, schedule, zero));
-        auto const config = config_of(stages, schedule, 5, zero);
+        auto const config = config_of(stages, schedule, 6, zero);
         int const world = 2 * stages;
         auto const planned = plan(chain.model, config, world);
         auto machine = free_machine();
@@ -135,10 +149,10 @@ TEST_CASE("Ranks of a simulated pipeline hold what is planned, and stand for all
 TEST_CASE("A simulated pipeline moves what a real one moves") {
   testing::Chain const chain;
   std::vector<UnitWork> const work(chain.layers.size());
-  for (auto const* const schedule : {"gpipe", "1f1b"}) {
+  for (auto const* const schedule : {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1"}) {
     for (int zero = 0; zero <= 3; ++zero) {
       INFO(schedule << ", ZeRO " << zero);
-      auto const config = config_of(2, schedule, 3, zero);
+      auto const config = config_of(2, schedule, 4, zero);
       testing::Trained real;
       REQUIRE(testing::messages_of(testing::run_job(4, [&](Job& job) {
                 auto trained = testing::train_chain(job, config, {}, true);
@@ -159,9 +173,9 @@ TEST_CASE("A simulated pipeline moves what a real one moves") {
 TEST_CASE("What many micro-steps of a pipeline send is counted from few") {
   testing::Chain const chain;
   std::vector<UnitWork> const work(chain.layers.size());
-  for (auto const* const schedule : {"gpipe", "1f1b"}) {
+  for (auto const* const schedule : {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1"}) {
     for (int const zero : {1, 2, 3}) {
-      auto const config = config_of(3, schedule, 17, zero);
+      auto const config = config_of(3, schedule, 21, zero);
       INFO(schedule << ", ZeRO " << zero);
       CHECK(bytes_sent_per_step(chain.model, config, 6) ==
             run(chain.model, config, 6, work, free_machine()).bytes_sent);

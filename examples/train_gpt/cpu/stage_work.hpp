@@ -33,7 +33,7 @@ class StageWork {
         channels_{params.shape.channels},
         tapes_(static_cast<std::size_t>(engine.in_flight())) {}
 
-  /// Forward or backward of one micro-step through the units of the stage. A batch is read where the stage needs one.
+  /// Forward or backward of one micro-step through the units of a chunk. A batch is read where they need one.
   void run(zeroth::Work<T, G>& work, Batches const& batches, std::int64_t samples) {
     auto& tape = tapes_[static_cast<std::size_t>(work.slot())];
     auto const part = gpt_.part_of(work.units());
@@ -63,7 +63,7 @@ class StageWork {
 
   /// Takes all memory, and prepares all products, before the first one.
   void prepare(Tape& tape, Part const& part) {
-    if (!tape.workspace || tape.workspace->x.size() != part.blocks + 1) {
+    if (!tape.workspace || tape.workspace->x.size() < part.blocks + 1) {  // chunks may have several numbers of them
       auto& w = tape.workspace.emplace(gpt_.workspace(part));
       w.x.front().resize(rows_, channels_);
       w.d.resize(rows_, channels_);
@@ -77,15 +77,15 @@ class StageWork {
     }
     gpt_.forward_body(pass, part, tape.batch, w);
     if (work.last()) {
-      tape.seed = work.report_loss(gpt_.forward_head(pass, tape.batch, w));
+      tape.seed = work.report_loss(gpt_.forward_head(pass, part, tape.batch, w));
     } else {
-      copy(w.x.back(), work.output());
+      copy(w.x[part.blocks], work.output());
     }
   }
   void backward(zeroth::Work<T, G>& work, PassOn<Cpu<T>, zeroth::Work<T, G>>& pass, Part const& part, Tape& tape) {
     auto& w = *tape.workspace;
     if (work.last()) {
-      gpt_.backward_head(pass, tape.batch, w, tape.seed);
+      gpt_.backward_head(pass, part, tape.batch, w, tape.seed);
     } else {
       copy(work.output_gradient(), w.d);
     }
