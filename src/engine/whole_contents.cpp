@@ -15,7 +15,7 @@
 namespace zeroth::engine {
 namespace {
 
-constexpr std::string_view purpose = "save";
+constexpr std::string_view of_save = "save";
 
 /// From one rank to another, this being one of them. Waits.
 void pass_text(comm::Operation operation, std::span<char> text, int peer, Exchange const& exchange) {
@@ -28,7 +28,7 @@ void pass_text(comm::Operation operation, std::span<char> text, int peer, Exchan
     }
     std::array const transaction{
         comm::Collective{operation, memory->data(), memory->data(), std::ssize(piece), Dtype::byte, peer}};
-    exchange.communicator->submit(*exchange.stream, {purpose, ""}, transaction);
+    exchange.communicator->submit(*exchange.stream, {of_save, ""}, transaction);
     exchange.stream->synchronize();
     if (operation == comm::Operation::receive) {
       std::memcpy(piece.data(), memory->data(), piece.size());
@@ -44,7 +44,7 @@ std::optional<checkpoint::Contents> gather_contents(checkpoint::Contents const& 
   bool const says = of_stage.rank() == 0 && !is_first;
   auto text = says ? checkpoint::text_of_spaces(own.spaces) : std::string{};
   auto const length = static_cast<std::int64_t>(text.size());
-  auto const lengths = gather(std::span{&length, 1}, purpose, whole);
+  auto const lengths = gather(std::span{&length, 1}, of_save, whole);
   if (says) {
     pass_text(comm::Operation::send, text, 0, whole);
   }

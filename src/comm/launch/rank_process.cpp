@@ -27,7 +27,7 @@ namespace {
 /// For the other ranks to throw, and to write their flight records: launchers kill those that are left as soon as one
 /// has ended, and a second after SIGTERM at the latest.
 constexpr std::chrono::milliseconds grace_for_others{400};
-constexpr std::chrono::milliseconds between_looks{50};
+constexpr std::chrono::milliseconds between_waits{50};
 
 /// Waits `grace` for what another rank says, unless SIGTERM says that this is the end.
 void let_others_speak(std::chrono::milliseconds grace, std::atomic<bool> const& terminated) {
@@ -93,7 +93,7 @@ class EndInTime {
 
  private:
   void watch() noexcept {
-    while (!over_.wait_until(1, Clock::now() + between_looks)) {
+    while (!over_.wait_until(1, Clock::now() + between_waits)) {
       if (auto const failure = process_.failure()) {
         if (failure->origin != process_.rank) {  // the launcher may kill this rank before its own thread comes
           files_.write(failure->reason);
