@@ -103,7 +103,8 @@ inline constexpr Name pipeline_schedule_names[] = {{"gpipe", "gpipe"},
                                                    {"interleaved_1f1b", "interleaved_1f1b"},
                                                    {"zb_h1", "zb_h1"},
                                                    {"file", "file"}};
-inline constexpr Name pipeline_partition_names[] = {{"parameters", "parameters"}, {"units", "units"}, {"flops", "flops"}};
+inline constexpr Name pipeline_partition_names[] = {
+    {"parameters", "parameters"}, {"units", "units"}, {"flops", "flops"}};
 inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
                                                   {"last_micro_step", "last_micro_step"}};
 inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "nvme"}};

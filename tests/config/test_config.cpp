@@ -307,8 +307,9 @@ TEST_CASE("A pipeline's schedule, chunks and partition are what the file says, a
   auto const refused = [&](char const* members) { return thrown<ConfigError>([&] { pipeline(members); }); };
   CHECK_THAT(refused(R"("pipeline": {"schedule": "interleaved_1f1b"})"),
              Contains("zeroth.pipeline.chunks: 1, but zeroth.pipeline.schedule \"interleaved_1f1b\" takes turns"));
-  CHECK_THAT(refused(R"("pipeline": {"schedule": "zb_h1", "chunks": 2})"),
-             Contains("zeroth.pipeline.chunks (line 1): 2, but a stage has one chunk by zeroth.pipeline.schedule \"zb_h1\""));
+  CHECK_THAT(
+      refused(R"("pipeline": {"schedule": "zb_h1", "chunks": 2})"),
+      Contains("zeroth.pipeline.chunks (line 1): 2, but a stage has one chunk by zeroth.pipeline.schedule \"zb_h1\""));
   CHECK_THAT(refused(R"("mesh": {"pipeline": 3}, "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2})"),
              Contains("3, which does not divide gradient_accumulation_steps, 4; multiples of 3 are allowed"));
   CHECK_THAT(refused(R"("pipeline": {"schedule": "file"})"),
