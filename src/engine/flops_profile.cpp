@@ -57,16 +57,19 @@ std::string flops_profile(model::Description const& model, Settings const& setti
   }
   for (auto const& unit : model.units) {
     auto const flops = flops_of(unit, model, settings);
-    auto const forward = times.of("forward", unit.name), backward = times.of("backward", unit.name);
-    update_ms += times.of("update", unit.name).ms;
-    forward_ms += forward.ms;
-    backward_ms += backward.ms;
+    auto const ms_of = [&](char const* what) { return times.of(what, unit.name).ms; };
+    auto const forward = ms_of("forward");
+    // A zero-bubble schedule divides it.
+    auto const backward = ms_of("backward") + ms_of("backward_inputs") + ms_of("backward_weights");
+    update_ms += ms_of("update");
+    forward_ms += forward;
+    backward_ms += backward;
     all.forward += flops.forward;
     all.backward += flops.backward;
-    lines += fmt::format("\n  {:<{}} {:>13} {:>14} {:>10.3f} {:>16} {:>14} {:>11.3f} {:>16}", unit.name, width,
-                         elements_of(unit, model), in_units(flops.forward, "FLOP"), forward.ms,
-                         rate(flops.forward, forward.ms), in_units(flops.backward, "FLOP"), backward.ms,
-                         rate(flops.backward, backward.ms));
+    lines +=
+        fmt::format("\n  {:<{}} {:>13} {:>14} {:>10.3f} {:>16} {:>14} {:>11.3f} {:>16}", unit.name, width,
+                    elements_of(unit, model), in_units(flops.forward, "FLOP"), forward, rate(flops.forward, forward),
+                    in_units(flops.backward, "FLOP"), backward, rate(flops.backward, backward));
   }
   auto const samples = settings.batch.micro * settings.batch.accumulation;
   auto text =
