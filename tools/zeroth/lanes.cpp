@@ -18,6 +18,9 @@ constexpr char waiting = '.', idle = ' ';
 using Shares = std::map<char, double>;  // of a column's time, by letter
 
 char letter_of(std::string const& what) {
+  if (what == "backward_inputs" || what == "backward_weights") {
+    return what == "backward_inputs" ? 'I' : 'W';
+  }
   return what == "wait" ? waiting : static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
 }
 

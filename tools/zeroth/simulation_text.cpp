@@ -173,7 +173,9 @@ std::string lanes_of_stages(Simulations const& simulations) {
     text += lane_of(asked_for.timelines[stage * ranks], "compute", fmt::format("stage {}", stage),
                     1e3 * asked_for.step_ms, lane_columns);
   }
-  return text + "F forward, B backward, U update; . waits\n";
+  bool const divided = text.find('I') != std::string::npos;
+  return text + (divided ? "F forward, I backward by inputs, W by weights, U update; . waits\n"
+                         : "F forward, B backward, U update; . waits\n");
 }
 
 std::string lanes(Simulations const& simulations, SimulationRequest const& request) {
