@@ -38,6 +38,7 @@ BuiltModel::BuiltModel(Drawn const& drawn) : model{drawn.seed} {
     auto const& from = drawn.units[u];
     UnitOptions options;
     options.stays_open = from.stays_open;
+    options.input_per_sample = from.input_per_sample;
     if (from.declares_uses) {
       options.uses_per_micro_step = from.uses;
     }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "jobs/random.hpp"
 #include "jobs/stage_file.hpp"
@@ -48,6 +49,9 @@ Choice draw_resumed(std::uint64_t seed, Choice const& before) {
   if (before.is_plain("zeroth.reduce_gradients") && !before.is_plain("gradient_accumulation_steps")) {
     choice.set("zeroth.reduce_gradients", default_reduction(before));
   }
+  Random random{seed, "resumed pipeline"};  // seldom another one by what draw_values() does
+  constexpr std::string_view pipelines[] = {"-", "1", "2", "3"};
+  choice.set("zeroth.mesh.pipeline", takes_pipelines(before) ? random.among(pipelines) : "-");
   choice.settle();
   return choice;
 }
@@ -75,9 +79,62 @@ DrawnParam draw_param(Random& random, std::string name) {
   return param;
 }
 
-std::vector<DrawnUnit> draw_units(std::uint64_t seed, Choice const& choice) {
+bool is_of_pipeline(Choice const& choice) { return !choice.is_plain("zeroth.mesh.pipeline"); }
+
+std::size_t chunks_of(Choice const& choice) {
+  bool const several = choice["zeroth.pipeline.schedule"].starts_with("interleaved_1f1b");
+  return static_cast<std::size_t>(stages_of(choice)) * (several ? 2 : 1);
+}
+
+/// Says where `chunks` may begin, and leaves ties only where none begins between the units of a parameter.
+void divide(std::vector<DrawnUnit>& units, std::uint64_t seed, std::size_t chunks) {
+  Random random{seed, "messages"};
+  constexpr int sizes[] = {6, 7, 64, 301};
+  std::size_t begins = units.size();
+  auto const join = [&](std::size_t first, std::size_t last) {  // of units that go on with the one before
+    auto const more = std::count_if(units.begin() + static_cast<std::ptrdiff_t>(first),
+                                    units.begin() + static_cast<std::ptrdiff_t>(last) + 1,
+                                    [](DrawnUnit const& unit) { return unit.input_per_sample > 0; });
+    bool const possible = begins - static_cast<std::size_t>(more) >= chunks;
+    for (auto u = first; possible && u <= last; ++u) {
+      units[u].input_per_sample = 0;
+    }
+    begins -= possible ? static_cast<std::size_t>(more) : 0;
+    return possible;
+  };
+  for (auto& unit : units) {
+    unit.input_per_sample = random.among(sizes);
+    unit.declares_uses = true;
+  }
+  for (std::size_t u = 1; u < units.size(); ++u) {
+    std::erase_if(units[u].tied, [&](std::string const& name) {
+      auto const owner = std::ranges::find_if(units, [&](DrawnUnit const& unit) {
+        return std::ranges::find(unit.params, name, &DrawnParam::name) != unit.params.end();
+      });
+      return !join(static_cast<std::size_t>(owner - units.begin()) + 1, u);
+    });
+    if (random.once_in(6)) {
+      join(u, u);
+    }
+  }
+}
+
+/// To processes, all of which have a part in the job until it goes on.
+void fit(Choice& choice, int processes) {
+  if (processes % stages_of(choice) != 0 || processes < stages_of(choice)) {
+    choice.set("zeroth.mesh.pipeline", "-");
+  }
+  auto const stages = stages_of(choice);
+  choice.set("ranks", std::to_string(processes / stages));
+  if (!choice.is_plain("ranks that go on") && ranks_of(choice, "ranks that go on") * stages > processes) {
+    choice.set("ranks that go on", "as many");
+  }
+}
+
+std::vector<DrawnUnit> draw_units(std::uint64_t seed, Choice const& choice, std::size_t chunks) {
   Random random{seed, "model"};
-  std::vector<DrawnUnit> units(random.once_in(4) ? 7 + random.below(6) : 1 + random.below(6));
+  auto const wanted = random.once_in(4) ? 7 + random.below(6) : 1 + random.below(6);
+  std::vector<DrawnUnit> units(std::max(wanted, chunks));
   std::vector<std::string> made;
   bool const skips = !choice.is_plain("skips units") || !choice.is_plain("skips micro-steps");
   for (std::size_t u = 0; u < units.size(); ++u) {
@@ -109,9 +166,14 @@ std::vector<DrawnUnit> draw_units(std::uint64_t seed, Choice const& choice) {
 
 }  // namespace
 
+int stages_of(Choice const& choice) { return is_of_pipeline(choice) ? ranks_of(choice, "zeroth.mesh.pipeline") : 1; }
+
 int Drawn::ranks() const { return ranks_of(choice, "ranks"); }
 int Drawn::ranks_that_go_on() const { return ranks_of(resumed, "ranks"); }
 int Drawn::most_ranks() const { return std::max(ranks(), ranks_that_go_on()); }
+int Drawn::world() const { return ranks() * stages_of(choice); }
+int Drawn::world_that_goes_on() const { return ranks_that_go_on() * stages_of(resumed); }
+int Drawn::most_of_world() const { return std::max(world(), world_that_goes_on()); }
 int Drawn::ranks_of_reference() const {
   return choice.is_plain("ranks of the reference") ? most_ranks() : other_ranks(choice);
 }
@@ -124,15 +186,18 @@ bool Drawn::trains(std::string const& param) const {
 
 Choice draw_choice(std::uint64_t seed, Given const& given) {
   auto choice = draw_values(seed, "options");
-  if (given.ranks) {
-    choice.set("ranks", std::to_string(*given.ranks));
-    bool const too_many = !choice.is_plain("ranks that go on") && ranks_of(choice, "ranks that go on") > *given.ranks;
-    if (too_many) {
-      choice.set("ranks that go on", "as many");
-    }
+  if (Random{seed, "pipeline"}.once_in(2)) {
+    choice.set("zeroth.mesh.pipeline", "-");
+  } else if (auto const schedule = choice["zeroth.pipeline.schedule"]; schedule.starts_with("interleaved_1f1b")) {
+    auto const stages = schedule.substr(schedule.size() - 1);  // seldom drawn together otherwise
+    choice.set("zeroth.mesh.pipeline", stages);
+    choice.set("gradient_accumulation_steps", stages);
   }
   for (auto const& [option, value] : given.options) {
     choice.set(option, value);
+  }
+  if (given.ranks) {
+    fit(choice, *given.ranks);
   }
   choice.settle();
   return choice;
@@ -146,7 +211,15 @@ Drawn draw(std::uint64_t seed, Given const& given) {
   if (!drawn.choice.is_plain("ranks that go on")) {
     drawn.resumed.set("ranks", drawn.choice["ranks that go on"]);
   }
-  drawn.units = draw_units(seed, drawn.choice);
+  if (given.ranks && drawn.world_that_goes_on() > *given.ranks) {
+    drawn.resumed.set("zeroth.mesh.pipeline", "-");
+    drawn.resumed.settle();
+  }
+  auto const chunks = std::max(chunks_of(drawn.choice), chunks_of(drawn.resumed));
+  drawn.units = draw_units(seed, drawn.choice, chunks);
+  if (is_of_pipeline(drawn.choice) || is_of_pipeline(drawn.resumed)) {
+    divide(drawn.units, seed, chunks);
+  }
   Random random{seed, "steps"};
   drawn.steps = 2 + static_cast<int>(random.below(4));
   if (!drawn.choice.is_plain("goes on")) {
@@ -179,6 +252,7 @@ nlohmann::json described(Drawn const& drawn) {
     nlohmann::json of_unit{{"uses", unit.uses}, {"declares uses", unit.declares_uses}, {"tied", unit.tied}};
     of_unit["stays open"] = unit.stays_open;
     of_unit["may be skipped"] = unit.may_be_skipped;
+    of_unit["input per sample"] = unit.input_per_sample;
     for (auto const& param : unit.params) {
       of_unit["params"].push_back({{"name", param.name},
                                    {"shape", param.shape},

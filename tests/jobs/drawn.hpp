@@ -28,6 +28,7 @@ struct DrawnUnit {
   bool declares_uses = true;
   bool stays_open = false;
   bool may_be_skipped = false;
+  int input_per_sample = 0;  ///< UnitOptions': 0 where no stage of a pipeline begins.
 };
 
 struct Drawn {
@@ -41,10 +42,13 @@ struct Drawn {
 
   int stops_at = 1;  ///< The step in which a rank asks to stop.
 
-  [[nodiscard]] int ranks() const;
+  [[nodiscard]] int ranks() const;  ///< Of a stage of a pipeline, or of the job.
   [[nodiscard]] int ranks_that_go_on() const;
   [[nodiscard]] bool changes_ranks() const { return ranks() != ranks_that_go_on(); }
   [[nodiscard]] int most_ranks() const;
+  [[nodiscard]] int world() const;  ///< Ranks of all stages.
+  [[nodiscard]] int world_that_goes_on() const;
+  [[nodiscard]] int most_of_world() const;
   /// Other than the job's where all numbers of ranks are to have the same bits.
   [[nodiscard]] int ranks_of_reference() const;
   [[nodiscard]] bool trains(std::string const& param) const;
@@ -57,6 +61,8 @@ struct Given {
   std::vector<std::pair<std::string, std::string>> options;
 };
 
+/// Stages of the pipeline; 1 without a mesh.
+[[nodiscard]] int stages_of(Choice const& choice);
 [[nodiscard]] Choice draw_choice(std::uint64_t seed, Given const& given);
 [[nodiscard]] Drawn draw(std::uint64_t seed, Given const& given);
 /// For the page that a failure prints.

@@ -106,6 +106,21 @@ Option scheduler() {
        {"LRRangeTest", of("LRRangeTest", R"("lr_range_test_step_size": 2, "lr_range_test_staircase": true)")}}};
 }
 
+Option pipeline_schedule() {
+  auto const of = [](char const* name, char const* more = "") {
+    return fmt::format(R"({{"zeroth": {{"pipeline": {{"schedule": "{}"{}}}}}}})", name, more);
+  };
+  auto const interleaved = of("interleaved_1f1b", R"(, "chunks": 2)");
+  return {"zeroth.pipeline.schedule",
+          Role::moves,
+          {{"-", ""},
+           {"gpipe", of("gpipe")},
+           {"1f1b", of("1f1b")},
+           {"zb_h1", of("zb_h1")},
+           {"interleaved_1f1b of 2", interleaved},  // whose stages divide the micro-steps of a step
+           {"interleaved_1f1b of 3", interleaved}}};
+}
+
 std::vector<Option> all_options() {
   auto const decides = Role::decides;
   auto const moves = Role::moves;
@@ -143,6 +158,9 @@ std::vector<Option> all_options() {
       key("zeroth.check", moves, {"-", "true"}),
       key("zeroth.poison", moves, {"-", "true"}),
       key("zeroth.replay_every", moves, {"-", "0", "1", "2"}),
+      key("zeroth.mesh.pipeline", moves, {"-", "1", "2", "3"}),
+      pipeline_schedule(),
+      key("zeroth.pipeline.partition", moves, {"-", "\"parameters\"", "\"units\"", "\"flops\""}),
 
       call("states", moves, {"in memory", "on a disk", "on the host"}),
       key(states + "ratio", moves, {"-", "0.5", "0.3", "0"}),
@@ -245,6 +263,25 @@ std::vector<std::string_view> types_without(std::string_view name) {
   return all;
 }
 
+/// What pipelines refuse, or do in the order of their own schedule.
+std::vector<Rule> rules_of_pipelines() {
+  return {
+      {"nested guards", {}, "zeroth.mesh.pipeline", {"-"}},
+      {"order", {}, "zeroth.mesh.pipeline", {"-"}},
+      {"skips units", {}, "zeroth.mesh.pipeline", {"-"}},
+      {"skips micro-steps", {}, "zeroth.mesh.pipeline", {"-"}},
+      {"zeroth.replay_every", {"1", "2"}, "zeroth.mesh.pipeline", {"-"}},
+      {"evaluates", {"between micro-steps"}, "zeroth.mesh.pipeline", {"-"}},
+      {"reads", {"between micro-steps"}, "zeroth.mesh.pipeline", {"-"}},
+      {"zeroth.pipeline.schedule", {"interleaved_1f1b of 2"}, "zeroth.mesh.pipeline", {"2"}},
+      {"zeroth.pipeline.schedule", {"interleaved_1f1b of 2"}, "gradient_accumulation_steps", {"2"}},
+      {"zeroth.pipeline.schedule", {"interleaved_1f1b of 3"}, "zeroth.mesh.pipeline", {"3"}},
+      {"zeroth.pipeline.schedule", {"interleaved_1f1b of 3"}, "gradient_accumulation_steps", {"3"}},
+      {"zeroth.pipeline.schedule", {}, "zeroth.mesh.pipeline", {"2", "1", "3"}},
+      {"zeroth.pipeline.partition", {}, "zeroth.mesh.pipeline", {"2", "3"}},
+  };
+}
+
 std::vector<Rule> all_rules() {
   std::vector<Rule> rules{
       {"groups", {"zero_hpz_partition_size"}, "zero_optimization.stage", {"3"}},
@@ -293,6 +330,8 @@ std::vector<Rule> all_rules() {
       {"skips units", {}, "order", {"declared"}},
       {"skips micro-steps", {}, "order", {"declared"}},
   };
+  auto const of_pipelines = rules_of_pipelines();
+  rules.insert(rules.end(), of_pipelines.begin(), of_pipelines.end());
   for (auto const* const option :
        {"zero_optimization.offload_optimizer.ratio", "zero_optimization.offload_optimizer.buffer_count",
         "zero_optimization.offload_optimizer.pipeline_read", "zero_optimization.offload_optimizer.pipeline_write",
@@ -368,6 +407,14 @@ void Choice::settle() {
       }
     }
   }
+}
+
+bool takes_pipelines(Choice const& choice) {
+  auto with = choice;
+  with.set("zeroth.mesh.pipeline", choice.is_plain("zeroth.mesh.pipeline") ? "2" : choice["zeroth.mesh.pipeline"]);
+  with.settle();
+  with.set("zeroth.mesh.pipeline", choice["zeroth.mesh.pipeline"]);
+  return with.values() == choice.values();
 }
 
 bool go_together(std::size_t option, std::size_t value, std::size_t other, std::size_t other_value) {

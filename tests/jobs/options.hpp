@@ -55,6 +55,8 @@ class Choice {
   std::vector<std::size_t> values_;
 };
 
+/// Whether all other options may stay as they are in a pipeline.
+[[nodiscard]] bool takes_pipelines(Choice const& choice);
 /// Whether some job may have both values.
 [[nodiscard]] bool go_together(std::size_t option, std::size_t value, std::size_t other, std::size_t other_value);
 

@@ -8,14 +8,17 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/saved.hpp"
 #include "jobs/built_model.hpp"
 #include "jobs/disk_traffic.hpp"
+#include "jobs/program.hpp"
 #include "jobs/random.hpp"
 #include "jobs/stage_file.hpp"
+#include "jobs/stage_walk.hpp"
 #include "jobs/walk.hpp"
 #include "support/noise.hpp"
 #include "support/rules.hpp"
@@ -25,15 +28,6 @@
 namespace zeroth::testing::jobs {
 namespace {
 
-class Counter final : public Monitor {
- public:
-  explicit Counter(std::int64_t& events) : events_{events} {}
-  void write(std::span<MonitorEvent const> events) override { events_ += static_cast<std::int64_t>(events.size()); }
-
- private:
-  std::int64_t& events_;
-};
-
 Config config_of(Choice const& choice, Place const& place) {
   auto const file = place.is_reference ? reference_file(choice, place.folder) : stage_file(choice, place.folder);
   auto config = Config::from_json(file.dump());
@@ -41,24 +35,6 @@ Config config_of(Choice const& choice, Place const& place) {
 }
 
 constexpr int never = std::numeric_limits<int>::max();
-
-SampleOrder data_of(Drawn const& drawn) {
-  return SampleOrder{1 + static_cast<std::int64_t>(drawn.seed % 1000), {.seed = drawn.seed}};
-}
-
-/// What rank 0 has in checkpoints, and restore() gives to all.
-std::vector<std::byte> program_state_of(Drawn const& drawn, int step) {
-  auto const& value = drawn.choice["program state"];
-  std::size_t const size = value == "none"     ? 0
-                           : value == "a byte" ? 1
-                           : value == "pages"  ? 4096 + drawn.seed % 10'000
-                                               : static_cast<std::size_t>(SaveOptions::largest_program_state);
-  std::vector<std::byte> state(size);
-  for (std::size_t i = 0; i < size; ++i) {
-    state[i] = static_cast<std::byte>(i * 7 + static_cast<std::size_t>(step));
-  }
-  return state;
-}
 
 /// What goes on with as many ranks has to be as if it had never ended: its reference does not.
 bool goes_on(Drawn const& drawn, Place const& place) {
@@ -69,8 +45,23 @@ int asking_rank(Drawn const& drawn, int ranks) { return static_cast<int>(drawn.s
 
 /// Those that go on know of it if the whole job was asked, and the rank that asked is among them.
 bool is_still_asked_to_stop(Drawn const& drawn, Place const& place) {
-  return !place.is_reference && drawn.choice.is("stop", "asked for") && drawn.ranks() == drawn.most_ranks() &&
-         asking_rank(drawn, drawn.ranks()) < drawn.ranks_that_go_on();
+  return !place.is_reference && drawn.choice.is("stop", "asked for") && drawn.world() == drawn.most_of_world() &&
+         asking_rank(drawn, drawn.world()) < drawn.world_that_goes_on();
+}
+
+/// None without the key, so that engines on a job are drawn as well as those on a mesh of one stage.
+std::optional<Mesh> mesh_of(Job& job, Choice const& choice, Config const& config, Place const& place) {
+  if (place.is_reference || choice.is_plain("zeroth.mesh.pipeline")) {
+    return {};
+  }
+  return std::optional<Mesh>{std::in_place, job, config};
+}
+
+AnyEngine make_engine(std::optional<Mesh>& mesh, Job& job, Model const& model, Config const& config) {
+  if (mesh) {
+    return AnyEngine{*mesh, model, config};
+  }
+  return AnyEngine{job, model, config};
 }
 
 /// One engine, on `job`.
@@ -88,10 +79,14 @@ class Segment {
         record_{record},
         built_{drawn},
         config_{config_of(choice_, place)},
-        engine_{job, built_.model, config_},
-        walk_{drawn, choice_, built_, engine_.place(), job.world()},
+        mesh_{mesh_of(job, choice_, config_, place)},
+        engine_{make_engine(mesh_, job, built_.model, config_)},
+        walk_{drawn, choice_, built_, engine_.place(), mesh_ ? mesh_->data().world() : job.world()},
         plan_{plan(built_.model, config_, job.world(), {.transport = place.transport})},
         traffic_{plan_, choice_} {
+    if (mesh_) {
+      stage_walk_.emplace(drawn, choice_, built_, walk_, engine_.compute_dtype(), engine_.in_flight());
+    }
     if (choice_.is("metrics", "two")) {
       metrics_ = {engine_.add_metric("first"), engine_.add_metric("second")};
     }
@@ -139,17 +134,19 @@ class Segment {
       engine_.read(param, values);
       record_.add("in the end " + name, values);
     }
-    for (auto pass : engine_.evaluation(1)) {
-      record_.add("in the end as forward reads it", walk_.values(pass));
-    }
+    show_values();
     save(place_.folder / "end", drawn_.steps).wait();
     check_bytes();
   }
 
   void check_bytes() {
-    if (!(engine_.planned() == engine_.peak() && engine_.planned() == plan_.bytes)) {
-      record_.complain(fmt::format("{} bytes planned, {} by the engine, {} measured", plan_.bytes.total(),
+    auto const& bytes = plan_.pipeline.empty() ? plan_.bytes : plan_.pipeline[stage()].bytes;
+    if (!(engine_.planned() == engine_.peak() && engine_.planned() == bytes)) {
+      record_.complain(fmt::format("{} bytes planned, {} by the engine, {} measured", bytes.total(),
                                    engine_.planned().total(), engine_.peak().total()));
+    }
+    if (!has_plan_of_disk()) {
+      return;
     }
     if (auto const problem = traffic_.file_problem(engine_.bytes_on_disk()); !problem.empty()) {
       record_.complain(problem);
@@ -157,6 +154,9 @@ class Segment {
   }
 
  private:
+  [[nodiscard]] std::size_t stage() const { return mesh_ ? static_cast<std::size_t>(mesh_->place().stage) : 0; }
+  /// Of a pipeline, the plan says of one stage what is on a disk.
+  [[nodiscard]] bool has_plan_of_disk() const { return plan_.pipeline.empty() || plan_.largest_stage == stage(); }
   /// What the reference leaves out.
   [[nodiscard]] bool moves(char const* option, char const* value) const {
     return !place_.is_reference && choice_.is(option, value);
@@ -217,10 +217,7 @@ class Segment {
     }
   }
 
-  void make(int step) {
-    if (moves("trace", "a step")) {
-      engine_.trace(step % 3 == 2 ? &timeline_ : nullptr);
-    }
+  void micro_steps(int step) {
     auto const passes = engine_.micro_steps();
     int index = 0;
     for (auto pass = passes.begin(); pass != passes.end(); ++pass) {
@@ -240,6 +237,24 @@ class Segment {
       }
       ++index;
     }
+  }
+
+  void actions(int step) {
+    bool first = true;
+    for (auto work : engine_.schedule()) {
+      stage_walk_->train(work, step, metrics_);
+      if (first) {
+        ask_to_stop(step);
+      }
+      first = false;
+    }
+  }
+
+  void make(int step) {
+    if (moves("trace", "a step")) {
+      engine_.trace(step % 3 == 2 ? &timeline_ : nullptr);
+    }
+    stage_walk_ ? actions(step) : micro_steps(step);
     if (!choice_.is_plain("gradient norm")) {
       gradient_norms(step);
     }
@@ -299,11 +314,28 @@ class Segment {
   void evaluate(int step, int passes, char const* when = "between") {
     auto const evaluation = engine_.evaluation(passes);
     for (auto pass : evaluation) {
-      walk_.evaluate(pass);
+      stage_walk_ ? stage_walk_->evaluate(pass) : walk_.evaluate(pass);
     }
     std::array<float, 1> const loss{evaluation.mean_loss()};
     record_.add(fmt::format("{}step {}: evaluation {}", prefix_, step, when), std::span<float const>{loss});
     traffic_.disturb();
+  }
+
+  /// Each rank shows those of its stage.
+  void show_values() {
+    auto const name = [](std::size_t unit) { return fmt::format("in the end unit {} as forward reads it", unit); };
+    std::set<std::size_t> shown;
+    for (auto pass : engine_.evaluation(1)) {
+      for (auto const& [unit, values] : stage_walk_ ? stage_walk_->values(pass) : walk_.values(pass)) {
+        record_.add(name(unit), values);
+        shown.insert(unit);
+      }
+    }
+    for (std::size_t unit = 0; unit < built_.units.size(); ++unit) {
+      if (!shown.contains(unit)) {
+        record_.leave_out(name(unit));
+      }
+    }
   }
 
   void read(int step) {
@@ -362,8 +394,8 @@ class Segment {
     }
     record_.count((restored_ ? "once restored, " : "") + name +
                       " (gathered, across groups, reduced, misses, across groups, slots, slots, read)",
-                  counts);
-    if (auto const problem = traffic_.step_problem(*report); !problem.empty()) {
+                  static_cast<int>(stage()), counts);
+    if (auto const problem = traffic_.step_problem(*report); has_plan_of_disk() && !problem.empty()) {
       record_.complain(problem);
     }
   }
@@ -380,8 +412,10 @@ class Segment {
   Config config_;
   Timeline timeline_;
   std::int64_t events_ = 0;
+  std::optional<Mesh> mesh_;
   AnyEngine engine_;
   Walk walk_;
+  std::optional<StageWalk> stage_walk_;  // on a mesh
   Plan plan_;
   DiskTraffic traffic_;
   std::vector<Metric> metrics_;
@@ -409,7 +443,8 @@ void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) 
   bool const stays = drawn.choice.is("goes on", "in the same engine");
   bool const goes_on_later = goes_on(drawn, place) && !stays;
   bool const others = place.is_reference && !drawn.choice.is_plain("ranks of the reference");
-  on_first(job, others ? job.world() : drawn.ranks(), record, [&](Job& part) {
+  auto const ranks = place.is_reference ? drawn.ranks() : drawn.world();
+  on_first(job, others ? job.world() : ranks, record, [&](Job& part) {
     Segment segment{part, drawn, false, false, place, record};
     segment.steps(1, goes_on(drawn, place) ? drawn.goes_on_at : drawn.steps);
     if (goes_on(drawn, place) && stays) {
@@ -419,7 +454,7 @@ void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) 
     goes_on_later ? segment.check_bytes() : segment.end();
   });
   if (goes_on_later) {
-    on_first(job, drawn.ranks_that_go_on(), record, [&](Job& part) {
+    on_first(job, place.is_reference ? drawn.ranks_that_go_on() : drawn.world_that_goes_on(), record, [&](Job& part) {
       Segment segment{part, drawn, true, is_still_asked_to_stop(drawn, place), place, record};
       segment.restore();
       segment.steps(drawn.saved_at + 1, drawn.steps);

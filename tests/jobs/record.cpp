@@ -8,7 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <set>
+#include <map>
 
 namespace zeroth::testing::jobs {
 namespace {
@@ -46,19 +46,21 @@ void Record::add_bytes(std::string name, std::span<std::byte const> bytes) {
   shown_.emplace_back(std::move(name), std::move(bits));
 }
 
-void Record::count(std::string name, std::span<std::int64_t const> numbers) {
-  counted_.emplace_back(std::move(name), std::vector<std::int64_t>(numbers.begin(), numbers.end()));
+void Record::count(std::string name, int stage, std::span<std::int64_t const> numbers) {
+  counted_.emplace_back(std::move(name), Counted{stage, {numbers.begin(), numbers.end()}});
 }
 
 std::string Record::first_other_count(Record const& rank) const {
-  std::map<std::string, std::vector<std::int64_t>> const theirs{rank.counted_.begin(), rank.counted_.end()};
-  for (auto const& [name, numbers] : counted_) {
+  std::map<std::string, Counted> const theirs{rank.counted_.begin(), rank.counted_.end()};
+  for (auto const& [name, counted] : counted_) {
     auto const found = theirs.find(name);
     if (found == theirs.end()) {
       return fmt::format("{}: another rank has not counted that", name);
     }
-    if (found->second != numbers) {
-      return fmt::format("{}: {}, another rank has {}", name, fmt::join(numbers, ", "), fmt::join(found->second, ", "));
+    auto const& [stage, numbers] = found->second;
+    if (stage == counted.stage && numbers != counted.numbers) {
+      return fmt::format("{}: {}, another rank has {}", name, fmt::join(counted.numbers, ", "),
+                         fmt::join(numbers, ", "));
     }
   }
   return !has_all_ || counted_.size() == rank.counted_.size() ? "" : "ranks have counted other steps";
@@ -90,7 +92,7 @@ std::string Record::first_difference(Record const& reference) const {
     seen.insert(name);
   }
   for (auto const& [name, bits] : reference.shown_) {
-    if (has_all_ && !seen.contains(name)) {
+    if (has_all_ && !seen.contains(name) && !left_out_.contains(name)) {
       return fmt::format("{}: the reference alone has it", name);
     }
   }

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,8 +20,10 @@ class Record {
   void complain(std::string problem) { problems_.push_back(std::move(problem)); }
   /// From a part of the job: it has not shown all of it.
   void leave_out() { has_all_ = false; }
-  /// What has to be the same on all ranks of a job, and is another thing in its reference.
-  void count(std::string name, std::span<std::int64_t const> numbers);
+  /// What ranks of another stage show.
+  void leave_out(std::string name) { left_out_.insert(std::move(name)); }
+  /// What has to be the same on all ranks of a stage of a pipeline, or of a job, and is another thing in its reference.
+  void count(std::string name, int stage, std::span<std::int64_t const> numbers);
   /// As first_difference(), of what was counted on another rank of the same job.
   [[nodiscard]] std::string first_other_count(Record const& rank) const;
   /// The first thing in which this job is not as `reference` was; empty if there is none. What a job shows twice,
@@ -30,8 +32,13 @@ class Record {
 
  private:
   std::vector<std::pair<std::string, std::vector<std::uint32_t>>> shown_;
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> counted_;  // each name once
+  struct Counted {
+    int stage;
+    std::vector<std::int64_t> numbers;
+  };
+  std::vector<std::pair<std::string, Counted>> counted_;  // each name once
   std::vector<std::string> problems_;
+  std::set<std::string> left_out_;
   bool has_all_ = true;
 };
 

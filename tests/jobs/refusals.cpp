@@ -77,7 +77,7 @@ constexpr Refusal refusals[] = {
     {"zero_optimization.reduce_bucket_sze", R"({"zero_optimization": {"reduce_bucket_sze": 1}})", always},
     {"gradient_clipping", R"({"gradient_clipping": -1})", always},
     {"zeroth.gradient_slots", R"({"zeroth": {"gradient_slots": 0}})", always},
-    {"zeroth.mesh.pipeline", R"({"zeroth": {"mesh": {"pipeline": 2}}})", always},
+    {"zeroth.mesh.pipeline", R"({"zeroth": {"mesh": {"pipeline": 1000}}})", always},
     {"zeroth.pipeline.chunks", R"({"zeroth": {"pipeline": {"schedule": "zb_h1", "chunks": 2}}})", always},
     {"zeroth.pipeline.schedule_file", R"({"zeroth": {"pipeline": {"schedule_file": "x"}}})", always},
     {"zeroth.copy_engine_gather", R"({"zeroth": {"copy_engine_gather": true, "register_memory": false}})", always},
@@ -104,7 +104,7 @@ std::string refusal_problem(Drawn const& drawn, std::filesystem::path const& fol
   file.merge_patch(nlohmann::json::parse(refusal.changes));
   try {
     BuiltModel const built{drawn};
-    static_cast<void>(plan(built.model, Config::from_json(file.dump()), drawn.ranks()));
+    static_cast<void>(plan(built.model, Config::from_json(file.dump()), drawn.world()));
   } catch (ConfigError const& error) {
     bool const names_key = std::string_view{error.what()}.find(refusal.key) != std::string_view::npos;
     return names_key

@@ -85,10 +85,10 @@ Outcome try_on_threads(Drawn const& drawn, Folder const& folder) {
     Folder const of_reference{files_in_memory()};
     auto const reference = reference_of(drawn, of_reference.path());
     Place const place{folder.path()};
-    std::vector<Record> records(static_cast<std::size_t>(drawn.most_ranks()));
+    std::vector<Record> records(static_cast<std::size_t>(drawn.most_of_world()));
     SleepyDisk const disk{folder, drawn.choice.is("disk", "slow") ? 1 + static_cast<unsigned>(drawn.seed % 1000) : 0};
     auto const outcome = run_job(
-        drawn.most_ranks(),
+        drawn.most_of_world(),
         [&](Job& job) {
           let_stop(job);
           run_rank(job, drawn, place, records[static_cast<std::size_t>(job.rank())]);
@@ -105,8 +105,10 @@ Outcome try_on_threads(Drawn const& drawn, Folder const& folder) {
       if (auto const difference = records[rank].first_difference(reference); !difference.empty()) {
         return {fmt::format("rank {}: {}", rank, difference)};
       }
-      if (auto const difference = records[rank].first_other_count(records.front()); !difference.empty()) {
-        return {fmt::format("rank {}: {}", rank, difference)};
+      for (std::size_t other = 0; other < rank; ++other) {
+        if (auto const difference = records[rank].first_other_count(records[other]); !difference.empty()) {
+          return {fmt::format("rank {}: {}", rank, difference)};
+        }
       }
     }
     return {};

@@ -6,66 +6,16 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
+#include "jobs/arithmetic.hpp"
 #include "jobs/random.hpp"
 #include "support/noise.hpp"
 #include "support/synthetic.hpp"
 
 namespace zeroth::testing::jobs {
 namespace {
-
-float load(void const* data, Dtype dtype, std::int64_t at) {
-  switch (dtype) {
-    case Dtype::bf16: return to_float(static_cast<bf16 const*>(data)[at]);
-    case Dtype::fp16: return to_float(static_cast<fp16 const*>(data)[at]);
-    default: return static_cast<float const*>(data)[at];
-  }
-}
-
-void store(void* data, Dtype dtype, std::int64_t at, float value) {
-  switch (dtype) {
-    case Dtype::bf16: static_cast<bf16*>(data)[at] = from_float<bf16>(value); break;
-    case Dtype::fp16: static_cast<fp16*>(data)[at] = from_float<fp16>(value); break;
-    default: static_cast<float*>(data)[at] = value;
-  }
-}
-
-/// All that a unit uses, in one number.
-double read(AnyParams const& p, BuiltUnit const& unit) {
-  double total = 0;
-  for (auto const& param : unit.read) {
-    auto const view = p[param];
-    double sum = 0;
-    for (std::int64_t i = 0; i < view.count; ++i) {
-      sum += static_cast<double>(load(view.data, view.dtype, i)) * static_cast<double>(1 + i % 3);
-    }
-    total += sum / static_cast<double>(view.count);
-  }
-  return total;
-}
-
-struct Sample {
-  double state;
-  std::int64_t number;
-  float seed;
-  float bad;  ///< What one element of each gradient is instead; 0: all are good.
-};
-
-void contribute(AnyBackward const& p, AnyParam const& param, Sample const& sample) {
-  auto const view = p[param];
-  auto const grad = p.grad(param);
-  for (std::int64_t i = 0; i < view.count; ++i) {
-    auto const value = load(view.data, view.dtype, i);
-    float fresh =
-        sample.seed * (0.1F * value + 0.05F * static_cast<float>(sample.state) + 0.2F * noise(sample.number, i));
-    if (sample.bad != 0 && i == view.count / 2) {
-      fresh = sample.bad;
-    }
-    float const old = grad.beta() == 0 ? 0.0F : load(grad.data(), grad.dtype(), i);
-    store(grad.data(), grad.dtype(), i, old + fresh);
-  }
-}
 
 constexpr std::size_t no_unit = std::numeric_limits<std::size_t>::max();
 
@@ -204,19 +154,14 @@ void Walk::evaluate(AnyEvaluationPass& pass) const {
     auto const p = pass.forward(built_.units[u].unit);
     state = std::tanh(state + read(p, built_.units[u]));
   }
-  pass.report_loss(static_cast<float>(state + 2), {.weight = place_ == 0 ? 2.0F : 1.0F});
+  pass.report_loss(static_cast<float>(state + 2), {.weight = weight_of_evaluation()});
 }
 
-std::vector<float> Walk::values(AnyEvaluationPass& pass) const {
-  std::vector<float> all;
+std::vector<Walk::Values> Walk::values(AnyEvaluationPass& pass) const {
+  std::vector<Values> all;
   for (auto const& unit : built_.units) {
     auto const p = pass.forward(unit.unit);
-    for (auto const& param : unit.read) {
-      auto const view = p[param];
-      for (std::int64_t i = 0; i < view.count; ++i) {
-        all.push_back(load(view.data, view.dtype, i));
-      }
-    }
+    all.push_back({unit.unit.index(), values_of(p, unit)});
   }
   pass.report_loss(0);
   return all;

@@ -222,18 +222,36 @@ struct AnyMessage {
   std::int64_t per_sample;  ///< Elements of each.
 };
 
-/// As Work, for programs that learn dtypes and shapes when they run.
-class [[nodiscard]] AnyWork final : public AnyPass {
+/// As StagePass, for programs that learn dtypes and shapes when they run.
+class AnyStagePass : public AnyPass {
  public:
-  using Source = detail::EngineState;                                            ///< What Passes makes it of.
-  explicit AnyWork(Source& engine) : AnyPass{engine, detail::NextAction{}} {}    ///< For Passes: the engine's next one.
+  [[nodiscard]] int chunk() const noexcept { return action_chunk(); }                    ///< As StagePass::chunk().
+  [[nodiscard]] bool first() const noexcept { return is_first_chunk(); }                 ///< As StagePass::first().
+  [[nodiscard]] bool last() const noexcept { return is_last_chunk(); }                   ///< As StagePass::last().
+  [[nodiscard]] std::span<Unit const> units() const noexcept { return action_units(); }  ///< As StagePass::units().
+  /// To be read: as StagePass::input().
+  [[nodiscard]] AnyMessage input() const { return of(detail::Message::input); }
+  [[nodiscard]] AnyMessage output() const { return of(detail::Message::output); }  ///< As StagePass::output().
+
+ protected:
+  using AnyPass::AnyPass;
+  ~AnyStagePass() = default;
+  /// Where it is.
+  [[nodiscard]] AnyMessage of(detail::Message which) const {
+    auto const memory = message(which);
+    return {memory.data, memory.samples, memory.per_sample};
+  }
+};
+
+/// As Work, for programs that learn dtypes and shapes when they run.
+class [[nodiscard]] AnyWork final : public AnyStagePass {
+ public:
+  using Source = detail::EngineState;  ///< What Passes makes it of.
+  /// For Passes: the engine's next one.
+  explicit AnyWork(Source& engine) : AnyStagePass{engine, detail::NextAction{}} {}
   [[nodiscard]] Phase phase() const noexcept { return action_phase(); }          ///< As Work::phase().
-  [[nodiscard]] int chunk() const noexcept { return action_chunk(); }            ///< As Work::chunk().
   [[nodiscard]] int micro_step() const noexcept { return action_micro_step(); }  ///< As Work::micro_step().
   [[nodiscard]] int slot() const noexcept { return action_slot(); }              ///< As Work::slot().
-  [[nodiscard]] bool first() const noexcept { return is_first_chunk(); }         ///< As Work::first().
-  [[nodiscard]] bool last() const noexcept { return is_last_chunk(); }           ///< As Work::last().
-  [[nodiscard]] std::span<Unit const> units() const noexcept { return action_units(); }       ///< As Work::units().
   [[nodiscard]] AnyBackward backward(Unit unit) { return AnyBackward{open_backward(unit)}; }  ///< As Work::backward().
   [[nodiscard]] AnyForward inputs(Unit unit) { return AnyForward{open_inputs(unit)}; }        ///< As Work::inputs().
   [[nodiscard]] AnyWeights weights(Unit unit) { return AnyWeights{open_weights(unit)}; }      ///< As Work::weights().
@@ -241,27 +259,20 @@ class [[nodiscard]] AnyWork final : public AnyPass {
   [[nodiscard]] float report_loss(float mean, LossOptions const& options = {}) {
     return report_action_loss(mean, options);
   }
-  [[nodiscard]] AnyMessage input() const { return of(detail::Message::input); }    ///< To be read: as Work::input().
-  [[nodiscard]] AnyMessage output() const { return of(detail::Message::output); }  ///< As Work::output().
   /// To be read: as Work::output_gradient().
   [[nodiscard]] AnyMessage output_gradient() const { return of(detail::Message::output_gradient); }
   /// As Work::input_gradient().
   [[nodiscard]] AnyMessage input_gradient() const { return of(detail::Message::input_gradient); }
-
- private:
-  [[nodiscard]] AnyMessage of(detail::Message which) const {
-    auto const memory = message(which);
-    return {memory.data, memory.samples, memory.per_sample};
-  }
 };
 
-/// Forward only. `backward` does not exist here, so it does not compile.
-class [[nodiscard]] AnyEvaluationPass final : public AnyPass {
+/// Forward only, through the units of a chunk of this rank's stage. `backward` does not exist here, so it does not
+/// compile.
+class [[nodiscard]] AnyEvaluationPass final : public AnyStagePass {
  public:
   using Source = detail::EvaluationRecord;  ///< What Passes makes it of.
   /// For Passes: the evaluation's next one.
-  explicit AnyEvaluationPass(Source& evaluation) : AnyPass{evaluation} {}
-  /// Takes the mean loss of this rank's batch, once: AnyEvaluation::mean_loss() is made of it.
+  explicit AnyEvaluationPass(Source& evaluation) : AnyStagePass{evaluation} {}
+  /// Takes the mean loss of this rank's batch, once, in the last chunk: AnyEvaluation::mean_loss() is made of it.
   void report_loss(float mean, LossOptions const& options = {}) {
     static_cast<void>(AnyPass::report_loss(mean, options));
   }

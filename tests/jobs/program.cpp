@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobs/program.hpp"
+
+namespace zeroth::testing::jobs {
+
+SampleOrder data_of(Drawn const& drawn) {
+  return SampleOrder{1 + static_cast<std::int64_t>(drawn.seed % 1000), {.seed = drawn.seed}};
+}
+
+std::vector<std::byte> program_state_of(Drawn const& drawn, int step) {
+  auto const& value = drawn.choice["program state"];
+  std::size_t const size = value == "none"     ? 0
+                           : value == "a byte" ? 1
+                           : value == "pages"  ? 4096 + drawn.seed % 10'000
+                                               : static_cast<std::size_t>(SaveOptions::largest_program_state);
+  std::vector<std::byte> state(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    state[i] = static_cast<std::byte>(i * 7 + static_cast<std::size_t>(step));
+  }
+  return state;
+}
+
+}  // namespace zeroth::testing::jobs

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the program of a drawn job gives its engine beside the model.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "jobs/drawn.hpp"
+#include "zeroth/zeroth.hpp"
+
+namespace zeroth::testing::jobs {
+
+class Counter final : public Monitor {
+ public:
+  explicit Counter(std::int64_t& events) : events_{events} {}
+  void write(std::span<MonitorEvent const> events) override { events_ += static_cast<std::int64_t>(events.size()); }
+
+ private:
+  std::int64_t& events_;
+};
+
+[[nodiscard]] SampleOrder data_of(Drawn const& drawn);
+/// What rank 0 has in checkpoints, and restore() gives to all.
+[[nodiscard]] std::vector<std::byte> program_state_of(Drawn const& drawn, int step);
+
+}  // namespace zeroth::testing::jobs
