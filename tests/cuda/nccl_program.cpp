@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job that torchrun's variables describe, on the CUDA runtime and the NCCL of the tests:
 // nccl_program DEED GPUS STAGE FOLDER JOIN_MS. Says what becomes of it.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "cuda/cuda_access.hpp"
 #include "cuda/nccl_training.hpp"
@@ -19,8 +23,13 @@ void say(std::string const& words) {
   std::fflush(stdout);
 }
 
+/// The file that says that a rank's GPU is at work.
+std::filesystem::path sign_of(std::filesystem::path const& folder, int rank) {
+  return folder / ("waits" + std::to_string(rank));
+}
+
 /// Rank 1 throws instead of coming to a sum that the others wait for, while NCCL does not return from an abort.
-void wait_for_ever(Job& job) {
+void wait_for_ever(Job& job, std::filesystem::path const& folder) {
   auto const device = job.make_device();
   auto const memory = device->allocate(device::Category::slots, 1 << 20);
   auto const stream = device->make_stream("test", device::Overlap::on);
@@ -29,10 +38,16 @@ void wait_for_ever(Job& job) {
   auto const window = all->register_memory(*memory);
   fake_nccl::stall_abort();
   if (job.rank() == 1) {
+    for (int const rank : {0, 2}) {
+      while (!std::filesystem::exists(sign_of(folder, rank))) {
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      }
+    }
     throw std::runtime_error{"the disk is full"};
   }
   auto* const data = memory->data();
   all->all_reduce(*stream, {"test", "sum"}, data, data, 1, Dtype::fp32);
+  std::ofstream{sign_of(folder, job.rank())} << "waits";
   stream->synchronize();
 }
 
@@ -48,9 +63,9 @@ void train(Job& job, std::string const& deed, int stage) {
   } while (deed != "train");  // until another rank ends it
 }
 
-void act(Job& job, std::string const& deed, int stage) {
+void act(Job& job, std::string const& deed, int stage, std::filesystem::path const& folder) {
   if (deed == "wait for ever") {
-    return wait_for_ever(job);
+    return wait_for_ever(job, folder);
   }
   if (deed == "go on in pairs") {
     auto const pair = job.split(job.rank() / 2, job.rank(), "pair");
@@ -70,7 +85,7 @@ int run(char const* const* arguments) {
                               .device = DeviceKind::cuda,
                               .join_timeout = std::chrono::milliseconds{std::atoi(arguments[5])},
                               .failure_grace = std::chrono::milliseconds{500}};
-  int const status = launch(options, [&](Job& job) { act(job, deed, std::atoi(arguments[3])); });
+  int const status = launch(options, [&](Job& job) { act(job, deed, std::atoi(arguments[3]), arguments[4]); });
   if (auto const left = fake_cuda::leftovers() + fake_nccl::leftovers(); !left.empty()) {
     say("left over: " + left);
     return 4;
