@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobs/program.hpp"
 
+#include "support/rules.hpp"
+
 namespace zeroth::testing::jobs {
+
+Config config_of(Choice const& choice, nlohmann::json const& file) {
+  auto config = Config::from_json(file.dump());
+  return choice.is("optimizer", "a rule of its own") ? config.with(own_momentum()) : config;
+}
 
 SampleOrder data_of(Drawn const& drawn) {
   return SampleOrder{1 + static_cast<std::int64_t>(drawn.seed % 1000), {.seed = drawn.seed}};

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,8 @@ class Counter final : public Monitor {
   std::int64_t& events_;
 };
 
+/// A stage file with the program's own rule, if the choice says so.
+[[nodiscard]] Config config_of(Choice const& choice, nlohmann::json const& file);
 [[nodiscard]] SampleOrder data_of(Drawn const& drawn);
 /// What rank 0 has in checkpoints, and restore() gives to all.
 [[nodiscard]] std::vector<std::byte> program_state_of(Drawn const& drawn, int step);

@@ -21,17 +21,15 @@
 #include "jobs/stage_walk.hpp"
 #include "jobs/walk.hpp"
 #include "support/noise.hpp"
-#include "support/rules.hpp"
 #include "zeroth/core/input_file.hpp"
 #include "zeroth/zeroth.hpp"
 
 namespace zeroth::testing::jobs {
 namespace {
 
-Config config_of(Choice const& choice, Place const& place) {
-  auto const file = place.is_reference ? reference_file(choice, place.folder) : stage_file(choice, place.folder);
-  auto config = Config::from_json(file.dump());
-  return choice.is("optimizer", "a rule of its own") ? config.with(own_momentum()) : config;
+Config config_at(Choice const& choice, Place const& place) {
+  return config_of(choice,
+                   place.is_reference ? reference_file(choice, place.folder) : stage_file(choice, place.folder));
 }
 
 constexpr int never = std::numeric_limits<int>::max();
@@ -78,7 +76,7 @@ class Segment {
         place_{place},
         record_{record},
         built_{drawn},
-        config_{config_of(choice_, place)},
+        config_{config_at(choice_, place)},
         mesh_{mesh_of(job, choice_, config_, place)},
         engine_{make_engine(mesh_, job, built_.model, config_)},
         walk_{drawn, choice_, built_, engine_.place(), mesh_ ? mesh_->data().world() : job.world()},

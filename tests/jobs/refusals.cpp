@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "jobs/built_model.hpp"
+#include "jobs/program.hpp"
 #include "jobs/random.hpp"
 #include "jobs/stage_file.hpp"
 #include "zeroth/core/error.hpp"
@@ -104,7 +105,7 @@ std::string refusal_problem(Drawn const& drawn, std::filesystem::path const& fol
   file.merge_patch(nlohmann::json::parse(refusal.changes));
   try {
     BuiltModel const built{drawn};
-    static_cast<void>(plan(built.model, Config::from_json(file.dump()), drawn.world()));
+    static_cast<void>(plan(built.model, config_of(drawn.choice, file), drawn.world()));
   } catch (ConfigError const& error) {
     bool const names_key = std::string_view{error.what()}.find(refusal.key) != std::string_view::npos;
     return names_key
