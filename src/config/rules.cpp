@@ -193,7 +193,7 @@ std::string schedule_has_a_file(Values const& values) {
     return {};
   }
   return is_file ? R"(is not there, but zeroth.pipeline.schedule is "file"; name the file)"
-                 : fmt::format("is there, but zeroth.pipeline.schedule is \"{}\"; with this key it is \"file\"",
+                 : fmt::format(R"(is there, but zeroth.pipeline.schedule is "{}"; with this key it is "file")",
                                values.get<"zeroth.pipeline.schedule">());
 }
 

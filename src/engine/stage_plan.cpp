@@ -38,7 +38,8 @@ StagePlan stage_plan_of(model::Description const& part, Settings const& settings
   }
   auto const& [stage, stages, chunks, most_input, most_output] = part.stage;
   StagePlan plan;
-  auto& [actions, slots] = plan.script;
+  auto& actions = plan.script.actions;
+  auto& slots = plan.script.slots;
   actions = settings.pipeline.schedule == PipelineSchedule::file
                 ? lists_of(settings)[static_cast<std::size_t>(stage)]
                 : stage::actions_of(settings.pipeline.schedule, size_of(settings), stage);

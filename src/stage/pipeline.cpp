@@ -33,8 +33,9 @@ Actions one_forward_one_backward(PipelineSize const& size, int stage) {
 }
 
 Actions interleaved(PipelineSize const& size, int stage) {
-  auto const& [stages, chunks, micro_steps] = size;
-  auto const all = micro_steps * chunks;
+  auto const stages = size.stages;
+  auto const chunks = size.chunks;
+  auto const all = size.micro_steps * chunks;
   // Chunks take turns by `stages` micro-steps: forward from the first chunk on, backward from the last one.
   auto const action = [&](Phase phase, int index) {
     auto const of_round = stages * chunks;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job that torchrun's variables describe, on the CUDA runtime and the NCCL of the tests:
 // nccl_program DEED GPUS STAGE FOLDER JOIN_MS. Says what becomes of it.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -23,9 +23,13 @@ void say(std::string const& words) {
   std::fflush(stdout);
 }
 
-/// The file that says that a rank's GPU is at work.
-std::filesystem::path sign_of(std::filesystem::path const& folder, int rank) {
-  return folder / ("waits" + std::to_string(rank));
+/// Whether the GPU of `rank` is in its first collective: the NCCL of the tests then has this file in a folder of a
+/// communicator. Its call itself does not return before all ranks have come, so the rank cannot say it.
+bool is_at_work(std::filesystem::path const& folder, int rank) {
+  auto const first = "group 0 " + std::to_string(rank);
+  std::filesystem::directory_iterator const communicators{folder};
+  return std::any_of(begin(communicators), end(communicators),
+                     [&](auto const& each) { return std::filesystem::exists(each.path() / first); });
 }
 
 /// Rank 1 throws instead of coming to a sum that the others wait for, while NCCL does not return from an abort.
@@ -39,7 +43,7 @@ void wait_for_ever(Job& job, std::filesystem::path const& folder) {
   fake_nccl::stall_abort();
   if (job.rank() == 1) {
     for (int const rank : {0, 2}) {
-      while (!std::filesystem::exists(sign_of(folder, rank))) {
+      while (!is_at_work(folder, rank)) {
         std::this_thread::sleep_for(std::chrono::milliseconds{1});
       }
     }
@@ -47,7 +51,6 @@ void wait_for_ever(Job& job, std::filesystem::path const& folder) {
   }
   auto* const data = memory->data();
   all->all_reduce(*stream, {"test", "sum"}, data, data, 1, Dtype::fp32);
-  std::ofstream{sign_of(folder, job.rank())} << "waits";
   stream->synchronize();
 }
 
