@@ -22,7 +22,8 @@ enum class FlatId : std::uint32_t {};
 struct Placed {
   ParamId param{};
   std::int64_t offset = 0, count = 0;  ///< Elements from the start of the part.
-  std::int64_t element = 0;  ///< Place in the model: its parameters in order, each from a multiple of alignment_count.
+  /// Place in the model: its parameters in order, each whole and from a multiple of alignment_count.
+  std::int64_t element = 0;
 };
 
 /// Elements [begin, end) of a part.
@@ -43,13 +44,21 @@ struct Part {
   [[nodiscard]] Range slice(int place) const noexcept { return {place * shard_count, (place + 1) * shard_count}; }
 };
 
-/// What is gathered and reduced together: one unit's own parameters, those of them that are persistent, or one tied
-/// parameter.
+/// What tensor ranks have of the parameters of a flat unit.
+enum class TensorKind : std::uint8_t {
+  cut,     ///< Each a part of its own. So it is where there is one tensor rank.
+  whole,   ///< All the same, and the same gradients.
+  partial  ///< All the same, and of their gradients each a part of the sum.
+};
+
+/// What is gathered and reduced together: one unit's own parameters, or one tied parameter. Those of a unit that are
+/// persistent are one by themselves, and so are those of each TensorKind.
 struct FlatUnit {
   std::string name;
   Part trainable, frozen;
-  std::vector<UnitId> users;  ///< Units that use it, ascending, never empty.
-  bool persistent = false;    ///< Every rank has its parameters whole, whatever the placement of others.
+  std::vector<UnitId> users;                 ///< Units that use it, ascending, never empty.
+  bool persistent = false;                   ///< Every rank has its parameters whole, whatever the placement of others.
+  TensorKind tensor_kind = TensorKind::cut;  ///< See there.
   [[nodiscard]] std::int64_t used_count() const noexcept { return trainable.used_count + frozen.used_count; }
   /// Of the gathered whole: the trainable part, then the frozen part.
   [[nodiscard]] std::int64_t padded_count() const noexcept { return trainable.padded_count + frozen.padded_count; }
@@ -74,7 +83,7 @@ class Layout {
 
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] ById<FlatId, FlatUnit> const& flats() const noexcept { return flats_; }
-  /// The flat units that `unit` uses: its own, its persistent one, then those of tied parameters.
+  /// The flat units that `unit` uses: its own, its persistent ones, then those of tied parameters.
   [[nodiscard]] std::span<FlatId const> flats_of(UnitId unit) const noexcept { return by_unit_[unit]; }
   [[nodiscard]] Location const& location(ParamId param) const noexcept { return by_param_[param]; }
   /// Are guards of `unit` open around other units' turns?
@@ -102,7 +111,8 @@ class Layout {
 /// Where each parameter of a whole model begins: see Placed::element.
 [[nodiscard]] ById<ParamId, std::int64_t> elements_of(model::Description const& description);
 
-/// Who gets which factors in elements `range` of a part, relative to range.begin. Padding is in none.
+/// Who gets which factors in elements `range` of a part, relative to range.begin. Padding is in none; a parameter that
+/// is cut has a segment for each of its runs.
 [[nodiscard]] std::vector<optim::Segment> segments(model::Description const& description, Part const& part,
                                                    Range range);
 

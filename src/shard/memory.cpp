@@ -55,6 +55,10 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
       }
     }
   }
+  if (context.tensor != nullptr) {
+    context.tensor->set_staging(staging);
+    transactions_.emplace_back(*context.tensor);
+  }
 }
 
 void Memory::offload(std::function<void()> const& check) {
@@ -190,7 +194,7 @@ std::byte* Memory::gather_scratch() const noexcept {
 
 std::span<float const> Memory::block_sums() const noexcept {
   return {reinterpret_cast<float const*>(scratch_->data() + plan_.block_sums),
-          static_cast<std::size_t>(plan_.block_sum_count)};
+          static_cast<std::size_t>(plan_.counted_block_sums)};
 }
 
 StepMemory* Memory::step() const noexcept { return reinterpret_cast<StepMemory*>(scratch_->data() + plan_.scalars); }
