@@ -141,7 +141,7 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
                   engine::offload_note(settings, memory), engine::parameters_note(settings, memory)};
   result.notes.push_back(engine::refused_offload(settings.offload, options.device));
   result.notes.push_back(engine::refused_same_bits(settings, options.transport));
-  result.notes.push_back(engine::refused_pipeline(settings, options.transport, options.device));
+  result.notes.push_back(engine::refused_mesh(settings, options.transport, options.device));
   result.other_ranks = engine::ranks_note(blueprint);
   std::erase(result.notes, std::string{});
   return result;
@@ -176,7 +176,7 @@ PlannedStage row_of(Plan const& plan, model::Description const& model, engine::S
 /// Of a pipeline.
 Plan plan_of_stages(model::Description const& whole, Config const& config, int world, PlanOptions const& options) {
   auto const stages = config.pipeline().stages;
-  auto const data_ranks = engine::ranks_of_stage(config, world);
+  auto const data_ranks = engine::data_ranks(config, world);
   std::vector<Plan> plans;
   std::vector<PlannedStage> rows;
   for (int stage = 0; stage < stages; ++stage) {
@@ -213,6 +213,7 @@ Plan plan_of_stages(model::Description const& whole, Config const& config, int w
 }  // namespace
 
 Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
+  engine::expect_one_tensor_rank(config.tensor_ranks(), "a plan");
   auto const& whole = model.description();
   auto const stages = config.pipeline().stages;
   auto result = stages > 1 ? plan_of_stages(whole, config, world, options)

@@ -23,6 +23,7 @@ void ShardedModel::allocate(Runtime const& runtime) {
                                       .model = model.get(),
                                       .layout = &blueprint.layout,
                                       .stages = runtime.stages.get(),
+                                      .tensor = runtime.tensor.get(),
                                       .calls = calls.get(),
                                       .registers_memory = settings().register_memory};
   manager = std::make_unique<shard::ShardManager>(context, blueprint.request,

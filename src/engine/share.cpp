@@ -22,8 +22,8 @@ Share::Share(model::Description const& whole, PipelineSettings const& settings, 
   std::vector<std::uint32_t> counts(static_cast<std::size_t>(stages_), 0);
   for (auto const& param : whole.params) {
     auto const of = stage_of(index_of(param.owner));
-    params_.push_back({param.name, param.shape, param.count, param.options.trainable, of,
-                       static_cast<ParamId>(counts[static_cast<std::size_t>(of)]++)});
+    params_.push_back({param.name, param.global_shape(), param.global_count(), param.options.trainable,
+                       param.options.cut, of, static_cast<ParamId>(counts[static_cast<std::size_t>(of)]++)});
   }
   inputs_.assign(first_.size(), 0);
   for (std::size_t chunk = 1; chunk < first_.size(); ++chunk) {
@@ -38,6 +38,7 @@ Share::Share(model::Description const& whole, PipelineSettings const& settings, 
   }
   part_.id = whole.id;
   part_.seed = whole.seed;
+  part_.tensor = whole.tensor;
   part_.stage.stage = stage;
   part_.stage.stages = stages_;
   for (int chunk = stage; chunk < all_chunks(); chunk += stages_) {

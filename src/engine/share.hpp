@@ -51,17 +51,18 @@ class Share {
   [[nodiscard]] bool knows(ModelId model, ParamId param) const noexcept {
     return model == id_ && index_of(param) < params_.size();
   }
-  /// Elements of a parameter of the whole model.
+  /// Elements of a parameter of the whole model, of all tensor ranks together.
   [[nodiscard]] std::int64_t count(ParamId param) const { return params_[param].count; }
   [[nodiscard]] std::string const& name(ParamId param) const { return params_[param].name; }  ///< Its name there.
-  /// What every rank knows of a parameter of the whole model.
+  /// What every rank knows of a parameter of the whole model, as all tensor ranks have it together.
   struct Known {
     std::string name;
     std::vector<std::int64_t> shape;
     std::int64_t count;
     bool trainable;
-    int stage;      ///< Which has it.
-    ParamId local;  ///< Its id there.
+    std::optional<Cut> cut;  ///< How tensor ranks divide it.
+    int stage;               ///< Which has it.
+    ParamId local;           ///< Its id there.
   };
   [[nodiscard]] ById<ParamId, Known> const& params() const noexcept { return params_; }  ///< By their ids there.
 

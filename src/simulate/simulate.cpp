@@ -244,7 +244,7 @@ void check(Model const& model, int world, std::span<UnitWork const> work, Option
 /// a pipeline and the ranks at one place of all, that of a stage as its engine does.
 ExpectedSplits expected_splits(Model const& model, Config const& config, int world) {
   auto const stages = config.pipeline().stages;
-  auto const of_stage = engine::ranks_of_stage(config, world);
+  auto const of_stage = engine::data_ranks(config, world);
   auto const& whole = model.description();
   auto first = engine::Share{whole, config.pipeline(), 0};
   auto const blueprint = engine::make_blueprint(first.take_part(), whole, config, of_stage, {});
@@ -294,9 +294,10 @@ Simulation of_stages(std::vector<RankResult> const& ranks, std::size_t stages) {
 
 Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
                Machine const& machine, Options const& options) {
+  engine::expect_one_tensor_rank(config.tensor_ranks(), "a simulation");
   check(model, world, work, options);
   auto const stages = config.pipeline().stages;
-  auto const of_stage = engine::ranks_of_stage(config, world);
+  auto const of_stage = engine::data_ranks(config, world);
   auto const chosen = simulated_ranks(world, of_stage, options.all_ranks);
   auto const simulated = chosen.size();
   VirtualJob job{machine, world, chosen, expected_splits(model, config, world)};
