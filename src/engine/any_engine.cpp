@@ -14,6 +14,7 @@
 #include "core/logger.hpp"
 #include "engine/engine_state.hpp"
 #include "engine/parameter_values.hpp"
+#include "engine/replicas.hpp"
 #include "engine/restore.hpp"
 #include "engine/weight_files.hpp"
 #include "zeroth/checkpoint/record.hpp"
@@ -43,18 +44,9 @@ void check_types(Config const& config, Dtype compute, Dtype gradient) {
   }
 }
 
-/// Of states that are offloaded.
-std::int64_t bytes_in(EngineState const& engine, shard::Tier tier) {
-  std::int64_t bytes = 0;
-  for (auto const* const states : engine.manager->memory.offloaded()) {
-    bytes += states->tier() == tier ? states->bytes_taken() : 0;
-  }
-  return bytes;
-}
-
 optim::StepRules rules_for(EngineState const& engine, StepOptions const& options) {
   auto rules = engine.settings().rules;
-  rules.gradient_prescale = engine.gradient_prescale;
+  rules.gradient_prescale = engine.session.gradient_prescale;
   if (options.learning_rate) {
     rules.has_learning_rate = true;
     rules.given_learning_rate = *options.learning_rate;
@@ -74,8 +66,8 @@ optim::StepRules rules_for(EngineState const& engine, StepOptions const& options
 
 /// Once: what has become NaN stays so, and every report says it again.
 void tell_nonfinite(EngineState& engine, StepReport const& report) {
-  if (report.nonfinite && !report.skipped && !engine.told_nonfinite && engine.speaks()) {
-    engine.told_nonfinite = true;
+  if (report.nonfinite && !report.skipped && !engine.session.told_nonfinite && engine.runtime.speaks()) {
+    engine.session.told_nonfinite = true;
     logger().warn(
         "{}step {}: the gradient was not finite, its norm is {}, and all ranks updated: weights may be NaN from now "
         "on. "
@@ -84,23 +76,23 @@ void tell_nonfinite(EngineState& engine, StepReport const& report) {
   }
 }
 
-std::vector<MonitorEvent> events_of_metrics(EngineState const& engine,
+std::vector<MonitorEvent> events_of_metrics(engine::Session const& session,
                                             std::array<optim::MetricSums, optim::most_metrics> const& sums) {
   std::vector<MonitorEvent> events;
-  for (std::size_t i = 0; i < engine.metrics.size(); ++i) {
+  for (std::size_t i = 0; i < session.metrics.size(); ++i) {
     events.push_back(
-        {"Train/Metrics/" + engine.metrics[i], sums[i].sum.value() / sums[i].weight.value(), engine.samples});
+        {"Train/Metrics/" + session.metrics[i], sums[i].sum.value() / sums[i].weight.value(), session.samples});
   }
   return events;
 }
 
 std::optional<StepReport> take_report(EngineState& engine) {
-  auto const owed = engine.book->take_owed();
+  auto const owed = engine.session.book->take_owed();
   if (!owed) {
     return std::nullopt;
   }
   auto report = owed->report;
-  auto const& results = engine.manager->optimizer.results();
+  auto const& results = engine.sharded.manager->optimizer.results();
   auto const& scalars = results.scalars[owed->parity];
   engine.check_histories(results.totals[owed->parity], *owed->history, report.step);
   if (scalars.loss_scale.exhausted) {
@@ -109,8 +101,8 @@ std::optional<StepReport> take_report(EngineState& engine) {
                                      "bf16 has fp32's range and needs no loss scale",
                                      report.step, scalars.loss_scale_used));
   }
-  if (engine.checkpoints) {
-    engine.checkpoints->see(report.step, results.totals[owed->parity]);
+  if (engine.session.checkpoints) {
+    engine.session.checkpoints->see(report.step, results.totals[owed->parity]);
   }
   report.loss = scalars.loss;
   report.grad_norm = scalars.gradient_norm;
@@ -121,8 +113,9 @@ std::optional<StepReport> take_report(EngineState& engine) {
   report.stop = scalars.stop;
   report.metrics = MetricMeans{results.totals[owed->parity].metrics};
   tell_nonfinite(engine, report);
-  if (engine.reporter) {
-    engine.reporter->see(report, engine.samples, events_of_metrics(engine, results.totals[owed->parity].metrics));
+  if (engine.session.reporter) {
+    engine.session.reporter->see(report, engine.session.samples,
+                                 events_of_metrics(engine.session, results.totals[owed->parity].metrics));
   }
   return report;
 }
@@ -140,11 +133,11 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
 
 /// The id of `param` in this rank's stage; none where another stage has it.
 std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, char const* call) {
-  auto const& share = engine.share;
+  auto const& share = engine.runtime.share;
   bool const elsewhere = share.knows(model, param) && share.owned(param).stage != share.stage();
   auto const local = elsewhere ? std::nullopt : std::optional{share.local(model, param, call)};
   if (local) {
-    engine.protocol->check_param(model, *local, call);
+    engine.session.protocol->check_param(model, *local, call);
   }
   return local;
 }
@@ -153,28 +146,28 @@ std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, 
 std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, std::int64_t count,
                                       char const* call) {
   auto const local = param_of_stage(engine, model, param, call);
-  auto const& share = engine.share;
+  auto const& share = engine.runtime.share;
   ZEROTH_EXPECTS(count == share.count(param), fmt::format("{} of parameter \"{}\" with {} values: it has {}", call,
                                                           share.name(param), count, share.count(param)));
   return local;
 }
 
 engine::WholeModel whole_model(EngineState const& engine) {
-  return {*engine.manager, engine.share, engine.exchange(), engine.whole()};
+  return {*engine.sharded.manager, engine.runtime.share, engine.runtime.exchange(), engine.runtime.whole()};
 }
 
 /// The sums that step() will decide on.
 optim::StepSums sum_step(EngineState& engine) {
-  auto& book = *engine.book;
+  auto& book = *engine.session.book;
   auto const& history = engine.noted_history();
-  auto const total = engine.manager->optimizer.sum_step(book.sums(false), book.losses());
-  engine.check_histories(total, history, engine.protocol->steps() + 1);
+  auto const total = engine.sharded.manager->optimizer.sum_step(book.sums(false), book.losses());
+  engine.check_histories(total, history, engine.session.protocol->steps() + 1);
   return total;
 }
 
 float norm_of(EngineState& engine, optim::StepSums const& total) {
   optim::StepScalars scalars;
-  scalars.loss_scale.scale = engine.manager->optimizer.loss_scale();
+  scalars.loss_scale.scale = engine.sharded.manager->optimizer.loss_scale();
   optim::advance(rules_for(engine, {}), total, scalars);
   return scalars.gradient_norm;
 }
@@ -208,41 +201,41 @@ int AnyEngine::actions_in_step() const {
 }
 
 int AnyEngine::passes_in_step() const {
-  state_->expect_one_stage("micro_steps()");
-  return accumulation_ + (state_->protocol->replay_is_due() ? 1 : 0);
+  state_->runtime.expect_one_stage("micro_steps()");
+  return accumulation_ + (state_->session.protocol->replay_is_due() ? 1 : 0);
 }
 
 std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "step()"};
-  engine.protocol->check_step(options.learning_rate);
+  Entry const entry{engine.session.doorway, "step()"};
+  engine.session.protocol->check_step(options.learning_rate);
   return engine.or_end([&] {
     auto report = take_report(engine);
-    auto& book = *engine.book;
+    auto& book = *engine.session.book;
     if (options.learning_rate) {  // ranks that give different ones are told so
       book.history().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
     }
     auto const rules = rules_for(engine, options);
     engine.noted_history();
-    auto sums = book.sums(engine.job->stop_requested());
-    if (engine.checkpoints) {
-      engine.checkpoints->add_to(sums);
+    auto sums = book.sums(engine.runtime.job->stop_requested());
+    if (engine.session.checkpoints) {
+      engine.session.checkpoints->add_to(sums);
     }
-    engine.manager->optimizer.decide(sums, book.losses(), rules, book.parity());
-    engine.schedule->update();
-    engine.protocol->end_step();
-    auto const steps = engine.protocol->steps();
+    engine.sharded.manager->optimizer.decide(sums, book.losses(), rules, book.parity());
+    engine.sharded.schedule->update();
+    engine.session.protocol->end_step();
+    auto const steps = engine.session.protocol->steps();
     auto const& settings = engine.settings();
-    engine.samples += settings.batch.train;
+    engine.session.samples += settings.batch.train;
     if (settings.check && steps % engine::replica_check_steps == 0) {
       engine.compare_replicas(shard::States::with, fmt::format("step {}", steps));
     }
     book.close(steps, engine.meters());
-    if (engine.reporter) {
-      engine.reporter->close(steps);
+    if (engine.session.reporter) {
+      engine.session.reporter->close(steps);
     }
-    if (steps - engine.first_step == 2 && !settings.check) {
-      engine.set_options({.timeout = settings.timeout});
+    if (steps - engine.session.first_step == 2 && !settings.check) {
+      engine.runtime.set_options({.timeout = settings.timeout});
     }
     return report;
   });
@@ -250,59 +243,59 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
 
 std::optional<StepReport> AnyEngine::finish() {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "finish()"};
-  engine.protocol->check_between_passes("finish()");
+  Entry const entry{engine.session.doorway, "finish()"};
+  engine.session.protocol->check_between_passes("finish()");
   engine.or_end([&] {
     if (auto report = take_report(engine)) {
-      engine.kept_report = report;
+      engine.session.kept_report = report;
     }
-    if (engine.checkpoints) {
-      engine.checkpoints->settle();
+    if (engine.session.checkpoints) {
+      engine.session.checkpoints->settle();
     }
-    engine.gather_stream->synchronize();
-    engine.reduce_stream->synchronize();
-    engine.device->compute().synchronize();
-    engine.finished = true;
+    engine.runtime.gather_stream->synchronize();
+    engine.runtime.reduce_stream->synchronize();
+    engine.runtime.device->compute().synchronize();
+    engine.session.finished = true;
   });
-  if (engine.checkpoints) {
-    engine.checkpoints->rethrow();
+  if (engine.session.checkpoints) {
+    engine.session.checkpoints->rethrow();
   }
-  return std::exchange(engine.kept_report, std::nullopt);
+  return std::exchange(engine.session.kept_report, std::nullopt);
 }
 
 void AnyEngine::trace(Timeline* timeline) {
-  Entry const entry{state_->doorway, "trace()"};
-  state_->protocol->check_between_passes("trace()");
-  state_->await_saved();  // whose thread adds to the timeline
-  state_->device->flush_timeline();
-  if (state_->reporter) {
-    state_->reporter->trace(timeline);
+  Entry const entry{state_->session.doorway, "trace()"};
+  state_->session.protocol->check_between_passes("trace()");
+  state_->session.await_saved();  // whose thread adds to the timeline
+  state_->runtime.device->flush_timeline();
+  if (state_->session.reporter) {
+    state_->session.reporter->trace(timeline);
   } else {
-    state_->device->set_timeline(timeline);
+    state_->runtime.device->set_timeline(timeline);
   }
 }
 
 void AnyEngine::add_monitor(std::unique_ptr<Monitor> monitor) {
-  Entry const entry{state_->doorway, "add_monitor()"};
+  Entry const entry{state_->session.doorway, "add_monitor()"};
   ZEROTH_EXPECTS(monitor != nullptr, "add_monitor() of nothing");
-  if (state_->reporter) {
-    state_->reporter->add(std::move(monitor));
+  if (state_->session.reporter) {
+    state_->session.reporter->add(std::move(monitor));
   }
 }
 
 std::string AnyEngine::communication() const {
-  Entry const entry{state_->doorway, "communication()"};
-  state_->protocol->check_between_passes("communication()");
-  return state_->reporter ? state_->reporter->communication() : std::string{};
+  Entry const entry{state_->session.doorway, "communication()"};
+  state_->session.protocol->check_between_passes("communication()");
+  return state_->session.reporter ? state_->session.reporter->communication() : std::string{};
 }
 
 detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
-  Entry const entry{state_->doorway, "evaluation()"};
-  if (state_->channels) {
-    state_->protocol->check_no_message("evaluation()");
+  Entry const entry{state_->session.doorway, "evaluation()"};
+  if (state_->runtime.channels) {
+    state_->session.protocol->check_no_message("evaluation()");
   }
-  auto const id = state_->protocol->begin_evaluation(passes);
-  auto const chunks = state_->share.all_chunks() / state_->share.stages();
+  auto const id = state_->session.protocol->begin_evaluation(passes);
+  auto const chunks = state_->runtime.share.all_chunks() / state_->runtime.share.stages();
   ZEROTH_EXPECTS(passes <= std::numeric_limits<int>::max() / chunks,
                  fmt::format("evaluation({}) of {} chunks: more passes than can be counted", passes, chunks));
   return {state_.get(), id, passes * chunks, chunks};
@@ -310,26 +303,26 @@ detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
 
 Metric AnyEngine::add_metric(std::string_view name) {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "add_metric()"};
-  engine.protocol->check_between_passes("add_metric()");
-  auto& names = engine.metrics;
+  Entry const entry{engine.session.doorway, "add_metric()"};
+  engine.session.protocol->check_between_passes("add_metric()");
+  auto& names = engine.session.metrics;
   ZEROTH_EXPECTS(!name.empty(), "add_metric() with an empty name");
   ZEROTH_EXPECTS(std::ranges::find(names, name) == names.end(),
                  fmt::format("add_metric() of \"{}\" for the second time", name));
   ZEROTH_EXPECTS(names.size() < optim::most_metrics,
                  fmt::format("add_metric() of \"{}\": an engine has at most {} metrics, and here are {}", name,
                              optim::most_metrics, fmt::join(names, ", ")));
-  engine.book->history().add(Verb::add_metric, Fnv1a32{}.characters(name).value());
+  engine.session.book->history().add(Verb::add_metric, Fnv1a32{}.characters(name).value());
   names.emplace_back(name);
-  engine.manager->optimizer.set_metrics(names.size());
+  engine.sharded.manager->optimizer.set_metrics(names.size());
   return {&engine, names.size() - 1};
 }
 
 void AnyEngine::save_weights(std::filesystem::path const& file) {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "save_weights()"};
-  engine.protocol->check_between_passes("save_weights()");
-  engine.book->history().add(Verb::save_weights);
+  Entry const entry{engine.session.doorway, "save_weights()"};
+  engine.session.protocol->check_between_passes("save_weights()");
+  engine.session.book->history().add(Verb::save_weights);
   auto const findings = engine.or_end([&] {
     engine.meet("save_weights");
     return engine::save_weights(whole_model(engine), file, engine.settings().saved_weights);
@@ -340,12 +333,12 @@ void AnyEngine::save_weights(std::filesystem::path const& file) {
 void AnyEngine::load_weights(std::filesystem::path const& file,
                              std::function<bool(std::string const& name)> const& left_out) {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "load_weights()"};
-  engine.protocol->check_between_passes("load_weights()");
-  engine.book->history().add(Verb::load_weights);
+  Entry const entry{engine.session.doorway, "load_weights()"};
+  engine.session.protocol->check_between_passes("load_weights()");
+  engine.session.book->history().add(Verb::load_weights);
   auto const findings = engine.or_end([&] {
     engine.meet("load_weights");
-    engine.await_saved();
+    engine.session.await_saved();
     auto found = engine::load_weights(whole_model(engine), file, left_out);
     if (std::ranges::none_of(found, &engine::Finding::failed)) {
       engine.compare_replicas(shard::States::without, "load_weights()");
@@ -357,142 +350,143 @@ void AnyEngine::load_weights(std::filesystem::path const& file,
 
 Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "save()"};
-  engine.protocol->check_between_steps("save()");
+  Entry const entry{engine.session.doorway, "save()"};
+  engine.session.protocol->check_between_steps("save()");
   check_save(folder, options);
-  engine.book->history().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
+  engine.session.book->history().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
   engine.or_end([&] {
-    if (!engine.checkpoints) {
-      engine.checkpoints = std::make_unique<engine::Checkpoints>(engine);
+    if (!engine.session.checkpoints) {
+      engine.session.checkpoints = std::make_unique<engine::Checkpoints>(engine);
     }
-    engine.checkpoints->settle();
+    engine.session.checkpoints->settle();
   });
   auto saving = engine.or_end([&] {
-    auto const number = engine.checkpoints->save(folder, options);
-    return Saving{engine, number, engine.checkpoints->path()};
+    auto const number = engine.session.checkpoints->save(folder, options);
+    return Saving{engine, number, engine.session.checkpoints->path()};
   });
-  engine.checkpoints->rethrow();  // once this one is under way: it is another try
+  engine.session.checkpoints->rethrow();  // once this one is under way: it is another try
   return saving;
 }
 
 void AnyEngine::claim(std::filesystem::path const& folder) {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "claim()"};
-  engine.protocol->check_between_steps("claim()");
+  Entry const entry{engine.session.doorway, "claim()"};
+  engine.session.protocol->check_between_steps("claim()");
   ZEROTH_EXPECTS(!folder.empty(), "claim() of a folder without a name");
   engine::claim(engine, folder);
 }
 
-bool Saving::done() const noexcept { return engine_->checkpoints->done(number_); }
+bool Saving::done() const noexcept { return engine_->session.checkpoints->done(number_); }
 
 void Saving::wait() {
   auto& engine = *engine_;
-  Entry const entry{engine.doorway, "Saving::wait()"};
-  engine.protocol->check_between_passes("Saving::wait()");
+  Entry const entry{engine.session.doorway, "Saving::wait()"};
+  engine.session.protocol->check_between_passes("Saving::wait()");
   if (!done()) {
-    engine.or_end([&] { engine.checkpoints->settle(); });
+    engine.or_end([&] { engine.session.checkpoints->settle(); });
   }
-  engine.checkpoints->rethrow(number_);
+  engine.session.checkpoints->rethrow(number_);
 }
 
 namespace {
-void check_restore(EngineState const& engine, char const* call) {
-  engine.protocol->check_restore();
+void check_restore(engine::Session const& session, char const* call) {
+  session.protocol->check_restore();
   ZEROTH_EXPECTS(
-      !engine.book->owes() && !engine.kept_report,
-      fmt::format("{} while a report of step {} is owed: call finish() first", call, engine.protocol->steps()));
+      !session.book->owes() && !session.kept_report,
+      fmt::format("{} while a report of step {} is owed: call finish() first", call, session.protocol->steps()));
 }
 }  // namespace
 
 Restored AnyEngine::restore(std::filesystem::path const& path, RestoreOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "restore()"};
-  check_restore(engine, "restore()");
+  Entry const entry{engine.session.doorway, "restore()"};
+  check_restore(engine.session, "restore()");
   return engine::restore(engine, path, options);
 }
 
 std::optional<Restored> AnyEngine::restore_latest(std::filesystem::path const& folder, RestoreOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "restore_latest()"};
-  check_restore(engine, "restore_latest()");
+  Entry const entry{engine.session.doorway, "restore_latest()"};
+  check_restore(engine.session, "restore_latest()");
   return engine::restore_latest(engine, folder, options);
 }
 
 void AnyEngine::read(AnyParam const& param, std::span<float> values) {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "read()"};
-  engine.protocol->check_between_passes("read()");
+  Entry const entry{engine.session.doorway, "read()"};
+  engine.session.protocol->check_between_passes("read()");
   auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "read()");
   if (id) {
-    engine.book->history().add(Verb::read, index_of(*id));
+    engine.session.book->history().add(Verb::read, index_of(*id));
   }
   engine.or_end([&] {
     engine.meet("read");
     if (id) {
-      engine::read_values(*engine.manager, *id, values, engine.exchange());
+      engine::read_values(*engine.sharded.manager, *id, values, engine.runtime.exchange());
     }
-    if (engine.stages) {
-      engine::tell(values, engine.share.owned(param.id_).stage,
-                   {engine.stages.get(), engine.device.get(), engine.gather_stream.get()});
+    if (engine.runtime.stages) {
+      engine::tell(values, engine.runtime.share.owned(param.id_).stage,
+                   {engine.runtime.stages.get(), engine.runtime.device.get(), engine.runtime.gather_stream.get()});
     }
   });
 }
 
 void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "write()"};
-  engine.protocol->check_between_passes("write()");
+  Entry const entry{engine.session.doorway, "write()"};
+  engine.session.protocol->check_between_passes("write()");
   auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "write()");
   if (!id) {
     return;  // another stage's
   }
-  engine.book->history().add(Verb::write, index_of(*id));
+  engine.session.book->history().add(Verb::write, index_of(*id));
   engine.or_end([&] {
     engine.meet("write");
-    engine.await_saved();
-    engine::write_values(*engine.manager, *engine.model, *id, values, engine.exchange());
+    engine.session.await_saved();
+    engine::write_values(*engine.sharded.manager, *engine.sharded.model, *id, values, engine.runtime.exchange());
     engine.compare_replicas(shard::States::without, "write()");
   });
 }
 
 float AnyEngine::gradient_norm() {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "gradient_norm()"};
-  engine.protocol->check_reduced("gradient_norm()");
-  engine.book->history().add(Verb::gradient_norm);
+  Entry const entry{engine.session.doorway, "gradient_norm()"};
+  engine.session.protocol->check_reduced("gradient_norm()");
+  engine.session.book->history().add(Verb::gradient_norm);
   return engine.or_end([&] { return norm_of(engine, sum_step(engine)); });
 }
 
 float AnyEngine::gradient_norm(AnyParam const& param) {
   auto& engine = *state_;
-  Entry const entry{engine.doorway, "gradient_norm(param)"};
-  engine.protocol->check_reduced("gradient_norm(param)");
+  Entry const entry{engine.session.doorway, "gradient_norm(param)"};
+  engine.session.protocol->check_reduced("gradient_norm(param)");
   auto const id = param_of_stage(engine, param.model_, param.id_, "gradient_norm(param)");
-  auto const& known = engine.share.params()[param.id_];
+  auto const& known = engine.runtime.share.params()[param.id_];
   ZEROTH_EXPECTS(known.trainable, fmt::format("gradient_norm(param) of \"{}\", which is frozen", known.name));
   if (id) {
-    engine.book->history().add(Verb::gradient_norm_of, index_of(*id));
+    engine.session.book->history().add(Verb::gradient_norm_of, index_of(*id));
   }
   return engine.or_end([&] {
     auto total = sum_step(engine);
-    auto const mine = id ? engine::squares_of_slice(*engine.manager, *id, engine.exchange()) : optim::ExactSum{};
-    total.sum_of_squares = engine::sum_over_ranks(mine, engine.share, param.id_, engine.whole());
+    auto const mine =
+        id ? engine::squares_of_slice(*engine.sharded.manager, *id, engine.runtime.exchange()) : optim::ExactSum{};
+    total.sum_of_squares = engine::sum_over_ranks(mine, engine.runtime.share, param.id_, engine.runtime.whole());
     return norm_of(engine, total);
   });
 }
 
-int AnyEngine::place() const noexcept { return state_->exchange().rank(); }
+int AnyEngine::place() const noexcept { return state_->runtime.exchange().rank(); }
 std::int64_t AnyEngine::micro_batch() const noexcept { return state_->settings().batch.micro; }
 Dtype AnyEngine::compute_dtype() const noexcept { return state_->settings().precision.compute; }
 Dtype AnyEngine::gradient_dtype() const noexcept { return state_->settings().precision.gradient; }
-MemoryBytes AnyEngine::peak() const noexcept { return state_->device->ledger().peak(); }
+MemoryBytes AnyEngine::peak() const noexcept { return state_->runtime.device->ledger().peak(); }
 MemoryBytes AnyEngine::planned() const noexcept { return state_->planned(); }
-std::int64_t AnyEngine::bytes_on_disk() const { return bytes_in(*state_, shard::Tier::disk); }
-std::int64_t AnyEngine::bytes_of_host() const { return bytes_in(*state_, shard::Tier::host); }
+std::int64_t AnyEngine::bytes_on_disk() const { return state_->sharded.offloaded_bytes(shard::Tier::disk); }
+std::int64_t AnyEngine::bytes_of_host() const { return state_->sharded.offloaded_bytes(shard::Tier::host); }
 std::int64_t AnyEngine::staging_bytes() const noexcept {
-  return state_->checkpoints == nullptr ? 0 : state_->checkpoints->staging_bytes();
+  return state_->session.checkpoints == nullptr ? 0 : state_->session.checkpoints->staging_bytes();
 }
-device::StreamRef AnyEngine::compute_stream() const noexcept { return state_->device->compute().native(); }
+device::StreamRef AnyEngine::compute_stream() const noexcept { return state_->runtime.device->compute().native(); }
 
 void detail::refuse_precision(Config const& config, std::span<DtypePair const> allowed) {
   std::string names;

@@ -48,17 +48,19 @@ struct Checkpoints::Save {
 
 Checkpoints::Checkpoints(detail::EngineState& engine)
     : engine_{engine},
-      arrangement_{checkpoint::arrange(*engine.manager, engine.share.stage() * engine.exchange().world(),
-                                       engine.whole().world())},
-      saver_{*engine.device, engine.settings().checkpoint.buffer_bytes, engine.manager->memory.offloaded()} {
-  if (engine.stages) {
-    of_stages_ = gather_contents(arrangement_.contents, engine.exchange(), engine.whole());
+      arrangement_{checkpoint::arrange(*engine.sharded.manager,
+                                       engine.runtime.share.stage() * engine.runtime.exchange().world(),
+                                       engine.runtime.whole().world())},
+      saver_{*engine.runtime.device, engine.settings().checkpoint.buffer_bytes,
+             engine.sharded.manager->memory.offloaded()} {
+  if (engine.runtime.stages) {
+    of_stages_ = gather_contents(arrangement_.contents, engine.runtime.exchange(), engine.runtime.whole());
   }
 }
 
 Checkpoints::~Checkpoints() {
-  engine_.manager->optimizer.set_before_update({});
-  if (save_ && engine_.whole().rank() == 0) {
+  engine_.sharded.manager->optimizer.set_before_update({});
+  if (save_ && engine_.runtime.whole().rank() == 0) {
     logger().warn("{}the save of step {} into {} was not finished: Saving::wait() or finish() would have waited for it",
                   rank_prefix(), save_->record.position.step, save_->folder.string());
   }
@@ -68,20 +70,20 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
   auto const& settings = engine_.settings();
   auto save = std::make_unique<Save>();
   auto& record = save->record;
-  record.save_id = fmt::format("{:016x}{:016x}", engine_.run_id, ++number_);
-  record.position.step = engine_.protocol->steps();
-  record.position.samples = engine_.samples;
+  record.save_id = fmt::format("{:016x}{:016x}", engine_.session.run_id, ++number_);
+  record.position.step = engine_.session.protocol->steps();
+  record.position.samples = engine_.session.samples;
   save->folder = folder;
   save->partial = checkpoint::partial_folder(folder, record.position.step, record.save_id);
   save->retention = {options.keep.value_or(settings.checkpoint.keep), options.keep_every};
-  save->parity = engine_.manager->optimizer.last_decision();
-  auto const place = engine_.whole().rank();
+  save->parity = engine_.sharded.manager->optimizer.last_decision();
+  auto const place = engine_.runtime.whole().rank();
   if (place == 0) {
     record.order = options.order;
-    record.model_seed = engine_.model->seed;
+    record.model_seed = engine_.sharded.model->seed;
     record.rounding_seed = settings.update.rounding_seed;
     record.optimizer = optim::name_of(settings.update.rule);
-    record.stage_file = engine_.stage_file;
+    record.stage_file = engine_.session.stage_file;
     record.program_state.assign(options.program_state.begin(), options.program_state.end());
   }
   auto header = checkpoint::file_header(arrangement_.contents, place, record.save_id);
@@ -92,14 +94,14 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
                                     partial.string(), checkpoint::file_name(place), header_bytes, largest_text)};
     }
     if (place == 0) {
-      engine_.claim(folder);
-      engine_.claimed->clear(id);
+      engine_.session.claim(folder);
+      engine_.session.claimed->clear(id);
     }
     checkpoint::make_partial_folder(partial);
   };
   save_ = std::move(save);
   std::vector<device::Event const*> on_disks;
-  for (auto* const disk : engine_.manager->memory.offloaded()) {
+  for (auto* const disk : engine_.sharded.manager->memory.offloaded()) {
     on_disks.push_back(&disk->written());
   }
   saver_.write({.path = save_->partial / checkpoint::file_name(place),
@@ -110,7 +112,7 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
                 .direct = settings.checkpoint.direct_io ? Direct::on : Direct::off,
                 .prepare = prepare,
                 .on_disks = std::move(on_disks)});
-  engine_.manager->optimizer.set_before_update([this](shard::FlatId flat) { await_read(flat); });
+  engine_.sharded.manager->optimizer.set_before_update([this](shard::FlatId flat) { await_read(flat); });
   return number_;
 }
 
@@ -143,7 +145,7 @@ void Checkpoints::note_position() {
   if (!save_->parity) {
     return;
   }
-  auto const& results = engine_.manager->optimizer.results();
+  auto const& results = engine_.sharded.manager->optimizer.results();
   auto const parity = *std::exchange(save_->parity, std::nullopt);
   auto const& scalars = parity < 0 ? results.initial.scalars : results.scalars[static_cast<std::size_t>(parity)];
   auto& position = save_->record.position;
@@ -166,14 +168,14 @@ void Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
     return;
   }
   note_position();
-  auto const world = static_cast<double>(engine_.whole().world());
+  auto const world = static_cast<double>(engine_.runtime.whole().world());
   if (step <= save_->record.position.step) {
     return;  // a sum from before
   }
   if (total.save_failed > 0) {
     saver_.cancel();
     saver_.wait();
-    end(share(finding(), "save", engine_.whole()));
+    end(share(finding(), "save", engine_.runtime.whole()));
   } else if (total.saved > world) {
     end({});
   } else if (total.saved == world && !save_->committing) {
@@ -184,12 +186,12 @@ void Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
 /// All have written their files.
 void Checkpoints::commit() {
   save_->committing = true;
-  if (engine_.whole().rank() == 0) {
+  if (engine_.runtime.whole().rank() == 0) {
     saver_.commit([this, &save = *save_] {
       save.record.contents = of_stages_ ? *of_stages_ : arrangement_.contents;
       save.record.origin = origin();
       checkpoint::commit(save.folder, save.partial, save.record, save.retention, known_);
-      engine_.job->note_progress(save.record.position.step);
+      engine_.runtime.job->note_progress(save.record.position.step);
     });
   }
 }
@@ -200,7 +202,7 @@ void Checkpoints::await_all() {
   auto const slice = std::max(engine_.settings().timeout / 4, std::chrono::milliseconds{1});
   for (std::int64_t at_work = 1; at_work > 0;) {
     std::int64_t const mine = saver_.wait_for(slice) ? 0 : 1;
-    auto const all = gather(std::span{&mine, 1}, "save", engine_.whole());
+    auto const all = gather(std::span{&mine, 1}, "save", engine_.runtime.whole());
     at_work = std::ranges::max(all);
   }
 }
@@ -211,11 +213,11 @@ void Checkpoints::settle() {
   }
   note_position();
   await_all();
-  auto findings = share(finding(), "save", engine_.whole());
+  auto findings = share(finding(), "save", engine_.runtime.whole());
   if (!save_->committing && std::ranges::none_of(findings, &Finding::failed)) {
     commit();
     await_all();
-    findings = share(finding(), "save", engine_.whole());
+    findings = share(finding(), "save", engine_.runtime.whole());
   }
   end(findings);
 }
@@ -234,7 +236,7 @@ Finding Checkpoints::finding() const {
 
 void Checkpoints::end(std::vector<Finding> const& findings) {
   auto const save = std::move(save_);
-  engine_.manager->optimizer.set_before_update({});
+  engine_.sharded.manager->optimizer.set_before_update({});
   try {
     throw_if_failed(fmt::format("save() of step {} into {} failed and changed nothing", save->record.position.step,
                                 save->folder.string()),
@@ -243,7 +245,7 @@ void Checkpoints::end(std::vector<Finding> const& findings) {
     failure_ = std::current_exception();
     failed_number_ = number_;
     told_ = false;
-    if (auto const place = engine_.whole().rank(); place > 0) {
+    if (auto const place = engine_.runtime.whole().rank(); place > 0) {
       checkpoint::discard(save->partial, place);
     } else {
       checkpoint::discard(save->partial);

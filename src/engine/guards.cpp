@@ -12,8 +12,8 @@ namespace zeroth {
 namespace detail {
 
 void Contribution::clear(std::int64_t bytes) const {
-  engine::Entry const entry{engine->doorway, "accumulator()"};
-  engine->device->kernels().fill(engine->device->compute(), data, bytes, 0);
+  engine::Entry const entry{engine->session.doorway, "accumulator()"};
+  engine->runtime.device->kernels().fill(engine->runtime.device->compute(), data, bytes, 0);
 }
 
 Guard::Guard(EngineState& engine, std::uint64_t id) noexcept
@@ -29,23 +29,23 @@ Guard::~Guard() {
   if (engine_ == nullptr) {
     return;
   }
-  engine::Entry const entry{engine_->doorway};
-  auto const turn = engine_->protocol->closed(id_);
+  engine::Entry const entry{engine_->session.doorway};
+  auto const turn = engine_->session.protocol->closed(id_);
   if (!turn) {
     return;
   }
   try {
-    engine_->device->compute().end_span();
+    engine_->runtime.device->compute().end_span();
     entry.expect_alone("the end of a guard");
     ZEROTH_EXPECTS(!engine::in_unwinding(opened_by_, exceptions_),
                    fmt::format("the {} guard of unit \"{}\" ended by an exception: nothing of it was sent",
-                               stage::purpose_of(*turn), engine_->model->units[turn->unit].name));
-    if (!engine_->protocol->failure()) {
-      auto const& order = engine_->schedule->order();
+                               stage::purpose_of(*turn), engine_->sharded.model->units[turn->unit].name));
+    if (!engine_->session.protocol->failure()) {
+      auto const& order = engine_->sharded.schedule->order();
       if (order.opens_early(*turn) && turn->last) {  // what comes before its place is over, skipped or not
         engine_->settle_skips(order.position(*turn));
       }
-      engine_->schedule->close(*turn);
+      engine_->sharded.schedule->close(*turn);
     }
   } catch (...) {
     engine_->fail(std::current_exception());
@@ -59,26 +59,27 @@ EngineState& Guard::engine() const {
 
 AnyView Guard::parameter(ModelId model, ParamId of_model) const {
   auto& state = engine();
-  engine::Entry const entry{state.doorway, "operator[]"};
-  auto const param = state.share.local(model, of_model, "operator[]");
-  state.protocol->check_parameter(id_, model, param);
-  auto const& described = state.model->params[param];
-  return {state.manager->parameters.address(param), state.settings().precision.compute, described.shape,
+  engine::Entry const entry{state.session.doorway, "operator[]"};
+  auto const param = state.runtime.share.local(model, of_model, "operator[]");
+  state.session.protocol->check_parameter(id_, model, param);
+  auto const& described = state.sharded.model->params[param];
+  return {state.sharded.manager->parameters.address(param), state.settings().precision.compute, described.shape,
           described.count};
 }
 
 Contribution Guard::contribute(ModelId model, ParamId of_model) const {
   auto& state = engine();
-  engine::Entry const entry{state.doorway, "grad"};
-  auto const param = state.share.local(model, of_model, "grad");
-  state.protocol->check_gradient(id_, model, param);
-  auto const [data, beta] = state.manager->gradients.contribute(param);
+  engine::Entry const entry{state.session.doorway, "grad"};
+  auto const param = state.runtime.share.local(model, of_model, "grad");
+  state.session.protocol->check_gradient(id_, model, param);
+  auto const [data, beta] = state.sharded.manager->gradients.contribute(param);
   return {&state, data, beta};
 }
 
 AnyView Guard::gradient_shape(ParamId of_model) const {
   auto const& state = *engine_;
-  auto const& described = state.model->params[state.share.local(state.model->id, of_model, "grad")];
+  auto const& described =
+      state.sharded.model->params[state.runtime.share.local(state.sharded.model->id, of_model, "grad")];
   return {nullptr, state.settings().precision.gradient, described.shape, described.count};
 }
 

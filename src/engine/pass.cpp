@@ -21,50 +21,51 @@ using stage::Turn;
 
 namespace {
 
-[[nodiscard]] std::int64_t end_of(EngineState const& engine) {
-  return engine.schedule->order().turns(PassKind::training);
+[[nodiscard]] std::int64_t end_of(engine::ShardedModel const& sharded) {
+  return sharded.schedule->order().turns(PassKind::training);
 }
 
 detail::Guard open(EngineState& engine, Phase phase, Unit of_model) {
-  Entry const entry{engine.doorway, stage::name_of(phase).data()};
-  auto const unit = engine.share.local(of_model, stage::name_of(phase).data());
-  engine.protocol->check_open(phase, unit);
+  Entry const entry{engine.session.doorway, stage::name_of(phase).data()};
+  auto const unit = engine.runtime.share.local(of_model, stage::name_of(phase).data());
+  engine.session.protocol->check_open(phase, unit);
   auto const turn = engine.or_end([&] {
-    auto const pass = *engine.protocol->pass();
-    auto const& order = engine.schedule->order();
-    if (Turn const next{pass, phase, unit.id()}; pass == PassKind::training && engine.protocol->action() == nullptr) {
+    auto const pass = *engine.session.protocol->pass();
+    auto const& order = engine.sharded.schedule->order();
+    if (Turn const next{pass, phase, unit.id()};
+        pass == PassKind::training && engine.session.protocol->action() == nullptr) {
       bool const early = order.opens_early(next);
-      engine.settle_skips(early ? end_of(engine) / 2 : order.position(next));
+      engine.settle_skips(early ? end_of(engine.sharded) / 2 : order.position(next));
       if (!early) {
-        engine.protocol->arrive(order.position(next));
+        engine.session.protocol->arrive(order.position(next));
       }
     }
-    auto const begun = engine.protocol->begin_turn(phase, unit.id());
+    auto const begun = engine.session.protocol->begin_turn(phase, unit.id());
     engine.record(begun);
-    engine.schedule->open(begun);
+    engine.sharded.schedule->open(begun);
     return begun;
   });
-  engine.device->compute().begin_span(stage::purpose_of(turn), engine.model->units[turn.unit].name);
-  return {engine, engine.protocol->opened(turn)};
+  engine.runtime.device->compute().begin_span(stage::purpose_of(turn), engine.sharded.model->units[turn.unit].name);
+  return {engine, engine.session.protocol->opened(turn)};
 }
 
 void end_micro_step(EngineState& engine) {
-  engine.settle_skips(end_of(engine));
-  engine.protocol->end_micro_step();
-  engine.schedule->end_pass();
+  engine.settle_skips(end_of(engine.sharded));
+  engine.session.protocol->end_micro_step();
+  engine.sharded.schedule->end_pass();
 }
 
 void end_action(EngineState& engine) {
-  auto const index = static_cast<std::size_t>(engine.protocol->actions());
-  auto const action = *engine.protocol->action();
-  bool const is_last = engine.share.is_last(action.chunk);
+  auto const index = static_cast<std::size_t>(engine.session.protocol->actions());
+  auto const action = *engine.session.protocol->action();
+  bool const is_last = engine.runtime.share.is_last(action.chunk);
   bool const sends = action.phase == Phase::forward            ? !is_last
                      : action.phase == Phase::backward_weights ? false
                                                                : action.chunk > 0;
-  engine.protocol->end_action(is_last, sends);
-  engine.schedule->end_pass();
-  if (engine.channels) {
-    engine.channels->end(engine.blueprint.pipeline.script, index);
+  engine.session.protocol->end_action(is_last, sends);
+  engine.sharded.schedule->end_pass();
+  if (engine.runtime.channels) {
+    engine.runtime.channels->end(engine.sharded.blueprint.pipeline.script, index);
   }
 }
 
@@ -75,78 +76,80 @@ void begin_turns(EngineState& engine, std::size_t index, stage::Action const& ac
   bool const writes = stage::writes_gradients(action.phase);
   bool const last = writes && left == 1;
   bool const reduces = writes && (last || settings.reduce_gradients == ReduceGradients::every_micro_step);
-  engine.schedule->set_run(shard::Run::once, engine.protocol->steps() + 1);
-  if (engine.has_pipeline()) {
-    engine.schedule->begin_sweep(index, reduces, last);
+  engine.sharded.schedule->set_run(shard::Run::once, engine.session.protocol->steps() + 1);
+  if (engine.runtime.has_pipeline()) {
+    engine.sharded.schedule->begin_sweep(index, reduces, last);
   } else {
-    engine.schedule->begin_pass(PassKind::training, left, reduces, last);
+    engine.sharded.schedule->begin_pass(PassKind::training, left, reduces, last);
   }
 }
 
 stage::Sweep sweep_of(EngineState const& engine, std::size_t index, stage::Action const& action) {
-  return engine.has_pipeline() ? engine.blueprint.pipeline.sweeps[index]
-                               : stage::Sweep{action.phase, 0, static_cast<std::uint32_t>(engine.model->units.size())};
+  return engine.runtime.has_pipeline()
+             ? engine.sharded.blueprint.pipeline.sweeps[index]
+             : stage::Sweep{action.phase, 0, static_cast<std::uint32_t>(engine.sharded.model->units.size())};
 }
 
 /// The action that is open, or in an evaluation what the pass is.
 stage::Action open_action(EngineState const& engine) noexcept {
-  auto const* const evaluation = engine.protocol->evaluation();
+  auto const* const evaluation = engine.session.protocol->evaluation();
   if (evaluation == nullptr) {
-    auto const* const action = engine.protocol->action();
+    auto const* const action = engine.session.protocol->action();
     return action == nullptr ? stage::Action{} : *action;
   }
-  stage::PipelineSize const size{engine.share.stages(), evaluation->chunks, evaluation->passes / evaluation->chunks};
-  return stage::action_of_evaluation(size, engine.share.stage(), evaluation->done);
+  stage::PipelineSize const size{engine.runtime.share.stages(), evaluation->chunks,
+                                 evaluation->passes / evaluation->chunks};
+  return stage::action_of_evaluation(size, engine.runtime.share.stage(), evaluation->done);
 }
 
 void end_evaluation_pass(EngineState& engine) {
-  auto& evaluation = *engine.protocol->evaluation();
+  auto& evaluation = *engine.session.protocol->evaluation();
   auto const chunk = open_action(engine).chunk;
-  bool const is_last = engine.share.is_last(chunk);
-  if (!engine.protocol->end_evaluation_pass(is_last, !is_last)) {
+  bool const is_last = engine.runtime.share.is_last(chunk);
+  if (!engine.session.protocol->end_evaluation_pass(is_last, !is_last)) {
     return;
   }
-  if (engine.channels) {
-    engine.channels->end_evaluation_pass(chunk);
+  if (engine.runtime.channels) {
+    engine.runtime.channels->end_evaluation_pass(chunk);
     auto const chunks = evaluation.chunks;
-    auto const in_round = evaluation.done % (engine.share.stages() * chunks);
-    engine.protocol->note_messages(chunks > 1 && in_round != 0 && evaluation.done < evaluation.passes);
+    auto const in_round = evaluation.done % (engine.runtime.share.stages() * chunks);
+    engine.session.protocol->note_messages(chunks > 1 && in_round != 0 && evaluation.done < evaluation.passes);
   }
   if (evaluation.done == evaluation.passes) {
     auto& history = engine.noted_history();
     evaluation.mine.history = history.hash();
-    auto const total = engine.manager->optimizer.sum_evaluation(evaluation.mine);
-    engine.check_histories(total, history, engine.protocol->steps() + 1);
+    auto const total = engine.sharded.manager->optimizer.sum_evaluation(evaluation.mine);
+    engine.check_histories(total, history, engine.session.protocol->steps() + 1);
     history.settle();
     evaluation.total = total;
   }
 }
 
 /// What the first run of two reports does not.
-bool counts(EngineState const& engine) { return engine.protocol->run() != shard::Run::first_of_two; }
+bool counts(engine::Session const& session) { return session.protocol->run() != shard::Run::first_of_two; }
 
 /// In a micro-step that runs twice.
-void compare_losses(EngineState& engine, float mean) {
-  auto const run = engine.protocol->run();
+void compare_losses(engine::Session& session, float mean) {
+  auto const run = session.protocol->run();
   if (run == shard::Run::first_of_two) {
-    engine.first_run_loss = mean;
+    session.first_run_loss = mean;
   }
   if (run == shard::Run::second_of_two &&
-      std::bit_cast<std::uint32_t>(mean) != std::bit_cast<std::uint32_t>(engine.first_run_loss)) {
+      std::bit_cast<std::uint32_t>(mean) != std::bit_cast<std::uint32_t>(session.first_run_loss)) {
     throw SystemError{fmt::format(
         "step {}: the first micro-step ran twice (zeroth.replay_every), and its loss was {} and then {}: "
         "either the processor or the memory of {} is faulty, or the program does not compute the same twice from the "
         "same samples. Take samples by first_sample(), and random numbers by the position of the sample",
-        engine.protocol->steps() + 1, engine.first_run_loss, mean, host_name())};
+        session.protocol->steps() + 1, session.first_run_loss, mean, host_name())};
   }
 }
 
 /// The seed.
 float take_loss(EngineState& engine, LossOptions const& options) {
-  engine.protocol->check_loss(options);
-  engine.protocol->loss_reported();
-  return *engine.protocol->pass() == PassKind::training
-             ? engine.manager->optimizer.loss_scale() * options.weight * engine.gradient_prescale
+  engine.session.protocol->check_loss(options);
+  engine.session.protocol->loss_reported();
+  return *engine.session.protocol->pass() == PassKind::training
+             ? engine.sharded.manager->optimizer.loss_scale() * options.weight * engine.session.gradient_prescale
              : 0.0F;
 }
 
@@ -154,46 +157,46 @@ float take_loss(EngineState& engine, LossOptions const& options) {
 
 AnyPass::AnyPass(EngineState& engine)
     : engine_{&engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
-  Entry const entry{engine.doorway, "a micro-step begins"};
-  engine.protocol->begin_micro_step();
+  Entry const entry{engine.session.doorway, "a micro-step begins"};
+  engine.session.protocol->begin_micro_step();
   auto const& settings = engine.settings();
-  auto const left = static_cast<int>(settings.batch.accumulation) - engine.protocol->micro_steps();
-  auto const run = engine.protocol->run();
+  auto const left = static_cast<int>(settings.batch.accumulation) - engine.session.protocol->micro_steps();
+  auto const run = engine.session.protocol->run();
   bool const counts = run != shard::Run::first_of_two;
   bool const last = counts && left == 1;
   bool const reduces = counts && (last || settings.reduce_gradients == ReduceGradients::every_micro_step);
-  engine.schedule->set_run(run, engine.protocol->steps() + 1);
-  engine.schedule->begin_pass(PassKind::training, counts ? left : left + 1, reduces, last);
-  engine.book->history().add(Verb::begin_micro_step);
-  engine.finished = false;
+  engine.sharded.schedule->set_run(run, engine.session.protocol->steps() + 1);
+  engine.sharded.schedule->begin_pass(PassKind::training, counts ? left : left + 1, reduces, last);
+  engine.session.book->history().add(Verb::begin_micro_step);
+  engine.session.finished = false;
 }
 
 AnyPass::AnyPass(detail::EvaluationRecord& evaluation)
     : engine_{evaluation.engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
-  Entry const entry{engine_->doorway, "an evaluation pass begins"};
-  if (engine_->channels) {
-    engine_->protocol->check_no_message("an evaluation pass begins");
+  Entry const entry{engine_->session.doorway, "an evaluation pass begins"};
+  if (engine_->runtime.channels) {
+    engine_->session.protocol->check_no_message("an evaluation pass begins");
   }
-  engine_->protocol->begin_evaluation_pass(evaluation);
-  engine_->schedule->begin_pass(PassKind::evaluation, evaluation.passes - evaluation.done, false, false);
-  engine_->book->history().add(Verb::begin_evaluation);
-  engine_->finished = false;
+  engine_->session.protocol->begin_evaluation_pass(evaluation);
+  engine_->sharded.schedule->begin_pass(PassKind::evaluation, evaluation.passes - evaluation.done, false, false);
+  engine_->session.book->history().add(Verb::begin_evaluation);
+  engine_->session.finished = false;
 }
 
 AnyPass::AnyPass(EngineState& engine, detail::NextAction)
     : engine_{&engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
-  Entry const entry{engine.doorway, "an action begins"};
-  auto& protocol = *engine.protocol;
+  Entry const entry{engine.session.doorway, "an action begins"};
+  auto& protocol = *engine.session.protocol;
   protocol.check_begin_action();
   auto const index = static_cast<std::size_t>(protocol.actions());
   auto const action = engine.action_at(protocol.actions());
   protocol.begin_action(action, sweep_of(engine, index, action));
   begin_turns(engine, index, action);
-  engine.book->history().add(Verb::begin_action, static_cast<std::uint32_t>(index));
-  engine.finished = false;
-  if (engine.channels) {
+  engine.session.book->history().add(Verb::begin_action, static_cast<std::uint32_t>(index));
+  engine.session.finished = false;
+  if (engine.runtime.channels) {
     try {
-      engine.or_end([&] { engine.channels->begin(engine.blueprint.pipeline.script, index); });
+      engine.or_end([&] { engine.runtime.channels->begin(engine.sharded.blueprint.pipeline.script, index); });
     } catch (...) {
       protocol.leave_pass();  // whose end nobody will see
       throw;
@@ -202,8 +205,8 @@ AnyPass::AnyPass(EngineState& engine, detail::NextAction)
 }
 
 AnyPass::~AnyPass() {
-  auto& protocol = *engine_->protocol;
-  Entry const entry{engine_->doorway};
+  auto& protocol = *engine_->session.protocol;
+  Entry const entry{engine_->session.doorway};
   try {
     entry.expect_alone("the end of a pass");
     protocol.check_end_of_pass(engine::in_unwinding(begun_by_, exceptions_));
@@ -225,27 +228,30 @@ detail::Guard AnyPass::open_weights(Unit unit) { return open(*engine_, Phase::ba
 
 std::int64_t AnyPass::first_sample() const noexcept {
   auto const& batch = engine_->settings().batch;
-  auto const& protocol = *engine_->protocol;
-  auto const exchange = engine_->exchange();  // whose ranks are places
+  auto const& protocol = *engine_->session.protocol;
+  auto const exchange = engine_->runtime.exchange();  // whose ranks are places
   bool const evaluates = protocol.evaluation() != nullptr;
   auto const pass =
       evaluates || protocol.action() != nullptr ? open_action(*engine_).micro_step : protocol.micro_steps();
-  return (evaluates ? 0 : engine_->samples) + (std::int64_t{pass} * exchange.world() + exchange.rank()) * batch.micro;
+  return (evaluates ? 0 : engine_->session.samples) +
+         (std::int64_t{pass} * exchange.world() + exchange.rank()) * batch.micro;
 }
 
-bool AnyPass::runs_again() const noexcept { return engine_->protocol->evaluation() == nullptr && !counts(*engine_); }
+bool AnyPass::runs_again() const noexcept {
+  return engine_->session.protocol->evaluation() == nullptr && !counts(engine_->session);
+}
 
 float AnyPass::report_loss(float mean, LossOptions const& options) {
-  Entry const entry{engine_->doorway, "report_loss()"};
-  if (engine_->protocol->evaluation() != nullptr) {
-    engine_->protocol->check_usable("report_loss()");
-    engine_->protocol->check_action_loss(engine_->share.is_last(open_action(*engine_).chunk));
+  Entry const entry{engine_->session.doorway, "report_loss()"};
+  if (engine_->session.protocol->evaluation() != nullptr) {
+    engine_->session.protocol->check_usable("report_loss()");
+    engine_->session.protocol->check_action_loss(engine_->runtime.share.is_last(open_action(*engine_).chunk));
   }
   float const seed = take_loss(*engine_, options);
-  if (auto* const evaluation = engine_->protocol->evaluation(); evaluation == nullptr) {
-    compare_losses(*engine_, mean);
-    if (counts(*engine_)) {
-      engine_->book->add_loss(mean, options.weight);
+  if (auto* const evaluation = engine_->session.protocol->evaluation(); evaluation == nullptr) {
+    compare_losses(engine_->session, mean);
+    if (counts(engine_->session)) {
+      engine_->session.book->add_loss(mean, options.weight);
     }
   } else if (options.weight > 0) {
     evaluation->mine.loss += static_cast<double>(options.weight) * static_cast<double>(mean);
@@ -255,94 +261,94 @@ float AnyPass::report_loss(float mean, LossOptions const& options) {
 }
 
 float AnyPass::report_action_loss(float mean, LossOptions const& options) {
-  Entry const entry{engine_->doorway, "report_loss()"};
-  auto& protocol = *engine_->protocol;
+  Entry const entry{engine_->session.doorway, "report_loss()"};
+  auto& protocol = *engine_->session.protocol;
   protocol.check_usable("report_loss()");
-  protocol.check_action_loss(protocol.action() != nullptr && engine_->share.is_last(protocol.action()->chunk));
+  protocol.check_action_loss(protocol.action() != nullptr && engine_->runtime.share.is_last(protocol.action()->chunk));
   protocol.check_loss(options);
   protocol.loss_reported();
-  engine_->book->add_loss(mean, options.weight);
-  return engine_->manager->optimizer.loss_scale() * options.weight * engine_->gradient_prescale;
+  engine_->session.book->add_loss(mean, options.weight);
+  return engine_->sharded.manager->optimizer.loss_scale() * options.weight * engine_->session.gradient_prescale;
 }
 
-Phase AnyPass::action_phase() const noexcept { return engine_->protocol->action()->phase; }
+Phase AnyPass::action_phase() const noexcept { return engine_->session.protocol->action()->phase; }
 int AnyPass::action_chunk() const noexcept { return open_action(*engine_).chunk; }
-int AnyPass::action_micro_step() const noexcept { return engine_->protocol->action()->micro_step; }
+int AnyPass::action_micro_step() const noexcept { return engine_->session.protocol->action()->micro_step; }
 int AnyPass::action_slot() const noexcept {
-  auto const& slots = engine_->blueprint.pipeline.script.slots.activations;
-  return slots.empty() ? 0 : slots[static_cast<std::size_t>(engine_->protocol->actions())];
+  auto const& slots = engine_->sharded.blueprint.pipeline.script.slots.activations;
+  return slots.empty() ? 0 : slots[static_cast<std::size_t>(engine_->session.protocol->actions())];
 }
 bool AnyPass::is_first_chunk() const noexcept { return action_chunk() == 0; }
-bool AnyPass::is_last_chunk() const noexcept { return engine_->share.is_last(action_chunk()); }
-std::span<Unit const> AnyPass::action_units() const noexcept { return engine_->share.units(action_chunk()); }
+bool AnyPass::is_last_chunk() const noexcept { return engine_->runtime.share.is_last(action_chunk()); }
+std::span<Unit const> AnyPass::action_units() const noexcept { return engine_->runtime.share.units(action_chunk()); }
 
 detail::MessageMemory AnyPass::message(detail::Message which) const {
   using detail::Message;
   auto& engine = *engine_;
-  auto& protocol = *engine.protocol;
-  auto const& script = engine.blueprint.pipeline.script;
+  auto& protocol = *engine.session.protocol;
+  auto const& script = engine.sharded.blueprint.pipeline.script;
   auto const index = static_cast<std::size_t>(protocol.actions());
   auto const chunk = open_action(engine).chunk;
   bool const has_input = chunk > 0;
-  bool const has_output = !engine.share.is_last(chunk);
+  bool const has_output = !engine.runtime.share.is_last(chunk);
   constexpr auto* first = "the first stage has none: it reads the batch";
   constexpr auto* last = "the last stage has none: it reports the loss";
   auto const samples = engine.settings().batch.micro;
   auto const memory = [&](std::byte* data, std::int64_t per_sample) {
     return detail::MessageMemory{data, samples, per_sample};
   };
-  auto const of_input = engine.share.input_per_sample(chunk);
-  auto const of_output = engine.share.output_per_sample(chunk);
+  auto const of_input = engine.runtime.share.input_per_sample(chunk);
+  auto const of_output = engine.runtime.share.output_per_sample(chunk);
   bool const evaluates = protocol.evaluation() != nullptr;
   switch (which) {
     case Message::input: {
-      Entry const entry{engine.doorway, "input()"};
+      Entry const entry{engine.session.doorway, "input()"};
       protocol.check_message("input()", has_input, first,
                              {Phase::forward, Phase::backward, Phase::backward_inputs, Phase::backward_weights});
-      return memory(evaluates ? engine.or_end([&] { return engine.channels->evaluation_input(chunk); })
-                              : engine.channels->input(script, index),
+      return memory(evaluates ? engine.or_end([&] { return engine.runtime.channels->evaluation_input(chunk); })
+                              : engine.runtime.channels->input(script, index),
                     of_input);
     }
     case Message::output: {
-      Entry const entry{engine.doorway, "output()"};
+      Entry const entry{engine.session.doorway, "output()"};
       protocol.check_message("output()", has_output, last, {Phase::forward});
       protocol.note_written();
-      return memory(
-          evaluates ? engine.or_end([&] { return engine.channels->evaluation_output(); }) : engine.channels->output(),
-          of_output);
+      return memory(evaluates ? engine.or_end([&] { return engine.runtime.channels->evaluation_output(); })
+                              : engine.runtime.channels->output(),
+                    of_output);
     }
     case Message::output_gradient: {
-      Entry const entry{engine.doorway, "output_gradient()"};
+      Entry const entry{engine.session.doorway, "output_gradient()"};
       protocol.check_message("output_gradient()", has_output, last,
                              {Phase::backward, Phase::backward_inputs, Phase::backward_weights});
-      return memory(engine.channels->output_gradient(script, index), of_output);
+      return memory(engine.runtime.channels->output_gradient(script, index), of_output);
     }
     case Message::input_gradient: break;
   }
-  Entry const entry{engine.doorway, "input_gradient()"};
+  Entry const entry{engine.session.doorway, "input_gradient()"};
   protocol.check_message("input_gradient()", has_input, first, {Phase::backward, Phase::backward_inputs});
   protocol.note_written();
-  return memory(engine.channels->input_gradient(), of_input);
+  return memory(engine.runtime.channels->input_gradient(), of_input);
 }
 
 float AnyPass::report_loss(DeviceLoss loss, LossOptions const& options) {
-  Entry const entry{engine_->doorway, "report_loss()"};
+  Entry const entry{engine_->session.doorway, "report_loss()"};
   ZEROTH_EXPECTS(loss.mean != nullptr, "report_loss(): the address of the mean is null");
   float const seed = take_loss(*engine_, options);
-  if (counts(*engine_)) {
-    engine_->book->add_loss(loss.mean, options.weight);
+  if (counts(engine_->session)) {
+    engine_->session.book->add_loss(loss.mean, options.weight);
   }
   return seed;
 }
 
 void AnyPass::report_metric(Metric metric, double sum, double weight) {
-  Entry const entry{engine_->doorway, "report_metric()"};
+  Entry const entry{engine_->session.doorway, "report_metric()"};
   ZEROTH_EXPECTS(metric.engine_ == engine_, "report_metric() of another engine's metric");
-  auto const& name = engine_->metrics[metric.index_];
-  engine_->protocol->check_metric(name, weight);
-  if (auto* const evaluation = engine_->protocol->evaluation(); evaluation == nullptr) {
-    if (counts(*engine_)) {
-      engine_->book->add_metric(metric.index_, sum, weight);
+  auto const& name = engine_->session.metrics[metric.index_];
+  engine_->session.protocol->check_metric(name, weight);
+  if (auto* const evaluation = engine_->session.protocol->evaluation(); evaluation == nullptr) {
+    if (counts(engine_->session)) {
+      engine_->session.book->add_metric(metric.index_, sum, weight);
     }
   } else {
     evaluation->mine.metrics[metric.index_].sum += sum;
@@ -351,25 +357,25 @@ void AnyPass::report_metric(Metric metric, double sum, double weight) {
 }
 
 void AnyPass::skip() {
-  Entry const entry{engine_->doorway, "skip()"};
-  engine_->protocol->skip_pass();
-  engine_->or_end([&] { engine_->settle_skips(end_of(*engine_)); });
+  Entry const entry{engine_->session.doorway, "skip()"};
+  engine_->session.protocol->skip_pass();
+  engine_->or_end([&] { engine_->settle_skips(end_of(engine_->sharded)); });
 }
 
 void AnyPass::skip(Unit unit) {
-  Entry const entry{engine_->doorway, "skip(unit)"};
-  if (engine_->protocol->skip(unit)) {
+  Entry const entry{engine_->session.doorway, "skip(unit)"};
+  if (engine_->session.protocol->skip(unit)) {
     engine_->or_end([&] {
-      engine_->book->history().add(Verb::pass_over, unit.index());
-      engine_->schedule->pass_over({PassKind::training, Phase::backward, unit.id()});
+      engine_->session.book->history().add(Verb::pass_over, unit.index());
+      engine_->sharded.schedule->pass_over({PassKind::training, Phase::backward, unit.id()});
     });
   }
 }
 
 optim::StepSums const& AnyEvaluation::total(char const* call) const {
   if (!record_.total) {
-    Entry const entry{record_.engine->doorway, call};
-    record_.engine->protocol->check_usable(call);
+    Entry const entry{record_.engine->session.doorway, call};
+    record_.engine->session.protocol->check_usable(call);
     throw ContractError{fmt::format("{} after {} of {} evaluation passes", call, record_.done, record_.passes)};
   }
   return *record_.total;

@@ -52,19 +52,19 @@ void read(Opened& opened, checkpoint::TakeBytes const& take) {
 /// All that can be known before anything is changed.
 Opened open(EngineState const& engine, std::filesystem::path const& path, RestoreOptions const& options) {
   Opened opened;
-  opened.buffer = engine.device->allocate_host(Reader::buffer_bytes);
+  opened.buffer = engine.runtime.device->allocate_host(Reader::buffer_bytes);
   opened.reader =
       std::make_unique<Reader>(path, engine.settings().checkpoint.direct_io,
                                std::span{opened.buffer->data(), static_cast<std::size_t>(opened.buffer->bytes())});
   auto& reader = *opened.reader;
-  if (auto wrong = misfits(reader.record(), engine.share, *engine.manager, options); !wrong.empty()) {
+  if (auto wrong = misfits(reader.record(), engine.runtime.share, *engine.sharded.manager, options); !wrong.empty()) {
     constexpr std::size_t shown = 20;
     auto const more = wrong.size() > shown ? fmt::format("\n  and {} more", wrong.size() - shown) : std::string{};
     wrong.resize(std::min(wrong.size(), shown));
     throw ContractError{
         fmt::format("checkpoint {} does not fit:\n  {}{}", reader.folder().string(), fmt::join(wrong, "\n  "), more)};
   }
-  opened.arrivals = arrivals(reader.record(), *engine.manager);
+  opened.arrivals = arrivals(reader.record(), *engine.sharded.manager);
   for (auto const& arrival : opened.arrivals) {
     reader.check_file(arrival.piece.place);
   }
@@ -88,9 +88,9 @@ void expect_same(checkpoint::Record const& record, Exchange const& exchange) {
   }
 }
 
-void read_states(EngineState const& engine, Opened& opened) {
-  auto& compute = engine.device->compute();
-  auto& kernels = engine.device->kernels();
+void read_states(device::Device& device, Opened& opened) {
+  auto& compute = device.compute();
+  auto& kernels = device.kernels();
   auto const take = [&](Arrival const& arrival, std::byte* to, std::byte const* from, std::int64_t count) {
     if (arrival.saved == arrival.held) {
       kernels.copy(compute, to, from, count * bytes_of(arrival.saved));
@@ -118,22 +118,23 @@ void read_states(EngineState const& engine, Opened& opened) {
 void take_position(EngineState& engine, checkpoint::Position const& position) {
   auto const& rules = engine.settings().rules.loss_scale;
   bool const keeps_scale = rules.dynamic && position.loss_scale;
-  engine.manager->slices.spread();
-  engine.manager->optimizer.restore(position.applied, keeps_scale ? *position.loss_scale : optim::initial_state(rules));
-  engine.protocol->end_restore(position.step);
-  engine.samples = position.samples;
-  engine.first_step = position.step;
-  engine.told_nonfinite = false;
-  engine.set_options({.timeout = engine.settings().timeout, .check = true});
-  engine.book.emplace(engine.meters());
+  engine.sharded.manager->slices.spread();
+  engine.sharded.manager->optimizer.restore(position.applied,
+                                            keeps_scale ? *position.loss_scale : optim::initial_state(rules));
+  engine.session.protocol->end_restore(position.step);
+  engine.session.samples = position.samples;
+  engine.session.first_step = position.step;
+  engine.session.told_nonfinite = false;
+  engine.runtime.set_options({.timeout = engine.settings().timeout, .check = true});
+  engine.session.book.emplace(engine.meters());
   engine.compare_replicas(shard::States::with, "restore()");
 }
 
-void tell(EngineState const& engine, Reader const& reader) {
+void tell(Session const& session, Reader const& reader) {
   auto const& record = reader.record();
   logger().info("{}restored step {} from {}, saved {} by {} ranks", rank_prefix(), record.position.step,
                 reader.folder().string(), escaped(record.origin.created), record.contents.places);
-  if (auto const changes = config::changes(record.stage_file, engine.stage_file); !changes.empty()) {
+  if (auto const changes = config::changes(record.stage_file, session.stage_file); !changes.empty()) {
     logger().info("{}the stage file says other than when {} was saved, and it is what counts:\n  {}", rank_prefix(),
                   reader.folder().string(), fmt::join(changes, "\n  "));
   }
@@ -142,7 +143,7 @@ void tell(EngineState const& engine, Reader const& reader) {
 /// What rank 0 says, or what it fails with: a folder may change while ranks look at it. Collective, waits.
 template <class F>
 std::string said_by_first(EngineState& engine, std::string_view call, F const& say) {
-  auto const exchange = engine.whole();
+  auto const exchange = engine.runtime.whole();
   auto const all = engine.or_end([&] {
     return together(purpose, exchange, [&](Finding& mine) {
       if (exchange.rank() == 0) {
@@ -159,33 +160,33 @@ std::string said_by_first(EngineState& engine, std::string_view call, F const& s
 void begin_together(EngineState& engine) {
   engine.or_end([&] {
     engine.meet(purpose);
-    if (engine.checkpoints) {
-      engine.checkpoints->settle();
+    if (engine.session.checkpoints) {
+      engine.session.checkpoints->settle();
     }
   });
 }
 
 /// Restores the checkpoint in `path`. Collective.
 Restored restore_from(EngineState& engine, std::filesystem::path const& path, RestoreOptions const& options) {
-  auto const exchange = engine.whole();
+  auto const exchange = engine.runtime.whole();
   Opened opened;
   auto const looked = engine.or_end(
       [&] { return together(purpose, exchange, [&](Finding&) { opened = open(engine, path, options); }); });
   throw_if_failed("restore() failed and changed nothing", looked);
   auto const& record = opened.reader->record();
   expect_same(record, exchange);
-  engine.protocol->begin_restore();
+  engine.session.protocol->begin_restore();
   auto const read = engine.or_end([&] {
-    engine.gather_stream->synchronize();
-    engine.reduce_stream->synchronize();
-    engine.device->compute().synchronize();
-    engine.manager->parameters.drop_all();
-    return together(purpose, exchange, [&](Finding&) { read_states(engine, opened); });
+    engine.runtime.gather_stream->synchronize();
+    engine.runtime.reduce_stream->synchronize();
+    engine.runtime.device->compute().synchronize();
+    engine.sharded.manager->parameters.drop_all();
+    return together(purpose, exchange, [&](Finding&) { read_states(*engine.runtime.device, opened); });
   });
   throw_if_failed("restore() failed after it had changed states", read);
   engine.or_end([&] { take_position(engine, record.position); });
   if (exchange.rank() == 0) {
-    tell(engine, *opened.reader);
+    tell(engine.session, *opened.reader);
   }
   return {opened.reader->folder(), record.position.step, record.position.samples, record.program_state};
 }
@@ -233,7 +234,7 @@ Listing list(EngineState& engine, std::filesystem::path const& folder) {
 void claim(EngineState& engine, std::filesystem::path const& folder) {
   begin_together(engine);
   said_by_first(engine, "claim()", [&] {
-    engine.claim(folder);
+    engine.session.claim(folder);
     return "";
   });
 }
@@ -251,7 +252,7 @@ Restored restore(EngineState& engine, std::filesystem::path const& path, Restore
     try {
       return restore_from(engine, found, options);
     } catch (DamagedError const&) {
-      if (engine.protocol->failure()) {
+      if (engine.session.protocol->failure()) {
         throw;
       }
       auto const before = std::exchange(found, find());
@@ -266,13 +267,13 @@ std::optional<Restored> restore_latest(EngineState& engine, std::filesystem::pat
                                        RestoreOptions const& options) {
   begin_together(engine);
   auto const warn = [&](std::string_view text) {
-    if (engine.whole().rank() == 0) {
+    if (engine.runtime.whole().rank() == 0) {
       logger().warn("{}", text);
     }
   };
   said_by_first(engine, "restore_latest()", [&] {
     if (::access(folder.c_str(), W_OK | X_OK) == 0) {
-      engine.claim(folder);
+      engine.session.claim(folder);
     }
     return "";
   });
@@ -302,7 +303,7 @@ std::optional<Restored> restore_latest(EngineState& engine, std::filesystem::pat
     try {
       return restore_from(engine, folder / *next, options);
     } catch (DamagedError const& error) {
-      if (engine.protocol->failure()) {
+      if (engine.session.protocol->failure()) {
         throw;
       }
       passed_over = error.what();

@@ -9,8 +9,8 @@
 
 namespace zeroth {
 
-namespace detail {
-class EngineState;
+namespace engine {
+class Runtime;
 }
 
 /// What the ranks of a job are to each other. Axes, the outermost first: pipeline, data. Rank r is at place r % D of
@@ -43,7 +43,7 @@ class ZEROTH_EXPORT Mesh {
   [[nodiscard]] Place place() const noexcept { return place_; }       ///< Where this rank is.
 
  private:
-  friend class detail::EngineState;
+  friend class engine::Runtime;
   Job* whole_;
   std::optional<Job> data_, stages_;  // of this stage; of this place in all stages
   Axis pipeline_;

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/launch/job_state.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::engine {
+namespace {
+
+/// ": " and the message, or nothing.
+std::string cause_of(std::exception_ptr const& error) {
+  if (!error) {
+    return {};
+  }
+  try {
+    std::rethrow_exception(error);
+  } catch (std::exception const& e) {
+    return fmt::format(": {}", e.what());
+  } catch (...) {
+    return {};
+  }
+}
+
+}  // namespace
+
+Runtime::Runtime(Job& of, Model const& model, PipelineSettings const& settings, Mesh* mesh)
+    : job{&detail::JobState::of(of)},
+      share{model.description(), settings, mesh == nullptr ? 0 : mesh->pipeline().index},
+      device{job->make_device()} {}
+
+void Runtime::expect_one_stage(char const* call) const {
+  if (share.stages() > 1) {
+    throw ConfigError{
+        fmt::format("{} of an engine whose zeroth.mesh.pipeline is {}: allowed there is 1. The actions of a stage are "
+                    "those of schedule()",
+                    call, share.stages())};
+  }
+}
+
+void Runtime::make_streams(device::Overlap overlap) {
+  gather_stream = device->make_stream("gather", overlap);
+  reduce_stream = device->make_stream("reduce", overlap);
+}
+
+void Runtime::join_stages(Mesh& mesh, Settings const& settings) {
+  auto& line = *mesh.stages_;
+  stages = line.communicator().split(0, line.rank(), name_of_stages);
+  auto& all = mesh.whole().communicator();
+  all_stages = all.split(0, share.stage() * exchange().world() + exchange().rank(), "whole");
+  for (auto* const each : {stages.get(), all_stages.get()}) {
+    each->set_options({.timeout = settings.timeout, .check = true});
+  }
+}
+
+void Runtime::make_channels(Mesh& mesh, ChannelSizes const& messages, Settings const& settings) {
+  std::vector<std::int64_t> input_counts;
+  for (int chunk = 0; chunk < share.all_chunks(); ++chunk) {
+    input_counts.push_back(share.input_per_sample(chunk) * settings.batch.micro);
+  }
+  channels = std::make_unique<Channels>(*mesh.stages_, *device, messages, std::move(input_counts));
+  channels->set_options({.timeout = settings.timeout, .check = settings.check});
+}
+
+void Runtime::set_options(comm::CommOptions const& options) {
+  communicators->set_options(options);
+  for (auto* const each : {stages.get(), all_stages.get()}) {
+    if (each != nullptr) {
+      each->set_options(options);
+    }
+  }
+}
+
+void Runtime::meet(std::string_view purpose, bool gathers_first) {
+  comm::Collective const barrier{};
+  for (bool const gather : {gathers_first, !gathers_first}) {
+    auto const& ranks = gather ? communicators->gather() : communicators->reduce();
+    ranks.all()->submit(gather ? *gather_stream : *reduce_stream, {purpose, ""}, {&barrier, 1});
+  }
+  gather_stream->synchronize();
+  reduce_stream->synchronize();
+}
+
+void Runtime::tell_others(std::exception_ptr const& error) noexcept {
+  auto& all = *communicators->gather().all();
+  all.abort(fmt::format("the engine of rank {} ended by an error{}", all.job_rank(all.rank()), cause_of(error)));
+}
+
+void Runtime::end_streams() noexcept {
+  channels.reset();
+  gather_stream.reset();
+  reduce_stream.reset();
+  try {
+    device->compute().synchronize();  // the caller's kernels may still use what ends now
+  } catch (...) {                     // of a device that failed: nothing runs on it any more
+  }
+}
+
+}  // namespace zeroth::engine
