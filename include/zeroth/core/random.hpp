@@ -21,7 +21,7 @@ namespace zeroth {
 /// seed share a counter and a key, whatever step, sample and use they are of. May be shared by threads. A kernel on a
 /// GPU may call what is marked ZEROTH_HOST_DEVICE: it gives the CPU's bits.
 ///
-/// MicroStep::random() and Work::random() say seed, step and sample for a program that trains.
+/// AnyPass::random() says seed, step and sample for a program that trains.
 struct Random {
   /// Elements are numbered from 0; a row ends here.
   static constexpr std::int64_t most_elements = std::int64_t{1} << 50U;
