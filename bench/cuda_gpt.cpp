@@ -142,7 +142,7 @@ class Bench {
 
   void embedding(double bytes) {
     zeroth::Model model;
-    Embedding<Gpu<T>> const layer{EmbeddingParams{model, shape_}};
+    Embedding<Gpu<T>> const layer{EmbeddingParams{model, shape_}, shape_, 0};
     BatchUpload upload{tokens_, shape_.vocabulary, 1};
     auto const batch = upload.enqueue(random_tokens(tokens_), watch_.stream());
     auto x = random_matrix(tokens_, shape_.channels);
