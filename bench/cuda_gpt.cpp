@@ -31,6 +31,7 @@ struct Open {
   Gpu<T>& device;
   T const* values;
   T* gradients;
+  zeroth::Random random{};
 
   template <std::size_t D>
   [[nodiscard]] zeroth::View<T const, D> operator[](Param<D> const& param) const {
