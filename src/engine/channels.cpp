@@ -6,7 +6,7 @@
 
 namespace zeroth::engine {
 
-Channels::Channels(Job& stages, device::Device& device, ChannelSizes const& sizes,
+Channels::Channels(comm::Communicator& stages, device::Device& device, ChannelSizes const& sizes,
                    std::vector<std::int64_t> input_counts)
     : sizes_{sizes},
       input_counts_{std::move(input_counts)},
@@ -32,43 +32,50 @@ Channels::Channels(Job& stages, device::Device& device, ChannelSizes const& size
 Channels::~Channels() = default;
 
 /// `tail`: the stage before the other one of this rank's pair. With nobody behind it, it is alone.
-void Channels::connect(Job& stages, int tail, bool goes_down) {
+void Channels::connect(comm::Communicator& stages, int tail, bool goes_down) {
   auto const* const direction = goes_down ? "down" : "up";
   auto pair = stages.split(tail + 1, stages.rank() == tail ? 0 : 1, direction);
-  if (pair.world() == 1) {
+  if (pair->world() == 1) {
     return;
   }
-  bool const is_first = pair.rank() == 0;
+  bool const is_first = pair->rank() == 0;
   auto& channel = is_first ? (goes_down ? to_next_ : from_next_) : (goes_down ? from_before_ : to_before_);
-  channel.pair.emplace(std::move(pair));
-  channel.peer = is_first ? 1 : 0;
-  channel.messages.emplace(*channel.pair, direction);
+  channel.pair = std::move(pair);
+  channel.end = device_->make_event();
+  channel.stream = device_->make_stream(channel.name, device::Overlap::on);
 }
 
 void Channels::set_options(comm::CommOptions const& options) {
-  for (auto* const channel : {&from_before_, &to_next_, &from_next_, &to_before_}) {
-    if (channel->messages) {
-      channel->messages->communicator().set_options(options);
+  for (auto* const channel : channels()) {
+    if (channel->pair) {
+      channel->pair->set_options(options);
     }
   }
 }
 
 void Channels::start(Channel& channel, comm::Operation operation, std::byte* data, std::int64_t count,
                      std::string_view what) {
-  comm::Collective message{.operation = operation, .count = count, .dtype = sizes_.dtype, .peer = channel.peer};
-  if (operation == comm::Operation::send) {
+  comm::Collective message{
+      .operation = operation, .count = count, .dtype = sizes_.dtype, .peer = 1 - channel.pair->rank()};
+  bool const sends = operation == comm::Operation::send;
+  if (sends) {
     message.input = data;
   } else {
     message.output = data;
   }
-  channel.under_way.emplace(channel.messages->start(message, what));
+  device_->compute().record(*channel.end);
+  channel.stream->wait(*channel.end);
+  {
+    device::SpanScope const span{*channel.stream, sends ? "send" : "receive", what};
+    channel.pair->submit(*channel.stream, {"pipeline", what}, {&message, 1});
+  }
+  channel.stream->record(*channel.end);
+  channel.under_way = true;
 }
 
 void Channels::settle(Channel& channel) {
-  if (channel.under_way) {
-    auto work = std::move(*channel.under_way);
-    channel.under_way.reset();
-    work.wait();
+  if (std::exchange(channel.under_way, false)) {
+    channel.end->synchronize();
   }
 }
 

@@ -63,7 +63,7 @@ void Runtime::make_channels(Mesh& mesh, ChannelSizes const& messages, Settings c
   for (int chunk = 0; chunk < share.all_chunks(); ++chunk) {
     input_counts.push_back(share.input_per_sample(chunk) * settings.batch.micro);
   }
-  channels = std::make_unique<Channels>(*mesh.stages_, *device, messages, std::move(input_counts));
+  channels = std::make_unique<Channels>(mesh.stages_->communicator(), *device, messages, std::move(input_counts));
   channels->set_options({.timeout = settings.timeout, .check = settings.check});
 }
 
