@@ -44,6 +44,13 @@ class PassOn {
   [[nodiscard]] auto backward(zeroth::Unit unit) {
     return OpenUnit<Device, decltype(micro_.backward(unit))>{device_, micro_.backward(unit)};
   }
+  /// In a pipeline whose schedule divides backward.
+  [[nodiscard]] auto inputs(zeroth::Unit unit) {
+    return OpenUnit<Device, decltype(micro_.inputs(unit))>{device_, micro_.inputs(unit)};
+  }
+  [[nodiscard]] auto weights(zeroth::Unit unit) {
+    return OpenUnit<Device, decltype(micro_.weights(unit))>{device_, micro_.weights(unit)};
+  }
 
  private:
   Device& device_;
