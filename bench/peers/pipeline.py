@@ -47,8 +47,8 @@ class Zeroth:
 
 
 ZEROTH = {"zeroth gpipe": Zeroth("gpipe"), BASE: Zeroth("1f1b"),
-          "zeroth interleaved_1f1b": Zeroth("interleaved_1f1b", chunks=2), "zeroth zb_h1": Zeroth("zb_h1"), "zeroth without": Zeroth("", stages=1),
-          "zeroth 1f1b, ZeRO 1": Zeroth("1f1b", ranks=4, zero=1), "zeroth 1f1b, ZeRO 3": Zeroth("1f1b", ranks=4, zero=3)}
+          "zeroth interleaved_1f1b": Zeroth("interleaved_1f1b", chunks=2), "zeroth zb_h1": Zeroth("zb_h1"),
+          "zeroth without": Zeroth("", stages=1), "zeroth 1f1b, ZeRO 1": Zeroth("1f1b", ranks=4, zero=1), "zeroth 1f1b, ZeRO 3": Zeroth("1f1b", ranks=4, zero=3)}
 # Name, over, under; "torch" is the fastest or the leanest of them.
 RATIOS = (("tokens/s over torch's fastest", BASE, "torch"), ("tokens/s over no pipeline", BASE, "zeroth without"),
           ("ZeRO 3 over ZeRO 1 in 1F1B", "zeroth 1f1b, ZeRO 3", "zeroth 1f1b, ZeRO 1"))
