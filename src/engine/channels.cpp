@@ -7,9 +7,9 @@
 namespace zeroth::engine {
 
 Channels::Channels(comm::Communicator& stages, device::Device& device, ChannelSizes const& sizes,
-                   std::vector<std::int64_t> input_counts)
+                   std::vector<Boundary> boundaries)
     : sizes_{sizes},
-      input_counts_{std::move(input_counts)},
+      boundaries_{std::move(boundaries)},
       device_{&device},
       first_output_{sizes.input_count * sizes.inputs},
       first_output_gradient_{first_output_ + sizes.output_count},
@@ -53,8 +53,9 @@ void Channels::set_options(comm::CommOptions const& options) {
   }
 }
 
-void Channels::start(Channel& channel, comm::Operation operation, std::byte* data, std::int64_t count,
-                     std::string_view what) {
+void Channels::start(Channel& channel, comm::Operation operation, std::byte* data, int chunk, bool forward) {
+  auto const& [count, unit] = boundaries_[static_cast<std::size_t>(chunk)];
+  std::string_view const what = forward ? "activations" : "gradients";
   comm::Collective message{
       .operation = operation, .count = count, .dtype = sizes_.dtype, .peer = 1 - channel.pair->rank()};
   bool const sends = operation == comm::Operation::send;
@@ -66,8 +67,8 @@ void Channels::start(Channel& channel, comm::Operation operation, std::byte* dat
   device_->compute().record(*channel.end);
   channel.stream->wait(*channel.end);
   {
-    device::SpanScope const span{*channel.stream, sends ? "send" : "receive", what};
-    channel.pair->submit(*channel.stream, {"pipeline", what}, {&message, 1});
+    device::SpanScope const span{*channel.stream, sends ? "send" : "receive", unit};
+    channel.pair->submit(*channel.stream, {what, unit}, {&message, 1});
   }
   channel.stream->record(*channel.end);
   channel.under_way = true;
@@ -83,7 +84,7 @@ void Channels::receive(Channel& channel, Script const& script, std::size_t index
   auto const& action = script.actions[index];
   bool const forward = action.phase == Phase::forward;
   start(channel, comm::Operation::receive, forward ? input(script, index) : output_gradient(script, index),
-        input_count(action.chunk + (forward ? 0 : 1)), forward ? "activations" : "gradients");
+        action.chunk + (forward ? 0 : 1), forward);
 }
 
 Channels::Channel* Channels::outgoing(stage::Action const& action) noexcept {
@@ -116,14 +117,14 @@ void Channels::end(Script const& script, std::size_t index) {
   auto const& action = script.actions[index];
   if (auto* const channel = outgoing(action)) {
     bool const forward = action.phase == Phase::forward;
-    start(*channel, comm::Operation::send, forward ? output() : input_gradient(),
-          input_count(action.chunk + (forward ? 1 : 0)), forward ? "activations" : "gradients");
+    start(*channel, comm::Operation::send, forward ? output() : input_gradient(), action.chunk + (forward ? 1 : 0),
+          forward);
   }
 }
 
 std::byte* Channels::evaluation_input(int chunk) {
   if (chunk > 0 && !took_input_) {
-    start(from_before_, comm::Operation::receive, at(0), input_count(chunk), "activations");
+    start(from_before_, comm::Operation::receive, at(0), chunk, true);
     settle(from_before_);
     took_input_ = true;
   }
@@ -139,7 +140,7 @@ void Channels::end_evaluation_pass(int chunk) {
   static_cast<void>(evaluation_input(chunk));  // the next message is another pass's
   took_input_ = false;
   if (chunk + 1 < all_chunks()) {
-    start(to_next_, comm::Operation::send, output(), input_count(chunk + 1), "activations");
+    start(to_next_, comm::Operation::send, output(), chunk + 1, true);
   }
 }
 

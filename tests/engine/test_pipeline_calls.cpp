@@ -103,8 +103,8 @@ TEST_CASE("a trace has the messages of each channel on a track of its own") {
     return by_track;
   };
   using ByTrack = std::map<std::string, int>;
-  CHECK(messages(0) == ByTrack{{"send output: send activations", 3}, {"receive gradient: receive gradients", 3}});
-  CHECK(messages(1) == ByTrack{{"receive input: receive activations", 3}, {"send gradient: send gradients", 3}});
+  CHECK(messages(0) == ByTrack{{"send output: send layer3", 3}, {"receive gradient: receive layer3", 3}});
+  CHECK(messages(1) == ByTrack{{"receive input: receive layer3", 3}, {"send gradient: send layer3", 3}});
 }
 
 TEST_CASE("an evaluation while a step's messages are under way is refused, and so is a pass of it") {
