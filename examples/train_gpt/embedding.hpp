@@ -3,6 +3,7 @@
 #pragma once
 #include <concepts>
 
+#include "dropout.hpp"
 #include "layer_norm.hpp"
 #include "product.hpp"
 
@@ -14,7 +15,7 @@ class Embedding {
   using Matrix = Activations<Device>;
   using Batch = typename Device::Batch;
 
-  explicit Embedding(EmbeddingParams const& params) : params_{params} {}
+  Embedding(EmbeddingParams const& params, Shape const& s, float dropout) : params_{params}, dropout_{dropout, 0, s} {}
 
   [[nodiscard]] zeroth::Unit unit() const { return params_.unit; }
 
@@ -23,14 +24,17 @@ class Embedding {
     auto const tokens = p[params_.tokens];
     x.resize(Device::tokens(batch), tokens.extent(1));
     p.device.embed(batch, tokens, p[params_.positions], x);
+    dropout_.forward(p, x);
   }
+  /// Uses up `dx`.
   template <class Open>
-  void backward(Open const& p, Batch const& batch, Matrix const& dx) const {
-    p.device.embed_backward(batch, dx, p.grad(params_.tokens), p.grad(params_.positions));
+  void backward(Open const& p, Batch const& batch, Matrix& dx) const {
+    p.device.embed_backward(batch, dropout_.backward(p, dx, dx), p.grad(params_.tokens), p.grad(params_.positions));
   }
 
  private:
   EmbeddingParams params_;
+  Dropout<Device> dropout_;
 };
 
 /// What the softmax over the vocabulary leaves for its gradient, per row.

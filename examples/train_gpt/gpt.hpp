@@ -34,13 +34,16 @@ class Gpt {
     typename Head::Slopes head_slopes;
   };
 
-  Gpt(GptParams const& params, Recompute recompute)
-      : recompute_{recompute}, embedding_{params.embedding}, head_{params.head} {
+  /// `dropout` is its rate behind the embedding, attention and the MLP; 0: none.
+  Gpt(GptParams const& params, Recompute recompute, float dropout = 0)
+      : recompute_{recompute}, embedding_{params.embedding, params.shape, dropout}, head_{params.head} {
+    std::uint32_t index = 0;
     for (auto const& block : params.blocks) {
-      blocks_.emplace_back(block, params.shape);
+      blocks_.emplace_back(block, params.shape, index++, dropout);
     }
   }
-  Gpt(zeroth::Model& model, Shape const& shape, Recompute recompute) : Gpt{GptParams{model, shape}, recompute} {}
+  Gpt(zeroth::Model& model, Shape const& shape, Recompute recompute, float dropout = 0)
+      : Gpt{GptParams{model, shape}, recompute, dropout} {}
 
   /// Which units a walk is over: all, or those in a row that a stage of a pipeline has.
   struct Part {
@@ -97,7 +100,8 @@ class Gpt {
   void backward(Pass& pass, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
     backward(pass, all(), batch, w, seed);
   }
-  /// `w.d` is the gradient of w.x[part.blocks], where the part has no head, and then of w.x[0].
+  /// `w.d` is the gradient of w.x[part.blocks], where the part has no head, and then of w.x[0]; with the embedding
+  /// anything.
   template <class Pass>
   void backward(Pass& pass, Part const& part, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
     if (part.head) {

@@ -8,6 +8,7 @@
 #include "batches.hpp"
 #include "cpu/kernels/attention.hpp"
 #include "cpu/kernels/cross_entropy.hpp"
+#include "cpu/kernels/dropout.hpp"
 #include "cpu/kernels/embedding.hpp"
 #include "cpu/kernels/gelu.hpp"
 #include "cpu/kernels/layer_norm.hpp"
@@ -123,6 +124,14 @@ class Cpu {
   void embed_backward(Batch const& batch, Matrix<T> const& dx, Gradient const& tokens, Gradient const& positions) {
     embed_tokens_backward(batch, dx, token_order_, tokens);
     embed_positions_backward(dx, positions);
+  }
+
+  /// `to` may be the memory of `from`.
+  void drop_out(Dropped const& dropped, Matrix<T> const& from, Matrix<T>& to) const {
+    cpu::drop_out(dropped, from.count(), from.data(), to.data());
+  }
+  void add_dropped_out(Dropped const& dropped, Matrix<T> const& residual, Matrix<T>& y) const {
+    cpu::add_dropped_out(dropped, y.count(), residual.data(), y.data());
   }
 
   /// The mean loss.

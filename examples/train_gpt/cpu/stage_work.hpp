@@ -27,7 +27,7 @@ template <zeroth::Element T, zeroth::GradientOf<T> G>
 class StageWork {
  public:
   StageWork(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice)
-      : gpt_{params, options.recompute ? Recompute::on : Recompute::off},
+      : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
         matmul_{make_matmul(choice)},
         cpu_{*matmul_},
         rows_{engine.micro_batch() * params.shape.context},
