@@ -217,6 +217,7 @@ TEST_CASE("train_gpt drops the same on any number of ranks, at every stage, in a
                 dropout + pipeline +
                     "--set zeroth.pipeline.schedule=interleaved_1f1b "
                     "--set zeroth.pipeline.chunks=2") == expected);
+  CHECK(numbers(2, 3, dropout + pipeline + "--set zeroth.pipeline.schedule=zb_h1") == expected);
 
   auto all = numbers(3, 1, "--steps 2 --dropout 0.2 --checkpoint saved");
   auto const rest = numbers(4, 3, dropout + "--checkpoint saved --resume auto --save-final resumed " + pipeline);
