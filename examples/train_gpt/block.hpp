@@ -21,6 +21,12 @@ class Block {
     Matrix qkv, mixed, middle, fc, hidden;
     Sums<Device> log_sums;
   };
+  /// What gradients of parameters need that are made later than those by inputs: 11 * channels per token.
+  struct Slopes {
+    Matrix normal_1, normal_2;       // what c_attn and c_fc read
+    Matrix qkv, attention, fc, mlp;  // gradients of what the four products gave
+    Sums<Device> norm_1, norm_2;     // for the LayerNorms' parameters
+  };
   /// Nothing in it outlives a call of backward(), or of forward() and then output(); one serves all blocks.
   struct Scratch {
     Matrix normal, hidden, dmixed, dqkv;
@@ -87,6 +93,39 @@ class Block {
     ln_1_.again(p, x, tape.norm_1, scratch.normal);
     c_attn_.backward(p, scratch.normal, scratch.dqkv, scratch.normal);
     ln_1_.backward(p, x, tape.norm_1, scratch.normal, d);
+  }
+  /// What backward() does in two halves: `slopes` are what the first leaves for the second.
+  template <class Open>
+  void backward_inputs(Open const& p, Matrix const& x, Tape& tape, Scratch& scratch, Slopes& slopes, Matrix& d) const {
+    slopes.normal_1.resize(x.rows(), x.cols());
+    slopes.normal_2.resize(x.rows(), x.cols());
+    slopes.fc.resize(x.rows(), 4 * x.cols());
+    slopes.qkv.resize(x.rows(), 3 * x.cols());
+    scratch.dmixed.resize(x.rows(), x.cols());
+
+    mlp_dropout_.keep_backward(p, d, slopes.mlp);
+    mlp_c_proj_.backward_gelu_inputs(p, tape.fc, slopes.mlp, slopes.fc);
+    ln_2_.again(p, tape.middle, tape.norm_2, slopes.normal_2);
+    c_fc_.backward_inputs(p, slopes.fc, scratch.normal);
+    ln_2_.backward_inputs(p, tape.middle, tape.norm_2, scratch.normal, d, slopes.norm_2);
+
+    attention_dropout_.keep_backward(p, d, slopes.attention);
+    c_proj_.backward_inputs(p, slopes.attention, scratch.dmixed);
+    attention_.backward(p, tape.qkv, tape.mixed, tape.log_sums, scratch.dmixed, slopes.qkv);
+    ln_1_.again(p, x, tape.norm_1, slopes.normal_1);
+    c_attn_.backward_inputs(p, slopes.qkv, scratch.normal);
+    ln_1_.backward_inputs(p, x, tape.norm_1, scratch.normal, d, slopes.norm_1);
+  }
+  template <class Open>
+  void backward_weights(Open const& p, Tape& tape, Scratch& scratch, Slopes const& slopes) const {
+    auto& hidden = hidden_of(tape, scratch);
+    p.device.gelu(tape.fc, hidden);
+    mlp_c_proj_.backward_weights(p, hidden, slopes.mlp);
+    c_fc_.backward_weights(p, slopes.normal_2, slopes.fc);
+    ln_2_.backward_weights(p, slopes.norm_2);
+    c_proj_.backward_weights(p, tape.mixed, slopes.attention);
+    c_attn_.backward_weights(p, slopes.normal_1, slopes.qkv);
+    ln_1_.backward_weights(p, slopes.norm_1);
   }
 
  private:

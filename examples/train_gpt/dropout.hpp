@@ -44,6 +44,15 @@ class Dropout {
     p.device.drop_out(dropped(p), dy, dx);
     return dx;
   }
+  /// The same, in `dx` where it is off, too.
+  template <class Open>
+  void keep_backward(Open const& p, Matrix const& dy, Matrix& dx) const {
+    if (!on()) {
+      p.device.copy(dy, dx);
+    } else {
+      static_cast<void>(backward(p, dy, dx));
+    }
+  }
 
  private:
   template <class Open>

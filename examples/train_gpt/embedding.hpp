@@ -58,6 +58,12 @@ class Head {
     Matrix normal, dlogits;  // the last where it cannot take the place of `logits`
   };
 
+  /// See Block::Slopes.
+  struct Slopes {
+    Matrix normal;
+    Sums<Device> norm;
+  };
+
   explicit Head(HeadParams const& params) : unit_{params.unit}, ln_f_{params.ln_f}, tokens_{params.tokens} {}
 
   [[nodiscard]] zeroth::Unit unit() const { return unit_; }
@@ -85,6 +91,23 @@ class Head {
     dx.resize(x.rows(), x.cols());
     p.device.clear(dx);
     ln_f_.backward(p, x, tape.norm, tape.normal, dx);
+  }
+  /// The same in two halves. The second uses up the tape.
+  template <class Open>
+  void backward_inputs(Open const& p, Matrix const& x, Batch const& batch, Tape& tape, Wide seed, Slopes& slopes,
+                       Matrix& dx) const {
+    Matrix& dlogits = dlogits_of(tape);
+    p.device.cross_entropy_backward(tape.logits, batch, tape.softmax, seed / static_cast<Wide>(x.rows()), dlogits);
+    slopes.normal.resize(x.rows(), x.cols());
+    p.device.multiply({.a = operand(dlogits), .b = operand(p[tokens_]), .out = result(slopes.normal)});
+    dx.resize(x.rows(), x.cols());
+    p.device.clear(dx);
+    ln_f_.backward_inputs(p, x, tape.norm, slopes.normal, dx, slopes.norm);
+  }
+  template <class Open>
+  void backward_weights(Open const& p, Tape& tape, Slopes const& slopes) const {
+    p.device.multiply(contribution(transposed(operand(dlogits_of(tape))), operand(tape.normal), p.grad(tokens_)));
+    ln_f_.backward_weights(p, slopes.norm);
   }
 
  private:

@@ -47,6 +47,13 @@ class PassOn {
   [[nodiscard]] auto backward(zeroth::Unit unit) {
     return OpenUnit<Device, decltype(micro_.backward(unit))>{device_, micro_.backward(unit), micro_.random(0, 0)};
   }
+  /// In a pipeline whose schedule divides backward.
+  [[nodiscard]] auto inputs(zeroth::Unit unit) {
+    return OpenUnit<Device, decltype(micro_.inputs(unit))>{device_, micro_.inputs(unit), micro_.random(0, 0)};
+  }
+  [[nodiscard]] auto weights(zeroth::Unit unit) {
+    return OpenUnit<Device, decltype(micro_.weights(unit))>{device_, micro_.weights(unit), micro_.random(0, 0)};
+  }
 
  private:
   Device& device_;

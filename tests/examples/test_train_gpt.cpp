@@ -169,6 +169,8 @@ TEST_CASE("train_gpt trains in a pipeline what it trains without one") {
     CHECK(numbers(4, 2, with + " --set zeroth.pipeline.schedule=interleaved_1f1b --set zeroth.pipeline.chunks=2") ==
           expected);
     CHECK(numbers(10, 5, with + " --set zeroth.pipeline.schedule=gpipe --set zero_optimization.stage=1") == expected);
+    CHECK(numbers(4, 2, with + " --set zeroth.pipeline.schedule=zb_h1") == expected);
+    CHECK(numbers(10, 5, with + " --set zeroth.pipeline.schedule=zb_h1 --set zero_optimization.stage=3") == expected);
   }
 }
 
@@ -215,6 +217,7 @@ TEST_CASE("train_gpt drops the same on any number of ranks, at every stage, in a
                 dropout + pipeline +
                     "--set zeroth.pipeline.schedule=interleaved_1f1b "
                     "--set zeroth.pipeline.chunks=2") == expected);
+  CHECK(numbers(2, 3, dropout + pipeline + "--set zeroth.pipeline.schedule=zb_h1") == expected);
 
   auto all = numbers(3, 1, "--steps 2 --dropout 0.2 --checkpoint saved");
   auto const rest = numbers(4, 3, dropout + "--checkpoint saved --resume auto --save-final resumed " + pipeline);
@@ -235,8 +238,8 @@ TEST_CASE("train_gpt says why a pipeline cannot be") {
         Row{"--ranks 3 --untied-head --set zeroth.mesh.pipeline=2",
             "zeroth.mesh.pipeline is 2, which does not divide 3"},
         Row{"--ranks 5 --untied-head --set zeroth.mesh.pipeline=5", "the model has 4 units that a"},
-        Row{"--ranks 2 --untied-head --set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1",
-            "backward of unit"}}) {
+        Row{"--ranks 2 --untied-head --recompute --set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1",
+            "--recompute (or activation_checkpointing.number_checkpoints) with a zeroth.pipeline.schedule"}}) {
     auto const result = run(place.command(small + "--steps 1 " + options));
     INFO(result.output);
     CHECK(result.ending.status == 2);

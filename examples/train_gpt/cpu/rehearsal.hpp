@@ -74,9 +74,8 @@ void rehearse(Gpt<Cpu<T>> const& gpt, Cpu<T>& cpu, typename Gpt<Cpu<T>>::Workspa
     gpt.forward_body(pass, part, batch, workspace);
     if (part.head) {
       static_cast<void>(gpt.forward_head(pass, part, batch, workspace));
-      gpt.backward_head(pass, part, batch, workspace, 1.0F);
     }
-    gpt.backward_body(pass, part, batch, workspace);
+    gpt.backward(pass, part, batch, workspace, 1.0F);
   }
 }
 
