@@ -49,6 +49,17 @@ CLI::Validator within(Extents const& allowed) {
                         "INT from " + bounds};
 }
 
+/// A probability of leaving something out.
+CLI::Validator rate() {
+  return CLI::Validator{[](std::string const& text) {
+                          float value = 0;
+                          return CLI::detail::lexical_cast(text, value) && value >= 0 && value < 1
+                                     ? std::string{}
+                                     : text + " is not a number from 0 to below 1";
+                        },
+                        "FLOAT in [0, 1)"};
+}
+
 /// A name: a shell's variable that is not set is none.
 CLI::Validator not_empty() {
   return CLI::Validator{[](std::string const& text) { return text.empty() ? "is empty; allowed: a path" : ""; },
@@ -105,7 +116,12 @@ void declare(CLI::App& app, Options& o, Words& words) {
       ->check(within(vocabulary_allowed));
   app.add_flag("--untied-head", o.shape.untied_head,
                "The head has a matrix of its own, as stages of a pipeline need it, and not the token embedding");
-  app.add_option("--seed", o.seed, "Of initialisation and shuffling")->check(at_least(0))->capture_default_str();
+  app.add_option("--dropout", o.dropout, "Rate of dropout behind the embedding, attention and the MLP")
+      ->check(rate())
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "Of initialisation, shuffling and dropout")
+      ->check(at_least(0))
+      ->capture_default_str();
   app.add_option("--order", words.order, "Of the sequences in an epoch")
       ->check(CLI::IsMember{{"sequential", "shuffled"}})
       ->capture_default_str();

@@ -178,8 +178,9 @@ struct ParamOptions {
 /// An ordered list of units, in the order of forward. Every rank builds the same one; the engine checks.
 class ZEROTH_EXPORT Model {
  public:
-  /// `seed` is that of the initialisation. `part` is Mesh::tensor_part(), where parameters are cut: those that
-  /// ParamOptions::cut divides have the shape that this rank has of them. Throws ContractError for a part that is none.
+  /// `seed` is that of the initialisation, and of what passes draw (AnyPass::random()). `part` is Mesh::tensor_part(),
+  /// where parameters are cut: those that ParamOptions::cut divides have the shape that this rank has of them. Throws
+  /// ContractError for a part that is none.
   explicit Model(std::uint64_t seed = 0, TensorPart part = {});
   /// Appends a unit. `name`, in UTF-8, labels messages; it is no part of a parameter's name. Throws ContractError.
   [[nodiscard]] Unit unit(std::string name, UnitOptions const& options = {});
