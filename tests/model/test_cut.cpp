@@ -170,8 +170,12 @@ TEST_CASE("parts start with what the whole starts with, and padding with 0") {
     Cut cut;
     int of;
   };
-  for (auto const& [rows, columns, cut, of] : {Of{37, 60, {1, {24, 12, 24}, 0}, 4}, Of{60, 37, {0, {}, 0}, 3},
-                                               Of{65, 40, {0, {}, 16}, 3}, Of{1, 3000, {1, {1000, 2000}, 0}, 2}}) {
+  for (auto const& each : {Of{37, 60, {1, {24, 12, 24}, 0}, 4}, Of{60, 37, {0, {}, 0}, 3}, Of{65, 40, {0, {}, 16}, 3},
+                           Of{1, 3000, {1, {1000, 2000}, 0}, 2}}) {
+    auto const rows = each.rows;
+    auto const columns = each.columns;
+    auto const& cut = each.cut;
+    auto const of = each.of;
     auto const make = [&](TensorPart part) {
       Model model{7, part};
       auto const unit = model.unit("u");
