@@ -103,8 +103,7 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--context", o.shape.context, "Tokens per sequence [256]")->check(within(width_allowed));
   app.add_option("--vocabulary", o.shape.vocabulary, "Rows of the token embedding; bytes use the first 256 [256]")
       ->check(within(vocabulary_allowed));
-  app.add_flag("--untied-head", o.shape.untied_head,
-               "The head has a matrix of its own, as stages of a pipeline need it, and not the token embedding");
+  app.add_flag("--untied-head", o.shape.untied_head, "The head has a matrix of its own, and not the token embedding");
   app.add_option("--seed", o.seed, "Of initialisation and shuffling")->check(at_least(0))->capture_default_str();
   app.add_option("--order", words.order, "Of the sequences in an epoch")
       ->check(CLI::IsMember{{"sequential", "shuffled"}})
