@@ -31,6 +31,7 @@ struct Open {
   Gpu<T>& device;
   T const* values;
   T* gradients;
+  zeroth::Random random{};
 
   template <std::size_t D>
   [[nodiscard]] zeroth::View<T const, D> operator[](Param<D> const& param) const {
@@ -142,7 +143,7 @@ class Bench {
 
   void embedding(double bytes) {
     zeroth::Model model;
-    Embedding<Gpu<T>> const layer{EmbeddingParams{model, shape_}};
+    Embedding<Gpu<T>> const layer{EmbeddingParams{model, shape_}, shape_, 0};
     BatchUpload upload{tokens_, shape_.vocabulary, 1};
     auto const batch = upload.enqueue(random_tokens(tokens_), watch_.stream());
     auto x = random_matrix(tokens_, shape_.channels);

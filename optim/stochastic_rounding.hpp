@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/philox.hpp"
+#include "core/philox_words.hpp"
 #include "zeroth/optim/step_scalars.hpp"
 
 namespace zeroth::optim {
@@ -59,12 +59,15 @@ inline constexpr int noise_lanes = 8;
           {static_cast<std::uint32_t>(update), static_cast<std::uint32_t>(update >> 32U)}};
 }
 
-/// Of elements noise_lanes * group and the following, two in a word, the lower half first.
+/// Group g is of elements noise_lanes * g and the following, two in a word, the lower half first.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline PhiloxSequence noise_sequence(RoundingNoise const& noise,
+                                                                                          Rounded what) noexcept {
+  return {noise.key, static_cast<std::uint32_t>(what) << 30U, noise.update[0], noise.update[1]};
+}
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline PhiloxWords noise_words(RoundingNoise const& noise,
                                                                                     Rounded what,
                                                                                     std::uint64_t group) noexcept {
-  auto const high = static_cast<std::uint32_t>(group >> 32U) | static_cast<std::uint32_t>(what) << 30U;
-  return philox(noise.key, {static_cast<std::uint32_t>(group), high, noise.update[0], noise.update[1]});
+  return noise_sequence(noise, what)[group];
 }
 
 /// The 16 bits of one of the elements that share `words`.

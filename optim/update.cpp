@@ -9,7 +9,6 @@
 
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
-#include "noise.hpp"
 #include "rule_elements.hpp"
 #include "stochastic_rounding.hpp"
 
@@ -169,14 +168,14 @@ struct RoundedUpdate {
 
   ZEROTH_INLINE void round(RoundingNoise const& noise, Rounded what, std::int64_t first, float const* wide,
                            bf16* values, std::int64_t count) const {
-    constexpr std::int64_t most_groups = (block / noise_lanes + noise_batch) / noise_batch * noise_batch;
+    constexpr std::int64_t most_groups = (block / noise_lanes + philox_batch) / philox_batch * philox_batch;
     static_assert(std::endian::native == std::endian::little, "halves of words become elements in order");
     std::uint32_t words[4 * most_groups];
     std::uint16_t bits[noise_lanes * most_groups];
     auto const element = static_cast<std::uint64_t>(segment.element + (first - segment.begin));
     auto const lane = static_cast<std::int64_t>(element % noise_lanes);
     std::int64_t const groups = (lane + count + noise_lanes - 1) / noise_lanes;
-    fill_noise(noise, what, element / noise_lanes, groups, words);
+    fill_philox(noise_sequence(noise, what), element / noise_lanes, groups, words);
     std::memcpy(bits, words, static_cast<std::size_t>(groups) * 4 * sizeof(std::uint32_t));
     std::uint32_t largest = 0;  // nearly always small, and then there is half as much to do
     for (std::int64_t i = 0; i < count; ++i) {

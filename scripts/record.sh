@@ -12,6 +12,7 @@
 #              docs/simulate.md
 #   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth in fp32 and bf16 (two to three hours; installs PyTorch and
 #              DeepSpeed into .venv). Files of processors of other makers stay
+#   pipeline   torch.distributed.pipelining beside Zeroth's pipelines, two stages (an hour; installs as peers)
 #   checkpoints
 #              PyTorch DCP and DeepSpeed beside Zeroth: saves and loads (10 minutes, 4 GB of disk under out/; installs as peers)
 #   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
@@ -24,7 +25,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo stages gpu step_time peers checkpoints savings silent adamw collectives engine_overhead)
+all=(demo stages gpu step_time peers pipeline checkpoints savings silent adamw collectives engine_overhead)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")
@@ -103,6 +104,13 @@ peers() {
   mkdir "$new/peers"
   .venv/bin/python bench/peers/run.py --out "$new/peers"
   mv "$new"/peers/*.json "$kept/"
+}
+
+pipeline() {
+  built train_gpt
+  peers_installed
+  .venv/bin/python bench/peers/pipeline.py --out "$new/pipeline.json"
+  mv "$new/pipeline.json" "$kept/"
 }
 
 checkpoints() {  # five minutes for each turn: DeepSpeed compiles its Adam in the first one

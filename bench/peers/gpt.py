@@ -77,6 +77,7 @@ class SavedWeights:
 
     def __getitem__(self, name):
         saved = f"transformer.{name}" + (".weight" if name in ("wte", "wpe") else "")
+        saved = name if name == "lm_head.weight" else saved
         tensor = self.file.get_tensor(saved)
         is_matrix_of_linear = tensor.dim() == 2 and name.startswith("h.")  # GPT-2 has them as [in, out]
         return tensor.t() if is_matrix_of_linear else tensor

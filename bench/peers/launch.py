@@ -63,16 +63,19 @@ class Zeroth:
         self.program, self.data, self.folder, self.limit_s = program, data, folder, limit_s
         self.idle = {}
 
-    def save_initial(self, load, path):
-        self._run(stage_file(0, load, "fp32"), load, 1, "threads", steps=0, more=["--save-initial", path])
+    def save_initial(self, load, path, more=()):
+        self._run(stage_file(0, load, "fp32"), load, 1, "threads", steps=0, more=["--save-initial", path, *more])
 
     def turn(self, stage, load, world, precision, launcher, nvme=None):
+        return self.turn_of(stage_file(stage, load, precision, nvme), load, world, precision, launcher)
+
+    def turn_of(self, config_text, load, world, precision, launcher):
         setting = world, precision, launcher
         if setting not in self.idle:
             _, self.idle[setting] = self._run(stage_file(3, IDLE, precision), IDLE, world, launcher, steps=IDLE.steps)
         idle = self.idle[setting]
-        records, peaks = self._run(stage_file(stage, load, precision, nvme), load, world, launcher,
-                                   steps=load.warmup + load.steps, more=["--init", self.folder / "initial"])
+        records, peaks = self._run(config_text, load, world, launcher, steps=load.warmup + load.steps,
+                                   more=["--init", self.folder / "initial"])
         steps = [record for record in records if record["record"] == "step"]
         if launcher != "mpi":  # one process: its growth is shared out
             growth_per_rank = [(sum(peaks) - sum(idle)) / world] * world
@@ -113,19 +116,23 @@ class Peers:
             self.context.set_forkserver_preload(["train", "deepspeed", "torch._dynamo", "torch.optim"])
 
     def turn(self, peer, variant, load_name, load, world, precision, nvme=None):
-        out, log = self.folder / "rank", self.folder / "log"
-        for old in self.folder.glob("rank.*"):
-            old.unlink()
-        words = ["--peer", peer, "--load", load_name, "--precision", precision, "--steps", load.steps, "--initial",
-                 self.folder / "initial", "--data", self.data, "--out", out]
+        words = ["--peer", peer]
         words += ["--variant", "lean", "--nvme", nvme] if nvme else ["--variant", variant]
-        words = [str(word) for word in words]
-        self.ranks("train", words, world, log)
-        ranks = [json.loads(pathlib.Path(f"{out}.{rank}.json").read_text(encoding="utf-8")) for rank in range(world)]
+        ranks = self.records("train", words, load_name, load, world, precision)
         means = [sum(losses) / world for losses in zip(*(rank["losses"] for rank in ranks))]
         return {"step_ms": ranks[0]["step_ms"], "losses": means, "peak_bytes": [rank["peak_bytes"] for rank in ranks],
                 "idle_bytes": [rank["idle_bytes"] for rank in ranks], "bare_bytes": [rank["bare_bytes"] for rank in ranks],
                 "versions": ranks[0]["versions"]}
+
+    def records(self, module, words, load_name, load, world, precision):
+        """What each rank writes of a turn of `module`, whose own words come first."""
+        out, log = self.folder / "rank", self.folder / "log"
+        for old in self.folder.glob("rank.*"):
+            old.unlink()
+        words = [*words, "--load", load_name, "--precision", precision, "--steps", load.steps, "--initial",
+                 self.folder / "initial", "--data", self.data, "--out", out]
+        self.ranks(module, [str(word) for word in words], world, log)
+        return [json.loads(pathlib.Path(f"{out}.{rank}.json").read_text(encoding="utf-8")) for rank in range(world)]
 
     def ranks(self, module, words, world, log):
         """Runs main(words) of `module` on every rank."""

@@ -50,13 +50,8 @@ def train_idle(options, make):
     step(*gpt.Batches(options.data, IDLE).of_step(0, 0, 1))
 
 
-def train(options, load, rank, world):
-    make = frameworks.deepspeed(3, options.nvme) if options.nvme else frameworks.MAKERS[options.peer]
-    batches = gpt.Batches(options.data, load)
-    bare = Growth()
-    train_idle(options, make)
-    growth = Growth()
-    step = make(load, gpt.SavedWeights(options.initial), options.variant != "default", options.precision)
+def timed_steps(step, batches, load, rank, world):
+    """Milliseconds and loss of each step, the warm-up's too."""
     step_ms, losses = [], []
     before = time.perf_counter()
     for number in range(load.warmup + load.steps):
@@ -64,6 +59,17 @@ def train(options, load, rank, world):
         now = time.perf_counter()
         step_ms.append(1e3 * (now - before))
         before = now
+    return step_ms, losses
+
+
+def train(options, load, rank, world):
+    make = frameworks.deepspeed(3, options.nvme) if options.nvme else frameworks.MAKERS[options.peer]
+    batches = gpt.Batches(options.data, load)
+    bare = Growth()
+    train_idle(options, make)
+    growth = Growth()
+    step = make(load, gpt.SavedWeights(options.initial), options.variant != "default", options.precision)
+    step_ms, losses = timed_steps(step, batches, load, rank, world)
     return {"rank": rank, "world": world, "peer": options.peer, "variant": options.variant, "step_ms": step_ms,
             "losses": losses, "tokens_per_s": tokens_per_second(step_ms, load, world), "bare_bytes": bare.idle,
             "idle_bytes": growth.idle, "peak_bytes": growth.peak(), "threads": torch.get_num_threads(), "versions": versions(options.peer)}

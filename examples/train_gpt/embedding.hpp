@@ -3,6 +3,7 @@
 #pragma once
 #include <concepts>
 
+#include "dropout.hpp"
 #include "layer_norm.hpp"
 #include "product.hpp"
 
@@ -14,7 +15,7 @@ class Embedding {
   using Matrix = Activations<Device>;
   using Batch = typename Device::Batch;
 
-  explicit Embedding(EmbeddingParams const& params) : params_{params} {}
+  Embedding(EmbeddingParams const& params, Shape const& s, float dropout) : params_{params}, dropout_{dropout, 0, s} {}
 
   [[nodiscard]] zeroth::Unit unit() const { return params_.unit; }
 
@@ -23,14 +24,17 @@ class Embedding {
     auto const tokens = p[params_.tokens];
     x.resize(Device::tokens(batch), tokens.extent(1));
     p.device.embed(batch, tokens, p[params_.positions], x);
+    dropout_.forward(p, x);
   }
+  /// Uses up `dx`.
   template <class Open>
-  void backward(Open const& p, Batch const& batch, Matrix const& dx) const {
-    p.device.embed_backward(batch, dx, p.grad(params_.tokens), p.grad(params_.positions));
+  void backward(Open const& p, Batch const& batch, Matrix& dx) const {
+    p.device.embed_backward(batch, dropout_.backward(p, dx, dx), p.grad(params_.tokens), p.grad(params_.positions));
   }
 
  private:
   EmbeddingParams params_;
+  Dropout<Device> dropout_;
 };
 
 /// What the softmax over the vocabulary leaves for its gradient, per row.
@@ -52,6 +56,12 @@ class Head {
     Sums<Device> logits;  // [tokens, vocabulary], in aligned rows: vocabularies are odd
     SoftmaxTape<Device> softmax;
     Matrix normal, dlogits;  // the last where it cannot take the place of `logits`
+  };
+
+  /// See Block::Slopes.
+  struct Slopes {
+    Matrix normal;
+    Sums<Device> norm;
   };
 
   explicit Head(HeadParams const& params) : unit_{params.unit}, ln_f_{params.ln_f}, tokens_{params.tokens} {}
@@ -81,6 +91,23 @@ class Head {
     dx.resize(x.rows(), x.cols());
     p.device.clear(dx);
     ln_f_.backward(p, x, tape.norm, tape.normal, dx);
+  }
+  /// The same in two halves. The second uses up the tape.
+  template <class Open>
+  void backward_inputs(Open const& p, Matrix const& x, Batch const& batch, Tape& tape, Wide seed, Slopes& slopes,
+                       Matrix& dx) const {
+    Matrix& dlogits = dlogits_of(tape);
+    p.device.cross_entropy_backward(tape.logits, batch, tape.softmax, seed / static_cast<Wide>(x.rows()), dlogits);
+    slopes.normal.resize(x.rows(), x.cols());
+    p.device.multiply({.a = operand(dlogits), .b = operand(p[tokens_]), .out = result(slopes.normal)});
+    dx.resize(x.rows(), x.cols());
+    p.device.clear(dx);
+    ln_f_.backward_inputs(p, x, tape.norm, slopes.normal, dx, slopes.norm);
+  }
+  template <class Open>
+  void backward_weights(Open const& p, Tape& tape, Slopes const& slopes) const {
+    p.device.multiply(contribution(transposed(operand(dlogits_of(tape))), operand(tape.normal), p.grad(tokens_)));
+    ln_f_.backward_weights(p, slopes.norm);
   }
 
  private:

@@ -30,15 +30,20 @@ class Gpt {
     typename Head::Tape head;
     typename Block::Scratch scratch;
     Matrix d;
+    std::vector<typename Block::Slopes> slopes;  // of each block, where backward is in two halves
+    typename Head::Slopes head_slopes;
   };
 
-  Gpt(GptParams const& params, Recompute recompute)
-      : recompute_{recompute}, embedding_{params.embedding}, head_{params.head} {
+  /// `dropout` is its rate behind the embedding, attention and the MLP; 0: none.
+  Gpt(GptParams const& params, Recompute recompute, float dropout = 0)
+      : recompute_{recompute}, embedding_{params.embedding, params.shape, dropout}, head_{params.head} {
+    std::uint32_t index = 0;
     for (auto const& block : params.blocks) {
-      blocks_.emplace_back(block, params.shape);
+      blocks_.emplace_back(block, params.shape, index++, dropout);
     }
   }
-  Gpt(zeroth::Model& model, Shape const& shape, Recompute recompute) : Gpt{GptParams{model, shape}, recompute} {}
+  Gpt(zeroth::Model& model, Shape const& shape, Recompute recompute, float dropout = 0)
+      : Gpt{GptParams{model, shape}, recompute, dropout} {}
 
   /// Which units a walk is over: all, or those in a row that a stage of a pipeline has.
   struct Part {
@@ -93,16 +98,15 @@ class Gpt {
   /// After forward on the same batch. `seed` times the gradient of the mean loss.
   template <class Pass>
   void backward(Pass& pass, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
-    backward_head(pass, all(), batch, w, seed);
-    backward_body(pass, all(), batch, w);
+    backward(pass, all(), batch, w, seed);
   }
+  /// `w.d` is the gradient of w.x[part.blocks], where the part has no head, and then of w.x[0]; with the embedding
+  /// anything.
   template <class Pass>
-  void backward_head(Pass& pass, Part const& part, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
-    head_.backward(pass.backward(head_.unit()), w.x[part.blocks], batch, w.head, seed, w.d);
-  }
-  /// `w.d` is the gradient of w.x[part.blocks], then of w.x[0].
-  template <class Pass>
-  void backward_body(Pass& pass, Part const& part, Batch const& batch, Workspace& w) const {
+  void backward(Pass& pass, Part const& part, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
+    if (part.head) {
+      head_.backward(pass.backward(head_.unit()), w.x[part.blocks], batch, w.head, seed, w.d);
+    }
     for (auto i = part.blocks; i-- > 0;) {
       auto const& block = blocks_[part.first_block + i];
       auto const p = pass.backward(block.unit());
@@ -113,6 +117,35 @@ class Gpt {
     }
     if (part.embedding) {
       embedding_.backward(pass.backward(embedding_.unit()), batch, w.d);
+    }
+  }
+  /// The same in two halves, unless blocks are computed again. What `w` has after the first stays for the second.
+  template <class Pass>
+  void backward_inputs(Pass& pass, Part const& part, Batch const& batch, Workspace& w,
+                       typename Device::Wide seed) const {
+    w.slopes.resize(std::max(w.slopes.size(), part.blocks));
+    if (part.head) {
+      head_.backward_inputs(pass.inputs(head_.unit()), w.x[part.blocks], batch, w.head, seed, w.head_slopes, w.d);
+    }
+    for (auto i = part.blocks; i-- > 0;) {
+      auto const& block = blocks_[part.first_block + i];
+      block.backward_inputs(pass.inputs(block.unit()), w.x[i], w.blocks[i], w.scratch, w.slopes[i], w.d);
+    }
+    if (part.embedding) {
+      static_cast<void>(pass.inputs(embedding_.unit()));  // which has none
+    }
+  }
+  template <class Pass>
+  void backward_weights(Pass& pass, Part const& part, Batch const& batch, Workspace& w) const {
+    if (part.head) {
+      head_.backward_weights(pass.weights(head_.unit()), w.head, w.head_slopes);
+    }
+    for (auto i = part.blocks; i-- > 0;) {
+      auto const& block = blocks_[part.first_block + i];
+      block.backward_weights(pass.weights(block.unit()), w.blocks[i], w.scratch, w.slopes[i]);
+    }
+    if (part.embedding) {
+      embedding_.backward(pass.weights(embedding_.unit()), batch, w.d);
     }
   }
 

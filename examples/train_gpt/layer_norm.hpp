@@ -35,6 +35,17 @@ class LayerNorm {
   void backward(Open const& p, Matrix const& x, Tape const& tape, Matrix const& dy, Matrix& dx) const {
     p.device.layer_norm_backward(x, p[params_.weight], tape, dy, dx, p.grad(params_.weight), p.grad(params_.bias));
   }
+  /// The same, but what goes to the gradients of parameters is left in `sums`.
+  template <class Open>
+  void backward_inputs(Open const& p, Matrix const& x, Tape const& tape, Matrix const& dy, Matrix& dx,
+                       Sums<Device>& sums) const {
+    sums.resize(2, x.cols());
+    p.device.layer_norm_backward_inputs(x, p[params_.weight], tape, dy, dx, sums);
+  }
+  template <class Open>
+  void backward_weights(Open const& p, Sums<Device> const& sums) const {
+    p.device.layer_norm_backward_weights(sums, p.grad(params_.weight), p.grad(params_.bias));
+  }
 
  private:
   LayerNormParams params_;

@@ -36,13 +36,26 @@ class Linear {
   /// `dx` may be the memory of `x`.
   template <class Open>
   void backward(Open const& p, Matrix const& x, Matrix const& dy, Matrix& dx) const {
-    contribute(p, x, dy);
+    backward_weights(p, x, dy);
+    backward_inputs(p, dy, dx);
+  }
+  template <class Open>
+  void backward_inputs(Open const& p, Matrix const& dy, Matrix& dx) const {
     p.device.multiply(back(p, dy, dx));
+  }
+  template <class Open>
+  void backward_weights(Open const& p, Matrix const& x, Matrix const& dy) const {
+    p.device.multiply(contribution(transposed(operand(x)), operand(dy), p.grad(params_.weight)));
+    p.device.add_column_sums(dy, p.grad(params_.bias));
   }
   /// Where x = gelu(inner): `dinner`, which may be the memory of `x`.
   template <class Open>
   void backward_gelu(Open const& p, Matrix const& x, Matrix& inner, Matrix const& dy, Matrix& dinner) const {
-    contribute(p, x, dy);
+    backward_weights(p, x, dy);
+    backward_gelu_inputs(p, inner, dy, dinner);
+  }
+  template <class Open>
+  void backward_gelu_inputs(Open const& p, Matrix& inner, Matrix const& dy, Matrix& dinner) const {
     auto slope = back(p, dy, dinner);
     slope.epilogue = Epilogue::gelu_slope;
     slope.inner = inner.data();
@@ -61,11 +74,6 @@ class Linear {
   template <class Open>
   [[nodiscard]] Product back(Open const& p, Matrix const& dy, Matrix& dx) const {
     return {.a = operand(dy), .b = transposed(operand(p[params_.weight])), .out = result(dx)};
-  }
-  template <class Open>
-  void contribute(Open const& p, Matrix const& x, Matrix const& dy) const {
-    p.device.multiply(contribution(transposed(operand(x)), operand(dy), p.grad(params_.weight)));
-    p.device.add_column_sums(dy, p.grad(params_.bias));
   }
 
   LinearParams params_;

@@ -8,6 +8,8 @@
 #pragma once
 #include <cstddef>
 
+#include <zeroth/core/random.hpp>
+
 #include "units.hpp"
 
 namespace gpt {
@@ -22,6 +24,7 @@ template <class Device, class Guard>
 struct OpenUnit {
   Device& device;
   Guard guard;
+  zeroth::Random random{};  ///< Of the micro-batch's first sequence, for use 0.
 
   template <std::size_t D>
   [[nodiscard]] auto operator[](Param<D> const& param) const {
@@ -39,10 +42,17 @@ class PassOn {
  public:
   PassOn(Device& device, Micro& micro) : device_{device}, micro_{micro} {}
   [[nodiscard]] auto forward(zeroth::Unit unit) {
-    return OpenUnit<Device, decltype(micro_.forward(unit))>{device_, micro_.forward(unit)};
+    return OpenUnit<Device, decltype(micro_.forward(unit))>{device_, micro_.forward(unit), micro_.random(0, 0)};
   }
   [[nodiscard]] auto backward(zeroth::Unit unit) {
-    return OpenUnit<Device, decltype(micro_.backward(unit))>{device_, micro_.backward(unit)};
+    return OpenUnit<Device, decltype(micro_.backward(unit))>{device_, micro_.backward(unit), micro_.random(0, 0)};
+  }
+  /// In a pipeline whose schedule divides backward.
+  [[nodiscard]] auto inputs(zeroth::Unit unit) {
+    return OpenUnit<Device, decltype(micro_.inputs(unit))>{device_, micro_.inputs(unit), micro_.random(0, 0)};
+  }
+  [[nodiscard]] auto weights(zeroth::Unit unit) {
+    return OpenUnit<Device, decltype(micro_.weights(unit))>{device_, micro_.weights(unit), micro_.random(0, 0)};
   }
 
  private:

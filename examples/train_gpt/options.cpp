@@ -49,6 +49,17 @@ CLI::Validator within(Extents const& allowed) {
                         "INT from " + bounds};
 }
 
+/// A probability of leaving something out.
+CLI::Validator rate() {
+  return CLI::Validator{[](std::string const& text) {
+                          float value = 0;
+                          return CLI::detail::lexical_cast(text, value) && value >= 0 && value < 1
+                                     ? std::string{}
+                                     : text + " is not a number from 0 to below 1";
+                        },
+                        "FLOAT in [0, 1)"};
+}
+
 /// A name: a shell's variable that is not set is none.
 CLI::Validator not_empty() {
   return CLI::Validator{[](std::string const& text) { return text.empty() ? "is empty; allowed: a path" : ""; },
@@ -104,7 +115,12 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--vocabulary", o.shape.vocabulary, "Rows of the token embedding; bytes use the first 256 [256]")
       ->check(within(vocabulary_allowed));
   app.add_flag("--untied-head", o.shape.untied_head, "The head has a matrix of its own, and not the token embedding");
-  app.add_option("--seed", o.seed, "Of initialisation and shuffling")->check(at_least(0))->capture_default_str();
+  app.add_option("--dropout", o.dropout, "Rate of dropout behind the embedding, attention and the MLP")
+      ->check(rate())
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "Of initialisation, shuffling and dropout")
+      ->check(at_least(0))
+      ->capture_default_str();
   app.add_option("--order", words.order, "Of the sequences in an epoch")
       ->check(CLI::IsMember{{"sequential", "shuffled"}})
       ->capture_default_str();

@@ -26,6 +26,7 @@ struct Options {
   std::int64_t grace_s = 10, join_timeout_s = 300;
   ShapeOptions shape;
   std::uint64_t seed = 0;
+  float dropout = 0;
   Order order = Order::sequential;
   std::filesystem::path report, trace, save_initial, save_final, init;
   std::filesystem::path checkpoint;  ///< Folder of checkpoints; empty: none are saved.

@@ -62,6 +62,7 @@ std::string run_record(Options const& options, zeroth::Config const& config, Sha
                     {"seed", options.seed},
                     {"order", options.order == Order::sequential ? "sequential" : "shuffled"},
                     {"recompute", options.recompute},
+                    {"dropout", options.dropout},
                     {"data", {{"path", options.data.string()}, {"sequences", batches.sequences()}}},
                     {"init", options.init.empty() ? Json{} : Json(options.init.string())},
                     {"model",

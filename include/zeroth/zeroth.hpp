@@ -6,6 +6,7 @@
 #include "zeroth/config/config.hpp"
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/core/random.hpp"
 #include "zeroth/core/view.hpp"
 #include "zeroth/data/sample_order.hpp"
 #include "zeroth/engine/engine.hpp"

@@ -6,10 +6,10 @@
 
 namespace zeroth::engine {
 
-Channels::Channels(Job& stages, device::Device& device, ChannelSizes const& sizes,
-                   std::vector<std::int64_t> input_counts)
+Channels::Channels(comm::Communicator& stages, device::Device& device, ChannelSizes const& sizes,
+                   std::vector<Boundary> boundaries)
     : sizes_{sizes},
-      input_counts_{std::move(input_counts)},
+      boundaries_{std::move(boundaries)},
       device_{&device},
       first_output_{sizes.input_count * sizes.inputs},
       first_output_gradient_{first_output_ + sizes.output_count},
@@ -32,43 +32,51 @@ Channels::Channels(Job& stages, device::Device& device, ChannelSizes const& size
 Channels::~Channels() = default;
 
 /// `tail`: the stage before the other one of this rank's pair. With nobody behind it, it is alone.
-void Channels::connect(Job& stages, int tail, bool goes_down) {
+void Channels::connect(comm::Communicator& stages, int tail, bool goes_down) {
   auto const* const direction = goes_down ? "down" : "up";
   auto pair = stages.split(tail + 1, stages.rank() == tail ? 0 : 1, direction);
-  if (pair.world() == 1) {
+  if (pair->world() == 1) {
     return;
   }
-  bool const is_first = pair.rank() == 0;
+  bool const is_first = pair->rank() == 0;
   auto& channel = is_first ? (goes_down ? to_next_ : from_next_) : (goes_down ? from_before_ : to_before_);
-  channel.pair.emplace(std::move(pair));
-  channel.peer = is_first ? 1 : 0;
-  channel.messages.emplace(*channel.pair, direction);
+  channel.pair = std::move(pair);
+  channel.end = device_->make_event();
+  channel.stream = device_->make_stream(channel.name, device::Overlap::on);
 }
 
 void Channels::set_options(comm::CommOptions const& options) {
-  for (auto* const channel : {&from_before_, &to_next_, &from_next_, &to_before_}) {
-    if (channel->messages) {
-      channel->messages->communicator().set_options(options);
+  for (auto* const channel : channels()) {
+    if (channel->pair) {
+      channel->pair->set_options(options);
     }
   }
 }
 
-void Channels::start(Channel& channel, comm::Operation operation, std::byte* data, std::int64_t count,
-                     std::string_view what) {
-  comm::Collective message{.operation = operation, .count = count, .dtype = sizes_.dtype, .peer = channel.peer};
-  if (operation == comm::Operation::send) {
+void Channels::start(Channel& channel, comm::Operation operation, std::byte* data, int chunk, bool forward) {
+  auto const& [count, unit] = boundaries_[static_cast<std::size_t>(chunk)];
+  std::string_view const what = forward ? "activations" : "gradients";
+  comm::Collective message{
+      .operation = operation, .count = count, .dtype = sizes_.dtype, .peer = 1 - channel.pair->rank()};
+  bool const sends = operation == comm::Operation::send;
+  if (sends) {
     message.input = data;
   } else {
     message.output = data;
   }
-  channel.under_way.emplace(channel.messages->start(message, what));
+  device_->compute().record(*channel.end);
+  channel.stream->wait(*channel.end);
+  {
+    device::SpanScope const span{*channel.stream, sends ? "send" : "receive", unit};
+    channel.pair->submit(*channel.stream, {what, unit}, {&message, 1});
+  }
+  channel.stream->record(*channel.end);
+  channel.under_way = true;
 }
 
 void Channels::settle(Channel& channel) {
-  if (channel.under_way) {
-    auto work = std::move(*channel.under_way);
-    channel.under_way.reset();
-    work.wait();
+  if (std::exchange(channel.under_way, false)) {
+    channel.end->synchronize();
   }
 }
 
@@ -76,7 +84,7 @@ void Channels::receive(Channel& channel, Script const& script, std::size_t index
   auto const& action = script.actions[index];
   bool const forward = action.phase == Phase::forward;
   start(channel, comm::Operation::receive, forward ? input(script, index) : output_gradient(script, index),
-        input_count(action.chunk + (forward ? 0 : 1)), forward ? "activations" : "gradients");
+        action.chunk + (forward ? 0 : 1), forward);
 }
 
 Channels::Channel* Channels::outgoing(stage::Action const& action) noexcept {
@@ -109,14 +117,14 @@ void Channels::end(Script const& script, std::size_t index) {
   auto const& action = script.actions[index];
   if (auto* const channel = outgoing(action)) {
     bool const forward = action.phase == Phase::forward;
-    start(*channel, comm::Operation::send, forward ? output() : input_gradient(),
-          input_count(action.chunk + (forward ? 1 : 0)), forward ? "activations" : "gradients");
+    start(*channel, comm::Operation::send, forward ? output() : input_gradient(), action.chunk + (forward ? 1 : 0),
+          forward);
   }
 }
 
 std::byte* Channels::evaluation_input(int chunk) {
   if (chunk > 0 && !took_input_) {
-    start(from_before_, comm::Operation::receive, at(0), input_count(chunk), "activations");
+    start(from_before_, comm::Operation::receive, at(0), chunk, true);
     settle(from_before_);
     took_input_ = true;
   }
@@ -132,7 +140,7 @@ void Channels::end_evaluation_pass(int chunk) {
   static_cast<void>(evaluation_input(chunk));  // the next message is another pass's
   took_input_ = false;
   if (chunk + 1 < all_chunks()) {
-    start(to_next_, comm::Operation::send, output(), input_count(chunk + 1), "activations");
+    start(to_next_, comm::Operation::send, output(), chunk + 1, true);
   }
 }
 

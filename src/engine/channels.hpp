@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What the stages of a pipeline send each other, and the memory that it lies in.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "stage/pipeline_slots.hpp"
-#include "zeroth/comm/collectives.hpp"
-#include "zeroth/comm/job.hpp"
+#include "zeroth/comm/communicator.hpp"
 #include "zeroth/device/device.hpp"
 
 namespace zeroth::engine {
@@ -27,6 +26,12 @@ struct ChannelSizes {
   }
 };
 
+/// Where a chunk of the whole model begins, and messages come in.
+struct Boundary {
+  std::int64_t count;  ///< Elements of a message; 0: the chunk reads the batch.
+  std::string unit;    ///< The chunk's first one, for messages about it.
+};
+
 /// What a rank does one after the other, and the slots that it needs for that.
 struct Script {
   stage::Actions actions;
@@ -39,9 +44,10 @@ struct Script {
 /// what it reads is there, and until what was last in the slot that it writes has been sent.
 class Channels {
  public:
-  /// Collective on `stages`, the ranks at the same place of all stages, in order; waits. `input_counts`: by chunk of
-  /// the whole model, elements of the message that it reads. All but the counts outlive it.
-  Channels(Job& stages, device::Device& device, ChannelSizes const& sizes, std::vector<std::int64_t> input_counts);
+  /// Collective on `stages`, the ranks at the same place of all stages, in order; waits. `boundaries` are those of all
+  /// chunks of the model. All but them outlive it.
+  Channels(comm::Communicator& stages, device::Device& device, ChannelSizes const& sizes,
+           std::vector<Boundary> boundaries);
   Channels(Channels const&) = delete;
   Channels& operator=(Channels const&) = delete;
   ~Channels();
@@ -73,33 +79,39 @@ class Channels {
   [[nodiscard]] std::byte* input_gradient() noexcept { return at(first_input_gradient_); }
 
  private:
-  /// Between this rank and a neighbour.
+  /// Messages of one kind, between this rank and a neighbour.
   struct Channel {
-    std::optional<Job> pair;  ///< Empty: no neighbour.
-    std::optional<Collectives> messages;
-    std::optional<Collectives::Work> under_way;
-    int peer = 0;
+    char const* name;                               ///< Of its stream.
+    std::unique_ptr<comm::Communicator> pair = {};  ///< Null: no neighbour.
+    std::unique_ptr<device::Event> end = {};        ///< Of the last message.
+    std::unique_ptr<device::Stream> stream = {};    ///< Ends before what its work uses.
+    bool under_way = false;
   };
-  void connect(Job& stages, int tail, bool goes_down);
+  void connect(comm::Communicator& stages, int tail, bool goes_down);
   [[nodiscard]] std::byte* at(std::int64_t element) noexcept {
     return memory_->data() + element * bytes_of(sizes_.dtype);
   }
   [[nodiscard]] std::int64_t input_count(int chunk) const noexcept {
-    return input_counts_[static_cast<std::size_t>(chunk)];
+    return boundaries_[static_cast<std::size_t>(chunk)].count;
   }
-  [[nodiscard]] int all_chunks() const noexcept { return static_cast<int>(input_counts_.size()); }
+  [[nodiscard]] int all_chunks() const noexcept { return static_cast<int>(boundaries_.size()); }
   /// The channel that takes what the action writes; null: it sends nothing.
   [[nodiscard]] Channel* outgoing(stage::Action const& action) noexcept;
-  void start(Channel& channel, comm::Operation operation, std::byte* data, std::int64_t count, std::string_view what);
+  /// `chunk` is the one that reads or read it forward.
+  void start(Channel& channel, comm::Operation operation, std::byte* data, int chunk, bool forward);
   void receive(Channel& channel, Script const& script, std::size_t index);
   static void settle(Channel& channel);
+  [[nodiscard]] std::array<Channel*, 4> channels() noexcept {
+    return {&from_before_, &to_next_, &from_next_, &to_before_};
+  }
 
   ChannelSizes sizes_;
-  std::vector<std::int64_t> input_counts_;
+  std::vector<Boundary> boundaries_;
   device::Device* device_;
   std::int64_t first_output_ = 0, first_output_gradient_ = 0, first_input_gradient_ = 0;
   std::unique_ptr<device::Memory> memory_;
-  Channel from_before_, to_next_, from_next_, to_before_;
+  Channel from_before_{"receive input"}, to_next_{"send output"}, from_next_{"receive gradient"},
+      to_before_{"send gradient"};
   bool took_input_ = false;  // the evaluation pass that is open
   double waited_ms_ = 0;
 };

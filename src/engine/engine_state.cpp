@@ -229,7 +229,7 @@ void EngineState::check_histories(optim::StepSums const& total, engine::History 
     engine::compare_histories(mine, step, *sharded.model, sums);
     engine::compare_transactions(sharded.manager->memory.transactions(), step, sharded.blueprint.layout, sums);
     throw PeerError{fmt::format(
-        "ranks took different paths in step {}, after its first {} sharded.calls, which were the same: all ranks must "
+        "ranks took different paths in step {}, after its first {} calls, which were the same: all ranks must "
         "make the same calls in the same order",
         step, mine.settled() + std::ssize(mine.calls()))};
   }

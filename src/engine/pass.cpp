@@ -139,7 +139,7 @@ void compare_losses(engine::Session& session, float mean) {
     throw SystemError{fmt::format(
         "step {}: the first micro-step ran twice (zeroth.replay_every), and its loss was {} and then {}: "
         "either the processor or the memory of {} is faulty, or the program does not compute the same twice from the "
-        "same samples. Take samples by first_sample(), and random numbers by the position of the sample",
+        "same samples. Take samples by first_sample(), and random numbers by random()",
         session.protocol->steps() + 1, session.first_run_loss, mean, host_name())};
   }
 }
@@ -239,6 +239,13 @@ std::int64_t AnyPass::first_sample() const noexcept {
 
 bool AnyPass::runs_again() const noexcept {
   return engine_->session.protocol->evaluation() == nullptr && !counts(engine_->session);
+}
+
+Random AnyPass::random(std::int64_t row, std::uint32_t use) const {
+  auto const rows = engine_->settings().batch.micro;
+  ZEROTH_EXPECTS(row >= 0 && row < rows,
+                 fmt::format("random(): row {} of a micro-batch; allowed are 0 to {}", row, rows - 1));
+  return {engine_->sharded.model->seed, engine_->session.protocol->steps(), first_sample() + row, use};
 }
 
 float AnyPass::report_loss(float mean, LossOptions const& options) {

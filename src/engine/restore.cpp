@@ -131,13 +131,17 @@ void take_position(EngineState& engine, checkpoint::Position const& position) {
   engine.compare_ties(shard::States::with, "restore()");
 }
 
-void tell(Session const& session, Reader const& reader) {
+void tell(EngineState const& engine, Reader const& reader) {
   auto const& record = reader.record();
   logger().info("{}restored step {} from {}, saved {} by {} ranks", rank_prefix(), record.position.step,
                 reader.folder().string(), escaped(record.origin.created), record.contents.places);
-  if (auto const changes = config::changes(record.stage_file, session.stage_file); !changes.empty()) {
+  if (auto const changes = config::changes(record.stage_file, engine.session.stage_file); !changes.empty()) {
     logger().info("{}the stage file says other than when {} was saved, and it is what counts:\n  {}", rank_prefix(),
                   reader.folder().string(), fmt::join(changes, "\n  "));
+  }
+  if (auto const seed = engine.sharded.model->seed; seed != record.model_seed) {
+    logger().info("{}the model's seed is {}, and was {} when {} was saved: what passes draw by random() follows it",
+                  rank_prefix(), seed, record.model_seed, reader.folder().string());
   }
 }
 
@@ -187,7 +191,7 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
   throw_if_failed("restore() failed after it had changed states", read);
   engine.or_end([&] { take_position(engine, record.position); });
   if (exchange.rank() == 0) {
-    tell(engine.session, *opened.reader);
+    tell(engine, *opened.reader);
   }
   return {opened.reader->folder(), record.position.step, record.position.samples, record.program_state};
 }

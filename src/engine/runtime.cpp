@@ -61,11 +61,11 @@ void Runtime::join_stages(Mesh& mesh, Settings const& settings) {
 void Runtime::make_channels(Mesh& mesh, ChannelSizes const& messages, Settings const& settings) {
   ties = TieCommunicators{mesh.stages_->communicator(), share};
   ties.set_options({.timeout = settings.timeout, .check = true});
-  std::vector<std::int64_t> input_counts;
+  std::vector<Boundary> boundaries;
   for (int chunk = 0; chunk < share.all_chunks(); ++chunk) {
-    input_counts.push_back(share.input_per_sample(chunk) * settings.batch.micro);
+    boundaries.push_back({share.input_per_sample(chunk) * settings.batch.micro, share.first_unit(chunk)});
   }
-  channels = std::make_unique<Channels>(*mesh.stages_, *device, messages, std::move(input_counts));
+  channels = std::make_unique<Channels>(mesh.stages_->communicator(), *device, messages, std::move(boundaries));
   channels->set_options({.timeout = settings.timeout, .check = settings.check});
 }
 

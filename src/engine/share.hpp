@@ -35,6 +35,9 @@ class Share {
   [[nodiscard]] std::int64_t input_per_sample(int chunk) const noexcept {
     return chunk == all_chunks() ? 0 : inputs_[static_cast<std::size_t>(chunk)];
   }
+  [[nodiscard]] std::string const& first_unit(int chunk) const noexcept {  ///< Its name.
+    return unit_names_[first_[static_cast<std::size_t>(chunk)]];
+  }
   [[nodiscard]] std::int64_t output_per_sample(int chunk) const noexcept { return input_per_sample(chunk + 1); }
 
   /// The stage's own id of a unit of the whole model. Throws ContractError, which names `call`, for a unit of another

@@ -7,7 +7,7 @@
 #include "core/exact_math.hpp"
 #include "core/hash.hpp"
 #include "core/isa.hpp"
-#include "core/philox.hpp"
+#include "zeroth/core/philox.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::model {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/philox.hpp"
+#include "zeroth/core/philox.hpp"
 
 #include "support/catch.hpp"
 

@@ -17,9 +17,9 @@ namespace zeroth::testing {
 
 struct SmallModel {
   /// Of `count` trainable elements a unit.
-  explicit SmallModel(std::int64_t count = 300) : frozen{add(count)} {}
+  explicit SmallModel(std::int64_t count = 300, std::uint64_t seed = 3) : model{seed}, frozen{add(count)} {}
 
-  Model model{3};
+  Model model;
   std::vector<Unit> units;
   std::vector<Param<1>> weights;
   Param<1> frozen;

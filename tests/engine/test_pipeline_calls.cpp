@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -79,6 +80,31 @@ TEST_CASE("an evaluation's passes are of the units of a stage, and its loss and 
         }) == "");
   CHECK(losses == std::vector(4, 1.5F));
   CHECK(means == std::vector(4, 1.5));
+}
+
+TEST_CASE("a trace has the messages of each channel on a track of its own") {
+  std::vector<std::vector<Span>> spans(2);
+  CHECK(told_by_two(2, [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+          Timeline timeline;
+          engine.trace(&timeline);
+          run_actions(engine, chain, {}, 1, true);
+          engine.step();
+          engine.finish();
+          engine.trace(nullptr);
+          spans[static_cast<std::size_t>(mesh.place().stage)] = timeline.spans();
+        }) == "");
+  auto const messages = [&](std::size_t stage) {
+    std::map<std::string, int> by_track;
+    for (auto const& span : spans[stage]) {
+      if (span.what == "send" || span.what == "receive") {
+        ++by_track[span.stream + ": " + span.what + " " + span.unit];
+      }
+    }
+    return by_track;
+  };
+  using ByTrack = std::map<std::string, int>;
+  CHECK(messages(0) == ByTrack{{"send output: send layer3", 3}, {"receive gradient: receive layer3", 3}});
+  CHECK(messages(1) == ByTrack{{"receive input: receive layer3", 3}, {"send gradient: send layer3", 3}});
 }
 
 TEST_CASE("an evaluation while a step's messages are under way is refused, and so is a pass of it") {

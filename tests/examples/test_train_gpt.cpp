@@ -170,7 +170,61 @@ TEST_CASE("train_gpt trains in a pipeline what it trains without one") {
     CHECK(numbers(4, 2, with + " --set zeroth.pipeline.schedule=interleaved_1f1b --set zeroth.pipeline.chunks=2") ==
           expected);
     CHECK(numbers(10, 5, with + " --set zeroth.pipeline.schedule=gpipe --set zero_optimization.stage=1") == expected);
+    CHECK(numbers(4, 2, with + " --set zeroth.pipeline.schedule=zb_h1") == expected);
+    CHECK(numbers(10, 5, with + " --set zeroth.pipeline.schedule=zb_h1 --set zero_optimization.stage=3") == expected);
   }
+}
+
+namespace {
+
+/// 12 samples a step, of which the number of ranks decides nothing.
+std::string file_for_any_ranks(int stage, char const* more) {
+  return fmt::format(R"({{"train_batch_size": 12, "train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0,
+    "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-2}}}}, "zero_optimization": {{"stage": {}}},
+    "zeroth": {{"same_bits_at_any_ranks": true}} {}}})",
+                     stage, more);
+}
+
+}  // namespace
+
+TEST_CASE("train_gpt drops the same on any number of ranks, at every stage, in a pipeline, recomputed and resumed") {
+  auto const* const more = GENERATE("", R"(, "bf16": {"enabled": true})");
+  INFO(more);
+  Place const place;
+  auto const numbers = [&](int ranks, int stage, std::string const& options) {
+    place.write("stage.json", file_for_any_ranks(stage, more));
+    auto const result =
+        run(place.command(small + fmt::format("--untied-head --seed 5 --report report --ranks {} {}", ranks, options)));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    return numbers_of(place.report());
+  };
+  std::string const dropout = "--steps 4 --dropout 0.2 ";
+  auto const expected = numbers(1, 0, dropout + "--save-final one");
+  REQUIRE(expected.size() == 4);
+  CHECK(expected[3][1].get<double>() < expected[0][1].get<double>());
+  CHECK(numbers(1, 0, "--steps 4") != expected);
+  CHECK(numbers(1, 0, "--steps 4 --dropout 0.1") != expected);
+  CHECK(numbers(1, 0, "--steps 4 --dropout 0") == numbers(1, 0, "--steps 4"));
+  CHECK(numbers(2, 1, dropout) == expected);
+  CHECK(numbers(3, 2, dropout + "--recompute") == expected);
+  CHECK(numbers(4, 3, dropout + "--save-final four") == expected);
+  CHECK((read_all(place / "one/model.safetensors") == read_all(place / "four/model.safetensors")));
+  CHECK(numbers(2, 3, dropout + "--set zeroth.replay_every=1") == expected);
+  std::string const pipeline = "--set zeroth.mesh.pipeline=2 ";
+  CHECK(numbers(2, 0, dropout + pipeline) == expected);
+  CHECK(numbers(4, 2, dropout + pipeline + "--recompute") == expected);
+  CHECK(numbers(2, 3,
+                dropout + pipeline +
+                    "--set zeroth.pipeline.schedule=interleaved_1f1b "
+                    "--set zeroth.pipeline.chunks=2") == expected);
+  CHECK(numbers(2, 3, dropout + pipeline + "--set zeroth.pipeline.schedule=zb_h1") == expected);
+
+  auto all = numbers(3, 1, "--steps 2 --dropout 0.2 --checkpoint saved");
+  auto const rest = numbers(4, 3, dropout + "--checkpoint saved --resume auto --save-final resumed " + pipeline);
+  all.insert(all.end(), rest.begin(), rest.end());
+  CHECK(all == expected);
+  CHECK((read_all(place / "one/model.safetensors") == read_all(place / "resumed/model.safetensors")));
 }
 
 TEST_CASE("train_gpt says why a pipeline cannot be") {
@@ -185,8 +239,8 @@ TEST_CASE("train_gpt says why a pipeline cannot be") {
         Row{"--ranks 3 --untied-head --set zeroth.mesh.pipeline=2",
             "zeroth.mesh.pipeline is 2, which does not divide 3"},
         Row{"--ranks 5 --untied-head --set zeroth.mesh.pipeline=5", "the model has 4 units that a"},
-        Row{"--ranks 2 --untied-head --set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1",
-            "backward of unit"}}) {
+        Row{"--ranks 2 --untied-head --recompute --set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1",
+            "--recompute (or activation_checkpointing.number_checkpoints) with a zeroth.pipeline.schedule"}}) {
     auto const result = run(place.command(small + "--steps 1 " + options));
     INFO(result.output);
     CHECK(result.ending.status == 2);

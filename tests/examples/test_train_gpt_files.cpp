@@ -65,7 +65,7 @@ TEST_CASE("options: every one arrives") {
                               "--order",      "shuffled",    "--report",  "r",    "--save-initial",  "i",
                               "--save-final", "f",           "--init",    "m",    "--comm",          "mpi",
                               "--plan",       "--recompute", "--device",  "cuda", "--share-devices", "--tf32",
-                              "--vocabulary", "300"})
+                              "--vocabulary", "300",         "--dropout", "0.25"})
                      .command_line.options;
   REQUIRE(o);
   CHECK(o->stage_file.config == "c.json");
@@ -89,6 +89,7 @@ TEST_CASE("options: every one arrives") {
   CHECK(o->share_devices);
   CHECK(o->tf32);
   CHECK(o->shape.vocabulary == 300);
+  CHECK(o->dropout == 0.25F);
 }
 
 TEST_CASE("options: what stands beside the stage file") {
@@ -121,6 +122,7 @@ TEST_CASE("options: what is not said is left open or has a default") {
   CHECK_FALSE(o->transport);
   CHECK_FALSE(o->plan);
   CHECK_FALSE(o->recompute);
+  CHECK(o->dropout == 0);
   CHECK(o->device == zeroth::DeviceKind::cpu);
   CHECK_FALSE(o->share_devices);
   CHECK_FALSE(o->tf32);
@@ -153,6 +155,10 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--context", ""}, {"--context"}},
            {{"--config", "c", "--data", "t", "--seed", "-3"}, {"--seed", "-3", "at least 0"}},
            {{"--config", "c", "--data", "t", "--ranks", "99999999999"}, {"--ranks", "99999999999"}},
+           {{"--config", "c", "--data", "t", "--dropout", "1"}, {"--dropout", "1 is not a number from 0 to below 1"}},
+           {{"--config", "c", "--data", "t", "--dropout", "-0.1"}, {"--dropout", "-0.1 is not a number from 0 to"}},
+           {{"--config", "c", "--data", "t", "--dropout", "nan"}, {"--dropout", "nan is not a number from 0 to"}},
+           {{"--config", "c", "--data", "t", "--dropout", "some"}, {"--dropout", "some is not a number from 0 to"}},
            {{"--config", "c", "--data", "t", "--order", "random"}, {"--order", "random", "sequential", "shuffled"}},
            {{"--config", "c", "--data", "t", "--comm", "gloo"}, {"--comm", "gloo", "auto", "local", "mpi", "nccl"}},
            {{"--config", "c", "--data", "t", "--device", "gpu"}, {"--device", "gpu", "cpu", "cuda"}},
@@ -198,13 +204,13 @@ TEST_CASE("options: help lists all of them and is no error") {
   CHECK_FALSE(got.command_line.options);
   CHECK(got.command_line.exit_status == 0);
   for (char const* option :
-       {"--config",        "--data",       "--ranks",      "--steps",        "--layers",        "--heads",
-        "--channels",      "--context",    "--seed",       "--order",        "--report",        "--save-initial",
-        "--save-final",    "--init",       "--comm",       "--plan",         "--recompute",     "--device",
-        "--share-devices", "--tf32",       "--vocabulary", "--math",         "--show-products", "--checkpoint",
-        "--save-every",    "--keep",       "--resume",     "--max-restarts", "--given",         "--set",
-        "--micro-batch",   "--lr",         "--dtype",      "--warmup",       "--accumulation",  "--weight-decay",
-        "--verbose",       "--untied-head"}) {
+       {"--config",        "--data",    "--ranks",      "--steps",        "--layers",        "--heads",
+        "--channels",      "--context", "--seed",       "--order",        "--report",        "--save-initial",
+        "--save-final",    "--init",    "--comm",       "--plan",         "--recompute",     "--device",
+        "--share-devices", "--tf32",    "--vocabulary", "--math",         "--show-products", "--checkpoint",
+        "--save-every",    "--keep",    "--resume",     "--max-restarts", "--given",         "--set",
+        "--micro-batch",   "--lr",      "--dtype",      "--warmup",       "--accumulation",  "--weight-decay",
+        "--dropout",       "--verbose", "--untied-head"}) {
     CHECK_THAT(got.out, Contains(option));
   }
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "cpu/kernels/gelu.hpp"
 #include "cpu/onednn.hpp"
@@ -66,9 +69,9 @@ struct Trained {
   float loss;
   std::vector<Values<float>> gradients;
 };
-Trained train_once(Shape const& shape, Batch const& batch, Recompute recompute) {
+Trained train_once(Shape const& shape, Batch const& batch, Recompute recompute, float dropout) {
   zeroth::Model model{3};
-  Gpt<cpu::Cpu<float>> const gpt{model, shape, recompute};
+  Gpt<cpu::Cpu<float>> const gpt{model, shape, recompute, dropout};
   ReferencePass<float> pass{model};
   auto workspace = gpt.workspace();
   float const loss = gpt.forward(pass, batch, workspace);
@@ -229,11 +232,12 @@ TEST_CASE("attention is the softmax of the past, and its gradients match finite 
   }
 }
 
-TEST_CASE("the gradients of the whole model match finite differences") {
+TEST_CASE("the gradients of the whole model match finite differences, where some is dropped, too") {
+  float const dropout = GENERATE(0.0F, 0.3F);
   Shape const shape{.layers = 2, .heads = 2, .channels = 6, .context = 5, .vocabulary = 11};
   auto const batch = random_batch(10, 11, 1);
   zeroth::Model model{3};
-  Gpt<Doubles> const gpt{model, shape, Recompute::off};
+  Gpt<Doubles> const gpt{model, shape, Recompute::off, dropout};
   ReferencePass<double> pass{model};
   auto workspace = gpt.workspace();
   double const seed = 4;  // of a loss scale
@@ -271,10 +275,48 @@ TEST_CASE("a second micro-batch adds its gradients") {
 TEST_CASE("recomputing the blocks changes no bit") {
   Shape const shape{.layers = 3, .heads = 2, .channels = 32, .context = 70};
   auto const batch = random_batch(2 * 70, 256, 5);
-  auto const kept = train_once(shape, batch, Recompute::off);
-  auto const recomputed = train_once(shape, batch, Recompute::on);
-  CHECK(kept.loss == recomputed.loss);
-  CHECK((kept.gradients == recomputed.gradients));  // in parentheses: too long to print
+  for (float const dropout : {0.0F, 0.1F}) {
+    INFO(dropout);
+    auto const kept = train_once(shape, batch, Recompute::off, dropout);
+    auto const recomputed = train_once(shape, batch, Recompute::on, dropout);
+    CHECK(kept.loss == recomputed.loss);
+    CHECK((kept.gradients == recomputed.gradients));  // in parentheses: too long to print
+  }
+}
+
+TEST_CASE("dropout leaves out what its mask says, scales what stays, and has a mask of its own at each place") {
+  Shape const shape{.heads = 1, .channels = 7, .context = 1000};  // more than is drawn at a time
+  std::int64_t const rows = 2 * shape.context;
+  auto matmul = cpu::eigen_matmul();
+  Doubles device{*matmul};
+  OpenUnit<Doubles, int> p{device, 0, {.seed = 1, .step = 2, .sample = 40}};
+  auto const x = random_matrix(rows, shape.channels, 1);
+  auto const residual = random_matrix(rows, shape.channels, 2);
+  std::vector<std::byte> mask(static_cast<std::size_t>(x.count()));
+  for (std::int64_t sequence = 0; sequence < 2; ++sequence) {
+    auto const half = std::span{mask}.subspan(static_cast<std::size_t>(sequence) * mask.size() / 2, mask.size() / 2);
+    zeroth::Random{.seed = 1, .step = 2, .sample = 40 + sequence, .use = 6}.keep(0, 0.25F, half);
+  }
+  Dropout<Doubles> const dropout{0.25F, 6, shape};
+  auto out = random_matrix(rows, shape.channels, 1), onto = random_matrix(rows, shape.channels, 1);
+  auto dx = host_matrix<double>(rows, shape.channels);
+  dropout.forward(p, out);
+  dropout.add(p, residual, onto);
+  CHECK(&dropout.backward(p, x, dx) == &dx);
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    double const stays = mask[static_cast<std::size_t>(i)] == std::byte{0} ? 0 : x.data()[i] / 0.75;
+    wrong += std::abs(out.data()[i] - stays) < 1e-6 && std::abs(dx.data()[i] - stays) < 1e-6 ? 0 : 1;
+    wrong += std::abs(onto.data()[i] - residual.data()[i] - stays) < 1e-6 ? 0 : 1;
+    wrong += stays == 0 && out.data()[i] != 0 ? 1 : 0;
+  }
+  CHECK(wrong == 0);
+  auto other = random_matrix(rows, shape.channels, 1);
+  Dropout<Doubles>{0.25F, 7, shape}.forward(p, other);
+  CHECK(eigen(other) != eigen(out));
+  Dropout<Doubles> const none{0, 6, shape};
+  CHECK_FALSE(none.on());
+  CHECK(&none.backward(p, x, dx) == &x);
 }
 
 namespace {

@@ -265,6 +265,7 @@ TEMPLATE_TEST_CASE("what products need is taken when they are prepared", "", flo
 }
 
 TEMPLATE_TEST_CASE("a rehearsal leaves nothing to be taken by the first step", "", float, zeroth::bf16) {
+  float const dropout = GENERATE(0.0F, 0.1F);
   Shape const shape{.layers = 2, .heads = 2, .channels = 48, .context = 100};
   auto const config = zeroth::Config::from_json(
       std::is_same_v<TestType, float>
@@ -275,7 +276,7 @@ TEMPLATE_TEST_CASE("a rehearsal leaves nothing to be taken by the first step", "
     std::vector<std::int64_t> scratch;
     auto const outcome = zeroth::testing::run_job(1, [&](zeroth::Job& job) {
       zeroth::Model model{1};
-      Gpt<cpu::Cpu<TestType>> const gpt{model, shape, Recompute::off};
+      Gpt<cpu::Cpu<TestType>> const gpt{model, shape, Recompute::off, dropout};
       zeroth::Engine<TestType> engine{job, model, config};
       auto const multiply = library.make();
       cpu::Cpu<TestType> cpu{*multiply};

@@ -11,6 +11,7 @@
 
 #include "engine/small_model.hpp"
 #include "few_threads.hpp"
+#include "parity/pipeline.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -75,6 +76,35 @@ void train_in_groups(Job& job, GroupFault fault) {
       }
       micro_step_in_order(micro, small, now && job.rank() == 3);
     }
+    static_cast<void>(engine.step());
+  }
+}
+
+void train_in_stages(Job& job, StageFault fault, int victim) {
+  auto const config = Config::from_json(R"({
+      "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "optimizer": {"type": "AdamW"},
+      "zero_optimization": {"stage": 3}, "zeroth": {"mesh": {"pipeline": 3}, "timeout_ms": 3000}})");
+  Chain const chain;
+  Mesh mesh{job, config};
+  Engine<float> engine{mesh, chain.model, config};
+  for (int step = 0; step < steps; ++step) {
+    int actions = 0;
+    ChainOptions options;
+    options.in_action = [&] {
+      if (step != 1 || mesh.place().stage != victim || ++actions != 2) {
+        return;
+      }
+      if (fault == StageFault::throws) {
+        throw std::runtime_error{"the data are gone"};
+      }
+      if (fault == StageFault::dies) {
+        ::raise(SIGKILL);
+      }
+      while (fault == StageFault::freezes) {
+        std::this_thread::sleep_for(std::chrono::seconds{1});
+      }
+    };
+    run_actions(engine, chain, options, step, false);
     static_cast<void>(engine.step());
   }
 }

@@ -15,6 +15,11 @@ enum class GroupFault { none, throws, freezes, diverges, dies };
 /// gather with rank 2, for whom ranks 0 and 1 wait a while later.
 void train_in_groups(Job& job, GroupFault fault);
 
+enum class StageFault { none, throws, freezes, dies };
+/// Trains three ranks in a pipeline of three stages. In the second step the rank of stage `victim` has `fault` behind
+/// its second action.
+void train_in_stages(Job& job, StageFault fault, int victim);
+
 /// Trains with the record of the last collectives in the folder `flights`; after the first step rank 1 throws.
 void throw_in_training(Job& job, char const* flights);
 

@@ -17,6 +17,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "comm/launch/job_state.hpp"
@@ -212,6 +213,22 @@ std::map<std::string, std::function<void(zeroth::Job&)>> const engine_scenarios{
     {"evaluation_3", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 3); }},
 };
 
+/// "stages", and "throw", "freeze" or "die" with "_in_stage_" and its number; null: it is none of these.
+std::function<void(zeroth::Job&)> stage_scenario(std::string const& name) {
+  using zeroth::testing::StageFault;
+  constexpr std::string_view middle = "_in_stage_";
+  static std::map<std::string, StageFault> const faults{
+      {"throw", StageFault::throws}, {"freeze", StageFault::freezes}, {"die", StageFault::dies}};
+  auto const at = name.find(middle);
+  auto const fault = faults.find(name.substr(0, at));
+  if (name != "stages" && (at == std::string::npos || fault == faults.end())) {
+    return nullptr;
+  }
+  auto const does = name == "stages" ? StageFault::none : fault->second;
+  auto const victim = name == "stages" ? 0 : std::stoi(name.substr(at + middle.size()));
+  return [=](zeroth::Job& job) { zeroth::testing::train_in_stages(job, does, victim); };
+}
+
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
   arguments.scenario = argc > 1 ? argv[1] : "";
@@ -255,7 +272,9 @@ int main(int argc, char** argv) {
   Arguments const arguments = parse(argc, argv);
   auto const scenario = scenarios.find(arguments.scenario);
   auto const engine_scenario = engine_scenarios.find(arguments.scenario);
-  if (scenario == scenarios.end() && engine_scenario == engine_scenarios.end()) {
+  auto const train =
+      engine_scenario == engine_scenarios.end() ? stage_scenario(arguments.scenario) : engine_scenario->second;
+  if (scenario == scenarios.end() && !train) {
     fmt::print(stderr, "no scenario '{}'\n", arguments.scenario);
     return 2;
   }
@@ -272,8 +291,8 @@ int main(int argc, char** argv) {
     std::raise(SIGSTOP);
   }
   int const status = zeroth::launch(options, [&](zeroth::Job& job) {
-    if (engine_scenario != engine_scenarios.end()) {
-      return engine_scenario->second(job);
+    if (train) {
+      return train(job);
     }
     Rank rank{job, arguments};
     scenario->second(rank);

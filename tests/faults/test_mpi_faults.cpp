@@ -244,6 +244,19 @@ TEST_CASE("what befalls processes of one group ends all, with the group's name")
             "no answer from rank 3 (of 'gather-group': ranks 2 and 3; 'reduce-replicas': ranks 1 and 3)") == "");
 }
 
+TEST_CASE("a process of a pipeline's stage that throws, freezes or is killed ends those of all stages") {
+  Folder const folder;
+  auto options = fault_program_under_mpi(3, {"die_in_stage_1"}, folder);
+  options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
+  Child killed{options};  // they wait at the same time
+  Run thrown{{"throw_in_stage_1"}};
+  Run frozen{{"freeze_in_stage_1", "--grace", "1000"}};
+  CHECK_THAT(thrown.failed(), Contains("zeroth: [rank 1/3] the data are gone\n"));
+  CHECK_THAT(frozen.failed(), Contains(" waited ") && Contains("of unit 'layer") && Contains("communicator '"));
+  check_failed(killed.wait());
+  CHECK(problem_of_flights(folder.path(), {0, 2}, 3, "(of '") == "");  // a channel
+}
+
 TEST_CASE("a process that is stopped before MPI starts is missed in time, and ended") {
   Folder const folder;
   Child child{fault_program_under_mpi(2, {"fine", "--stopped", "1", "--join-timeout", "500"}, folder)};

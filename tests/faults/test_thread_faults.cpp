@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as threads: however a job ends, it says why, and leaves its flight records behind.
 #include <csignal>
+#include <deque>
 #include <fstream>
 
 #include "faults/fault_run.hpp"
@@ -174,6 +175,36 @@ TEST_CASE("what befalls one group ends all, with the group's name") {
                            Contains("rank 3 (of 'gather-group': ranks 2 and 3) in its transaction") &&
                            Contains("all_gather (forward of unit 'block1'"));
   CHECK(count_of(diverged, "do different things") == 1);
+}
+
+TEST_CASE("what befalls a stage of a pipeline ends all, with the unit and the channel") {
+  struct Run {
+    Run(std::string const& fault, int stage)
+        : child{fault_program({fmt::format("{}_in_stage_{}", fault, stage), "--ranks", "3", "--grace", "1000"},
+                              folder)} {}
+    Folder folder;
+    Child child;
+  };
+  std::deque<Run> throwing, freezing;
+  for (int stage = 0; stage < 3; ++stage) {  // they wait at the same time
+    throwing.emplace_back("throw", stage);
+    freezing.emplace_back("freeze", stage);
+  }
+  for (int stage = 0; stage < 3; ++stage) {
+    INFO("stage " << stage);
+    auto& throws = throwing[static_cast<std::size_t>(stage)];
+    auto& freezes = freezing[static_cast<std::size_t>(stage)];
+    check_failed(throws.child.wait());
+    CHECK(count_of(throws.child.output(), fmt::format("zeroth: [rank {}/3] the data are gone\n", stage)) == 1);
+    CHECK_THAT(throws.child.output(), Contains("launch has returned."));
+    check_failed(freezes.child.wait());
+    CAPTURE(freezes.child.output());
+    // Each neighbour waits on a channel of its own, and which of them gives up first is chance.
+    CHECK_THAT(freezes.child.output(), Contains(" waited ") && Contains("of unit 'layer") &&
+                                           Contains("missing: rank ") &&
+                                           (Contains("of communicator 'up'") || Contains("of communicator 'down'")));
+    CHECK_THAT(freezes.child.output(), Contains(fmt::format("rank {} did not end within 1.00 s", stage)));
+  }
 }
 
 TEST_CASE("ranks that do different things are told so, once") {

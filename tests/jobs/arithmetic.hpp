@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What a drawn job computes from parameters, and writes to gradients.
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -15,6 +17,21 @@ namespace zeroth::testing::jobs {
 [[nodiscard]] std::vector<float> elements(AnyView const& view);
 /// Those of all that a unit uses.
 [[nodiscard]] std::vector<float> values_of(AnyParams const& p, BuiltUnit const& unit);
+
+/// How much of a unit a mask leaves over all samples of the micro-batch, from -1 to 1.
+template <class Pass>
+[[nodiscard]] double mask(Pass const& pass, std::size_t unit, std::int64_t micro_batch) {
+  constexpr float rate = 0.25F;
+  std::array<std::byte, 9> kept;
+  double sum = 0;
+  for (std::int64_t row = 0; row < micro_batch; ++row) {
+    pass.random(row, static_cast<std::uint32_t>(unit)).keep(5 * row, rate, kept);
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      sum += (kept[i] == std::byte{0} ? -1.0 : 1.0) * static_cast<double>(1 + i % 3);
+    }
+  }
+  return sum / static_cast<double>(2 * micro_batch * std::ssize(kept));
+}
 
 struct Sample {
   double state;

@@ -234,6 +234,7 @@ std::vector<Option> all_options() {
       call("weights of losses", decides, {"one", "any", "zero at times"}),
       call("overflow", decides, {"never", "infinite", "NaN"}),
       call("given rate", decides, {"never", "at times"}),
+      call("random numbers", decides, {"none", "masks"}),
       call("metrics", decides, {"none", "two"}),
       call("evaluates", decides, {"never", "between steps", "between micro-steps"}),
       call("reads", decides, {"never", "between steps", "between micro-steps"}),

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -92,12 +93,17 @@ void StageWalk::train(AnyWork& work, int step, std::vector<Metric> const& metric
 }
 
 template <class Pass>
-double StageWalk::go_forward(Pass& pass, double state, bool trains) const {
+double StageWalk::go_forward(Pass& pass, double state) const {
+  constexpr bool trains = std::same_as<Pass, AnyWork>;
   for (auto const handle : pass.units()) {
     auto const& unit = built_.units[handle.index()];
     for (int use = 0; use < (trains ? drawn_.units[handle.index()].uses : 1); ++use) {
       auto const p = pass.forward(handle);
-      state = std::tanh(state + jobs::read(p, unit));
+      double drawn = 0;
+      if constexpr (trains) {
+        drawn = walk_.drawn(pass, handle.index());
+      }
+      state = std::tanh(state + jobs::read(p, unit) + drawn);
     }
   }
   return state;
@@ -107,7 +113,7 @@ void StageWalk::forward(AnyWork& work, Tape& tape, At at, std::vector<Metric> co
   auto const first = work.first_sample();
   double const before =
       work.first() ? noise(first, 99) : read(work.input(), dtype_, {Kind::up, work.chunk(), first}).state;
-  auto const state = go_forward(work, before, true);
+  auto const state = go_forward(work, before);
   tape = {};
   if (!work.last()) {
     write(work.output(), dtype_, {Kind::up, work.chunk() + 1, first}, {state});
@@ -138,7 +144,8 @@ void StageWalk::backward(AnyWork& work, Tape& tape, At at) const {
     auto const& unit = built_.units[each->index()];
     for (int use = 0; use < drawn_.units[each->index()].uses; ++use) {
       auto const p = work.backward(*each);
-      auto const seen = std::tanh(tape.state + jobs::read(p, unit));  // as recomputation would
+      auto const drawn = walk_.drawn(work, each->index());
+      auto const seen = std::tanh(tape.state + jobs::read(p, unit) + drawn);  // as recomputation would
       for (auto const& param : unit.trained) {
         contribute(p, param, {seen, work.first_sample() + use, tape.seed, walk_.bad_gradient(at)});
       }
@@ -152,7 +159,7 @@ void StageWalk::backward_inputs(AnyWork& work, Tape& tape) const {
     auto const& unit = built_.units[each->index()];
     for (int use = 0; use < drawn_.units[each->index()].uses; ++use) {
       auto const p = work.inputs(*each);
-      Use made{std::tanh(tape.state + jobs::read(p, unit)), {}};
+      Use made{std::tanh(tape.state + jobs::read(p, unit) + walk_.drawn(work, each->index())), {}};
       for (auto const& param : unit.trained) {
         made.values.push_back(elements(p[param]));
       }
@@ -180,7 +187,7 @@ void StageWalk::evaluate(AnyEvaluationPass& pass) const {
   auto const first = pass.first_sample();
   double const before =
       pass.first() ? noise(first, 5) : read(pass.input(), dtype_, {Kind::evaluation, pass.chunk(), first}).state;
-  auto const state = go_forward(pass, before, false);
+  auto const state = go_forward(pass, before);
   if (pass.last()) {
     pass.report_loss(static_cast<float>(state + 2), {.weight = walk_.weight_of_evaluation()});
   } else {

@@ -42,7 +42,7 @@ class StageWalk {
   void backward_weights(AnyWork& work, Tape const& tape, At at) const;
   void check_messages(AnyWork const& work, Tape& tape) const;
   template <class Pass>
-  [[nodiscard]] double go_forward(Pass& pass, double state, bool trains) const;
+  [[nodiscard]] double go_forward(Pass& pass, double state) const;
   Drawn const& drawn_;
   Choice const& choice_;
   BuiltModel const& built_;

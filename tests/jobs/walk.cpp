@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "jobs/arithmetic.hpp"
@@ -22,7 +23,13 @@ constexpr std::size_t no_unit = std::numeric_limits<std::size_t>::max();
 }  // namespace
 
 Walk::Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks)
-    : drawn_{drawn}, choice_{choice}, built_{built}, place_{place}, ranks_{ranks}, order_(built.units.size()) {
+    : drawn_{drawn},
+      choice_{choice},
+      built_{built},
+      place_{place},
+      ranks_{ranks},
+      micro_batch_{std::stoi(std::string{choice["train_micro_batch_size_per_gpu"]})},
+      order_(built.units.size()) {
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   if (choice.is("order", "another")) {
     Random random{drawn.seed, "order"};
@@ -81,7 +88,7 @@ double Walk::forward(AnyMicroStep& micro, std::vector<bool> const& skips) const 
         neighbour.reset();
       }
       auto p = std::make_unique<AnyForward>(micro.forward(unit.unit));
-      state = std::tanh(state + read(*p, unit));
+      state = std::tanh(state + read(*p, unit) + drawn(micro, u));
       if (neighbour) {
         state = std::tanh(state + read(*neighbour, built_.units[before]));
       }
@@ -121,7 +128,7 @@ void Walk::backward_of(AnyMicroStep& micro, std::size_t u, double state, float s
   auto const& unit = built_.units[u];
   for (int use = 0; use < drawn_.units[u].uses; ++use) {
     auto const p = micro.backward(unit.unit);
-    auto const seen = std::tanh(state + read(p, unit));  // as recomputation would
+    auto const seen = std::tanh(state + read(p, unit) + drawn(micro, u));  // as recomputation would
     for (auto const& param : unit.trained) {
       contribute(p, param, {seen, micro.first_sample() + use, seed, bad});
     }

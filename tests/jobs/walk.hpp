@@ -32,6 +32,11 @@ class Walk {
   [[nodiscard]] int number(At at) const { return at.micro * ranks_ + place_; }
   [[nodiscard]] float weight(At at) const;
   [[nodiscard]] float weight_of_evaluation() const { return place_ == 0 ? 2.0F : 1.0F; }
+  /// What random numbers add to the state of a unit's forward turn.
+  template <class Pass>
+  [[nodiscard]] double drawn(Pass const& pass, std::size_t unit) const {
+    return choice_.is("random numbers", "none") ? 0 : mask(pass, unit, micro_batch_);
+  }
   /// What an element of each gradient is; 0: what it should be.
   [[nodiscard]] float bad_gradient(At at) const;
 
@@ -44,6 +49,7 @@ class Walk {
   Choice const& choice_;
   BuiltModel const& built_;
   int place_, ranks_;
+  std::int64_t micro_batch_;
   std::vector<std::size_t> order_;  // of forward
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "../../optim/noise.hpp"
+#include "../../optim/stochastic_rounding.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -128,9 +128,9 @@ TEST_CASE("many groups at once have the words of one after another") {
       for (std::uint64_t const first : {std::uint64_t{0}, std::uint64_t{3}, (std::uint64_t{1} << 32U) - 5}) {
         for (std::int64_t const groups : {1, 7, 8, 9, 65}) {
           CAPTURE(testing::name_of(isa), static_cast<std::uint32_t>(what), first, groups);
-          auto const room = static_cast<std::size_t>((groups + noise_batch - 1) / noise_batch * noise_batch);
+          auto const room = static_cast<std::size_t>((groups + philox_batch - 1) / philox_batch * philox_batch);
           std::vector<std::uint32_t> words(4 * room + 1, 0xdeadbeefU);
-          fill_noise(noise, what, first, groups, words.data());
+          fill_philox(noise_sequence(noise, what), first, groups, words.data());
           CHECK(words.back() == 0xdeadbeefU);
           std::vector<std::uint32_t> expected;
           for (std::int64_t g = 0; g < groups; ++g) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <random>
@@ -226,7 +227,8 @@ void put(Rows const& rows, View<T, 2> const& view) {
 
 struct ChainOptions {
   int steps = 4;
-  int overflow_at_step = 0;  ///< The loss's slope is infinite at the last place of this step.
+  int overflow_at_step = 0;              ///< The loss's slope is infinite at the last place of this step.
+  std::function<void()> in_action = {};  ///< Called while an action is open, ahead of its math.
   Chain::Ties ties = Chain::Ties::near;
 };
 
@@ -287,6 +289,9 @@ void run_actions(Engine<T, G>& engine, Chain const& chain, ChainOptions const& o
   std::vector<Tape> tapes(static_cast<std::size_t>(engine.in_flight()));
   for (auto work : engine.schedule()) {
     auto& tape = tapes[static_cast<std::size_t>(work.slot())];
+    if (options.in_action) {
+      options.in_action();
+    }
     switch (work.phase()) {
       case Phase::forward:
         run_forward<T>(work, chain, tape, engine.micro_batch(), spoil(options, step, last_place));

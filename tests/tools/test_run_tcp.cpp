@@ -104,6 +104,20 @@ TEST_CASE("what befalls processes of one group over tcp ends all, with the group
                                                 "ended without leaving the job"));
 }
 
+TEST_CASE("what befalls a process of a pipeline's stage over tcp ends those of all stages") {
+  for (int stage = 0; stage < 3; ++stage) {
+    INFO("stage " << stage);
+    auto const scenario = [&](char const* fault) { return fmt::format("{}_in_stage_{}", fault, stage); };
+    Run thrown{{scenario("throw")}, "memory"};
+    Run frozen{{scenario("freeze")}, "memory"};
+    Run dead{{scenario("die")}, "memory"};
+    CHECK_THAT(failed(thrown.child), Contains(fmt::format("zeroth: [rank {}/3] the data are gone\n", stage)));
+    CHECK_THAT(failed(frozen.child), Contains(" waited ") && Contains("of unit 'layer") && Contains("communicator '"));
+    CHECK_THAT(failed(dead.child),
+               Contains(fmt::format("] rank {} ", stage)) && Contains("ended without leaving the job"));
+  }
+}
+
 TEST_CASE("variables that make no sense are refused on all ranks over tcp") {
   Folder const folder;
   for (auto const& [name, value, words] :

@@ -8,6 +8,7 @@
 #include "batches.hpp"
 #include "cpu/kernels/attention.hpp"
 #include "cpu/kernels/cross_entropy.hpp"
+#include "cpu/kernels/dropout.hpp"
 #include "cpu/kernels/embedding.hpp"
 #include "cpu/kernels/gelu.hpp"
 #include "cpu/kernels/layer_norm.hpp"
@@ -82,6 +83,30 @@ class Cpu {
     contribute(weight_sum, dweight.data(), dweight.beta(), wide_weight);
     contribute(bias_sum, dbias.data(), dbias.beta(), wide_weight);
   }
+  /// `sums`: [2, columns], for the gradients of weight and bias.
+  template <class View>
+  void layer_norm_backward_inputs(Matrix<T> const& x, View const& weight, LayerNormTape<Cpu> const& tape,
+                                  Matrix<T> const& dy, Matrix<T>& dx, Matrix<Wide>& sums) const {
+    RowArray<Wide> wide_weight(x.cols()), weight_sum, bias_sum;
+    wide_weight = widened(weight.data(), x.cols(), wide_weight);
+    cpu::layer_norm_backward(x, wide_weight, tape.mean.data(), tape.rstd.data(), dy, dx, weight_sum, bias_sum);
+    std::copy_n(weight_sum.data(), x.cols(), sums.data());
+    std::copy_n(bias_sum.data(), x.cols(), sums.data() + x.cols());
+  }
+  template <class Gradient>
+  void layer_norm_backward_weights(Matrix<Wide> const& sums, Gradient const& dweight, Gradient const& dbias) const {
+    RowArray<Wide> sum(sums.cols()), buffer(sums.cols());
+    auto const add = [&](Wide const* row, Gradient const& gradient) {
+      std::copy_n(row, sums.cols(), sum.data());
+      contribute(sum, gradient.data(), gradient.beta(), buffer);
+    };
+    add(sums.data(), dweight);
+    add(sums.data() + sums.cols(), dbias);
+  }
+  void copy(Matrix<T> const& from, Matrix<T>& to) const {
+    to.resize(from.rows(), from.cols());
+    std::copy_n(from.data(), from.count(), to.data());
+  }
 
   void attend(AttentionHeads const& heads, Matrix<T> const& qkv, Matrix<Wide>& log_sums, Matrix<T>& y) {
     attention_.forward(matmul_, heads, qkv, log_sums, y);
@@ -99,6 +124,14 @@ class Cpu {
   void embed_backward(Batch const& batch, Matrix<T> const& dx, Gradient const& tokens, Gradient const& positions) {
     embed_tokens_backward(batch, dx, token_order_, tokens);
     embed_positions_backward(dx, positions);
+  }
+
+  /// `to` may be the memory of `from`.
+  void drop_out(Dropped const& dropped, Matrix<T> const& from, Matrix<T>& to) const {
+    cpu::drop_out(dropped, from.count(), from.data(), to.data());
+  }
+  void add_dropped_out(Dropped const& dropped, Matrix<T> const& residual, Matrix<T>& y) const {
+    cpu::add_dropped_out(dropped, y.count(), residual.data(), y.data());
   }
 
   /// The mean loss.

@@ -19,7 +19,7 @@ class MicroSteps {
  public:
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
              std::int64_t /*micro_steps*/)
-      : gpt_{params, options.recompute ? Recompute::on : Recompute::off},
+      : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
         matmul_{make_matmul(choice)},
         cpu_{*matmul_},
         workspace_{gpt_.workspace()} {

@@ -28,6 +28,8 @@ class Rehearsal {
   void layer_norm(auto&&...) {}
   void layer_norm_again(auto&&...) {}
   void layer_norm_backward(auto&&...) {}
+  void drop_out(auto&&...) {}
+  void add_dropped_out(auto&&...) {}
   void embed(auto&&...) {}
   void embed_backward(auto&&...) {}
   [[nodiscard]] float cross_entropy(auto&&...) { return 0; }
@@ -53,6 +55,7 @@ struct UnitsOfNothing {
       return zeroth::detail::gradient_in<G>({.engine = nullptr, .data = nullptr, .beta = beta}, param.shape());
     }
   };
+  [[nodiscard]] static zeroth::Random random(std::int64_t /*row*/, std::uint32_t /*use*/) { return {}; }
   [[nodiscard]] Guard forward(zeroth::Unit) const { return {beta}; }
   [[nodiscard]] Guard backward(zeroth::Unit) const { return {beta}; }
 };
@@ -71,9 +74,8 @@ void rehearse(Gpt<Cpu<T>> const& gpt, Cpu<T>& cpu, typename Gpt<Cpu<T>>::Workspa
     gpt.forward_body(pass, part, batch, workspace);
     if (part.head) {
       static_cast<void>(gpt.forward_head(pass, part, batch, workspace));
-      gpt.backward_head(pass, part, batch, workspace, 1.0F);
     }
-    gpt.backward_body(pass, part, batch, workspace);
+    gpt.backward(pass, part, batch, workspace, 1.0F);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <vector>
+#include <zeroth/core/error.hpp>
 #include <zeroth/engine/engine.hpp>
 
 #include "batches.hpp"
@@ -26,12 +27,13 @@ template <zeroth::Element T, zeroth::GradientOf<T> G>
 class StageWork {
  public:
   StageWork(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice)
-      : gpt_{params, options.recompute ? Recompute::on : Recompute::off},
+      : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
         matmul_{make_matmul(choice)},
         cpu_{*matmul_},
         rows_{engine.micro_batch() * params.shape.context},
         channels_{params.shape.channels},
-        tapes_(static_cast<std::size_t>(engine.in_flight())) {}
+        tapes_(static_cast<std::size_t>(engine.in_flight())),
+        recomputes_{options.recompute} {}
 
   /// Forward or backward of one micro-step through the units of a chunk. A batch is read where they need one.
   void run(zeroth::Work<T, G>& work, Batches const& batches, std::int64_t samples) {
@@ -44,6 +46,8 @@ class StageWork {
         batches.read(work.first_sample(), samples, tape.batch);
       }
       forward(work, pass, part, tape);
+    } else if (work.phase() == zeroth::Phase::backward_weights) {
+      gpt_.backward_weights(pass, part, tape.batch, *tape.workspace);
     } else {
       backward(work, pass, part, tape);
     }
@@ -84,12 +88,19 @@ class StageWork {
   }
   void backward(zeroth::Work<T, G>& work, PassOn<Cpu<T>, zeroth::Work<T, G>>& pass, Part const& part, Tape& tape) {
     auto& w = *tape.workspace;
-    if (work.last()) {
-      gpt_.backward_head(pass, part, tape.batch, w, tape.seed);
-    } else {
+    if (!work.last()) {
       copy(work.output_gradient(), w.d);
     }
-    gpt_.backward_body(pass, part, tape.batch, w);
+    if (work.phase() == zeroth::Phase::backward) {
+      gpt_.backward(pass, part, tape.batch, w, tape.seed);
+    } else if (recomputes_) {
+      throw zeroth::ConfigError{
+          "--recompute (or activation_checkpointing.number_checkpoints) with a zeroth.pipeline.schedule that divides "
+          "backward: what a block computes again would be computed twice; allowed are gpipe, 1f1b and "
+          "interleaved_1f1b"};
+    } else {
+      gpt_.backward_inputs(pass, part, tape.batch, w, tape.seed);
+    }
     if (!work.first()) {
       copy(w.d, work.input_gradient());
     }
@@ -107,6 +118,7 @@ class StageWork {
   Cpu<T> cpu_;
   std::int64_t rows_, channels_;
   std::vector<Tape> tapes_;
+  bool recomputes_;
 };
 
 }  // namespace gpt::cpu

@@ -4,6 +4,7 @@
 #include "gpu/attention_kernels.hpp"
 #include "gpu/kernels/columns.hpp"
 #include "gpu/kernels/cross_entropy.hpp"
+#include "gpu/kernels/dropout.hpp"
 #include "gpu/kernels/embedding.hpp"
 #include "gpu/kernels/gelu.hpp"
 #include "gpu/kernels/layer_norm.hpp"
@@ -29,6 +30,7 @@
   GPT_GPU_LAUNCH(LayerNormBackward<T>)    \
   GPT_GPU_LAUNCH(ChunkSums<T>)            \
   GPT_GPU_LAUNCH(Gelu<T>)                 \
+  GPT_GPU_LAUNCH(DropOut<T>)              \
   GPT_GPU_LAUNCH(CrossEntropyBackward<T>) \
   GPT_GPU_LAUNCH(AttentionAlong<T>)       \
   GPT_GPU_LAUNCH_ATTENTION(T, 32)         \

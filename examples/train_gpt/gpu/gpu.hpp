@@ -15,6 +15,7 @@
 #include "gpu/batch.hpp"
 #include "gpu/kernels/columns.hpp"
 #include "gpu/kernels/cross_entropy.hpp"
+#include "gpu/kernels/dropout.hpp"
 #include "gpu/kernels/embedding.hpp"
 #include "gpu/kernels/layer_norm.hpp"
 #include "gpu/launch.hpp"
@@ -124,6 +125,14 @@ class Gpu {
                                   tokens.beta()});
     run(EmbedPositionsBackward<T, G>{dx.data(), dx.rows(), dx.cols(), positions.shape()[0], positions.data(),
                                      positions.beta()});
+  }
+
+  /// `to` may be the memory of `from`.
+  void drop_out(Dropped const& dropped, Matrix<T> const& from, Matrix<T>& to) const {
+    run(DropOut<T>{dropped, from.data(), nullptr, to.data(), from.count()});
+  }
+  void add_dropped_out(Dropped const& dropped, Matrix<T> const& residual, Matrix<T>& y) const {
+    run(DropOut<T>{dropped, y.data(), residual.data(), y.data(), y.count()});
   }
 
   /// The mean loss, when the stream has come so far.

@@ -17,7 +17,7 @@ class MicroSteps {
   /// On the engine's compute stream.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options,
              MathChoice const& /*choice*/, std::int64_t micro_steps)
-      : gpt_{params, options.recompute ? Recompute::on : Recompute::off},
+      : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
         gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32}},
         // step() gives the report of the step before: the GPU is less than two steps behind.
         upload_{engine.micro_batch() * params.shape.context, params.shape.vocabulary, 2 * micro_steps},

@@ -22,10 +22,11 @@ enum class RankKind : std::uint8_t { threads, processes_of_mpi, processes };
 
 /// A row of the table of transports.
 struct TransportTraits {
-  Transport transport;
-  std::string_view name;  ///< On command lines, in files and in messages.
-  RankKind ranks;
-  bool on_host, on_gpus;   ///< Whose memory it moves.
+  Transport transport;     ///< Whose row this is.
+  std::string_view name;   ///< On command lines, in files and in messages.
+  RankKind ranks;          ///< What its ranks are.
+  bool on_host;            ///< Does it move memory of the host?
+  bool on_gpus;            ///< Does it move memory of GPUs?
   bool stages;             ///< Reductions need memory of their own: staging_bytes().
   bool reduces_in_order;   ///< Of ranks, with the bits of `local`, into Collective::sums too.
   Reduce last_operator;    ///< It has this one, and all before it.

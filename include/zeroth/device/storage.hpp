@@ -25,7 +25,7 @@ struct StorageOptions {
 
   /// Throws where nobody needs the disk any more, such as at the end of the job: what it throws ends all transfers that
   /// streams wait for. They ask while they wait, some times a second. Empty: that never comes.
-  std::function<void()> check;
+  std::function<void()> check = {};
 };
 
 /// Where something is, and what a message calls it. The views outlive the work.

@@ -9,6 +9,7 @@
 
 #include "zeroth/core/export.hpp"
 #include "zeroth/core/phase.hpp"
+#include "zeroth/core/random.hpp"
 #include "zeroth/engine/guards.hpp"
 #include "zeroth/engine/report.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -97,6 +98,13 @@ class ZEROTH_EXPORT AnyPass {
   [[nodiscard]] float report_loss(float mean, LossOptions const& options = {});
   /// The same for a mean that the device computes: no host waits for that.
   [[nodiscard]] float report_loss(DeviceLoss loss, LossOptions const& options = {});
+  /// The random numbers of a sample of this micro-batch in this step, for dropout and the like: those of the model's
+  /// seed, of the steps completed so far and of sample first_sample() + `row`. `use` is the program's: another number
+  /// for each place that draws. The same in every action and run of a micro-step, so backward needs no mask that was
+  /// kept, and on any number of ranks, at every stage, on every mesh, before and after a restore. Samples of one
+  /// micro-batch are consecutive, so who has that of row 0 has all. Any thread may ask while the pass is open. Not
+  /// collective. Throws ContractError for a row outside [0, AnyEngine::micro_batch()).
+  [[nodiscard]] Random random(std::int64_t row, std::uint32_t use) const;
   void skip();  ///< No data here this time: joins every collective, weighs 0.
   /// Unused here this time, though perhaps not on other ranks: an expert, an image tower. Before the next unit's turn.
   /// Or after forward, if backward does not reach it: before the next unit's backward turn; after that all ranks must
@@ -131,6 +139,7 @@ class [[nodiscard]] AnyMicroStep final : public AnyPass {
   /// gradients are kept for longer, and ContractError is thrown when that takes more than zeroth.gradient_slots.
   /// Otherwise as forward().
   [[nodiscard]] AnyBackward backward(Unit unit) { return AnyBackward{open_backward(unit)}; }
+  using AnyPass::random;
   using AnyPass::report_loss;
   using AnyPass::skip;
 };
@@ -142,6 +151,7 @@ class [[nodiscard]] MicroStep final : public Pass<T> {
   explicit MicroStep(Source& engine) : Pass<T>{engine} {}  ///< For Passes: the engine's next one.
   /// As AnyMicroStep::backward, with types.
   [[nodiscard]] Backward<T, G> backward(Unit unit) { return Backward<T, G>{this->open_backward(unit)}; }
+  using AnyPass::random;
   using AnyPass::report_loss;
   using AnyPass::skip;
 };
@@ -186,6 +196,7 @@ class [[nodiscard]] Work final : public StagePass<T> {
   using Source = detail::EngineState;  ///< What Passes makes it of.
   /// For Passes: the engine's next one.
   explicit Work(Source& engine) : StagePass<T>{engine, detail::NextAction{}} {}
+  using AnyPass::random;
   [[nodiscard]] Phase phase() const noexcept { return this->action_phase(); }          ///< What it does.
   [[nodiscard]] int micro_step() const noexcept { return this->action_micro_step(); }  ///< Counted in the step, from 0.
   /// Which of AnyEngine::in_flight() tapes is this micro-step's in this chunk: from its forward action to its last one.
@@ -249,6 +260,7 @@ class [[nodiscard]] AnyWork final : public AnyStagePass {
   using Source = detail::EngineState;  ///< What Passes makes it of.
   /// For Passes: the engine's next one.
   explicit AnyWork(Source& engine) : AnyStagePass{engine, detail::NextAction{}} {}
+  using AnyPass::random;
   [[nodiscard]] Phase phase() const noexcept { return action_phase(); }          ///< As Work::phase().
   [[nodiscard]] int micro_step() const noexcept { return action_micro_step(); }  ///< As Work::micro_step().
   [[nodiscard]] int slot() const noexcept { return action_slot(); }              ///< As Work::slot().

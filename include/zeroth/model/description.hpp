@@ -62,7 +62,7 @@ struct StageDescription {
 /// All of a model, or what a stage of a pipeline has of it.
 struct Description {
   ModelId id{};                                          ///< Distinguishes models of one process.
-  std::uint64_t seed = 0;                                ///< Of the initialisation.
+  std::uint64_t seed = 0;                                ///< Of the initialisation, and of what passes draw.
   ById<UnitId, UnitDescription> units;                   ///< In the order of forward.
   ById<ParamId, ParamDescription> params;                ///< In the order in which they were made.
   std::unordered_map<std::string, ParamId> param_named;  ///< By name.

@@ -158,7 +158,8 @@ struct ParamOptions {
 /// An ordered list of units, in the order of forward. Every rank builds the same one; the engine checks.
 class ZEROTH_EXPORT Model {
  public:
-  explicit Model(std::uint64_t seed = 0);  ///< Of the initialisation.
+  /// The seed is that of the initialisation, and of what passes draw (AnyPass::random()).
+  explicit Model(std::uint64_t seed = 0);
   /// Appends a unit. `name`, in UTF-8, labels messages; it is no part of a parameter's name. Throws ContractError.
   [[nodiscard]] Unit unit(std::string name, UnitOptions const& options = {});
   /// Adds a parameter to `unit`. `name`, in UTF-8, is global and is what files use, so that regrouping units renames

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "cpu/kernels/dropout.hpp"
 #include "embedding.hpp"
 #include "examples/gelu.hpp"
 #include "examples/gpu/numbers.hpp"
@@ -200,9 +201,8 @@ void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) 
   INFO(channels << " channels, " << occurring << " tokens, shift " << shift);
   std::int64_t const vocabulary = 41, context = 9, rows = 4 * context;
   OneUnit reference;
-  gpt::EmbeddingParams const params{reference.model,
-                                    {.channels = channels, .context = context, .vocabulary = vocabulary}};
-  gpt::Embedding<Doubles> const embedding{params};
+  gpt::Shape const shape{.channels = channels, .context = context, .vocabulary = vocabulary};
+  gpt::Embedding<Doubles> const embedding{gpt::EmbeddingParams{reference.model, shape}, shape, 0};
   ReferencePass<double> pass{reference.model};
   auto const tokens = rounded<T>(pass.values[0]);
   auto const positions = rounded<T>(pass.values[1]);
@@ -211,7 +211,8 @@ void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) 
   cpu::Matrix<double> x;
   embedding.forward(p, batch, x);
   auto const dx = random_values<T>(rows * channels, 2);
-  embedding.backward(p, batch, on_host(matrix(dx, channels)));
+  auto host_dx = on_host(matrix(dx, channels));
+  embedding.backward(p, batch, host_dx);
 
   std::vector<std::int32_t> order(batch.inputs.size()), first(vocabulary + 1);
   sort_by_token(batch.inputs, order, first);
@@ -251,6 +252,42 @@ TEMPLATE_TEST_CASE("the embeddings and their gradients are the CPU's", "", float
   check_embeddings<TestType, float>(40, 23, 0);
   check_embeddings<TestType, float>(35, 23, 3);
   check_embeddings<TestType>(264, 1, 0);  // more than a tile of columns, more of one token than its threads add at once
+}
+
+/// Of sequences that have so many elements.
+template <class T>
+void check_dropout(std::int64_t sequences, std::int64_t per_sequence, std::int64_t shift) {
+  INFO(sequences << " sequences of " << per_sequence << " elements, shift " << shift);
+  auto const count = sequences * per_sequence;
+  Dropped const dropped{{.seed = 3, .step = 5, .sample = (std::int64_t{1} << 32U) - 2, .use = 7}, per_sequence, 0.25F};
+  auto const x = random_values<T>(count, 1);
+  auto const residual = random_values<T>(count, 2);
+  auto expected = on_host(matrix(x, count)), sum = on_host(matrix(x, count)), onto = on_host(matrix(residual, count));
+  cpu::drop_out(dropped, count, expected.data(), expected.data());
+  cpu::add_dropped_out(dropped, count, onto.data(), sum.data());
+
+  OnMachine<T> const theirs{x, shift}, their_y{garbage<T>(count), shift}, their_residual{residual, shift};
+  run(DropOut<T>{dropped, theirs.data(), nullptr, their_y.data(), count});
+  auto const y = their_y.values();
+  CHECK(error_of(y, eigen(expected)) < tolerance_of_one<T>);
+  std::int64_t other = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    other += (expected.data()[i] == 0) == (wide(y[static_cast<std::size_t>(i)]) == 0) ? 0 : 1;
+  }
+  CHECK(other == 0);
+  run(DropOut<T>{dropped, theirs.data(), their_residual.data(), theirs.data(), count});
+  CHECK(error_of(theirs.values(), eigen(sum)) < tolerance<T>);
+}
+
+TEMPLATE_TEST_CASE("dropout leaves out what the CPU's does", "", float, zeroth::bf16, zeroth::fp16) {
+  every_way();
+  for (std::int64_t const shift : {0, 3}) {
+    check_dropout<TestType>(1, 1, shift);
+    check_dropout<TestType>(5, 3, shift);  // several sequences in a pack
+    check_dropout<TestType>(4, 96, shift);
+    check_dropout<TestType>(3, 37, shift);
+    check_dropout<TestType>(4, 1030, shift);
+  }
 }
 
 TEST_CASE("tokens are sorted, each one's places in order") {

@@ -49,6 +49,13 @@ TEST_CASE("20 steps on a GPU have the losses of the CPU in fp32") {
   CHECK(gpu.weights.size() == cpu.weights.size());
 }
 
+TEST_CASE("a GPU drops what the CPU drops") {
+  auto const cpu = on_cpu({.steps = 6, .dropout = 0.2F});
+  auto const gpu = on_gpu({.steps = 6, .dropout = 0.2F});
+  CHECK(worst_loss(cpu, gpu) < 1e-5);
+  CHECK(worst_loss(on_cpu({.steps = 6}), gpu) > 1e-3);
+}
+
 namespace {
 
 std::vector<json> numbers(Left const& left) {
@@ -84,10 +91,11 @@ TEST_CASE("a run on a GPU goes on bit for bit from what another one has saved wh
   }
 }
 
-TEST_CASE("every stage gives the same bits on a GPU, kept or recomputed") {
-  auto const base = on_gpu({.ranks = 2, .stage = 2, .steps = 3});
-  auto const stage_3 = on_gpu({.ranks = 2, .stage = 3, .steps = 3});
-  auto const recomputed = on_gpu({.ranks = 2, .stage = 3, .steps = 3, .recompute = true});
+TEST_CASE("every stage gives the same bits on a GPU, kept or recomputed, with dropout, too") {
+  float const dropout = GENERATE(0.0F, 0.1F);
+  auto const base = on_gpu({.ranks = 2, .stage = 2, .steps = 3, .dropout = dropout});
+  auto const stage_3 = on_gpu({.ranks = 2, .stage = 3, .steps = 3, .dropout = dropout});
+  auto const recomputed = on_gpu({.ranks = 2, .stage = 3, .steps = 3, .recompute = true, .dropout = dropout});
   CHECK(base.steps.size() == 3);
   CHECK(numbers(stage_3) == numbers(base));
   CHECK(numbers(recomputed) == numbers(base));

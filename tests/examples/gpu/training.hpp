@@ -26,6 +26,7 @@ struct Run {
   int ranks = 1, stage = 3, steps = 20;
   std::string precision = {};  ///< More keys, each with a comma before it.
   bool recompute = false;
+  float dropout = 0;
   bool traces = false;
   std::int64_t save_every = 0;  ///< Into `saved` of the folder, from which it also goes on; 0: no checkpoints.
 };
@@ -69,6 +70,7 @@ inline Left train_in(Folder const& folder, Run const& run, RunJob const& run_job
   options.steps = run.steps;
   options.seed = 9;
   options.recompute = run.recompute;
+  options.dropout = run.dropout;
   if (run.save_every > 0) {
     options.checkpoint = folder / "saved";
     options.save_every = run.save_every;

@@ -2,21 +2,21 @@
 /// Philox in vectors, a counter's word in each lane of 64 bits: the instruction that multiplies 32 bits to 64 reads the
 /// lower halves of lanes and leaves a product whole, so a round of all lanes is two products, two shifts and exclusive
 /// ors, and what is left in upper halves is never read. Written down, since g++ 12 takes twice as long for the loop
-/// over noise_words(): it takes lanes apart and puts them together in every round.
-#include "noise.hpp"
+/// over philox(): it takes lanes apart and puts them together in every round.
+#include "core/philox_words.hpp"
 
 #include "core/isa.hpp"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-namespace zeroth::optim {
+namespace zeroth {
 namespace {
 
-void fill_plain(RoundingNoise const& noise, Rounded what, std::uint64_t first, std::int64_t groups,
+void fill_plain(PhiloxSequence const& sequence, std::uint64_t first, std::int64_t groups,
                 std::uint32_t* words) noexcept {
   for (std::int64_t g = 0; g < groups; ++g) {
-    for (auto const word : noise_words(noise, what, first + static_cast<std::uint64_t>(g))) {
+    for (auto const word : sequence[first + static_cast<std::uint64_t>(g)]) {
       *words++ = word;
     }
   }
@@ -24,22 +24,22 @@ void fill_plain(RoundingNoise const& noise, Rounded what, std::uint64_t first, s
 
 #if defined(__x86_64__)
 
-[[gnu::target("avx512f")]] void fill_avx512(RoundingNoise const& noise, Rounded what, std::uint64_t first,
-                                            std::int64_t groups, std::uint32_t* words) noexcept {
-  __m512i keys[philox_rounds][2];
-  for (std::uint32_t round = 0; round < philox_rounds; ++round) {
-    keys[round][0] = _mm512_set1_epi64(noise.key[0] + round * philox_key_step_0);
-    keys[round][1] = _mm512_set1_epi64(noise.key[1] + round * philox_key_step_1);
+[[gnu::target("avx512f")]] void fill_avx512(PhiloxSequence const& sequence, std::uint64_t first, std::int64_t groups,
+                                            std::uint32_t* words) noexcept {
+  __m512i keys[detail::philox_rounds][2];
+  for (std::uint32_t round = 0; round < detail::philox_rounds; ++round) {
+    keys[round][0] = _mm512_set1_epi64(sequence.key[0] + round * detail::philox_key_step_0);
+    keys[round][1] = _mm512_set1_epi64(sequence.key[1] + round * detail::philox_key_step_1);
   }
-  auto const times_0 = _mm512_set1_epi64(philox_factor_0), times_1 = _mm512_set1_epi64(philox_factor_1);
+  auto const times_0 = _mm512_set1_epi64(detail::philox_factor_0), times_1 = _mm512_set1_epi64(detail::philox_factor_1);
   auto const first_half = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
   auto const second_half = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
-  auto const purpose = _mm512_set1_epi64(static_cast<std::uint32_t>(what) << 30U);
+  auto const above = _mm512_set1_epi64(sequence.above);
   for (std::int64_t g = 0; g < groups; g += 8) {
     auto const group = _mm512_add_epi64(_mm512_set1_epi64(static_cast<std::int64_t>(first) + g),
                                         _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0));
-    auto word_0 = group, word_1 = _mm512_or_si512(_mm512_srli_epi64(group, 32), purpose);
-    auto word_2 = _mm512_set1_epi64(noise.update[0]), word_3 = _mm512_set1_epi64(noise.update[1]);
+    auto word_0 = group, word_1 = _mm512_or_si512(_mm512_srli_epi64(group, 32), above);
+    auto word_2 = _mm512_set1_epi64(sequence.word_2), word_3 = _mm512_set1_epi64(sequence.word_3);
     for (auto const& key : keys) {
       auto const a = _mm512_mul_epu32(word_0, times_0), b = _mm512_mul_epu32(word_2, times_1);
       word_0 = _mm512_srli_epi64(b, 32) ^ word_1 ^ key[0];
@@ -56,20 +56,21 @@ void fill_plain(RoundingNoise const& noise, Rounded what, std::uint64_t first, s
   }
 }
 
-[[gnu::target("avx2")]] void fill_avx2(RoundingNoise const& noise, Rounded what, std::uint64_t first,
-                                       std::int64_t groups, std::uint32_t* words) noexcept {
-  __m256i keys[philox_rounds][2];
-  for (std::uint32_t round = 0; round < philox_rounds; ++round) {
-    keys[round][0] = _mm256_set1_epi64x(noise.key[0] + round * philox_key_step_0);
-    keys[round][1] = _mm256_set1_epi64x(noise.key[1] + round * philox_key_step_1);
+[[gnu::target("avx2")]] void fill_avx2(PhiloxSequence const& sequence, std::uint64_t first, std::int64_t groups,
+                                       std::uint32_t* words) noexcept {
+  __m256i keys[detail::philox_rounds][2];
+  for (std::uint32_t round = 0; round < detail::philox_rounds; ++round) {
+    keys[round][0] = _mm256_set1_epi64x(sequence.key[0] + round * detail::philox_key_step_0);
+    keys[round][1] = _mm256_set1_epi64x(sequence.key[1] + round * detail::philox_key_step_1);
   }
-  auto const times_0 = _mm256_set1_epi64x(philox_factor_0), times_1 = _mm256_set1_epi64x(philox_factor_1);
-  auto const purpose = _mm256_set1_epi64x(static_cast<std::uint32_t>(what) << 30U);
+  auto const times_0 = _mm256_set1_epi64x(detail::philox_factor_0),
+             times_1 = _mm256_set1_epi64x(detail::philox_factor_1);
+  auto const above = _mm256_set1_epi64x(sequence.above);
   for (std::int64_t g = 0; g < groups; g += 4) {
     auto const group =
         _mm256_add_epi64(_mm256_set1_epi64x(static_cast<std::int64_t>(first) + g), _mm256_set_epi64x(3, 2, 1, 0));
-    auto word_0 = group, word_1 = _mm256_or_si256(_mm256_srli_epi64(group, 32), purpose);
-    auto word_2 = _mm256_set1_epi64x(noise.update[0]), word_3 = _mm256_set1_epi64x(noise.update[1]);
+    auto word_0 = group, word_1 = _mm256_or_si256(_mm256_srli_epi64(group, 32), above);
+    auto word_2 = _mm256_set1_epi64x(sequence.word_2), word_3 = _mm256_set1_epi64x(sequence.word_3);
     for (auto const& key : keys) {
       auto const a = _mm256_mul_epu32(word_0, times_0), b = _mm256_mul_epu32(word_2, times_1);
       word_0 = _mm256_srli_epi64(b, 32) ^ word_1 ^ key[0];
@@ -91,16 +92,16 @@ void fill_plain(RoundingNoise const& noise, Rounded what, std::uint64_t first, s
 
 }  // namespace
 
-void fill_noise(RoundingNoise const& noise, Rounded what, std::uint64_t first, std::int64_t groups,
-                std::uint32_t* words) noexcept {
+void fill_philox(PhiloxSequence const& sequence, std::uint64_t first, std::int64_t groups,
+                 std::uint32_t* words) noexcept {
 #if defined(__x86_64__)
   switch (current_isa()) {
-    case Isa::avx512: return fill_avx512(noise, what, first, groups, words);
-    case Isa::avx2: return fill_avx2(noise, what, first, groups, words);
+    case Isa::avx512: return fill_avx512(sequence, first, groups, words);
+    case Isa::avx2: return fill_avx2(sequence, first, groups, words);
     case Isa::plain: break;
   }
 #endif
-  fill_plain(noise, what, first, groups, words);
+  fill_plain(sequence, first, groups, words);
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth

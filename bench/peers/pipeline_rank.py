@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of torch.distributed.pipelining over gloo, started by pipeline.py. Writes what train.py writes.
+
+Each rank has one chunk of the model, or two where the schedule wants them. In bf16 the math is by autocast and messages are
+bf16; masters are fp32.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch.distributed import pipelining
+from torch.nn import functional
+
+import frameworks
+import gpt
+from loads import CLIPPING, IDLE, LOADS, PRECISIONS, VARIANTS, VOCABULARY, tokens_per_second
+from resident import Growth, return_what_is_freed
+from train import timed_steps, versions
+
+# Chunks of each rank, by rank and in order of forward.
+PLACES = {"loop": lambda rank, world: (rank, rank + world), "v": lambda rank, world: (rank, 2 * world - 1 - rank),
+          "one": lambda rank, world: (rank,)}
+SCHEDULES = {"gpipe": ("one", pipelining.ScheduleGPipe), "1f1b": ("one", pipelining.Schedule1F1B),
+             "interleaved_1f1b": ("loop", pipelining.ScheduleInterleaved1F1B),
+             "zbv": ("v", pipelining.ScheduleZBVZeroBubble)}
+
+
+class Chunk(nn.Module):
+    """Consecutive blocks of gpt.Gpt, with the embeddings in front or the head, which has a matrix of its own, behind."""
+
+    def __init__(self, load, number, chunks, precision):
+        super().__init__()
+        self.precision, self.first, self.last = precision, number == 0, number + 1 == chunks
+        begin, end = number * load.layers // chunks, (number + 1) * load.layers // chunks
+        if self.first:
+            self.wte = nn.Parameter(torch.empty(VOCABULARY, load.channels))
+            self.wpe = nn.Parameter(torch.empty(load.context, load.channels))
+        self.h = nn.ModuleDict({str(block): gpt.Block(load) for block in range(begin, end)})
+        if self.last:
+            self.ln_f = nn.LayerNorm(load.channels)
+            self.lm_head = nn.Linear(load.channels, VOCABULARY, bias=False)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.precision == "bf16"):
+            if self.first:
+                x = functional.embedding(x, self.wte) + self.wpe
+            for block in self.h.values():
+                x = block(x)
+            if self.last:
+                return self.lm_head(self.ln_f(x)).float()
+        return x.to(torch.bfloat16) if self.precision == "bf16" else x
+
+
+def loss_of(logits, targets):
+    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def clip(parameters):
+    """By the norm over all ranks."""
+    squares = sum(p.grad.square().sum() for p in parameters if p.grad is not None)
+    dist.all_reduce(squares)
+    factor = (CLIPPING / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+    for p in parameters:
+        p.grad.mul_(factor)
+
+
+def pipeline_step(load, weights, options, micro_steps):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    places, make = SCHEDULES[options.schedule]
+    mine = PLACES[places](rank, world)
+    chunks = world * len(mine)
+    modules = []
+    for number in mine:
+        with torch.device("meta"):
+            modules.append(Chunk(load, number, chunks, options.precision))
+        frameworks.materialise(modules[-1], weights)
+    stages = [pipelining.PipelineStage(module, number, chunks, torch.device("cpu"))
+              for module, number in zip(modules, mine)]
+    schedule = make(stages[0] if places == "one" else stages, micro_steps, loss_fn=loss_of)
+    model = nn.ModuleList(modules)
+    optimizer = frameworks.adamw(model, fused=options.variant != "default" or None)
+    has_first, has_last = 0 in mine, chunks - 1 in mine
+
+    def step(inputs, targets):
+        losses = []
+        schedule.step(*([inputs] if has_first else []), **({"target": targets, "losses": losses} if has_last else {}))
+        clip(list(model.parameters()))
+        optimizer.step()
+        optimizer.zero_grad()
+        loss = torch.stack(losses).mean() if has_last else torch.zeros(())
+        dist.all_reduce(loss)  # as Zeroth's report has it on all ranks
+        return loss.item()
+
+    return step
+
+
+def arguments(words):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--schedule", choices=SCHEDULES, required=True)
+    parser.add_argument("--variant", choices=VARIANTS, default="default")
+    parser.add_argument("--load", choices=LOADS, required=True)
+    parser.add_argument("--micro-steps", type=int, required=True)
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    parser.add_argument("--initial", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--steps", type=int, help="measured, after the warm-up")
+    return parser.parse_args(words)
+
+
+def main(words=None):
+    options = arguments(words)
+    load = LOADS[options.load]
+    load = dataclasses.replace(load, steps=options.steps or load.steps, micro_batch=load.micro_batch * options.micro_steps)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.set_num_threads(1)
+    if options.variant == "lean":
+        return_what_is_freed()
+    with frameworks.process_group("torch"):
+        bare = Growth()
+        # One block for each chunk: a chunk of none would have nothing to learn.
+        idle = dataclasses.replace(IDLE, layers=2 * world, micro_batch=2 * world)
+        pipeline_step(idle, gpt.ConstantWeights(), options, 2 * world)(*gpt.Batches(options.data, idle).of_step(0, 0, 1))
+        growth = Growth()
+        step = pipeline_step(load, gpt.SavedWeights(options.initial), options, options.micro_steps)
+        step_ms, losses = timed_steps(step, gpt.Batches(options.data, load), load, 0, 1)
+        record = {"rank": rank, "world": world, "step_ms": step_ms, "losses": losses,
+                  "tokens_per_s": tokens_per_second(step_ms, load, 1), "bare_bytes": bare.idle, "idle_bytes": growth.idle,
+                  "peak_bytes": growth.peak(), "versions": versions("torch")}
+    pathlib.Path(f"{options.out}.{rank}.json").write_text(json.dumps(record), encoding="utf-8")
