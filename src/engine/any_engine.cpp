@@ -131,10 +131,10 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
                  fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more", options.keep_every));
 }
 
-/// The id of `param` in this rank's stage; none where another stage has it.
+/// The id of `param` in this rank's stage; none where only others have it.
 std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, char const* call) {
   auto const& share = engine.runtime.share;
-  bool const elsewhere = share.knows(model, param) && share.owned(param).stage != share.stage();
+  bool const elsewhere = share.knows(model, param) && !share.params()[param].local;
   auto const local = elsewhere ? std::nullopt : std::optional{share.local(model, param, call)};
   if (local) {
     engine.session.protocol->check_param(model, *local, call);
@@ -228,7 +228,9 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     auto const& settings = engine.settings();
     engine.session.samples += settings.batch.train;
     if (settings.check && steps % engine::replica_check_steps == 0) {
-      engine.compare_replicas(shard::States::with, fmt::format("step {}", steps));
+      auto const after = fmt::format("step {}", steps);
+      engine.compare_replicas(shard::States::with, after);
+      engine.compare_ties(shard::States::with, after);
     }
     book.close(steps, engine.meters());
     if (engine.session.reporter) {
@@ -342,6 +344,7 @@ void AnyEngine::load_weights(std::filesystem::path const& file,
     auto found = engine::load_weights(whole_model(engine), file, left_out);
     if (std::ranges::none_of(found, &engine::Finding::failed)) {
       engine.compare_replicas(shard::States::without, "load_weights()");
+      engine.compare_ties(shard::States::without, "load_weights()");
     }
     return found;
   });
@@ -425,7 +428,7 @@ void AnyEngine::read(AnyParam const& param, std::span<float> values) {
       engine::read_values(*engine.sharded.manager, *id, values, engine.runtime.exchange());
     }
     if (engine.runtime.stages) {
-      engine::tell(values, engine.runtime.share.owned(param.id_).stage,
+      engine::tell(values, engine.runtime.share.params()[param.id_].stage(),
                    {engine.runtime.stages.get(), engine.runtime.device.get(), engine.runtime.gather_stream.get()});
     }
   });
@@ -443,7 +446,9 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   engine.or_end([&] {
     engine.meet("write");
     engine.session.await_saved();
-    engine::write_values(*engine.sharded.manager, *engine.sharded.model, *id, values, engine.runtime.exchange());
+    auto const& runtime = engine.runtime;
+    engine::write_values(*engine.sharded.manager, *engine.sharded.model, *id, values, runtime.exchange(),
+                         runtime.ties.over(runtime.share.params()[param.id_].stages()));
     engine.compare_replicas(shard::States::without, "write()");
   });
 }
@@ -468,8 +473,9 @@ float AnyEngine::gradient_norm(AnyParam const& param) {
   }
   return engine.or_end([&] {
     auto total = sum_step(engine);
+    bool const counts = known.stage() == engine.runtime.share.stage();
     auto const mine =
-        id ? engine::squares_of_slice(*engine.sharded.manager, *id, engine.runtime.exchange()) : optim::ExactSum{};
+        counts ? engine::squares_of_slice(*engine.sharded.manager, *id, engine.runtime.exchange()) : optim::ExactSum{};
     total.sum_of_squares = engine::sum_over_ranks(mine, engine.runtime.share, param.id_, engine.runtime.whole());
     return norm_of(engine, total);
   });

@@ -117,6 +117,7 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
   if (device.holds_values()) {
     sharded.manager->values.initialise();
     compare_replicas(shard::States::without, "initialisation");
+    compare_ties(shard::States::without, "initialisation");
     if (runtime.speaks()) {
       tell_user(config, start.warning());
       session.reporter = std::make_unique<engine::Reporter>(engine::ReporterContext{

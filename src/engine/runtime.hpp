@@ -46,7 +46,8 @@ class Runtime {
   void make_streams(device::Overlap overlap);
   /// Splits the communicators that stages have in common. Collective on the mesh.
   void join_stages(Mesh& mesh, Settings const& settings);
-  /// Channels to the neighbouring stages, for messages of a step. Collective on the mesh.
+  /// Channels to the neighbouring stages, for messages of a step, and communicators of tied parameters. Collective on
+  /// the mesh.
   void make_channels(Mesh& mesh, ChannelSizes const& messages, Settings const& settings);
   /// Of all communicators but those of channels.
   void set_options(comm::CommOptions const& options);
@@ -63,6 +64,7 @@ class Runtime {
   std::optional<Communicators> communicators;
   /// The ranks at this place of all stages, and all ranks; null where there is one stage, as is the next.
   std::unique_ptr<comm::Communicator> stages, all_stages;
+  TieCommunicators ties;
   std::unique_ptr<Channels> channels;
   std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // end first: their work uses all of the rest
 };

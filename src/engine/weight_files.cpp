@@ -155,15 +155,15 @@ void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory
     }
   };
   for (auto const& param : whole.share.params()) {
-    if (param.stage == whole.share.stage()) {
+    if (param.stage() == whole.share.stage()) {
       if (whole.share.first()) {
-        send_slices(whole, param.local, on_host, write);
+        send_slices(whole, *param.local, on_host, write);
       } else {
-        send_slices(whole, param.local, on_host, [&](std::span<float const> piece) { relay.append(piece); });
+        send_slices(whole, *param.local, on_host, [&](std::span<float const> piece) { relay.append(piece); });
         relay.flush();
       }
     } else if (writer != nullptr) {
-      relay.receive(param.count, param.stage * whole.of_stage.world(), write);
+      relay.receive(param.count, param.stage() * whole.of_stage.world(), write);
     }
   }
 }
